@@ -1,8 +1,8 @@
 //! Write-zeroes and trims of levels without parity, carried out in bounded steps.
 //!
-//! If the members store nothing for discarded sectors, the range is discarded. Otherwise zeroes are
-//! written, all from one shared frame. A step ends when every member has answered, so a long range
-//! leaves turns to other requests and takes no more memory than a short one.
+//! If the members free discarded sectors, the range is discarded. Otherwise zeroes are written, all
+//! from one shared frame. The next step begins when every member has answered the last one, so a
+//! long range lets other requests go in between and takes no more memory than a short one.
 
 use smallvec::SmallVec;
 use weft_units::{ByteRange, FRAME_BYTES, Sectors};
@@ -16,24 +16,24 @@ use crate::contract::input::{ClientRequest, Fault, RequestOp};
 use crate::contract::output::MemberOp;
 use crate::contract::token::RequestId;
 
-/// Write-zeroes and trims under way.
+/// Write-zeroes and trims in progress.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clears(Vec<Clear>);
 
-/// One write-zeroes or trim under way.
+/// One write-zeroes or trim in progress.
 #[derive(Clone, Copy, Debug)]
 struct Clear {
     io: ArrayIo,
     /// Step in progress: the part of the range last sent to the members.
     step: ByteRange,
     discards: bool,
-    /// Members that have not answered.
+    /// Number of member requests of the step that are not answered.
     pending: u32,
     fault: Option<Fault>,
 }
 
-/// The part of a request's range to be discarded on the members: all of it if they store nothing
-/// for discarded sectors.
+/// Part of a request's range to be discarded on the members: all of it if the request is a trim, or
+/// write-zeroes that may discard, and every member can discard. Otherwise `None`.
 pub(super) fn to_discard(request: &ClientRequest, array: &Array) -> Option<ByteRange> {
     let wanted = match request.op {
         RequestOp::Flush | RequestOp::Read | RequestOp::Write => false,
@@ -44,7 +44,8 @@ pub(super) fn to_discard(request: &ClientRequest, array: &Array) -> Option<ByteR
 }
 
 impl Clears {
-    /// Begins to clear a request's range. The request counts as one sub-request until that is done.
+    /// Begins to clear a request's range. The request counts one sub-request until all steps are
+    /// done. `targets` gives the members that hold a range.
     #[inline(never)]
     pub(super) fn begin(
         &mut self,
@@ -66,13 +67,14 @@ impl Clears {
         !self.0.is_empty() && self.place_of(request).is_some()
     }
 
-    /// Step in progress of a request.
+    /// Step in progress of a request's clear.
     pub(super) fn step_of(&self, request: RequestId) -> ByteRange {
         let place = self.place_of(request).expect("a clear stays until every member has answered");
         self.0[place].step
     }
 
-    /// Handles a member's answer for its part of a step.
+    /// Handles a member's answer for its part of a step, and begins the next step after the last
+    /// answer.
     pub(super) fn done(
         &mut self,
         request: RequestId,
@@ -91,8 +93,8 @@ impl Clears {
         }
     }
 
-    /// Handles the answer for a discard on a level without redundancy. An I/O error shows that the
-    /// member cannot discard; other results go to [`Clears::done`].
+    /// Handles a member's answer for a discard, on a level without redundancy. An I/O error shows
+    /// that the member cannot discard; other results go to [`Clears::done`].
     pub(super) fn discard_told(
         &mut self,
         (request, position): (RequestId, Option<usize>),
@@ -109,7 +111,8 @@ impl Clears {
         self.done(request, result, targets, events, cx);
     }
 
-    /// Handles a finished part of a request on a level without redundancy.
+    /// Handles the answer for a part of a request, or of a clear's step, on a level without
+    /// redundancy.
     pub(super) fn part_told(
         &mut self,
         part: Who,
@@ -131,8 +134,8 @@ impl Clears {
         }
     }
 
-    /// A member cannot discard after all. Zeroes are written from this step on; a trim, which is
-    /// advice, ends.
+    /// Handles a member that turns out not to discard. Zeroes are written from this step on; a
+    /// trim, which is advice, ends.
     fn cannot_discard(&mut self, request: RequestId) {
         let place = self.place_of(request).expect("a clear stays until every member has answered");
         let clear = &mut self.0[place];
@@ -143,7 +146,7 @@ impl Clears {
             if clear.io.zeroes { 0 } else { clear.io.range.end().0 - clear.step.start.0 };
     }
 
-    /// Begins the next step, or ends the request.
+    /// Begins the next step of the clear at `place`, or ends its request after the last one.
     fn go_on(
         &mut self,
         place: usize,
@@ -161,7 +164,7 @@ impl Clears {
             if clear.pending > 0 {
                 return;
             }
-            // No member is left for this range.
+            // No member holds any of this range any more.
             clear.fault = Some(Fault::Io);
         }
         let Clear { io, fault, .. } = self.0.swap_remove(place);
@@ -198,8 +201,8 @@ impl Clear {
     }
 }
 
-/// Merges targets into runs of sectors per member position. Chunks that are adjacent on their
-/// member are one run, even if they are not adjacent in the array.
+/// Merges targets into runs of (member position, first sector, length). Chunks that are adjacent on
+/// their member are one run even if they are not adjacent in the array.
 fn runs(targets: Targets) -> SmallVec<[(usize, Sectors, Sectors); 4]> {
     let mut runs: SmallVec<[(usize, Sectors, Sectors); 4]> = SmallVec::new();
     for target in targets {
@@ -215,9 +218,9 @@ fn runs(targets: Targets) -> SmallVec<[(usize, Sectors, Sectors); 4]> {
     runs
 }
 
-/// Largest step of zeroes: 256 times the frame of zeroes, for each copy.
+/// Largest step of zeroes, in bytes per copy: 256 times the frame of zeroes.
 const ZERO_BYTES_MAX: u64 = 1 << 20;
 
-/// Largest step of a discard. If a member has to store zeroes for it, other requests have their
-/// turn between two steps.
+/// Largest step of a discard, in bytes. If a member has to write zeroes for it, other requests go
+/// between two steps.
 const DISCARD_BYTES_MAX: u64 = 64 << 20;

@@ -18,7 +18,7 @@ pub(crate) struct Cx<'a> {
 }
 
 impl Cx<'_> {
-    /// Members that can be read and written.
+    /// Slots of the array, and which of them can be read and written.
     #[inline]
     pub(crate) fn membership(&self) -> &Membership {
         &self.array.membership
@@ -34,8 +34,8 @@ impl Cx<'_> {
         self.array.report(report, self.out);
     }
 
-    /// Stages a read or write of these parts for the member at a slot; it may be merged with other
-    /// requests. Returns whether the slot has a member.
+    /// Stages a read or write for the member at `slot`, with `parts` as its memory; the outbox may
+    /// merge it with other requests. `who` gets the answer. Returns whether the slot has a member.
     #[inline(always)]
     pub(crate) fn stage(
         &mut self,
@@ -49,8 +49,8 @@ impl Cx<'_> {
         true
     }
 
-    /// Bytes that a request to the member at a slot may have; see [`Outbox::room`]. `None` if the
-    /// slot has no member.
+    /// Number of bytes by which a staged request to the member at `slot` can still grow; see
+    /// [`Outbox::room`]. `None` if the slot has no member.
     pub(crate) fn room(&self, slot: Slot, request: &MemberRequest) -> Option<u64> {
         let position = self.array.position_at(slot)?;
         Some(self.array.room(position, request, self.out))

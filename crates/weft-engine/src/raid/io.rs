@@ -16,47 +16,48 @@ pub(crate) struct ArrayIo {
     pub(crate) range: ByteRange,
     pub(crate) frames: Run,
     pub(crate) attr: Attr,
-    /// The part of the range that members are told to discard.
+    /// Part of the range that members are told to discard.
     pub(crate) discarded: Option<ByteRange>,
     pub(crate) writes: bool,
     pub(crate) zeroes: bool,
     pub(crate) fua: bool,
     /// md's `REQ_SYNC`: the client waits for the answer.
     pub(crate) sync: bool,
-    /// The client repeats a request that stalled.
+    /// The client repeats a read that was answered [`crate::ReplyError::Stalled`].
     pub(crate) again: bool,
     pub(crate) stream: WriteStream,
-    /// Another request waits for this one.
+    /// Another request waits for this one, because their ranges overlap.
     pub(crate) waited_for: bool,
 }
 
-/// Answer of a member for a part of a member request.
+/// Answer of a member to the member request that a part was merged into.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answer {
     pub(crate) result: Result<(), Fault>,
     /// The member that answered; `None` if none was asked.
     pub(crate) member: Option<MemberIndex>,
-    /// The member did not answer: its request was given up, and pins memory until it is done.
+    /// The member did not answer: its request was given up, and pins memory until the member
+    /// answers.
     pub(crate) given_up: bool,
     pub(crate) write: bool,
 }
 
-/// Outcome of a member's answer for the client request that the part belongs to.
+/// What a member's answer means for the client request that the part belongs to.
 #[derive(Clone, Debug)]
 pub(crate) enum Told {
-    /// The part is the personality's own; its events report what follows.
+    /// Nothing yet: the part is the personality's own, and its events report what follows.
     Nothing,
     /// One sub-request of the request is done.
     Done(RequestId),
     /// One sub-request of the request failed, and no redundancy covers the failure.
     Failed(RequestId, ReplyError),
-    /// One sub-request ended because its member stalled: the client is told so, and the request's
+    /// One sub-request ended because its member stalled. The client is told so, and the request's
     /// memory stays pinned.
     GivenUp(RequestId),
-    /// A member failed without an answer to a write, which pins the request's memory. The
-    /// sub-request is over, because other members have the data.
+    /// A member failed before it answered a write, and pins the request's memory. The sub-request
+    /// is over, because other members have the data.
     WriteGivenUp(RequestId),
-    /// A member did not return the data, or, unless `asked`, no member was asked for it: see
+    /// A read failed. `asked`: a member was asked for the data; otherwise no member could be. See
     /// [`super::Personality::read_again`].
     ReadFailed { part: StraightPart, asked: bool },
 }
@@ -64,40 +65,43 @@ pub(crate) enum Told {
 /// Events that a personality reports to its volume.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
-    /// A member had no space. Parity may be wrong from this data sector of the members on.
+    /// A member had no space for a write. Parity may be wrong from data sector `sector` of the
+    /// members on.
     NoSpace { slot: Slot, sector: Sectors },
-    /// A member had no space for a discard. The array already knows where parity may be wrong.
+    /// A member had no space for a discard. The array has already noted where parity may be wrong.
     NoSpaceForDiscard { slot: Slot, sector: Sectors },
-    /// A member write from the memory of a request was given up. The member may go on using that
+    /// A member write from the memory of a request was given up. The member may still read that
     /// memory.
     Pinned { request: RequestId },
     /// A request that counted as [`SPLITTING`] is split into `sub_requests`. `whole`: the request
-    /// itself, and not one of its sub-requests that failed to be read.
+    /// itself was split; otherwise one of its sub-requests, which could not be read, was split for
+    /// another attempt.
     Split { request: RequestId, sub_requests: u32, whole: bool },
     /// Sub-requests of a request are done.
     SubRequestsDone { request: RequestId, sub_requests: u32, result: Result<(), ReplyError> },
-    /// A sync has finished one of its units. `wrong` is the slot of the strip that alone explains
-    /// the mismatch.
+    /// A sync has finished its unit number `unit`. `wrong` is the slot of the strip that alone
+    /// explains the mismatch; `ok` is false if the unit has to be synced again.
     SyncDone { unit: u64, mismatch: bool, wrong: Option<Slot>, ok: bool },
-    /// A write that was given up is done at last.
+    /// A member request that was given up is answered, and no longer uses the request's memory.
     Unpinned { request: RequestId },
-    /// A part of the personality asks for this range of the array, exclusively if `writes` and else
-    /// for reading: see [`super::Personality::locked`].
+    /// A part of the personality needs a lock on this range of the array, exclusive if `writes` and
+    /// otherwise shared with reads; see [`super::Personality::locked`].
     Lock { part: u32, range: ByteRange, writes: bool },
-    /// A write reached every member, which shows that they have space.
+    /// A write reached every member, which shows that members which had no space have some again.
     Written,
 }
 
-/// State of a volume that may keep a knob from being set.
+/// State of a volume that may keep a knob from being set at present.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Busy {
     /// A resync, recovery, check or repair runs.
     pub(crate) syncs: bool,
     /// Another knob already waits to be set.
     pub(crate) quiesces: bool,
-    /// A member does not answer.
+    /// A member does not answer, so that stripes may stay in use.
     pub(crate) unanswered: bool,
 }
 
-/// Pending count of a request while it is being split: more sub-requests than it can have.
+/// Added to the pending count of a request while it is being split; more than a request has
+/// sub-requests.
 pub(crate) const SPLITTING: u64 = 1 << 32;

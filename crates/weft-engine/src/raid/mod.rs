@@ -1,10 +1,10 @@
 //! RAID personalities: how each level carries out requests, behind one closed enum.
 //!
 //! A volume handles requests, their order and their answers, and knows nothing of levels. Its
-//! personality turns requests into member requests and computations through `Cx`, and answers with
-//! `Event`s. A level is a folder here and a variant of `Personality`. A level without a stripe
-//! cache sends each request on as it arrives; `cached!` supplies its result for methods about
-//! stripes.
+//! personality turns requests into member requests and computations through `Cx`, and reports back
+//! with `Event`s. Each level is a folder here and a variant of `Personality`. A level without a
+//! stripe cache sends each request on as it arrives; the macro `cached!` supplies its result for
+//! methods about stripes.
 //!
 //! ```text
 //! Volume ── submit(ArrayIo) ──► Personality ── Cx::stage ──► members
@@ -40,20 +40,20 @@ use crate::contract::token::RequestId;
 use crate::knobs::{Knob, Knobs};
 use crate::layout::Layout;
 
-/// Personality of a volume: the rules of its level for requests.
+/// Personality of a volume: how its level carries out requests.
 #[derive(Clone, Debug)]
 pub(crate) enum Personality {
     /// RAID 1 and 10.
     Mirror(Box<Mirror>),
     /// RAID 4, 5 and 6.
     Parity(Box<ParityRaid>),
-    /// One member as it is.
+    /// One member without metadata.
     Single(Box<Single>),
     /// RAID 0 and linear.
     Striped(Box<Striped>),
 }
 
-/// One method of every personality.
+/// Calls a method that every personality has.
 macro_rules! each {
     ($personality:expr, $raid:ident => $call:expr) => {
         match $personality {
@@ -65,7 +65,7 @@ macro_rules! each {
     };
 }
 
-/// One method of personalities that have a stripe cache, and its result for the others.
+/// Calls a method of the personality with a stripe cache, and gives `$without` for the others.
 macro_rules! cached {
     ($personality:expr, $raid:ident => $call:expr, $without:expr) => {
         match $personality {
@@ -76,7 +76,7 @@ macro_rules! cached {
 }
 
 impl Personality {
-    /// The personality of a volume's members.
+    /// Creates the personality for the members in `config`.
     pub(crate) fn new(volume: VolumeId, memory: StripeMemory, config: &VolumeConfig) -> Self {
         match &config.source {
             VolumeSource::Array(assembly) => match &assembly.layout {
@@ -93,7 +93,7 @@ impl Personality {
         }
     }
 
-    /// Error for a command that does not apply to the personality.
+    /// Error for a command that does not apply to the personality; `None` if it does.
     pub(crate) fn refuses(&self, verb: &Verb) -> Option<ReplyError> {
         match (self, verb) {
             (Self::Single(_), Verb::Set(knob)) if !knob.is_of_queues() => {
@@ -111,9 +111,9 @@ impl Personality {
 
     // Requests.
 
-    /// Member position and data sector to which a read or write passes unchanged. It must be one
-    /// request of one member, for which the volume keeps no state and no order. `is_written` tells
-    /// whether an unanswered write overlaps the range.
+    /// Member position and data sector at which a member can serve a read or write unchanged, as
+    /// one request for which the volume keeps no state and no order. `None` if there is no such
+    /// member. `is_written` tells whether an unanswered write overlaps the range.
     #[inline]
     pub(crate) fn passes(
         &mut self,
@@ -136,8 +136,8 @@ impl Personality {
         matches!(self, Self::Mirror(_))
     }
 
-    /// The stream of an arriving write. `before_answer` tells whether the write begins where an
-    /// unanswered write ends.
+    /// Stream of an arriving write, and whether it will bring the rest of the stripe.
+    /// `before_answer` tells whether the write begins where an unanswered write ends.
     pub(crate) fn arrives(
         &mut self,
         range: ByteRange,
@@ -149,13 +149,13 @@ impl Personality {
         cached!(self, raid => raid.arrives(range, before_answer, knobs, now), none)
     }
 
-    /// The part of a request's range that members are told to discard; `None` if there is none.
+    /// Part of a request's range that members are told to discard; `None` if there is none.
     pub(crate) fn to_discard(&self, request: &ClientRequest, array: &Array) -> Option<ByteRange> {
         cached!(self, raid => raid.to_discard(request, array), clear::to_discard(request, array))
     }
 
-    /// Sends a read to its members without waiting for a turn, if only its location matters.
-    /// Returns its number of sub-requests.
+    /// Sends a read to its members without waiting for a turn. Returns its number of sub-requests;
+    /// `None` if the read has to go through [`Personality::submit`].
     pub(crate) fn read_straight(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> Option<u64> {
         match self {
             Self::Mirror(raid) => Some(raid.read_straight(io, cx)),
@@ -165,19 +165,20 @@ impl Personality {
         }
     }
 
-    /// Takes a request at its turn. Returns its pending sub-requests, plus [`SPLITTING`]
-    /// while it waits to be split; an [`Event::Split`] reports when it is.
+    /// Takes a request in a turn. Returns the number of pending sub-requests, plus [`SPLITTING`] if
+    /// it is not completely split yet; an [`Event::Split`] follows then.
     pub(crate) fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
         each!(self, raid => raid.submit(io, cx))
     }
 
-    /// Drops a request that failed before its turn.
+    /// Drops a request that failed before it was submitted.
     pub(crate) fn skip(&mut self, io: &ArrayIo, now: Time) {
         cached!(self, raid => raid.skip(io, now), ());
     }
 
-    /// Reads by another path what a member did not return ([`Told::ReadFailed`]). The request
-    /// counts as one that is split once more.
+    /// Reads a part that failed to be read ([`Told::ReadFailed`]) in another way: from another copy
+    /// or by reconstruction. The request counts as being split again. `asked`: a member was asked
+    /// for it and failed.
     pub(crate) fn read_again(&mut self, part: StraightPart, io: &ArrayIo, asked: bool) {
         match self {
             Self::Mirror(raid) => raid.read_again(part, io),
@@ -186,24 +187,27 @@ impl Personality {
         }
     }
 
-    /// Another request waits for this write: its stripes stop waiting long for more data.
+    /// Notes that another request waits for this write: its stripes stop waiting for more data
+    /// soon.
     pub(crate) fn hurry(&mut self, io: &ArrayIo, now: Time) {
         cached!(self, raid => raid.hurry(io, now), ());
     }
 
-    /// Notes that a sub-request of a request failed: the rest need not be sent.
+    /// Notes that a sub-request of a request failed: sub-requests that are not sent yet can be
+    /// dropped.
     pub(crate) fn request_failed(&mut self, id: RequestId) {
         cached!(self, raid => raid.request_failed(id), ());
     }
 
-    /// Notes that a write was answered.
+    /// Notes that a write of `len` bytes in a stream was answered.
     pub(crate) fn answered(&mut self, stream: WriteStream, len: Bytes) {
         cached!(self, raid => raid.answered(stream, len), ());
     }
 
     // Answers.
 
-    /// Handles a failed member read that begins with this part.
+    /// Handles the error of a member read. `first` is the first part of the read; this is called
+    /// once, before [`Personality::part_done`] is called for each part.
     #[cold]
     pub(crate) fn read_failed(
         &mut self,
@@ -219,14 +223,14 @@ impl Personality {
         }
     }
 
-    /// Handles a part of a member request that is done, or was given up.
+    /// Handles a part of a member request that is done or was given up.
     #[inline(always)]
     pub(crate) fn part_done(&mut self, part: Who, answer: Answer, cx: &mut Cx<'_>) -> Told {
         each!(self, raid => raid.part_done(part, answer, cx))
     }
 
-    /// Frees the memory of a part that was given up. Returns the request that the memory belongs
-    /// to.
+    /// Frees the memory that a part of a given-up member request still used. Returns the request
+    /// whose frames these are; `None` if the memory is the personality's own.
     pub(crate) fn part_freed(&mut self, part: Who) -> Option<RequestId> {
         match (self, part) {
             (Self::Parity(raid), part) => raid.part_freed(part),
@@ -266,7 +270,7 @@ impl Personality {
         each!(self, raid => raid.discard_done(request, position, result, cx));
     }
 
-    /// Events that the volume has not taken yet.
+    /// Events that the volume has not yet taken.
     #[inline]
     pub(crate) fn events(&mut self) -> &mut Vec<Event> {
         each!(self, raid => raid.events())
@@ -274,7 +278,7 @@ impl Personality {
 
     // Reads that are given up.
 
-    /// Whether giving up a read of a member that does not answer gains anything.
+    /// Whether the data of a read can be had in another way if the read is given up.
     pub(crate) fn gains_by_giving_up(&self, part: &Who, array: &Array) -> bool {
         match self {
             Self::Mirror(raid) => raid.gains_by_giving_up(part, array),
@@ -283,24 +287,25 @@ impl Personality {
         }
     }
 
-    /// Number of earlier reads of the same stripe that were given up.
+    /// Number of reads of the same stripe that were given up before; 0 without a stripe cache.
     pub(crate) fn given_up(&self, first: Who) -> u8 {
         cached!(self, raid => raid.given_up(first), 0)
     }
 
-    /// Parts to report when the request of `parts` is given up; `None` if they are the same.
+    /// Parts to report in place of `parts` when their member request is given up; `None`: `parts`
+    /// themselves.
     pub(crate) fn parts_given_up(&self, parts: &[Who]) -> Option<Vec<Who>> {
         cached!(self, raid => raid.parts_given_up(parts), None)
     }
 
     // Turns.
 
-    /// Begins a turn: requests that waited for stripes go before a resync takes the free ones.
+    /// Begins a turn: wakes requests that wait for stripes before a resync takes the free ones.
     pub(crate) fn begin_turn(&mut self, cx: &mut Cx<'_>) {
         cached!(self, raid => raid.begin_turn(cx), ());
     }
 
-    /// Splits waiting requests; while the volume quiesces, only those that were begun.
+    /// Splits waiting requests; while the volume quiesces, only requests that are partly split.
     pub(crate) fn split_waiting(&mut self, quiesces: bool, cx: &mut Cx<'_>) {
         match self {
             Self::Mirror(raid) => raid.split_waiting(cx),
@@ -309,22 +314,22 @@ impl Personality {
         }
     }
 
-    /// Fails requests of a broken array that would wait for ever.
+    /// Fails requests to a broken array that wait for stripes which will never become free.
     pub(crate) fn end_vain_waits(&mut self, now: Time) {
         cached!(self, raid => raid.end_vain_waits(now), ());
     }
 
-    /// Decides for at most `stripes_max` stripes and returns how many it handled.
+    /// Handles at most `stripes_max` stripes and returns how many it handled.
     pub(crate) fn turn(&mut self, stripes_max: u32, cx: &mut Cx<'_>) -> u32 {
         cached!(self, raid => raid.turn(stripes_max, cx), 0)
     }
 
-    /// Ends a turn.
+    /// Ends a turn: continues discards, and starts the wait of delayed stripes.
     pub(crate) fn end_turn(&mut self, sync: Option<&Resync>, cx: &mut Cx<'_>) {
         cached!(self, raid => raid.end_turn(sync, cx), ());
     }
 
-    /// Whether another turn would find work now.
+    /// Whether another turn has work to do at `now`.
     pub(crate) fn has_work(
         &self,
         quiesces: bool,
@@ -339,14 +344,15 @@ impl Personality {
         }
     }
 
-    /// Time of the next wake-up if nothing else happens.
+    /// Time at which the personality needs a turn if no other event comes; `None`: not at all.
     pub(crate) fn next_wake(&self, array: &Array, knobs: &Knobs) -> Option<Time> {
         cached!(self, raid => raid.next_wake(array, knobs), None)
     }
 
     // Resync.
 
-    /// Whether accepted writes wait while the failure of a member is not recorded.
+    /// Whether writes that were submitted are held back while the failure of a member is not
+    /// recorded.
     #[inline]
     pub(crate) fn holds_writes(&self) -> bool {
         cached!(self, _raid => true, false)
@@ -357,7 +363,7 @@ impl Personality {
         cached!(self, raid => raid.locates(), false)
     }
 
-    /// Extent of a resync, recovery, check or repair.
+    /// Unit, size and effect of a resync, recovery, check or repair.
     pub(crate) fn resync_pass(&self, action: SyncAction, array: &Array, knobs: &Knobs) -> Pass {
         match self {
             Self::Mirror(raid) => raid.resync_pass(action, array),
@@ -366,7 +372,7 @@ impl Personality {
         }
     }
 
-    /// Gives a resync its next units.
+    /// Starts the next units of a resync, as far as there is memory.
     pub(crate) fn feed(&mut self, sync: &mut Resync, array: &Array) {
         match self {
             Self::Mirror(raid) => raid.feed(sync, array),
@@ -375,7 +381,7 @@ impl Personality {
         }
     }
 
-    /// Whether [`Personality::feed`] would give a resync units now.
+    /// Whether [`Personality::feed`] would start a unit.
     pub(crate) fn would_feed(&self, sync: &Resync) -> bool {
         match self {
             Self::Mirror(raid) => raid.would_feed(sync),
@@ -384,8 +390,8 @@ impl Personality {
         }
     }
 
-    /// Handles the lock of a range that a part asked for ([`Event::Lock`]); `request` holds the
-    /// lock.
+    /// Tells part number `part` of the personality that its range is locked ([`Event::Lock`]);
+    /// `request` holds the lock.
     pub(crate) fn locked(&mut self, part: u32, request: RequestId, cx: &mut Cx<'_>) {
         match self {
             Self::Mirror(raid) => raid.locked(part, request, cx),
@@ -397,7 +403,7 @@ impl Personality {
 
     // Space.
 
-    /// Whether members had no space for data that is stored nowhere else.
+    /// Whether strips or copies are not written because a member had no space.
     pub(crate) fn has_deferred(&self) -> bool {
         match self {
             Self::Mirror(raid) => raid.has_deferred(),
@@ -406,7 +412,7 @@ impl Personality {
         }
     }
 
-    /// Writes again the data that members had no space for.
+    /// Tries again to write the strips or copies that members had no space for.
     pub(crate) fn write_deferred(&mut self, cx: &mut Cx<'_>) {
         match self {
             Self::Mirror(raid) => raid.write_deferred(cx),
@@ -415,7 +421,7 @@ impl Personality {
         }
     }
 
-    /// Whether members had no space, and no write since then has shown that they have some.
+    /// Whether members had no space and no write has shown since then that they have some.
     #[inline]
     pub(crate) fn is_unproven(&self) -> bool {
         match self {
@@ -426,12 +432,13 @@ impl Personality {
 
     // Knobs and states.
 
-    /// Whether a knob's new value has to wait until nothing is in use.
+    /// Whether the new value of a knob can only be set when nothing is in use.
     pub(crate) fn sets_when_quiet(&self, knob: Knob) -> bool {
         cached!(self, raid => raid.sets_when_quiet(knob), false)
     }
 
-    /// Checks the new value of a knob that is set when nothing is in use; `knobs` include it.
+    /// Checks the new value of a knob for which [`Personality::sets_when_quiet`] is true; `knobs`
+    /// already contain the value.
     ///
     /// # Errors
     /// The volume is busy, or the value does not fit into the memory of the volume.
@@ -439,22 +446,22 @@ impl Personality {
         cached!(self, raid => raid.check(knob, knobs, busy), Ok(()))
     }
 
-    /// Sets a knob that [`Personality::check`] accepted. Nothing is in use.
+    /// Sets a knob that [`Personality::check`] accepted. No stripe is in use.
     pub(crate) fn apply(&mut self, knob: Knob, array: &Array, knobs: &Knobs) {
         cached!(self, raid => raid.apply(knob, array, knobs), ());
     }
 
-    /// Whether nothing is in use, and no request that was begun waits.
+    /// Whether no stripe is in use, and no request that is partly split waits for one.
     pub(crate) fn is_quiet(&self) -> bool {
         cached!(self, raid => raid.is_quiet(), true)
     }
 
-    /// Whether requests wait for memory.
+    /// Whether requests wait for a stripe.
     pub(crate) fn starves(&self) -> bool {
         cached!(self, raid => raid.starves(), false)
     }
 
-    /// Whether all memory is in use.
+    /// Whether every stripe is in use.
     pub(crate) fn is_full(&self) -> bool {
         cached!(self, raid => raid.is_full(), false)
     }
@@ -464,7 +471,7 @@ impl Personality {
         cached!(self, raid => raid.snapshot(), RaidSnapshot::default())
     }
 
-    /// Stripes of the stripe cache in use.
+    /// Number of stripes of the stripe cache in use.
     pub(crate) fn stripe_cache_active(&self) -> u32 {
         cached!(self, raid => raid.stripe_cache_active(), 0)
     }

@@ -8,21 +8,21 @@ use crate::array::outbox::{StraightPart, Who};
 use crate::contract::frame::Segment;
 use crate::sched::request::{MemberRequest, MergeKind};
 
-/// Range of the array, and where it lies on one member.
+/// Range of the array, and its place on one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Target {
-    /// Position of the member.
+    /// Position of the member in the array.
     pub(super) position: usize,
-    /// First data sector.
+    /// First data sector on the member.
     pub(super) sector: Sectors,
     pub(super) range: ByteRange,
 }
 
-/// Targets of a request, in order of the array; copies of one range follow each other.
+/// Targets of a request, in order of the array; the copies of one range follow each other.
 pub(super) type Targets = SmallVec<[Target; 4]>;
 
-/// Reads or writes a range of a request, with these parts as its memory. Other requests may be
-/// merged with it up to `max` bytes.
+/// Reads or writes the range of `target` for a request, with `parts` as its memory. It may be
+/// merged with others up to `max` bytes.
 #[inline]
 pub(super) fn send(io: &ArrayIo, target: &Target, parts: &[Segment], max: Bytes, cx: &mut Cx<'_>) {
     let kind = MergeKind { fua: io.fua && io.writes, stripes: false, attr: io.attr };
@@ -32,7 +32,7 @@ pub(super) fn send(io: &ArrayIo, target: &Target, parts: &[Segment], max: Bytes,
     cx.array.stage(position, &request, parts, Who::Straight(part), cx.out);
 }
 
-/// Memory of a range of a request, in its frames.
+/// Memory for a range of a request, in the request's frames.
 #[inline]
 pub(super) fn memory(io: &ArrayIo, range: ByteRange) -> Segment {
     let in_frames = range.start.0 - io.range.start.0 / FRAME_BYTES * FRAME_BYTES;

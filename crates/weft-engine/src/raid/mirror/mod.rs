@@ -37,13 +37,13 @@ use crate::mutant::Mutant;
 #[derive(Clone, Debug)]
 pub(crate) struct Mirror {
     places: Mirrors,
-    /// Reads that are repeated on another copy.
+    /// Reads that wait to be repeated on another copy.
     again: VecDeque<(ArrayIo, StraightPart)>,
-    /// Members that failed to read a part, by that part.
+    /// Parts whose read failed, with the slots of the members that failed to read them.
     asked: Vec<(StraightPart, SlotSet)>,
     clears: Clears,
-    /// Members that had no space for a copy a moment ago, and have written none since. Later they
-    /// are [`Copier::unproven`].
+    /// Slots of members that had no space for a copy, and have not been tried again. When they are
+    /// tried again they move to [`Copier::unproven`].
     lack_space: SlotSet,
     copier: Copier,
     balance: ReadBalance,
@@ -66,7 +66,8 @@ impl Mirror {
 
     // Writes.
 
-    /// See [`super::Personality::submit`]: a write to every copy.
+    /// Sends a write to every copy of its range, or begins to clear the range. Returns the number
+    /// of sub-requests.
     pub(crate) fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
         assert!(io.writes, "a read goes to its member at once");
         if io.zeroes || io.discarded.is_some() {
@@ -87,7 +88,7 @@ impl Mirror {
             start = range.end();
         }
         if cx.membership().broken {
-            // Some of the range has no copy left.
+            // No copy is left of some of the range.
             let (request, result) = (io.id, Err(ReplyError::Io));
             self.events.push(Event::SubRequestsDone { request, sub_requests: 1, result });
             sub_requests += 1;
@@ -100,7 +101,8 @@ impl Mirror {
         sub_requests
     }
 
-    /// Handles a member's answer for the write of its copy of a range.
+    /// Handles a member's answer for the write of its copy of `range`. Returns the error that the
+    /// client gets.
     #[inline]
     fn copy_written(
         &mut self,
@@ -115,7 +117,7 @@ impl Mirror {
         self.copy_differs(position, range, result, cx)
     }
 
-    /// Like [`Mirror::copy_written`], if the copy was not written or some member lacks space.
+    /// Like [`Mirror::copy_written`], for a failed write, or while some member lacks space.
     #[cold]
     fn copy_differs(
         &mut self,
@@ -129,7 +131,7 @@ impl Mirror {
         let (Some(position), Some(slot)) = (position, slot) else { return Ok(()) };
         let Err(fault) = result else {
             if self.lack_space.contains(slot) || self.copier.unproven.contains(slot) {
-                // A later lack of space is a new one.
+                // From now on, a lack of space is a new one.
                 cx.array.members[position].full_since = None;
                 self.found_space(slot);
             }
@@ -139,7 +141,8 @@ impl Mirror {
         if fault == Fault::NoSpace && !spare {
             let sector = range.start.sectors_floor();
             self.lack_space.insert(slot);
-            // At once: a read that waited for this write goes out before the volume sees the event.
+            // Before the volume handles the event: a read that waited for this write may start
+            // before that.
             if cx.membership().present().contains(slot) {
                 self.falls_behind(slot, cx.array);
                 cx.array.resync_for_space(sector, false);
@@ -155,8 +158,8 @@ impl Mirror {
         if !is_needed {
             return Ok(());
         }
-        // The error goes to the client. A copy on a member that is being rebuilt does not count,
-        // and may now differ from the copy that counts: that member fails.
+        // The client gets the error. Its data may now be on a member under recovery, but that copy
+        // does not count and may differ from the one that does: that member fails.
         for copy in self.places.copies(range.start.sectors_floor()) {
             if cx.membership().is_rebuilding(copy.slot)
                 && let Some(position) = cx.array.position_at(copy.slot)
@@ -171,8 +174,8 @@ impl Mirror {
         Err(fault)
     }
 
-    /// Whether a member in sync, other than the one at `slot`, has a copy of a range within a
-    /// chunk.
+    /// Whether a member in sync other than the one at `slot` has a copy of `range`, which lies
+    /// within a chunk.
     fn is_elsewhere(&self, range: ByteRange, slot: Slot, array: &Array) -> bool {
         let others = self.places.copies_of(range.start.sectors_floor());
         let in_sync = |copy: Copy| {
@@ -182,9 +185,9 @@ impl Mirror {
         others.filter(|copy| copy.slot != slot).any(in_sync)
     }
 
-    /// Notes that a member lacks data that others have. If copies may differ only for this reason,
-    /// clients read from a member that lacks nothing, and a resync copies from it: a read may have
-    /// seen the data that was being written.
+    /// Notes that the member at `slot` missed data that other members have. If copies may differ
+    /// only because of such lacks, clients read from a member that lacks nothing, and a resync
+    /// copies from that member: a read may have returned the data that was being written.
     fn falls_behind(&mut self, slot: Slot, array: &Array) {
         let behind = &mut self.copier.behind;
         if array.membership.resync_from.is_none() {
@@ -198,7 +201,7 @@ impl Mirror {
         }
     }
 
-    /// Notes that a member which had no space has written a copy, so it has some.
+    /// Notes that a member which had no space has written a copy, and so has space again.
     fn found_space(&mut self, slot: Slot) {
         self.lack_space.remove(slot);
         self.copier.unproven.remove(slot);
@@ -207,7 +210,7 @@ impl Mirror {
         }
     }
 
-    /// See [`super::Personality::discard_done`].
+    /// Handles a member's answer for a discard.
     pub(crate) fn discard_done(
         &mut self,
         request: RequestId,
@@ -225,7 +228,7 @@ impl Mirror {
         self.clears.done(request, result, targets, &mut self.events, cx);
     }
 
-    /// Handles a part of a write that is done, or was given up.
+    /// Handles a part of a write that is done or was given up.
     fn part_written(&mut self, part: StraightPart, answer: Answer, cx: &mut Cx<'_>) -> Told {
         let request = part.request;
         let position = answer.member.and_then(|member| cx.array.position_of(member));
@@ -250,13 +253,13 @@ impl Mirror {
         }
     }
 
-    /// See [`super::Personality::has_deferred`]: copies differ for want of space.
+    /// Whether some copy was not written because its member had no space.
     pub(crate) fn has_deferred(&self) -> bool {
         !self.lack_space.is_empty()
     }
 
-    /// See [`super::Personality::write_deferred`]: a resync writes the missing copies and, like any
-    /// write, finds out whether there is space. Until then a member is unproven.
+    /// Lets a resync write the copies that members had no space for, which also finds out whether
+    /// there is space now. Until then these members are unproven.
     pub(crate) fn write_deferred(&mut self, cx: &Cx<'_>) {
         if cx.is_planted(Mutant::LackForgotten) {
             self.lack_space = SlotSet::EMPTY;
@@ -266,20 +269,21 @@ impl Mirror {
         self.copier.unproven = self.copier.unproven.or(self.lack_space).and(present);
         self.lack_space = SlotSet::EMPTY;
         if self.copier.unproven.is_empty() {
-            // The members that lacked space have failed.
+            // Every member that lacked space has failed.
             self.events.push(Event::Written);
         }
     }
 
-    /// See [`super::Personality::is_unproven`].
+    /// Whether some member had no space, and no write has shown since then that it has some.
     pub(crate) fn is_unproven(&self) -> bool {
         !self.copier.unproven.is_empty()
     }
 
     // Reads.
 
-    /// See [`super::Personality::passes`]: a read of one chunk with equal copies, while every
-    /// member can be read. Reads that follow each other do not pass, so that they are merged.
+    /// Member position and data sector for a read that passes to a member unchanged: one within a
+    /// chunk, with equal copies, while every member can be read. A read that follows the last one
+    /// of its member does not pass, so that it can be merged.
     #[inline]
     pub(crate) fn passes(&mut self, range: ByteRange, array: &Array) -> Option<(usize, Sectors)> {
         let start = range.start.sectors_floor();
@@ -301,7 +305,7 @@ impl Mirror {
         Some((position, sector))
     }
 
-    /// See [`super::Personality::read_straight`].
+    /// Sends a read to its members, chunk by chunk. Returns the number of sub-requests.
     pub(crate) fn read_straight(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
         let (mut start, end) = (io.range.start.0, io.range.end().0);
         let mut sub_requests = 0;
@@ -322,9 +326,9 @@ impl Mirror {
         sub_requests
     }
 
-    /// The part of a range up to the recovery offset of a member that is being rebuilt. Where
-    /// copies may differ, two reads agree because both take the first copy; a read beyond that
-    /// offset would take another.
+    /// Cuts a range at the recovery offset of a member under recovery, where copies may differ.
+    /// There, two reads agree because both take the first copy; a read across that offset would
+    /// take another one.
     #[cold]
     fn up_to_rebuilt(&self, range: ByteRange, array: &Array) -> ByteRange {
         if self.around(range, array) == Around::Always {
@@ -339,8 +343,8 @@ impl Mirror {
         ByteRange { len, ..range }
     }
 
-    /// Reads a copy from a member that was not asked yet, merged with others up to `max` bytes.
-    /// Returns whether there is one.
+    /// Reads a range from a copy that is not in `asked`; the read may be merged with others up to
+    /// `max` bytes. Returns whether there is such a copy.
     fn read_copy(
         &mut self,
         io: &ArrayIo,
@@ -354,8 +358,8 @@ impl Mirror {
             let copies = self.readable(range, asked, Around::Always, cx.array);
             chosen = self.balance.choose(copies);
         }
-        // Where copies may differ, this makes two reads agree. Elsewhere the read waits for a
-        // member that does not answer if no other one has the data.
+        // Where copies may differ, two reads agree because both take the first copy. Elsewhere, the
+        // read waits for a stalled member if no other has the data.
         let chosen = chosen.or_else(|| self.first(range, asked, cx.array));
         let Some(Readable { position, slot, sector, .. }) = chosen else { return false };
         self.balance.on_read(slot, sector + range.len.sectors_floor());
@@ -364,8 +368,8 @@ impl Mirror {
         true
     }
 
-    /// Copies that can be read from members that were not asked yet, in md's order. Members that do
-    /// not answer are included only where no other copy may stand in for theirs.
+    /// Copies of a range on readable members outside `asked`, in md's order. A stalled member is
+    /// included only where no other copy may stand in for its own (`around`).
     #[inline]
     fn readable<'a>(
         &'a self,
@@ -385,8 +389,8 @@ impl Mirror {
         self.places.copies_of(range.start.sectors_floor()).filter_map(readable)
     }
 
-    /// The first copy that can be read, whether or not its member answers; members that lack data
-    /// come last.
+    /// The first readable copy outside `asked`, whether or not its member answers; members that
+    /// missed data come last.
     fn first(&self, range: ByteRange, asked: SlotSet, array: &Array) -> Option<Readable> {
         let copies = self.readable(range, asked, Around::Never, array);
         if array.is_planted(Mutant::MirrorReadUnsynced) {
@@ -395,17 +399,18 @@ impl Mirror {
         copies.min_by_key(|copy| self.copier.behind.contains(copy.slot))
     }
 
-    /// Whether other copies stand in for a member that does not answer. Where copies may differ
-    /// they do not, because two reads would disagree. A resync goes by sectors of the array.
+    /// Whether another copy of a range may be read in place of one on a stalled member. Not where
+    /// copies may differ, because two reads would disagree. `resync_from` counts sectors of the
+    /// array here.
     fn around(&self, range: ByteRange, array: &Array) -> Around {
         let from = array.membership.resync_from;
         let checked = from.is_none_or(|from| range.end() <= from.bytes());
         if checked { Around::Always } else { Around::Never }
     }
 
-    /// See [`super::Personality::gains_by_giving_up`].
+    /// Whether another copy can be read if a read of `part` is given up.
     pub(crate) fn gains_by_giving_up(&self, part: &Who, array: &Array) -> bool {
-        // A resync needs what the member itself holds.
+        // A resync needs the content of this very member.
         let Who::Straight(part) = part else { return false };
         let range = range_of(*part);
         match self.around(range, array) {
@@ -418,12 +423,13 @@ impl Mirror {
         }
     }
 
-    /// See [`super::Personality::read_again`].
+    /// Queues a part that failed to be read for another copy.
     pub(crate) fn read_again(&mut self, part: StraightPart, io: &ArrayIo) {
         self.again.push_back((*io, part));
     }
 
-    /// See [`super::Personality::split_waiting`]: reads other copies.
+    /// Repeats the queued reads on other copies, and begins waiting parts of resyncs and
+    /// corrections.
     pub(crate) fn split_waiting(&mut self, cx: &mut Cx<'_>) {
         while let Some((io, part)) = self.again.pop_front() {
             let sub_requests = self.read_rest(&io, part, cx);
@@ -433,9 +439,9 @@ impl Mirror {
         self.copier.begin_waiting(&self.places, cx.array, &mut self.events);
     }
 
-    /// Reads a part that a member failed to read from the next copy. Where copies may differ,
-    /// another copy supplies only what the first one lacks; where no member has all of the part,
-    /// each section may come from another member. Returns the number of sub-requests.
+    /// Reads a part that a member failed to read from the next copy. Where copies may differ, the
+    /// next copy supplies only the blocks that the first one cannot; where no member has all of the
+    /// part, each section may come from another member. Returns the number of sub-requests.
     fn read_rest(&mut self, io: &ArrayIo, part: StraightPart, cx: &mut Cx<'_>) -> u32 {
         let asked = self.asked.iter().find(|(of, _)| *of == part);
         let asked = asked.map_or(SlotSet::EMPTY, |(_, slots)| *slots);
@@ -447,7 +453,7 @@ impl Mirror {
         if splits && !agree {
             return self.read_in_parts(io, part, unit, cx);
         }
-        // Alone, because neighbours would fail with it once more.
+        // Not merged, because its neighbours would fail with it again.
         if self.read_copy(io, range, asked, range.len, cx) {
             return 1;
         }
@@ -460,7 +466,7 @@ impl Mirror {
         0
     }
 
-    /// Reads a part again, in sections that end at a multiple of `unit`.
+    /// Reads a part again in sections that end at multiples of `unit` bytes. Returns their number.
     fn read_in_parts(
         &mut self,
         io: &ArrayIo,
@@ -487,8 +493,9 @@ impl Mirror {
         sub_requests
     }
 
-    /// Corrects the copies that other members failed to read, once one copy was read. The range is
-    /// extended to whole blocks of 4 KiB, as a drive may have them, except where copies may differ.
+    /// Begins to correct the copies that members failed to read, after another copy was read. The
+    /// range is rounded out to blocks of 4 KiB, the sector size of many drives, except where copies
+    /// may differ.
     fn read_elsewhere(&mut self, part: StraightPart, array: &Array) {
         let Some(place) = self.asked.iter().position(|(of, _)| *of == part) else { return };
         let (_, slots) = self.asked.swap_remove(place);
@@ -500,7 +507,7 @@ impl Mirror {
         slots.ascending().for_each(|slot| self.copier.correct(slot, range, most));
     }
 
-    /// See [`super::Personality::read_failed`].
+    /// Counts a read error of a member, or fails the member if it is gone.
     pub(crate) fn read_failed(&mut self, position: Option<usize>, fault: Fault, cx: &mut Cx<'_>) {
         let Some(position) = position else { return };
         match cx.array.members[position].slot {
@@ -510,34 +517,34 @@ impl Mirror {
         }
     }
 
-    /// Whether another turn would find work now.
+    /// Whether another turn has work to do.
     pub(crate) fn has_work(&self) -> bool {
         !self.again.is_empty() || self.copier.has_waiting()
     }
 
     // Resync.
 
-    /// See [`super::Personality::resync_pass`].
+    /// Extent of a resync, recovery, check or repair.
     pub(crate) fn resync_pass(&self, action: SyncAction, array: &Array) -> Pass {
         sync::pass(action, &self.places, array)
     }
 
-    /// See [`super::Personality::feed`].
+    /// Starts the next units of a resync, as far as there is memory.
     pub(crate) fn feed(&mut self, sync: &mut Resync, array: &Array) {
         self.copier.feed(sync, &self.places, array, &mut self.events);
     }
 
-    /// See [`super::Personality::would_feed`].
+    /// Whether [`Mirror::feed`] would start a unit.
     pub(crate) fn would_feed(&self, sync: &Resync) -> bool {
         self.copier.would_feed(sync)
     }
 
-    /// See [`super::Personality::locked`].
+    /// Goes on with part number `part` of a resync or correction, whose range `request` has locked.
     pub(crate) fn locked(&mut self, part: u32, request: RequestId, cx: &mut Cx<'_>) {
         self.copier.locked(part, request, self.places.level(), &mut self.events, cx);
     }
 
-    /// Handles a member's answer for a copy that is being made equal to others.
+    /// Handles a member's answer for a copy of a resync or correction.
     fn copy_done(&mut self, io: CopyIo, answer: Answer, cx: &mut Cx<'_>) {
         if answer.write {
             let position = answer.member.and_then(|member| cx.array.position_of(member));
@@ -550,12 +557,12 @@ impl Mirror {
         self.copier.answered(io, answer, self.places.level(), &mut self.events, cx);
     }
 
-    /// Frees the memory of a copy from a member request that was given up.
+    /// Frees the memory of a copy whose member request was given up and has now ended.
     pub(crate) fn copy_freed(&mut self, io: CopyIo) {
         self.copier.freed(io);
     }
 
-    /// See [`super::Personality::compute_done`].
+    /// Handles a finished comparison of two copies.
     pub(crate) fn compute_done(
         &mut self,
         job: JobId,
@@ -565,7 +572,7 @@ impl Mirror {
         self.copier.compared(job, value, self.places.level(), &mut self.events, cx);
     }
 
-    /// See [`super::Personality::part_done`].
+    /// Handles a part of a member request that is done or was given up.
     pub(crate) fn part_done(&mut self, part: Who, answer: Answer, cx: &mut Cx<'_>) -> Told {
         let part = match part {
             Who::Straight(part) => part,
@@ -588,7 +595,7 @@ impl Mirror {
             return Told::Done(part.request);
         }
         let position = answer.member.and_then(|member| cx.array.position_of(member));
-        // A member that failed meanwhile has no slot, and is not asked again.
+        // A member that failed meanwhile has no slot, and is not asked again anyway.
         if let Some(slot) = position.and_then(|position| cx.array.members[position].slot) {
             match self.asked.iter_mut().find(|(of, _)| *of == part) {
                 Some((_, slots)) => slots.insert(slot),
@@ -598,7 +605,7 @@ impl Mirror {
         Told::ReadFailed { part, asked: answer.member.is_some() }
     }
 
-    /// Events that the volume has not taken yet.
+    /// Events that the volume has not yet taken.
     #[inline]
     pub(crate) fn events(&mut self) -> &mut Vec<Event> {
         &mut self.events
@@ -609,7 +616,7 @@ fn range_of(part: StraightPart) -> ByteRange {
     ByteRange::new(part.start.0, part.len.into())
 }
 
-/// Members that hold copies of a range: those of its first chunk, then those of the next.
+/// Members that hold copies of a range: all copies of its first chunk, then those of the next.
 fn targets(places: &Mirrors, range: ByteRange, array: &Array) -> Targets {
     let (mut start, end) = (range.start, range.end());
     let mut targets = Targets::new();
@@ -624,7 +631,7 @@ fn targets(places: &Mirrors, range: ByteRange, array: &Array) -> Targets {
     targets
 }
 
-/// The copies of an array sector that a write goes to.
+/// Copies of an array sector that a write goes to.
 #[inline]
 fn copies_written<'a>(
     places: &'a Mirrors,
@@ -636,8 +643,8 @@ fn copies_written<'a>(
     places.copies_of(sector).map(move_last)
 }
 
-/// For the mutant: the last copy of a sector moves to the next member, if it lies elsewhere than
-/// the first; other copies stay.
+/// For a planted bug: the last copy of a sector moves to the next member if it lies at another
+/// sector than the first copy. Other copies stay.
 #[cold]
 fn misplaced(places: &Mirrors, sector: Sectors, copy: Copy) -> Copy {
     let copies = places.copies(sector);
@@ -646,17 +653,17 @@ fn misplaced(places: &Mirrors, sector: Sectors, copy: Copy) -> Copy {
     Copy { slot: Slot(slot), ..copy }
 }
 
-/// The part of a range that is in the chunk of its first byte.
+/// Part of the range `start .. end` that lies in the chunk of its first byte.
 #[inline]
 fn in_chunk(places: &Mirrors, start: Bytes, end: Bytes) -> ByteRange {
     let left = places.left_in_chunk(start.sectors_floor()).bytes();
     ByteRange { start, len: left.min(Bytes(end.0 - start.0)) }
 }
 
-/// Number of sections in which a part is read that no member has as a whole.
+/// Number of sections into which a part is divided that no member can read as a whole.
 const SPLIT_INTO: u64 = 8;
 
-/// Read errors in a row after which a member fails, if the array can do without it.
+/// Number of read errors in a row after which a member fails, if the array can do without it.
 ///
 /// Source   md's `max_read_errors`, which halves the count every hour instead
 const READ_ERRORS_MAX: u32 = 20;

@@ -1,10 +1,11 @@
 //! Read balance: the copy of a mirror that a read goes to.
 //!
-//! On RAID 1 reads that follow each other stay on their member, which reads ahead for them. Other
-//! reads go to the member with the fewest outstanding requests or, among rotating disks none of
-//! which is idle, to the one with the nearest head. RAID 10 has no streams. It prefers flash to
-//! rotating disks, by fewest requests; among disks it takes an idle one, and with far copies the
-//! one with the outermost place. A write-mostly member is read only where no other has the data.
+//! On RAID 1, a read that continues the last read of a member goes to that member, which has read
+//! ahead for it. Other reads go to the member with the fewest outstanding requests or, if all
+//! members are busy rotating disks, to the disk with the nearest head. RAID 10 has no such streams.
+//! It prefers flash to rotating disks and takes the flash member with the fewest requests; among
+//! disks it takes an idle one, and with far copies the copy closest to the outer edge. A
+//! write-mostly member is read only if no other member has the data.
 //!
 //! Inputs   the copies that can be read, in md's order; where each member's last read ended
 //! Answer   one of the copies; `None` if there is none
@@ -20,17 +21,17 @@ use weft_units::{Sectors, Slot};
 use crate::array::member::Member;
 use crate::layout::mirrors::{Copy, Mirrors};
 
-/// A copy that can be read.
+/// A copy that can be read, with what the choice depends on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Readable {
-    /// Position of its member.
+    /// Position of the copy's member in the array.
     pub(super) position: usize,
     pub(super) slot: Slot,
-    /// First data sector.
+    /// First data sector of the copy on its member.
     pub(super) sector: Sectors,
-    /// Outstanding requests of its member.
+    /// Number of outstanding requests of the member.
     pub(super) pending: u32,
-    /// Its member is a rotating disk.
+    /// Whether the member is a rotating disk.
     pub(super) rotational: bool,
     pub(super) write_mostly: bool,
 }
@@ -49,11 +50,11 @@ impl Readable {
     }
 }
 
-/// Rule of a layout, and where the members' last reads ended.
+/// Read-balance rule of a layout, and where the last read of each member ended.
 #[derive(Clone, Debug)]
 pub(super) struct ReadBalance {
     rule: Rule,
-    /// End of the last read, by slot.
+    /// Data sector at which the last read of each slot ended.
     heads: Vec<Sectors>,
 }
 
@@ -72,7 +73,7 @@ impl ReadBalance {
         Self { rule, heads: vec![Sectors::ZERO; places.members().into()] }
     }
 
-    /// Chooses one of the copies; among equal ones the first.
+    /// Chooses a copy to read; among equally good ones the first. `None` if there is none.
     #[inline]
     pub(super) fn choose(&self, copies: impl Iterator<Item = Readable>) -> Option<Readable> {
         let mut has_flash = false;
@@ -104,13 +105,13 @@ impl ReadBalance {
         least.or(nearest.map(|(_, copy)| copy)).or(write_mostly)
     }
 
-    /// Whether the last read of the member at a slot ended at this data sector.
+    /// Whether the last read of the member at `slot` ended at data sector `sector`.
     #[inline]
     pub(super) fn follows(&self, slot: Slot, sector: Sectors) -> bool {
         self.heads[slot.index()] == sector
     }
 
-    /// Notes that a read of the member at a slot ends at this data sector.
+    /// Notes that a read of the member at `slot` ends at data sector `end`.
     #[inline]
     pub(super) fn on_read(&mut self, slot: Slot, end: Sectors) {
         self.heads[slot.index()] = end;

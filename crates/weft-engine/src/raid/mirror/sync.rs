@@ -7,10 +7,10 @@
 //! read ──▶ compare ──▶ write ──▶ read back what could not be read before
 //! ```
 //!
-//! A recovery, and a resync of RAID 1, read the first copy and write the others. The first copy is
-//! the one that clients read where copies may differ, even if its member has been rebuilt only up
-//! to there: another source would change what was read. A check, a repair and a resync of RAID 10
-//! read every copy and compare it with the first, which clients read until then. A check writes
+//! A recovery, and a resync of RAID 1, read the first copy and write it to the others. The first
+//! copy is also the one that clients read where copies may differ, even on a member under recovery
+//! below its recovery offset: another source would change data that was read before. A check, a
+//! repair and a resync of RAID 10 read every copy and compare it with the first. A check writes
 //! only copies that could not be read.
 //!
 //! Source   md-raid.md §6.3 (md: `raid1_sync_request`, `raid10_sync_request`, `fix_read_error`)
@@ -34,33 +34,34 @@ use crate::layout::slot_set::SlotSet;
 use crate::raid::{Answer, Cx, Event, StripeMemory};
 use crate::sched::request::{MemberRequest, MergeKind};
 
-/// Copies that are being made equal, and the memory for it.
+/// Copies that are being made equal, and the memory for them.
 #[derive(Clone, Debug)]
 pub(super) struct Copier {
     volume: VolumeId,
     first: Frame,
-    /// Frames of one copy of a unit.
+    /// Number of frames for one copy of a unit.
     unit_frames: u32,
     /// Number of copies of a chunk.
     copies: u32,
-    /// Parts under way, by place. Each place has memory for every copy of a unit.
+    /// Parts in progress, by index. Each index has memory for every copy of a unit.
     parts: Vec<Option<Part>>,
     free: Vec<u32>,
-    /// Units of the resync that have parts under way.
+    /// Units of the resync that have parts in progress.
     units: Vec<Unit>,
-    /// Parts of the last unit that wait for memory.
+    /// Parts of the last unit that wait for memory: their task and range.
     rest: VecDeque<(Task, ByteRange)>,
-    /// Members that had no space for a copy and may have some by now. To find out, a resync writes
-    /// their copies even if these do not differ.
+    /// Slots of members that had no space for a copy and may have some by now. To find out, a
+    /// resync writes their copies even if these do not differ.
     pub(super) unproven: SlotSet,
-    /// Members that missed a write for want of space since all copies agreed. At least one other
-    /// member has what they missed.
+    /// Slots of members that missed a write for lack of space since all copies last agreed. At
+    /// least one other member has the data that they missed.
     pub(super) behind: SlotSet,
-    /// Ranges of the array that members failed to read and that wait for memory.
+    /// Ranges of the array that wait for memory to be corrected, with the slot that could not be
+    /// read.
     to_correct: VecDeque<(Slot, ByteRange)>,
 }
 
-/// A unit of a resync: one range, or for a recovery one for each member that is being rebuilt.
+/// A unit of a resync: one range, or in a recovery one range per member that is being rebuilt.
 #[derive(Clone, Copy, Debug)]
 struct Unit {
     key: u64,
@@ -70,42 +71,42 @@ struct Unit {
     ok: bool,
 }
 
-/// A range with copies that are being made equal.
+/// A range of the array, within one chunk, whose copies are being made equal.
 #[derive(Clone, Debug)]
 struct Part {
     task: Task,
     range: ByteRange,
-    /// End of the locked range, which is beyond `range` if that is a section of it.
+    /// End of the locked range. It lies beyond the end of `range` if that is a section of it.
     end: Bytes,
     copies: Copies,
-    /// Request that holds the lock, once the range is locked.
+    /// Request that holds the lock of the range; `None` until the range is locked.
     request: Option<RequestId>,
     step: Step,
-    /// Members that have not answered, or comparisons that are not done.
+    /// Number of member requests or comparisons of this step that are not done.
     pending: u32,
-    /// Member requests that were given up, and may still use its memory.
+    /// Number of given-up member requests that may still use the part's memory.
     pins: u32,
-    /// Slots that were read.
+    /// Slots whose copy was read.
     read: SlotSet,
-    /// Slots with a request that was given up: the member may still use the memory of its copy.
+    /// Slots with a given-up request: the member may still use the memory of its copy.
     given_up: SlotSet,
-    /// Slots that could not be read.
+    /// Slots whose copy could not be read.
     unreadable: SlotSet,
     differ: SlotSet,
-    /// Slots that are being written.
+    /// Slots whose copy is being written.
     written: SlotSet,
-    /// Slots that failed to be written or to be read back.
+    /// Slots whose copy failed to be written or to be read back.
     failed: SlotSet,
-    /// Cleared when the array has lost a copy that it needs.
+    /// False once the array has lost a copy that it needs.
     ok: bool,
 }
 
 /// Purpose of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Task {
-    /// Sync of the unit `key`; a recovery writes to the slots `rebuilding`.
+    /// Sync of the unit `key`. A recovery writes to the slots in `rebuilding`.
     Sync { key: u64, action: SyncAction, rebuilding: SlotSet },
-    /// Correction of a range that the member at a slot failed to read.
+    /// Correction of a range that the member at this slot failed to read.
     Correct(Slot),
 }
 
@@ -117,7 +118,7 @@ enum Step {
     Comparing,
     Writing,
     ReadingBack,
-    /// Only pinned memory is left.
+    /// Finished, but memory is pinned.
     Over,
 }
 
@@ -143,7 +144,7 @@ impl Copier {
 
     // Units of a resync.
 
-    /// Gives a resync its next units.
+    /// Starts the next units of a resync, as far as there is memory.
     pub(super) fn feed(
         &mut self,
         sync: &mut Resync,
@@ -155,19 +156,19 @@ impl Copier {
         sync.feed(window, |key, sync| self.begin_unit(key, sync, places, array, events));
     }
 
-    /// Whether [`Copier::feed`] would give a resync units now.
+    /// Whether [`Copier::feed`] would start a unit.
     pub(super) fn would_feed(&self, sync: &Resync) -> bool {
-        // A unit that a bitmap leaves out is done at once, beside units that are under way, so
-        // there may be room for the next one without any answer of a member.
+        // Units that the bitmap skips are done at once while others are in progress, so there may
+        // be room for the next unit without an answer from a member.
         sync.has_work(self.parts.len() as u32 * 4, |_| self.has_room(), |_| false)
     }
 
-    /// Whether a unit could begin. Its parts may begin one after another, if there is less memory.
+    /// Whether a unit could begin. If there is memory for only some of its parts, the others wait.
     fn has_room(&self) -> bool {
         !self.free.is_empty() && self.rest.is_empty()
     }
 
-    /// Begins a unit. Returns whether there was memory for it.
+    /// Begins a unit of a resync. Returns whether there was memory for at least one part.
     fn begin_unit(
         &mut self,
         key: u64,
@@ -213,7 +214,7 @@ impl Copier {
         true
     }
 
-    /// Begins parts of the last unit, as far as there is memory.
+    /// Begins waiting parts of the last unit, as far as there is memory.
     fn begin_rest(&mut self, places: &Mirrors, events: &mut Vec<Event>) {
         while !self.free.is_empty()
             && let Some((task, range)) = self.rest.pop_front()
@@ -222,7 +223,7 @@ impl Copier {
         }
     }
 
-    /// Begins a part by asking for the lock of its range.
+    /// Begins a part: asks the volume to lock its range.
     fn lock(&mut self, task: Task, range: ByteRange, places: &Mirrors, events: &mut Vec<Event>) {
         let place = self.free.pop().expect("there is memory for it");
         let writes = !matches!(task, Task::Sync { action: SyncAction::Check, .. });
@@ -249,7 +250,7 @@ impl Copier {
         events.push(Event::Lock { part: place, range, writes });
     }
 
-    /// Reads the copies of a range that is now locked.
+    /// Begins to read the copies of part `place`, whose range `request` has locked.
     pub(super) fn locked(
         &mut self,
         place: u32,
@@ -267,7 +268,7 @@ impl Copier {
 
     // Steps.
 
-    /// Reads the copies still to be read: one, or all.
+    /// Reads the copies of a part that are still to be read: the next one, or all of them.
     fn read(&mut self, place: u32, level: Level, events: &mut Vec<Event>, cx: &mut Cx<'_>) {
         let part = self.part(place);
         assert_eq!((part.step, part.pending), (Step::Reading, 0), "the step before is over");
@@ -281,13 +282,13 @@ impl Copier {
             }
         }
         match part.task {
-            // The member itself comes first, because the trouble may have passed.
+            // The member that failed comes first, because its error may have been temporary.
             Task::Correct(slot) => {
                 sources.sort_by_key(|other| *other != slot);
                 sources.truncate(1);
             }
             Task::Sync { action, .. } if reads_one(action, level) => sources.truncate(1),
-            // In md's order, the last copy first.
+            // As md does, the last copy first.
             Task::Sync { .. } => sources.reverse(),
         }
         if sources.is_empty() {
@@ -300,7 +301,7 @@ impl Copier {
         }
     }
 
-    /// Reads or writes one copy.
+    /// Reads or writes the copy of a part at one slot.
     fn stage(&mut self, place: u32, slot: Slot, write: bool, cx: &mut Cx<'_>) {
         let memory = self.memory(place, if write { self.source(place) } else { slot });
         let part = self.part(place);
@@ -322,7 +323,7 @@ impl Copier {
         }
     }
 
-    /// Handles a member's answer for a read or write of a copy.
+    /// Handles a member's answer to a read or write of a copy.
     pub(super) fn answered(
         &mut self,
         io: CopyIo,
@@ -351,7 +352,7 @@ impl Copier {
         }
     }
 
-    /// Notes that the write of a copy failed on a member that the array still needs.
+    /// Notes that a copy could not be written on a member that the array needs.
     pub(super) fn write_failed(&mut self, place: u32) {
         self.part(place).ok = false;
     }
@@ -389,7 +390,7 @@ impl Copier {
             Step::Reading => {
                 let only = part.copies.iter().filter(|copy| part.read.contains(copy.slot)).count();
                 match part.task {
-                    // The member can read the range after all.
+                    // The read error was temporary: the member has read the range.
                     Task::Correct(slot) if part.read.contains(slot) => {
                         self.finish(place, level, events, cx);
                     }
@@ -405,7 +406,7 @@ impl Copier {
         }
     }
 
-    /// Compares every copy that was read with the first.
+    /// Compares every other copy that was read with the first one.
     fn compare(&mut self, place: u32, cx: &mut Cx<'_>) {
         let source = self.source(place);
         let first = self.memory(place, source);
@@ -426,7 +427,7 @@ impl Copier {
         }
     }
 
-    /// Writes the copies that have to equal the first.
+    /// Writes the copies that have to become equal to the first one.
     fn write(&mut self, place: u32, level: Level, events: &mut Vec<Event>, cx: &mut Cx<'_>) {
         let source = self.source(place);
         let present = cx.membership().present();
@@ -440,16 +441,16 @@ impl Copier {
             Task::Sync { action, .. } if reads_one(action, level) => of_copies,
             Task::Sync { .. } => part.unreadable.or(part.differ),
         };
-        // A slot with a request that was given up may have a new member, which is rebuilt.
+        // A slot with a given-up request may have a new member, which is rebuilt anyway.
         let mut wanted = wanted.without(SlotSet::only(source));
         if let Task::Sync { action: SyncAction::Resync, .. } = part.task {
-            // The copy that counts is written too, with its own content.
+            // The source itself is rewritten too, if its member is unproven.
             wanted = wanted.or(unproven.and(of_copies));
         }
         let wanted = wanted.without(part.given_up).and(present);
         part.step = Step::Writing;
         part.written = wanted;
-        // Nothing more is written to a broken array.
+        // A broken array is not written to.
         part.ok &= !cx.membership().broken;
         if cx.membership().read_only || !part.ok {
             part.written = SlotSet::EMPTY;
@@ -468,7 +469,7 @@ impl Copier {
         }
     }
 
-    /// Reads back copies that could not be read before they were written.
+    /// Reads back the copies that could not be read before they were written.
     fn read_back(&mut self, place: u32, level: Level, events: &mut Vec<Event>, cx: &mut Cx<'_>) {
         let part = self.part(place);
         part.step = Step::ReadingBack;
@@ -482,8 +483,8 @@ impl Copier {
         }
     }
 
-    /// Ends a part, or a section of it, after which the next one follows. After the last one the
-    /// lock is released, and the memory unless it is pinned.
+    /// Ends a part, or one section of it. After a section the next one follows. After the last one
+    /// the lock is released, and the memory is freed unless it is pinned.
     fn finish(&mut self, place: u32, level: Level, events: &mut Vec<Event>, cx: &mut Cx<'_>) {
         let part = self.parts[place as usize].as_mut().expect("a part is under way");
         assert_eq!(part.pending, 0, "every member has answered");
@@ -503,21 +504,22 @@ impl Copier {
         let is_whole = part.range.end() >= part.end;
         let more = !is_whole && !cx.membership().broken;
         part.ok &= is_whole || more;
-        // A member that was given up may still read the memory that the next section would use.
+        // A member whose request was given up may still use the memory, so no section follows.
         let goes_on = more && part.pins == 0;
         let rest = ByteRange { start: part.range.end(), len: part.end - part.range.end() };
         if let Some(request) = part.request.filter(|_| !goes_on) {
             events.push(Event::SubRequestsDone { request, sub_requests: 1, result: Ok(()) });
         }
-        // A single copy that differs from several equal ones is the wrong one.
+        // If several copies are equal and a single one differs, that one is wrong.
         let several = part.read.without(part.differ).count() > 1;
         let alone = part.differ.ascending().next().filter(|_| part.differ.count() == 1);
-        // A wrong copy is only reported if a unit has the same sectors on every member.
+        // The wrong copy is reported only if the unit has the same sectors on every member.
         let sector = part.range.start.sectors_floor();
         let told = part.copies.iter().all(|copy| copy.sector == sector);
         let (wrong, ok) = (alone.filter(|_| several && told), part.ok);
         let (range, differ) = (part.range, part.differ);
-        // No member has all of the range, but each may have some of its blocks.
+        // No member has the whole range, but each may have some of its blocks: the range is
+        // corrected block by block.
         let slots = match part.task {
             _ if ok || range.len <= Bytes(FRAME_BYTES) => SlotSet::EMPTY,
             Task::Sync { action: SyncAction::Recover, .. } => SlotSet::EMPTY,
@@ -554,7 +556,7 @@ impl Copier {
         }
     }
 
-    /// Frees the memory of a part from a member request that was given up.
+    /// Frees the memory of a copy whose member request was given up and has now ended.
     pub(super) fn freed(&mut self, io: CopyIo) {
         let part = self.part(io.place);
         assert!(part.pins > 0, "memory is freed as often as it was pinned");
@@ -572,8 +574,8 @@ impl Copier {
 
     // Correction of read errors.
 
-    /// Corrects a range of the array that the member at a slot failed to read and others have, in
-    /// parts of at most `most` bytes.
+    /// Queues the correction of a range of the array that the member at `slot` failed to read and
+    /// other members have, in parts of at most `most` bytes.
     pub(super) fn correct(&mut self, slot: Slot, range: ByteRange, most: u64) {
         let (mut start, end) = (range.start.0, range.end().0);
         while start < end && self.to_correct.len() < CORRECTIONS_MAX {
@@ -583,12 +585,12 @@ impl Copier {
         }
     }
 
-    /// Largest part, in bytes.
+    /// Largest length of a part, in bytes.
     pub(super) fn part_bytes(&self) -> u64 {
         u64::from(self.unit_frames) * FRAME_BYTES
     }
 
-    /// Begins parts that wait for memory, as far as there is some.
+    /// Begins waiting parts and corrections, as far as there is memory.
     pub(super) fn begin_waiting(
         &mut self,
         places: &Mirrors,
@@ -608,7 +610,7 @@ impl Copier {
         }
     }
 
-    /// Whether a part that waits for memory could begin.
+    /// Whether a waiting part could begin.
     pub(super) fn has_waiting(&self) -> bool {
         !self.free.is_empty() && (!self.to_correct.is_empty() || !self.rest.is_empty())
     }
@@ -619,14 +621,14 @@ impl Copier {
         self.parts[place as usize].as_mut().expect("a part is under way")
     }
 
-    /// Slot of the copy that counts: the first that was read.
+    /// Slot of the copy that the others have to equal: the first one that was read.
     fn source(&self, place: u32) -> Slot {
         let part = self.parts[place as usize].as_ref().expect("a part is under way");
         let mut read = part.copies.iter().filter(|copy| part.read.contains(copy.slot));
         read.next().expect("a copy was read").slot
     }
 
-    /// Memory of a slot's copy.
+    /// Memory of the copy at `slot` in part `place`.
     fn memory(&self, place: u32, slot: Slot) -> Segment {
         let part = self.parts[place as usize].as_ref().expect("a part is under way");
         let nth = part.copies.iter().position(|copy| copy.slot == slot).expect("it has a copy");
@@ -641,8 +643,9 @@ impl Copier {
 }
 
 impl Part {
-    /// Whether the part is too long for what was read. Where copies may differ, another copy
-    /// supplies only what the first one lacks, as for clients, who may have read the rest.
+    /// Whether the part has to be read again in sections. Where copies may differ, another copy
+    /// supplies only the blocks that the first one lacks, as for clients, which may have read the
+    /// rest.
     fn is_to_be_divided(&self, array: &Array) -> bool {
         let from = array.membership.resync_from;
         let mut before = self.copies.iter().take_while(|copy| !self.read.contains(copy.slot));
@@ -651,7 +654,7 @@ impl Part {
             && before.any(|copy| self.unreadable.contains(copy.slot))
     }
 
-    /// Starts again with a section of the part.
+    /// Restarts the part with one section of its range.
     fn take_section(&mut self, start: Bytes, len: Bytes) {
         let on = start.sectors_floor() - self.range.start.sectors_floor();
         self.copies.iter_mut().for_each(|copy| copy.sector += on);
@@ -666,14 +669,14 @@ impl Part {
     }
 }
 
-/// Whether an action trusts the first copy and reads no other.
+/// Whether a sync reads only the first copy and trusts it.
 ///
 /// Source   md's RAID 10 compares in a resync, its RAID 1 does not
 fn reads_one(action: SyncAction, level: Level) -> bool {
     action == SyncAction::Recover || (action == SyncAction::Resync && level == Level::Raid1)
 }
 
-/// Range of a part, limited to the array and to what requests can reach.
+/// Range of a part, limited to the array's size in whole request units.
 fn part_range(start: Sectors, len: Sectors, array: &Array) -> ByteRange {
     let unit = array.request_unit.0;
     let end = (start + len).min(array.size).bytes().0 / unit * unit;
@@ -681,10 +684,10 @@ fn part_range(start: Sectors, len: Sectors, array: &Array) -> ByteRange {
     ByteRange::new(start, end.saturating_sub(start))
 }
 
-/// See [`crate::raid::Personality::resync_pass`].
+/// Extent of a resync, recovery, check or repair of a mirror.
 pub(super) fn pass(action: SyncAction, places: &Mirrors, array: &Array) -> Pass {
     let recovers = action == SyncAction::Recover;
-    // Where two members in sync have the same data, their copies may differ.
+    // If two members in sync hold the same data, their copies may still differ.
     let settles = recovers && !array.membership.has_redundancy();
     Pass {
         unit: places.resync_unit(),
@@ -694,5 +697,6 @@ pub(super) fn pass(action: SyncAction, places: &Mirrors, array: &Array) -> Pass 
     }
 }
 
-/// Largest number of corrections that wait. Others follow when their range is read again.
+/// Largest number of corrections that wait. Further errors are corrected when the range is read
+/// again.
 const CORRECTIONS_MAX: usize = 64;

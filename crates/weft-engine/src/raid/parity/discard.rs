@@ -1,18 +1,18 @@
 //! Discards: full stripes that come to read as zeros without being stored.
 //!
 //! The part of a trim that consists of full stripes is discarded on every member, parity included,
-//! because the parity of zeros is zero: one run of full stripes at a time, past the cache. Zeros
-//! that need not be stored are treated alike; what is left over at both ends is written like any
-//! other zeros. The ends of a trim are left alone: a trim is advice, and less than a full stripe
-//! cannot be discarded, because parity covers the rest. Meanwhile no other work may read or write
-//! these full stripes. Clients wait for each other anyway ([`crate::volume::ranges`]); resyncs, and
-//! work that the cache does on its own account, are kept away here.
+//! because the parity of zeros is zero. This is done run by run, and the stripe cache is bypassed.
+//! Write-zeroes that may discard are handled alike, and their ends outside full stripes are written
+//! like any zeros. The ends of a trim are ignored: a trim is advice, and less than a full stripe
+//! cannot be discarded because parity covers the rest. During a discard no other work may read or
+//! write these full stripes. Requests of clients are locked out already
+//! ([`crate::volume::ranges`]); this module locks out resyncs and the cache's own work.
 //!
-//! A discard is all or nothing: a member that keeps its data while the others discard theirs makes
-//! the parity of the next write to the stripe wrong. So the array is marked dirty first, a member
-//! that fails its discard is failed, and a driver that finds a member unable to discard stores
-//! zeros instead ([`crate::MemberOp::Discard`]). Without space for these zeros, parity is resynced
-//! from there on.
+//! A discard is all or nothing: if one member kept its data while the others discard theirs, the
+//! next write to the stripe would compute wrong parity. Therefore the array is marked dirty first,
+//! a member that fails its discard is failed, and a driver whose member cannot discard writes zeros
+//! instead ([`crate::MemberOp::Discard`]). If there is no space for these zeros, parity is resynced
+//! from that sector on.
 //!
 //! Source   drivers/md/raid5.c, `make_discard_request`: whole stripes only, for the same reason. md
 //!          sends them stripe by stripe, through its cache
@@ -36,36 +36,36 @@ use crate::mutant::Mutant;
 use crate::raid::parity::stripe::Batch;
 use crate::raid::{ArrayIo, Cx, Event};
 
-/// Part of a request that is discarded.
+/// Discard of the full stripes of one request.
 #[derive(Clone, Debug)]
 pub(super) struct Discard {
     request: RequestId,
-    /// Full stripes to discard.
+    /// Numbers of the full stripes to discard.
     full_stripes: Range<u64>,
-    /// Full stripes that members are discarding, or will discard next.
+    /// Run that members are discarding, or discarded last; empty before the first run.
     run: Range<u64>,
-    /// Members that have not answered.
+    /// Number of members that have not answered.
     in_flight: u32,
-    /// Slot of a member that had no space.
+    /// Slot of a member that had no space for zeros.
     full: Option<Slot>,
     fua: bool,
     attr: Attr,
 }
 
 impl Discard {
-    /// Whether a discard covers a full stripe, so that its stripes must be left alone.
+    /// Whether some discard covers the full stripe, so that its stripes must not be used.
     pub(super) fn any_has(discards: &[Self], full_stripe: u64) -> bool {
         discards.iter().any(|discard| discard.full_stripes.contains(&full_stripe))
     }
 
-    /// The next run: full stripes after those that members are discarding.
+    /// The next run: the full stripes after the current one, up to [`RUN_SECTORS`].
     fn run_after(&self, geometry: &Geometry) -> Range<u64> {
         let most = (RUN_SECTORS / geometry.chunk().0).max(1);
         let start = self.run.end;
         start..self.full_stripes.end.min(start + most)
     }
 
-    /// Sends the run to a member.
+    /// Sends the current run to the member at `position`.
     fn send(&self, position: usize, chunk: u64, cx: &mut Cx<'_>) {
         assert!(self.run.end <= self.full_stripes.end, "a run lies within its discard");
         let volume = cx.array.volume;
@@ -79,13 +79,14 @@ impl Discard {
 }
 
 impl ParityRaid {
-    /// See [`crate::raid::Personality::to_discard`]: only full stripes.
+    /// Part of a request to discard: its full stripes, if all members can discard; `None` if there
+    /// are none. See [`crate::raid::Personality::to_discard`].
     pub(crate) fn to_discard(&self, request: &ClientRequest, array: &Array) -> Option<ByteRange> {
         let wanted = match request.op {
             RequestOp::Flush | RequestOp::Read | RequestOp::Write => false,
             RequestOp::Trim => true,
-            // A stripe keeps the zeros that a member has no space for. After a discard nothing
-            // would tell what a missing member holds.
+            // A member may lack space for zeros, and the stripe then keeps them. After a discard,
+            // the content of a missing member could not be told.
             RequestOp::WriteZeroes => request.flags.discard && array.membership.degraded() == 0,
         };
         if !wanted || !array.can_discard() {
@@ -97,7 +98,7 @@ impl ParityRaid {
         (first < end).then(|| ByteRange::new(first * bytes, (end - first) * bytes))
     }
 
-    /// Begins the discard of this part of a request.
+    /// Begins the discard of the part `discarded` of a request.
     pub(super) fn begin_discard(&mut self, io: &ArrayIo, discarded: ByteRange) {
         let bytes = self.geometry.full_stripe_bytes();
         let full_stripes = discarded.start.0 / bytes..discarded.end().0 / bytes;
@@ -107,7 +108,7 @@ impl ParityRaid {
         self.discards.push(Discard { request, full_stripes, run, in_flight, full, fua, attr });
     }
 
-    /// Sends the next runs of all discards that may go on.
+    /// Sends the next run of every discard that may go on.
     pub(super) fn run_discards(&mut self, sync: Option<&Resync>, cx: &mut Cx<'_>) {
         let mut place = 0;
         while place < self.discards.len() {
@@ -123,7 +124,7 @@ impl ParityRaid {
         }
     }
 
-    /// Whether a turn would send a run.
+    /// Whether a turn would send a run of a discard.
     pub(super) fn has_discards_to_run(&self, sync: Option<&Resync>, array: &Array) -> bool {
         self.discards.iter().any(|discard| self.may_go_on(discard, sync, array))
     }
@@ -160,7 +161,7 @@ impl ParityRaid {
         assert!(discard.in_flight > 0, "an array that is not broken has members");
     }
 
-    /// Handles a member's answer for a run.
+    /// Handles a member's answer for a run, and ends the discard after the last run.
     pub(crate) fn discard_done(
         &mut self,
         request: RequestId,
@@ -186,8 +187,8 @@ impl ParityRaid {
         }
         if let Some(slot) = discard.full {
             let sector = Sectors(discard.run.start * self.geometry.chunk().0);
-            // Parity may be wrong from here on, also on a member that is being rebuilt and has
-            // passed this sector.
+            // Parity may be wrong from here on, also on a member under recovery that is past this
+            // sector.
             cx.array.resync_for_space(sector, true);
             self.end_discard(place, Err(ReplyError::NoSpace));
             self.stripes.events.push(Event::NoSpaceForDiscard { slot, sector });
@@ -206,14 +207,13 @@ impl ParityRaid {
 }
 
 impl Stripes {
-    /// The stripes of these full stripes.
+    /// Stripe numbers of these full stripes.
     pub(crate) fn keys_of(&self, full_stripes: &Range<u64>) -> Range<u64> {
         let stripes = self.stripes_per_chunk();
         full_stripes.start * stripes..full_stripes.end * stripes
     }
 
-    /// Whether these stripes are at rest: no sync, no correction, and no second attempt at a
-    /// deferred write.
+    /// Whether no sync, correction or deferred write uses these stripes.
     pub(crate) fn are_quiet(&self, keys: &Range<u64>, sync: Option<&Resync>) -> bool {
         let is_quiet = |id: &StripeId| {
             let stripe = self.cache.stripe(*id);
@@ -225,12 +225,12 @@ impl Stripes {
             && self.cache.stripes_of(keys).iter().all(is_quiet)
     }
 
-    /// Forgets everything known of these stripes, which are quiet.
+    /// Removes these stripes, which are quiet, from the index and drops their deferred writes.
     pub(crate) fn forget(&mut self, keys: &Range<u64>) {
         for id in self.cache.stripes_of(keys) {
             let stripe = self.cache.stripe_mut(id);
             if !stripe.deferred.is_empty() {
-                // The member needs no space for discarded data.
+                // Discarded data needs no space on the member.
                 stripe.deferred = SlotSet::EMPTY;
                 self.forget_deferred(id);
             }
@@ -239,8 +239,8 @@ impl Stripes {
     }
 }
 
-/// Longest run of a discard on a member, in sectors: 64 MiB. If the member has to store zeros,
-/// other requests have their turn between two runs.
+/// Longest run of a discard on a member, in sectors: 64 MiB. If a member has to write zeros
+/// instead, other requests go between two runs.
 const RUN_SECTORS: u64 = 64 << 11;
 
 #[cfg(test)]

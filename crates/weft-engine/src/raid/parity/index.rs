@@ -1,7 +1,7 @@
 //! Index of the stripe cache: from a stripe's number to its place in the cache.
 //!
-//! A hash table of chains through the stripes, as md's: the low bits of the stripe number choose
-//! the bucket. Neighbours lie in neighbouring buckets, and nothing depends on an order of
+//! As in md, a hash table with chains of stripes: the low bits of the stripe number choose the
+//! bucket, so that neighbours lie in neighbouring buckets. No result depends on an order of
 //! iteration.
 
 use weft_units::StripeId;
@@ -10,7 +10,7 @@ use weft_units::StripeId;
 #[derive(Clone, Debug)]
 pub(crate) struct Index {
     buckets: Vec<Option<StripeId>>,
-    /// Per stripe: its number, and the next stripe of its bucket.
+    /// For each stripe of the cache: its stripe number, and the next stripe of its bucket.
     stripes: Vec<(u64, Option<StripeId>)>,
 }
 
@@ -32,14 +32,14 @@ impl Index {
         None
     }
 
-    /// Adds a stripe that is not in the index, under a number that is not in it.
+    /// Adds a stripe under a stripe number; neither may be in the index.
     pub(crate) fn insert(&mut self, key: u64, stripe: StripeId) {
         debug_assert!(self.find(key).is_none(), "a number stands for one stripe");
         let bucket = self.bucket(key);
         self.stripes[stripe.index()] = (key, self.buckets[bucket].replace(stripe));
     }
 
-    /// Removes a number, if it is in the index.
+    /// Removes a stripe number if it is in the index.
     pub(crate) fn remove(&mut self, key: u64) {
         let bucket = self.bucket(key);
         let mut before: Option<StripeId> = None;

@@ -1,22 +1,23 @@
-//! Lists of stripes, first come, first served, with each stripe on at most one.
+//! Lists of stripes in order of arrival; each stripe is on at most one.
 //!
-//! Each list is a ring through one table, closed by an entry of its own. So a stripe that a new
-//! write promotes leaves the middle of its list in one step, and the ends need no special case.
+//! Each list is a ring in one table of links, closed by an entry of its own. A stripe can leave the
+//! middle of its list in one step, as when a new write promotes it, and the ends need no special
+//! case.
 
 use weft_units::StripeId;
 
 /// A list of the stripe cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum List {
-    /// Stripes that wait for a permission to preread.
+    /// Stripes without permission to preread.
     Delayed,
-    /// Stripes that may be handled.
+    /// Stripes that are ready to be handled.
     Handle,
-    /// Stripes that were permitted to preread and may be bypassed.
+    /// Stripes with permission to preread that ready stripes may bypass.
     Hold,
-    /// Stripes that wait, each until its own time ([`super::priority::Patience`]).
+    /// Stripes that wait until a time of their own ([`super::priority::Patience`]).
     Wait,
-    /// Stripes of one class without work, least recently used first.
+    /// Inactive stripes of one class, least recently used first.
     Inactive(u8),
 }
 
@@ -55,7 +56,7 @@ impl Lists {
         Self { links: (0..stripes + LISTS).map(empty).collect(), stripes, waiting: 0 }
     }
 
-    /// The list that a stripe is on.
+    /// List that a stripe is on; `None` if it is on none.
     #[inline]
     pub(crate) fn of(&self, stripe: StripeId) -> Option<List> {
         self.links[stripe.index()].list
@@ -67,7 +68,7 @@ impl Lists {
         (first < self.stripes).then_some(StripeId(first))
     }
 
-    /// The next stripe on the same list.
+    /// The stripe after `stripe` on the same list; `None` at the end.
     pub(crate) fn next(&self, stripe: StripeId) -> Option<StripeId> {
         let next = self.links[stripe.index()].after;
         (next < self.stripes).then_some(StripeId(next))
@@ -78,7 +79,7 @@ impl Lists {
         self.waiting
     }
 
-    /// Number of stripes on a list, counted one by one: for occasional use.
+    /// Number of stripes on a list. Walks the list, so only for occasional use.
     pub(crate) fn count(&self, list: List) -> u32 {
         let end = self.end(list);
         let mut at = self.links[end as usize].after;
@@ -100,7 +101,7 @@ impl Lists {
         self.links[stripe.index()] = Link { list: Some(list), before, after: end };
     }
 
-    /// Takes a stripe off its list, if it is on one.
+    /// Takes a stripe off the list that it is on, if any.
     #[inline]
     pub(crate) fn remove(&mut self, stripe: StripeId) {
         let link = &mut self.links[stripe.index()];
@@ -121,14 +122,14 @@ impl Lists {
         Some(stripe)
     }
 
-    /// The entry that closes a list.
+    /// Index of the entry in `links` that closes a list.
     #[inline]
     fn end(&self, list: List) -> u32 {
         self.stripes + list.index()
     }
 }
 
-/// md's `NR_STRIPE_HASH_LOCKS`.
+/// Number of classes of inactive stripes in md (`NR_STRIPE_HASH_LOCKS`).
 pub(crate) const CLASSES_MAX: u8 = 8;
 
 const LISTS: u32 = 4 + CLASSES_MAX as u32;

@@ -38,8 +38,8 @@ use crate::knobs::{Knobs, WAITS_WITHOUT_BOUND};
 use crate::layout::geometry::Geometry;
 use crate::mutant::Mutant;
 
-/// The stripe cache of a volume, the requests that wait for stripes of it, and the streams that may
-/// fill them.
+/// Personality of RAID 4, 5 and 6: the stripe cache of a volume, the requests that wait for
+/// stripes, and the write streams that may fill stripes.
 #[derive(Clone, Debug)]
 pub(crate) struct ParityRaid {
     volume: VolumeId,
@@ -47,27 +47,27 @@ pub(crate) struct ParityRaid {
     memory: StripeMemory,
     stripes: Stripes,
     streams: Streams,
-    /// Discards under way, by request.
+    /// Discards in progress, one per request.
     discards: Vec<Discard>,
-    /// Requests that go on attaching in this turn.
+    /// Requests that can be attached to stripes in this turn.
     ready: VecDeque<SplitRequest>,
-    /// Requests that found no stripe.
+    /// Requests that wait for a free stripe.
     starved: VecDeque<SplitRequest>,
-    /// Parts of reads that go through the stripe cache.
+    /// Parts of reads that have to go through the stripe cache.
     detours: VecDeque<Detour>,
-    /// The first starved request was refused after detours had got stripes: its turn is before
-    /// theirs.
+    /// Detours took stripes that the first starved request needed: it goes before them in the next
+    /// turn.
     detours_wait: bool,
-    /// Stripes to handle in this turn.
+    /// Stripes that were picked in this turn. Empty between turns, kept for its allocation.
     picked: Vec<StripeId>,
 }
 
-/// The part of the frame pool that holds the stripes of a volume.
+/// Frames that hold the stripes of a volume.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StripeMemory {
     pub(crate) first: Frame,
     pub(crate) frames: u32,
-    /// Largest number of stripes made of it, whatever the knobs say.
+    /// Limit on the number of stripes in addition to that of the knobs.
     pub(crate) stripes_max: Option<u32>,
 }
 
@@ -95,8 +95,8 @@ impl ParityRaid {
 
     // Answers.
 
-    /// See [`super::Personality::read_failed`]. No stripe reports the member of a chunk-aligned
-    /// read, so it is reported here.
+    /// Handles the error of a member read. The error of a straight read is counted here; a stripe
+    /// counts the errors of its own reads.
     pub(crate) fn read_failed(
         &mut self,
         first: Who,
@@ -104,7 +104,6 @@ impl ParityRaid {
         fault: Fault,
         cx: &mut Cx<'_>,
     ) {
-        // A stripe reports the errors of its own reads.
         match (first, fault, position) {
             (Who::Straight(_), Fault::Gone, Some(position)) => cx.array.lose(position, cx.out),
             (Who::Straight(_), _, Some(position)) => cx.array.members[position].read_errors += 1,
@@ -112,7 +111,7 @@ impl ParityRaid {
         }
     }
 
-    /// See [`super::Personality::part_done`].
+    /// Handles a part of a member request that is done or was given up.
     #[inline(always)]
     pub(crate) fn part_done(&mut self, part: Who, answer: Answer, cx: &mut Cx<'_>) -> Told {
         match part {
@@ -128,7 +127,8 @@ impl ParityRaid {
         Told::Nothing
     }
 
-    /// See [`super::Personality::part_freed`].
+    /// Frees the memory that a part of a given-up member request still used. Returns the request
+    /// whose frames these are; `None` if it was a stripe's memory.
     pub(crate) fn part_freed(&mut self, part: Who) -> Option<RequestId> {
         match part {
             Who::Straight(part) => return Some(part.request),
@@ -149,7 +149,7 @@ impl ParityRaid {
         self.stripes.computed(StripeId(job.0), value, cx);
     }
 
-    /// Events that the volume has not taken yet.
+    /// Events that the volume has not yet taken.
     #[inline]
     pub(crate) fn events(&mut self) -> &mut Vec<Event> {
         &mut self.stripes.events
@@ -157,7 +157,7 @@ impl ParityRaid {
 
     // Reads that are given up.
 
-    /// See [`super::Personality::gains_by_giving_up`].
+    /// Whether the data of a read can be had in another way if the read is given up.
     pub(crate) fn gains_by_giving_up(&self, part: &Who, array: &Array) -> bool {
         match part {
             Who::Stripe(part) => self.stripes.reads_around(*part, &array.membership),
@@ -173,7 +173,8 @@ impl ParityRaid {
         }
     }
 
-    /// A batch may end before the member answers, so its stripes are told one by one.
+    /// Parts to report in place of `parts`: the stripes of a batch one by one, because a batch may
+    /// end before the member answers. `None` if no part is a run of a batch.
     pub(crate) fn parts_given_up(&self, parts: &[Who]) -> Option<Vec<Who>> {
         if !parts.iter().any(|part| matches!(part, Who::Stripes(_))) {
             return None;
@@ -196,7 +197,8 @@ impl ParityRaid {
     }
 
     /// Handles at most `stripes_max` stripes with their followers, besides stripes that are handled
-    /// at arrival. Returns how many. As in md, nothing moves while a failure is not recorded.
+    /// at arrival. Returns their number. As in md, none is handled while a member failure is not
+    /// recorded.
     pub(crate) fn turn(&mut self, stripes_max: u32, cx: &mut Cx<'_>) -> u32 {
         let may_move = cx.array.is_known();
         let mut handled = self.stripes.release_plug(cx, may_move);
@@ -211,7 +213,8 @@ impl ParityRaid {
         let Self { geometry, stripes, streams, picked, .. } = self;
         let (full_stripe, now) = (geometry.full_stripe_bytes(), cx.out.now);
         stripes.activate(&settings, geometry, now, |lacks| streams.moved(&lacks, full_stripe, now));
-        // Members are to start on the longest possible request while the next one is made.
+        // A turn ends after the longest possible request, so that members start on it while the
+        // engine goes on.
         let most = (cx.knobs.max_sectors.0 / stripes.cache.strip_bytes()).max(1);
         let (mut picks, mut count) = (0, 0);
         while picks < stripes_max && count < most {
@@ -242,13 +245,13 @@ impl ParityRaid {
         self.stripes.cache.plug_delayed(&settings, cx.out.now);
     }
 
-    /// Settings of stripe priority as the knobs are now.
+    /// Settings of stripe priority with the current knobs.
     #[inline]
     fn priority(&self, knobs: &Knobs, array: &Array) -> PrioritySettings {
         self.stripes.cache.policy().priority(knobs, wait_max(knobs, array))
     }
 
-    /// Whether another turn would find work now.
+    /// Whether another turn has work to do at `now`.
     pub(crate) fn has_work(
         &self,
         quiesces: bool,
@@ -267,7 +270,7 @@ impl ParityRaid {
             || self.has_discards_to_run(sync, array)
     }
 
-    /// Time at which delayed stripes are due if nothing else happens.
+    /// Time at which delayed stripes move on if no other event comes.
     pub(crate) fn next_wake(&self, array: &Array, knobs: &Knobs) -> Option<Time> {
         let settings = self.priority(knobs, array);
         if array.is_known() { self.stripes.cache.activation_wake(&settings) } else { None }
@@ -275,19 +278,20 @@ impl ParityRaid {
 
     // Resync.
 
-    /// See [`super::Personality::locates`].
+    /// Whether P and Q can locate the wrong strip of a stripe.
     pub(crate) fn locates(&self) -> bool {
         self.geometry.level() == Level::Raid6
     }
 
-    /// Extent of a resync, in units of one stripe.
+    /// Unit (one stripe), size and effect of a resync.
     pub(crate) fn resync_pass(&self, array: &Array, knobs: &Knobs) -> Pass {
         let unit = stripe_size::height(knobs, &self.geometry);
-        // All parity that is left is compared in each stripe, whatever was rebuilt before.
+        // Each stripe is compared with all parity that is left, so the pass settles an earlier
+        // pending resync whatever was rebuilt before.
         Pass { unit, size: array.member_size, settles: Settles::Yes, maps: false }
     }
 
-    /// Gives a resync its next stripes.
+    /// Starts the next stripes of a resync, as far as there are free ones.
     pub(crate) fn feed(&mut self, sync: &mut Resync) {
         let Self { geometry, stripes, discards, .. } = self;
         sync.feed(stripes.cache.size(), |key, sync| {
@@ -302,7 +306,7 @@ impl ParityRaid {
         });
     }
 
-    /// Whether [`ParityRaid::feed`] would give a resync stripes now.
+    /// Whether [`ParityRaid::feed`] would start a stripe.
     pub(crate) fn would_feed(&self, sync: &Resync) -> bool {
         let may = |key| {
             self.stripes.cache.is_free(key)
@@ -313,19 +317,19 @@ impl ParityRaid {
 
     // Space.
 
-    /// Whether members had no space for data that only stripes hold.
+    /// Whether stripes hold strips that a member had no space for.
     pub(crate) fn has_deferred(&self) -> bool {
         self.stripes.has_deferred()
     }
 
-    /// Writes again the data that members had no space for.
+    /// Tries again to write the strips that members had no space for.
     pub(crate) fn write_deferred(&mut self, cx: &mut Cx<'_>) {
         self.stripes.write_deferred(cx);
     }
 
     // States.
 
-    /// Whether requests wait because no stripe was free.
+    /// Whether requests wait for a free stripe.
     pub(crate) fn starves(&self) -> bool {
         !self.starved.is_empty()
     }
@@ -335,7 +339,6 @@ impl ParityRaid {
         self.stripes.cache.active() == self.stripes.cache.size()
     }
 
-    /// Counters for people and tests.
     pub(crate) fn snapshot(&self) -> RaidSnapshot {
         RaidSnapshot {
             stripe_cache_active: self.stripe_cache_active(),
@@ -343,7 +346,6 @@ impl ParityRaid {
         }
     }
 
-    /// Stripes in use.
     pub(crate) fn stripe_cache_active(&self) -> u32 {
         self.stripes.cache.active()
     }
@@ -355,7 +357,8 @@ impl ParityRaid {
 }
 
 impl StripeMemory {
-    /// Makes as many stripes as the knobs ask for, or as many as fit.
+    /// Creates the stripe cache: as many stripes as the knobs ask for, but at least one and no more
+    /// than fit into the volume's frames.
     fn stripes(&self, volume: VolumeId, geometry: &Geometry, knobs: &Knobs) -> Stripes {
         let (chunk, height) = (geometry.chunk(), stripe_size::height(knobs, geometry));
         let stripe_frames = stripe_size::stripe_frames(knobs, geometry);
@@ -367,8 +370,8 @@ impl StripeMemory {
     }
 }
 
-/// Longest wait of a stripe to be filled, under a rule without a bound of its own, and of a request
-/// for a stripe.
+/// Longest time that a stripe waits to be filled under a rule without its own bound, and that a
+/// request waits for a free stripe before inactive ones are kept for it.
 #[inline]
 fn wait_max(knobs: &Knobs, array: &Array) -> Span {
     if array.is_planted(Mutant::WaitWithoutEnd) {

@@ -1,9 +1,9 @@
-//! Chunk-aligned reads: reads of a whole array straight from its members, past the stripe cache.
+//! Chunk-aligned reads: reads that go straight to the members, past the stripe cache.
 //!
-//! A read goes chunk by chunk, for exactly the requested range, rounded out to the members' logical
-//! blocks. A chunk that its member cannot supply is read through the cache ([`super::split`]),
-//! together with what the request reads of the other chunks of that full stripe: to compute the
-//! missing one needs them anyway, and they would be read twice.
+//! A read is sent chunk by chunk, for exactly the requested range, rounded out to the members'
+//! logical blocks. A chunk that its member cannot supply is read through the cache
+//! ([`super::split`]), together with the request's other chunks of the same full stripe: the
+//! missing chunk is computed from them, so they would be read twice otherwise.
 //!
 //! Source   md-raid.md §2.1 (md: `chunk_aligned_read`, of arrays that miss no member)
 
@@ -18,10 +18,11 @@ use crate::raid::{ArrayIo, Cx, SPLITTING};
 use crate::sched::request::{MemberRequest, MergeKind};
 
 impl ParityRaid {
-    /// Reads straight from the members, and through the cache what a member cannot supply. Returns
-    /// `None` if all of it must go through the cache: while a stripe has a deferred write, which
-    /// only the stripe holds, and when the client repeats a read that stalled. A repeated read
-    /// would stall again and again if members need longer than `read_around`.
+    /// Sends a read straight to the members, and through the cache the parts that a member cannot
+    /// supply. Returns the number of sub-requests. Returns `None` if the whole read must go through
+    /// the cache: while any stripe has a deferred write, whose data only the stripe holds, and if
+    /// the client repeats a read that stalled, because it would stall again if members need longer
+    /// than `read_around`.
     pub(crate) fn read_straight(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> Option<u64> {
         let aligned = cx.membership().reads_aligned() || cx.knobs.plan_rule == PlanRule::Least;
         (aligned && !io.again && !self.has_deferred()).then(|| self.read_chunks(io, cx))
@@ -52,8 +53,8 @@ impl ParityRaid {
         sub_requests
     }
 
-    /// Position of the member that holds a range of one chunk, and the first data sector there, if
-    /// it can be read.
+    /// Position of the member that holds `range`, which lies in one chunk, and the first data
+    /// sector on it. `None` if the member cannot be read there.
     #[inline]
     fn place_of(&self, range: ByteRange, cx: &Cx<'_>) -> Option<(usize, Sectors)> {
         let position = self.geometry.locate(range.start.sectors_floor());
@@ -63,8 +64,8 @@ impl ParityRaid {
         readable.contains(position.slot).then_some((place, position.sector))
     }
 
-    /// Whether all chunks of a request that ends at `end` can be read from their members, from
-    /// `start`, where a chunk begins, to the end of the full stripe of the chunk before.
+    /// Whether the members can supply all chunks of a request from `start`, where a chunk begins,
+    /// to the end of that full stripe or to `end`, the end of the request.
     #[inline]
     fn reads_rest_of_stripe(&self, mut start: u64, end: u64, cx: &Cx<'_>) -> bool {
         if cx.membership().is_whole_and_answers() {
@@ -83,15 +84,15 @@ impl ParityRaid {
     }
 }
 
-/// Bytes from `start` on, up to the next multiple of a size, or to `end` if that comes first.
+/// The bytes from `start` up to the next multiple of `size`, or to `end` if that comes first.
 #[inline]
 fn up_to_multiple(start: u64, end: u64, size: u64) -> ByteRange {
     ByteRange::new(start, end.min((start / size + 1) * size) - start)
 }
 
-/// Reads a range of a request that lies on one member, at a position; `sector` is the data sector
-/// of the first byte. The read is rounded out to the logical blocks of the member; the frames have
-/// room for that ([`crate::layout::align`]).
+/// Reads a range of a request from the member at `position`; `sector` is the data sector of its
+/// first byte. The read is rounded out to the member's logical blocks, for which the frames have
+/// room ([`crate::layout::align`]).
 #[inline]
 fn read(io: &ArrayIo, range: ByteRange, position: usize, sector: Sectors, cx: &mut Cx<'_>) {
     let block = u64::from(cx.array.members[position].info.logical_block);
@@ -110,8 +111,8 @@ fn read(io: &ArrayIo, range: ByteRange, position: usize, sector: Sectors, cx: &m
     cx.array.stage(position, &request, &[memory], Who::Straight(part), cx.out);
 }
 
-/// Data sectors of a member that a read of a range may touch; the range begins at `sector`.
-/// Whatever the member's logical blocks are, they lie within these frames.
+/// Data sectors of a member, in whole frames, that a read of `range` from `sector` on may touch
+/// after it is rounded out to the member's logical blocks.
 #[inline]
 fn frames_of(sector: Sectors, range: ByteRange) -> SectorRange {
     let first = sector.0 / FRAME_SECTORS * FRAME_SECTORS;

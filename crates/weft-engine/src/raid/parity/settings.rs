@@ -12,7 +12,7 @@ use crate::mutant::Mutant;
 use crate::raid::io::Busy;
 
 impl ParityRaid {
-    /// Whether a knob's new value has to wait until no stripe is in use.
+    /// Whether the new value of a knob can only be set when no stripe is in use.
     pub(crate) fn sets_when_quiet(&self, knob: Knob) -> bool {
         matches!(
             knob,
@@ -23,7 +23,8 @@ impl ParityRaid {
         )
     }
 
-    /// See [`crate::raid::Personality::check`].
+    /// Checks the new value of a knob of the stripe cache, which `knobs` contain already. See
+    /// [`crate::raid::Personality::check`].
     pub(crate) fn check(&self, knob: Knob, knobs: &Knobs, busy: Busy) -> Result<(), ReplyError> {
         let geometry = &self.geometry;
         if busy.syncs {
@@ -48,8 +49,8 @@ impl ParityRaid {
         };
         match knob {
             Knob::StripeCacheBytes(bytes) => {
-                // As at the start, a size counts only in whole stripes of `auto`, so that the size
-                // with which the volume was started is accepted again.
+                // As at the start, a size in bytes counts in whole stripes of `auto`, so that the
+                // size with which the volume was started is always accepted.
                 let auto = Knobs { stripe_size: StripeSize::AUTO, ..*knobs };
                 let stripe_frames = stripe_size::stripe_frames(&auto, geometry);
                 let room = frames / stripe_frames;
@@ -72,7 +73,7 @@ impl ParityRaid {
         Ok(())
     }
 
-    /// Resizes the cache to the knobs' values. No stripe is in use.
+    /// Creates the cache anew with the values of `knobs`. No stripe is in use.
     pub(crate) fn apply(&mut self, knob: Knob, array: &Array, knobs: &Knobs) {
         if matches!(knob, Knob::StripeCacheSize(_)) && array.is_planted(Mutant::CacheNotResized) {
             return;

@@ -1,27 +1,28 @@
 //! Sequential write streams: whether more of a write's stripe will follow by itself.
 //!
-//! A write that goes on where another one ended belongs to a stream. A client that sends the next
+//! A write that starts where another one ended continues that stream. A client that sends the next
 //! write before the last one is answered keeps a pipeline full: the rest of the stripe is on its
 //! way, and waiting for it costs less than reading data that it will overwrite. A client that waits
 //! for each answer gains nothing from the wait, so its stream does not count.
 //!
-//! The ends of 16 writes are remembered in a CLOCK. A write that begins at one of them moves that
-//! end. An end that was moved since the hand last passed is kept, so that single writes between
-//! those of a stream do not displace it. A write that comes before an answer raises the score of
-//! its stream by four times as much as one that comes after it lowers it.
+//! The ends of the last writes of 16 streams are kept in a CLOCK. A write that starts at one of
+//! them moves that end. An end that was moved since the hand last passed is kept, so that single
+//! writes between those of a stream do not displace it. A write that arrives before the last one is
+//! answered raises the score of its stream, by four times as much as a write after the answer
+//! lowers it.
 //!
-//! Each entry also records how far the writes of its stream have reached their stripes, because a
-//! client may be far ahead of the writes that have found stripes. The stream will bring the bytes
-//! between that point and a bounded distance beyond its end.
+//! Each entry also records up to where the writes of its stream have been attached to stripes,
+//! because the client may be far ahead of that. The stream will bring the bytes from that point to
+//! a bounded distance beyond its end.
 //!
-//! A client that asks for a write at once (md's `sync` flag) may want only that one: a journal
+//! A client may set md's `sync` flag on a write because it wants only that write soon: a journal
 //! writes some blocks in sequence and then waits. Therefore each entry records how much of its
 //! stream came without a pause.
 //!
-//! The number of bytes that a client sends before it has an answer is bounded too, by the largest
-//! number of bytes of the stream that was ever unanswered at a time, which is known from the first
-//! answer on. A stripe does not wait for bytes that lie further off, because the client waits for
-//! the stripe.
+//! The number of bytes that a client sends without an answer is bounded too. The bound is taken to
+//! be the largest number of bytes of the stream that were unanswered at one time, and is known from
+//! the first answer on. A stripe does not wait for bytes beyond that, because the client is waiting
+//! for the stripe.
 //!
 //! Inputs   range of a write, whether an unanswered write ends where it begins, and when writes
 //!          reach their stripes
@@ -33,7 +34,7 @@ use std::ops::Range;
 
 use weft_units::{ByteRange, Bytes, Time};
 
-/// Ends of recent writes.
+/// Recent streams, by the end of their last write.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Streams {
     ends: [End; ENDS],
@@ -47,18 +48,19 @@ struct End {
     /// End of the stream's last write. Zero: the entry is unused, because no write ends there.
     at: u64,
     moved: bool,
-    /// Confidence that the client does not wait for answers.
+    /// Confidence that the client sends on without waiting for answers; zero: it waits.
     score: u8,
     stream: u32,
-    /// Bytes that came without a pause: each write before the answer to the one before it.
+    /// Number of bytes that came without a pause, that is, in writes that each came before the
+    /// answer to the last one.
     run: u64,
-    /// End of the data that has reached its stripes. Writes between that and `at` wait for stripes.
+    /// End of the data that was attached to stripes. Writes between here and `at` wait for stripes.
     attached: u64,
-    /// Time at which a write last arrived or reached its stripes.
+    /// Time at which a write last arrived or was attached.
     seen: Time,
-    /// Bytes that are not answered.
+    /// Number of bytes that are not answered.
     in_flight: u64,
-    /// Recent maximum of `in_flight`; zero before the first answer.
+    /// Recent maximum of `in_flight`; zero until the first answer.
     window: u64,
 }
 
@@ -70,18 +72,18 @@ pub(crate) struct StreamId {
     stream: u32,
 }
 
-/// Stream of a write, if the settings use streams.
+/// Stream of a write; the default if the settings use no streams.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WriteStream {
     pub(crate) id: StreamId,
-    /// More of the write's stripe is on its way.
+    /// The rest of the write's stripe is on its way.
     pub(crate) fills: bool,
-    /// The stream has brought a full stripe's worth of data without a pause.
+    /// The stream has brought at least a full stripe of data without a pause.
     pub(crate) pours: bool,
 }
 
 impl Streams {
-    /// Remembers the end of a write. Returns its stream, and whether more of it is on its way.
+    /// Registers a write. Returns its stream, and whether the stream will bring more.
     pub(crate) fn arrive(
         &mut self,
         range: ByteRange,
@@ -120,7 +122,7 @@ impl Streams {
         (StreamId { place: place as u8, stream }, false)
     }
 
-    /// Notes that a write of a stream was answered.
+    /// Notes that a write of `len` bytes in a stream was answered.
     #[inline]
     pub(crate) fn answered(&mut self, id: StreamId, len: Bytes) {
         let stream = &mut self.ends[usize::from(id.place)];
@@ -132,21 +134,21 @@ impl Streams {
         }
     }
 
-    /// Whether a stream brings this many bytes from the start of a write before the write is
-    /// answered, with a quarter to spare: otherwise the members would stand still until the last of
-    /// the bytes arrives.
+    /// Whether the client of a stream sends `bytes` bytes, counted from the start of a write,
+    /// before that write is answered, with a quarter to spare. If not, the members would be idle
+    /// until the last of the bytes arrives.
     pub(crate) fn reaches(&self, id: StreamId, bytes: u64) -> bool {
         let stream = &self.ends[usize::from(id.place)];
         stream.window == 0 || stream.window >= bytes + bytes / 4
     }
 
-    /// Bytes of a stream that came without a pause.
+    /// Number of bytes of a stream that came without a pause.
     pub(crate) fn run(&self, id: StreamId) -> Bytes {
         let stream = &self.ends[usize::from(id.place)];
         Bytes(if id.stream != 0 && stream.stream == id.stream { stream.run } else { 0 })
     }
 
-    /// Notes that a write of a stream has reached its stripes up to the byte `end`.
+    /// Notes that a write of a stream was attached to stripes up to byte `end`.
     pub(crate) fn attached(&mut self, id: StreamId, end: u64, now: Time) {
         let stream = &mut self.ends[usize::from(id.place)];
         if id.stream != 0 && stream.stream == id.stream {
@@ -155,8 +157,8 @@ impl Streams {
         }
     }
 
-    /// Time at which the stream that will bring these bytes was last seen. It flows, it has not
-    /// passed the bytes, and they lie no further than `reach` ahead.
+    /// Time at which the stream that will bring `bytes` was last seen: one that goes on, has not
+    /// passed the bytes, and ends at most `reach` before them. `None` if there is no such stream.
     pub(crate) fn moved(&self, bytes: &Range<u64>, reach: u64, now: Time) -> Option<Time> {
         let brings = |stream: &&End| {
             let ahead = stream.attached <= bytes.start && bytes.end <= stream.at + reach;
@@ -170,7 +172,7 @@ impl Streams {
 const ENDS: usize = 16;
 const SCORE_MAX: u8 = 64;
 
-/// Writes of a stream in which an unused window fades by two thirds.
+/// Number of writes of a stream in which an unused window shrinks by two thirds.
 const WINDOW_FADES: u64 = 256;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! One stripe of the stripe cache: a strip of `stripe_size` bytes on every slot.
 //!
-//! A stripe has at most one *operation* in flight. It is handled when none is; then it takes its
-//! next step ([`super::plan`]) or rests.
+//! A stripe has at most one *operation* in flight. It is handled when there is none; then it takes
+//! its next step ([`super::plan`]), or rests.
 //!
 //! ```text
 //! Idle ── read ──▶ Reading ──▶ Idle        CopyingOut, Recovering, Comparing likewise
@@ -23,7 +23,7 @@ use crate::contract::token::RequestId;
 use crate::layout::geometry::{Geometry, Placement};
 use crate::layout::slot_set::SlotSet;
 
-/// A client's bytes within one strip.
+/// Bytes of a client request within one strip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SubRequest {
     pub(crate) request: RequestId,
@@ -32,7 +32,7 @@ pub(crate) struct SubRequest {
     pub(crate) offset: u32,
     /// Length in bytes.
     pub(crate) len: u32,
-    /// The client's memory; `None` writes zeros.
+    /// The client's memory; `None` for a write of zeros.
     pub(crate) memory: Option<Segment>,
     pub(crate) fua: bool,
 }
@@ -40,53 +40,54 @@ pub(crate) struct SubRequest {
 /// Operation in flight for a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
-    /// Stored parity is compared with the data. `whole`: every strip was read from its member.
+    /// Stored parity is being compared with the data. `whole`: every strip was read from its
+    /// member.
     Comparing { whole: bool },
-    /// New data is drained into the stripe and parity computed.
+    /// New data is being drained into the stripe, and parity computed.
     Computing(Mode),
-    /// Readers are served from valid strips.
+    /// Readers are being served from valid strips.
     CopyingOut,
     /// No operation.
     Idle,
     /// P and Q disagree with the data, and the wrong strip is being located.
     Locating,
-    /// Strips that a member had no space for are written again.
+    /// Strips that a member had no space for are being written again.
     WritingDeferred,
-    /// Strips are read from their members.
+    /// Strips are being read from their members.
     Reading,
-    /// Strips that disagreed are computed for a sync.
+    /// Strips that a sync found wrong are being computed.
     Regenerating(SlotSet),
-    /// Lost strips are computed.
+    /// Lost strips are being computed.
     Recovering(SlotSet),
-    /// A corrected strip is read back.
+    /// A corrected strip is being read back.
     Rereading(Slot),
-    /// A strip that could not be read is written again.
+    /// A strip that could not be read is being written again.
     Rewriting(Slot),
-    /// Strips that a member had no space for are copied from the memory of their writers.
+    /// Strips that a member had no space for are being copied from the memory of their writers.
     Saving,
-    /// A sync writes strips.
+    /// A sync is writing strips.
     SyncWriting,
-    /// Data and parity are on their way to the members.
+    /// Data and parity are being written to the members.
     Writing,
 }
 
-/// Progress of a sync with a stripe.
+/// Progress of the sync of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResyncState {
     /// Requested; begins when the stripe is next handled.
     Requested,
-    /// Every strip is being made valid.
+    /// Strips are being read or computed until all are valid.
     Filling,
     /// Parity was compared, or there was none to compare; corrections may follow.
     Compared,
 }
 
-/// Role of a stripe in a batch: adjacent full stripes that are written as one.
+/// Role of a stripe in a batch: adjacent filled stripes that are written together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Batch {
-    /// Head of a batch, with its followers in ascending order.
+    /// First stripe of a batch, with its followers in ascending order.
     Head(Vec<StripeId>),
-    /// Follower, with the head of its batch.
+    /// Another stripe of a batch, with the head of the batch.
     Follower(StripeId),
     /// Not in a batch.
     #[default]
@@ -97,14 +98,14 @@ pub(crate) enum Batch {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Touched {
     slots: SlotSet,
-    /// Slots that a single sub-request covers.
+    /// Slots whose whole strip a single sub-request covers.
     covered: SlotSet,
-    /// One of the sub-requests must be durable.
+    /// Whether one of the sub-requests must be durable (FUA).
     durable: bool,
 }
 
 impl Touched {
-    /// Slots that these sub-requests of one stripe touch; a strip has `strip_bytes`.
+    /// Slots that sub-requests of one stripe touch. A strip has `strip_bytes`.
     #[inline(always)]
     pub(crate) fn by(sub_requests: &[SubRequest], strip_bytes: u64) -> Self {
         let mut touched = Self::default();
@@ -131,7 +132,7 @@ impl Touched {
 }
 
 impl Batch {
-    /// Followers of a batch's head.
+    /// Followers of the batch that this stripe heads; empty if it heads none.
     pub(crate) fn followers(&self) -> &[StripeId] {
         match self {
             Self::Head(followers) => followers,
@@ -141,34 +142,35 @@ impl Batch {
 }
 
 impl SubRequest {
-    /// The sub-request's memory, if a strip can be written from it: whole, and placed as strips
-    /// are.
+    /// The sub-request's memory, if a member can write the whole strip from it: the sub-request
+    /// covers the strip, and its memory is aligned to frames.
     pub(crate) fn whole_strip(&self, strip_bytes: u64) -> Option<Segment> {
         self.memory.filter(|part| u64::from(self.len) == strip_bytes && part.offset == 0)
     }
 }
 
-/// Start of a wait. A later start has drained no less, so ordering by time orders both fields.
+/// Start of a wait, in time and in bytes drained. The order is by time; a later start has drained
+/// at least as much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Since {
     pub(crate) at: Time,
-    /// Bytes that all stripes had drained by then.
+    /// Bytes that had been drained into all stripes by then.
     pub(crate) drained: u64,
 }
 
-/// Purposes for which the strips of one step of a stripe are read or written.
+/// Purposes of the member requests for the strips of one step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Purposes {
     here: Purpose,
-    /// Slots with the purpose `here`.
+    /// Slots whose strips have the purpose `here`.
     at: SlotSet,
-    /// Slots that are read for the old content that a write replaces.
+    /// Slots whose old content is read because a write replaces it.
     old: SlotSet,
     others: Purpose,
 }
 
 impl Purposes {
-    /// Purpose of a strip.
+    /// Purpose of the member request for the strip at `slot`.
     #[inline(always)]
     pub(crate) fn of(&self, slot: Slot) -> Purpose {
         if self.at.contains(slot) {
@@ -184,92 +186,95 @@ impl Purposes {
 /// An entry of the stripe cache.
 #[derive(Clone, Debug)]
 pub(crate) struct Stripe {
-    /// Stripe number: member sector divided by stripe height.
+    /// Stripe number: data sector on the members divided by the stripe height.
     pub(crate) key: u64,
-    /// Whether lookups find it.
+    /// Whether lookups by `key` find the stripe.
     pub(crate) hashed: bool,
-    /// Class of its inactive list, which never changes.
+    /// Class of the inactive list that the stripe belongs to; it never changes.
     pub(crate) class: u8,
     pub(crate) placement: Option<Placement>,
     /// Data and parity slots, from the placement.
     pub(crate) data: SlotSet,
     pub(crate) parity: SlotSet,
-    /// Memory of the strip of slot 0. The strip of the next slot is `stride` frames further. The
-    /// next stripe's strip of the same slot follows directly, so adjacent stripes are runs of
+    /// First frame of slot 0's strip. The strip of the next slot is `stride` frames further. The
+    /// next stripe's strip of the same slot follows directly, so that adjacent stripes form runs of
     /// memory.
     pub(crate) frames: Frame,
     stride: u32,
-    /// Strips per stripe, parity included.
+    /// Number of strips in the stripe, parity included.
     pub(crate) members: u16,
     reads: Vec<SubRequest>,
     readers: SlotSet,
     writes: Vec<SubRequest>,
     writers: Touched,
-    /// Sub-requests that the operation in flight serves or drained, to be answered at its end.
+    /// Sub-requests that the operation in flight serves or has drained. They are answered when it
+    /// ends.
     taken: Vec<SubRequest>,
-    /// Slots that the drained ones among them touch.
+    /// Slots that the drained sub-requests in `taken` touch.
     drained: Touched,
     pub(crate) uptodate: SlotSet,
-    /// Strips that could not be read twice.
+    /// Strips that could not be read, nor when the read was repeated.
     pub(crate) read_error: SlotSet,
-    /// Strips of `read_error` that could not be read after a rewrite, or had no space on their
-    /// member.
+    /// Strips of `read_error` that could not be read back after a rewrite, or whose member had no
+    /// space for it.
     pub(crate) uncorrectable: SlotSet,
-    /// Strips that failed to be read once and are read again alone.
+    /// Strips that failed to be read once, and are read again alone.
     pub(crate) retried: SlotSet,
-    /// Number of reads of the stripe that were given up because their member was slow. Each doubles
-    /// the time that the next one may take.
+    /// Number of reads of the stripe that were given up because the member was slow. Each one
+    /// doubles the time that the next read may take.
     pub(crate) given_up: u8,
-    /// Parity computed for the write in flight, on members that were present when it began.
+    /// Parity strips computed for the write in flight, of members that were present when it began.
     pub(crate) new_parity: SlotSet,
-    /// Slots that lack their strip because the member had no space. The stripe stays in the cache
-    /// until they have it: it holds the only copy, and the other strips may not yield it.
+    /// Slots whose member had no space for its strip. The stripe stays in the cache until the
+    /// member has stored the strip: the stripe holds the only copy, which the other strips may not
+    /// reproduce.
     pub(crate) deferred: SlotSet,
-    /// Slots that the write in flight takes from zero-copy pages. The stripe's own memory of them
+    /// Slots that the write in flight writes from zero-copy pages. The stripe's own memory for them
     /// is stale.
     pub(crate) zero_copy: SlotSet,
-    /// The stripe follows in a batch, and each strip of its write in flight lies in memory directly
+    /// The stripe is a follower, and each strip of its write in flight lies in memory directly
     /// after the same strip of the stripe before it.
     pub(crate) goes_on: bool,
     /// Slots on which the operation in flight failed.
     pub(crate) faults: SlotSet,
-    /// Slot on which a write of a sync or a correction found no space: the stripe is not in sync.
+    /// Slot for which a write of a sync or a correction found no space: the stripe is not in sync.
     pub(crate) no_space: Option<Slot>,
     pub(crate) operation: Operation,
     pub(crate) in_flight: u32,
-    /// Member requests that were given up and may still use the stripe's memory.
+    /// Number of given-up member requests that may still use the stripe's memory.
     pub(crate) pins: u32,
-    /// There may be work to do.
+    /// The stripe may have work to do.
     pub(crate) handle: bool,
     pub(crate) delayed: bool,
-    /// Permitted to preread; counted in the cache.
+    /// The stripe has the permission to preread. The cache counts these.
     pub(crate) preread: bool,
     pub(crate) io_started: bool,
-    /// May lead or join a batch: it was never handled and never read.
+    /// The stripe may head or join a batch: it was not handled since its first write, and is not
+    /// read.
     pub(crate) batch_ready: bool,
-    /// A full-stripe write is in flight; counted in the cache.
+    /// The stripe has a full-stripe write in flight. The cache counts these.
     pub(crate) full_write: bool,
     pub(crate) batch: Batch,
     pub(crate) sync: Option<(SyncAction, ResyncState)>,
-    /// A sync found wrong parity and corrects it.
+    /// A sync found wrong parity and is correcting it.
     pub(crate) mismatch: bool,
-    /// Strip that P and Q located as wrong and that is written again.
+    /// Slot of the strip that P and Q located as wrong, and that is being written again.
     pub(crate) located: Option<Slot>,
-    /// Waits to be released at the end of the turn's arrivals.
+    /// The stripe is plugged: it goes to its list after all arrivals of the turn.
     pub(crate) plugged: bool,
-    /// Attributes of its member requests: those of the strongest client.
+    /// Attributes of the stripe's member requests: those of the client with the highest priority.
     pub(crate) attr: Attr,
-    /// Requests attached in this turn.
+    /// Number of times that a request was attached in this turn.
     pub(crate) arrivals: u32,
-    /// One of these requests belongs to a stream that will fill the stripe.
+    /// A request attached in this turn belongs to a stream that will fill the stripe.
     pub(crate) streams: bool,
-    /// Start of the wait for strips that it was not permitted to read.
+    /// Start of the wait for the permission to preread; `None` if it does not wait.
     pub(crate) waits_since: Option<Since>,
-    /// A request waits for another one that has a sub-request here.
+    /// Another request waits for one that is attached here.
     pub(crate) waited_for: bool,
-    /// End of the wait to be filled, set because a request waits.
+    /// Latest end of the wait to be filled, set because another request waits.
     pub(crate) due: Option<Time>,
-    /// Start of the preread that followed a wait.
+    /// Start of the preread, if a wait went before it.
     pub(crate) reads_since: Option<Time>,
 }
 
@@ -326,7 +331,7 @@ impl Stripe {
         }
     }
 
-    /// Reuses the stripe for another key. Everything known of the old one is forgotten.
+    /// Reuses the stripe for another key, and resets its state.
     pub(crate) fn reuse(&mut self, key: u64, placement: Placement) {
         assert_eq!(self.in_flight, 0, "a stripe that is reused has nothing in flight");
         assert_eq!(self.pins, 0, "no member uses the memory of a stripe that is reused");
@@ -359,12 +364,12 @@ impl Stripe {
         self.reads_since = None;
     }
 
-    /// Slots of data and parity in the stripe.
+    /// Places of data and parity in the stripe.
     pub(crate) fn placement(&self) -> &Placement {
         self.placement.as_ref().expect("a stripe that is handled stands for a place")
     }
 
-    /// Attaches sub-requests of a client to these strips.
+    /// Attaches sub-requests of a client, which touch the strips in `touched`.
     #[inline]
     pub(crate) fn attach(&mut self, sub_requests: &[SubRequest], touched: Touched, write: bool) {
         if write {
@@ -376,22 +381,23 @@ impl Stripe {
         }
     }
 
-    /// Notes that reads of these slots failed once and are repeated.
+    /// Notes that reads of these strips failed once, and are to be repeated alone.
     pub(crate) fn repeat(&mut self, touched: Touched) {
         self.retried = self.retried.or(touched.slots);
     }
 
-    /// Sub-requests of readers.
+    /// Sub-requests that wait to be read.
     pub(crate) fn reads(&self) -> &[SubRequest] {
         &self.reads
     }
 
-    /// Sub-requests of writers.
+    /// Sub-requests that wait to be written.
     pub(crate) fn writes(&self) -> &[SubRequest] {
         &self.writes
     }
 
-    /// Takes the readers of these strips; they are answered at the end of the operation.
+    /// Moves the readers of the strips `served` to `taken`; they are answered when the operation
+    /// ends.
     pub(crate) fn take_readers(&mut self, served: SlotSet) {
         assert!(self.taken.is_empty(), "sub-requests taken earlier were answered");
         let taken = &mut self.taken;
@@ -405,7 +411,7 @@ impl Stripe {
         self.readers = self.readers.without(served);
     }
 
-    /// Drains all writers; they are answered at the end of the operation. Parity of the slots
+    /// Moves all writers to `taken`; they are answered when the operation ends. Parity of the slots
     /// `new_parity` is computed with it, and the slots `zero_copy` are written from zero-copy
     /// pages.
     pub(crate) fn drain(&mut self, new_parity: SlotSet, zero_copy: SlotSet) {
@@ -421,18 +427,18 @@ impl Stripe {
         self.drained = std::mem::take(&mut self.writers);
     }
 
-    /// Sub-requests that the operation serves.
+    /// Sub-requests that the operation in flight serves.
     pub(crate) fn taken(&self) -> &[SubRequest] {
         &self.taken
     }
 
-    /// Ends the operation for the sub-requests that it served.
+    /// Forgets the sub-requests of the operation, which were answered.
     pub(crate) fn answered(&mut self) {
         self.drained = Touched::default();
         self.taken.clear();
     }
 
-    /// Removes and returns all writers, and the readers of these strips.
+    /// Removes and returns all writers, and the readers of the strips `lost`.
     pub(crate) fn give_up(&mut self, lost: SlotSet) -> Vec<SubRequest> {
         assert!(self.taken.is_empty(), "sub-requests taken earlier were answered");
         let mut given_up = std::mem::take(&mut self.writes);
@@ -444,36 +450,36 @@ impl Stripe {
         given_up
     }
 
-    /// Removes and returns the readers and the writers that are not being served.
+    /// Removes and returns the readers and the writers that no operation serves yet.
     pub(crate) fn move_out(&mut self) -> (Vec<SubRequest>, Vec<SubRequest>) {
         assert!(self.taken.is_empty(), "sub-requests taken earlier were answered");
         (self.readers, self.writers) = (SlotSet::EMPTY, Touched::default());
         (std::mem::take(&mut self.reads), std::mem::take(&mut self.writes))
     }
 
-    /// Slots with a reader.
+    /// Slots whose strip a request reads.
     pub(crate) fn to_read(&self) -> SlotSet {
         self.readers
     }
 
-    /// Slots with a writer.
+    /// Slots whose strip a request writes.
     pub(crate) fn to_write(&self) -> SlotSet {
         self.writers.slots
     }
 
-    /// Whether one of the writers must be durable.
+    /// Whether one of the writers must be durable (FUA).
     pub(crate) fn writes_durably(&self) -> bool {
         self.writers.durable
     }
 
-    /// Whether every strip of data has writers that cover it.
+    /// Whether writers cover every data strip.
     #[inline]
     pub(crate) fn is_filled(&self, strip_bytes: u64) -> bool {
         self.writers.slots == self.data
             && (self.writers.covered == self.data || self.overwrite(strip_bytes) == self.data)
     }
 
-    /// Slots with writers that cover the strip. Writers never overlap each other.
+    /// Slots whose whole strip writers cover. Writers never overlap each other.
     pub(crate) fn overwrite(&self, strip_bytes: u64) -> SlotSet {
         let mut whole = self.writers.covered;
         for slot in self.writers.slots.without(whole).ascending() {
@@ -487,7 +493,8 @@ impl Stripe {
         whole
     }
 
-    /// Range of volume bytes that are missing to fill the stripe, from the first to the last.
+    /// Smallest range of volume bytes that contains all bytes which the stripe lacks to be filled;
+    /// `None` if it lacks none.
     pub(crate) fn lacks(&self, geometry: &Geometry, height: Sectors) -> Option<Range<u64>> {
         let strip_bytes = height.bytes().0;
         let missing = self.data.without(self.overwrite(strip_bytes)).without(self.uptodate);
@@ -505,24 +512,25 @@ impl Stripe {
         lacks
     }
 
-    /// Strips with a read error and known content.
+    /// Strips with a read error whose content is known by now.
     pub(crate) fn correctable(&self) -> SlotSet {
         self.read_error.and(self.uptodate).without(self.uncorrectable)
     }
 
-    /// Sub-request that supplies the zero-copy page for the strip of a slot.
+    /// Sub-request whose zero-copy page is written as the strip of `slot`; `None` if the stripe's
+    /// own memory is.
     pub(crate) fn zero_copy_from(&self, slot: Slot) -> Option<&SubRequest> {
         if self.zero_copy.contains(slot) { self.written_to(slot) } else { None }
     }
 
-    // Not inlined: callers go through all strips, and most are in the stripe's own memory.
+    // Not inlined: callers loop over all strips, and most strips are in the stripe's own memory.
     #[inline(never)]
     fn written_to(&self, slot: Slot) -> Option<&SubRequest> {
         self.taken.iter().find(|sub_request| sub_request.slot == slot)
     }
 
-    /// Memory of a strip of the write in flight, and the request that owns it if it is a zero-copy
-    /// page.
+    /// Memory of a strip of the write in flight. If it is a zero-copy page, also the request that
+    /// owns the page.
     pub(crate) fn memory(&self, slot: Slot, frames: u32) -> (Segment, Option<RequestId>) {
         match self.zero_copy_from(slot) {
             Some(sub_request) => (
@@ -533,8 +541,8 @@ impl Stripe {
         }
     }
 
-    /// Attributes of its member requests, except for the purpose ([`Stripe::purposes`]). `sync` is
-    /// the class of a resync that no client waits for.
+    /// Attributes of the stripe's member requests, without the purpose ([`Stripe::purposes`]).
+    /// `sync` is the I/O class of a sync that no client waits for.
     #[inline(always)]
     pub(crate) fn member_attr(&self, sync: Class) -> Attr {
         let mut attr = self.attr;
@@ -544,7 +552,7 @@ impl Stripe {
         attr
     }
 
-    /// Whether its member requests are charged to the array itself.
+    /// Whether the stripe's member requests are charged to the array instead of a client.
     #[inline(always)]
     fn is_for_array(&self) -> bool {
         self.sync.is_some()
@@ -561,7 +569,8 @@ impl Stripe {
         }
     }
 
-    /// Purposes of these strips, where strips that requests asked for have the purpose `here`.
+    /// Purposes of the member requests for `strips`, where `here` is the purpose of strips that
+    /// clients asked for.
     #[inline]
     pub(crate) fn purposes(&self, here: Purpose, strips: SlotSet, write: bool) -> Purposes {
         if !matches!(here, Purpose::User | Purpose::WriteBack) {
@@ -571,8 +580,8 @@ impl Stripe {
             let at = self.data;
             return Purposes { here, at, old: SlotSet::EMPTY, others: Purpose::Parity };
         }
-        // Only a read-modify-write reads the old content of every written strip, and parity with
-        // it.
+        // The old content of all written strips is read along with parity only by a
+        // read-modify-write.
         let writers = self.to_write();
         let parity = writers.without(strips.or(self.uptodate)).is_empty();
         let old = match parity {
@@ -583,7 +592,7 @@ impl Stripe {
         Purposes { here, at: self.readers, old, others: Purpose::Reconstruct }
     }
 
-    /// Charges the stripe to a client: to the strongest, if there are several.
+    /// Charges the stripe to a client; if there are several, to the one with the highest priority.
     #[inline]
     pub(crate) fn charge(&mut self, attr: Attr) {
         if !self.has_clients() {
@@ -593,8 +602,9 @@ impl Stripe {
         }
     }
 
-    /// Whether every strip that is written lies in memory right after the same strip of another
-    /// stripe, which was drained and is all zero-copy pages, so that both can be computed as one.
+    /// Whether this stripe can be computed and written together with `before`, which was drained
+    /// and consists of zero-copy pages: every strip of its write lies in memory directly after the
+    /// same strip of `before`.
     pub(crate) fn goes_on_after(&self, before: &Self, frames: u32) -> bool {
         let goes_on = |(mine, other): (&SubRequest, &SubRequest)| {
             let (Some(memory), Some(before)) = (mine.memory, other.memory) else { return false };
@@ -609,12 +619,12 @@ impl Stripe {
             && self.writes.iter().zip(&before.taken).all(goes_on)
     }
 
-    /// Slots with data on its way to the members.
+    /// Slots whose data is being written to the members.
     pub(crate) fn written(&self) -> SlotSet {
         self.drained.slots
     }
 
-    /// Number of stripes that are written with it.
+    /// Number of followers of the batch that this stripe heads.
     pub(crate) fn followers(&self) -> u64 {
         self.batch.followers().len() as u64
     }
@@ -628,17 +638,17 @@ impl Stripe {
         !self.readers.or(self.to_write()).is_empty() || !self.taken.is_empty()
     }
 
-    /// Whether one of the drained writers must be durable.
+    /// Whether one of the drained writers must be durable (FUA).
     pub(crate) fn written_durably(&self) -> bool {
         self.drained.durable
     }
 
-    /// Memory of a whole strip of `frames` frames.
+    /// Memory of the strip at `slot`, of `frames` frames.
     pub(crate) fn strip(&self, slot: Slot, frames: u32) -> Segment {
         Segment { frame: self.first(slot), offset: 0, len: frames * FRAME_BYTES as u32 }
     }
 
-    /// Memory of a sub-request of a strip.
+    /// Memory of `len` bytes from byte `offset` of the strip at `slot` on.
     pub(crate) fn part(&self, slot: Slot, offset: u32, len: u32) -> Segment {
         Segment::at(self.first(slot), u64::from(offset), u64::from(len))
     }
@@ -647,7 +657,7 @@ impl Stripe {
         Frame(self.frames.0 + u32::from(slot.0) * self.stride)
     }
 
-    /// First sector on each member, counted from its data offset.
+    /// First data sector of the stripe on each member.
     pub(crate) fn sector(&self, height: Sectors) -> Sectors {
         Sectors(self.key * height.0)
     }

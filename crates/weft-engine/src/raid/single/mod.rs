@@ -1,9 +1,9 @@
 //! Single: one member as it is, without metadata (`--bare`).
 //!
-//! Nothing is cached or merged. Reads and writes pass unchanged, and clients keep their order, as
-//! on the device itself ([`super::Personality::passes`]). This module handles the requests that
-//! need more: zeroes and trims, and writes that wait for a flush or for room in the queue of the
-//! member. An error of the member is reported to the client, and the member stays in use.
+//! Nothing is cached or merged. Reads and writes pass to the member unchanged, and clients keep
+//! their order themselves, as on the device ([`super::Personality::passes`]). This module handles
+//! the other requests: zeroes and trims, and writes that wait for a flush or for room in the
+//! member's queue. An error of the member goes to the client, and the member stays in use.
 
 use weft_units::ByteRange;
 
@@ -15,7 +15,7 @@ use crate::array::outbox::Who;
 use crate::contract::input::Fault;
 use crate::contract::token::RequestId;
 
-/// One member, and the requests without payload that it has under way.
+/// Personality of one member without metadata.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Single {
     clears: Clears,
@@ -23,19 +23,19 @@ pub(crate) struct Single {
 }
 
 impl Single {
-    /// See [`super::Personality::submit`]: one sub-request.
+    /// Sends a request to the member, or begins to clear its range. It counts one sub-request.
     pub(crate) fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
         if io.zeroes || io.discarded.is_some() {
             self.clears.begin(io, targets, &mut self.events, cx);
         } else {
-            // Neighbours are not merged, so that an error concerns one client.
+            // Not merged with others, so that an error concerns one client.
             let memory = straight::memory(io, io.range);
             straight::send(io, &target(io.range), &[memory], io.range.len, cx);
         }
         1
     }
 
-    /// See [`super::Personality::discard_done`].
+    /// Handles the member's answer for a discard.
     pub(crate) fn discard_done(
         &mut self,
         request: RequestId,
@@ -47,19 +47,19 @@ impl Single {
         self.clears.discard_told(of, result, targets, &mut self.events, cx);
     }
 
-    /// See [`super::Personality::part_done`].
+    /// Handles a part of a member request that is done.
     pub(crate) fn part_done(&mut self, part: Who, answer: Answer, cx: &mut Cx<'_>) -> Told {
         self.clears.part_told(part, answer, targets, &mut self.events, cx)
     }
 
-    /// Events that the volume has not taken yet.
+    /// Events that the volume has not yet taken.
     #[inline]
     pub(crate) fn events(&mut self) -> &mut Vec<Event> {
         &mut self.events
     }
 }
 
-/// The one member as the target of a range.
+/// Target of a range on the only member.
 fn target(range: ByteRange) -> Target {
     Target { position: 0, sector: range.start.sectors_floor(), range }
 }

@@ -1,7 +1,8 @@
 //! Striped: RAID 0 and linear, where each sector is on one member.
 //!
-//! An error of a member is reported to the client, as in md: no other member has the data, and the
-//! member stays in use. A read or write that lies on one member passes, and clients keep its order.
+//! As in md, an error of a member goes to the client: no other member has the data, and the member
+//! stays in use. A read or write that lies on one member passes unchanged, and clients keep the
+//! order of such requests themselves.
 
 use smallvec::{SmallVec, smallvec};
 use weft_units::{ByteRange, Bytes, Sectors};
@@ -30,14 +31,15 @@ impl Striped {
         Self { places, clears: Clears::default(), events: Vec::new() }
     }
 
-    /// See [`super::Personality::passes`].
+    /// Member position and data sector for a request that lies on one member; `None` otherwise.
     #[inline]
     pub(crate) fn passes(&self, range: ByteRange, array: &Array) -> Option<(usize, Sectors)> {
         let extent = self.places.locate(range.start.sectors_floor());
         (range.len <= extent.len.bytes()).then(|| (position_at(&extent, array), extent.sector))
     }
 
-    /// See [`super::Personality::submit`] and [`super::Personality::read_straight`].
+    /// Sends a read or write to its members, or begins to clear its range. Returns the number of
+    /// sub-requests.
     pub(crate) fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
         if io.zeroes || io.discarded.is_some() {
             let targets = |range, array: &Array| targets(&self.places, range, array);
@@ -46,13 +48,13 @@ impl Striped {
         }
         let runs = runs(&targets(&self.places, io.range, cx.array), io);
         for (run, memory) in &runs {
-            // Other requests are not merged with it, so that an error concerns one client.
+            // Not merged with other requests, so that an error concerns one client.
             straight::send(io, run, memory, run.range.len, cx);
         }
         runs.len() as u64
     }
 
-    /// See [`super::Personality::discard_done`].
+    /// Handles a member's answer for a discard.
     pub(crate) fn discard_done(
         &mut self,
         request: RequestId,
@@ -65,22 +67,21 @@ impl Striped {
         self.clears.discard_told(of, result, targets, &mut self.events, cx);
     }
 
-    /// See [`super::Personality::part_done`].
+    /// Handles a part of a member request that is done.
     pub(crate) fn part_done(&mut self, part: Who, answer: Answer, cx: &mut Cx<'_>) -> Told {
         let targets = |range, array: &Array| targets(&self.places, range, array);
         self.clears.part_told(part, answer, targets, &mut self.events, cx)
     }
 
-    /// Events that the volume has not taken yet.
+    /// Events that the volume has not yet taken.
     #[inline]
     pub(crate) fn events(&mut self) -> &mut Vec<Event> {
         &mut self.events
     }
 }
 
-/// Targets of one request, with those that follow each other on a member joined to a run, and the
-/// memory of each. The range of a run begins where that of its first target does and is as long as
-/// all of them.
+/// Joins targets of a request that are adjacent on their member to runs, each with its memory. The
+/// range of a run begins where that of its first target does, and has the length of all of them.
 fn runs(targets: &Targets, io: &ArrayIo) -> SmallVec<[(Target, Segments); 4]> {
     let mut runs: SmallVec<[(Target, Segments); 4]> = SmallVec::new();
     for target in targets {
@@ -97,7 +98,7 @@ fn runs(targets: &Targets, io: &ArrayIo) -> SmallVec<[(Target, Segments); 4]> {
     runs
 }
 
-/// Members that hold a range, in order of the array.
+/// Targets of a range, in order of the array.
 fn targets(places: &Places, range: ByteRange, array: &Array) -> Targets {
     let (mut start, end) = (range.start, range.end());
     let mut targets = Targets::new();

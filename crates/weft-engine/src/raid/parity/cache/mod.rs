@@ -9,13 +9,14 @@
 //! ```
 //!
 //! Inactive stripes are reused in LRU order within one of eight classes, as with md's eight hash
-//! locks. By weft's own rule delayed stripes wait on one more list before they are held
-//! (`cache/wait.rs`). Once a lookup has missed for want of a free stripe, all misses wait until a
-//! quarter of the cache is free again; hits go on. With a stripe size that picks by full stripes
-//! ([`super::stripe_size`]) there is one class, and a miss waits for as many stripes as its request
-//! needs of one chunk, or for half of all: stripes that a member has no space for, or keeps by not
-//! answering, must not hold up other requests. A request that has waited for `preread_wait_max` no
-//! longer waits behind requests that find inactive stripes: those wait instead.
+//! locks. By weft's own rule, delayed stripes wait on one more list before they are held
+//! (`cache/wait.rs`). Once a lookup has found no free stripe, further lookups that need one fail
+//! too until a quarter of the cache is free again; lookups that find their stripe succeed. With a
+//! stripe size that picks by full stripes ([`super::stripe_size`]) there is one class, and a failed
+//! lookup waits for as many stripes as its request needs of one chunk, or for half the cache:
+//! stripes with a deferred write or with pinned memory must not hold up other requests. Once a
+//! request has waited for `preread_wait_max`, inactive stripes are kept for waiting requests:
+//! lookups that would find an inactive stripe wait instead.
 //!
 //! Source   md-raid.md §1.1, §1.2, §1.4, §1.5
 
@@ -46,69 +47,70 @@ pub(crate) struct Cache {
     index: Index,
     lists: Lists,
     classes: u8,
-    /// Filled stripes of a chunk are written as one batch.
+    /// Whether filled stripes of a chunk are written as one batch.
     batches: bool,
     /// Number of stripes that are not inactive.
     active: u32,
-    /// A miss found too few free stripes; see the module comment.
+    /// Condition for the end of the wait after a lookup found too few free stripes; see the module
+    /// comment.
     starved: Option<Starved>,
     /// Number of stripes on the inactive lists.
     inactive: u32,
     policy: &'static StripeSizePolicy,
     stripes_per_chunk: u64,
-    /// Number of stripes with the permission to preread.
+    /// Number of stripes with a permission to preread.
     preread_active: u32,
     /// Number of full-stripe writes in flight.
     pub(crate) full_stripe_writes: u32,
     priority: Priority,
     plug: Plug,
     waiting: Waiting,
-    /// Bounds of the stripes that wait to be filled.
+    /// Earliest start and due time over all stripes that wait to be filled.
     bounds: Bounds,
-    /// Bytes that were drained into stripes.
+    /// Total number of bytes that were drained into stripes.
     drained: u64,
-    /// Bytes that may be drained while a stripe waits.
+    /// Bytes that may be drained into other stripes while a stripe waits.
     passed_max: u64,
-    /// Time since which requests have found no stripe.
+    /// Time since which requests have waited for a free stripe.
     starved_since: Option<Time>,
-    /// A request has waited for too long: inactive stripes are kept for it.
+    /// A request has waited too long for a stripe: inactive stripes are kept for waiting requests.
     reserved: bool,
-    /// A stripe was put on the delayed list since stripes were last put behind the plug.
+    /// A stripe was put on the delayed list since delayed stripes were last plugged.
     newly_delayed: bool,
     /// Stripe height in sectors.
     height: Sectors,
 }
 
-/// Condition that ends the wait of misses.
+/// Condition that ends the wait of requests for a free stripe.
 #[derive(Clone, Copy, Debug)]
 enum Starved {
-    /// A stripe of this class, and a quarter of all stripes, are free.
+    /// A stripe of this class is free, and a quarter of all stripes are.
     Class(u8),
-    /// This many stripes are free.
+    /// At least this many stripes are free.
     Stripes(u32),
 }
 
-/// Stripes that were picked to be handled.
+/// Result of picking the next stripes to handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Picked {
     Nothing,
-    /// One stripe, or all of its adjacent stripes too.
+    /// One stripe, or all stripes of its run.
     Run,
-    /// Some of the adjacent stripes: the others are to be read while these are written.
+    /// Some stripes of a run: the rest is to be read while these are written.
     Part,
 }
 
 /// Result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Acquired {
-    /// The stripe, in any state.
+    /// The stripe of the key. It may have other work already.
     Stripe(StripeId),
     /// No stripe is free now.
     Starved,
 }
 
 impl Cache {
-    /// A cache of `stripes` stripes, with memory from `frames` on.
+    /// Creates a cache of `stripes` stripes. Their memory begins at frame `frames`.
     pub(crate) fn new(
         stripes: u32,
         frames: Frame,
@@ -117,7 +119,7 @@ impl Cache {
         stripes_per_chunk: u64,
         knobs: &Knobs,
     ) -> Self {
-        // Caches smaller than md allows are for tests; there classes would starve each other.
+        // A cache smaller than md allows is for tests. Its classes would run out of stripes.
         let policy = StripeSizePolicy::of(knobs.stripe_size);
         let batches = plug_2008::has_batches_and_classes(knobs.stripe_cache_form);
         let classes_pay = stripes >= 2 * u32::from(CLASSES_MAX) && policy.runs.is_none() && batches;
@@ -167,7 +169,6 @@ impl Cache {
         &mut self.stripes[stripe.index()]
     }
 
-    /// Stripe height in sectors.
     pub(crate) fn height(&self) -> Sectors {
         self.height
     }
@@ -182,7 +183,7 @@ impl Cache {
         (self.strip_bytes() / FRAME_BYTES) as u32
     }
 
-    /// Rules that depend on the size of a stripe.
+    /// Rules that depend on the stripe size.
     pub(super) fn policy(&self) -> &'static StripeSizePolicy {
         self.policy
     }
@@ -196,13 +197,13 @@ impl Cache {
         ready
     }
 
-    /// Counts the strips that a stripe has drained ahead of the stripes that wait.
+    /// Counts the bytes of `strips` as drained. They count against the bound of stripes that wait.
     #[inline]
     pub(super) fn count_drained(&mut self, strips: SlotSet) {
         self.drained += u64::from(strips.count()) * self.strip_bytes();
     }
 
-    /// Start of a wait that begins now.
+    /// Start of a wait that begins at `now`.
     #[inline]
     pub(super) fn since(&self, now: Time) -> Since {
         Since { at: now, drained: self.drained }
@@ -234,15 +235,16 @@ impl Cache {
         }
     }
 
-    /// Looks a stripe up, or reuses an inactive one for the key. The stripe is on no list
-    /// afterwards; it may be in flight or belong to a batch.
+    /// Looks up the stripe of `key`, or reuses an inactive one for it. Takes the stripe off its
+    /// list; it may have member requests in flight or belong to a batch.
     pub(crate) fn acquire(&mut self, key: u64, geometry: &Geometry) -> Acquired {
         let full_stripe = geometry.full_stripe_of(Sectors(key * self.height.0));
         self.acquire_some(key, 1, || geometry.placement(full_stripe))
     }
 
-    /// Like [`Cache::acquire`], for the first of `stripes` stripes of one chunk and with a
-    /// placement that may be known already. A miss takes none if there are fewer.
+    /// Like [`Cache::acquire`], for the first of `stripes` stripes of one chunk that a request
+    /// needs. If the policy waits for runs and fewer are free, it takes none. `placement` is called
+    /// only if a stripe is reused.
     #[inline(always)]
     pub(crate) fn acquire_some(
         &mut self,
@@ -288,18 +290,18 @@ impl Cache {
         Acquired::Stripe(id)
     }
 
-    /// Whether the stripe of this key waits, delayed or held, for more data.
+    /// Whether the stripe of `key` is delayed or held.
     pub(crate) fn is_delayed(&self, key: u64) -> bool {
         let list = self.index.find(key).and_then(|id| self.lists.of(id));
         matches!(list, Some(List::Delayed | List::Hold | List::Wait))
     }
 
-    /// The stripe of a key, in any state.
+    /// Stripe of a key, in any state; `None` if it is not in the cache.
     pub(crate) fn find(&self, key: u64) -> Option<StripeId> {
         self.index.find(key)
     }
 
-    /// The stripes of these keys.
+    /// Stripes of the cache that belong to `keys`.
     pub(crate) fn stripes_of(&self, keys: &Range<u64>) -> Vec<StripeId> {
         if keys.end - keys.start < self.stripes.len() as u64 {
             return keys.clone().filter_map(|key| self.index.find(key)).collect();
@@ -308,7 +310,7 @@ impl Cache {
         self.stripes.iter().zip(0..).filter(stands).map(|(_, id)| StripeId(id)).collect()
     }
 
-    /// Takes an inactive stripe out of lookups.
+    /// Removes an inactive stripe from the index.
     pub(crate) fn forget(&mut self, id: StripeId) {
         let stripe = &mut self.stripes[id.index()];
         if std::mem::take(&mut stripe.hashed) {
@@ -316,13 +318,13 @@ impl Cache {
         }
     }
 
-    /// Like [`Cache::acquire`], for work that need not wait: its miss does not make other misses
+    /// Like [`Cache::acquire`], for work that can come later: a failure does not make requests
     /// wait.
     pub(crate) fn acquire_free(&mut self, key: u64, geometry: &Geometry) -> Acquired {
         if self.is_free(key) { self.acquire(key, geometry) } else { Acquired::Starved }
     }
 
-    /// Whether a lookup would find a stripe now.
+    /// Whether a lookup of `key` would find a stripe.
     pub(crate) fn is_free(&self, key: u64) -> bool {
         let unused = || self.lists.first(List::Inactive(self.class_of(key))).is_some();
         match self.index.find(key) {
@@ -331,7 +333,7 @@ impl Cache {
         }
     }
 
-    /// Whether requests that wait for a stripe may try again.
+    /// Whether enough stripes are free for waiting requests to try again.
     pub(crate) fn is_relieved(&self) -> bool {
         match self.starved {
             None => true,
@@ -344,7 +346,7 @@ impl Cache {
     }
 
     /// Lets requests that wait for a stripe try again once enough are free. Returns whether they
-    /// may.
+    /// are.
     pub(crate) fn relieve(&mut self) -> bool {
         let relieved = self.is_relieved();
         if relieved {
@@ -354,8 +356,8 @@ impl Cache {
         relieved
     }
 
-    /// Like [`Cache::relieve`], at the beginning of a turn. Once requests have waited for
-    /// `wait_max`, inactive stripes are kept for them and lookups no longer reuse these.
+    /// Like [`Cache::relieve`], at the start of a turn. Once requests have waited for `wait_max`,
+    /// inactive stripes are kept for them, and lookups do not return inactive stripes.
     pub(crate) fn relieve_within(&mut self, wait_max: Span, now: Time) {
         if self.relieve() {
             self.starved_since = None;
@@ -369,7 +371,7 @@ impl Cache {
         (key % u64::from(self.classes)) as u8
     }
 
-    /// Puts a stripe that is no longer held on the list where it belongs.
+    /// Puts a stripe on the list that its state calls for.
     pub(crate) fn release(&mut self, id: StripeId) {
         let stripe = self.stripe(id);
         if stripe.in_flight > 0 || stripe.plugged || matches!(stripe.batch, Batch::Follower(_)) {
@@ -379,7 +381,7 @@ impl Cache {
             return;
         }
         if !stripe.deferred.is_empty() && !stripe.handle {
-            // A stripe with a deferred write stays in the index and is on no list.
+            // A stripe with a deferred write stays in the index but is on no list.
             return;
         }
         self.lists.remove(id);
@@ -401,8 +403,8 @@ impl Cache {
         self.lists.push(list, id);
     }
 
-    /// Takes a stripe with pinned memory out of lookups, so that another stripe can take its key.
-    /// The stripe comes back through [`Cache::release`] once nothing pins it.
+    /// Removes a stripe with pinned memory from the index, so that another stripe can take its key.
+    /// It returns through [`Cache::release`] when it is unpinned.
     pub(crate) fn retire(&mut self, id: StripeId) {
         self.forbid_preread(id);
         self.lists.remove(id);
@@ -414,14 +416,14 @@ impl Cache {
         self.index.remove(key);
     }
 
-    /// Permits a stripe to preread.
+    /// Gives a stripe the permission to preread.
     pub(crate) fn permit_preread(&mut self, id: StripeId) {
         if !std::mem::replace(&mut self.stripe_mut(id).preread, true) {
             self.preread_active += 1;
         }
     }
 
-    /// Withdraws the permission to preread: it is used up, or not needed.
+    /// Takes the permission to preread back: it was used, or is not needed.
     pub(crate) fn forbid_preread(&mut self, id: StripeId) {
         if std::mem::replace(&mut self.stripe_mut(id).preread, false) {
             assert!(self.preread_active > 0, "a permission is counted");
@@ -429,8 +431,8 @@ impl Cache {
         }
     }
 
-    /// Moves a whole generation of delayed stripes to the hold list once the plug opens; before
-    /// patch 000, to the end of the handle list.
+    /// Moves all delayed stripes to the hold list once the plug opens; with the rule before patch
+    /// 000, to the end of the handle list.
     pub(crate) fn activate_delayed(&mut self, settings: &PrioritySettings, now: Time) {
         self.wait_no_more();
         if self.lists.first(List::Delayed).is_none() {
@@ -449,8 +451,9 @@ impl Cache {
         }
     }
 
-    /// Starts the wait of stripes that were delayed in this turn. Stripes that were delayed earlier
-    /// do not set the plug of 2008 again: once it is pulled they go as soon as they may.
+    /// Plugs the stripes that were delayed in this turn. With the plug of 2008, stripes that were
+    /// delayed earlier do not set it again: once it was pulled, they move on as soon as the rule
+    /// allows.
     pub(crate) fn plug_delayed(&mut self, settings: &PrioritySettings, now: Time) {
         let new = std::mem::take(&mut self.newly_delayed);
         if self.lists.first(List::Delayed).is_some() {
@@ -458,14 +461,14 @@ impl Cache {
         }
     }
 
-    /// Time at which delayed stripes are due if nothing else happens.
+    /// Time at which delayed stripes move on if no other event comes.
     pub(crate) fn activation_wake(&self, settings: &PrioritySettings) -> Option<Time> {
         let due = [self.plug.due(), self.waiting_wake(), self.overdue_at(settings.bound)];
         due.into_iter().flatten().min()
     }
 
-    /// Picks the next stripes to handle: one, or all adjacent stripes on the same list, ascending,
-    /// if the stripe size picks runs.
+    /// Picks the next stripes to handle, and adds them to `picked`: one stripe or, if the stripe
+    /// size picks runs, its adjacent stripes on the same list in ascending order.
     pub(crate) fn pick(
         &mut self,
         settings: &PrioritySettings,
@@ -515,7 +518,7 @@ impl Cache {
         }
     }
 
-    /// Whether a turn would find a stripe to handle.
+    /// Whether a turn would pick a stripe.
     pub(crate) fn has_runnable(&self, settings: &PrioritySettings, now: Time) -> bool {
         if self.lists.first(List::Handle).is_some() || self.is_overdue(settings, now) {
             return true;
@@ -536,7 +539,7 @@ impl Cache {
     }
 
     fn pressure(&self, settings: &PrioritySettings) -> Pressure {
-        // Stripes that each wait until a time of their own do not wait for earlier prereads.
+        // A stripe with a time of its own does not wait until earlier prereads are done.
         Pressure {
             reading: !settings.each_waits() && self.preread_active > 0,
             starved: self.starved.is_some(),

@@ -1,33 +1,35 @@
 //! Waiting stripes: how long a delayed stripe waits for more writes, and the bound on any wait.
 //!
-//! No stripe that lacks strips waits longer than `preread_wait_max`, whatever it waits for, or
-//! while more is written than fills the stripe cache 64 times (`CACHES_PASSED_MAX`). After that it
-//! is ready and may read. md has no such bounds (`preread_wait_max=none`).
+//! No stripe that lacks strips waits longer than `preread_wait_max`, nor while writes drain 64
+//! times the content of the stripe cache (`CACHES_PASSED_MAX`). Then the stripe is ready and may
+//! preread. md has no such bounds (`preread_wait_max=none`).
 //!
 //! Delayed stripes wait on a list of their own, each until its own time ([`Patience`]). At the
-//! first of these times all waiting stripes are checked again, because a stream may have moved on
-//! or gone away. When one stripe becomes ready, all stripes that no stream will fill become ready
-//! with it: disks sort requests that they get together. Nothing waits while requests find no stripe
-//! and no full-stripe write will free one.
+//! earliest of these times all waiting stripes are checked again, because a stream may have moved
+//! on or ended. When one stripe becomes ready, all stripes that no stream will fill become ready
+//! with it, as disks sort requests that they get together. No stripe waits while requests find no
+//! free stripe and no full-stripe write is in flight that would free one.
 
 use weft_units::{Span, StripeId, Time};
 
 use super::{Cache, List, Patience, PrioritySettings, Since, Stripe};
 use crate::knobs::WAITS_WITHOUT_BOUND;
 
-/// State of the stripes that wait.
+/// State of the list of waiting stripes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Waiting {
-    /// First time at which one of them may be due, while disks are idle and while they are not.
+    /// Earliest time at which a waiting stripe may be due: the first if disks are idle, the second
+    /// if they are not.
     next: Option<(Time, Time)>,
     /// Time at which the last full-stripe write ended.
     idle_since: Option<Time>,
-    /// Stripes that no stream fills were sent off to make room, and none has begun to wait since.
+    /// Stripes that no stream fills were sent on to make room, and no stripe has begun to wait
+    /// since.
     made_room: bool,
 }
 
-/// Lower bounds over all stripes that wait, for whatever reason: none has waited since before
-/// `since`, in time and in bytes drained, and none is due before `due`.
+/// Lower bounds over all stripes that wait to be filled: none has waited since before `since`, in
+/// time and in bytes drained, and none is due before `due`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bounds {
     since: Option<Since>,
@@ -45,7 +47,7 @@ impl Bounds {
 const WAITS: [List; 3] = [List::Delayed, List::Wait, List::Hold];
 
 impl Cache {
-    /// Notes that a stripe is about to go on one of these lists.
+    /// Includes a stripe that is about to wait in the bounds.
     pub(super) fn begins_to_wait(&mut self, id: StripeId) {
         if !self.stripes_wait() {
             self.bounds = Bounds::default();
@@ -57,8 +59,8 @@ impl Cache {
         WAITS.into_iter().any(|list| self.lists.first(list).is_some())
     }
 
-    /// Time at which a stripe first reaches its bound. Under weft's own rule `wait_max` is part of
-    /// each stripe's own time, and `bound` is unlimited.
+    /// Earliest time at which a stripe may reach its bound. Weft's own rule has `wait_max` in each
+    /// stripe's time, and `bound` is unlimited.
     pub(super) fn overdue_at(&self, bound: Span) -> Option<Time> {
         let bounded = self.bounds.since.filter(|_| bound < WAITS_WITHOUT_BOUND);
         let at =
@@ -66,14 +68,15 @@ impl Cache {
         at.filter(|_| self.stripes_wait())
     }
 
-    /// Whether a stripe may have reached its bound, as far as `bounds` tells.
+    /// Whether a stripe may have reached its bound. `bounds` is a lower bound, so this may be too
+    /// early.
     #[inline]
     pub(super) fn is_overdue(&self, settings: &PrioritySettings, now: Time) -> bool {
         let Bounds { since, due } = self.bounds;
         self.is_too_long(since, due, settings, now) && self.stripes_wait()
     }
 
-    /// Whether a wait since `since` has reached its bound in time or in bytes, or `due` has come.
+    /// Whether a wait since `since` has reached its bound in time or in bytes, or `due` is reached.
     #[inline]
     fn is_too_long(
         &self,
@@ -90,7 +93,7 @@ impl Cache {
         since.is_some_and(is_long) || due.is_some_and(|due| due <= now)
     }
 
-    /// Makes stripes that have reached their bound ready, and permits them to read.
+    /// Makes the stripes that have reached their bound ready, with permission to preread.
     #[inline]
     pub(crate) fn end_overdue(&mut self, settings: &PrioritySettings, now: Time) {
         if self.is_overdue(settings, now) {
@@ -119,8 +122,7 @@ impl Cache {
         }
     }
 
-    /// A request waits for data of a stripe: if the stripe waits to be filled, it waits at most
-    /// until `due`.
+    /// Bounds the wait of a stripe to be filled by `due`, because a request waits for its data.
     pub(crate) fn hurry(&mut self, id: StripeId, due: Time) {
         let waits = self.lists.of(id).is_some_and(|list| WAITS.contains(&list));
         let stripe = &mut self.stripes[id.index()];
@@ -131,8 +133,8 @@ impl Cache {
         }
     }
 
-    /// Lets delayed stripes begin their wait, and moves stripes that have waited long enough to the
-    /// hold list.
+    /// Lets delayed stripes begin to wait, and moves stripes that have waited long enough to the
+    /// hold list. `patience` gives the wait of a stripe.
     pub(crate) fn activate_each(
         &mut self,
         settings: &PrioritySettings,
@@ -174,7 +176,7 @@ impl Cache {
         }
     }
 
-    /// Notes that a stripe begins or continues to wait.
+    /// Updates the next due time for a stripe that begins or continues to wait.
     fn waits(&mut self, patience: Patience) {
         let idle_since = self.waiting.idle_since.unwrap_or(Time(0));
         let (idle, busy) = (patience.until(Some(idle_since)), patience.until(None));
@@ -186,35 +188,35 @@ impl Cache {
         (self.full_stripe_writes == 0).then(|| self.waiting.idle_since.unwrap_or(now))
     }
 
-    /// Whether one of the waiting stripes may have waited long enough.
+    /// Whether a waiting stripe may have waited long enough.
     pub(super) fn has_waited(&self, settings: &PrioritySettings, now: Time) -> bool {
         if self.lists.first(List::Wait).is_none() {
             return false;
         }
-        // Under another rule no stripe waits on this list.
+        // The list has stripes left from another rule, which do not wait.
         let is_time = self.waiting_wake().is_some_and(|at| at <= now);
         !settings.each_waits() || is_time || self.is_stuck() || self.is_crowded()
     }
 
-    /// Time at which one of the waiting stripes may have waited long enough.
+    /// Time at which a waiting stripe may have waited long enough; `None` if no stripe waits.
     pub(super) fn waiting_wake(&self) -> Option<Time> {
         let (idle, busy) = self.waiting.next.filter(|_| self.lists.first(List::Wait).is_some())?;
         Some(if self.full_stripe_writes == 0 { idle } else { busy })
     }
 
-    /// Whether requests find no stripe and none is about to become free.
+    /// Whether requests find no free stripe and no stripe in use is about to become free.
     fn is_stuck(&self) -> bool {
         let ready = self.lists.first(List::Handle).is_some();
         self.starved.is_some() && self.full_stripe_writes == 0 && !ready
     }
 
-    /// Whether requests find no stripe while more than half of all stripes wait.
+    /// Whether requests find no free stripe while more than half of all stripes wait.
     fn is_crowded(&self) -> bool {
         let crowds = self.lists.waiting() > self.size() / 2;
         self.starved.is_some() && !self.waiting.made_room && crowds
     }
 
-    /// Puts waiting stripes back on the delayed list: the rule has changed.
+    /// Moves waiting stripes back to the delayed list, after a change of the rule.
     pub(super) fn wait_no_more(&mut self) {
         while let Some(id) = self.lists.pop(List::Wait) {
             self.lists.push(List::Delayed, id);

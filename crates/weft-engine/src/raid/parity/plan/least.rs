@@ -1,13 +1,13 @@
 //! Plan with the fewest reads (`plan_rule=least`).
 //!
-//! md's rules look at one strip at a time. This plan first names the strips that are wanted, then
-//! takes the cheapest way to have them all:
+//! md's rules look at one strip at a time. This plan first determines the strips that are needed,
+//! then finds the cheapest way to make all of them valid:
 //!
-//! - a lost strip of data is computed from the other data and as many parities as data is lost, not
-//!   from every strip there is (RAID 6 with one member missing: one read less);
-//! - a parity that has no member to be written to is neither read nor computed, and nothing is read
-//!   for it (RAID 5 without the member of P: no read at all);
-//! - the strip of a partial write and what its parity needs are read together.
+//! - a lost data strip is computed from the other data and from only as many parities as data is
+//!   lost, not from all strips (RAID 6 with one member missing: one read less);
+//! - parity without a member to write it to is neither read nor computed, and nothing is read for
+//!   it (RAID 5 without the member of P: no read at all);
+//! - the strip of a partial write and the strips that its parity needs are read together.
 //!
 //! Inputs   [`Facts`]
 //! Answer   [`StripeStep`], as md's rule gives
@@ -19,12 +19,12 @@ use super::{Facts, Mode, StripeStep};
 use crate::knobs::RmwLevel;
 use crate::layout::slot_set::SlotSet;
 
-/// Reads and computations that make strips valid.
+/// Reads, then computations, that make strips valid.
 #[derive(Clone, Copy, Debug, Default)]
 struct Fetch {
-    /// Strips to read from their members.
+    /// Strips to read from their members first.
     reads: SlotSet,
-    /// Strips to compute after that.
+    /// Strips to compute then.
     lost: SlotSet,
 }
 
@@ -47,7 +47,7 @@ impl Facts {
         fetch.step().unwrap_or(StripeStep::Write(mode))
     }
 
-    /// The cheapest way to have strips, given those that are valid.
+    /// Cheapest way to make the strips `wanted` valid if `uptodate` already are.
     fn fetch(&self, wanted: SlotSet, uptodate: SlotSet) -> Fetch {
         let wanted = wanted.without(uptodate);
         let reads = wanted.and(self.insync);
@@ -55,12 +55,12 @@ impl Facts {
         if lost.is_empty() {
             return Fetch { reads, lost };
         }
-        // All data that cannot be read is computed together; each lost strip takes one parity.
+        // All data that cannot be read is computed together; each lost data strip needs one parity.
         let unknown = self.data().without(uptodate).without(self.insync);
         let mut sources = self.data().without(unknown);
         let mut lost = lost.or(unknown);
         let mut left = unknown.count();
-        // Valid parity is free; P is cheaper to compute with than Q.
+        // Valid parity costs nothing; P is cheaper to compute with than Q.
         let candidates = [self.p].into_iter().chain(self.q);
         let valid = candidates.clone().filter(|slot| uptodate.contains(*slot));
         let readable =
@@ -73,7 +73,7 @@ impl Facts {
             left -= 1;
         }
         debug_assert_eq!(left, 0, "no more is lost than there is parity: {self:?}");
-        // A single data strip is computed from Q: P is computed along with it, not read.
+        // To recover one data strip from Q, P is not read but computed along with it.
         let from_q = unknown.count() == 1 && !sources.contains(self.p);
         if from_q && !uptodate.contains(self.p) {
             lost.insert(self.p);
@@ -82,16 +82,15 @@ impl Facts {
         Fetch { reads, lost }
     }
 
-    /// Mode in which parity is computed, and the strips that it needs.
+    /// Mode for computing parity, and the strips that it needs, if `uptodate` are already valid.
     fn write(&self, uptodate: SlotSet) -> (Mode, Fetch) {
         let parity = self.parity().and(self.writable);
         if parity.is_empty() {
             return (Mode::Reconstruct, Fetch::default());
         }
         let reconstruct = self.fetch(self.data().without(self.overwrite), uptodate);
-        // Ahead of the resync old parity may not match the data. A mismatch must not remain while
-        // parity still covers another failure; where no further failure is survived, the result is
-        // the same.
+        // Ahead of the resync, old parity may not match the data, and a read-modify-write would
+        // keep the mismatch. That matters only if parity still covers another failure.
         let redundant = || self.failed().count() < self.parity().count();
         let forced = self.rmw_level == RmwLevel::Never || (self.resync_pending && redundant());
         let old = self.to_write.or(parity).without(uptodate);
@@ -110,7 +109,7 @@ impl Facts {
 }
 
 impl Fetch {
-    /// First step, if there is work.
+    /// First step of the fetch; `None` if no strip has to be read or computed.
     fn step(self) -> Option<StripeStep> {
         if !self.reads.is_empty() {
             return Some(StripeStep::Read { strips: self.reads, delay: false });

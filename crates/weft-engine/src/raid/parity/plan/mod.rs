@@ -1,16 +1,15 @@
 //! Plan of a stripe: the next step from the state of its strips.
 //!
-//! One pure function from the state of a stripe's strips to its next step. The rules and their
-//! order are md's, so that the member requests are md's too (`plan_rule=md`): first *fill* (strips
-//! that a reader, a partial write or a sync needs), then the *dirtying decision* between
-//! reconstruct-write (parity from all data) and read-modify-write (parity from old data and old
-//! parity), whichever reads less.
+//! One pure function takes the state of a stripe's strips and returns the next step. The rules and
+//! their order are md's, so that the member requests are md's too (`plan_rule=md`): first *fill*,
+//! which makes valid the strips that a reader, a partial write or a sync needs; then the *dirtying
+//! decision* between reconstruct-write (parity from all data) and read-modify-write (parity from
+//! old data and old parity), whichever reads less.
 //!
-//! `plan_rule=least` takes another way (`plan/least.rs`): the fewest reads that lead to the same
-//! result.
+//! `plan_rule=least` decides differently (`plan/least.rs`): the fewest reads for the same result.
 //!
-//! A read may come with a delay: a partial write reads its own strip at once and waits for the
-//! permission to read the others.
+//! A read step may come with a delay: a partial write reads its own strip at once and waits for the
+//! permission to preread the others.
 //!
 //! Source   md-raid.md §2.2 to §2.6 (every entry of its tables was traced on Linux 6.12; the traces
 //!          are replayed by weft-sim's tests)
@@ -22,32 +21,32 @@ use weft_units::Slot;
 use crate::knobs::{PlanRule, RmwLevel};
 use crate::layout::slot_set::SlotSet;
 
-/// Facts about a stripe's strips when nothing of it is in flight.
+/// State of a stripe's strips while no operation of the stripe is in flight.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
-    /// Every slot.
+    /// Every slot of the array.
     pub all: SlotSet,
-    /// Slot of P.
+    /// Slot that holds P in this stripe.
     pub p: Slot,
-    /// Slot of Q.
+    /// Slot that holds Q; `None` with one parity.
     pub q: Option<Slot>,
-    /// Strips with valid cached content.
+    /// Strips with valid content in the cache.
     pub uptodate: SlotSet,
-    /// Strips that can be read from their member.
+    /// Strips that can be read from their members.
     pub insync: SlotSet,
-    /// Strips that can be written to their member.
+    /// Strips that can be written to their members.
     pub writable: SlotSet,
-    /// Strips with a reader.
+    /// Strips that a request reads.
     pub to_read: SlotSet,
-    /// Strips with a writer.
+    /// Strips that a request writes.
     pub to_write: SlotSet,
-    /// Strips that are written from end to end.
+    /// Strips that requests write from end to end.
     pub overwrite: SlotSet,
-    /// A sync wants every strip.
+    /// Whether a sync needs every strip.
     pub syncing: bool,
-    /// Prereads are permitted.
+    /// Whether the stripe has the permission to preread.
     pub preread: bool,
-    /// Parity cannot be trusted here yet: resync has not passed.
+    /// Whether a resync has not passed this stripe yet, so that parity may not match the data.
     pub resync_pending: bool,
     /// Value of the knob `rmw_level`.
     pub rmw_level: RmwLevel,
@@ -58,18 +57,18 @@ pub struct Facts {
 /// The next step of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StripeStep {
-    /// Read these strips; if `delay`, then wait for the permission to read more.
+    /// Read these strips. With `delay`, the stripe then waits for the permission to read more.
     Read {
-        /// Strips of the step. May be empty if `delay`.
+        /// Strips to read now. May be empty only with `delay`.
         strips: SlotSet,
-        /// Whether the stripe waits for a permission.
+        /// Whether the stripe waits for the permission to preread.
         delay: bool,
     },
-    /// Compute these one or two strips from the others.
+    /// Compute these strips, one or two, from the others.
     Recover(SlotSet),
-    /// Drain the writers and compute parity.
+    /// Drain the writers and compute parity in this mode.
     Write(Mode),
-    /// Nothing to plan: no reader or writer is left, or a sync has all its strips.
+    /// No step: no reader or writer is left, or a sync has all of its strips.
     Rest,
 }
 
@@ -105,9 +104,9 @@ impl Facts {
         self.all.without(self.insync)
     }
 
-    /// Decides the next step.
+    /// Decides the next step of the stripe.
     ///
-    /// Shape    no more strips have failed than there is parity; see [`Facts::failed`]
+    /// Shape    no more strips have failed ([`Facts::failed`]) than there are parities
     #[inline]
     #[must_use]
     pub fn plan(&self) -> StripeStep {
@@ -142,7 +141,8 @@ impl Facts {
         self.dirty(reads)
     }
 
-    /// Step that makes the strips valid which a reader, a partial write or a sync needs.
+    /// Reads or computations that make valid the strips which a reader, a partial write or a sync
+    /// needs. `partial` are the strips written in part.
     fn fill(&self, partial: SlotSet) -> Fill {
         let failed = self.failed();
         let missing = self.all.without(self.uptodate);
@@ -171,7 +171,7 @@ impl Facts {
         if self.to_read.contains(slot) || partial.contains(slot) || self.syncing {
             return true;
         }
-        // A lost strip is computed from all the others.
+        // A lost strip is computed from all other strips.
         if !failed.and(self.to_read).is_empty() {
             return true;
         }
@@ -191,8 +191,8 @@ impl Facts {
         reconstruct && !lost.and(self.data()).without(self.overwrite).is_empty()
     }
 
-    /// Chooses read-modify-write or reconstruct-write, or reads the strips that either lacks.
-    /// `reads` are the strips that the fill reads anyway.
+    /// Chooses read-modify-write or reconstruct-write, or reads the strips that both lack. `reads`
+    /// are strips that the fill step reads anyway.
     #[inline(always)]
     fn dirty(&self, reads: SlotSet) -> StripeStep {
         let cost = |wanted: SlotSet| {
@@ -229,7 +229,7 @@ impl Facts {
                 Mode::ReadModifyWrite
             });
         }
-        // A stripe that reads nothing can only wait for the permission to preread.
+        // If there is nothing to read now, the stripe waits for the permission to preread.
         delay |= strips.is_empty();
         assert!(!(delay && self.preread), "a stripe with every permission has a next step");
         StripeStep::Read { strips, delay }

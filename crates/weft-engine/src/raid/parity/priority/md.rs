@@ -1,12 +1,12 @@
 //! The kernel's rules of stripe priority: patch 000, and first come, first served before it.
 //!
-//! With patch 000 (since 2.6.26) delayed stripes become held ones. A held stripe goes when nothing
-//! is ready and either no full-stripe write is in flight or it was bypassed more than
-//! `preread_bypass_threshold` times; with threshold 0, only when none is in flight. A ready stripe
-//! with member I/O already submitted does not count as a bypass. The threshold is subtracted from
-//! the count when the head of the hold list changes, and when a held stripe goes.
+//! With patch 000 (since 2.6.26), delayed stripes move to the hold list. A held stripe is handled
+//! when no stripe is ready and either no full-stripe write is in flight or it was bypassed more
+//! than `preread_bypass_threshold` times; with threshold 0, only when none is in flight. A ready
+//! stripe with member I/O already submitted does not count as a bypass. The threshold is subtracted
+//! from the count when the head of the hold list changes, and when a held stripe is handled.
 //!
-//! Before the patch no stripe is held: delayed stripes queue up behind those that are ready.
+//! Before the patch there is no hold list: delayed stripes queue up behind the ready ones.
 //!
 //! Source   md-raid.md §1.6, statements 21 to 25 and 42
 
@@ -15,11 +15,11 @@ use weft_units::StripeId;
 use super::{Pick, Priority, Ready};
 use crate::raid::parity::list::List;
 
-/// The list to which delayed stripes moved before the patch.
+/// List to which delayed stripes moved before the patch.
 pub(super) const ACTIVATED_BEFORE: List = List::Handle;
 
 impl Priority {
-    /// Picks by the rule of patch 000.
+    /// Picks a stripe by the rule of patch 000. `threshold`: see [`PrioritySettings::threshold`].
     #[inline]
     pub(super) fn pick_bypassing(
         &mut self,
@@ -35,11 +35,13 @@ impl Priority {
             }
             (Some(ready), Some(held)) => {
                 if ready.io_started {
-                    // The ready stripe holds a place already; the held stripe loses nothing by it.
+                    // I/O of this ready stripe is under way already, so handling it costs the held
+                    // stripe nothing.
                 } else if self.last_held == Some(held) {
                     self.bypass_count += 1;
                 } else {
-                    // The head has changed: a new write promoted the old one off the list.
+                    // The head has changed because a new write promoted the old head to the handle
+                    // list.
                     self.last_held = Some(held);
                     self.bypass_count = self.bypass_count.saturating_sub(threshold);
                 }
@@ -59,7 +61,7 @@ impl Priority {
     }
 }
 
-/// Before the patch: a ready stripe first, if there is one.
+/// Picks a stripe by the rule before the patch: a ready stripe if there is one.
 #[inline]
 pub(super) fn first_come(ready: Option<Ready>, held: Option<StripeId>) -> Pick {
     match (ready, held) {

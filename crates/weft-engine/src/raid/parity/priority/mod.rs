@@ -1,19 +1,19 @@
 //! Stripe priority: which stripe is handled next (◆ patch 000).
 //!
 //! Some stripes are ready to be written. Others are held because they still need a preread; while
-//! they wait, later writes may fill them, and then no preread is needed. The kernel's rules
-//! ([`md`]) always take ready stripes first. The number of times that a held stripe was bypassed
-//! only decides whether it may go, with nothing ready, while full-stripe writes are in flight.
-//! Weft's own rule ([`stream`]) weighs for each stripe how long waiting pays.
+//! they wait, later writes may fill them, so that no preread is needed. The kernel's rules ([`md`])
+//! always take ready stripes first. How often a held stripe was bypassed only decides whether it
+//! may be handled while no stripe is ready and full-stripe writes are in flight. Weft's own rule
+//! ([`stream`]) weighs for each stripe how long waiting pays.
 //!
-//! A stripe is delayed before it is held. When delayed stripes become held ones is a separate
-//! choice: in each turn, as today, or when a plug is pulled ([`plug_2008`], which has everything
-//! that surrounded the patch in 2008).
+//! A stripe is delayed before it is held. The time at which delayed stripes move to the hold list
+//! is a separate choice: in each turn, as today, or when a plug is pulled, as in 2008
+//! ([`plug_2008`] has everything that surrounded the patch then).
 //!
 //! Under every rule a stripe waits no longer than `preread_wait_max`, and no longer than it takes
-//! to write 64 times the content of the stripe cache. Then it is ready, in its turn
-//! (`cache/wait.rs`). md has no such bounds: it keeps a stripe waiting for as long as others are
-//! preread or, with threshold 0, for as long as filled stripes are written.
+//! to write 64 times the content of the stripe cache. Then it is ready and takes its turn
+//! (`cache/wait.rs`). md has no such bounds: a stripe waits for as long as others are preread or,
+//! with threshold 0, for as long as filled stripes are written.
 //!
 //! Inputs   heads of the ready and held lists, full-stripe writes in flight; for weft's own rule
 //!          also the start of a stripe's wait, the time at which the stream that will fill it was
@@ -48,25 +48,26 @@ pub(crate) use self::stream::{Patience, patience_for_others};
 use super::list::List;
 use crate::knobs::{Activation, Knobs, PriorityRule, WAITS_WITHOUT_BOUND};
 
-/// Settings of stripe priority, made from the knobs.
+/// Settings of stripe priority, derived from the knobs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PrioritySettings {
     pub(crate) rule: PriorityRule,
-    /// Number of times that a held stripe may be bypassed; zero: without limit.
+    /// Number of times that the head of the hold list may be bypassed; zero: no limit.
     pub(crate) threshold: u32,
-    /// Longest wait of a stripe under a rule with a time for each stripe.
+    /// Longest wait of a stripe under a rule with a time for each stripe
+    /// ([`PriorityRule::Stream`]).
     pub(crate) wait_max: Span,
-    /// Longest wait of a stripe under a rule without one.
+    /// Longest wait of a stripe under the other rules.
     pub(crate) bound: Span,
-    /// Whether the bytes that pass a waiting stripe are bounded by
-    /// [`CACHES_PASSED_MAX`](crate::knobs::CACHES_PASSED_MAX), under any rule.
+    /// Whether the bytes drained past a waiting stripe are bounded, by
+    /// [`CACHES_PASSED_MAX`](crate::knobs::CACHES_PASSED_MAX) times the cache, under any rule.
     pub(crate) bounds_passed: bool,
-    /// The plug that holds delayed stripes back; `None`: they become held ones in the next turn.
+    /// Plug in front of delayed stripes; `None`: they move to the hold list in the next turn.
     pub(crate) plug: Option<&'static PlugRule>,
 }
 
 impl PrioritySettings {
-    /// Settings from the knobs. `bound` is the longest wait of a stripe.
+    /// Settings from the knobs, with `bound` as the longest wait of a stripe.
     #[inline]
     pub(crate) fn new(knobs: &Knobs, bound: Span) -> Self {
         let settings = Self {
@@ -83,36 +84,36 @@ impl PrioritySettings {
         Self { bound: if settings.each_waits() { WAITS_WITHOUT_BOUND } else { bound }, ..settings }
     }
 
-    /// Whether each stripe waits until a time of its own, and not for the generation before it.
+    /// Whether each stripe waits until a time of its own. Otherwise all delayed stripes move on
+    /// together, when those before them have done their prereads.
     #[inline]
     pub(crate) fn each_waits(&self) -> bool {
         self.rule == PriorityRule::Stream
     }
 
-    /// The list to which a generation of delayed stripes moves.
+    /// List to which delayed stripes move.
     pub(crate) fn list_of_activated(&self) -> List {
         if self.rule == PriorityRule::Fifo { md::ACTIVATED_BEFORE } else { List::Hold }
     }
 }
 
-/// A stripe that is ready to be handled.
+/// Head of the handle list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ready {
-    /// The stripe.
     pub(crate) stripe: StripeId,
-    /// Whether member I/O was ever submitted for it. Passing such a stripe costs a held one
-    /// nothing.
+    /// Whether member I/O was ever submitted for the stripe. Taking such a stripe first does not
+    /// count as a bypass of the held one.
     pub(crate) io_started: bool,
 }
 
 /// Decision which stripe is handled next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pick {
-    /// The head of the held list.
+    /// The head of the hold list.
     Held,
-    /// No stripe yet: held stripes wait for full-stripe writes to finish.
+    /// No stripe yet: held stripes wait until full-stripe writes are done.
     Nothing,
-    /// The head of the ready list.
+    /// The head of the handle list.
     Ready,
 }
 
@@ -124,7 +125,8 @@ pub(crate) struct Priority {
 }
 
 impl Priority {
-    /// Decides; changes only its own counters.
+    /// Picks between the heads of both lists; changes only its own counters. `full_stripe_writes`
+    /// is the number in flight.
     #[inline]
     pub(crate) fn pick(
         &mut self,
@@ -143,7 +145,7 @@ impl Priority {
     }
 }
 
-/// Settings for tests: a rule with md's other settings, without a plug.
+/// Settings for tests: `rule` with md's other settings, without a plug.
 #[cfg(test)]
 pub(super) fn rule(rule: PriorityRule, threshold: u32) -> PrioritySettings {
     let knobs = Knobs { priority: rule, preread_bypass_threshold: threshold, ..Knobs::md() };

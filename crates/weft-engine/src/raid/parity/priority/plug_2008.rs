@@ -1,15 +1,15 @@
 //! Surroundings of patch 000 in 2008: the plug, and how stripes came to their lists.
 //!
-//! In 2008 delayed stripes became held ones when the plug of the array's request queue was pulled:
-//! 3 ms after it was set, or when no stripe was free. A delayed stripe sets the plug, which stays
-//! set whatever becomes of that stripe; so it may be pulled on stripes that were delayed only just
-//! now. Today there is no plug: delayed stripes become held ones in the next turn. In both cases
-//! the stripes of the last generation must have finished their reads first.
+//! In 2008, delayed stripes moved to the hold list when the plug of the array's request queue was
+//! pulled: 3 ms after it was set, or when no stripe was free. A delayed stripe sets the plug. It
+//! stays set even if that stripe moves on, so it may be pulled just after other stripes were
+//! delayed. Today there is no plug: delayed stripes move on in the next turn. In both cases, the
+//! stripes of the last generation must have finished their prereads first.
 //!
-//! Three more things differed (`stripe_cache_form=2008`): the stripes of a full stripe were written
-//! one by one, inactive stripes were on one list, and before the patch a stripe's first step was
-//! taken by the context that brought a request for it. With the patch the stripe waits for its
-//! turn. Members with a scheduler had a plug of their own (`sched/member_queue.rs`).
+//! Three more things differed (`stripe_cache_form=2008`). The stripes of a full stripe were written
+//! one by one. Inactive stripes were on one list. And before the patch, the context that brought a
+//! request also took the first step of its stripe; with the patch the stripe waits for its turn.
+//! Members with a scheduler had a plug of their own (`sched/member_queue.rs`).
 //!
 //! Source   md-raid.md §1.10
 
@@ -23,10 +23,11 @@ use crate::knobs::{CacheForm, Knobs, PriorityRule};
 pub(crate) struct PlugRule {
     /// Time from setting the plug to pulling it.
     pub(crate) delay: Span,
-    /// Longest wait for stripes that are being read; `None`: without limit, as in md.
+    /// Longest time that the plug waits for prereads to finish; `None`: no limit, as in md.
     pub(crate) reads_max: Option<Span>,
-    /// Whether the plug belongs to a queue and not to the stripes behind it: it stays set when no
-    /// stripe is left, and once pulled only a newly delayed stripe sets it again.
+    /// Whether the plug belongs to the request queue, not to the stripes behind it: it stays set
+    /// when no stripe is left behind it, and after it was pulled only a newly delayed stripe sets
+    /// it again.
     pub(crate) of_queue: bool,
 }
 
@@ -34,22 +35,21 @@ pub(crate) struct PlugRule {
 pub(crate) static RULE: PlugRule =
     PlugRule { delay: Span::millis(3), reads_max: None, of_queue: true };
 
-/// Whether a stripe takes its first step when a request for it arrives, ahead of its place in the
-/// order.
+/// Whether a stripe takes its first step as soon as a request for it arrives, before stripes that
+/// are ready.
 pub(crate) fn is_handled_at_arrival(knobs: &Knobs) -> bool {
     knobs.stripe_cache_form == CacheForm::Of2008 && knobs.priority == PriorityRule::Fifo
 }
 
-/// Whether the filled stripes of a chunk are written as a batch, and inactive stripes are in
-/// classes.
+/// Whether the filled stripes of a chunk are written as a batch, and inactive stripes have classes.
 pub(crate) fn has_batches_and_classes(form: CacheForm) -> bool {
     form == CacheForm::Today
 }
 
-/// Inputs of the plug's decision, read at one moment.
+/// Conditions that the plug depends on, at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pressure {
-    /// Stripes of the last generation have not finished their reads.
+    /// Stripes of the last generation have not finished their prereads.
     pub(crate) reading: bool,
     /// A request waits for a stripe.
     pub(crate) starved: bool,
@@ -57,17 +57,17 @@ pub(crate) struct Pressure {
     pub(crate) idle: bool,
 }
 
-/// State of the plug: the time since which delayed stripes wait.
+/// State of the plug. `since` is the time at which it was set; `None`: it is not set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Plug {
     since: Option<Time>,
-    /// Time at which the plug was set before it was put back.
+    /// Time at which the plug was first set, if it was put back since then.
     first: Option<Time>,
     delay: Span,
 }
 
 impl Plug {
-    /// Whether the delayed stripes become held ones now.
+    /// Whether delayed stripes may move to the hold list now.
     pub(crate) fn opens(
         &mut self,
         settings: &PrioritySettings,
@@ -76,7 +76,8 @@ impl Plug {
     ) -> bool {
         let Pressure { reading, starved, idle } = pressure;
         let Some(rule) = settings.plug else {
-            // The knob may have changed while stripes waited: no wake-up is left for them.
+            // The knob may have changed while stripes waited behind the plug, for which no wake-up
+            // is left.
             (self.since, self.first) = (None, None);
             return !reading;
         };
@@ -84,7 +85,7 @@ impl Plug {
             rule.reads_max.is_some_and(|max| self.first.is_some_and(|first| now >= first + max));
         let reading = reading && !read_long;
         match self.since {
-            // The plug was pulled while stripes were being read.
+            // The plug was already pulled, while stripes of the last generation were preread.
             None if rule.of_queue => idle && !reading,
             None => {
                 self.wait(rule, now);
@@ -92,8 +93,8 @@ impl Plug {
             }
             Some(since) if !starved && now < since + self.delay => false,
             Some(_) => {
-                // A plug that was pulled too early is put back and waits as long again; before the
-                // patch it was not put back.
+                // If prereads are in flight, the plug is put back and waits as long again; before
+                // the patch it was not put back.
                 let back = reading && settings.rule != PriorityRule::Fifo;
                 self.since = back.then_some(now);
                 self.first = self.first.filter(|_| back);
@@ -102,8 +103,8 @@ impl Plug {
         }
     }
 
-    /// Sets the plug for stripes that are delayed at the end of a turn. `newly`: some were delayed
-    /// in this turn.
+    /// Sets the plug for the stripes that are delayed at the end of a turn. `newly`: some of them
+    /// were delayed in this turn.
     pub(crate) fn put_in(&mut self, rule: Option<&PlugRule>, newly: bool, now: Time) {
         if let Some(rule) = rule.filter(|rule| newly || !rule.of_queue) {
             self.wait(rule, now);
@@ -116,12 +117,13 @@ impl Plug {
         self.first.get_or_insert(now);
     }
 
-    /// Time at which [`Plug::opens`] may change its answer if nothing else happens.
+    /// Time at which [`Plug::opens`] may next change its answer by itself.
     pub(crate) fn due(&self) -> Option<Time> {
         self.since.map(|since| since + self.delay)
     }
 
-    /// Notes that no stripe is delayed.
+    /// Notes that no stripe is delayed: the plug is removed, unless it belongs to the request
+    /// queue.
     pub(crate) fn no_stripe_waits(&mut self, rule: Option<&PlugRule>, starved: bool, now: Time) {
         let stays = rule.is_some_and(|rule| rule.of_queue)
             && !starved

@@ -1,15 +1,15 @@
 //! Weft's own rule of stripe priority: each stripe waits for as long as it pays.
 //!
-//! With threshold 0 of patch 000 held stripes wait until no full-stripe write is in flight: beside
-//! a stream, for as long as it lasts. Under this rule they wait for the same event, but only for a
-//! bounded time. A stripe that a stream will fill (`raid/parity/streams.rs`) waits up to
+//! With threshold 0 of patch 000, held stripes wait until no full-stripe write is in flight: beside
+//! a stream, for as long as the stream lasts. Under this rule they wait for the same event, but for
+//! a bounded time. A stripe that a stream will fill (`raid/parity/streams.rs`) waits up to
 //! `preread_wait_max`. A stripe that no stream will fill waits as long as 16 prereads take, which
-//! is measured: some 0.3 s on rotating disks, some ms on solid-state drives. A stripe that a stream
-//! will fill also does not go in a moment in which the pipeline is empty, which all other rules
-//! allow.
+//! is measured: some 0.3 s on rotating disks, some ms on solid-state drives. Moreover, a stripe
+//! that a stream will fill also waits through moments in which no full-stripe write is in flight,
+//! where all other rules would preread it.
 //!
-//! Delayed stripes wait on a list of their own (`cache/wait.rs`) until their time has come; then
-//! they are held, and go first.
+//! Delayed stripes wait on a list of their own (`cache/wait.rs`) until their time has come. Then
+//! they are held, and are handled first.
 
 use weft_units::{Span, StripeId, Time};
 
@@ -17,9 +17,9 @@ use super::md::first_come;
 use super::{Pick, Priority, Ready};
 
 impl Priority {
-    /// Picks a held stripe: held stripes have waited for as long as it pays. They go first and
-    /// together, so that disks leave their current position once for all of them, but not without
-    /// end.
+    /// Picks a stripe: a held one first, because held stripes have waited for as long as it pays.
+    /// They are handled together, so that disks leave their current position once for all of them,
+    /// but after [`HELD_TOGETHER`] of them a ready stripe is picked.
     pub(super) fn pick_waited(&mut self, ready: Option<Ready>, held: Option<StripeId>) -> Pick {
         if held.is_some() && (ready.is_none() || self.bypass_count < HELD_TOGETHER) {
             self.bypass_count += 1;
@@ -30,7 +30,7 @@ impl Priority {
     }
 }
 
-/// Wait of a stripe by weft's own rule.
+/// How long a stripe waits to be filled, by weft's own rule.
 ///
 /// While full-stripe writes are in flight a preread takes the disk arms away from them, so every
 /// stripe waits. While none is in flight, only a stripe that a stream will fill waits, for as long
@@ -40,26 +40,27 @@ impl Priority {
 pub(crate) enum Patience {
     /// A stream will fill the stripe.
     Streams {
-        /// Wait while no full-stripe write is in flight, after the stream was last seen and after
-        /// the last full-stripe write ended.
+        /// Wait after the stream was last seen and after the last full-stripe write ended,
+        /// whichever is later, while no full-stripe write is in flight.
         idle: Span,
         /// Time at which the stream was last seen.
         moved: Time,
-        /// End of the wait in any case.
+        /// End of the wait at the latest.
         until: Time,
     },
-    /// No known stream will fill the stripe: it waits for full-stripe writes only.
+    /// No known stream will fill the stripe: it waits only while full-stripe writes are in flight.
     Alone {
-        /// End of the wait in any case.
+        /// End of the wait at the latest.
         until: Time,
     },
 }
 
 impl Patience {
     /// Wait of a stripe that has lacked strips since `since`. `moved` is the time at which the
-    /// stream that will fill it was last seen, if there is one; `preread` is the duration of
-    /// prereads. While that is unknown, the stripe waits for full-stripe writes up to `wait_max`:
-    /// with a short guess, rotating disks would read in the middle of their first filled stripes.
+    /// stream that will fill it was last seen; `None`: there is no such stream. `preread` is the
+    /// measured duration of prereads. While it is unknown, the stripe waits for full-stripe writes
+    /// up to `wait_max`: with a short guess, rotating disks would preread amid their first filled
+    /// stripes.
     #[must_use]
     pub(crate) fn new(
         since: Time,
@@ -81,8 +82,8 @@ impl Patience {
         }
     }
 
-    /// End of the wait, if it is known now. `idle_since` is the time at which the last full-stripe
-    /// write ended, if none has been in flight since.
+    /// End of the wait as far as known. `idle_since` is the time at which the last full-stripe
+    /// write ended; `None` while one is in flight.
     #[must_use]
     pub(crate) fn until(&self, idle_since: Option<Time>) -> Time {
         match (*self, idle_since) {
@@ -95,24 +96,24 @@ impl Patience {
     }
 }
 
-/// Longest wait of a stripe to be filled, under any rule, when a request waits for data of the
-/// stripe: the client that would fill the stripe may itself wait behind that request. The wait is a
-/// few prereads long, as measured or guessed.
+/// Longest time that a stripe waits to be filled, under any rule, once a request waits for its
+/// data: the client that would fill the stripe may itself be blocked behind that request. Four
+/// prereads, as measured or guessed.
 #[must_use]
 pub(crate) fn patience_for_others(preread: Option<Span>) -> Span {
     let few = Span(preread.unwrap_or(IDLE_GUESS).0.saturating_mul(4));
     few.clamp(Span::millis(2), IDLE_MAX)
 }
 
-/// Number of held stripes that go before a ready one.
+/// Number of held stripes that are picked in a row before a ready one.
 const HELD_TOGETHER: u32 = 64;
 
-/// Wait for full-stripe writes, in prereads, of a stripe that no stream will fill. Such a stripe
-/// and those that go with it take disk time from the full-stripe writes, but not often.
+/// Longest wait of a stripe that no stream will fill, in prereads. Such stripes take disk time from
+/// full-stripe writes, but seldom.
 const ALONE_PREREADS: u64 = 16;
 
-/// Bounds of the wait for a stream while disks are idle: the read time of a solid-state drive under
-/// load, and that of a rotating disk.
+/// Bounds of the wait for a stream while disks are idle: the read times of a solid-state drive
+/// under load and of a rotating disk.
 const IDLE_MIN: Span = Span(500_000);
 const IDLE_MAX: Span = Span::millis(20);
 const IDLE_GUESS: Span = Span::millis(1);

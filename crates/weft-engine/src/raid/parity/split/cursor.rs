@@ -1,8 +1,8 @@
 //! Order in which a long request is attached to stripes: pure arithmetic over its units.
 //!
-//! A unit is one strip's length of the volume. A request is cut into sub-requests of at most 256
-//! units. A sub-request that reaches into the next member's chunk begins there, so that member
-//! offsets go up.
+//! A unit is the part of the volume that one strip of a stripe holds. A request is divided into
+//! sub-requests of at most 256 units. A sub-request that reaches into the next chunk starts with
+//! the stripe at which that chunk begins, so that member offsets go up.
 //!
 //! Source   md-raid.md §2.1 (md: `raid5_bio_lowest_chunk_sector`, `RAID5_MAX_REQ_STRIPES`)
 
@@ -11,35 +11,38 @@ use weft_units::{Bytes, Slot};
 
 use crate::layout::geometry::Geometry;
 
-/// Progress of a long request: which units of its present sub-request, of at most 256, are done.
+/// Progress of a long request: which units of its current sub-request, at most 256, are attached.
 #[derive(Clone, Debug)]
 pub(super) struct Cursor {
-    /// Byte range of the volume that the present sub-request covers.
+    /// Byte range of the volume, `from .. to`, that the current sub-request covers.
     pub(super) from: u64,
     pub(super) to: u64,
-    /// First unit of that range; the range is rounded out to units.
+    /// First unit of the sub-request: the one that contains byte `from`.
     pub(super) first: u64,
     end: u64,
-    /// Unit at which to go on.
+    /// Unit from which to look for the next one.
     at: u64,
     done: SmallVec<[u64; 4]>,
     pub(super) left: u64,
 }
 
-/// Units of a request in consecutive stripes of one full stripe, on the same data chunks in each.
+/// Units of a request in consecutive stripes of one full stripe, with the same data chunks in each
+/// stripe.
 #[derive(Clone, Debug)]
 pub(super) struct UnitRun {
-    /// Unit at which the cursor was, in the lowest of the stripes.
+    /// Unit in the lowest stripe at which the run was started.
     pub(super) first: u64,
     pub(super) stripes: u64,
-    /// Stripes of this chunk that the request needs.
+    /// Number of stripes of this chunk that the request needs, attached or not.
     pub(super) wanted: u64,
-    /// Unit of each data chunk in the lowest stripe; `None` if the run leaves the chunk out.
+    /// Unit of each data chunk in the lowest stripe; `None` for a chunk that is not part of the
+    /// run.
     units: SmallVec<[Option<u64>; 4]>,
 }
 
 impl Cursor {
-    /// Cursor of the next sub-request of a request that goes on at the byte `from`.
+    /// Cursor for the next sub-request of a request, from byte `from` to `request_end`. A unit has
+    /// `unit` bytes.
     pub(super) fn new(geometry: &Geometry, from: u64, request_end: u64, unit: u64) -> Self {
         assert!(from < request_end, "something is left of the request");
         let first = from / unit;
@@ -49,7 +52,8 @@ impl Cursor {
         Self { from, to: end * unit, first, end, at, done, left }
     }
 
-    /// The next unit that is not attached, upwards from the first and around.
+    /// The next unit that is not attached: from `at` to the end, then from the first to `at`.
+    /// `None` if all are attached.
     fn next(&self) -> Option<u64> {
         let is_left = |unit: &u64| !self.is_done(*unit);
         (self.at..self.end).find(is_left).or_else(|| (self.first..self.at).find(is_left))
@@ -60,7 +64,7 @@ impl Cursor {
         self.done[(bit / 64) as usize] >> (bit % 64) & 1 == 1
     }
 
-    /// Number of adjacent units from this one on that are not attached, at most `most`.
+    /// Number of consecutive units from `unit` on that are not attached, at most `most`.
     fn left_from(&self, unit: u64, most: u64) -> u64 {
         let (from, end) = (unit - self.first, unit - self.first + most);
         let mut bit = from;
@@ -74,19 +78,19 @@ impl Cursor {
         most
     }
 
-    /// The run of stripes to attach next, from the next unit upwards. The request ends at the byte
+    /// The next run of stripes to attach. A unit has `unit` bytes, and the request ends at byte
     /// `end`.
     pub(super) fn run(&self, geometry: &Geometry, unit: u64, end: u64) -> UnitRun {
         let first = self.next().expect("units are left");
         self.run_from(first, geometry, unit, end)
     }
 
-    /// The units from `from` on that are not attached.
+    /// Units from `from` on that are not attached.
     pub(super) fn units_left(&self, from: u64) -> impl Iterator<Item = u64> + '_ {
         (self.first.max(from)..self.end).filter(|unit| !self.is_done(*unit))
     }
 
-    /// Like [`Cursor::run`], from a given unit that is not attached.
+    /// Like [`Cursor::run`], but from the unit `first`, which is not attached.
     pub(super) fn run_from(&self, first: u64, geometry: &Geometry, unit: u64, end: u64) -> UnitRun {
         let units_per_chunk = geometry.chunk().bytes().0 / unit;
         let data_members = u64::from(geometry.data_members());
@@ -109,7 +113,7 @@ impl Cursor {
         UnitRun { first, stripes, wanted, units }
     }
 
-    /// Marks the units of this many stripes as attached.
+    /// Marks the units of the first `stripes` stripes of a run as attached.
     pub(super) fn take(&mut self, run: &UnitRun, stripes: u64) {
         for (_, number) in run.strips() {
             let (from, to) = (number - self.first, number - self.first + stripes);
@@ -130,19 +134,20 @@ impl Cursor {
 }
 
 impl UnitRun {
-    /// The data chunks of the run, and the unit of each in the lowest stripe.
+    /// Data chunks of the run by index, each with its unit in the lowest stripe.
     pub(super) fn strips(&self) -> impl Iterator<Item = (u16, u64)> {
         let meant = |(index, unit): (u16, &Option<u64>)| unit.map(|unit| (index, unit));
         (0..).zip(&self.units).filter_map(meant)
     }
 }
 
-/// A word with this many low bits set, or all.
+/// A word with the low `count` bits set, or all bits if there are fewer.
 fn bits_below(count: u64) -> u64 {
     if count < 64 { (1 << count) - 1 } else { u64::MAX }
 }
 
-/// Unit that a sub-request begins with (md's `raid5_bio_lowest_chunk_sector`).
+/// Unit with which a sub-request from `first` to `end` starts (md:
+/// `raid5_bio_lowest_chunk_sector`).
 fn first_unit(geometry: &Geometry, first: u64, end: u64, unit: u64) -> u64 {
     let units_per_chunk = geometry.chunk().bytes().0 / unit;
     let next_chunk = (first / units_per_chunk + 1) * units_per_chunk;
@@ -156,7 +161,7 @@ fn first_unit(geometry: &Geometry, first: u64, end: u64, unit: u64) -> u64 {
     if higher { next_chunk } else { first }
 }
 
-/// Units that a request attaches at a time (md: `RAID5_MAX_REQ_STRIPES`).
+/// Largest number of units in a sub-request (md: `RAID5_MAX_REQ_STRIPES`).
 const UNITS_MAX: u64 = 256;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Splitting of requests into stripes: which stripes a request touches, and in which order.
 //!
-//! Each request is attached to its stripes, to each of them once and with all of its strips. A
-//! request that finds no free stripe waits, and holds none meanwhile.
+//! A request is attached to each of its stripes once, with all of its strips in that stripe. A
+//! request that finds no free stripe waits, and holds no stripe meanwhile.
 //!
 //! Source   md-raid.md §2.1, §2.8
 
@@ -30,21 +30,22 @@ use crate::raid::{ArrayIo, Cx, Event, SPLITTING};
 #[derive(Clone, Debug)]
 pub(super) struct SplitRequest {
     io: ArrayIo,
-    /// A sub-request of it failed: the rest need not be attached.
+    /// A sub-request failed: the rest need not be attached.
     failed: bool,
     /// Number of sub-requests attached so far.
     sub_requests: u32,
-    /// Progress of a long request that is being attached.
+    /// Progress of a request that spans several units; `None` before the first is attached.
     cursor: Option<Box<Cursor>>,
 }
 
-/// Part of a read that goes through the cache: its member is missing, or failed to read it.
+/// Part of a read that has to go through the cache because its member is missing or failed to read
+/// it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Detour {
     part: StraightPart,
-    /// The member was asked and failed.
+    /// Whether the member was asked and failed.
     asked: bool,
-    /// Frames of its request.
+    /// Frames of the request that the part belongs to.
     frames: Run,
     start: Bytes,
     attr: Attr,
@@ -56,7 +57,7 @@ pub(super) struct Detour {
 #[derive(Clone, Copy, Debug)]
 struct Attaching {
     writes: Writes,
-    /// The cache waits for its new size: only requests that were begun go on.
+    /// The cache is about to be resized: only partly attached requests go on.
     frozen: bool,
     off_by_one: bool,
 }
@@ -66,14 +67,15 @@ struct Attaching {
 enum Attached {
     /// All of the request was attached.
     All,
-    /// One sub-request of it was attached: other requests have their turn.
+    /// One sub-request was attached: other requests go first now.
     SubRequest,
     /// No stripe was free.
     Starved,
 }
 
 impl ParityRaid {
-    /// See [`crate::raid::Personality::arrives`].
+    /// Registers a write with its stream. Returns the stream, and whether it will bring the rest of
+    /// the stripe; see [`crate::raid::Personality::arrives`].
     pub(crate) fn arrives(
         &mut self,
         range: ByteRange,
@@ -98,8 +100,8 @@ impl ParityRaid {
         self.streams.answered(stream.id, len);
     }
 
-    /// Takes a request at its turn: begins to discard the part that members discard, and
-    /// attaches the rest to stripes, at once or in a later turn. See
+    /// Takes a request in a turn: begins the discard of the part that members discard, and attaches
+    /// the rest to stripes, now or in a later turn. Returns the number of pending sub-requests; see
     /// [`crate::raid::Personality::submit`].
     pub(crate) fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
         assert!(io.range.len.0 > 0, "a submitted request is not empty");
@@ -120,7 +122,7 @@ impl ParityRaid {
         pending + SPLITTING
     }
 
-    /// Notes that no more of a request will be attached.
+    /// Notes that the rest of a request will not be attached.
     #[inline]
     pub(crate) fn skip(&mut self, io: &ArrayIo, now: Time) {
         self.streams.attached(io.stream.id, io.range.end().0, now);
@@ -139,7 +141,7 @@ impl ParityRaid {
         self.detours.push_back(Detour { part, asked, frames, start, attr, sub_requests: 0 });
     }
 
-    /// Whether no stripe is in use, and no request that was begun waits for one.
+    /// Whether no stripe is in use, and no partly attached request waits for one.
     pub(crate) fn is_quiet(&self) -> bool {
         self.stripes.cache.is_quiet()
             && !self.stripes.has_displaced()
@@ -147,12 +149,12 @@ impl ParityRaid {
             && self.starved.is_empty()
     }
 
-    /// Whether work waits for a stripe, and may try now.
+    /// Whether work waits for a stripe and may try again now.
     pub(super) fn can_attach(&self) -> bool {
         self.waits_for_stripes() && self.stripes.cache.is_relieved()
     }
 
-    /// Whether any work waits to be attached.
+    /// Whether work waits to be attached, for whatever reason.
     #[inline]
     fn has_waiting(&self) -> bool {
         !self.ready.is_empty() || self.waits_for_stripes()
@@ -163,15 +165,16 @@ impl ParityRaid {
         !self.starved.is_empty() || !self.detours.is_empty() || self.stripes.has_displaced()
     }
 
-    /// Whether work waits for a stripe while every stripe in use holds a deferred write.
+    /// Whether work waits for a stripe while every stripe in use only holds a deferred write.
     pub(super) fn waits_in_vain(&self) -> bool {
         self.waits_for_stripes()
             && !self.stripes.cache.is_relieved()
             && self.stripes.only_deferred()
     }
 
-    /// Fails work that waits for stripes of a broken array when all stripes in use hold deferred
-    /// writes. Nothing is written any more, so these stripes stay in use: they hold the only copy.
+    /// Fails work that waits for stripes of a broken array, if all stripes in use hold deferred
+    /// writes. A broken array writes nothing, so these stripes, which hold the only copy, are never
+    /// freed.
     #[cold]
     pub(crate) fn end_vain_waits(&mut self, now: Time) {
         if !self.waits_in_vain() {
@@ -194,14 +197,15 @@ impl ParityRaid {
         self.stripes.end_displaced();
     }
 
-    /// Marks a request with a failed sub-request.
+    /// Marks a request as failed, so that the rest of it is not attached.
     pub(crate) fn request_failed(&mut self, id: RequestId) {
         for split in self.ready.iter_mut().chain(&mut self.starved) {
             split.failed |= split.io.id == id;
         }
     }
 
-    /// Another request waits for `io`: the stripes of `io` do not wait long to be filled.
+    /// Hurries the stripes of `io`, because another request waits for `io`: they do not wait long
+    /// to be filled.
     pub(crate) fn hurry(&mut self, io: &ArrayIo, now: Time) {
         for split in self.ready.iter_mut().chain(&mut self.starved) {
             split.io.waited_for |= split.io.id == io.id;
@@ -212,15 +216,15 @@ impl ParityRaid {
         self.stripes.hurry(io.id, &keys, now);
     }
 
-    /// Attaches work that waits for stripes, if there is any.
+    /// Attaches waiting work, if there is any.
     pub(crate) fn split_waiting(&mut self, quiesces: bool, cx: &mut Cx<'_>) {
         if self.has_waiting() {
             self.attach_waiting(&attaching(cx, quiesces), cx.out.now);
         }
     }
 
-    /// Attaches work that waits for stripes: displaced work, then failed reads, then requests in
-    /// order. While the cache waits for its new size, only work that was begun goes on.
+    /// Attaches waiting work: displaced work first, then detours, then requests in order of
+    /// arrival. While the cache is about to be resized, only partly attached work goes on.
     #[inline(never)]
     fn attach_waiting(&mut self, cx: &Attaching, now: Time) {
         let relieved = self.stripes.cache.relieve();
@@ -231,7 +235,7 @@ impl ParityRaid {
             if !self.detours_wait {
                 self.take_detours();
             }
-            // In order of arrival: requests that waited go on before the new ones.
+            // Requests that waited for stripes go before new ones, in order of arrival.
             while let Some(split) = self.starved.pop_back() {
                 self.ready.push_front(split);
             }
@@ -262,7 +266,8 @@ impl ParityRaid {
         }
         self.ready.extend(later);
         if relieved {
-            // A request for many stripes would never find them between detours that need one each.
+            // A request for many stripes would never find them if detours, which need one each,
+            // went first.
             self.detours_wait = first_refused;
             if !first_refused {
                 self.take_detours();
@@ -284,7 +289,7 @@ impl ParityRaid {
         self.stripes.events.push(Event::Split { request, sub_requests, whole: true });
     }
 
-    /// Attaches a request, or the rest of it.
+    /// Attaches the next sub-request of a request, or all that is left of it.
     #[inline(never)]
     fn attach(&mut self, split: &mut SplitRequest, cx: &Attaching) -> Attached {
         let unit = self.stripes.cache.strip_bytes();
@@ -298,8 +303,8 @@ impl ParityRaid {
         }
     }
 
-    /// Attaches a request that lies within one unit, if no work waits for stripes. Returns whether
-    /// it was attached: to one stripe, as one sub-request.
+    /// Attaches a request that lies within one unit at once, if no other work waits. Returns
+    /// whether it was attached, as one sub-request.
     #[inline(always)]
     fn attach_at_once(&mut self, io: &ArrayIo, cx: &Attaching) -> bool {
         let unit = self.stripes.cache.strip_bytes();
@@ -309,7 +314,7 @@ impl ParityRaid {
             && self.attach_short(io, unit, cx) == Attached::All
     }
 
-    /// Attaches a request that lies within one unit: one sub-request of one stripe.
+    /// Attaches a request that lies within one unit to its stripe, as one sub-request.
     #[inline(always)]
     fn attach_short(&mut self, io: &ArrayIo, unit: u64, cx: &Attaching) -> Attached {
         let range = io.range;
@@ -331,7 +336,7 @@ impl ParityRaid {
         Attached::All
     }
 
-    /// Attaches the rest of a request that spans several units, stripe by stripe.
+    /// Attaches the rest of a request that spans several units, run by run.
     ///
     /// Source   md-raid.md §2.1: sub-requests of 256 units; a request that reaches into the next
     ///          member's chunk begins there, so that member offsets go up
@@ -347,7 +352,7 @@ impl ParityRaid {
                     if from >= end {
                         return Attached::All;
                     }
-                    // A long request lets others go between its sub-requests.
+                    // Between the sub-requests of a long request, other requests go first.
                     let others = to.is_some() && !self.ready.is_empty();
                     if cx.frozen || others {
                         return Attached::SubRequest;
@@ -366,9 +371,8 @@ impl ParityRaid {
         }
     }
 
-    /// Attaches the parts of a request's present sub-request that belong to stripes that wait for
-    /// more. These parts need no free stripe, and must not be delayed because the request waits for
-    /// one.
+    /// Attaches the parts of a request's current sub-request whose stripes are delayed or held.
+    /// These parts need no free stripe, and should not be delayed because other parts do.
     fn attach_to_active(&mut self, split: &mut SplitRequest, unit: u64, cx: &Attaching) {
         let mut after = 0;
         while let Some(run) = self.active_run(split, after, unit) {
@@ -378,8 +382,8 @@ impl ParityRaid {
         }
     }
 
-    /// The next stripes, from this unit on, that wait for more and get some of it from a request's
-    /// present sub-request.
+    /// The next run of delayed or held stripes, from unit `after` on, to which the current
+    /// sub-request of a request has something to attach. `None` if there is none.
     fn active_run(&self, split: &SplitRequest, after: u64, unit: u64) -> Option<UnitRun> {
         let cursor = split.cursor.as_ref().expect("it was made before");
         let waits = |number: u64| {
@@ -393,8 +397,8 @@ impl ParityRaid {
         Some(run)
     }
 
-    /// Attaches a request to consecutive stripes of one full stripe, each with its strips of the
-    /// same data chunks. Returns whether there were stripes for all.
+    /// Attaches a request to the stripes of a run, each with its strips of the run's data chunks.
+    /// Returns whether there were stripes for all of them.
     fn attach_run(
         &mut self,
         split: &mut SplitRequest,
@@ -443,7 +447,7 @@ impl ParityRaid {
         stripes == run.stripes
     }
 
-    /// Reads a detour through the cache. Returns the rest of it if no stripe was free.
+    /// Attaches a detour to stripes. Returns the rest of it if no stripe was free.
     fn take_detour(&mut self, mut detour: Detour) -> Option<Detour> {
         let unit = self.stripes.cache.strip_bytes();
         let part = detour.part;
@@ -487,7 +491,7 @@ impl ParityRaid {
 }
 
 impl Attaching {
-    /// The slot that a write of a data chunk goes to.
+    /// Slot that a write of a data chunk goes to.
     fn written_slot(&self, placement: Placement, data_index: u16, in_chunk: u64) -> Slot {
         let wrong = self.off_by_one && in_chunk == 0 && data_index > 0;
         placement.data_slot(data_index - u16::from(wrong))
@@ -495,7 +499,7 @@ impl Attaching {
 }
 
 impl ArrayIo {
-    /// Properties with which its sub-requests arrive at a stripe.
+    /// Properties of the request that its stripes need to know.
     #[inline]
     fn arrival(&self, writes: Writes) -> Arrival {
         Arrival {
@@ -509,7 +513,7 @@ impl ArrayIo {
         }
     }
 
-    /// Sub-request for the bytes from `start` to `end` of one strip.
+    /// Sub-request for bytes `start .. end` of the volume, which lie in one strip on `slot`.
     #[inline(always)]
     fn sub_request(&self, slot: Slot, start: u64, end: u64, unit: u64) -> SubRequest {
         let in_frames = start - self.range.start.0 / FRAME_BYTES * FRAME_BYTES;
@@ -534,7 +538,8 @@ fn attaching(cx: &Cx<'_>, frozen: bool) -> Attaching {
     }
 }
 
-/// Bytes from the start of a write to the end of the write that fills its last stripes.
+/// Number of bytes from the start of a write to the end of a write that fills its last full stripe,
+/// as far as the chunks go that the write touches.
 fn rest_of_full_stripe(range: ByteRange, geometry: &Geometry) -> u64 {
     let (chunk, full_stripe) = (geometry.chunk().bytes().0, geometry.full_stripe_bytes());
     let last = range.end().0 - 1;
@@ -548,8 +553,8 @@ fn rest_of_full_stripe(range: ByteRange, geometry: &Geometry) -> u64 {
     begins + of_stripes - range.start.0
 }
 
-/// Range that a request attaches next from the byte `from` on: the part that is discarded needs no
-/// stripes of the cache.
+/// Range that a request attaches to stripes next, from byte `from` on. The part that members
+/// discard is skipped, because it needs no stripes.
 fn beside(discarded: Option<ByteRange>, from: u64, end: u64) -> (u64, u64) {
     match discarded {
         Some(discarded) if from < discarded.start.0 => (from, discarded.start.0),

@@ -1,18 +1,19 @@
-//! Stripes of `stripe_size=auto`, for small and large writes at once (weft's own).
+//! Stripes of `stripe_size=auto`, for both small and large writes (weft's own).
 //!
-//! Validity is kept per 4 KiB of a strip, so a small write moves no more than it must. Large
-//! requests gain by these rules:
+//! Validity is kept per 4 KiB of a strip, so a small write moves no more than it must. For large
+//! requests there are these rules:
 //!
 //! - Stripes of one full stripe that are ready together are handled together, so that each member
-//!   gets the longest runs. Stripes that are read first go in short runs, so that reads and writes
-//!   of a large write overlap.
+//!   gets the longest runs. Stripes that need reads are handled in short runs, so that the reads
+//!   and writes of a large write overlap.
 //! - A request that finds too few free stripes for its part of a full stripe waits for all of them,
-//!   or for half the cache, so that the part is not taken apart.
-//! - A write that goes on where another one ended waits for the rest of its stripe while filled
-//!   stripes are on their way to the members. With md's `sync` flag it does so only if a full
-//!   stripe's worth of its stream came without a pause.
-//! - A request that finds no free stripe still brings delayed stripes what it has for them.
-//! - A turn ends with the longest request that members take.
+//!   or for half the cache, so that the part is not split up.
+//! - A write that continues a stream waits for the rest of its stripe while filled stripes are
+//!   being written to the members. With md's `sync` flag it does so only if at least a full stripe
+//!   of its stream came without a pause.
+//! - A request that finds no free stripe is still attached to those of its stripes that are
+//!   delayed.
+//! - A turn ends with the longest request that members accept.
 //! - A filled stripe is written from the client's own memory.
 
 use weft_units::Span;
@@ -20,7 +21,7 @@ use weft_units::Span;
 use super::{RunRule, StripeSizePolicy};
 use crate::raid::parity::priority::PlugRule;
 
-/// Decisions of `auto`.
+/// Settings of `auto`.
 pub(super) static POLICY: StripeSizePolicy = StripeSizePolicy {
     runs: Some(&RUNS),
     waits_for_runs: true,
@@ -34,15 +35,15 @@ pub(super) static POLICY: StripeSizePolicy = StripeSizePolicy {
     plug: Some(&PLUG),
 };
 
-/// A large write to parts of its stripes is read and written in up to sixteen runs of 32 KiB or
-/// more on each member. In a single run all members would read first and then all would write:
-/// random 1 MiB at a depth of 1 on four SATA SSDs reached 0.83 of the rate of md, which handles
-/// each stripe separately, and reaches 1.03 with these runs. Compared on 358 workloads, half or
-/// double of either figure loses more of them (`docs/grid.md`).
+/// A large write to parts of its stripes is read and written in up to sixteen runs of at least 32
+/// KiB on each member. In a single run, all members would first read and then all would write:
+/// random 1 MiB writes at a queue depth of 1 on four SATA SSDs reached 0.83 of the rate of md,
+/// which handles each stripe separately, and reach 1.03 with these runs. On 358 workloads, half or
+/// double of either figure does worse on more of them (`docs/grid.md`).
 static RUNS: RunRule = RunRule { parts_of_active: 16, least: 8 };
 
-/// Wait of stripes of a stream that is about to bring the rest: three writes of 64 KiB at 1 GB/s
-/// take 200 µs. While stripes are being read, the wait is at most 20 ms, the time of a rotating
-/// disk: these reads may be of other stripes, one after another without end.
+/// Wait of stripes whose stream is about to bring the rest: three writes of 64 KiB at 1 GB/s take
+/// 200 µs. While stripes are being preread the wait is at most 20 ms, the time of a read on a
+/// rotating disk: these prereads may be of other stripes, one after another without end.
 pub(in crate::raid::parity) static PLUG: PlugRule =
     PlugRule { delay: Span(500_000), reads_max: Some(Span::millis(20)), of_queue: false };

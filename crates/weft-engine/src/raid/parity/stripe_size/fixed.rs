@@ -2,7 +2,7 @@
 
 use super::StripeSizePolicy;
 
-/// Rules of md.
+/// Settings of md.
 pub(super) static POLICY: StripeSizePolicy = StripeSizePolicy {
     runs: None,
     waits_for_runs: false,

@@ -1,7 +1,7 @@
 //! Answers: next steps of a stripe when a computation or a member request of it completes.
 //!
-//! Memory of a member request that was given up is *pinned*: the member may still read or fill it.
-//! A stripe with pinned memory is retired, and its work moves to a fresh one.
+//! Memory of a member request that was given up is *pinned*: the member may still read or write it.
+//! A stripe with pinned memory is retired, and its work moves to another one.
 //!
 //! Source   md-raid.md §1.7, §2.6 to §2.10, §6.2
 
@@ -62,7 +62,7 @@ impl Stripes {
         }
     }
 
-    /// Unpins the memory of a given-up member request that has ended.
+    /// Unpins memory after a given-up member request was answered.
     pub(crate) fn unpin(&mut self, part: StripIo) {
         if let Some(request) = part.zero_copy_from {
             self.events.push(Event::Unpinned { request });
@@ -76,7 +76,7 @@ impl Stripes {
         }
     }
 
-    /// Handles a member request of a stripe that is done, or was given up and so pins memory.
+    /// Handles a member request for a strip that is done, or was given up and so pins memory.
     #[inline(always)]
     pub(crate) fn done(&mut self, part: StripIo, answer: Answer, cx: &mut Cx<'_>) {
         let head = self.head_of(part.stripe);
@@ -103,7 +103,7 @@ impl Stripes {
         self.one_done(head, cx);
     }
 
-    /// Handles a member request of a run of stripes of a batch that is done, or was given up.
+    /// Handles a member request for a run of a batch that is done or was given up.
     pub(crate) fn run_done(&mut self, run: StripRun, answer: Answer, cx: &mut Cx<'_>) {
         let operation = self.cache.stripe(run.head).operation;
         assert_eq!(operation, Operation::Writing, "a batch is only ever written");
@@ -120,7 +120,7 @@ impl Stripes {
         self.one_done(run.head, cx);
     }
 
-    /// The strips of a run, one by one.
+    /// The strips of a run of a batch, one by one.
     pub(crate) fn parts_of(&self, run: StripRun) -> impl Iterator<Item = StripIo> {
         let stripes = self.batch_of(run.head);
         let (first, count) = (run.first as usize, run.count as usize);
@@ -134,7 +134,7 @@ impl Stripes {
         })
     }
 
-    /// Pins a strip that a given-up member request may still use.
+    /// Pins the memory of a strip that a given-up member request may still use.
     fn pin(&mut self, part: StripIo) {
         match part.zero_copy_from {
             Some(request) => self.events.push(Event::Pinned { request }),
@@ -142,7 +142,8 @@ impl Stripes {
         }
     }
 
-    /// Counts a member request of the operation in flight as done.
+    /// Counts a member request of the operation in flight as done, and ends the operation after the
+    /// last.
     #[inline(always)]
     fn one_done(&mut self, head: StripeId, cx: &mut Cx<'_>) {
         let stripe = self.cache.stripe_mut(head);
@@ -153,7 +154,7 @@ impl Stripes {
         }
     }
 
-    /// Ends the operation in flight: all of its member requests are done.
+    /// Ends the operation in flight, after all of its member requests.
     #[inline(never)]
     fn all_done(&mut self, head: StripeId, cx: &mut Cx<'_>) {
         let stripe = self.cache.stripe_mut(head);
@@ -185,7 +186,7 @@ impl Stripes {
         }
     }
 
-    /// Handles the failure of a member to do its part of the operation.
+    /// Handles the failure of a member request of the operation.
     #[cold]
     fn part_failed(
         &mut self,
@@ -195,7 +196,8 @@ impl Stripes {
         answer: Answer,
         cx: &mut Cx<'_>,
     ) {
-        // A failed member may answer late, when another has its slot: the other one has not failed.
+        // A failed member may answer late, when its slot has another member. That member has not
+        // failed.
         let still_there = answer.member.is_some_and(|member| {
             !answer.given_up && cx.membership().member_at(part.slot) == Some(member)
         });
@@ -225,7 +227,7 @@ impl Stripes {
         }
     }
 
-    /// Handles a stripe again if requests wait for it or a correction may be due.
+    /// Lets a stripe rest, or be handled again if requests wait for it or a strip can be corrected.
     #[inline]
     pub(super) fn rest_or_continue(&mut self, id: StripeId) {
         let stripe = self.cache.stripe_mut(id);
@@ -247,9 +249,9 @@ impl Stripes {
         self.cache.release(id);
     }
 
-    /// Sets aside a stripe with pinned memory. A stripe with a deferred write is not retired,
-    /// because it holds the only copy and the other strips do not yield it: it waits for its memory
-    /// or for space.
+    /// Sets aside a stripe with pinned memory: its work moves to another stripe. A stripe with a
+    /// deferred write stays, because it holds the only copy, which the other strips do not
+    /// reproduce. Its work waits until the memory is unpinned or the member has space.
     pub(super) fn set_aside(&mut self, id: StripeId) {
         assert!(self.cache.stripe(id).pins > 0, "only a stripe with pinned memory is set aside");
         self.unbatch(id, |stripes, id| stripes.rest(id));
@@ -277,7 +279,7 @@ impl Stripes {
         }
     }
 
-    /// Dissolves a batch, and calls `with` for each of its followers.
+    /// Dissolves the batch that a stripe heads, and calls `with` for each follower.
     pub(super) fn unbatch(&mut self, id: StripeId, mut with: impl FnMut(&mut Self, StripeId)) {
         if let Batch::Head(followers) = std::mem::take(&mut self.cache.stripe_mut(id).batch) {
             for follower in followers {
@@ -287,7 +289,7 @@ impl Stripes {
         }
     }
 
-    /// The stripes of a batch: this one and its followers.
+    /// Stripes of a batch: its head `id`, then the followers.
     #[inline]
     pub(super) fn batch_of(&self, id: StripeId) -> SmallVec<[StripeId; 4]> {
         let mut stripes = smallvec![id];
@@ -295,7 +297,7 @@ impl Stripes {
         stripes
     }
 
-    /// Followers of a stripe.
+    /// Followers of the batch that a stripe heads.
     #[inline]
     pub(super) fn followers_of(&self, id: StripeId) -> &[StripeId] {
         self.cache.stripe(id).batch.followers()

@@ -1,8 +1,9 @@
-//! Arrivals: sub-requests and resyncs are attached to stripes, which wait for the end of the turn.
+//! Arrivals: how requests and syncs are attached to stripes, which then wait for the end of the
+//! turn.
 //!
-//! Stripes that requests of a turn are attached to are *plugged*: they go to their lists together,
-//! so that everything that arrived for a stripe in one turn is seen together. Adjacent filled
-//! stripes of one chunk become one batch.
+//! Stripes that were attached to in a turn are *plugged*: they go to their lists together, so that
+//! everything that arrived for a stripe in one turn is seen together. Adjacent filled stripes of
+//! one chunk become one batch.
 //!
 //! Source   md-raid.md §2.1 to §2.3, §2.9
 
@@ -22,34 +23,34 @@ use crate::raid::parity::priority::{Patience, PrioritySettings, patience_for_oth
 use crate::raid::parity::stripe::{Batch, ResyncState, Touched};
 use crate::raid::{Cx, Event};
 
-/// Properties of sub-requests that arrive at a stripe.
+/// Properties of the request whose sub-requests arrive at a stripe.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub(crate) write: bool,
-    /// Do not wait for more of the stripe (md's `REQ_SYNC`).
+    /// The stripe must not wait for more data (md: `REQ_SYNC`).
     pub(crate) sync: bool,
-    /// More of the stripe is likely to follow.
+    /// A stream will bring more of the stripe.
     pub(crate) streams: bool,
-    /// Another request waits for the one that the sub-requests belong to.
+    /// Another request waits for this one.
     pub(crate) waited_for: bool,
-    /// The member failed once to read the range.
+    /// A member failed once to read the range.
     pub(crate) retried: bool,
     pub(crate) attr: Attr,
 }
 
-/// Work of a retired stripe.
+/// Work of a retired stripe that needs another one.
 #[derive(Clone, Debug)]
 pub(super) struct Displaced {
     pub(super) key: u64,
     pub(super) reads: Vec<SubRequest>,
     pub(super) writes: Vec<SubRequest>,
     pub(super) sync: Option<SyncAction>,
-    /// See [`super::stripe::Stripe::given_up`].
+    /// See [`super::stripe::Stripe::given_up`], which goes on counting in the new stripe.
     pub(super) given_up: u8,
 }
 
 impl Stripes {
-    /// Attaches a client's sub-requests to a stripe that was acquired.
+    /// Attaches sub-requests of a client to a stripe that was acquired for them.
     pub(crate) fn attach(
         &mut self,
         id: StripeId,
@@ -63,8 +64,8 @@ impl Stripes {
         stripe.charge(attr);
         assert!(stripe.batch == Batch::None, "a batch is covered by writes that exclude others");
         stripe.attach(sub_requests, touched, write);
-        // A read in flight may have been merged with the failed one, so it does not count as
-        // repeated.
+        // A read in flight may be the one that failed, merged with others, so it does not count as
+        // the repetition.
         if retried && stripe.in_flight == 0 {
             stripe.repeat(touched);
         }
@@ -84,7 +85,7 @@ impl Stripes {
         self.hold_until_release(id);
     }
 
-    /// Requests a sync of an acquired stripe.
+    /// Requests a sync of a stripe that was acquired for it.
     pub(crate) fn attach_sync(&mut self, id: StripeId, action: SyncAction) {
         let stripe = self.cache.stripe_mut(id);
         assert!(stripe.sync.is_none(), "a stripe is synced once at a time");
@@ -93,8 +94,8 @@ impl Stripes {
         self.hold_until_release(id);
     }
 
-    /// Ends the arrivals of a turn: stripes go to their lists, or take their first step as in 2008.
-    /// Returns how many took a step.
+    /// Ends the arrivals of a turn: plugged stripes go to their lists or, in the form of 2008, take
+    /// their first step at once. Returns the number of stripes that took a step.
     pub(crate) fn release_plug(&mut self, cx: &mut Cx<'_>, may_move: bool) -> u32 {
         let mut handled = 0;
         let writes = cx.knobs.writes;
@@ -109,13 +110,13 @@ impl Stripes {
             cx.out.work.attaches += arrivals;
             let alone = arrivals == 1;
             let at_once = match writes {
-                // A write that arrived alone has no known data to wait for.
+                // Nothing is known to follow a write that arrived alone.
                 Writes::Auto => policy.goes_at_once(alone, streams),
                 Writes::Gather => false,
                 Writes::Sync => true,
             };
             if matches!(stripe.batch, Batch::Follower(_)) {
-                // A follower goes with its head.
+                // A follower goes to its list with its head.
                 continue;
             }
             if at_once && !stripe.to_write().is_empty() {
@@ -127,12 +128,12 @@ impl Stripes {
                 handled += 1;
             }
         }
-        // Put back for its allocation; nothing arrives while stripes are handled.
+        // Keeps the allocation; nothing arrives while stripes are handled.
         self.plug = plug;
         handled
     }
 
-    /// Moves displaced work to fresh stripes, as far as there are any.
+    /// Moves displaced work to other stripes, as far as there are free ones.
     pub(crate) fn place_displaced(&mut self, geometry: &Geometry) {
         while let Some(work) = self.displaced.front() {
             let Acquired::Stripe(id) = self.cache.acquire(work.key, geometry) else { return };
@@ -154,7 +155,7 @@ impl Stripes {
         }
     }
 
-    /// Fails displaced work that will find no stripe.
+    /// Fails displaced work, which will find no stripe any more.
     pub(crate) fn end_displaced(&mut self) {
         for Displaced { key, reads, writes, sync, given_up: _ } in
             std::mem::take(&mut self.displaced)
@@ -174,7 +175,7 @@ impl Stripes {
         }
     }
 
-    /// Whether displaced work waits.
+    /// Whether work of retired stripes waits for other stripes.
     pub(crate) fn has_displaced(&self) -> bool {
         !self.displaced.is_empty()
     }
@@ -185,11 +186,11 @@ impl Stripes {
         }
     }
 
-    /// Appends a filled stripe to the batch of the stripe before it, if both may go as one.
+    /// Appends a filled stripe to the batch of the stripe before it, if both can be written
+    /// together.
     fn join_batch(&mut self, id: StripeId) {
         let key = self.cache.stripe(id).key;
-        // The stripe before the first one of a chunk has another placement, or at least another
-        // chunk.
+        // The stripe before the first one of a chunk belongs to another full stripe.
         let first = key & (self.stripes_per_chunk - 1) == 0;
         if !self.cache.batches() || first || !self.may_batch(id) {
             return;
@@ -223,15 +224,15 @@ impl Stripes {
         self.cache.forbid_preread(id);
     }
 
-    /// Whether a stripe may be batched: it is filled, was never handled and is not read.
+    /// Whether a stripe may be in a batch: it is filled, was not handled yet and is not read.
     #[inline(always)]
     fn may_batch(&self, id: StripeId) -> bool {
         let stripe = self.cache.stripe(id);
         stripe.batch_ready && stripe.sync.is_none() && stripe.is_filled(self.cache.strip_bytes())
     }
 
-    /// Moves delayed stripes that have waited long enough to the hold list. `moved` tells when the
-    /// stream that will bring these bytes of the volume was last seen.
+    /// Moves delayed stripes that have waited long enough to the hold list. `moved` gives the time
+    /// at which the stream that will bring a range of the volume was last seen.
     pub(crate) fn activate(
         &mut self,
         settings: &PrioritySettings,
@@ -252,8 +253,8 @@ impl Stripes {
         });
     }
 
-    /// Another request waits for `request`. Stripes with writes of `request` then wait at most as
-    /// long as it takes to fill a stripe that is about to be filled.
+    /// Hurries the stripes among `keys` that have writes of `request`, because another request
+    /// waits for it: they wait at most as long as [`patience_for_others`] says.
     pub(crate) fn hurry(&mut self, request: RequestId, keys: &Range<u64>, now: Time) {
         let due = now + patience_for_others(self.preread);
         for id in self.cache.stripes_of(keys) {

@@ -1,9 +1,9 @@
 //! Correction of read errors: retry, reconstruct, rewrite, re-read.
 //!
-//! A strip that cannot be read is read once more, alone, so that its neighbours do not fail with
-//! it. After that it counts as lost in this stripe: readers are served from the others, and when
-//! the stripe has no other work the strip is rewritten and read back. A member that fails this, or
-//! has too many errors in a row, is failed.
+//! A strip that could not be read is read once more, alone, so that its neighbours do not fail with
+//! it. If that fails too, the strip counts as lost in this stripe: readers are served from the
+//! other strips, and when the stripe has no other work the strip is rewritten and read back. A
+//! member that fails the rewrite, or has too many errors in a row, is failed.
 //!
 //! Source   md-raid.md §2.10
 
@@ -22,7 +22,8 @@ impl Stripes {
         if cx.membership().read_only || cx.membership().broken {
             return false;
         }
-        // A member that is being rebuilt was not read here: the error belongs to its predecessor.
+        // The strip of a member under recovery was not read: the error is of the member that it
+        // replaces.
         let end = self.cache.stripe(id).sector(self.cache.height()) + self.cache.height();
         let bad = self.cache.stripe(id).correctable().and(cx.membership().in_sync(end));
         let Some(slot) = bad.ascending().next() else { return false };
@@ -36,7 +37,7 @@ impl Stripes {
         assert_eq!(self.cache.stripe(id).in_flight, 0, "the member has answered");
         let failed = !std::mem::take(&mut self.cache.stripe_mut(id).faults).is_empty();
         if failed {
-            // The member failed by this write, or has no space: the strip stays lost for now.
+            // The write failed the member, or found no space: the strip stays lost for now.
             let stripe = self.cache.stripe_mut(id);
             stripe.operation = Operation::Idle;
             stripe.uncorrectable.insert(slot);
@@ -59,7 +60,7 @@ impl Stripes {
         stripe.read_error.remove(slot);
         stripe.retried.remove(slot);
         if failed {
-            // The failed read left undefined content in the strip's memory, even if the member is
+            // A failed read leaves undefined content in the strip's memory, even if the member is
             // gone by now.
             stripe.uptodate.remove(slot);
         }
@@ -69,8 +70,8 @@ impl Stripes {
             return;
         }
         if failed {
-            // A member that accepts writes and cannot read them back is not to be trusted, if there
-            // is a choice.
+            // A member that accepts a write and cannot read it back is failed if the array can do
+            // without it.
             let stripe = self.cache.stripe_mut(id);
             stripe.read_error.insert(slot);
             stripe.uncorrectable.insert(slot);
@@ -81,11 +82,11 @@ impl Stripes {
         self.rest_or_continue(id);
     }
 
-    /// Handles a strip that could not be read: it is read once more, alone, and then counts as lost
-    /// in this stripe.
+    /// Handles a strip that could not be read: it is read once more, alone; the second time it
+    /// counts as lost in this stripe.
     pub(super) fn read_failed(&mut self, part: StripIo, cx: &mut Cx<'_>) {
         let stripe = self.cache.stripe_mut(part.stripe);
-        // P of RAID 6 is retried too; md gives it up at once, with everything read together with
+        // P of RAID 6 is retried too. md gives it up at once, with every strip read together with
         // it.
         if stripe.retried.contains(part.slot) {
             stripe.read_error.insert(part.slot);

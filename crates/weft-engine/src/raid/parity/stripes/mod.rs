@@ -4,8 +4,8 @@
 //! module carries the step out: member requests, computations, and what follows when they complete.
 //! Adjacent filled stripes of one chunk go as one batch, written member by member.
 //!
-//! Memory of a member request that was given up is *pinned*: the member may still read or fill it.
-//! A stripe with pinned memory is retired, and its work moves to a fresh one.
+//! Memory of a member request that was given up is *pinned*: the member may still read or write it.
+//! A stripe with pinned memory is retired, and its work moves to another one.
 //!
 //! Source   md-raid.md §1.4, §1.7, §2.2 to §2.10, §6.2
 
@@ -44,18 +44,18 @@ pub(crate) struct Stripes {
     volume: VolumeId,
     pub(crate) cache: Cache,
     stripes_per_chunk: u64,
-    /// Stripes that requests of this turn were attached to, in order.
+    /// Stripes that were attached to in this turn, in order.
     plug: Vec<StripeId>,
-    /// Stripes that members had no space for.
+    /// Stripes with a deferred write: a member had no space for one of their strips.
     with_deferred: Vec<StripeId>,
-    /// Work of retired stripes, waiting for fresh ones.
+    /// Work of retired stripes that waits for other stripes.
     displaced: VecDeque<Displaced>,
-    /// Empty follower lists, kept for their allocations.
+    /// Empty lists of followers, kept for their allocations.
     spare_followers: Vec<Vec<StripeId>>,
     pub(crate) waits: StripeWaits,
-    /// Duration of a preread, once one was measured.
+    /// Average duration of a preread; `None` until one was measured.
     preread: Option<Span>,
-    /// Events for the volume.
+    /// Events that the volume has not yet taken.
     pub(crate) events: Vec<Event>,
 }
 
@@ -82,12 +82,11 @@ impl Stripes {
         self.cache.stripe(id).given_up
     }
 
-    /// Number of stripes per chunk.
     pub(super) fn stripes_per_chunk(&self) -> u64 {
         self.stripes_per_chunk
     }
 
-    /// The full stripe in which a stripe lies.
+    /// Number of the full stripe in which the stripe `key` lies.
     pub(crate) fn full_stripe_of(&self, key: u64) -> u64 {
         key >> self.stripes_per_chunk.ilog2()
     }
@@ -113,7 +112,8 @@ impl Stripes {
             let requested =
                 matches!(action, SyncAction::Check | SyncAction::Correct | SyncAction::Repair);
             if requested && cx.knobs.check_reads == CheckReads::Media {
-                // The medium lacks the data that its member had no space for.
+                // The deferred strips are not on their member; only they are kept, everything else
+                // is read.
                 stripe.uptodate = stripe.uptodate.and(stripe.deferred);
             }
             if action == SyncAction::Recover {
@@ -147,8 +147,8 @@ impl Stripes {
                 }
                 self.read(id, strips, cx);
             }
-            // P of RAID 6 is computed once everything else is valid, but not to avoid repeating a
-            // failed read.
+            // P of RAID 6 is computed once the other strips are valid, but a failed read of it is
+            // repeated first.
             StripeStep::Recover(lost) if !self.to_repeat(id, lost, facts).is_empty() => {
                 self.read(id, self.to_repeat(id, lost, facts), cx);
             }
@@ -159,27 +159,29 @@ impl Stripes {
                 }
                 self.drain(id, mode, cx);
             }
-            // A strip is corrected before parity is compared, so that a sync ends with all of it.
+            // Strips are corrected before parity is compared, so that the sync compares corrected
+            // strips.
             StripeStep::Rest if self.correct(id, cx) => {}
             StripeStep::Rest if facts.syncing => self.sync_compare(id, facts, cx),
             StripeStep::Rest => self.rest(id),
         }
     }
 
-    /// Slots that are read from their member in a stripe.
+    /// Slots whose strip of the stripe can be read from the member.
     #[inline]
     fn readable(&self, id: StripeId, membership: &Membership) -> SlotSet {
         let (stripe, height) = (self.cache.stripe(id), self.cache.height());
         let around = match stripe.sync {
             Some((action, _)) if action != SyncAction::Recover => Around::Never,
-            // The stripe holds what the member has no space for, and the others match it.
+            // The stripe holds the strip that a member has no space for, and the other strips match
+            // it.
             _ if !stripe.deferred.is_empty() => Around::Always,
             _ => Around::WhereChecked,
         };
         membership.readable(SectorRange::new(stripe.sector(height).0, height.0), around)
     }
 
-    /// Whether a stripe reads around a strip on a member that does not answer.
+    /// Whether a stripe can get a strip without reading it, as the member does not answer.
     pub(crate) fn reads_around(&self, part: StripIo, membership: &Membership) -> bool {
         !self.readable(part.stripe, membership).contains(part.slot)
     }
@@ -208,9 +210,9 @@ impl Stripes {
         }
     }
 
-    /// Parity that is to be rebuilt may have been cached before its member failed, in the middle of
-    /// a resync that had not checked it. It is computed anew; a recovery reads the whole stripe
-    /// anyway.
+    /// Forgets cached parity that a recovery rebuilds: it may have been cached before its member
+    /// failed, during a resync that had not checked it. It is computed anew, from a stripe that the
+    /// recovery reads completely anyway.
     fn forget_lost_parity(&mut self, id: StripeId, cx: &Cx<'_>) {
         let facts = self.facts(id, cx);
         let stripe = self.cache.stripe_mut(id);
@@ -218,7 +220,7 @@ impl Stripes {
             stripe.uptodate.without(facts.parity().and(facts.failed()).without(stripe.deferred));
     }
 
-    /// Serves readers of valid strips. Returns whether there were any.
+    /// Serves the readers of valid strips. Returns whether there were any.
     fn copy_out(&mut self, id: StripeId, cx: &mut Cx<'_>) -> bool {
         let stripe = self.cache.stripe_mut(id);
         let served = stripe.to_read().and(stripe.uptodate);
@@ -240,7 +242,8 @@ impl Stripes {
         true
     }
 
-    /// Too many strips are lost: requests that need them fail, the rest is read.
+    /// Fails the requests that need lost strips, when too many are lost. Strips that can be read
+    /// still are.
     fn fail_stripe(&mut self, id: StripeId, facts: Facts, cx: &mut Cx<'_>) {
         assert_eq!(self.cache.stripe(id).in_flight, 0, "a stripe fails between two operations");
         let lost = facts.failed().without(facts.uptodate);
@@ -255,8 +258,9 @@ impl Stripes {
         if self.cache.stripe(id).sync.is_some() {
             self.sync_finished(id, false, None, false);
         }
-        // No request for these strips is left. The next one reads them again, because the member
-        // may have recovered. A strip that was written and could not be read back stays lost.
+        // No request needs the lost strips any more. The next one tries to read them again, because
+        // the member may have recovered. A strip that was rewritten and could not be read back
+        // stays lost.
         let stripe = self.cache.stripe_mut(id);
         let again = lost.without(stripe.uncorrectable).without(stripe.deferred);
         stripe.read_error = stripe.read_error.without(again);
@@ -269,13 +273,13 @@ impl Stripes {
         }
     }
 
-    /// Strips that failed to be read once, on members that may be read.
+    /// Those of `strips` that failed to be read once, and whose members can be read.
     fn to_repeat(&self, id: StripeId, strips: SlotSet, facts: Facts) -> SlotSet {
         self.cache.stripe(id).retried.and(strips).and(facts.insync).without(facts.uptodate)
     }
 
     fn read(&mut self, id: StripeId, strips: SlotSet, cx: &mut Cx<'_>) {
-        // A read that is repeated goes alone, so that its neighbours do not fail with it.
+        // A repeated read goes alone, so that its neighbours do not fail with it.
         let alone = self.cache.stripe(id).retried.and(strips);
         if !alone.is_empty() {
             self.stage(id, alone, None, Bytes::ZERO, cx);
@@ -306,7 +310,7 @@ impl Stripes {
         let whole = |slot: Slot| self.whole(id, slot);
         let mut ops = Vec::new();
         if !lost_data.is_empty() {
-            // One lost strip comes from P when P is there; two need both parities.
+            // One lost data strip is computed from P if there is P; two need both parities.
             let needs_q = lost_p || lost_data.count() == 2;
             ops.push(ComputeOp::Recover {
                 data: self.sources(id, data.without(lost_data), cx),
@@ -327,7 +331,7 @@ impl Stripes {
 
     // Outputs.
 
-    /// Sends a computation of a stripe.
+    /// Sends a computation for a stripe.
     fn compute(
         &mut self,
         id: StripeId,
@@ -342,7 +346,8 @@ impl Stripes {
         cx.out.compute(self.volume, JobId(id.0), ops);
     }
 
-    /// Sends reads or writes (with or without FUA) of whole strips, highest slot first.
+    /// Sends reads (`write` is `None`) or writes (with or without FUA) of whole strips, highest
+    /// slot first. They may be merged with others up to `max` bytes.
     fn stage(
         &mut self,
         id: StripeId,

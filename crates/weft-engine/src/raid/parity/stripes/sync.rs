@@ -19,8 +19,8 @@ use crate::raid::parity::stripe::{Operation, ResyncState};
 use crate::raid::{Cx, Event};
 
 impl Stripes {
-    /// Whether an operation of this stripe's sync is in flight. An operation that is in flight when
-    /// the sync is requested is a client's, and its member may not answer.
+    /// Whether an operation of the sync of stripe `key` is in flight. An operation that was in
+    /// flight when the sync was requested is a client's, and its member may not answer.
     pub(crate) fn syncs_stripe(&self, key: u64) -> bool {
         let stripe = self.cache.find(key).map(|id| self.cache.stripe(id));
         stripe.is_some_and(|stripe| {
@@ -28,13 +28,14 @@ impl Stripes {
         })
     }
 
-    /// Compares stored parity, as far as the comparison can tell anything. Every strip is valid.
+    /// Compares stored parity with the data, unless the comparison can tell nothing. Every strip is
+    /// valid.
     pub(super) fn sync_compare(&mut self, id: StripeId, facts: Facts, cx: &mut Cx<'_>) {
         assert!(facts.all.without(facts.uptodate).is_empty(), "every strip is valid");
         let failed = facts.failed();
-        // With as many strips computed as there are parities, parity agrees by construction; a
-        // strip that was computed from P agrees with P. But a strip may have been cached before its
-        // member failed, and parity that was not checked since a crash may disagree with it.
+        // If as many strips were computed as there are parities, parity agrees by construction; a
+        // strip computed from P agrees with P. But a strip may have been cached before its member
+        // failed, and parity that was not checked since a crash may disagree with it.
         let unchecked = facts.resync_pending;
         let lost_data = !failed.and(facts.data()).is_empty();
         let p = !failed.contains(facts.p) && (unchecked || !lost_data);
@@ -49,12 +50,14 @@ impl Stripes {
             p: p.then(|| self.whole(id, facts.p)),
             q: q.map(|q| self.whole(id, q)),
         };
-        // A computed strip agrees with its sources, which hides the wrong one.
+        // A computed strip agrees with the strips it was computed from, which would hide the wrong
+        // one.
         let operation = Operation::Comparing { whole: failed.is_empty() };
         self.compute(id, operation, vec![op], cx);
     }
 
-    /// Parity was compared: strips that disagree are computed again, unless the action only checks.
+    /// Handles the result of the comparison: strips that disagree are computed again, unless the
+    /// action only checks.
     pub(super) fn sync_compared(
         &mut self,
         id: StripeId,
@@ -70,7 +73,8 @@ impl Stripes {
         let locates = matches!(action, SyncAction::Check | SyncAction::Correct);
         let placement = *stripe.placement();
         if placement.q.is_none() && !stripe.deferred.contains(placement.p) {
-            // md's check of a single parity consumes the cached copy; the only copy is kept.
+            // md's check of a single parity drops the cached strip of P. A strip that is the only
+            // copy is kept.
             stripe.uptodate.remove(placement.p);
         }
         if differs == Differs::default() || locates {
@@ -103,8 +107,8 @@ impl Stripes {
         self.compute(id, Operation::Regenerating(strips), vec![op], cx);
     }
 
-    /// P and Q have located the wrong strip, if there is one. It is counted, and computed from the
-    /// others if it is to be corrected.
+    /// Handles the result of locating the wrong strip with P and Q. A located strip is counted and,
+    /// if the action corrects, computed from the others.
     pub(super) fn sync_located(&mut self, id: StripeId, located: Located, cx: &mut Cx<'_>) {
         let placement = self.cache.stripe(id).placement();
         let wrong = match located {
@@ -126,8 +130,8 @@ impl Stripes {
         self.rest(id);
     }
 
-    /// Writes the strips that a sync corrects: those that disagreed, and those of members being
-    /// rebuilt.
+    /// Writes the strips that a sync corrects: strips that disagreed, and strips of members that
+    /// are being rebuilt.
     pub(super) fn sync_correct(&mut self, id: StripeId, mut strips: SlotSet, cx: &mut Cx<'_>) {
         let stripe = self.cache.stripe_mut(id);
         let Some((action, state)) = &mut stripe.sync else { unreachable!("only a sync corrects") };
@@ -140,7 +144,7 @@ impl Stripes {
             let wanted: SlotSet =
                 cx.membership().present().ascending().filter(rebuilding).collect();
             strips = strips.or(wanted.and(stripe.uptodate));
-            // Read errors of these strips belong to the members that were replaced.
+            // Read errors of these strips are of the members that were replaced.
             stripe.read_error = stripe.read_error.without(strips);
             stripe.uncorrectable = stripe.uncorrectable.without(strips);
         }
@@ -148,7 +152,7 @@ impl Stripes {
         let slots = strips.and(cx.membership().present());
         let max = cx.knobs.max_sectors;
         if recovers {
-            // md completes rebuilt strips one by one, from the lowest.
+            // md completes rebuilt strips one by one, from the lowest slot.
             for slot in slots.ascending() {
                 self.stage(id, SlotSet::only(slot), Some(false), max, cx);
             }
@@ -172,7 +176,7 @@ impl Stripes {
         stripe.faults = SlotSet::EMPTY;
         if let Some(slot) = no_space {
             stripe.uptodate = stripe.uptodate.and(stripe.deferred);
-            // A correction that found no space is tried again with the sync.
+            // A correction that found no space is tried again when the sync returns to the stripe.
             stripe.uncorrectable.remove(slot);
             let sector = stripe.sector(height);
             self.events.push(Event::NoSpace { slot, sector });

@@ -1,8 +1,9 @@
 //! Writes of a stripe, or of a batch of filled stripes.
 //!
-//! New data is drained into the stripe and parity computed in one computation; then data and parity
-//! go to the members, highest slot first and stripes ascending within a slot, so that a batch
-//! reaches each member as one run. The writers are answered when every member has answered.
+//! New data is drained into the stripe and parity is computed, in one computation. Then data and
+//! parity are written to the members, highest slot first and stripes ascending within a slot, so
+//! that each member gets a batch as one run. The writers are answered when every member has
+//! answered.
 //!
 //! Source   md-raid.md §1.7, §2.4
 
@@ -23,7 +24,7 @@ use crate::sched::merge;
 use crate::sched::request::{MemberRequest, MergeKind};
 
 impl Stripes {
-    /// Drains the writers of a stripe, or of a batch, and computes parity.
+    /// Drains the writers of a stripe or of a batch, and computes parity.
     pub(super) fn drain(&mut self, id: StripeId, mode: Mode, cx: &mut Cx<'_>) {
         let mut ops = cx.out.ops();
         self.drain_stripe(id, mode, &mut ops, cx);
@@ -54,8 +55,8 @@ impl Stripes {
         self.compute(id, Operation::Computing(mode), ops, cx);
     }
 
-    /// Extends the last computation by a stripe, if the memory of the stripe follows directly on
-    /// that of the stripe before it.
+    /// Extends the last computation by the stripe `id`, if its memory directly follows that of the
+    /// stripe `before`. Returns whether it did.
     fn goes_on(&self, id: StripeId, before: StripeId, ops: &mut [ComputeOp]) -> bool {
         let (stripe, before) = (self.cache.stripe(id), self.cache.stripe(before));
         let Some(ComputeOp::Pq { data, p, q }) = ops.last_mut() else { return false };
@@ -85,7 +86,7 @@ impl Stripes {
         let full = written == stripe.data;
         let skip_copy = cx.knobs.skip_copy || (self.cache.policy().filled_zero_copy && full);
         let mut zero_copy = SlotSet::EMPTY;
-        // Two operations per sub-request, or one and the parity; zeros may take more.
+        // At most two operations per sub-request, or one each and the parity; zeros may take more.
         ops.reserve(2 * stripe.writes().len());
         for sub_request in stripe.writes() {
             let zero_copy_from = sub_request.whole_strip(strip_bytes).filter(|_| skip_copy);
@@ -130,7 +131,7 @@ impl Stripes {
         }
     }
 
-    /// Sends data and parity to the members. Parity is computed.
+    /// Writes data and parity to the members, after parity was computed.
     pub(super) fn write_out(&mut self, id: StripeId, cx: &mut Cx<'_>) {
         assert!(cx.array.is_dirty(), "the array is marked dirty before data is written");
         if self.followers_of(id).is_empty() {
@@ -162,7 +163,7 @@ impl Stripes {
         self.cache.forbid_preread(id);
     }
 
-    /// Sends a batch slot by slot, so that each member gets one run.
+    /// Writes a batch slot by slot, so that each member gets one run.
     fn stage_batch(&mut self, head: StripeId, stripes: &[StripeId], cx: &mut Cx<'_>) {
         assert!(stripes.len() > 1, "a stripe alone is staged as such");
         let stripe = self.cache.stripe(head);
@@ -185,8 +186,8 @@ impl Stripes {
         }
     }
 
-    /// Sends as many strips of one slot as fit into one request, and returns their number. `alike`:
-    /// all have one client and class.
+    /// Writes as many strips of one slot, from number `first` of the batch on, as fit into one
+    /// member request. Returns their number. `alike`: all stripes have the same client and class.
     fn stage_run(
         &mut self,
         head: StripeId,
@@ -237,7 +238,7 @@ impl Stripes {
         count
     }
 
-    /// Answers the writers. Every member has answered.
+    /// Answers the writers, after every member has answered.
     pub(super) fn written(&mut self, id: StripeId, cx: &mut Cx<'_>) {
         assert_eq!(self.cache.stripe(id).in_flight, 0, "every member has answered");
         let defers = |id: &StripeId| !self.cache.stripe(*id).deferred.is_empty();
@@ -269,7 +270,7 @@ impl Stripes {
         for id in std::iter::once(&id).chain(&followers) {
             self.stripe_written(*id, &result);
         }
-        // In order, so that stripes that were used together are reused together, side by side.
+        // In this order, stripes that were used together are later reused together, side by side.
         self.rest_or_continue(id);
         if followers.is_empty() {
             return;
@@ -291,7 +292,7 @@ impl Stripes {
         self.answer_writers(id, result);
     }
 
-    /// Ends the operation of a stripe and answers the sub-requests that it drained or served.
+    /// Ends the operation of a stripe, and answers the sub-requests that it drained or served.
     #[inline(always)]
     pub(super) fn answer_writers(&mut self, id: StripeId, result: &Result<(), ReplyError>) {
         let Self { cache, events, .. } = self;
@@ -315,8 +316,8 @@ impl Stripes {
 }
 
 impl Stripes {
-    /// Copies strips that members had no space for from zero-copy pages, before the writers are
-    /// answered. Returns whether there were any.
+    /// Copies strips that a member had no space for from zero-copy pages into the stripe, before
+    /// the writers are answered. Returns whether there are any.
     fn save_zero_copy(&mut self, id: StripeId, stripes: &[StripeId], cx: &mut Cx<'_>) -> bool {
         if cx.is_planted(Mutant::ZeroCopyNotSaved) {
             return false;
@@ -338,7 +339,7 @@ impl Stripes {
         true
     }
 
-    /// Marks the copied strips as valid in their stripes.
+    /// Marks the copied strips as valid, and goes on to answer the writers.
     pub(super) fn saved(&mut self, id: StripeId, cx: &mut Cx<'_>) {
         for id in self.batch_of(id) {
             let stripe = self.cache.stripe_mut(id);
@@ -349,8 +350,8 @@ impl Stripes {
         self.written(id, cx);
     }
 
-    /// Registers a stripe that a member had no space for, or forgets one that the member has stored
-    /// by now. Returns whether the stripe is still deferred.
+    /// Registers a stripe that a member had no space for, or forgets it if the member has stored
+    /// the strip by now. Returns whether the stripe still has a deferred write.
     #[inline]
     fn defer(&mut self, id: StripeId) -> bool {
         let stripe = self.cache.stripe(id);
@@ -379,14 +380,14 @@ impl Stripes {
         true
     }
 
-    /// Writes again the strips that members had no space for, stripe by stripe.
+    /// Writes the strips again that members had no space for, stripe by stripe.
     pub(crate) fn write_deferred(&mut self, cx: &mut Cx<'_>) {
         for id in self.with_deferred.clone() {
             let stripe = self.cache.stripe_mut(id);
             if stripe.in_flight > 0 || stripe.plugged || stripe.handle {
                 continue;
             }
-            // A member that failed meanwhile is rebuilt, if at all, from the others.
+            // A member that failed meanwhile will be rebuilt from the others.
             let deferred = stripe.deferred.and(cx.membership().present());
             stripe.deferred = deferred;
             assert!(stripe.operation == Operation::Idle, "a deferred write waits at rest");
@@ -398,12 +399,12 @@ impl Stripes {
         }
     }
 
-    /// Whether stripes wait for space.
+    /// Whether a stripe has a deferred write.
     pub(crate) fn has_deferred(&self) -> bool {
         !self.with_deferred.is_empty()
     }
 
-    /// Whether every stripe in use is at rest, apart from its deferred write.
+    /// Whether every stripe in use has a deferred write and no other work.
     pub(crate) fn only_deferred(&self) -> bool {
         let rests = |id: &StripeId| {
             let stripe = self.cache.stripe(*id);
@@ -413,7 +414,7 @@ impl Stripes {
             && self.with_deferred.iter().all(rests)
     }
 
-    /// Forgets a stripe that has no deferred write any more.
+    /// Forgets a stripe that no longer has a deferred write.
     pub(crate) fn forget_deferred(&mut self, id: StripeId) {
         self.with_deferred.retain(|other| *other != id);
         self.rest(id);
@@ -436,7 +437,8 @@ impl Stripes {
 }
 
 impl SubRequest {
-    /// Zeros in place of the memory: parts of at most one frame, with offsets within the strip.
+    /// The frame of zeros in place of the sub-request's memory: parts of at most one frame, with
+    /// their offsets within the strip.
     fn zeros(&self) -> impl Iterator<Item = (Segment, u32)> {
         let frame = FRAME_BYTES as u32;
         (0..self.len.div_ceil(frame)).map(move |nth| {
