@@ -1,8 +1,8 @@
 //! Issuer of a request or command to a volume: where its answer and its frames go.
 //!
-//! Answers and frames of a client's request are outputs. Those of the write-back cache are events,
-//! which it takes once a turn ([`Outbox::take_returned`]); its requests never appear among the
-//! outputs. A part of a resync is notified as soon as it has its range, and gets no answer.
+//! Answers and frames of a client's request are outputs. Those for the write-back cache are
+//! collected, and the cache takes them once per turn ([`Outbox::take_returned`]); they never appear
+//! among the outputs. A part of a resync is notified when its range is locked, and gets no answer.
 
 use weft_units::ClientId;
 
@@ -19,22 +19,23 @@ pub(crate) enum Issuer {
         client: ClientId,
         tag: Tag,
     },
-    /// A part of a resync, or a correction, which holds the lock of its range meanwhile.
+    /// A part of a resync or correction of a mirror, which holds the lock of its range.
     Resync {
         part: u32,
     },
-    /// An operation of the write-back cache.
+    /// Operation number `op` of the write-back cache.
     WriteBack {
         op: u32,
     },
 }
 
-/// Item that a volume gives back to an operation of the write-back cache.
+/// What a volume returns to an operation of the write-back cache.
 #[derive(Clone, Debug)]
 pub(crate) enum Returned {
-    /// The answer to a request of the operation.
+    /// Answer to a request of this operation.
     Answer(u32, Result<(), ReplyError>),
-    /// Frames that no member uses any more. Frames of a successful read come back with its answer.
+    /// Frames of a request of this operation, no longer used by any member. Frames of a successful
+    /// read return with its answer instead.
     Frames(u32, Run),
 }
 
@@ -44,8 +45,8 @@ impl Issuer {
         matches!(self, Self::Client { client: other, .. } if other == client)
     }
 
-    /// Whether the frames are a client's, by its own request. For requests of the write-back cache,
-    /// the cache knows that.
+    /// Whether the issuer is a client, so that the request's frames are client frames. The
+    /// write-back cache knows itself which of its frames are a client's.
     pub(crate) const fn is_client(self) -> bool {
         matches!(self, Self::Client { .. })
     }
@@ -61,7 +62,7 @@ impl Outbox {
         }
     }
 
-    /// Gives back the frames of a request.
+    /// Returns the frames of a request to its issuer.
     #[inline]
     pub(crate) fn release(&mut self, issuer: Issuer, frames: Run) {
         match issuer {
@@ -76,13 +77,13 @@ impl Outbox {
         self.returned.push(Returned::Answer(op, result));
     }
 
-    /// Gives frames back to an operation of the write-back cache.
+    /// Returns frames to an operation of the write-back cache.
     #[cold]
     pub(crate) fn return_frames(&mut self, op: u32, frames: Run) {
         self.returned.push(Returned::Frames(op, frames));
     }
 
-    /// Takes all items that volumes have given back to the write-back cache since the last call.
+    /// Takes everything that volumes have returned to the write-back cache since the last call.
     pub(crate) fn take_returned(&mut self) -> Vec<Returned> {
         std::mem::take(&mut self.returned)
     }

@@ -18,70 +18,72 @@ use crate::contract::snapshot::{MemberSnapshot, Party};
 use crate::knobs::Knobs;
 use crate::sched::member_queue::MemberQueue;
 
-/// Attempt to write the superblock of a member in an update. A second one follows a first that
+/// Attempt to write a member's superblock in the running update; there is a second one if the first
 /// fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attempt {
     First,
-    /// The first failed, and the second waits to be sent.
+    /// The first attempt failed, and the second waits to be sent.
     SecondDue,
     Second,
 }
 
-/// A member in use, or one that failed and was not removed yet.
+/// A member in use, or a failed one that was not removed yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
     pub(crate) info: MemberInfo,
-    /// Superblock that the member had when it joined; the template of those written. `None` for a
-    /// member without metadata.
+    /// Superblock that the member had when it joined, kept up to date as the template for the next
+    /// one written. `None` for a member without metadata.
     superblock: Option<Superblock>,
-    /// Read only where no other member has the data.
+    /// Read only if no other member has the data.
     pub(crate) write_mostly: bool,
-    /// First sector of its data.
+    /// First sector of the array's data on the member.
     data_offset: Sectors,
-    /// Sectors of its data that the array uses.
+    /// Number of data sectors that the array uses.
     pub(crate) data_size: Sectors,
-    /// Place in the table of roles. With version 0.90 the member gets another one when it takes a
-    /// slot.
+    /// Index in the superblock's table of roles. With version 0.90 it changes when the member takes
+    /// a slot.
     pub(crate) number: u32,
     pub(crate) slot: Option<Slot>,
     pub(crate) state: MemberState,
     /// A request has been outstanding for longer than `read_around`.
     pub(crate) stalled: bool,
-    /// Time at which the oldest read that was sent shortly before the stall is to be given up.
+    /// Time at which to give up the oldest of the reads that were sent shortly before the stall.
     pub(crate) gives_up_at: Option<Time>,
-    /// Sectors of its data that hold nothing. Only members of read-only arrays have any.
+    /// Ranges of the member that hold no data. Only members of read-only arrays have any.
     pub(crate) bad: BadBlocks,
-    /// A notice has said that the member has not answered for a long time.
+    /// A notice about the member's stall was sent.
     pub(crate) warned: bool,
-    /// Time since which it has had no space for strips, and for its superblock.
+    /// Time since which the member has had no space for strips, and time since which it has had
+    /// none for its superblock.
     pub(crate) full_since: Option<Time>,
     pub(crate) superblock_full_since: Option<Time>,
-    /// Attempt to write its superblock in the running update.
+    /// State of the superblock write in the running update.
     pub(crate) attempt: Attempt,
-    /// The place of its superblock may hold another one: the member joined after the start, and its
-    /// superblock was not written since.
+    /// The superblock's place may hold an older superblock: the member joined after the start, and
+    /// its superblock was not written yet.
     pub(crate) superblock_is_old: bool,
-    /// First sector of its bitmap, if the array has one and there is room for it.
+    /// First sector of the member's copy of the bitmap, if the array has one and there is room for
+    /// it.
     pub(crate) bitmap_start: Option<Sectors>,
-    /// All of its bitmap is to be written, because it may differ from the array's.
+    /// The whole bitmap has to be written to the member, because its copy may differ.
     pub(crate) lacks_bitmap: bool,
-    /// The member that is being rebuilt was a member before, and lacks only what the bitmap names.
+    /// The member is a returned one under recovery, and lacks only chunks that have their bit set.
     pub(crate) follows_bitmap: bool,
-    /// Read errors in a row.
+    /// Number of read errors in a row.
     pub(crate) read_errors: u32,
     pub(crate) counters: Counters,
     pub(crate) served: Served,
-    /// Its writes that need a flush.
+    /// Count of the writes that need a flush.
     pub(crate) unflushed: Unflushed,
-    /// Requests that are not answered, whether they wait in its queue or were sent.
+    /// Number of requests that are not answered, in the member's queue or sent.
     pub(crate) in_flight: u32,
     pub(crate) queue: MemberQueue<Owner>,
-    /// Knobs of its queue, where they differ from the volume's. Knobs of other things mean nothing
-    /// here.
+    /// Queue knobs of the member, if they differ from the volume's. The other knobs in here are not
+    /// used.
     pub(crate) knobs: Option<Box<Knobs>>,
-    /// Whether its outstanding requests are to be reviewed: it failed, or was sent a request after
-    /// that, or it is stalled and the others may now have the data.
+    /// Whether outstanding requests have to be given up: the member failed, or got a request after
+    /// it did, or it is stalled and other members may now have the data.
     pub(crate) to_give_up: bool,
 }
 
@@ -133,12 +135,12 @@ impl Member {
         }
     }
 
-    /// Its superblock, which every member of an array has.
+    /// Superblock of the member, which must be a member of an array.
     pub(crate) fn superblock(&self) -> &Superblock {
         self.superblock.as_ref().expect("members of an array have superblocks")
     }
 
-    /// Its superblock; a bare member has none.
+    /// Superblock of the member; `None` for a member without metadata.
     pub(crate) fn superblock_if_any(&self) -> Option<&Superblock> {
         self.superblock.as_ref()
     }
@@ -148,7 +150,8 @@ impl Member {
         self.superblock.as_mut().expect("members of an array have superblocks")
     }
 
-    /// Marks its bitmap as to be written, at the place that its superblock gives.
+    /// Marks the member's bitmap as to be written completely, at the place that its superblock
+    /// gives.
     pub(crate) fn needs_bitmap(&mut self) {
         let room = self.superblock().bitmap_room(self.info.size);
         self.bitmap_start = room.ok().flatten().map(|room| room.start);
@@ -159,18 +162,18 @@ impl Member {
         self.state == MemberState::Faulty
     }
 
-    /// Whether its superblock is to be written a second time.
+    /// Whether the member's superblock has to be written a second time in this update.
     pub(crate) fn is_to_try_again(&self) -> bool {
         self.attempt == Attempt::SecondDue && !self.is_faulty()
     }
 
-    /// Whether it is a spare, and its superblock says so.
+    /// Whether the member is a spare and its superblock on disk says so too.
     pub(crate) fn may_take_slot(&self) -> bool {
         self.state == MemberState::Spare && !self.superblock_is_old
     }
 
-    /// Whether the place of its superblock is to be wiped first: a crash can tear the superblock
-    /// into blocks.
+    /// Whether the superblock's place has to be wiped before it is written: the superblock is
+    /// larger than a block, so that a crash could tear it.
     pub(crate) fn is_to_wipe(&self) -> bool {
         let tears = || {
             let block = self.info.logical_block;
@@ -179,12 +182,12 @@ impl Member {
         self.superblock_is_old && !self.is_faulty() && tears()
     }
 
-    /// Time since which it has had no space.
+    /// Time since which the member has had no space for strips or for its superblock.
     pub(crate) fn is_full_since(&self) -> Option<Time> {
         [self.full_since, self.superblock_full_since].into_iter().flatten().min()
     }
 
-    /// Counts a read or write that was sent to it.
+    /// Counts a read or write that was sent to the member.
     #[inline]
     pub(crate) fn sent(&mut self, attr: &Attr, write: bool, length: Sectors) {
         self.out();
@@ -196,13 +199,13 @@ impl Member {
         self.moved(attr, write, length);
     }
 
-    /// Counts sectors of a read or write, sent on its own or merged into another one.
+    /// Counts the sectors of a read or write, sent on its own or merged into another one.
     #[inline]
     pub(crate) fn moved(&mut self, attr: &Attr, write: bool, length: Sectors) {
         self.served.add(attr, write, length);
     }
 
-    /// Counts requests that were merged into another one in its queue.
+    /// Corrects the counters: `requests` requests were merged into another one in the queue.
     pub(crate) fn merged(&mut self, write: bool, requests: u64) {
         if write {
             self.counters.writes -= requests;
@@ -211,7 +214,7 @@ impl Member {
         }
     }
 
-    /// Counts a flush that was sent to it.
+    /// Counts a flush that was sent to the member.
     pub(crate) fn sent_flush(&mut self) {
         self.out();
         self.counters.flushes += 1;
@@ -222,7 +225,7 @@ impl Member {
         self.to_give_up |= self.is_faulty();
     }
 
-    /// Absolute sector of a data sector.
+    /// Sector of the member at which data sector `sector` lies.
     pub(crate) fn data_sector(&self, sector: Sectors) -> Sectors {
         self.data_offset + sector
     }

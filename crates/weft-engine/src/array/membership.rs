@@ -9,68 +9,73 @@ use crate::layout::slot_set::SlotSet;
 use crate::layout::tolerance::Tolerance;
 use crate::mutant::{self, Mutant};
 
-/// Members of an array that can be read and written, and where parity may be wrong.
+/// Slots of an array that can be read and written, and where parity may be wrong.
 #[derive(Clone, Debug)]
 pub(crate) struct Membership {
     pub(crate) read_only: bool,
-    /// Too few members are left; writes have stopped.
+    /// Too few members are left. Writes have stopped.
     pub(crate) broken: bool,
-    /// Parity may be wrong from here; `None` when it is right everywhere.
+    /// Data sector of the members from which parity or copies may be wrong; `None` if nowhere.
     pub(crate) resync_from: Option<Sectors>,
-    /// Members that can be read, whole or in part; see [`Membership::in_sync`].
+    /// Slots with a member that is in sync everywhere; [`Membership::in_sync`] adds partly rebuilt
+    /// ones.
     in_sync: SlotSet,
-    /// Members that take writes.
+    /// Slots with a member that takes writes.
     present: SlotSet,
-    /// Members with bad blocks, which hold no data.
+    /// Slots with a member that has bad blocks, which hold no data.
     with_bad: SlotSet,
-    /// Members that do not answer.
+    /// Slots with a member that does not answer.
     stalled: SlotSet,
     seats: Vec<Seat>,
     tolerance: Tolerance,
-    /// With all of its members the array could do without one. Otherwise no member is failed: its
-    /// errors are reported to clients, as md's RAID 0 does, and members need not be marked dirty,
-    /// because nothing has to agree after a crash.
+    /// Whether the array could do without some member when all are present. Otherwise no member is
+    /// failed: its errors go to clients, as with md's RAID 0. The array need not be marked dirty
+    /// either, because no members have to agree after a crash.
     pub(crate) is_redundant: bool,
     planted: Option<Mutant>,
 }
 
-/// A slot, with its member.
+/// State of one slot.
 #[derive(Clone, Debug, Default)]
 struct Seat {
     member: Option<MemberIndex>,
-    /// Recovery offset of a member that is being rebuilt.
+    /// Recovery offset of the slot's member, if it is being rebuilt.
     recovery_offset: Option<Sectors>,
     bad: BadBlocks,
 }
 
-/// Whether other members stand in for one that does not answer and would return correct data late.
+/// Whether other members may be read in place of one that does not answer, and would return correct
+/// data late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Around {
-    /// The stripe is known to have data and parity that agree.
+    /// Yes: data and parity of the stripe are known to agree.
     Always,
-    /// Parity is compared, and a computed strip always agrees with its sources.
+    /// No: the read is for comparing parity, and a reconstructed strip always agrees with its
+    /// sources.
     Never,
-    /// Only where parity was checked since a crash, because wrong parity would yield wrong data.
+    /// Only where parity was checked since a crash: wrong parity would yield wrong data.
     WhereChecked,
 }
 
-/// Findings of a personality about a member.
+/// Report of a personality about a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Report {
     /// A strip that could not be read is about to be written again.
     Correcting { slot: Slot },
-    /// A strip was written again, and read back.
+    /// A strip was written again and could be read back. `sector` is its data sector.
     Corrected { slot: Slot, sector: Sectors, sectors: Sectors },
-    /// The member takes writes that it cannot read back. It is failed if the others suffice.
+    /// The member accepts a write that it cannot read back. It is failed if the array can do
+    /// without it.
     Suspect { slot: Slot },
-    /// The member did not do what it was told to: it is failed, whatever the consequences.
+    /// The member failed a write. It is failed even if that breaks the array.
     Failed { slot: Slot },
-    /// A read failed. After more than `most` in a row the member is failed, if the others suffice.
+    /// A read failed. After more than `most` failed reads in a row the member is failed, if the
+    /// array can do without it.
     ReadFailed { slot: Slot, most: u32 },
 }
 
 impl Report {
-    /// Slot of the member.
+    /// Slot of the member that the report is about.
     pub(crate) fn slot(self) -> Slot {
         match self {
             Self::Correcting { slot }
@@ -83,7 +88,7 @@ impl Report {
 }
 
 impl Membership {
-    /// A membership without members.
+    /// Creates the membership of `slots` empty slots.
     pub(crate) fn new(
         slots: usize,
         tolerance: Tolerance,
@@ -115,7 +120,7 @@ impl Membership {
         mutant::is(self.planted, mutant)
     }
 
-    /// Takes over the states of the members.
+    /// Updates the slots from the states of the members.
     pub(crate) fn recount(&mut self, members: &[Member]) {
         let set_of = |wanted: &dyn Fn(&Member) -> bool| -> SlotSet {
             let of_slots = members.iter().filter(|member| wanted(member));
@@ -137,7 +142,7 @@ impl Membership {
         }
     }
 
-    /// Takes over the recovery offsets of the members.
+    /// Updates the recovery offsets from the states of the members.
     pub(crate) fn rebuilt(&mut self, members: &[Member]) {
         for member in members {
             if let Some(slot) = member.slot {
@@ -146,7 +151,8 @@ impl Membership {
         }
     }
 
-    /// Slots that can be read in a stripe with its last sector before `end`.
+    /// Slots with a member that is in sync up to data sector `end` (exclusive), so that a stripe
+    /// that ends there can be read from it.
     pub(crate) fn in_sync(&self, end: Sectors) -> SlotSet {
         let mut set = self.in_sync;
         for slot in self.present.without(self.in_sync).ascending() {
@@ -160,9 +166,9 @@ impl Membership {
         set
     }
 
-    /// Slots that can be read in a stripe of these sectors: without members that have bad blocks
-    /// there, and without members that do not answer, if the others suffice and may stand in for
-    /// them.
+    /// Slots that can be read in the stripe of these data sectors. Without members that have bad
+    /// blocks there, and without stalled members if `around` permits to read the others instead and
+    /// they suffice.
     #[inline]
     pub(crate) fn readable(&self, stripe: SectorRange, around: Around) -> SlotSet {
         if self.stalled.is_empty() && self.present == self.in_sync && self.with_bad.is_empty() {
@@ -197,69 +203,69 @@ impl Membership {
         self.present
     }
 
-    /// Whether every slot has a member that is in sync everywhere.
+    /// Whether every slot has a member that is in sync.
     #[inline]
     pub(crate) fn is_whole(&self) -> bool {
         self.in_sync == SlotSet::first(self.seats.len() as u16)
     }
 
-    /// Whether every slot has a member that can be read everywhere and answers.
+    /// Whether every slot has a member that is in sync, answers and has no bad blocks.
     #[inline]
     pub(crate) fn is_whole_and_answers(&self) -> bool {
         self.stalled.is_empty() && self.with_bad.is_empty() && self.is_whole()
     }
 
-    /// Slots without a member that is in sync everywhere.
+    /// Number of slots without a member that is in sync.
     pub(crate) fn degraded(&self) -> usize {
         self.seats.len() - self.in_sync.count() as usize
     }
 
-    /// Whether the members in sync hold redundancy with which the data can be compared.
+    /// Whether the members in sync hold redundant data, so that there is something to compare.
     pub(crate) fn has_redundancy(&self) -> bool {
         self.tolerance.has_redundancy(self.in_sync)
     }
 
-    /// Whether the members at these slots determine every byte.
+    /// Whether the members at `slots` hold enough to reconstruct all data.
     pub(crate) fn suffices(&self, slots: SlotSet) -> bool {
         self.tolerance.suffices(slots)
     }
 
-    /// Whether a read may go straight to its member.
+    /// Whether a read may go straight to its member, past the stripe cache.
     pub(crate) fn reads_aligned(&self) -> bool {
         self.is_whole()
             && (self.stalled.is_empty()
                 || self.readable(SectorRange::new(0, 0), Around::Always) == self.in_sync)
     }
 
-    /// Whether the member at a slot is being rebuilt.
+    /// Whether the member at `slot` is being rebuilt.
     pub(crate) fn is_rebuilding(&self, slot: Slot) -> bool {
         self.present.contains(slot) && !self.in_sync.contains(slot)
     }
 
-    /// Recovery offset of the member at a slot, if it is being rebuilt.
+    /// Recovery offset of the member at `slot`; `None` if it is not being rebuilt.
     pub(crate) fn recovery_offset(&self, slot: Slot) -> Option<Sectors> {
         self.seats[slot.index()].recovery_offset
     }
 
-    /// The member at a slot, unless it is faulty.
+    /// The member at `slot`, unless it failed.
     #[inline]
     pub(crate) fn member_at(&self, slot: Slot) -> Option<MemberIndex> {
         self.seats[slot.index()].member
     }
 
-    /// Whether the array would be broken without a slot's member.
+    /// Whether the array would be broken without the member at `slot`.
     pub(crate) fn breaks(&self, slot: Slot) -> bool {
         self.breaks_without(std::iter::once(slot))
     }
 
-    /// Whether the array would be broken without the members of these slots.
+    /// Whether the array would be broken without the members at `slots`.
     pub(crate) fn breaks_without(&self, slots: impl Iterator<Item = Slot>) -> bool {
         let mut left = self.in_sync;
         slots.for_each(|slot| left.remove(slot));
         left != self.in_sync && !self.tolerance.suffices(left)
     }
 
-    /// Whether the members suffice without the one at a slot, and without those that do not answer.
+    /// Whether the array can be read without the member at `slot` and without stalled members.
     pub(crate) fn can_read_around(&self, slot: Slot) -> bool {
         let others = self.in_sync.without(self.stalled).without(SlotSet::only(slot));
         self.tolerance.suffices(others)

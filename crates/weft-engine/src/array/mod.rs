@@ -1,10 +1,10 @@
 //! Array of one volume: membership, clean state, superblock updates and flush rounds.
 //!
-//! A personality asks the array which members can be read and written, and reports those that
-//! failed.
+//! A personality asks the array which members can be read and written, and reports failures to it.
 //!
-//! Superblock updates are in `superblock_update`, the clean state and the gate that writes pass in
-//! `write_intent`, members without space in `space`, members that come and go in `spare`.
+//! Superblock updates are in `superblock_update`, the clean state and the leases of writes in
+//! `write_intent`, members without space in `space`, and members that are added, removed or return
+//! in `spare`.
 //!
 //! Source   md-raid.md §6
 
@@ -50,55 +50,57 @@ use crate::mutant::Mutant;
 use crate::sched::member_queue::QueueSettings;
 use crate::sched::request::MemberRequest;
 
-/// One array: its members, the state that superblocks record, and updates under way.
+/// One array: its members, the state that superblocks record, and the updates in progress.
 #[derive(Clone, Debug)]
 pub(crate) struct Array {
     pub(crate) volume: VolumeId,
-    /// Size that clients see.
+    /// Size of the array as clients see it.
     pub(crate) size: Sectors,
-    /// Data sectors used of each member.
+    /// Number of data sectors that the array uses of each member.
     pub(crate) member_size: Sectors,
-    /// Unit of requests, a power of two: the first byte and the length of a request are multiples.
+    /// Granularity of requests, a power of two: the first byte and the length of a request must be
+    /// multiples of it.
     pub(crate) request_unit: Bytes,
     pub(crate) members: Vec<Member>,
     pub(crate) membership: Membership,
-    /// Class of the running sync's requests.
+    /// I/O class of the member requests of the running sync.
     pub(crate) sync_class: Class,
-    /// Position in `members` per slot.
+    /// For each slot, the position of its member in `members`.
     slots: Vec<Option<usize>>,
-    /// Position in `members` per [`MemberIndex`].
+    /// For each [`MemberIndex`], the position of the member in `members`.
     positions: Vec<Option<usize>>,
-    /// Role of each member number, as superblocks have it.
+    /// Role of each member number, as superblocks record it.
     roles: Vec<Role>,
-    /// Placement of its sectors; a bare member has no layout.
+    /// Layout of the data; `None` for a member without metadata.
     layout: Option<Layout>,
-    /// The write-intent bitmap that members have.
+    /// Write-intent bitmap, if the array has one.
     bitmap: Option<Box<IntentBitmap>>,
-    /// Change of the bitmap that the next superblock update makes.
+    /// Change of the bitmap that the next superblock update has to make.
     bitmap_change: Option<BitmapChange>,
     events: u64,
     epoch_secs: u64,
     intent: WriteIntent,
     updates: SuperblockUpdates,
     pub(crate) flushes: FlushBatch<FlushFor>,
-    /// Client requests with a finished round of flushes, and its result.
+    /// Client requests that had their round of flushes, with the result of the round.
     flushed: Vec<(RequestId, Result<(), Fault>)>,
-    /// Result of the last flush round. An array that can do without a member that errs fails the
-    /// member instead.
+    /// Result of the last flush round. It is an error only if the array cannot do without the
+    /// member that failed to flush; otherwise the member is failed.
     flush_result: Result<(), Fault>,
     corrections: Corrections,
-    /// Number of flushes that were requested for corrections.
+    /// Number of flushes requested so far for corrections.
     corrections_flushes: u64,
-    /// `resync_from` is set only because members had no space, with redundancy left.
+    /// `resync_from` is set only because members had no space, and there is redundancy left.
     resyncs_for_space: bool,
-    /// First sector of the array whose copy a needed member failed to write.
+    /// First sector of the array with a copy that a member failed to write which the array needs.
     unwritten_from: Option<Sectors>,
-    /// A discard is among the reasons; for discards only the first member without space is known.
+    /// A discard is among the writes that lacked space. Of those, only the first member without
+    /// space is known.
     lacked_space_for_discard: bool,
 }
 
 impl Array {
-    /// The array of a volume, at rest.
+    /// Creates the array of a volume, without requests.
     pub(crate) fn new(volume: VolumeId, source: &VolumeSource, epoch_secs: u64, now: Time) -> Self {
         match source {
             VolumeSource::Array(assembly) => Self::assembled(volume, assembly, epoch_secs, now),
@@ -150,7 +152,7 @@ impl Array {
             .iter()
             .max_by_key(|member| member.superblock().events())
             .expect("an array that was assembled has members");
-        // A reserved number in the table belongs to no member.
+        // A reserved number in the table of roles belongs to no member.
         let role_of = |number| freshest.superblock().role(number).unwrap_or(Role::Spare);
         let numbers = freshest.superblock().role_count() as u32;
         let mut roles: Vec<Role> = (0..numbers).map(role_of).collect();
@@ -163,7 +165,7 @@ impl Array {
         if !assembly.read_only {
             agree_about_bitmap(&mut members, assembly);
         }
-        // A number with a role but without a member has failed, as far as the present members know.
+        // A number with a role but without a member counts as failed.
         for (role, number) in roles.iter_mut().zip(0u32..) {
             let here =
                 members.iter().any(|member| member.slot.is_some() && member.number == number);
@@ -179,7 +181,8 @@ impl Array {
         } else {
             CleanState::Clean
         };
-        // With parity, a write of part of a block reads the block and writes it as a whole.
+        // With parity, a write of part of a block reads the block and writes it completely, so
+        // requests need not be multiples of blocks.
         let blocks = members.iter().map(|member| member.info.logical_block);
         let block = blocks.max().filter(|_| layout.parity().is_none());
         let intent = WriteIntent::new(clean_state, now);
@@ -197,7 +200,8 @@ impl Array {
         };
         array.recount();
         array.index_members();
-        // A crash from now on must find the array dirty too: recorded before the first write.
+        // A crash from now on must find the array dirty too: this is recorded before the first
+        // write.
         if says_dirty && !array.membership.read_only {
             let number = array.want_update();
             array.intent.state = CleanState::BecomingDirty(number);
@@ -205,7 +209,7 @@ impl Array {
         array
     }
 
-    /// The bitmap of an array that may be written.
+    /// Bitmap of an array that may be written; `None` if it has none.
     fn bitmap_of(assembly: &Assembly, now: Time) -> Option<Box<IntentBitmap>> {
         let (bitmap, _) = assembly.united_bitmap()?;
         let in_sync = assembly.slots.iter().filter_map(|state| match state {
@@ -220,7 +224,7 @@ impl Array {
         Some(Box::new(IntentBitmap::new(&bitmap, layout, needed, least, now)))
     }
 
-    /// An array of members with nothing outstanding, before it is known how they belong together.
+    /// Creates an array of members without a layout or slots, which the caller adds.
     fn of_members(
         volume: VolumeId,
         members: Vec<Member>,
@@ -248,7 +252,7 @@ impl Array {
             flushes: FlushBatch::default(),
             flushed: Vec::new(),
             flush_result: Ok(()),
-            // Members may hold corrections of a process that died before it flushed them.
+            // Members may hold corrections of a former process that were not flushed.
             corrections: Corrections::Written,
             corrections_flushes: 0,
             resyncs_for_space: false,
@@ -270,12 +274,13 @@ impl Array {
 
     // Members that can be read and written.
 
-    /// The member at a slot, unless it is faulty.
+    /// Member at a slot; `None` if the slot has none or the member failed.
     pub(crate) fn at(&self, slot: Slot) -> Option<&Member> {
         self.slots[slot.index()].map(|position| &self.members[position])
     }
 
-    /// Position in `members` of the member at a slot, unless it is faulty.
+    /// Position in `members` of the member at a slot; `None` if the slot has none or the member
+    /// failed.
     pub(crate) fn position_at(&self, slot: Slot) -> Option<usize> {
         self.slots[slot.index()]
     }
@@ -284,7 +289,7 @@ impl Array {
         self.positions.get(index.index()).copied().flatten()
     }
 
-    /// Rebuilds the index of members, after members came or went.
+    /// Rebuilds `positions`, after members were added or removed.
     fn index_members(&mut self) {
         self.positions.fill(None);
         for (position, member) in self.members.iter().enumerate() {
@@ -297,7 +302,7 @@ impl Array {
         }
     }
 
-    /// Whether the other members can supply what a member holds.
+    /// Whether other members can supply the data of the member at `position`.
     pub(crate) fn can_read_around(&self, position: usize) -> bool {
         let slot = self.members[position].slot;
         slot.is_some_and(|slot| self.membership.can_read_around(slot))
@@ -308,7 +313,8 @@ impl Array {
         self.events
     }
 
-    /// Time at which a superblock was last written, in seconds since 1970.
+    /// Time of the last superblock update, in seconds since 1970; `None` for a member without
+    /// metadata.
     pub(crate) fn updated_secs(&self) -> Option<u64> {
         let superblocks = self.members.iter().filter_map(Member::superblock_if_any);
         superblocks.map(|superblock| superblock.utime().secs).max()
@@ -322,7 +328,7 @@ impl Array {
         }
     }
 
-    /// Asserts that slots and members agree: the member of a slot has that slot.
+    /// Asserts that slots and members refer to each other.
     fn check_slots(&self) {
         for (position, slot) in self.slots.iter().zip(0u16..) {
             let Some(position) = position else { continue };
@@ -337,12 +343,12 @@ impl Array {
         self.recount();
     }
 
-    /// Whether every failure is recorded, or never will be.
+    /// Whether every failure of a member is recorded, or can no longer be recorded.
     pub(crate) fn is_known(&self) -> bool {
         self.failures_recorded() || self.membership.broken
     }
 
-    /// Whether discards pay: every member stores nothing for discarded sectors.
+    /// Whether every member frees discarded sectors, so that discards are worth it.
     pub(crate) fn can_discard(&self) -> bool {
         let slots = self.membership.present();
         slots.ascending().all(|slot| self.at(slot).is_some_and(|member| member.info.discards))
@@ -350,11 +356,12 @@ impl Array {
 
     // Membership.
 
-    /// Fails a member that did not flush, or did not write the array's own data, or was declared
-    /// failed. The last copy of data stays in use, as in md (`MD_BROKEN`), because it may answer
-    /// reads; but the array is broken, and takes no more writes until it is assembled again. So no
-    /// flush is acknowledged after one that failed: data that the failed flush covered may be lost,
-    /// and a later flush would not report that. None of this is recorded.
+    /// Fails a member that could not flush, or not write the array's own data, or was declared
+    /// failed. If the array needs the member it stays in use, as in md (`MD_BROKEN`), because it
+    /// may still answer reads; but the array is broken and takes no writes until it is assembled
+    /// again. Therefore no flush is acknowledged after a failed one: data that the failed flush
+    /// covered may be lost, and a later flush would not report that. None of this is recorded in
+    /// superblocks.
     pub(crate) fn fail(&mut self, position: usize, out: &mut Outbox) {
         if !self.members[position].is_faulty() && self.breaks(position) {
             self.declare_broken(out);
@@ -363,8 +370,8 @@ impl Array {
         }
     }
 
-    /// Like [`Array::fail`], after a fault of a request: a member that is gone cannot be read
-    /// either.
+    /// Like [`Array::fail`], after a fault of a member request. A member that is gone is taken out
+    /// of use in any case, as it cannot be read either.
     pub(crate) fn fail_for(&mut self, position: usize, fault: Fault, out: &mut Outbox) {
         if fault == Fault::Gone {
             self.lose(position, out);
@@ -380,9 +387,9 @@ impl Array {
         self.updates.records_failures = NEVER;
     }
 
-    /// Takes a member out of use: it is gone, or its part of a stripe no longer matches the others.
-    /// If too few are left the array is broken, and the superblocks of the others stay as they
-    /// were.
+    /// Takes a member out of use: it is gone, or its strips no longer match the others. If too few
+    /// members are left the array is broken, and the superblocks of the others are left as they
+    /// are.
     pub(crate) fn lose(&mut self, position: usize, out: &mut Outbox) {
         let member = &self.members[position];
         if member.is_faulty() {
@@ -417,10 +424,10 @@ impl Array {
         if let Some(role) = self.roles.get_mut(number) {
             *role = Role::Faulty;
         }
-        // Before the superblock update that records the failure, because the array may be stopped
+        // Before the superblock update that records the failure: the array may be stopped right
         // after it.
         if !self.members.iter().any(|member| member.full_since.is_some()) {
-            // Other members may have had no space for a discard either.
+            // Other members may also have lacked space for a discard.
             let left_agree = if self.lacked_space_for_discard {
                 !self.membership.has_redundancy()
             } else {
@@ -433,20 +440,20 @@ impl Array {
         }
     }
 
-    /// Whether the array would be broken without this member.
+    /// Whether the array would be broken without the member at `position`.
     pub(crate) fn breaks(&self, position: usize) -> bool {
         let slot = self.members[position].slot;
         let by_count = self.is_planted(Mutant::ToleratesByCount) && self.membership.degraded() > 0;
         slot.is_some_and(|slot| by_count || self.membership.breaks(slot))
     }
 
-    /// Whether the array would be broken without these members.
+    /// Whether the array would be broken without the members at `positions`.
     pub(crate) fn breaks_without(&self, positions: &[usize]) -> bool {
         let slots = positions.iter().filter_map(|position| self.members[*position].slot);
         self.membership.breaks_without(slots)
     }
 
-    /// Handles a report about a member.
+    /// Handles a personality's report about a member.
     pub(crate) fn report(&mut self, report: Report, out: &mut Outbox) {
         let Some(position) = self.position_at(report.slot()) else { return };
         match report {
@@ -475,7 +482,7 @@ impl Array {
 
     // Requests to members.
 
-    /// Sends a metadata write or a flush of the array's own.
+    /// Sends one of the array's own requests: a metadata write or a flush.
     fn submit(&mut self, position: usize, op: MemberOp, owner: Owner, out: &mut Outbox) {
         let may_write = !self.membership.read_only || self.is_planted(Mutant::WriteWhileReadOnly);
         let member = &mut self.members[position];
@@ -496,13 +503,13 @@ impl Array {
         }
     }
 
-    /// Whether a request to a member goes out at once, without waiting in a queue.
+    /// Whether a request to the member at `position` is sent at once, without waiting in a queue.
     #[inline]
     pub(crate) fn passes(&self, position: usize) -> bool {
         self.members[position].queue.passes()
     }
 
-    /// Passes a client's read or write to a member unchanged.
+    /// Sends a client's read or write to a member unchanged, at data sector `sector`.
     #[inline]
     pub(crate) fn pass(
         &mut self,
@@ -534,7 +541,7 @@ impl Array {
         member.sent(&request.attr, write, length);
     }
 
-    /// Sends a read or write of these parts, which may be merged with others.
+    /// Sends a read or write with `parts` as its memory; it may be merged with others.
     #[inline(always)]
     pub(crate) fn stage(
         &mut self,
@@ -551,8 +558,8 @@ impl Array {
         out.stage(self.volume, member, request, parts, who);
     }
 
-    /// Sets the queues of the members, including new ones. `in_flight` returns the number of
-    /// requests that take room at a member.
+    /// Configures the queues of the members, including new ones, from their knobs. `in_flight`
+    /// returns the number of requests at a member that count against its queue depth.
     pub(crate) fn set_queues(
         &mut self,
         knobs: &Knobs,
@@ -571,8 +578,8 @@ impl Array {
         }
     }
 
-    /// Queues the requests that were staged for the members, and sends what their queues dispatch.
-    /// `end_plug`: no more requests of this plug follow.
+    /// Adds the requests that were staged to the queues of their members, and sends what the queues
+    /// dispatch. `end_plug`: no more requests of this plug follow.
     pub(crate) fn unplug_queues(&mut self, end_plug: bool, out: &mut Outbox) {
         let starves = self.is_planted(Mutant::QueueStarves);
         for member in &mut self.members {
@@ -592,14 +599,16 @@ impl Array {
         self.members.iter_mut().for_each(|member| out.dispatch(self.volume, member));
     }
 
-    /// Moves waiting requests of a resync out of the idle class, so that they have their turn.
+    /// Moves waiting requests of a sync out of the idle class, so that they are served beside
+    /// clients.
     pub(crate) fn promote_syncs(&mut self, out: &mut Outbox) {
         for member in self.members.iter_mut().filter(|member| !member.queue.passes()) {
             out.promote_syncs(member);
         }
     }
 
-    /// Time at which a queue may dispatch a request although no member ends one.
+    /// Time at which a queue may dispatch although no member completes a request; `None`: none
+    /// will.
     pub(crate) fn queue_wake(&self, now: Time) -> Option<Time> {
         if self.is_planted(Mutant::IdleTimerNotSet) {
             return None;
@@ -607,7 +616,7 @@ impl Array {
         self.members.iter().filter_map(|member| member.queue.next_wake(now)).min()
     }
 
-    /// Bytes that a request may have; see [`Outbox::room`].
+    /// Number of bytes by which a staged request can still grow; see [`Outbox::room`].
     pub(crate) fn room(&self, position: usize, request: &MemberRequest, out: &Outbox) -> u64 {
         let member = &self.members[position];
         let last = &member.queue.last[usize::from(request.write)];
@@ -615,9 +624,9 @@ impl Array {
     }
 }
 
-/// Makes all superblocks name the bitmap, or none: a crash may have interrupted a change of it
-/// between two superblocks. The bitmap of a member may differ from that of the others, and is not
-/// read.
+/// Makes all superblocks agree whether there is a bitmap: a crash may have interrupted its addition
+/// or removal between two superblocks. The bitmap of a member may differ from that of the others,
+/// so it is written anew.
 fn agree_about_bitmap(members: &mut [Member], assembly: &Assembly) {
     let offset = assembly.bitmap_offset();
     for member in members {
@@ -626,7 +635,7 @@ fn agree_about_bitmap(members: &mut [Member], assembly: &Assembly) {
         }
         if offset.is_some() {
             member.needs_bitmap();
-            // A spare gets the bitmap with a slot.
+            // A spare gets the bitmap when it takes a slot.
             member.lacks_bitmap = member.slot.is_some();
         }
     }

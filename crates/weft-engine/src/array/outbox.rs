@@ -1,4 +1,4 @@
-//! Outbox: outputs, tokens, and the member requests of this turn with the waiters for each.
+//! Outbox: outputs and tokens, and the owners of the member requests in flight.
 
 use std::collections::VecDeque;
 
@@ -21,66 +21,66 @@ use crate::sched::member_queue::{QueueCommand, Waiting};
 use crate::sched::merge::{self, Last};
 use crate::sched::request::{MemberRequest, MergeKind};
 
-/// Receiver of a `Done`.
+/// Owner of a token: what gets its `Done`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Owner {
-    /// Parts of a member request, of stripes or past the cache: the first, and those merged with
-    /// it.
+    /// Parts of a member request: the first, and the parts that were merged with it.
     Parts(Who, Chain),
-    /// A client's read or write that was passed unchanged.
+    /// A client's read or write that was passed to a member unchanged.
     Passed(PassedRequest),
-    /// Discard of a request.
+    /// Discard of a request's range.
     Discard(RequestId),
-    /// A member flush, for rounds of flush requests.
+    /// A member flush, for one or more rounds of flush requests.
     Flush(FlightId),
-    /// The running superblock update.
+    /// The superblock update in progress.
     Superblock,
-    /// The running round of the bitmap: of `all` its pages, or of those of the round.
+    /// The round of the bitmap in progress. `all`: all pages were written to the member, not only
+    /// those of the round.
     Bitmap { all: bool },
     /// A computation of a personality.
     Compute(JobId),
 }
 
-/// Number of a computation, which its personality understands.
+/// Number of a computation, which only its personality can interpret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct JobId(pub(crate) u32);
 
-/// A chain through a table, by its ends: the parts after the first one of a member request, or the
-/// outstanding requests of a member.
+/// First and last entry of a chain in a table: the parts of a member request after its first one,
+/// or the outstanding requests of a member.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chain {
     first: u32,
     last: u32,
 }
 
-/// A strip of a stripe.
+/// A read or write of one strip of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StripIo {
     pub(crate) stripe: StripeId,
     pub(crate) slot: Slot,
-    /// The request that owns the memory; `None` if the stripe does.
+    /// Request that owns the memory; `None` if it is the stripe's own.
     pub(crate) zero_copy_from: Option<RequestId>,
 }
 
-/// Strips of one slot, of adjacent stripes of a batch.
+/// A write of strips of one slot, in adjacent stripes of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StripRun {
     pub(crate) head: StripeId,
     pub(crate) slot: Slot,
-    /// Place of the first stripe in the batch, counted from the head, and number of stripes.
+    /// Number of stripes from the head to the first stripe of the run, and number of stripes.
     pub(crate) first: u32,
     pub(crate) count: u32,
 }
 
-/// A copy that is read or written to make copies equal.
+/// A read or write of one copy in a resync or correction of a mirror.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CopyIo {
-    /// Place of the part among those under way.
+    /// Index of the part that the copy belongs to.
     pub(crate) place: u32,
     pub(crate) slot: Slot,
 }
 
-/// Owner of a part of a member request.
+/// Owner of one part of a member request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Who {
     Copy(CopyIo),
@@ -89,21 +89,21 @@ pub(crate) enum Who {
     Stripes(StripRun),
 }
 
-/// A sub-request past any cache, between a member and the memory of its request.
+/// A sub-request between a member and the frames of its request, past any cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StraightPart {
     pub(crate) request: RequestId,
-    /// First byte within the volume.
+    /// First byte in the volume.
     pub(crate) start: Bytes,
     pub(crate) len: u32,
 }
 
-/// A client's read or write that needs no attention until its member has answered.
+/// A client's read or write that was passed to a member unchanged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PassedRequest {
     pub(crate) issuer: Issuer,
     pub(crate) frames: Run,
-    /// First byte within the volume.
+    /// First byte in the volume.
     pub(crate) start: Bytes,
     pub(crate) len: u32,
     pub(crate) attr: Attr,
@@ -111,31 +111,31 @@ pub(crate) struct PassedRequest {
     pub(crate) gone: bool,
 }
 
-/// Record of an outstanding token.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outstanding {
     pub(crate) volume: VolumeId,
-    /// `None` for a computation.
+    /// Member that the token is for; `None` for a computation.
     pub(crate) member: Option<MemberIndex>,
     pub(crate) write: bool,
-    /// A write that is durable when it is done.
+    /// Whether the request is a write that is durable when it is done.
     pub(crate) fua: bool,
-    /// Time of its dispatch.
+    /// Time at which the request was dispatched.
     pub(crate) issued: Time,
     pub(crate) owner: Owner,
-    /// Number of requests that were merged into this one in the queue of the member.
+    /// Number of requests that were merged into this one in the member's queue, itself included.
     pub(crate) requests: u32,
-    /// Whether it takes room at the member. It does until the member has ended it, which the queue
-    /// may learn before its `Done`.
+    /// Whether the request still counts against the member's queue depth. It does until the member
+    /// has ended it, which the queue may learn before the `Done`.
     pub(crate) at_member: bool,
-    /// Receipt of the scheduler, if the request came from one.
+    /// Receipt of the scheduler; `None` if the request did not pass one.
     pub(crate) scheduled: Option<Receipt>,
-    /// Its owner was already told that it failed. The request only pins memory until it is done.
+    /// The owner was already told that the request failed. The request only pins memory until it is
+    /// done.
     pub(crate) detached: bool,
 }
 
 impl Outstanding {
-    /// A single request that was dispatched at `issued`.
+    /// A single request that is dispatched at `issued`.
     pub(crate) fn new(
         volume: VolumeId,
         member: Option<MemberIndex>,
@@ -148,44 +148,44 @@ impl Outstanding {
         Self { volume, member, write, fua, issued, owner, requests, at_member, scheduled, detached }
     }
 
-    /// Whether a member is writing for stripes that wait for it.
+    /// Whether this is a write of parts that its owner still waits for.
     fn is_writing_stripes(&self) -> bool {
         self.write && !self.detached && matches!(self.owner, Owner::Parts(..))
     }
 }
 
-/// Outputs, and the tokens that were issued with them.
+/// Outputs of the engine, and the tokens that were issued with them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outbox {
     pub(crate) now: Time,
     pub(crate) planted: Option<Mutant>,
     pub(crate) work: Work,
-    /// Credit to be given back for answered requests.
+    /// Credit to return to clients for answered requests, in bytes.
     pub(crate) credit: Vec<(ClientId, u64)>,
-    /// Answers and frames for the write-back cache.
+    /// Answers and frames to return to the write-back cache.
     pub(super) returned: Vec<Returned>,
     outputs: VecDeque<Output>,
-    /// Requests that wait in the queues of members.
+    /// Number of requests that wait in the queues of members.
     queued: usize,
-    /// Number of the turn, for merging.
+    /// Number of the turn; requests of different turns are not merged.
     turn: u64,
     tokens: Vec<Entry>,
-    /// Outstanding requests of each member, in order of issue.
+    /// Outstanding requests of each member, in the order in which they were sent.
     of_members: Vec<Chain>,
     free: Vec<u32>,
     sequence: u64,
     /// Empty lists of operations, kept for their allocations.
     spare_ops: Vec<Vec<ComputeOp>>,
-    /// Merged parts, and the next part of each chain.
+    /// Merged parts, each with the index of the next part of its chain.
     merged: Vec<(Who, u32)>,
     merged_free: Vec<u32>,
 }
 
-// Entries own nothing on the heap, so that they are written and read in place.
+// Entries own no heap memory, so that they are written and read in place.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     token: Token,
-    /// Requests of the same member before and after it.
+    /// Entries of the member's requests that were sent before and after this one.
     before: u32,
     after: u32,
     outstanding: Option<Outstanding>,
@@ -200,7 +200,7 @@ impl Outbox {
         Self { now, turn: 1, ..Self::default() }
     }
 
-    /// Appends all outputs to those that the driver has not carried out yet.
+    /// Appends all outputs to `outputs`, after those that the driver has not carried out yet.
     pub(crate) fn take_outputs(&mut self, outputs: &mut VecDeque<Output>) {
         if outputs.is_empty() {
             std::mem::swap(&mut self.outputs, outputs);
@@ -209,9 +209,9 @@ impl Outbox {
         }
     }
 
-    /// Sends a read or write of these parts to a member, or appends it to the last one of its
-    /// direction.
-    // Inlined down to the entry of its token, which is then built in place: a stripe sends four
+    /// Sends a read or write with `parts` as its memory, or appends it to the member's last request
+    /// in the same direction.
+    // Inlined down to the token's entry, which is then built in place: a stripe sends four
     // requests.
     #[inline(always)]
     pub(crate) fn stage(
@@ -252,8 +252,7 @@ impl Outbox {
         member.sent(&request.kind.attr, write, bytes.sectors_floor());
     }
 
-    /// Appends a durable write to one that is not, for a planted bug. Returns whether there was
-    /// one.
+    /// Appends a durable write to one that is not, for a planted bug. Returns whether it could.
     #[cold]
     fn is_merged_across_flush(
         &mut self,
@@ -274,7 +273,7 @@ impl Outbox {
         true
     }
 
-    /// Like [`Outbox::stage`], for a member with requests waiting in its queue.
+    /// Like [`Outbox::stage`], for a member with a queue that holds requests back.
     #[inline(never)]
     fn stage_queued(
         &mut self,
@@ -314,7 +313,7 @@ impl Outbox {
         self.queued > 0
     }
 
-    /// Sends what the queue of a member dispatches.
+    /// Sends the requests that the queue of a member dispatches.
     pub(crate) fn dispatch(&mut self, volume: VolumeId, member: &mut Member) {
         while let Some(command) = member.queue.dispatch(self.now) {
             let QueueCommand { op, attr, owners, takes_room, scheduled } = command;
@@ -339,7 +338,7 @@ impl Outbox {
             let again = mutant::is(self.planted, Mutant::DispatchedTwice).then(|| op.clone());
             self.outputs.push_back(Output::Submit { token, member: to, op, attr });
             if let Some(op) = again.filter(|_| scheduled.is_some()) {
-                // The second request has no owner to report to.
+                // The second request of a command has no owner to report to.
                 let out = Outstanding::new(volume, Some(to), writes(&op), owner, self.now);
                 let out = Outstanding { requests: 0, at_member: false, detached: true, ..out };
                 let token = self.issue(out);
@@ -348,7 +347,7 @@ impl Outbox {
         }
     }
 
-    /// Adds the parts of another owner to this one.
+    /// Adds the parts of `other` to those of `owner`.
     fn join(&mut self, owner: &mut Owner, other: Owner) {
         let (Owner::Parts(_, chain), Owner::Parts(who, rest)) = (owner, other) else {
             unreachable!("only requests of parts are merged")
@@ -368,7 +367,7 @@ impl Outbox {
         waiting
     }
 
-    /// Queues the requests of a resync in the idle class again, in no class.
+    /// Moves the waiting sync requests of a member from the idle class to no class.
     pub(crate) fn promote_syncs(&mut self, member: &mut Member) {
         let idle =
             |it: &Waiting<Owner>| it.attr.origin == Origin::Sync && it.attr.class == Class::Idle;
@@ -383,14 +382,14 @@ impl Outbox {
         }
     }
 
-    /// Puts back a request that was taken out.
+    /// Puts a request back into a member's queue that was taken out of it.
     pub(crate) fn put_back(&mut self, member: &mut Member, request: Waiting<Owner>) {
         self.queued += 1;
         member.queue.put_back(request);
     }
 
-    /// Notes that the member has ended a request before its `Done`. Returns the receipt of the
-    /// scheduler, if the queue of the member counted the request.
+    /// Notes that a member has ended a request, before its `Done`. Returns the request, and its
+    /// receipt from the scheduler; `None` if the request did not count against the queue depth.
     pub(crate) fn ended(&mut self, token: Token) -> Option<(&Outstanding, Option<Receipt>)> {
         let outstanding = self.outstanding_mut(token)?;
         if !std::mem::take(&mut outstanding.at_member) {
@@ -400,7 +399,8 @@ impl Outbox {
         Some((outstanding, scheduled))
     }
 
-    /// Number of requests that take room at a member. From now on they have no scheduler.
+    /// Detaches a member's outstanding requests from its scheduler. Returns the number of those
+    /// that count against its queue depth.
     pub(crate) fn unschedule(&mut self, member: MemberIndex) -> u32 {
         let mut count = 0;
         for token in self.tokens_of(member) {
@@ -427,7 +427,7 @@ impl Outbox {
         self.chain(token, who);
     }
 
-    /// Adds a part to those that are told of a `Done`.
+    /// Adds a part to the owner of a token.
     fn chain(&mut self, token: Token, who: Who) {
         let entry = &mut self.tokens[token_place(token)];
         let Some(Outstanding { owner: Owner::Parts(_, chain), .. }) = &mut entry.outstanding else {
@@ -436,7 +436,7 @@ impl Outbox {
         link(&mut self.merged, &mut self.merged_free, chain, who);
     }
 
-    /// Takes the next part off a chain.
+    /// Removes the next part from a chain; `None` at the end.
     #[inline]
     pub(crate) fn next_part(&mut self, chain: &mut Chain) -> Option<Who> {
         if chain.first == END {
@@ -449,7 +449,7 @@ impl Outbox {
         Some(who)
     }
 
-    /// The parts of a chain, which is kept.
+    /// All parts of a member request: `first`, and those on the chain.
     pub(crate) fn parts(&self, first: Who, chain: Chain) -> Vec<Who> {
         let mut parts = vec![first];
         let mut place = chain.first;
@@ -461,7 +461,7 @@ impl Outbox {
         parts
     }
 
-    /// Replaces the parts that are told of a `Done`.
+    /// Replaces the parts that own a token.
     pub(crate) fn replace_parts(&mut self, token: Token, parts: &[Who]) {
         let [first, rest @ ..] = parts else { unreachable!("a member request has parts") };
         let Some(outstanding) = self.outstanding_mut(token) else {
@@ -474,18 +474,19 @@ impl Outbox {
         rest.iter().for_each(|part| self.chain(token, *part));
     }
 
-    /// Bytes that the next request may have: the room behind the last one of its member and
-    /// direction, if it fits there, or the room of a request of its own.
+    /// Number of bytes that a request at sector `at` can have: the room left in the last request of
+    /// its member and direction if it can be appended to that, or else the room of a request of its
+    /// own.
     pub(crate) fn room(&self, at: Sectors, request: &MemberRequest, last: &Last) -> u64 {
         last.room(self.turn, at, request)
     }
 
-    /// Ends merging with requests that were sent so far.
+    /// Ends merging into the requests that were sent so far.
     pub(crate) fn seal(&mut self) {
         self.turn += 1;
     }
 
-    /// Sends a request that is not merged.
+    /// Sends a request that is never merged.
     pub(crate) fn submit(
         &mut self,
         volume: VolumeId,
@@ -504,7 +505,7 @@ impl Outbox {
         self.send(member, op, attr, Outstanding { fua, ..outstanding });
     }
 
-    /// Sends a request to a member without waiting requests in its queue.
+    /// Sends a request past a member's queue, which holds no requests back.
     #[inline(always)]
     pub(crate) fn send(
         &mut self,
@@ -526,12 +527,12 @@ impl Outbox {
         self.outputs.push_back(Output::Compute { token, ops });
     }
 
-    /// An empty list for a computation.
+    /// Returns an empty list for operations, with memory from an earlier one if possible.
     pub(crate) fn ops(&mut self) -> Vec<ComputeOp> {
         self.spare_ops.pop().unwrap_or_default()
     }
 
-    /// Takes a list back for reuse.
+    /// Takes a list of operations back, for reuse of its memory.
     pub(crate) fn recycle(&mut self, mut ops: Vec<ComputeOp>) {
         if self.spare_ops.len() < SPARE_OPS_MAX && ops.capacity() <= SPARE_OPS_LONG {
             ops.clear();
@@ -555,7 +556,7 @@ impl Outbox {
         self.credit.push((client, bytes));
     }
 
-    /// Gives back credit, in one sum with what the client already gets back in this turn.
+    /// Returns credit to a client, added to what it already gets back in this turn.
     #[inline]
     pub(crate) fn add_credit(&mut self, client: ClientId, bytes: u64) {
         match self.credit.iter_mut().find(|(to, _)| *to == client) {
@@ -564,7 +565,7 @@ impl Outbox {
         }
     }
 
-    /// Outstanding requests that were passed unchanged.
+    /// Outstanding requests that were passed to a member unchanged.
     pub(crate) fn passed(&mut self) -> impl Iterator<Item = &mut PassedRequest> {
         self.tokens.iter_mut().filter_map(|entry| match &mut entry.outstanding {
             Some(Outstanding { owner: Owner::Passed(request), .. }) => Some(request),
@@ -584,7 +585,8 @@ impl Outbox {
 
     /// Drops error replies to a client that is gone.
     pub(crate) fn forget_refusals(&mut self, gone: ClientId) {
-        // Requests that were sent in this turn may move.
+        // The sequence of outputs changes, so nothing may be appended to requests sent in this
+        // turn.
         self.seal();
         self.outputs.retain(|output| {
             !matches!(output, Output::Reply { client, result: Err(_), .. } if *client == gone)
@@ -599,7 +601,7 @@ impl Outbox {
         self.outputs.push_back(Output::Notice(notice));
     }
 
-    /// Takes the record of a token that is done. `None` if it was never issued, or is done already.
+    /// Takes the record of a token that is done; `None` if it was never issued or is done already.
     #[inline]
     pub(crate) fn take(&mut self, token: Token) -> Option<Outstanding> {
         let place = token_place(token);
@@ -618,19 +620,19 @@ impl Outbox {
             }
         }
         self.free.push(place as u32);
-        // At the end, so that the record is copied once: it goes to the stack.
+        // Last, so that the record is copied only once, to the stack.
         self.tokens[place].outstanding.take()
     }
 
-    /// Time at which a member's oldest outstanding request was sent. Requests in its queue do not
-    /// count.
+    /// Time at which a member's oldest outstanding request was sent; `None` if it has none.
+    /// Requests in its queue do not count.
     #[inline]
     pub(crate) fn oldest(&self, member: MemberIndex) -> Option<Time> {
         let first = self.of_members.get(member.index())?.first;
         self.tokens.get(first as usize)?.outstanding.as_ref().map(|request| request.issued)
     }
 
-    /// Outstanding requests of a member, in order of issue.
+    /// Tokens of a member's outstanding requests, in the order in which they were sent.
     pub(crate) fn tokens_of(&self, member: MemberIndex) -> Vec<Token> {
         let first = self.of_members.get(member.index()).map(|of_member| of_member.first);
         let entry = |place: u32| self.tokens.get(place as usize);
@@ -639,7 +641,7 @@ impl Outbox {
         entries.map(|entry| entry.token).collect()
     }
 
-    /// Whether a member is writing for stripes that wait for it, or will be.
+    /// Whether a member has an outstanding or queued write of parts, and their owner waits for it.
     pub(crate) fn is_writing_stripes(&self, member: &Member) -> bool {
         let out = self.tokens_of(member.info.index).into_iter().any(|token| {
             let outstanding = self.tokens[token_place(token)].outstanding.as_ref();
@@ -649,7 +651,7 @@ impl Outbox {
         out || member.queue.waiting().any(waits)
     }
 
-    /// The record of a token, if it is outstanding.
+    /// The record of a token; `None` if it is not outstanding.
     pub(crate) fn outstanding_mut(&mut self, token: Token) -> Option<&mut Outstanding> {
         let entry = self.tokens.get_mut(token_place(token))?;
         if entry.token == token { entry.outstanding.as_mut() } else { None }
@@ -679,7 +681,7 @@ impl Outbox {
         place
     }
 
-    /// Appends a request to those of its member, and returns the one before it.
+    /// Appends an entry to the chain of its member, and returns the entry before it.
     #[inline]
     fn append_to_member(&mut self, member: MemberIndex, place: u32) -> u32 {
         if self.of_members.len() <= member.index() {
@@ -700,19 +702,18 @@ impl Outbox {
     }
 }
 
-/// A token is a sequence number above the place of its table entry, so that it is found in one step
-/// and never given out twice: 2^24 outstanding, 2^40 in a lifetime (34 years at 1,000 a
-/// millisecond).
+/// A token is a sequence number above the index of its table entry. So it is found in one step and
+/// never given out twice: 2^24 outstanding, 2^40 in a lifetime (34 years at 1,000 a millisecond).
 const TOKEN_PLACE_BITS: u32 = 24;
 
-/// Number of operation lists that are kept, and longest one: usually that of one stripe.
+/// Number of operation lists that are kept, and length of the longest one, usually that of one
+/// stripe.
 const SPARE_OPS_MAX: usize = 64;
 const SPARE_OPS_LONG: usize = 16;
 
-/// The end of a chain of merged parts.
 const END: u32 = u32::MAX;
 
-/// Adds a part to a chain.
+/// Appends a part to a chain.
 fn link(merged: &mut Vec<(Who, u32)>, free: &mut Vec<u32>, chain: &mut Chain, who: Who) {
     let next = free.pop().unwrap_or_else(|| {
         merged.push((who, END));
@@ -732,7 +733,7 @@ fn writes(op: &MemberOp) -> bool {
     }
 }
 
-/// Whether a write is durable by itself. Writes of metadata are too, but nothing relies on that.
+/// Whether a write is durable by itself (FUA). Metadata writes are too, but nothing relies on it.
 fn is_fua(op: &MemberOp) -> bool {
     match op {
         MemberOp::Discard { fua, .. } | MemberOp::Write { fua, .. } => *fua,
@@ -740,7 +741,7 @@ fn is_fua(op: &MemberOp) -> bool {
     }
 }
 
-/// Operation of a member request.
+/// Operation for a member request at sector `at`.
 #[inline]
 fn op_of(at: Sectors, request: &MemberRequest, parts: &[Segment]) -> MemberOp {
     let parts = parts_of(parts);
@@ -751,7 +752,7 @@ fn op_of(at: Sectors, request: &MemberRequest, parts: &[Segment]) -> MemberOp {
     }
 }
 
-/// List of the parts of a request, usually one.
+/// List of the segments of a request, usually one.
 #[inline]
 fn parts_of(parts: &[Segment]) -> Segments {
     match parts {

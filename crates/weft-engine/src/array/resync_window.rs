@@ -1,14 +1,13 @@
 //! Resync, recovery, check and repair: the pass over all stripes.
 //!
-//! All four are one loop: ask for stripes in order, up to a window of 64 that are not done, as long
-//! as the cache has room for them. Clients need stripes as well, so a sync never waits for a
-//! stripe: it takes free ones.
+//! All four are one loop: it asks for stripes in order, with a window of at most 64 that are not
+//! done, as long as the cache has room. Clients need stripes as well, so a sync never waits for a
+//! stripe to become free: it takes only free ones.
 //!
-//! With a write-intent bitmap, a resync and the recovery of a former member cover the stripes of
-//! dirty chunks alone: those that are dirty when the sync begins, because later writes go to every
-//! member.
+//! With a write-intent bitmap, a resync and the recovery of a returned member cover only the
+//! stripes of chunks that are dirty when the sync begins; later writes go to every member anyway.
 //!
-//! A resync or recovery that is stopped records how far it came, so that the next one goes on
+//! A resync or recovery that is stopped records how far it came, so that the next one continues
 //! there; a check or repair starts again.
 //!
 //! Source   md-raid.md §6.1, §6.2
@@ -29,53 +28,55 @@ use crate::contract::snapshot::{Mismatch, Mismatches, WrongStrip};
 use crate::layout::slot_set::SlotSet;
 use crate::mutant::Mutant;
 
-/// Extent of a sync, as defined by the personality of the array.
+/// Extent and effect of a sync, as its personality defines them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pass {
-    /// Sectors of a unit.
+    /// Number of sectors per unit.
     pub(crate) unit: Sectors,
-    /// Sectors that the sync covers: of each member, or of the array.
+    /// Number of sectors that the sync covers, of each member or of the array.
     pub(crate) size: Sectors,
-    /// Whether nothing can disagree after the sync has covered all of them.
+    /// Whether all copies and parity agree after the sync has covered everything.
     pub(crate) settles: Settles,
-    /// The sync covers sectors of members, while bits of a bitmap stand for sectors of the array.
+    /// Whether the sync counts sectors of members, while bits of the bitmap stand for sectors of
+    /// the array.
     pub(crate) maps: bool,
 }
 
-/// Whether a sync of all sectors leaves nothing that could disagree.
+/// Whether a complete sync leaves nothing that could disagree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Settles {
     No,
-    /// Only if no member that it rebuilds was rebuilt in part before. Clients and the sync read
-    /// such a part, but the sync neither writes nor compares it.
+    /// Only if no member that it rebuilds was partly rebuilt before: that part is read by clients
+    /// and by the sync, but the sync neither writes nor compares it.
     UnlessPartlyRebuilt,
     Yes,
 }
 
-/// A sync under way.
+/// A resync, recovery, check or repair in progress.
 #[derive(Clone, Debug)]
 pub(crate) struct Resync {
     pub(crate) action: SyncAction,
-    /// Lease on the whole array, if the sync changes parity.
+    /// Lease on the whole array while the sync may change parity.
     pub(crate) lease: Option<Lease>,
-    /// Slots that were being rebuilt when a recovery began.
+    /// Slots that were being rebuilt when the recovery began.
     slots: SlotSet,
-    /// One of them held data that may be read when the sync began.
+    /// One of these slots held rebuilt data when the recovery began.
     partly_rebuilt: bool,
-    /// First sector of the pass.
+    /// First sector that the sync covers.
     from: Sectors,
-    /// The next stripe to ask for.
+    /// Number of the next unit to ask for.
     next: u64,
     end: u64,
-    /// The stripes to ask for, if not all: ranges in order, from the one that contains `next`.
+    /// Units to ask for, as ranges in order, beginning with the one that contains `next`; `None`:
+    /// all.
     only: Option<VecDeque<Range<u64>>>,
-    /// The sectors of the array to cover, if not all and if units are sectors of members.
+    /// Sectors of the array to cover, if units count sectors of members; `None`: all.
     only_array: Option<Vec<SectorRange>>,
     window: BTreeSet<u64>,
     pass: Pass,
     pub(crate) units: u64,
     pub(crate) mismatch_cnt: u64,
-    /// Mismatches that a check found; see [`Mismatches`].
+    /// Mismatches that a check found.
     pub(crate) mismatches: Mismatches,
     stopping: bool,
     failed: bool,
@@ -83,7 +84,7 @@ pub(crate) struct Resync {
 }
 
 impl Resync {
-    /// A sync that begins at a data sector of the members.
+    /// Creates a sync that begins at data sector `from` of the members.
     pub(crate) fn new(
         action: SyncAction,
         from: Sectors,
@@ -129,13 +130,13 @@ impl Resync {
         sync
     }
 
-    /// Whether the sync covers any of these sectors of the array.
+    /// Whether the sync has to cover any of these sectors of the array.
     pub(crate) fn is_about(&self, sectors: SectorRange) -> bool {
         let meets = |of: &SectorRange| of.start < sectors.end() && sectors.start < of.end();
         self.only_array.as_ref().is_none_or(|ranges| ranges.iter().any(meets))
     }
 
-    /// Moves on to the next stripe to ask for.
+    /// Skips to the next unit that has to be covered.
     fn skip(&mut self) {
         let Some(only) = &mut self.only else { return };
         while only.front().is_some_and(|range| range.end <= self.next) {
@@ -145,8 +146,9 @@ impl Resync {
         self.next = next.min(self.end).max(self.next);
     }
 
-    /// Asks for stripes while the window has room. `ask` returns whether a stripe could be asked
-    /// for. If not, the sync waits: requests wait for stripes, or the cache has no room.
+    /// Asks for units while the window has room. `ask` starts the given unit and returns whether it
+    /// could. If not, the sync stops asking for now: requests wait for stripes, or there is no
+    /// room.
     pub(crate) fn feed(&mut self, cache_stripes: u32, mut ask: impl FnMut(u64, &Self) -> bool) {
         let stripes_max = window_stripes(cache_stripes);
         while !self.stopping && self.next < self.end && self.window.len() < stripes_max {
@@ -160,8 +162,8 @@ impl Resync {
         }
     }
 
-    /// Whether the sync could go on without another event: nothing is in flight for a stripe that
-    /// it asked for (`syncs`), and it may ask for the next stripe.
+    /// Whether the sync can go on without another event: no unit that it asked for is in progress
+    /// (`syncs`), or the next one can be asked for (`may`).
     pub(crate) fn has_work(
         &self,
         cache_stripes: u32,
@@ -177,55 +179,56 @@ impl Resync {
             && !self.window.iter().any(|key| syncs(*key))
     }
 
-    /// Whether everything that it asked for is done.
+    /// Whether every unit that the sync asked for is done.
     pub(crate) fn has_all(&self) -> bool {
         self.window.is_empty()
     }
 
-    /// Time at which its pace lets it go on, if only the pace holds it back.
+    /// Time at which the pace lets the sync go on; `None` if the pace does not hold it back.
     pub(crate) fn wake(&self) -> Option<Time> {
         let goes_on = !self.stopping && self.next < self.end;
         if goes_on { self.pace.wake(self.has_all()) } else { None }
     }
 
-    /// Whether it skips nothing.
+    /// Whether the sync covers everything.
     fn is_of_all(&self) -> bool {
         self.only.is_none() && self.only_array.is_none()
     }
 
-    /// Whether one of these stripes was asked for and is not done.
+    /// Whether a unit among `keys` was asked for and is not done.
     pub(crate) fn waits_for(&self, keys: &Range<u64>) -> bool {
         self.window.range(keys.clone()).next().is_some()
     }
 
-    /// Notes that a stripe is done.
+    /// Notes that a unit is done. `ok`: it was synced.
     pub(crate) fn unit_done(&mut self, key: u64, mismatch: bool, ok: bool) {
         assert!(self.window.remove(&key), "a unit is synced once");
         self.units += 1;
         if mismatch {
             self.mismatch_cnt += self.pass.unit.0;
         }
-        // A member is recovered as a whole or not at all. But a stripe that cannot be read does not
-        // keep the parity of the others from being checked (md goes on as well).
+        // A recovery succeeds completely or not at all. But a stripe that cannot be read does not
+        // keep the parity of other stripes from being checked (as in md).
         if !ok && self.action == SyncAction::Recover {
             self.failed = true;
             self.rewind(key);
         }
     }
 
-    /// Notes that a check found data and parity to disagree in a stripe. `wrong` is the strip that
-    /// alone explains the mismatch, if one does.
+    /// Notes that a check found a mismatch in a unit. `wrong` is the strip that alone explains the
+    /// mismatch, if there is one.
     pub(crate) fn found_mismatch(&mut self, key: u64, wrong: Option<WrongStrip>) {
         let sector = self.sector_of(key);
         self.mismatches.add(Mismatch { sector, wrong });
     }
 
-    /// Data sector of the members at which a stripe begins.
+    /// Data sector of the members at which a unit begins.
     pub(crate) fn sector_of(&self, key: u64) -> Sectors {
         Sectors(key * self.pass.unit.0)
     }
 
-    /// Ends early, as if it had not passed this data sector: the next sync goes on from there.
+    /// Ends the sync early, as if it had not passed data sector `sector`: the next sync continues
+    /// there.
     pub(crate) fn rewind_to(&mut self, sector: Sectors) {
         self.rewind(sector.0 / self.pass.unit.0);
     }
@@ -235,33 +238,33 @@ impl Resync {
         self.next = self.next.min(key);
     }
 
-    /// Asks for no more stripes.
+    /// Ends the sync early: no more units are asked for.
     pub(crate) fn stop(&mut self) {
         self.stopping = true;
     }
 
-    /// Data sectors of each member below which every stripe is done.
+    /// Data sector of the members up to which every unit is done.
     pub(crate) fn completed(&self) -> Sectors {
         let first = self.window.first().copied().unwrap_or(self.next).min(self.next);
         Sectors(first * self.pass.unit.0).min(self.pass.size)
     }
 
-    /// Data sectors that the sync will have passed at its end.
+    /// Number of data sectors that the sync covers in all.
     pub(crate) fn total(&self) -> Sectors {
         self.pass.size
     }
 
-    /// Whether all the slots that it rebuilds are among these.
+    /// Whether all slots that the recovery rebuilds are among `slots`.
     pub(crate) fn rebuilds_only(&self, slots: SlotSet) -> bool {
         self.slots.without(slots).is_empty()
     }
 
-    /// Whether a stripe could not be synced.
+    /// Whether a unit of a recovery could not be synced.
     pub(crate) fn has_failed(&self) -> bool {
         self.failed
     }
 
-    /// Records its progress in the array.
+    /// Records the sync's progress in the array, for the next superblock update.
     pub(crate) fn checkpoint(&self, array: &mut Array) {
         match self.action {
             SyncAction::Recover => array.rebuilt_to(self.slots, self.completed(), false),
@@ -274,8 +277,8 @@ impl Resync {
         }
     }
 
-    /// Ends the sync if it is over: records the result in the array and sends a notice. Returns
-    /// whether it is over.
+    /// If the sync is over, records its result in the array and sends a notice. Returns whether it
+    /// is over.
     pub(crate) fn finish(&self, array: &mut Array, volume: VolumeId, out: &mut Outbox) -> bool {
         if !self.window.is_empty() || !(self.stopping || self.next >= self.end) {
             return false;
@@ -292,7 +295,7 @@ impl Resync {
                 };
                 let all = self.from == Sectors::ZERO && self.is_of_all() && settles;
                 if complete && array.membership.degraded() == 0 && all {
-                    // This recovery alone has read and written everything.
+                    // This recovery has read or written everything that could disagree.
                     array.membership.resync_from = None;
                 }
             }
@@ -322,7 +325,8 @@ impl Resync {
 }
 
 impl Array {
-    /// Slots being rebuilt, and the least recovery offset of their members.
+    /// Slots that are being rebuilt, and the lowest recovery offset among them; `None` if there are
+    /// none.
     pub(crate) fn rebuilding(&self) -> Option<(SlotSet, Sectors)> {
         let mut slots = SlotSet::EMPTY;
         let mut least: Option<Sectors> = None;
@@ -337,7 +341,7 @@ impl Array {
         least.map(|least| (slots, least))
     }
 
-    /// Whether a member that is being rebuilt holds data that may be read.
+    /// Whether a member that is being rebuilt already has rebuilt data.
     fn is_partly_rebuilt(&self) -> bool {
         let holds = |state: MemberState| match state {
             MemberState::Rebuilding { recovery_offset } => recovery_offset > Sectors::ZERO,
@@ -346,7 +350,7 @@ impl Array {
         self.members.iter().any(|member| member.slot.is_some() && holds(member.state))
     }
 
-    /// Moves the recovery offset of the members being rebuilt; `end` puts them in sync.
+    /// Raises the recovery offset of the members at `slots` to `to`; with `end` they are in sync.
     pub(crate) fn rebuilt_to(&mut self, slots: SlotSet, to: Sectors, end: bool) {
         for member in &mut self.members {
             let Some(slot) = member.slot else { continue };
@@ -370,7 +374,7 @@ impl Array {
     }
 }
 
-/// Units that cover ranges of data sectors, in order; each once.
+/// Units that cover ranges of data sectors, in order and each once.
 fn units_of(ranges: &[SectorRange], unit: Sectors) -> VecDeque<Range<u64>> {
     let mut units: VecDeque<Range<u64>> = VecDeque::new();
     for range in ranges {
@@ -383,11 +387,11 @@ fn units_of(ranges: &[SectorRange], unit: Sectors) -> VecDeque<Range<u64>> {
     units
 }
 
-/// Largest number of stripes that are asked for and not done.
+/// Largest number of units that are asked for and not done.
 fn window_stripes(cache_stripes: u32) -> usize {
     WINDOW_STRIPES.min(cache_stripes as usize / 4).max(1)
 }
 
-/// Stripes asked for and not done: enough to keep every member busy with requests of half a
-/// megabyte (64 stripes × 4 KiB × merged), a quarter of the default cache.
+/// Upper bound of the window. Enough to keep every member busy with requests of half a megabyte (64
+/// stripes × 4 KiB × merged); a quarter of the default cache.
 const WINDOW_STRIPES: usize = 64;

@@ -1,9 +1,9 @@
-//! Members without space: what they miss, how long they are waited for, and when they fail.
+//! Members without space: what they miss, how long the array waits for them, and when they fail.
 //!
-//! A member file on a full file system has no space for strips, or for its superblock. Data that it
-//! misses stays in stripes and is written again later; where that is not possible, parity is
-//! resynced (`Array::resync_for_space`). A member is failed after `no_space_wait`, if the others
-//! suffice.
+//! A member file on a full file system has no space for strips, or for its superblock. Strips that
+//! it misses stay in the stripe cache and are written again later; where that is not possible,
+//! parity is resynced (`Array::resync_for_space`). A member fails after `no_space_wait`, if the
+//! array can do without it.
 //!
 //! Source   weft's own; md fails a member at the first write error
 
@@ -16,7 +16,7 @@ use crate::array::outbox::Outbox;
 use crate::contract::member::MemberState;
 
 impl Array {
-    /// Records that a member had no space for strips. Returns whether that was known.
+    /// Records that a member had no space for strips. Returns whether it had none before.
     pub(crate) fn found_no_space(&mut self, slot: Slot, now: Time) -> bool {
         let Some(position) = self.position_at(slot) else { return false };
         let full_since = &mut self.members[position].full_since;
@@ -25,8 +25,8 @@ impl Array {
         known
     }
 
-    /// Records that parity may be wrong from here on, because a member had no space for a write or
-    /// a discard.
+    /// Records that parity may be wrong from a data sector on, because a member had no space for a
+    /// write, or for a discard (`discarded`).
     pub(crate) fn resync_for_space(&mut self, sector: Sectors, discarded: bool) {
         assert!(!self.membership.read_only, "only writes need space");
         self.lacked_space_for_discard |= discarded;
@@ -37,18 +37,18 @@ impl Array {
         self.need_resync_from(sector);
     }
 
-    /// Whether members may disagree for want of space, and for nothing else.
+    /// Whether members may disagree only because one had no space.
     pub(crate) fn resyncs_only_for_space(&self) -> bool {
         self.resyncs_for_space
     }
 
-    /// Members have stored the data that they had no space for, or were given up.
+    /// Handles that members have stored the data which they had no space for, or have failed.
     pub(crate) fn found_space(&mut self) {
         for member in &mut self.members {
             member.full_since = None;
         }
-        // With redundancy the resync stays, as a precaution. The failure of a member before it ends
-        // cancels it (`Array::lose`).
+        // With redundancy the resync stays, as a precaution. It is cancelled if a member fails
+        // before it ends (`Array::lose`).
         if self.membership.has_redundancy() {
             return;
         }
@@ -57,22 +57,22 @@ impl Array {
         }
     }
 
-    /// Cancels a resync for want of space, because no member misses data for this reason any more.
-    /// Data that only a failed member missed is no disagreement among the members that are left, if
-    /// they agree without it. Returns whether a resync was cancelled.
+    /// Cancels a resync that lack of space has made necessary: no member misses data any more. Data
+    /// that only a failed member missed is no reason for a resync, if the remaining members agree
+    /// (`left_agree`). Returns whether a resync was cancelled.
     pub(super) fn take_back_resync_for_space(&mut self, left_agree: bool) -> bool {
         self.lacked_space_for_discard = false;
         let taken_back = std::mem::take(&mut self.resyncs_for_space) && left_agree;
         if taken_back {
             self.membership.resync_from = None;
-            // Data written after space was found was covered by the resync that is now cancelled. A
-            // flush that is running may have begun before that data was written.
+            // Writes after space was found were covered by the resync that is now cancelled. A
+            // flush in flight may have started before those writes.
             self.corrections = Corrections::Written;
         }
         taken_back
     }
 
-    /// Whether every member has space, as far as is known.
+    /// Whether no member is known to lack space.
     pub(crate) fn nobody_is_full(&self) -> bool {
         self.members.iter().all(|member| member.is_full_since().is_none())
     }
@@ -82,8 +82,8 @@ impl Array {
         self.updates.not_before.is_some() && self.updates.outstanding == 0 && !self.updates.held
     }
 
-    /// Whether members in sync may be given up for want of space: the members suffice that have
-    /// space and do not share it with a full one.
+    /// Whether full members that are in sync can be failed: the members suffice that have space and
+    /// share it with no full one.
     fn can_do_without_full(&self) -> bool {
         let full = |member: &Member| member.is_full_since().is_some();
         let spaces = || self.members.iter().filter(|it| full(it)).filter_map(|it| it.info.space);
@@ -95,7 +95,7 @@ impl Array {
         self.membership.suffices(with_space.collect())
     }
 
-    /// Fails the members that have had no space for `wait`, if the others suffice.
+    /// Fails the members that have had no space for `wait`, if the array can do without them.
     pub(crate) fn give_up_full(&mut self, wait: Span, out: &mut Outbox) {
         let now = out.now;
         let is_due = |member: &Member| {
@@ -109,14 +109,15 @@ impl Array {
             if is_due(member) && (suffices || member.state != MemberState::InSync) {
                 self.fail(position, out);
                 if self.update_waits_for_space() {
-                    // The update may have waited for this member only.
+                    // The update may have waited only for this member.
                     self.updates.not_before = None;
                 }
             }
         }
     }
 
-    /// Whether a superblock update waits for space, and no member will be given up for it.
+    /// Whether a superblock update waits for a member to have space, and no member can be failed
+    /// instead.
     pub(crate) fn is_stuck(&self, wait: Span) -> bool {
         let may_give_up = |member: &Member| {
             member.superblock_full_since.is_some()

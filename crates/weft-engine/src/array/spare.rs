@@ -1,7 +1,7 @@
-//! Spares: members that are added, take an empty slot, and are removed; members that come back.
+//! Spares: members that are added, take an empty slot, and are removed; former members that return.
 //!
-//! A former member that comes back has all data that was written until it left. If the write-intent
-//! bitmap records what was written since, the member takes its slot at once, and only that data is
+//! A returning member has all data that was written before it left. If the write-intent bitmap
+//! records what was written since, the member takes its slot at once, and only those chunks are
 //! copied.
 //!
 //! Source   md-raid.md §6.3, md-ondisk.md §1.4 (md: `add_new_disk`, `remove_and_add_spares`)
@@ -17,7 +17,7 @@ use crate::contract::member::{MemberInfo, MemberState};
 use crate::mutant::Mutant;
 
 impl Array {
-    /// Removes a failed member, or a spare.
+    /// Removes a failed member or a spare from the array.
     pub(crate) fn remove(&mut self, position: usize) -> Result<(), ReplyError> {
         let member = &self.members[position];
         match member.state {
@@ -47,7 +47,7 @@ impl Array {
         Ok(())
     }
 
-    /// Adds a new member as a spare.
+    /// Adds a new member as a spare, with a new superblock.
     pub(crate) fn add(
         &mut self,
         info: MemberInfo,
@@ -95,7 +95,7 @@ impl Array {
         Ok(())
     }
 
-    /// Checks whether a member may join at all.
+    /// Checks whether any member may join the array now, and whether the index of this one is free.
     fn may_join(&self, info: &MemberInfo) -> Result<(), ReplyError> {
         if self.membership.read_only || self.membership.broken {
             return Err(ReplyError::ReadOnly);
@@ -106,9 +106,9 @@ impl Array {
         self.bitmap_stays()
     }
 
-    /// A number for a member that joins: its former one if it is free, else, as in md, the first
-    /// one past those of the slots. So a member that was removed and comes back is not mistaken for
-    /// its successor.
+    /// Number for a member that joins: its former number if that is free, otherwise, as in md, the
+    /// first free one after those of the slots. Thus a removed member that returns is not mistaken
+    /// for its successor.
     fn free_number(
         &self,
         former: Option<u32>,
@@ -122,15 +122,15 @@ impl Array {
             .ok_or(ReplyError::Invalid("the role table of the superblock is full"))
     }
 
-    /// Whether a member with such logical blocks can serve every request of clients.
+    /// Whether a member with logical blocks of this size can serve every request of clients.
     fn serves_blocks(&self, block: Bytes) -> bool {
         self.request_unit <= Bytes(1) || block <= self.request_unit
     }
 
-    /// Takes a former member back into its slot, to be given the data that the bitmap names.
+    /// Takes a former member back into its slot, where it gets the chunks that have their bit set.
     ///
     /// # Errors
-    /// The bitmap does not record everything that it misses, or it is no former member.
+    /// The bitmap does not record everything that the member misses, or it is not a former member.
     ///
     /// Source   md-ondisk.md §3.5 (md: `super_1_validate` of a member for a running array)
     pub(crate) fn re_add(
@@ -166,7 +166,7 @@ impl Array {
         Ok(())
     }
 
-    /// The slot to which a former member returns, or the reason why it does not.
+    /// Slot to which a former member returns, or the reason why it cannot.
     fn slot_to_re_add(&self, info: &MemberInfo, superblock: &Superblock) -> Result<Slot, String> {
         let Some(bitmap) = &self.bitmap else {
             return Err("the array has no bitmap, which would say what it misses".to_owned());
@@ -206,7 +206,8 @@ impl Array {
                 "events: found {found}, expected at least {since}: bits were cleared since it left"
             ));
         }
-        // A member that was used on its own since has recorded every member here as failed.
+        // A member that was used on its own since then has recorded all members of this array as
+        // failed.
         let knows = |member: &Member| {
             member.slot.is_some_and(|slot| superblock.role(member.number) == Ok(Role::Active(slot)))
         };
@@ -229,7 +230,8 @@ impl Array {
         Ok(slot)
     }
 
-    /// Gives each empty slot a spare, as far as there are any. Returns whether one was filled.
+    /// Gives each empty slot a spare, as far as there are spares. Returns whether a slot was
+    /// filled.
     pub(crate) fn fill_slots(&mut self) -> bool {
         let sealed = self.membership.read_only || self.membership.broken;
         assert!(!sealed, "the slots of an array that takes no writes stay as they are");
@@ -272,11 +274,11 @@ impl Array {
     /// Whether a slot is empty and a spare may take it.
     ///
     /// The failure is recorded first, in an update of its own, as in md (`md_check_recovery` writes
-    /// superblocks before `remove_and_add_spares`): a superblock of version 0.90 has one number for
-    /// a slot, and a failed member is recognized by being behind by more than the one update that a
-    /// crash may tear. A spare is also written as one before it takes a slot: until then its
-    /// superblock may claim the data of another slot, which a restart or `re-add` would believe
-    /// while the data of this slot is being written to it.
+    /// superblocks before `remove_and_add_spares`). A superblock of version 0.90 has one number for
+    /// a slot, and a failed member is recognized by an update count that is behind by more than
+    /// one, as a crash may tear the last update. A spare is also recorded as a spare before it
+    /// takes a slot: until then its superblock may claim another slot, and a restart or `re-add`
+    /// would believe it while the data of this slot is being written.
     pub(crate) fn can_fill_slots(&self) -> bool {
         self.failures_recorded()
             && self.slots.contains(&None)
@@ -284,7 +286,7 @@ impl Array {
     }
 }
 
-/// The superblock of a new spare, derived from that of a member.
+/// Superblock for a new spare, derived from that of another member.
 fn spare_superblock(
     template: &Superblock,
     info: &MemberInfo,

@@ -1,31 +1,32 @@
 //! Superblock updates, and the flush rounds that they and the clients need.
 //!
 //! A *superblock update* writes the superblock of every member that is not faulty, each durably and
-//! after everything before it. Updates are numbered; a request that depends on a change waits
-//! for the first update that starts after the change. Three things depend on one:
+//! after all earlier writes. Updates are numbered; a request that depends on a change waits for the
+//! first update that starts after the change. Three things depend on an update:
 //!
-//! - the first write after clean: the dirty state comes before it (I5);
-//! - an acknowledgement after a member failed: the failure comes before it (I4d), and no stripe is
-//!   handled meanwhile, as in md;
+//! - the first write after clean: the dirty state is recorded before it (I5);
+//! - an acknowledgement after a member failed: the failure is recorded before it (I4d), and no
+//!   stripe is handled meanwhile, as in md;
 //! - the clean state: every member is flushed before any superblock says clean.
 //!
-//! With a write-intent bitmap its header goes first, with the update count of the superblocks that
-//! follow: a header that is behind a superblock shows that the bits are of another time.
+//! With a write-intent bitmap, its header is written first, with the update count of the
+//! superblocks that follow. A header with a lower update count than a superblock shows that its
+//! bits are out of date.
 //!
 //! A superblock that fails to be written is written once more before its member is failed: a
-//! passing error must not cost a member, and two of them in one update must not cost the array.
-//! (Data that a failed flush lost stays lost: a driver reports that again.) If the second attempt
-//! fails on a member without which the array would be broken, the member is read as before, and
-//! nothing more is written ([`Array::fail`]). A superblock that finds no space is written again
-//! every second, until there is some or the member is given up (`Array::give_up_full`).
+//! temporary error must not cost a member, and two such errors in one update must not cost the
+//! array. (Data that a failed flush lost stays lost: a driver reports that again.) If the second
+//! attempt fails on a member that the array needs, the member is read as before, and nothing more
+//! is written ([`Array::fail`]). A superblock that finds no space is written again every second,
+//! until there is space or the member is failed (`Array::give_up_full`).
 //!
-//! A member that just joined may hold a superblock from an earlier membership. Where superblocks
-//! are larger than a block of the member, the old one is wiped first. Otherwise a crash can leave
-//! the new first block in front of the old end of the table of roles, and the checksum of both is
-//! right where two roles are swapped, as after a spare took the slot of the member that comes back.
-//! The member would then be believed in its old slot. (md has the same flaw.)
+//! A member that just joined may hold a superblock from an earlier membership. If superblocks are
+//! larger than a block of the member, the old one is wiped first. Otherwise a crash could leave the
+//! new first block in front of the old end of the table of roles, and the checksum of this mixture
+//! is valid if the two differ only by exchanged roles, as after a spare took the slot of a member
+//! that now returns. The member would then be accepted in its old slot. (md has the same flaw.)
 //!
-//! Update counts only go up (md takes one back on a clean state; both are accepted by md).
+//! Update counts never go down. (md takes one back on a clean state, and accepts both.)
 //!
 //! Source   md-raid.md §6.6 and §6.7, md-ondisk.md §1.7 and §8.4, reliability.md I4 to I6
 
@@ -46,62 +47,64 @@ use crate::contract::token::RequestId;
 use crate::knobs::FlushRule;
 use crate::mutant::Mutant;
 
-/// State of strips that were corrected after a read error. A correction needs no dirty state,
-/// because it changes nothing that a crash could leave half done; but the members are flushed
-/// before a superblock records clean. The same holds for strips that a member had no space for,
-/// once they are written and no resync is to come.
+/// State of strips that were corrected after a read error. A correction does not need the array to
+/// be dirty, because a crash leaves nothing inconsistent; but the members are flushed before a
+/// superblock records clean. The same holds for strips that a member had no space for, once they
+/// are written and no resync follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Corrections {
     Durable,
-    /// The flush of this number covers them.
+    /// The flush for corrections with this number covers them.
     Flushing(u64),
     Written,
 }
 
-/// Origin of a flush.
+/// What a flush was requested for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlushFor {
     Request(RequestId),
-    /// The superblock update that is about to record clean, by the number of the attempt.
+    /// The superblock update that is about to record clean, by number of the attempt.
     Clean(u64),
-    /// Any superblock update that records clean after strips were corrected, by number.
+    /// Corrected strips, before a superblock update records clean; by number of the flush.
     Corrections(u64),
-    /// Bits of the bitmap that are about to be cleared, by the number of the run.
+    /// Bits of the bitmap that are about to be cleared, by number of the run.
     Bitmap(u64),
 }
 
-/// Superblock updates, by number.
+/// State of superblock updates, which are numbered.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SuperblockUpdates {
     pub(super) wanted: u64,
     started: u64,
     pub(super) done: u64,
     pub(super) outstanding: u32,
-    /// Earliest time of the next attempt, because a member had no space for its superblock.
+    /// Earliest time of the next attempt, after a member had no space for its superblock; `None`:
+    /// any time.
     pub(super) not_before: Option<Time>,
-    /// The outstanding writes bring members that lag by one up to the others, before an update
-    /// would make it two: a crash in the middle of that could not tell them from stale ones.
+    /// The outstanding writes bring members that lag one update behind up to date. Otherwise the
+    /// next update would make them lag by two, and a crash during it could not tell them from stale
+    /// members.
     catching_up: bool,
-    /// The outstanding writes go to members that just took a slot, before any other superblock
-    /// records that. So no crash finds a member in a slot while its own superblock does not record
+    /// The outstanding writes go to members that just took a slot, before another superblock
+    /// records that. Thus a crash finds no member in a slot unless its own superblock records
     /// the rebuild. (md takes the role of a member that lags by one from the others.)
     introducing: bool,
-    /// The outstanding writes wipe the place of the superblock on members that just joined.
+    /// The outstanding writes wipe the superblock's place on members that just joined.
     wiping: bool,
-    /// The superblocks written last record that writes may be in flight.
+    /// The superblocks written last record the array as dirty.
     said_in_use: bool,
-    /// A superblock update is under way with nothing outstanding. The superblocks written next
-    /// record clean, and wait until the members are flushed, because strips were corrected since it
+    /// A superblock update has begun but has no writes outstanding. The next superblocks record
+    /// clean, and wait for a flush of the members, because strips were corrected since the update
     /// began.
     pub(super) held: bool,
-    /// Like `held`, but no superblock of the update was written yet, only the bitmap's header.
+    /// Like `held`, if only the header of the bitmap was written so far, and no superblock.
     begins: bool,
-    /// The first superblock update that records every failure so far.
+    /// Number of the first superblock update that records every failure so far.
     pub(super) records_failures: u64,
 }
 
 impl Array {
-    /// Requests a superblock update that starts after now, and returns its number.
+    /// Requests a superblock update that starts from now on, and returns its number.
     pub(crate) fn want_update(&mut self) -> u64 {
         if self.updates.wanted == self.updates.started {
             self.updates.wanted += 1;
@@ -109,7 +112,7 @@ impl Array {
         self.updates.wanted
     }
 
-    /// Whether a superblock update is done.
+    /// Whether the superblock update with this number is done.
     pub(crate) fn update_done(&self, number: u64) -> bool {
         self.updates.done >= number
     }
@@ -119,7 +122,7 @@ impl Array {
         self.updates.wanted
     }
 
-    /// Whether no superblock update, flush or bitmap round is in flight or waits.
+    /// Whether no superblock update, flush or bitmap round is in flight or due.
     pub(crate) fn is_quiet(&self) -> bool {
         self.updates.outstanding == 0
             && self.flushes.is_idle()
@@ -129,9 +132,9 @@ impl Array {
                 || self.membership.broken)
     }
 
-    /// Whether every failure is recorded on the other members. In a broken array they never are:
-    /// the member that broke it may have failed in the very update that was to record another
-    /// failure.
+    /// Whether every failure is recorded on the other members. In a broken array they count as not
+    /// recorded: the member that broke it may have failed in the very update that was to record
+    /// another failure.
     pub(crate) fn failures_recorded(&self) -> bool {
         self.updates.done >= self.updates.records_failures
             || self.is_planted(Mutant::AckBeforeSuperblock)
@@ -145,7 +148,7 @@ impl Array {
         let waits = due && self.waits_for_corrections()
             || goes_on && self.corrections != Corrections::Durable;
         if self.flushes.wants_start() || waits {
-            // Every flush also covers corrections, whatever it is for.
+            // Every flush also covers corrections, whatever it was requested for.
             let starts = self.flushes.may_start(rule) || waits && self.flushes.is_idle();
             if starts && self.corrections == Corrections::Written && !self.is_correcting(out) {
                 self.corrections_flushes += 1;
@@ -153,7 +156,8 @@ impl Array {
                 self.flushes.arrive(FlushFor::Corrections(self.corrections_flushes));
             }
             self.start_flushes(rule, out);
-            // A round that found every member clean is over, and may have requested an update.
+            // A round in which every member is clean ends at once, and may have requested an
+            // update.
             due = self.takes_update(out.now);
         }
         if due && !self.waits_for_corrections() {
@@ -173,8 +177,8 @@ impl Array {
         self.write_bitmap_pages(out);
     }
 
-    /// Whether a superblock update starts now. If so, the time of its retry after a lack of space
-    /// is cleared.
+    /// Whether a superblock update starts now. If so, clears the time of a retry after lack of
+    /// space.
     fn takes_update(&mut self, now: Time) -> bool {
         let SuperblockUpdates { wanted, started, done, held, .. } = self.updates;
         assert!(done <= started && started <= wanted, "updates are wanted, started, done in order");
@@ -193,27 +197,27 @@ impl Array {
         !sealed && !self.membership.broken
     }
 
-    /// Whether the superblocks written next record clean while a corrected strip is not durable.
+    /// Whether the next superblocks record clean while a corrected strip is not durable.
     fn waits_for_corrections(&self) -> bool {
         !self.says_in_use() && self.corrections != Corrections::Durable
     }
 
-    /// Whether a strip may be being corrected. While the array is not in use, only corrections
-    /// write to members that are in sync.
+    /// Whether a correction may be in flight. While the array is not dirty, only corrections write
+    /// to members in sync.
     fn is_correcting(&self, out: &Outbox) -> bool {
         let mut in_sync = self.members.iter().filter(|it| it.state == MemberState::InSync);
         in_sync.any(|member| out.is_writing_stripes(member))
     }
 
-    /// Whether superblocks record, from now on, that writes may be in flight.
+    /// Whether superblocks written now record the array as dirty.
     pub(super) fn says_in_use(&self) -> bool {
         !matches!(self.intent.state, CleanState::Clean | CleanState::BecomingClean(_))
     }
 
-    /// Time at which a superblock update that found no space is due again.
+    /// Time at which a superblock update that found no space is retried; `None` if none waits.
     pub(crate) fn update_wake(&self) -> Option<Time> {
-        // While writes of the last superblock update are outstanding, their answers wake the array;
-        // while the update is held, those to a flush do.
+        // While writes of an update are outstanding their answers wake the array, and while the
+        // update is held the answers to a flush do.
         let SuperblockUpdates { held, outstanding, .. } = self.updates;
         let waits =
             outstanding == 0 && !held && !self.membership.read_only && !self.membership.broken;
@@ -236,15 +240,17 @@ impl Array {
         }
     }
 
-    /// The round of the bitmap's header is over: it was written, or has to be written again later.
+    /// Continues an update after the round of the bitmap's header, which was written or has to be
+    /// retried.
     pub(super) fn bitmap_header_written(&mut self, out: &mut Outbox) {
         if self.membership.broken {
-            // Nothing more is recorded.
+            // A broken array records nothing more.
             self.updates.catching_up = false;
         } else if self.updates.not_before.is_some() {
             self.finish_superblocks(out);
         } else if self.members.iter().any(|member| self.is_without_bitmap(member)) {
-            // The member came while the header was being written; its superblock names a bitmap.
+            // A member joined while the header was being written, and its superblock names a
+            // bitmap.
             self.write_bitmap_again(out);
         } else if self.waits_for_corrections() {
             (self.updates.held, self.updates.begins) = (true, true);
@@ -266,7 +272,7 @@ impl Array {
         }
         let lags = self.lags();
         let catching_up = self.updates.catching_up;
-        // A member may have been rebuilt before any update recorded its slot.
+        // A member may be completely rebuilt before any update has recorded its slot.
         let takes_slot = |member: &Member| match member.state {
             MemberState::Rebuilding { .. } => {
                 member.superblock().tells_rebuilding()
@@ -285,8 +291,7 @@ impl Array {
         }
     }
 
-    /// Whether the superblock of a member is behind the update count, or the member had no space
-    /// for its last superblock.
+    /// Whether a member's superblock lags behind the update count, or found no space last time.
     fn lags(&self) -> impl Fn(&Member) -> bool + use<> {
         let events = self.events;
         move |member: &Member| {
@@ -296,7 +301,8 @@ impl Array {
         }
     }
 
-    /// Writes the superblocks of the chosen members, highest slot first, as md; spares after them.
+    /// Writes the superblocks of the members that `chosen` selects, highest slot first as in md,
+    /// and spares last.
     fn write_superblocks(&mut self, chosen: impl Fn(&Member) -> bool, out: &mut Outbox) {
         assert_eq!(self.updates.outstanding, 0, "the part of the update before it is done");
         self.updates.said_in_use = self.says_in_use();
@@ -310,7 +316,7 @@ impl Array {
                 continue;
             }
             if self.is_without_bitmap(member) {
-                // A member that came in the middle of the update is part of the next one.
+                // A member that joined during the update is written in the next one.
                 self.updates.wanted = self.updates.wanted.max(self.updates.started + 1);
             } else {
                 self.write_superblock(position, out);
@@ -348,7 +354,7 @@ impl Array {
         self.send_superblock(position, out);
     }
 
-    /// Sends the superblock of a member as it was last made, or zeros to its place.
+    /// Sends a member's superblock as encoded last, or zeros if its place is being wiped.
     fn send_superblock(&mut self, position: usize, out: &mut Outbox) {
         let member = &self.members[position];
         let superblock = member.superblock();
@@ -361,7 +367,7 @@ impl Array {
         self.updates.outstanding += 1;
     }
 
-    /// All members by number, as superblocks record them.
+    /// Members by number, as superblocks record them.
     fn standings(&self) -> Vec<Standing> {
         let standing = |(role, number): (&Role, u32)| {
             let member = self.members.iter().find(|member| member.number == number);
@@ -385,13 +391,14 @@ impl Array {
         out: &mut Outbox,
     ) {
         match (position, result) {
-            // The member is well. The update is repeated later, and nothing relies on it before.
+            // The member itself is well. The update is repeated later, and nothing relies on it
+            // before then.
             (Some(position), Err(Fault::NoSpace)) => {
                 self.retry_update_after(out.now);
                 let member = &mut self.members[position];
                 member.superblock_full_since.get_or_insert(out.now);
             }
-            // Once more, because the trouble may have passed.
+            // Retried once, because the error may be temporary.
             (Some(position), Err(Fault::Io))
                 if !self.members[position].is_faulty()
                     && self.members[position].attempt == Attempt::First =>
@@ -401,7 +408,8 @@ impl Array {
                     self.try_again(out);
                 }
             }
-            // No other member has the data, and nothing in a superblock changes while it is served.
+            // Without redundancy the member is needed, and no superblock changes while it is in
+            // use.
             (Some(_), Err(_)) if !self.membership.is_redundant => {}
             (Some(position), Err(fault)) => self.fail_for(position, fault, out),
             (Some(position), Ok(())) => {
@@ -418,14 +426,14 @@ impl Array {
         }
     }
 
-    /// Sets the time at which an update that found no space is tried again.
+    /// Sets the time for the retry of an update that found no space.
     pub(super) fn retry_update_after(&mut self, now: Time) {
         let late = self.is_planted(Mutant::SuperblockRetriedLate);
         let retry = if late { Span::secs(60) } else { UPDATE_RETRY };
         self.updates.not_before = Some(now + retry);
     }
 
-    /// Writes the superblocks that failed to be written once more, unchanged.
+    /// Sends the superblocks again that failed to be written at the first attempt, unchanged.
     fn try_again(&mut self, out: &mut Outbox) {
         for position in 0..self.members.len() {
             if self.members[position].is_to_try_again() {
@@ -435,8 +443,7 @@ impl Array {
         }
     }
 
-    /// All outstanding writes of a superblock update were answered: goes on to its next part, if
-    /// there is one.
+    /// Continues an update after all of its outstanding writes were answered.
     fn finish_superblocks(&mut self, out: &mut Outbox) {
         assert_eq!(self.updates.outstanding, 0, "every member has answered");
         if self.members.iter().any(Member::is_to_try_again) {
@@ -444,7 +451,7 @@ impl Array {
             return;
         }
         if self.updates.not_before.is_some() {
-            // From the start again: work that waits for its number goes on waiting.
+            // The update starts over. Work that waits for its number keeps waiting.
             self.updates.started = self.updates.done;
             self.updates.catching_up = false;
             self.updates.introducing = false;
@@ -467,7 +474,7 @@ impl Array {
         }
         if std::mem::take(&mut self.updates.introducing) {
             if self.membership.broken {
-                // The members of a broken array stay as they are.
+                // A broken array is not written to.
                 return;
             }
             let events = self.events;
@@ -534,7 +541,7 @@ impl Array {
         let told = if self.membership.is_redundant && !needed { Ok(()) } else { result };
         let unflushed = position.map(|position| &mut self.members[position].unflushed);
         self.flushes.ended(flight, unflushed, result, told);
-        // Data that the member held may be lost, and a second try would not bring it back.
+        // Data that the member had cached may be lost, and another flush would not bring it back.
         let redundant = self.membership.is_redundant;
         if let (Some(position), Err(fault), true) = (position, result, redundant) {
             self.fail_for(position, fault, out);
@@ -542,15 +549,15 @@ impl Array {
         self.finish_flushes();
     }
 
-    /// Client requests with a finished round of flushes, and its result. While a failure is not
-    /// recorded there are none: data that follows a flush must not be stored while the others still
-    /// count on the member that failed.
+    /// Takes the client requests that had their round of flushes, with the result of the round.
+    /// None while a member failure is not recorded: the data that follows a flush must not be
+    /// written while superblocks still count on the failed member.
     #[inline]
     pub(crate) fn take_flushed(&mut self) -> Vec<(RequestId, Result<(), Fault>)> {
         if self.has_flushed() { std::mem::take(&mut self.flushed) } else { Vec::new() }
     }
 
-    /// Whether [`Array::take_flushed`] would return anything.
+    /// Whether [`Array::take_flushed`] would return any request.
     #[inline]
     pub(crate) fn has_flushed(&self) -> bool {
         let planted = self.is_planted(Mutant::FlushBeforeFailureRecorded);
@@ -588,8 +595,8 @@ impl Array {
     }
 }
 
-/// Number of a superblock update that never happens.
+/// Number that no superblock update has.
 pub(super) const NEVER: u64 = u64::MAX;
 
-/// Time from a superblock that found no space to the next attempt at the update.
+/// Time between two attempts at an update after a superblock found no space.
 const UPDATE_RETRY: Span = Span::secs(1);

@@ -1,4 +1,4 @@
-//! Pace of a resync: how fast it goes, and what it leaves to clients.
+//! Pace of a resync: how fast it goes, and how much it leaves to clients.
 //!
 //! A resync goes in steps of 128 KiB, as md checks its speed after each of them. A step is due when
 //! the ceiling permits it, and
@@ -10,12 +10,13 @@
 //!   for anything, and none has for as long as the last step took.
 //!
 //! The third rule is md's since Linux 4.1: beside clients a resync has one step in flight at a
-//! time, which on a member with a queue is a considerable part of it, whatever the floor. With
-//! `sync_pace=idle` the resync has its floor beside clients that always wait for something, the
-//! pauses of other clients, and everything when no client is active. A client with short pauses
-//! (one request at a time, each after the answer to the last) does not meet a step in each of them:
-//! a step begins after a pause of its own length. In pauses the resync uses the idle class, so that
-//! a scheduler lets an arriving client go first, until the resync is behind its floor.
+//! time. On a member with a queue that is a considerable part of its throughput, whatever the
+//! floor. With `sync_pace=idle`, the resync gets its floor beside clients that always have a
+//! request waiting, the pauses of other clients, and everything when no client is active. A client
+//! with short pauses (one request at a time, each after the answer to the last) does not meet a
+//! step in each pause: a step begins only after a pause of its own length. In pauses the resync
+//! uses the idle class, so that a scheduler serves an arriving client first, until the resync is
+//! behind its floor.
 //!
 //! Measured  reads of four clients beside a check, floor 2 MB/s, simulated SSDs: 99th percentile
 //!           0.27 ms against 0.92 ms at md's pace (`weft-sim/tests/shares.rs`)
@@ -39,18 +40,18 @@ pub(crate) struct Pace {
     /// Floor and ceiling, in bytes per second.
     min: u64,
     max: u64,
-    /// Time of the last look.
+    /// Time of the last call of [`Pace::look`].
     at: Time,
-    /// Levels of the buckets of the floor and the ceiling, in bytes × nanoseconds per second.
+    /// Fill of the buckets of the floor and of the ceiling, in bytes × nanoseconds per second.
     floor: u128,
     ceiling: u128,
-    /// Bytes left of the present step.
+    /// Bytes left of the current step.
     left: u64,
-    /// Client requests at the last look, and the time at which new ones last arrived.
+    /// Number of client requests at the last look, and time at which a look last found new ones.
     requests: u64,
     client_at: Option<Time>,
     client_waits: bool,
-    /// Start of the step that is not done, and duration of the last one.
+    /// Start of the step in progress, and duration of the last one.
     step_began: Option<Time>,
     step_took: Span,
 }
@@ -80,8 +81,8 @@ impl Pace {
         (self.min, self.max) = (knobs.sync_speed_min.0, knobs.sync_speed_max.0.max(1));
     }
 
-    /// Updates the pace from the time and the number of client requests so far (`requests`).
-    /// `has_all`: everything that the resync asked for is done.
+    /// Updates the pace with the time, the number of client requests so far, and whether a client
+    /// waits for an answer. `has_all`: every unit that the resync asked for is done.
     pub(crate) fn look(
         &mut self,
         now: Time,
@@ -108,17 +109,17 @@ impl Pace {
         (self.requests, self.client_waits) = (requests, client_waits);
     }
 
-    /// Whether clients are active, as of the last look.
+    /// Whether clients were active at the last look.
     pub(crate) fn is_busy(&self) -> bool {
         self.client_waits || self.client_at.is_some_and(|at| self.at < at + IDLE_AFTER)
     }
 
-    /// Whether the resync is behind its floor.
+    /// Whether the resync is behind its minimum rate (`sync_speed_min`).
     pub(crate) fn is_behind(&self) -> bool {
         self.floor >= STEP
     }
 
-    /// Class of the resync's requests.
+    /// I/O class for the member requests of the resync.
     pub(crate) fn class(&self) -> Class {
         match self.kind {
             SyncPace::Idle if self.is_busy() && self.is_behind() => Class::None,
@@ -127,7 +128,7 @@ impl Pace {
         }
     }
 
-    /// Whether the resync may ask for more now. `has_all`: everything that it asked for is done.
+    /// Whether the resync may ask for more now. `has_all`: every unit that it asked for is done.
     pub(crate) fn allows(&self, has_all: bool) -> bool {
         let drained = match self.kind {
             SyncPace::Md => has_all,
@@ -139,17 +140,18 @@ impl Pace {
         self.left > 0 || (due && self.ceiling >= STEP)
     }
 
-    /// Time at which clients will have paused for `pause`, if none sends a request before.
+    /// Time at which clients will have paused for `pause`, if no request arrives before; `None`
+    /// while one waits.
     fn quiet_at(&self, pause: Span) -> Option<Time> {
         self.client_at.filter(|_| !self.client_waits).map(|at| at + pause)
     }
 
-    /// Counts bytes that the resync has asked for.
+    /// Counts bytes of units that the resync has asked for.
     pub(crate) fn asked(&mut self, bytes: Bytes) {
         if self.left == 0 {
             self.left = STEP_BYTES;
         }
-        // Without clients a step does not end before the next one begins.
+        // While no client is active, steps follow each other without a measured end.
         self.step_began = self.is_busy().then(|| self.step_began.unwrap_or(self.at));
         let moved = u128::from(bytes.0) * SECOND;
         self.left = self.left.saturating_sub(bytes.0);
@@ -157,7 +159,8 @@ impl Pace {
         self.ceiling = self.ceiling.saturating_sub(moved);
     }
 
-    /// Time at which the resync may go on if nothing else happens; `None` if it may go on now.
+    /// Time at which the resync may go on by itself; `None` if it may go on now, or if only an
+    /// event lets it.
     pub(crate) fn wake(&self, has_all: bool) -> Option<Time> {
         if self.allows(has_all) {
             return None;
@@ -181,14 +184,14 @@ impl Pace {
 
 const SECOND: u128 = 1_000_000_000;
 
-/// Step after which md checks its speed (32 pages).
+/// Bytes after which md checks its speed (32 pages).
 const STEP_BYTES: u64 = 128 << 10;
 const STEP: u128 = STEP_BYTES as u128 * SECOND;
 
-/// Clients that send no request for this long are not active.
+/// Time without a client request after which clients count as idle.
 const IDLE_AFTER: Span = Span::millis(100);
 
-/// Shortest pause before a step.
+/// Shortest pause of clients before a step.
 const PAUSE_MIN: Span = Span::millis(1);
 
 #[cfg(test)]

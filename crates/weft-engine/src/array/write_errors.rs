@@ -1,15 +1,15 @@
 //! Write errors of members that the array needs: which copies may differ, and when they are
 //! resynced.
 //!
-//! A member that fails a write is failed. One that the array cannot do without stays in use, as by
-//! md, and the client is told of the error. Where another member has written its copy of the same
-//! sectors, two copies that both count may now differ. The array stays dirty from the first such
-//! sector on and keeps the bits of the range, so that reads agree (they take the first copy) and
-//! the copies are compared after the next start.
+//! A member that fails a write is failed. A member that the array needs stays in use, as in md, and
+//! the client gets the error. If another member has written its copy of the same sectors, two valid
+//! copies may now differ. The array stays dirty from the first such sector on and keeps the bits of
+//! the range. Thus reads agree, because they take the first copy, and the copies are compared after
+//! the next start.
 //!
-//! A resync would probably meet the same bad sector again. It waits until every slot has a member
-//! in sync again: then a member that still fails the write can be failed, and the resync ends.
-//! Without that it is run once at each start.
+//! A resync would probably fail at the same bad sector again. It waits until every slot has a
+//! member in sync: then a member that fails the write again can be failed, and the resync ends. If
+//! that does not happen, it runs once at each start.
 //!
 //! Source   weft's own for the dirty state; md keeps the member (`raid10_error`) and marks the bit
 //!          as needed (`md_bitmap_endwrite`), but clears it after the next clean assembly
@@ -19,8 +19,8 @@ use weft_units::Sectors;
 use super::Array;
 
 impl Array {
-    /// Copies may differ from a sector of the array on: a member that the array needs failed to
-    /// write one, and another member has its own.
+    /// Records that copies may differ from a sector of the array on: a member that the array needs
+    /// failed to write its copy, and another member has written one.
     pub(crate) fn copies_may_differ(&mut self, sector: Sectors) {
         assert!(!self.membership.read_only, "only writes fail to be written");
         let least = |of: Option<Sectors>| Some(of.unwrap_or(sector).min(sector));
@@ -30,13 +30,14 @@ impl Array {
         self.need_resync_from(sector);
     }
 
-    /// A resync begins, which goes over all copies that may differ.
+    /// Notes that a resync begins, which covers all copies that may differ.
     pub(crate) fn resync_begins(&mut self) {
         self.unwritten_from = None;
     }
 
-    /// A resync has come up to a sector, or to the end: the array is dirty from there on, or from
-    /// the first copy that the resync itself, or a client beside it, could not write.
+    /// Records that a resync has covered everything up to `sector`; `None`: to the end. The array
+    /// stays dirty from there on, or from the first copy that the resync, or a client meanwhile,
+    /// could not write.
     pub(crate) fn resynced_to(&mut self, sector: Option<Sectors>) {
         let unwritten = self.unwritten_from;
         self.membership.resync_from = match sector {
@@ -46,8 +47,8 @@ impl Array {
         self.resyncs_for_space &= self.membership.resync_from.is_some();
     }
 
-    /// Whether a resync would meet the write error that made it necessary, and have to keep the
-    /// member once more.
+    /// Whether a resync would only meet the same write error again, on a member that the array
+    /// needs.
     pub(crate) fn resync_would_fail_again(&self) -> bool {
         self.unwritten_from.is_some() && !self.membership.is_whole()
     }

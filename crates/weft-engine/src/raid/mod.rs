@@ -230,7 +230,7 @@ impl Personality {
     }
 
     /// Frees the memory that a part of a given-up member request still used. Returns the request
-    /// whose frames these are; `None` if the memory is the personality's own.
+    /// that owns the memory; `None` if it was the personality's own.
     pub(crate) fn part_freed(&mut self, part: Who) -> Option<RequestId> {
         match (self, part) {
             (Self::Parity(raid), part) => raid.part_freed(part),

@@ -93,7 +93,7 @@ impl Clients {
         }
     }
 
-    /// Like [`Clients::enter`], for a client whose tally is not the one in `places`.
+    /// Like [`Clients::enter`], for a client that has another tally than the one in `places`.
     #[inline(never)]
     fn enter_another(&mut self, request: &mut ClientRequest, array: &mut Array) {
         let place = self.place_of(request.client, array);

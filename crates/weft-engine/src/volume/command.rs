@@ -146,7 +146,7 @@ impl Volume {
         self.set_queues(out);
     }
 
-    /// State that a command waits for whose change must be recorded in the superblocks.
+    /// State of a command that waits until its change is recorded in the superblocks.
     pub(super) fn recorded(&self) -> Option<Until> {
         Some(Until::Recorded(self.array.last_update()))
     }

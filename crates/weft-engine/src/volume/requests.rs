@@ -18,7 +18,7 @@ use crate::mutant::Mutant;
 use crate::raid::parity::streams::WriteStream;
 use crate::raid::{Answer, ArrayIo, Cx, SPLITTING, Told};
 
-/// A request that is not answered yet, or whose frames are still in use.
+/// A request that is not answered yet, or has frames that are still in use.
 #[derive(Clone, Debug)]
 pub(super) struct Active {
     pub(super) issuer: Issuer,

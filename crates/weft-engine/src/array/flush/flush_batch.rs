@@ -2,22 +2,22 @@
 //!
 //! A flush promises that every write acknowledged before it was received is durable. So any flush
 //! of a member that *starts* after a request was received serves that request at that member. Five
-//! rules say how member flushes are shared. All of them keep the strict order of PREFLUSH: data
-//! goes to the members after every member has flushed.
+//! rules say how member flushes are shared. All of them keep the strict order of PREFLUSH: data is
+//! written to the members after every member has flushed.
 //!
-//! A *round* is a set of requests with the member flushes that they wait for. `serial` has one
-//! round at a time, of one request. `parallel` gives each request a round of its own, in any
-//! number. With `batch`, the patch, one round runs at a time and serves all requests that came
-//! before it: all requests that arrive while one round runs need exactly one more.
+//! A *round* is a set of requests and the member flushes that they wait for. `serial` runs one
+//! round at a time, for one request. `parallel` gives each request a round of its own, and runs any
+//! number of them. With `batch`, the patch, one round runs at a time and serves all requests that
+//! came before it: all requests that arrive while one round runs need exactly one more.
 //!
-//! `md612` and `needed` have no rounds of the array: each member has at most one flush in flight,
-//! and requests that arrive meanwhile share the member's next one. With `needed` a member with only
-//! durable writes is skipped, and a flush that started after the member's last write completed also
-//! serves later requests. A member is *dirty* from the time that it joins until its first
-//! successful flush, and then from the completion of each write without FUA, be it data, metadata
-//! or a discard. It is clean when a flush that started after all of these has succeeded. A flush
-//! that fails leaves it dirty. Writes in flight when a flush starts are not covered. Except with
-//! `serial`, a request waits for two flushes of a member at most.
+//! `md612` and `needed` have no rounds of the whole array: each member has at most one flush in
+//! flight, and requests that arrive meanwhile share the member's next one. With `needed`, a member
+//! with only durable writes is skipped, and a flush that started after the member's last write
+//! completed also serves later requests. A member is *dirty* from the time that it joins until its
+//! first successful flush, and from then on after each completed write without FUA, be it data,
+//! metadata or a discard. It is clean when a flush that started after all of these has succeeded. A
+//! flush that fails leaves it dirty. Writes in flight when a flush starts are not covered. Except
+//! with `serial`, a request waits for at most two flushes of a member.
 //!
 //! Inputs   requests as they arrive, the members and their writes, the end of each member flush
 //! Answer   member flushes to send, the requests that are served
@@ -36,15 +36,16 @@ use crate::contract::input::Fault;
 use crate::knobs::FlushRule;
 use crate::mutant::{self, Mutant};
 
-/// Number of writes of one member that a power cut may undo.
+/// Count of one member's writes that a power cut may undo.
 #[derive(Clone, Copy, Debug)]
 pub struct Unflushed {
-    /// Completed writes that were not durable by themselves, one for the content before the start,
-    /// and one for each flush that failed, as if its writes were made just now.
+    /// Number of completed writes that were not durable by themselves. One is counted for the
+    /// content from before the start, and one for each failed flush, as if its writes had just been
+    /// made.
     written: u64,
-    /// `written` at the start of the last flush that succeeded.
+    /// Value of `written` at the start of the last flush that succeeded.
     flushed: u64,
-    /// Whether a completed write may be lost at all.
+    /// Whether the member has a volatile write cache, so that completed writes may be lost.
     has_cache: bool,
 }
 
@@ -52,79 +53,79 @@ pub struct Unflushed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlightId(u32);
 
-/// Flush requests of one array, of any type `R`, and the member flushes in flight.
+/// Flush requests of one array, and the member flushes in flight. `R` identifies a request.
 #[derive(Clone, Debug)]
 pub struct FlushBatch<R> {
-    /// Requests for which nothing was sent yet.
+    /// Requests that no round serves yet.
     waiting: VecDeque<R>,
     rounds: Vec<Option<Round<R>>>,
     running: usize,
     flights: Vec<Option<Flight>>,
-    /// Rounds that wait for the next flush of a member, in the order of their arrival.
+    /// Rounds that wait for the next flush of a member, with the member, in order of arrival.
     queued: Vec<(MemberIndex, usize)>,
-    /// Requests with a finished round, and its result.
+    /// Requests of finished rounds, with the result of the round.
     served: Vec<(R, Result<(), Fault>)>,
     counts: FlushCounts,
     planted: Option<Mutant>,
 }
 
-/// Counts of an array's flushes since the start.
+/// Counts of an array's flushes since the engine started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlushCounts {
-    /// Requests that arrived.
+    /// Number of flush requests.
     pub requests: u64,
-    /// Rounds that were begun, with or without a flush of their own.
+    /// Number of rounds, including those that sent no flush.
     pub rounds: u64,
-    /// Flushes that were sent to members.
+    /// Number of flushes sent to members.
     pub sent: u64,
-    /// Flushes that were not sent, because all writes of the member were durable.
+    /// Number of flushes that were skipped, because all writes of the member were durable.
     pub skipped: u64,
 }
 
 #[derive(Clone, Debug)]
 struct Round<R> {
     requests: Vec<R>,
-    /// Number of members that have not finished the flush that the round waits for.
+    /// Number of members that have not finished their flush for this round.
     pending: usize,
     result: Result<(), Fault>,
 }
 
-/// A flush at a member.
+/// A flush in flight at a member.
 #[derive(Clone, Debug)]
 struct Flight {
     member: MemberIndex,
-    /// The member's writes when it started.
+    /// Count of the member's writes when the flush started.
     at_start: Unflushed,
     rounds: Vec<usize>,
 }
 
 impl Unflushed {
-    /// State of a member of which nothing is known: it may hold writes of an earlier run.
-    /// `has_cache`: a write that it has completed may be lost.
+    /// State of a member about which nothing is known: it may hold writes from before the start.
+    /// `has_cache`: the member has a volatile write cache.
     #[must_use]
     pub fn new(has_cache: bool) -> Self {
         Self { written: 1, flushed: 0, has_cache }
     }
 
-    /// Counts a completed write that is not durable by itself.
+    /// Counts a completed write that was not durable by itself.
     #[inline]
     pub fn wrote(&mut self) {
         self.written += 1;
     }
 
-    /// Whether everything that was completed is durable.
+    /// Whether every completed write is durable.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         !self.has_cache || self.flushed == self.written
     }
 
-    /// Records the end of a flush. `at_start` is the state of the member when the flush started.
+    /// Records the end of a flush. `at_start` is the count at the time when it started.
     fn flushed(&mut self, at_start: &Self, succeeded: bool) {
         if succeeded {
             self.flushed = self.flushed.max(at_start.written);
         } else {
-            // A flush in parallel to a failed one may not have covered the same writes. It started
-            // before this count, so it does not make the member clean.
+            // Another flush that was in flight with the failed one may not cover the same writes
+            // either. It started before this count, so its success does not make the member clean.
             self.written += 1;
         }
         assert!(self.flushed <= self.written, "only what was written is flushed");
@@ -147,21 +148,21 @@ impl<R> Default for FlushBatch<R> {
 }
 
 impl<R> FlushBatch<R> {
-    /// Adds a request. Flushes that have already started do not serve it, unless nothing was
-    /// completed since.
+    /// Adds a flush request. Member flushes that have already started do not serve it, except with
+    /// [`FlushRule::Needed`] if no write completed since they started.
     pub fn arrive(&mut self, request: R) {
         self.counts.requests += 1;
         self.waiting.push_back(request);
     }
 
-    /// Whether [`FlushBatch::start`] has work.
+    /// Whether [`FlushBatch::start`] has work to do.
     #[inline]
     #[must_use]
     pub fn wants_start(&self) -> bool {
         !self.waiting.is_empty() || !self.queued.is_empty()
     }
 
-    /// Whether waiting requests would be given a round now.
+    /// Whether waiting requests would get a round now under this rule.
     #[must_use]
     pub fn may_start(&self, rule: FlushRule) -> bool {
         let alone = matches!(rule, FlushRule::Batch | FlushRule::Serial);
@@ -169,9 +170,9 @@ impl<R> FlushBatch<R> {
         !self.waiting.is_empty() && !held_up
     }
 
-    /// Starts due rounds with the present members, in the order in which they are to be sent to.
-    /// Returns the flushes to send, each of which ends once ([`FlushBatch::ended`]). Rounds that
-    /// wait for no flush are over.
+    /// Starts the rounds that are due, over `members` in the order in which to send to them.
+    /// Returns the flushes to send, each of which must be ended once ([`FlushBatch::ended`]). A
+    /// round that needs no flush is finished at once.
     pub fn start(
         &mut self,
         rule: FlushRule,
@@ -202,8 +203,9 @@ impl<R> FlushBatch<R> {
         sent
     }
 
-    /// Records the end of a member flush. Its requests get the result `told`. Requests for which it
-    /// was the last flush are in [`FlushBatch::take_served`].
+    /// Records the end of a member flush with `result`. `unflushed` is the member's count, if the
+    /// member is still there. Requests that waited for the flush get the result `told`. If it was
+    /// the last flush of a round, [`FlushBatch::take_served`] returns the requests of the round.
     pub fn ended(
         &mut self,
         flight: FlightId,
@@ -220,31 +222,31 @@ impl<R> FlushBatch<R> {
         }
     }
 
-    /// Takes the requests of finished rounds, with the result of each.
+    /// Takes the requests of finished rounds, each with the result of its round.
     pub fn take_served(&mut self) -> Vec<(R, Result<(), Fault>)> {
         std::mem::take(&mut self.served)
     }
 
-    /// Whether nothing is in flight and no request waits.
+    /// Whether no round is running and no request waits.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.running == 0 && self.waiting.is_empty()
     }
 
-    /// Counts since the start.
+    /// Counts of flushes since the start.
     #[must_use]
     pub fn counts(&self) -> FlushCounts {
         self.counts
     }
 
-    /// Plants a bug.
+    /// Plants a bug, for tests of the checkers.
     #[cfg(feature = "mutants")]
     pub fn plant(&mut self, mutant: Mutant) {
         self.planted = Some(mutant);
     }
 
-    /// Sends the next flush of each member that has none in flight and for which rounds wait. A
-    /// member that has left has nothing to flush.
+    /// Sends the next flush of each member that rounds wait for and that has none in flight. A
+    /// member that has left the array needs no flush.
     fn start_queued(
         &mut self,
         members: &[(MemberIndex, Unflushed)],
@@ -264,7 +266,7 @@ impl<R> FlushBatch<R> {
         }
     }
 
-    /// Makes a round wait for a flush of a member, if its rule requires one.
+    /// Makes a round wait for a flush of a member, if the rule requires one.
     fn involve(
         &mut self,
         rule: FlushRule,
@@ -294,7 +296,7 @@ impl<R> FlushBatch<R> {
         }
     }
 
-    /// The flush of a member in flight, and the number of writes that it covers.
+    /// The flush of a member that is in flight, and the `written` count that it covers.
     fn flight_of(&self, member: MemberIndex) -> Option<(FlightId, u64)> {
         let mut flights = (0..).zip(&self.flights);
         flights.find_map(|(place, flight)| {
@@ -324,7 +326,7 @@ impl<R> FlushBatch<R> {
         put(&mut self.rounds, Round { requests, pending: members, result: Ok(()) })
     }
 
-    /// Counts one member of a round as done.
+    /// Counts one member of a round as done, and closes the round after the last.
     fn member_done(&mut self, place: usize, result: Result<(), Fault>) {
         let round = self.rounds[place].as_mut().expect("a round is over once");
         assert!(round.pending > 0, "a member of a round is done once");
@@ -343,7 +345,7 @@ impl<R> FlushBatch<R> {
     }
 }
 
-/// Puts a value into the first empty place, and returns the place.
+/// Stores a value at the first empty index, and returns the index.
 fn put<T>(places: &mut Vec<Option<T>>, thing: T) -> usize {
     if let Some(place) = places.iter().position(Option::is_none) {
         places[place] = Some(thing);

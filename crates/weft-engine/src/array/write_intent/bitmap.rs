@@ -1,10 +1,10 @@
 //! Write-intent bitmap: which chunks may differ between members, and when a bit is set and cleared.
 //!
 //! A chunk's bit is durable on every member before a lease on the chunk is granted. It is cleared
-//! after two runs, a `daemon_sleep` apart, have found no lease on the chunk, once a flush has made
-//! its writes durable on every member. Bits are not cleared while a slot is without a member in
-//! sync, because they record what that member misses. Pages are written in *rounds*, one at a time,
-//! so that one page write serves every lease that waits.
+//! after two runs, `daemon_sleep` apart, have found no lease on the chunk, and after a flush has
+//! made the chunk's writes durable on every member. No bit is cleared while a slot lacks a member
+//! in sync, because the bits record what that slot's member misses. Pages are written in *rounds*,
+//! one at a time, so that one page write serves every lease that waits.
 //!
 //! ```text
 //!          lease                round done             give back, run
@@ -13,9 +13,9 @@
 //!                                               └───────── lease ────────┘
 //! ```
 //!
-//! `events_cleared` is the update count of a time at which no member was missing. It is durable
-//! before a bit is cleared. A member that left before then is copied as a whole; a member that left
-//! since misses only chunks with set bits.
+//! `events_cleared` is the update count of a time at which no member was missing, and is durable
+//! before a bit is cleared. A member that left before that time is copied completely; a member that
+//! left later misses only chunks with set bits.
 //!
 //! Source   md-raid.md §6.4, md-ondisk.md §3.5 (md: `md_bitmap_startwrite`,
 //!          `md_bitmap_daemon_work`)
@@ -39,27 +39,27 @@ use crate::contract::snapshot::BitmapSnapshot;
 use crate::layout::Layout;
 use crate::mutant::Mutant;
 
-/// Bytes that are written at once, as md does; the header is in the first.
+/// Unit in which the bitmap is written, in bytes, as in md. The header is in the first page.
 const PAGE: usize = 4096;
 
-/// Chunks that md counts in one page of memory; `mdstat` shows the number of these pages.
+/// Number of chunks per page of md's in-memory bitmap; `mdstat` shows the number of these pages.
 const CHUNKS_OF_PAGE: usize = 2048;
 
 // Word of a chunk: the number of leases on it, and these flags.
 
-/// The bit is set.
+/// The chunk's bit is set.
 const SET: u32 = 1 << 31;
-/// The bit is set, and no round that is done has written it.
+/// The bit is set, but no finished round has written it.
 const UNWRITTEN: u32 = 1 << 30;
-/// The chunk is to be resynced, unless the array's resync has passed it.
+/// The chunk has to be resynced, unless the array's resync has passed it.
 const NEEDED: u32 = 1 << 29;
-/// The chunk is listed for the next run.
+/// The chunk is listed to be checked by the next run.
 const LISTED: u32 = 1 << 28;
-/// A run found no lease on the chunk, and none was taken since.
+/// A run found no lease on the chunk, and none was taken since then.
 const OLD: u32 = 1 << 27;
 const LEASES: u32 = OLD - 1;
 
-/// Chunks that a lease covers.
+/// The chunks that a lease covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Chunks {
     first: u32,
@@ -67,7 +67,7 @@ pub(super) struct Chunks {
 }
 
 impl Chunks {
-    /// Whether it covers no chunk, as leases of syncs and leases of an array without a bitmap.
+    /// Whether the lease covers no chunk: that of a sync, or of an array without a bitmap.
     pub(super) fn is_empty(self) -> bool {
         self.count == 0
     }
@@ -77,71 +77,72 @@ impl Chunks {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leaving {
     No,
-    /// Superblocks that do not name it are being written, by the update of this number. Until that
-    /// is done a crash may find it named, and its bits must be complete.
+    /// The superblock update with this number removes the bitmap from superblocks. Until it is done
+    /// a crash may find the bitmap named in one, so its bits must be complete.
     With(u64),
-    /// No superblock names it. It stays until nothing is in flight and no lease is on its chunks.
+    /// No superblock names the bitmap. It remains until nothing is in flight and no lease is on its
+    /// chunks.
     Gone,
 }
 
-/// Bitmap of an array in use.
+/// Write-intent bitmap of an array in use.
 #[derive(Clone, Debug)]
 pub(in crate::array) struct IntentBitmap {
     layout: Layout,
-    /// Binary logarithm of a chunk's sectors.
+    /// Binary logarithm of the number of sectors per chunk.
     shift: u32,
     header: BitmapHeader,
-    /// Header and bits as the members are to have them, padded to whole pages.
+    /// Header and bits as the members should have them, padded to whole pages.
     image: Vec<u8>,
-    /// Bytes of the image that are in use.
+    /// Number of bytes of the image that are in use.
     len: usize,
-    /// Word of each chunk.
+    /// For each chunk, the number of leases and the flags.
     chunks: Vec<u32>,
-    /// Pages that differ from those of the members.
+    /// Pages of the image that the members do not have yet.
     changed: BTreeSet<usize>,
     /// Chunks with a bit that was set since the last round began.
     unwritten: Vec<u32>,
     round: Option<Round>,
     runs: Runs,
-    /// Update count of the last superblock update that is done, which every member in sync has.
+    /// Update count of the last finished superblock update, which every member in sync has.
     recorded_events: u64,
-    /// Leases on no chunk: of writes that began before the bitmap existed, or after it was gone. No
-    /// bit is cleared while one is outstanding.
+    /// Number of leases on no chunk: of writes that began before the bitmap existed or after it was
+    /// gone. No bit is cleared while there are any.
     uncounted: u32,
     leaving: Leaving,
 }
 
-/// Pages on their way to the members.
+/// Pages that are being written to the members.
 #[derive(Clone, Debug, Default)]
 struct Round {
     pages: Vec<usize>,
     /// Chunks with a bit that is durable when the round is done.
     chunks: Vec<u32>,
-    /// The round belongs to a superblock update, which goes on when it is done.
+    /// The round belongs to a superblock update, which continues after it.
     update: bool,
-    /// The round brings `events_cleared` to the present members.
+    /// The round writes `events_cleared` to the present members.
     events_cleared: bool,
     outstanding: u32,
-    /// Members to which all pages are written once more.
+    /// Members to which the round is written a second time, after an error.
     again: Vec<MemberIndex>,
     second: bool,
-    /// A member has no space.
+    /// A member had no space for its pages.
     no_space: bool,
 }
 
-/// Runs that clear bits.
+/// State of the runs that clear bits.
 #[derive(Clone, Debug)]
 struct Runs {
     sleep: Span,
     last: Time,
-    /// Chunks with a set bit that had no lease when they were listed.
+    /// Chunks with a set bit and without a lease, for the next run to check.
     listed: Vec<u32>,
-    /// Chunks to clear when the flush of this number is done.
+    /// Chunks with a bit to be cleared when the flush of this run is done.
     clearing: Vec<u32>,
     flush: u64,
     flushing: bool,
-    /// `events_cleared` was set (`marked`) and is durable (`recorded`), with no change of members
-    /// since.
+    /// `events_cleared` was updated (`marked`), and is durable on the members (`recorded`). Both
+    /// are reset when a member joins or leaves.
     marked: bool,
     recorded: bool,
     /// The last run found only chunks that wait for a resync, which had come to this sector.
@@ -149,7 +150,7 @@ struct Runs {
 }
 
 impl IntentBitmap {
-    /// The bitmap of an array that was assembled.
+    /// Creates the bitmap of an array that was assembled.
     ///
     /// Shape    `needed`: ranges to be resynced; `recorded_events`: the least update count of the
     ///          members in sync
@@ -176,7 +177,7 @@ impl IntentBitmap {
         let mut header = bitmap.header.clone();
         header.sync_size = bitmap.sync_size;
         if matches!(bitmap.trust, Trust::Stale(_)) {
-            // Every bit is set now, so nothing is stale.
+            // Every bit is set now, so no bit is out of date.
             header = header.as_current();
             header.events_cleared = recorded_events;
         }
@@ -212,7 +213,7 @@ impl IntentBitmap {
         bitmap
     }
 
-    /// Chunks of a range of the resync space.
+    /// Chunks that a range of the resync space touches.
     #[inline]
     fn chunks_of(&self, range: SectorRange) -> Range<u32> {
         if range.len == Sectors::ZERO {
@@ -222,7 +223,8 @@ impl IntentBitmap {
         (range.start.0 >> self.shift) as u32..end
     }
 
-    /// Takes a lease on a range of the array. Bits that are not set are set, and wait for a round.
+    /// Takes a lease on a range of the array. Bits that are not set yet are set, and wait for a
+    /// round.
     #[inline]
     pub(super) fn take(&mut self, range: ByteRange) -> Chunks {
         if self.leaving == Leaving::Gone {
@@ -252,7 +254,7 @@ impl IntentBitmap {
         self.unwritten.push(chunk);
     }
 
-    /// Whether the bits of a lease are durable on every member.
+    /// Whether the bits for a lease are durable on every member.
     #[inline]
     pub(super) fn holds(&self, chunks: Chunks) -> bool {
         let waits = !self.unwritten.is_empty() || self.round.is_some();
@@ -265,7 +267,7 @@ impl IntentBitmap {
         &self.chunks[chunks.first as usize..][..chunks.count as usize]
     }
 
-    /// Gives a lease back.
+    /// Returns a lease.
     #[inline]
     pub(super) fn give_back(&mut self, chunks: Chunks, now: Time) {
         if chunks.is_empty() {
@@ -292,7 +294,7 @@ impl IntentBitmap {
         self.runs.waits_for_resync = None;
     }
 
-    /// Marks the chunks of a range with set bits as to be resynced.
+    /// Marks the chunks of a range that have their bit set as to be resynced.
     fn need(&mut self, range: SectorRange) {
         let Range { start, end } = self.chunks_of(range);
         for word in &mut self.chunks[start as usize..end as usize] {
@@ -302,7 +304,7 @@ impl IntentBitmap {
         }
     }
 
-    /// Ranges of chunks that have all of these flags, in order, with adjacent chunks joined.
+    /// Ranges of chunks that have all flags of `all`, in order, with adjacent chunks joined.
     fn ranges(&self, all: u32) -> Vec<SectorRange> {
         let size = self.layout.resync_size().0;
         let mut ranges: Vec<SectorRange> = Vec::new();
@@ -320,13 +322,13 @@ impl IntentBitmap {
         ranges
     }
 
-    /// Whether no round and no flush of it is in flight.
+    /// Whether no round is in flight, nor a flush for a run.
     pub(in crate::array) fn is_quiet(&self) -> bool {
         self.round.is_none() && !self.runs.flushing
     }
 
-    /// Notes that a member came or went. A member that left before counts as too old once bits are
-    /// cleared again.
+    /// Notes that a member joined or left. A member that left earlier counts as too old for the
+    /// bitmap once bits are cleared again.
     pub(in crate::array) fn members_changed(&mut self) {
         (self.runs.marked, self.runs.recorded) = (false, false);
         if let Some(round) = &mut self.round {
@@ -334,51 +336,53 @@ impl IntentBitmap {
         }
     }
 
-    /// Notes that a superblock update is done.
+    /// Notes that the superblock update with update count `events` is done.
     pub(in crate::array) fn update_done(&mut self, events: u64) {
         self.recorded_events = events;
     }
 
-    /// Update count that a member must have to miss only chunks with set bits.
+    /// Lowest update count with which a returning member misses only chunks with set bits.
     pub(in crate::array) fn events_cleared(&self) -> u64 {
         self.header.events_cleared
     }
 
-    /// Bytes of header and bits.
+    /// Size of the header and the bits in bytes.
     pub(super) fn bytes(&self) -> Bytes {
         Bytes(self.len as u64)
     }
 
-    /// The bitmap with this many outstanding leases that are on none of its chunks.
+    /// Returns the bitmap with `leases` outstanding leases that are on none of its chunks.
     pub(super) fn begun_with(self, leases: u32) -> Self {
         Self { uncounted: leases, ..self }
     }
 
-    /// Begins the removal with the superblock update of this number.
+    /// Begins the removal, which the superblock update with this number makes.
     pub(super) fn leave_with(&mut self, update: u64) {
         self.leaving = Leaving::With(update);
     }
 
-    /// Whether it is being removed, or is gone except for what is in flight.
+    /// Whether the bitmap is being removed, or is gone except for what is in flight.
     pub(super) fn is_leaving(&self) -> bool {
         self.leaving != Leaving::No
     }
 
-    /// Notes that a superblock update is done, which may be the one that removes the bitmap.
+    /// Notes that the superblock update with number `update` is done, which may be the one that
+    /// removes the bitmap.
     pub(in crate::array) fn leaves_with(&mut self, update: u64) {
         if matches!(self.leaving, Leaving::With(number) if number <= update) {
             self.leaving = Leaving::Gone;
         }
     }
 
-    /// Whether it is gone, with nothing in flight and no lease on its chunks.
+    /// Whether the bitmap is gone, with nothing in flight and no lease on its chunks.
     fn is_left(&self) -> bool {
         self.leaving == Leaving::Gone
             && self.is_quiet()
             && self.chunks.iter().all(|word| word & LEASES == 0)
     }
 
-    /// Bytes of the bitmap of a member without a slot, which no recovery can use.
+    /// Bitmap to write to a member without a slot: every bit is set, so no recovery can skip
+    /// anything by it.
     fn of_spare(&self) -> Vec<u8> {
         let mut bytes = vec![0xff; self.image.len()];
         bytes[..BITMAP_HEADER_BYTES].copy_from_slice(&self.header.of_new_member().encode());
@@ -401,24 +405,24 @@ impl IntentBitmap {
 }
 
 impl Array {
-    /// Counters of the bitmap.
+    /// State of the bitmap; `None` without one.
     pub(crate) fn bitmap_snapshot(&self) -> Option<BitmapSnapshot> {
         self.bitmap_in_use().map(IntentBitmap::snapshot)
     }
 
-    /// The bitmap, unless no superblock names it any more.
+    /// The bitmap; `None` if no superblock names one any more.
     fn bitmap_in_use(&self) -> Option<&IntentBitmap> {
         self.bitmap.as_deref().filter(|bitmap| bitmap.leaving != Leaving::Gone)
     }
 
-    /// Ranges that a resync has to cover; `None` for all.
+    /// Ranges that a resync has to cover; `None`: everything.
     ///
     /// Units    sectors of [`Layout::resync_size`]
     pub(crate) fn to_resync(&self) -> Option<Vec<SectorRange>> {
         Some(self.bitmap_in_use()?.ranges(SET | NEEDED))
     }
 
-    /// Ranges that the recovery of the members being rebuilt has to cover; `None` for all.
+    /// Ranges that the recovery has to cover; `None`: everything.
     ///
     /// Units    as [`crate::layout::Layout::resync_size`]
     pub(crate) fn to_recover(&self) -> Option<Vec<SectorRange>> {
@@ -428,8 +432,8 @@ impl Array {
         members.all(|member| member.follows_bitmap).then(|| bitmap.ranges(SET))
     }
 
-    /// Marks chunks with set bits as to be resynced from a data sector on. Their bits are kept
-    /// until then.
+    /// Marks all chunks with set bits from data sector `sector` on as to be resynced. Their bits
+    /// stay until then.
     pub(in crate::array) fn need_resync_from(&mut self, sector: Sectors) {
         if let Some(bitmap) = &mut self.bitmap {
             let size = bitmap.layout.resync_size();
@@ -441,13 +445,13 @@ impl Array {
 
     // Runs.
 
-    /// Whether bits may be cleared with the present members.
+    /// Whether bits may be cleared with the present members: every slot has one in sync.
     fn may_clear(&self) -> bool {
         let membership = &self.membership;
         membership.is_whole() && !membership.read_only && !membership.broken
     }
 
-    /// Time at which [`Array::run_bitmap`] has work.
+    /// Time at which [`Array::run_bitmap`] has something to do; `None` if it has nothing.
     pub(crate) fn bitmap_wake(&self) -> Option<Time> {
         let bitmap = self.bitmap.as_ref()?;
         let runs = &bitmap.runs;
@@ -461,8 +465,8 @@ impl Array {
         (!waits).then(|| runs.last + runs.sleep)
     }
 
-    /// Checks which bits may be cleared, at most every `daemon_sleep`. `stops`: at once and in a
-    /// single run, because nothing more is written.
+    /// Checks which bits can be cleared, at most once per `daemon_sleep`. `stops`: the array stops,
+    /// so that bits are cleared at once and in a single run.
     #[inline]
     pub(crate) fn run_bitmap(&mut self, stops: bool, now: Time) {
         let is_due = |runs: &Runs| stops || runs.last + runs.sleep <= now;
@@ -523,8 +527,8 @@ impl Array {
         }
     }
 
-    /// Earlier writes are durable: clears the bits that waited for that, unless a lease or a
-    /// failure came between.
+    /// Clears the bits that waited for flush number `flush`, unless there was a lease or a failure
+    /// meanwhile.
     pub(in crate::array) fn clear_bits(&mut self, flush: u64) {
         let (may, early) = (self.may_clear(), self.is_planted(Mutant::BitClearedEarly));
         let Some(bitmap) = &mut self.bitmap else { return };
@@ -548,7 +552,7 @@ impl Array {
         }
     }
 
-    /// Whether a stop need not wait for bits to be cleared.
+    /// Whether a stop need not wait for the bitmap.
     pub(in crate::array) fn bitmap_is_settled(&self) -> bool {
         let waits = |bitmap: &IntentBitmap| !bitmap.changed.is_empty() && !self.is_sealed();
         self.bitmap_in_use().is_none_or(|bitmap| !waits(bitmap)) && self.bitmap_wake().is_none()
@@ -560,12 +564,12 @@ impl Array {
 
     // Rounds.
 
-    /// Whether a round is under way.
+    /// Whether a round is in progress.
     pub(in crate::array) fn has_bitmap_round(&self) -> bool {
         self.bitmap.as_ref().is_some_and(|bitmap| bitmap.round.is_some())
     }
 
-    /// Writes the pages that changed, if there are any and no round is under way.
+    /// Writes changed pages, if there are any and no round is in progress.
     pub(in crate::array) fn write_bitmap_pages(&mut self, out: &mut Outbox) {
         if self.bitmap.as_ref().is_some_and(|bitmap| bitmap.is_left()) {
             self.bitmap = None;
@@ -579,29 +583,29 @@ impl Array {
         }
     }
 
-    /// Writes the pages that changed, and the header with the update count of a superblock update,
-    /// which goes on afterwards. Returns whether a round is under way.
+    /// Writes changed pages, and the header with the update count of the superblock update that
+    /// continues after the round. Returns whether a round is in progress.
     pub(in crate::array) fn write_bitmap_header(&mut self, out: &mut Outbox) -> bool {
         let events = self.events;
         let Some(bitmap) = &mut self.bitmap else { return false };
         if bitmap.leaving != Leaving::No {
-            // The superblocks that follow name no bitmap.
+            // The superblocks of this update name no bitmap.
             return false;
         }
         bitmap.header.events = events;
-        // If the update count went back, no member may have a later one.
+        // If the update count went back, no member may have a higher `events_cleared`.
         bitmap.header.events_cleared = bitmap.header.events_cleared.min(events);
         bitmap.changed.insert(0);
         self.start_bitmap_round(true, out);
         self.has_bitmap_round()
     }
 
-    /// Another round of the same update, for members that came during the last one.
+    /// Starts another round of the same update, for members that joined during the last one.
     pub(in crate::array) fn write_bitmap_again(&mut self, out: &mut Outbox) {
         self.start_bitmap_round(true, out);
     }
 
-    /// Whether superblocks are written to a member that still lacks the bitmap.
+    /// Whether a member that gets superblocks still lacks the bitmap.
     pub(in crate::array) fn is_without_bitmap(&self, member: &Member) -> bool {
         let stays = |bitmap: &IntentBitmap| bitmap.leaving == Leaving::No;
         member.lacks_bitmap && !member.is_faulty() && self.bitmap.as_deref().is_some_and(stays)
@@ -629,7 +633,7 @@ impl Array {
         self.end_round_if_done(out);
     }
 
-    /// Sends a member the pages of the round, or all pages if it lacks them.
+    /// Sends the pages of the round to a member, or all pages if it lacks the bitmap.
     fn send_bitmap(&mut self, position: usize, out: &mut Outbox) {
         let member = &mut self.members[position];
         let (label, block) = (&member.info.label, member.info.logical_block);
@@ -658,7 +662,7 @@ impl Array {
         }
     }
 
-    /// Handles a member's answer for a write of pages.
+    /// Handles a member's answer to a write of bitmap pages. `all`: all pages were written.
     pub(crate) fn bitmap_done(
         &mut self,
         position: Option<usize>,
@@ -676,7 +680,7 @@ impl Array {
                 member.lacks_bitmap |= all;
                 member.superblock_full_since.get_or_insert(out.now);
             }
-            // Once more, because the trouble may have passed.
+            // Retried once, because the error may be temporary.
             (Some(member), Err(Fault::Io)) if !member.is_faulty() && !round.second => {
                 member.lacks_bitmap |= all;
                 round.again.push(member.info.index);
@@ -686,7 +690,7 @@ impl Array {
                     self.fail_for(position, fault, out);
                 }
             }
-            // Nothing is known about space for its superblock while that waits to be written.
+            // While a superblock update is due, space for the superblock is not known from this.
             (Some(member), Ok(())) if !round.update && self.updates.done == self.updates.wanted => {
                 member.superblock_full_since = None;
             }
@@ -718,7 +722,7 @@ impl Array {
         }
         let Some(bitmap) = &mut self.bitmap else { return };
         if round.no_space {
-            // The whole round is repeated later; leases that wait for it go on waiting.
+            // The whole round is repeated later, and leases that wait for it keep waiting.
             bitmap.changed.extend(&round.pages);
             bitmap.unwritten.extend(round.chunks);
             self.retry_update_after(out.now);
@@ -734,12 +738,12 @@ impl Array {
     }
 }
 
-/// Byte of a chunk's bit, with the header before it, and the bit in the byte.
+/// Byte that holds a chunk's bit, counted from the start of the header, and the bit's mask.
 fn bit_of(chunk: u32) -> (usize, u8) {
     (BITMAP_HEADER_BYTES + chunk as usize / 8, 1 << (chunk % 8))
 }
 
-/// Numbers in order, with adjacent ones joined to a range.
+/// Ranges of adjacent numbers in a sorted list.
 fn side_by_side(numbers: &[usize]) -> Vec<Range<usize>> {
     let mut ranges: Vec<Range<usize>> = Vec::new();
     for number in numbers {

@@ -1,14 +1,14 @@
-//! Bitmap changes: adding a bitmap to a running array, and removing it.
+//! Bitmap changes: how a bitmap is added to a running array, and removed.
 //!
-//! A superblock update makes either change. Its header round and its superblocks make the change
-//! safe at every crash:
+//! A superblock update makes the change. Its header round and its superblocks are ordered so that
+//! the change is safe at every crash:
 //!
-//! - To add: every bit is set, or none where the array is whole and clean; the whole bitmap is
-//!   written to every member, and then superblocks name it. A crash before that finds no bitmap,
-//!   and all of a dirty array is resynced.
-//! - To remove: superblocks that do not name it are written first, and bits are set before data
-//!   until the last of these is written. Then the bitmap waits, unused, for the leases on its
-//!   chunks.
+//! - To add: every bit is set, or none if the array is whole and clean. The whole bitmap is written
+//!   to every member, and then superblocks name it. A crash before that finds no bitmap, and all of
+//!   a dirty array is resynced.
+//! - To remove: superblocks that do not name the bitmap are written first, and bits are set before
+//!   data until the last of these superblocks is written. Then the bitmap stays in memory, unused,
+//!   until the leases on its chunks are returned.
 //!
 //! Writes go on meanwhile. Writes that began before the bitmap existed are on no chunk of it, so no
 //! bit is cleared until the last of them is done.
@@ -27,24 +27,24 @@ use crate::array::member::Member;
 use crate::contract::error::ReplyError;
 use crate::contract::member::{MemberInfo, MemberState};
 
-/// Change of the bitmap that the next superblock update makes.
+/// Change of the bitmap that the next superblock update has to make.
 #[derive(Clone, Debug)]
 pub(in crate::array) enum BitmapChange {
     Add {
         bitmap: Box<Bitmap>,
-        /// Sectors from the superblock to the bitmap.
+        /// Number of sectors from the superblock to the bitmap.
         offset: i32,
     },
     Remove,
 }
 
 impl Array {
-    /// Whether there is a bitmap, even if it is being added or removed.
+    /// Whether there is a bitmap, or one is being added or removed.
     pub(crate) fn has_bitmap(&self) -> bool {
         self.bitmap.is_some() || self.bitmap_change.is_some()
     }
 
-    /// Refuses a change of members while the bitmap is being added or removed.
+    /// Returns an error while the bitmap is being added or removed: members must not change then.
     pub(in crate::array) fn bitmap_stays(&self) -> Result<(), ReplyError> {
         let leaves = self.bitmap.as_deref().is_some_and(IntentBitmap::is_leaving);
         if leaves || self.bitmap_change.is_some() {
@@ -53,10 +53,10 @@ impl Array {
         Ok(())
     }
 
-    /// Begins to add a bitmap; `false` if the array has one.
+    /// Begins to add a bitmap. Returns `false` if the array has one already.
     ///
     /// # Errors
-    /// The array has no redundancy, there is no room, or another change is under way.
+    /// The array has no redundancy, a member has no room, or another change is in progress.
     pub(crate) fn add_bitmap(&mut self, new: &NewBitmap) -> Result<bool, ReplyError> {
         self.may_change_bitmap()?;
         if self.bitmap.is_some() {
@@ -99,10 +99,10 @@ impl Array {
         Ok(true)
     }
 
-    /// Begins to remove the bitmap; `false` if there is none.
+    /// Begins to remove the bitmap. Returns `false` if there is none.
     ///
     /// # Errors
-    /// The array may not be written, or another change is under way.
+    /// The array may not be written, or another change is in progress.
     pub(crate) fn remove_bitmap(&mut self) -> Result<bool, ReplyError> {
         self.may_change_bitmap()?;
         if self.bitmap.is_none() {
@@ -113,9 +113,8 @@ impl Array {
         Ok(true)
     }
 
-    /// Whether members agree everywhere and durably, and nothing is being written: every slot has a
-    /// member in sync, nothing is to be resynced, and the members were flushed since the last
-    /// write.
+    /// Whether the members agree everywhere and durably: every slot has a member in sync, no resync
+    /// is due, nothing is being written, and the members were flushed after the last write.
     fn agrees_durably(&self) -> bool {
         let is_clean =
             matches!(self.intent.state, CleanState::Clean | CleanState::BecomingClean(_));
@@ -132,8 +131,8 @@ impl Array {
         self.bitmap_stays()
     }
 
-    /// Makes the pending change of the bitmap in the superblocks of the update that starts now.
-    /// Nothing of an update is in flight, and no member lags.
+    /// Applies the pending change to the superblocks of the update that starts now. No part of an
+    /// update is in flight, and no member lags.
     pub(in crate::array) fn change_bitmap(&mut self, now: Time) {
         let Some(change) = self.bitmap_change.take() else { return };
         let agrees = self.agrees_durably();
@@ -171,7 +170,7 @@ impl Array {
     }
 }
 
-/// Checks that a new member has room for the bitmap of the others.
+/// Checks that a new member has room for the array's bitmap.
 pub(in crate::array) fn room_for_bitmap(
     superblock: &Superblock,
     info: &MemberInfo,
@@ -180,7 +179,7 @@ pub(in crate::array) fn room_for_bitmap(
     has_room(superblock, info, bitmap.bytes())
 }
 
-/// Checks that a member has room for this many bytes of a bitmap where its superblock says.
+/// Checks that a member has room for `bytes` of bitmap at the place that its superblock gives.
 fn has_room(superblock: &Superblock, info: &MemberInfo, bytes: Bytes) -> Result<(), ReplyError> {
     let label = &info.label;
     let block = u64::from(info.logical_block);

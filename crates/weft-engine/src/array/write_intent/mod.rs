@@ -1,10 +1,10 @@
-//! Write intent: the array is marked dirty before anything is written, and clean after a pause.
+//! Write intent: the array is marked dirty before it is written to, and clean after a pause.
 //!
-//! A client's write, and a resync that changes parity, take a `Lease` on the range that they are
-//! about to change, wait until the lease is granted, and give it back after their last member
-//! write. The dirty state covers the whole array: all leases wait for the same superblock update,
-//! and the array does not become clean while one is outstanding. With a write-intent bitmap
-//! (`bitmap`) a lease also waits for the bits of its range. An array without redundancy is not
+//! A client's write, and a sync that changes parity, take a `Lease` on the range that they are
+//! about to change, wait until the lease is granted, and return it after their last member write.
+//! The dirty state is one for the whole array: all leases wait for the same superblock update, and
+//! the array does not become clean while a lease is outstanding. With a write-intent bitmap
+//! (`bitmap`), a lease also waits for the bits of its range. An array without redundancy is not
 //! marked: leases are granted at once, and a stop only flushes.
 //!
 //! Source   md-raid.md §6.5, reliability.md I5 (md: `md_write_start`, `md_write_end`, safe mode)
@@ -20,38 +20,37 @@ use super::superblock_update::FlushFor;
 use crate::contract::error::ReplyError;
 use crate::mutant::Mutant;
 
-/// Clean state of the superblocks, and the outstanding leases.
+/// Clean state of the array, and the number of outstanding leases.
 #[derive(Clone, Debug)]
 pub(super) struct WriteIntent {
     pub(super) state: CleanState,
     leases: u32,
-    /// Leases of syncs among them.
+    /// Number of these leases that syncs hold.
     sync_leases: u32,
-    /// Time at which a lease was last given back, or the array last became dirty.
+    /// Time at which a lease was last returned, or the array last became dirty.
     pub(super) last_write: Time,
     safe_mode_attempts: u64,
 }
 
-/// The right to change a range of the array once it is granted. Each lease is given back.
+/// Right to change a range of the array, once granted. Every lease must be returned.
 #[derive(Clone, Debug)]
 #[must_use]
 pub(crate) struct Lease {
-    /// Chunks with bits that record that they may be being written.
+    /// Chunks of the bitmap that record that the range may be written.
     chunks: Chunks,
 }
 
-/// Clean state that the superblocks record, or are about to record.
+/// Clean state that the superblocks record, or will record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CleanState {
-    /// The superblock update of this number will record clean.
+    /// The superblock update with this number will record clean.
     BecomingClean(u64),
-    /// The superblock update of this number will record dirty.
+    /// The superblock update with this number will record dirty.
     BecomingDirty(u64),
     Clean,
     Dirty,
-    /// Dirty, and the members are being flushed so that a superblock update may record clean. The
-    /// number is that of the flush, because a flush that began before a later write does not cover
-    /// it.
+    /// Dirty, but the members are being flushed so that a superblock update can record clean. The
+    /// number is that of the flush; one that began before a later write does not cover the write.
     EnteringSafeMode(u64),
 }
 
@@ -60,20 +59,19 @@ impl WriteIntent {
         Self { state, leases: 0, sync_leases: 0, last_write: now, safe_mode_attempts: 0 }
     }
 
-    /// Whether a lease is outstanding.
     pub(super) fn is_leased(&self) -> bool {
         self.leases > 0
     }
 
-    /// Number of outstanding leases of clients' writes.
+    /// Number of outstanding leases that clients' writes hold.
     pub(super) fn client_leases(&self) -> u32 {
         self.leases - self.sync_leases
     }
 }
 
 impl Array {
-    /// Takes a lease on a range of the array for a client's write or for a resync that changes
-    /// parity. It may be used once `Array::grants` returns true.
+    /// Takes a lease on a range of the array for a client's write. The write may start when
+    /// [`Array::grants`] returns true.
     pub(crate) fn lease(&mut self, range: ByteRange) -> Lease {
         let size = self.size.bytes();
         assert!(range.end() <= size, "a lease lies within the array");
@@ -84,8 +82,8 @@ impl Array {
         self.take_lease(chunks)
     }
 
-    /// Takes a lease for a sync, which changes only what is to be synced: the array is dirty while
-    /// the lease is outstanding, and no bits are set for it.
+    /// Takes a lease for a sync, which changes only stripes that have to be synced anyway: the
+    /// array stays dirty while the lease is outstanding, and no bits are set for it.
     pub(crate) fn lease_for_sync(&mut self) -> Lease {
         self.intent.sync_leases += 1;
         self.take_lease(Chunks::default())
@@ -107,7 +105,7 @@ impl Array {
         Lease { chunks }
     }
 
-    /// Whether the members record durably that the range of a lease may be being written.
+    /// Whether superblocks and bitmap durably record that the range of the lease may be written.
     pub(crate) fn grants(&self, lease: &Lease) -> bool {
         assert!(self.intent.leases > 0, "the lease is counted");
         self.is_dirty()
@@ -115,7 +113,7 @@ impl Array {
                 || self.is_planted(Mutant::DataBeforeBit))
     }
 
-    /// Gives back a lease that was taken for a sync.
+    /// Returns the lease of a sync.
     #[allow(clippy::needless_pass_by_value, reason = "a lease that was given back is gone")]
     pub(crate) fn give_back_for_sync(&mut self, lease: Lease, now: Time) {
         assert!(self.intent.sync_leases > 0 && lease.chunks.is_empty(), "the lease is a sync's");
@@ -129,7 +127,7 @@ impl Array {
         self.intent.last_write = now;
     }
 
-    /// Gives a lease back after its last member write.
+    /// Returns the lease of a client's write after its last member write.
     #[allow(clippy::needless_pass_by_value, reason = "a lease that was given back is gone")]
     pub(crate) fn give_back(&mut self, lease: Lease, now: Time) {
         self.one_less(now);
@@ -138,7 +136,7 @@ impl Array {
         }
     }
 
-    /// Whether the members record durably that writes may be in flight.
+    /// Whether the superblocks durably record that writes may be in flight.
     pub(crate) fn is_dirty(&self) -> bool {
         let state = self.intent.state;
         self.is_planted(Mutant::AckBeforeSuperblock)
@@ -147,8 +145,8 @@ impl Array {
                 && self.is_planted(Mutant::NotDirtyWhileBecomingClean))
     }
 
-    /// Begins to mark the array clean once it has been quiet for `delay`; `None`: at once, because
-    /// it stops.
+    /// Begins to mark the array clean if it has been quiet for `delay`; `None`: at once, because it
+    /// stops.
     pub(crate) fn enter_safe_mode(&mut self, delay: Option<Span>, now: Time) {
         assert!(self.intent.last_write <= now, "time goes forward");
         if self.intent.state != CleanState::Dirty
@@ -165,9 +163,9 @@ impl Array {
         }
     }
 
-    /// Time at which [`Array::enter_safe_mode`] has work.
+    /// Time at which [`Array::enter_safe_mode`] has something to do; `None` if it has nothing.
     pub(crate) fn safe_mode_wake(&self, delay: Span) -> Option<Time> {
-        // Parity that was not checked yet keeps the array dirty until it stops.
+        // While a resync is due the array stays dirty until it stops.
         let waits = self.intent.state == CleanState::Dirty
             && self.membership.is_redundant
             && self.intent.leases == 0
@@ -178,7 +176,7 @@ impl Array {
         waits.then(|| self.intent.last_write + delay)
     }
 
-    /// Whether the members record that the array was stopped, as far as they may be written.
+    /// Whether the superblocks record that the array was stopped, or can no longer record it.
     pub(crate) fn is_settled(&self) -> bool {
         self.is_quiet()
             && self.bitmap_is_settled()
@@ -187,7 +185,7 @@ impl Array {
                 || self.membership.broken)
     }
 
-    /// Whether the last flush before the end, if there was one, made everything durable.
+    /// Result of a stop: that of the last flush. Always `Ok` for a read-only array.
     pub(crate) fn stop_result(&self) -> Result<(), ReplyError> {
         if self.membership.read_only { Ok(()) } else { self.flush_result() }
     }

@@ -39,7 +39,7 @@ pub(crate) struct Mirror {
     places: Mirrors,
     /// Reads that wait to be repeated on another copy.
     again: VecDeque<(ArrayIo, StraightPart)>,
-    /// Parts whose read failed, with the slots of the members that failed to read them.
+    /// Parts that failed to be read, with the slots of the members that were tried.
     asked: Vec<(StraightPart, SlotSet)>,
     clears: Clears,
     /// Slots of members that had no space for a copy, and have not been tried again. When they are
@@ -539,7 +539,8 @@ impl Mirror {
         self.copier.would_feed(sync)
     }
 
-    /// Goes on with part number `part` of a resync or correction, whose range `request` has locked.
+    /// Goes on with part number `part` of a resync or correction, after its range was locked by
+    /// `request`.
     pub(crate) fn locked(&mut self, part: u32, request: RequestId, cx: &mut Cx<'_>) {
         self.copier.locked(part, request, self.places.level(), &mut self.events, cx);
     }
@@ -557,7 +558,7 @@ impl Mirror {
         self.copier.answered(io, answer, self.places.level(), &mut self.events, cx);
     }
 
-    /// Frees the memory of a copy whose member request was given up and has now ended.
+    /// Frees the memory of a copy after its given-up member request has ended.
     pub(crate) fn copy_freed(&mut self, io: CopyIo) {
         self.copier.freed(io);
     }

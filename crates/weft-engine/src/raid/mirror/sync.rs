@@ -71,7 +71,7 @@ struct Unit {
     ok: bool,
 }
 
-/// A range of the array, within one chunk, whose copies are being made equal.
+/// A range of the array, within one chunk, with copies that are being made equal.
 #[derive(Clone, Debug)]
 struct Part {
     task: Task,
@@ -86,16 +86,16 @@ struct Part {
     pending: u32,
     /// Number of given-up member requests that may still use the part's memory.
     pins: u32,
-    /// Slots whose copy was read.
+    /// Slots of copies that were read.
     read: SlotSet,
     /// Slots with a given-up request: the member may still use the memory of its copy.
     given_up: SlotSet,
-    /// Slots whose copy could not be read.
+    /// Slots of copies that could not be read.
     unreadable: SlotSet,
     differ: SlotSet,
-    /// Slots whose copy is being written.
+    /// Slots of copies that are being written.
     written: SlotSet,
-    /// Slots whose copy failed to be written or to be read back.
+    /// Slots of copies that failed to be written or to be read back.
     failed: SlotSet,
     /// False once the array has lost a copy that it needs.
     ok: bool,
@@ -250,7 +250,7 @@ impl Copier {
         events.push(Event::Lock { part: place, range, writes });
     }
 
-    /// Begins to read the copies of part `place`, whose range `request` has locked.
+    /// Begins to read the copies of part `place`, after its range was locked by `request`.
     pub(super) fn locked(
         &mut self,
         place: u32,
@@ -504,7 +504,7 @@ impl Copier {
         let is_whole = part.range.end() >= part.end;
         let more = !is_whole && !cx.membership().broken;
         part.ok &= is_whole || more;
-        // A member whose request was given up may still use the memory, so no section follows.
+        // A member with a given-up request may still use the memory, so no section follows.
         let goes_on = more && part.pins == 0;
         let rest = ByteRange { start: part.range.end(), len: part.end - part.range.end() };
         if let Some(request) = part.request.filter(|_| !goes_on) {
@@ -556,7 +556,7 @@ impl Copier {
         }
     }
 
-    /// Frees the memory of a copy whose member request was given up and has now ended.
+    /// Frees the memory of a copy after its given-up member request has ended.
     pub(super) fn freed(&mut self, io: CopyIo) {
         let part = self.part(io.place);
         assert!(part.pins > 0, "memory is freed as often as it was pinned");

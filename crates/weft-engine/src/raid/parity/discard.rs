@@ -10,7 +10,7 @@
 //!
 //! A discard is all or nothing: if one member kept its data while the others discard theirs, the
 //! next write to the stripe would compute wrong parity. Therefore the array is marked dirty first,
-//! a member that fails its discard is failed, and a driver whose member cannot discard writes zeros
+//! a member that fails its discard is failed, and if a member cannot discard the driver writes zeros
 //! instead ([`crate::MemberOp::Discard`]). If there is no space for these zeros, parity is resynced
 //! from that sector on.
 //!

@@ -128,7 +128,7 @@ impl ParityRaid {
     }
 
     /// Frees the memory that a part of a given-up member request still used. Returns the request
-    /// whose frames these are; `None` if it was a stripe's memory.
+    /// that owns the memory; `None` if it was a stripe's.
     pub(crate) fn part_freed(&mut self, part: Who) -> Option<RequestId> {
         match part {
             Who::Straight(part) => return Some(part.request),

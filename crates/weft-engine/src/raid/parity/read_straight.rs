@@ -20,7 +20,7 @@ use crate::sched::request::{MemberRequest, MergeKind};
 impl ParityRaid {
     /// Sends a read straight to the members, and through the cache the parts that a member cannot
     /// supply. Returns the number of sub-requests. Returns `None` if the whole read must go through
-    /// the cache: while any stripe has a deferred write, whose data only the stripe holds, and if
+    /// the cache: while any stripe has a deferred write, as only the stripe holds its data, and if
     /// the client repeats a read that stalled, because it would stall again if members need longer
     /// than `read_around`.
     pub(crate) fn read_straight(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> Option<u64> {

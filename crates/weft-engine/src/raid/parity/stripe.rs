@@ -98,7 +98,7 @@ pub(crate) enum Batch {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Touched {
     slots: SlotSet,
-    /// Slots whose whole strip a single sub-request covers.
+    /// Slots with a strip that a single sub-request covers completely.
     covered: SlotSet,
     /// Whether one of the sub-requests must be durable (FUA).
     durable: bool,
@@ -162,9 +162,9 @@ pub(crate) struct Since {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Purposes {
     here: Purpose,
-    /// Slots whose strips have the purpose `here`.
+    /// Slots of the strips with the purpose `here`.
     at: SlotSet,
-    /// Slots whose old content is read because a write replaces it.
+    /// Slots of strips that are read for their old content, which a write replaces.
     old: SlotSet,
     others: Purpose,
 }
@@ -215,8 +215,8 @@ pub(crate) struct Stripe {
     pub(crate) uptodate: SlotSet,
     /// Strips that could not be read, nor when the read was repeated.
     pub(crate) read_error: SlotSet,
-    /// Strips of `read_error` that could not be read back after a rewrite, or whose member had no
-    /// space for it.
+    /// Strips of `read_error` that could not be read back after a rewrite, or found no space on
+    /// their member.
     pub(crate) uncorrectable: SlotSet,
     /// Strips that failed to be read once, and are read again alone.
     pub(crate) retried: SlotSet,
@@ -225,8 +225,8 @@ pub(crate) struct Stripe {
     pub(crate) given_up: u8,
     /// Parity strips computed for the write in flight, of members that were present when it began.
     pub(crate) new_parity: SlotSet,
-    /// Slots whose member had no space for its strip. The stripe stays in the cache until the
-    /// member has stored the strip: the stripe holds the only copy, which the other strips may not
+    /// Slots of strips that found no space on their member. The stripe stays in the cache until the
+    /// member has stored them: the stripe holds the only copy, which the other strips may not
     /// reproduce.
     pub(crate) deferred: SlotSet,
     /// Slots that the write in flight writes from zero-copy pages. The stripe's own memory for them
@@ -457,12 +457,12 @@ impl Stripe {
         (std::mem::take(&mut self.reads), std::mem::take(&mut self.writes))
     }
 
-    /// Slots whose strip a request reads.
+    /// Slots of strips that a request reads.
     pub(crate) fn to_read(&self) -> SlotSet {
         self.readers
     }
 
-    /// Slots whose strip a request writes.
+    /// Slots of strips that a request writes.
     pub(crate) fn to_write(&self) -> SlotSet {
         self.writers.slots
     }
@@ -479,7 +479,7 @@ impl Stripe {
             && (self.writers.covered == self.data || self.overwrite(strip_bytes) == self.data)
     }
 
-    /// Slots whose whole strip writers cover. Writers never overlap each other.
+    /// Slots of strips that writers cover completely. Writers never overlap each other.
     pub(crate) fn overwrite(&self, strip_bytes: u64) -> SlotSet {
         let mut whole = self.writers.covered;
         for slot in self.writers.slots.without(whole).ascending() {
@@ -512,13 +512,13 @@ impl Stripe {
         lacks
     }
 
-    /// Strips with a read error whose content is known by now.
+    /// Strips that had a read error and have known content by now.
     pub(crate) fn correctable(&self) -> SlotSet {
         self.read_error.and(self.uptodate).without(self.uncorrectable)
     }
 
-    /// Sub-request whose zero-copy page is written as the strip of `slot`; `None` if the stripe's
-    /// own memory is.
+    /// Sub-request with the zero-copy page that is written as the strip of `slot`; `None` if the
+    /// strip is written from the stripe's own memory.
     pub(crate) fn zero_copy_from(&self, slot: Slot) -> Option<&SubRequest> {
         if self.zero_copy.contains(slot) { self.written_to(slot) } else { None }
     }
@@ -619,7 +619,7 @@ impl Stripe {
             && self.writes.iter().zip(&before.taken).all(goes_on)
     }
 
-    /// Slots whose data is being written to the members.
+    /// Slots of data strips that are being written to the members.
     pub(crate) fn written(&self) -> SlotSet {
         self.drained.slots
     }

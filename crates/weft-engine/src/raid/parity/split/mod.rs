@@ -371,8 +371,8 @@ impl ParityRaid {
         }
     }
 
-    /// Attaches the parts of a request's current sub-request whose stripes are delayed or held.
-    /// These parts need no free stripe, and should not be delayed because other parts do.
+    /// Attaches those parts of a request's current sub-request that belong to delayed or held
+    /// stripes. These parts need no free stripe, and should not be delayed because other parts do.
     fn attach_to_active(&mut self, split: &mut SplitRequest, unit: u64, cx: &Attaching) {
         let mut after = 0;
         while let Some(run) = self.active_run(split, after, unit) {

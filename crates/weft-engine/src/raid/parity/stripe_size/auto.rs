@@ -42,8 +42,8 @@ pub(super) static POLICY: StripeSizePolicy = StripeSizePolicy {
 /// double of either figure does worse on more of them (`docs/grid.md`).
 static RUNS: RunRule = RunRule { parts_of_active: 16, least: 8 };
 
-/// Wait of stripes whose stream is about to bring the rest: three writes of 64 KiB at 1 GB/s take
-/// 200 µs. While stripes are being preread the wait is at most 20 ms, the time of a read on a
-/// rotating disk: these prereads may be of other stripes, one after another without end.
+/// Wait of stripes for the rest that their stream is about to bring: three writes of 64 KiB at 1
+/// GB/s take 200 µs. While stripes are being preread the wait is at most 20 ms, the time of a read
+/// on a rotating disk: these prereads may be of other stripes, one after another without end.
 pub(in crate::raid::parity) static PLUG: PlugRule =
     PlugRule { delay: Span(500_000), reads_max: Some(Span::millis(20)), of_queue: false };

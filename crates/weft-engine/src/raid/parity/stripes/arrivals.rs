@@ -23,7 +23,7 @@ use crate::raid::parity::priority::{Patience, PrioritySettings, patience_for_oth
 use crate::raid::parity::stripe::{Batch, ResyncState, Touched};
 use crate::raid::{Cx, Event};
 
-/// Properties of the request whose sub-requests arrive at a stripe.
+/// Properties of a request with sub-requests that arrive at a stripe.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub(crate) write: bool,

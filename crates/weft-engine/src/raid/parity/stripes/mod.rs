@@ -167,7 +167,7 @@ impl Stripes {
         }
     }
 
-    /// Slots whose strip of the stripe can be read from the member.
+    /// Slots with a strip of the stripe that can be read from the member.
     #[inline]
     fn readable(&self, id: StripeId, membership: &Membership) -> SlotSet {
         let (stripe, height) = (self.cache.stripe(id), self.cache.height());
@@ -273,7 +273,7 @@ impl Stripes {
         }
     }
 
-    /// Those of `strips` that failed to be read once, and whose members can be read.
+    /// Those of `strips` that failed to be read once, on members that can be read.
     fn to_repeat(&self, id: StripeId, strips: SlotSet, facts: Facts) -> SlotSet {
         self.cache.stripe(id).retried.and(strips).and(facts.insync).without(facts.uptodate)
     }
