@@ -214,9 +214,10 @@ impl Engine {
     ///
     /// A driver first hands over all inputs that it has, then takes the turns, then carries out the
     /// outputs. If [`Turn::more`] is set, `turns_max` ended the run: the driver carries out the
-    /// outputs and calls `run` again whether or not there is a new input. A driver with members that go
-    /// on while the engine works calls the halves of a turn separately: [`decide`](Engine::decide),
-    /// and after the time that its work takes [`unplug_queues`](Engine::unplug_queues).
+    /// outputs and calls `run` again whether or not there is a new input. A driver with members
+    /// that go on while the engine works calls the halves of a turn separately:
+    /// [`decide`](Engine::decide), and after the time that its work takes
+    /// [`unplug_queues`](Engine::unplug_queues).
     pub fn run(&mut self, now: Time, turns_max: u32, outputs: &mut VecDeque<Output>) -> Turn {
         let mut all = Turn { work: Work::default(), more: true };
         while all.more && all.work.turns < turns_max {

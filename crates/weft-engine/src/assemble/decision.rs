@@ -1,7 +1,7 @@
 //! Decision of an assembly, step by step: identity, freshness, slots, logs, consent.
 //!
-//! Each step is a method; [`decide`] has their order. A member that is not used is dropped with a
-//! reason; an array that cannot be served is refused with an [`AssemblyState`].
+//! Each step is a method; [`decide`] calls them in order. A member that is not used is dropped with
+//! a reason; an array that cannot be served is refused with an [`AssemblyState`].
 //!
 //! Source   md-ondisk.md §8.1, which also says where the kernel and mdadm differ
 
@@ -29,15 +29,16 @@ pub(super) fn decide(candidates: &[Candidate], options: &Options) -> Result<Asse
     decision.place(current, &reference)
 }
 
-/// Members by their places.
+/// Members by the place that they get in the assembly.
 struct Placed {
     slots: Vec<SlotState>,
     spares: Vec<Member>,
     journals: Vec<Member>,
-    /// Sector from which parity may be wrong.
+    /// Data sector of the members from which parity may be wrong.
     dirty_from: Option<Sectors>,
-    /// Events of the bitmaps. A bitmap may be ahead by one, after a crash between it and the
-    /// superblocks. The next update must not make them equal, or the bitmap would count as current.
+    /// Highest update count of the bitmaps that were found. A bitmap may be ahead of the
+    /// superblocks by one, after a crash between the two writes. The next update must exceed it, or
+    /// the outdated bitmap would count as current.
     bitmap_events: u64,
 }
 
@@ -50,7 +51,7 @@ impl Placed {
     }
 }
 
-/// Findings so far.
+/// State of the decision: what was dropped, noted and found so far.
 pub(super) struct Decision<'a> {
     dropped: Vec<Dropped>,
     notes: Vec<String>,
@@ -59,7 +60,7 @@ pub(super) struct Decision<'a> {
 }
 
 impl Decision<'_> {
-    /// Devices that have a superblock.
+    /// Takes the devices that have a superblock; drops the others.
     fn readable(&mut self, candidates: &[Candidate]) -> Vec<Member> {
         let mut pool = Vec::new();
         for candidate in candidates {
@@ -82,7 +83,7 @@ impl Decision<'_> {
         pool
     }
 
-    /// Keeps the members of one array: the one asked for, or the only one.
+    /// Keeps the members of one array: the array that the options ask for, or the only one.
     fn select(&mut self, pool: &mut Vec<Member>) -> Result<(), Refused> {
         let options = self.options;
         let wanted = |superblock: &Superblock| {
@@ -125,7 +126,7 @@ impl Decision<'_> {
         }
     }
 
-    /// Refuses two devices that look like the same member.
+    /// Refuses two devices that seem to be copies of the same member.
     fn no_copies(&self, pool: &[Member]) -> Result<(), Refused> {
         for (index, a) in pool.iter().enumerate() {
             for b in &pool[index + 1..] {
@@ -157,11 +158,12 @@ impl Decision<'_> {
         Ok(())
     }
 
-    /// The freshest member with a slot. Spares do not count: their superblocks may lag or lead.
+    /// Index of the freshest member with a slot. Spares do not count, as their update counts may be
+    /// lower or higher.
     fn reference(&self, pool: &[Member]) -> Result<usize, Refused> {
         (0..pool.len())
             .filter(|index| matches!(pool[*index].superblock.own_role(), Ok(Role::Active(_))))
-            // The first of equals, so that the order of arguments affects nothing but names.
+            // The first of equals: the order of arguments then affects only the names in messages.
             .max_by_key(|index| (pool[*index].superblock.events(), std::cmp::Reverse(*index)))
             .ok_or_else(|| {
                 let found = "only spares: no member has a slot in the array";
@@ -169,7 +171,7 @@ impl Decision<'_> {
             })
     }
 
-    /// Refuses members that disagree about the array: level, layout, sizes and feature bits.
+    /// Refuses members that disagree about the array's level, layout, sizes or feature bits.
     fn same_array(&self, current: &[(Member, Role)], reference: &Member) -> Result<(), Refused> {
         let expected = Described::of(&reference.superblock);
         for (member, _) in current {
@@ -202,8 +204,8 @@ impl Decision<'_> {
         Ok(())
     }
 
-    /// The members with features and logs that are understood well enough. Members with logs of
-    /// their own that are not understood are dropped.
+    /// Members with features and logs that weft supports well enough. A member with unsupported
+    /// logs of its own is dropped.
     fn understood(
         &mut self,
         current: Vec<(Member, Role)>,
@@ -233,7 +235,7 @@ impl Decision<'_> {
         Ok(understood)
     }
 
-    /// Refuses an array with a member that has features weft cannot read, or not write.
+    /// Refuses an array that has a member with features which weft cannot read, or cannot write.
     fn features_allowed(
         &mut self,
         member: &Member,
@@ -273,7 +275,8 @@ impl Decision<'_> {
         Ok(())
     }
 
-    /// Reason why a member cannot be used, if any. A member that can be used in part gets a note.
+    /// Reason why a member cannot be used; `None` if it can. A member that can be used in part gets
+    /// a note.
     fn reason_unused(&mut self, member: &Member) -> Option<String> {
         let label = &member.info.label;
         if member.superblock.features().contains(Features::REPLACEMENT) {
@@ -306,7 +309,7 @@ impl Decision<'_> {
         None
     }
 
-    /// Refuses a member with a bitmap that cannot be kept up to date.
+    /// Refuses a member with a bitmap that weft could not keep up to date.
     fn bitmap_kept(&mut self, member: &Member, reference: &Member) -> Result<(), Refused> {
         let label = &member.info.label;
         let most = member.superblock.events().max(reference.superblock.events()) + 1;
@@ -326,8 +329,9 @@ impl Decision<'_> {
                 bitmap.header.chunksize,
                 bitmap.chunk_count()
             ),
-            // Bitmaps are written before superblocks, so a crash leaves them ahead by one at most
-            // of those that were written; a member without space for its own may be one behind.
+            // Bitmaps are written before superblocks, so a crash leaves them at most one ahead of
+            // the superblocks that were written; a member without space for its superblock may be
+            // one behind that.
             Some(Ok(bitmap)) if bitmap.header.events > most => format!(
                 "bitmap events at byte 24: found {}, expected at most {most}, one more than \
                  superblocks have",
@@ -343,7 +347,7 @@ impl Decision<'_> {
         Err(self.refused(AssemblyState::WriteBitmap, format!("{label}: {found}")))
     }
 
-    /// Notes bitmaps that differ, which does not keep anything from being read.
+    /// Notes bitmaps that differ, which is no obstacle to reading.
     fn same_bitmaps(&mut self, members: &[(Member, Role)], reference: &Member) {
         let Some(Ok(expected)) = &reference.logs.bitmap else { return };
         for (member, _) in members {
@@ -360,7 +364,8 @@ impl Decision<'_> {
         }
     }
 
-    /// Members that are believed, in order. The others are dropped with a reason.
+    /// Members that count as current, in order, with their roles. The others are dropped with a
+    /// reason.
     fn current(
         &mut self,
         pool: Vec<Member>,
@@ -390,9 +395,8 @@ impl Decision<'_> {
         Ok(self.newest_of_each_slot(current))
     }
 
-    /// Drops members that have a fresher one at their slot. In version 0.90 a member that takes a
-    /// slot takes its number, so the superblocks of others do not tell the two apart. mdadm does
-    /// the same.
+    /// Drops members if a fresher one has the same slot. In version 0.90 a member that takes a slot
+    /// takes its number, so other superblocks do not tell the two apart. mdadm does the same.
     fn newest_of_each_slot(&mut self, members: Vec<(Member, Role)>) -> Vec<(Member, Role)> {
         let slotted = members.iter().filter(|(_, role)| matches!(role, Role::Active(_)));
         let said: Vec<(Role, u64, String)> = slotted
@@ -415,8 +419,8 @@ impl Decision<'_> {
         newest
     }
 
-    /// Reason why a member of this role is not believed, if any. The reference decides; in a
-    /// disputed array the `known` numbers and slots count too.
+    /// Reason why a member with this role does not count as current; `None` if it does. The
+    /// reference decides. In a disputed array the `known` numbers and roles count too.
     fn reason_not_current(
         &mut self,
         member: &Member,
@@ -428,7 +432,7 @@ impl Decision<'_> {
         let (label, events) = (&member.info.label, superblock.events());
         let in_reference = freshest.role(superblock.dev_number());
         match role {
-            // If its number is another member's by now, it is of an earlier time.
+            // If its number now belongs to another member, its superblock is out of date.
             Role::Spare if in_reference == Ok(Role::Spare) => return Ok(None),
             Role::Spare => {
                 return Ok(Some(format!(
@@ -460,8 +464,8 @@ impl Decision<'_> {
                 freshest.events()
             )));
         }
-        // A failure is recorded on the others only, so at equal events the others are believed
-        // as well. (The kernel believes the member itself there.)
+        // A failure is recorded only on the other members, so at equal update counts the others
+        // decide. (The kernel takes the member's own word there.)
         if in_reference != Ok(role) {
             return Ok(Some(format!(
                 "{} says of it: {}; its own superblock says {}",
@@ -473,7 +477,7 @@ impl Decision<'_> {
         Ok(None)
     }
 
-    /// Puts an active member into its slot.
+    /// Puts a member with an active role into its slot.
     fn fill(&mut self, placed: &mut Placed, member: Member, slot: Slot) -> Result<(), Refused> {
         if let Some(Ok(bitmap)) = &member.logs.bitmap
             && !self.options.read_only
@@ -508,7 +512,7 @@ impl Decision<'_> {
         Ok(())
     }
 
-    /// Puts members into slots, and decides on the resulting array.
+    /// Puts the members into slots, and decides on the resulting array.
     fn place(
         mut self,
         current: Vec<(Member, Role)>,
@@ -564,7 +568,7 @@ impl Decision<'_> {
         Ok(Assembly { dropped, notes, states, ..assembly })
     }
 
-    /// Notes the states of an accepted array that people should know of.
+    /// Notes the states of an accepted array that people should know about.
     fn standing(&mut self, assembly: &Assembly) {
         let has = |wanted: fn(&SlotState) -> bool| assembly.slots.iter().any(wanted);
         for (state, holds) in [
@@ -582,8 +586,8 @@ impl Decision<'_> {
         self.states.dedup();
     }
 
-    /// Refuses a journal that holds data which members do not have. With a journal the clean flag
-    /// means nothing.
+    /// Refuses an array with a journal that holds data which the members lack. With a journal, the
+    /// clean flag means nothing.
     ///
     /// Source   md-ondisk.md §5 "Rules"
     fn journal(&mut self, freshest: &Superblock, journals: &[Member]) -> Result<(), Refused> {
@@ -627,9 +631,10 @@ impl Decision<'_> {
         Err(self.refused(state, why))
     }
 
-    /// The write hole: parity of stripes that were in flight may be wrong, and a missing block
-    /// would be computed from it. A slot that only ever holds parity loses nothing; a partial
-    /// parity log names the stripes that were in flight.
+    /// Handles the write hole of an array that is dirty and degraded: parity of stripes that were
+    /// in flight may be wrong, and a missing block would be reconstructed from it. A slot that only
+    /// ever holds parity loses no data; a partial parity log (PPL) names the stripes that were in
+    /// flight.
     fn dirty_and_degraded(
         &mut self,
         assembly: &mut Assembly,
@@ -660,7 +665,7 @@ impl Decision<'_> {
             return Ok(());
         }
         match logged(assembly) {
-            // Parity in these stripes counts as a block that no member has.
+            // Parity in these stripes counts as a bad block.
             Ok(Some(stripes)) if self.options.read_only => {
                 let mut count = 0;
                 for (state, suspect) in assembly.slots.iter_mut().zip(stripes) {
@@ -675,7 +680,8 @@ impl Decision<'_> {
                 ));
                 Ok(())
             }
-            // As in the kernel, also read-only: data that cannot be checked would pass for correct.
+            // As in the kernel, refused even if read-only: data that cannot be checked would pass
+            // for correct.
             Ok(_) => Err(self.refused(AssemblyState::DirtyDegraded, found)),
             Err(error) => {
                 Err(self.refused(AssemblyState::DirtyDegraded, format!("{found}; {error}")))
@@ -683,7 +689,8 @@ impl Decision<'_> {
         }
     }
 
-    /// Refuses a slot that the array believes filled but is not: an administrator should check.
+    /// Refuses an array that records a slot as filled which has no member: an administrator should
+    /// check.
     fn newly_degraded(
         &mut self,
         assembly: &Assembly,
@@ -717,8 +724,8 @@ impl Decision<'_> {
         Ok(())
     }
 
-    /// Refuses data that does not fit beside metadata; each member was checked alone when it was
-    /// parsed.
+    /// Refuses members on which the data does not fit beside the metadata, or is not aligned to
+    /// blocks. The metadata of each member was already checked by itself.
     fn no_overlap(&self, assembly: &Assembly) -> Result<(), Refused> {
         for (slot, member) in assembly.members() {
             let superblock = &member.superblock;
@@ -733,7 +740,7 @@ impl Decision<'_> {
                 return Err(self.refused(AssemblyState::Misaligned, found));
             }
             let used = match assembly.layout {
-                // Each member adds what it has.
+                // Each member contributes its own size.
                 Layout::Striped(_) => superblock.used_size(),
                 Layout::Mirrors(_) | Layout::Parity(_) => assembly.layout.member_size(),
             };
@@ -768,7 +775,8 @@ impl Decision<'_> {
     }
 }
 
-/// Reason why a member that names no bitmap, or a spare, cannot have that of the array, if any.
+/// Reason why a member without a bitmap, or a spare, has no room for that of the array; `None` if
+/// it has.
 fn no_room_for_bitmap(member: &Member, role: Role, reference: &Member) -> Option<String> {
     let Some(Ok(bitmap)) = &reference.logs.bitmap else { return None };
     let offset = reference.superblock.bitmap_offset();
@@ -781,7 +789,7 @@ fn no_room_for_bitmap(member: &Member, role: Role, reference: &Member) -> Option
     bitmap_misplaced(&with, bitmap)
 }
 
-/// Reason why the bitmap of a member cannot be written in whole blocks of the member, if any.
+/// Reason why a member's bitmap cannot be written in whole blocks of the member; `None` if it can.
 fn bitmap_misplaced(member: &Member, bitmap: &Bitmap) -> Option<String> {
     let block = u64::from(member.info.logical_block);
     let room = match member.superblock.bitmap_room(member.info.size) {
@@ -800,15 +808,16 @@ fn bitmap_misplaced(member: &Member, bitmap: &Bitmap) -> Option<String> {
     })
 }
 
-/// Largest number of chunks of a bitmap that is kept up to date: 32 times the bits that md reads.
+/// Largest number of chunks of a bitmap that weft keeps up to date: 32 times the number of bits
+/// that md reads.
 const BITMAP_CHUNKS_MAX: u64 = 1 << 25;
 
-/// Bits of `feature_map` that describe the array, not a member.
+/// Bits of `feature_map` that describe the whole array.
 ///
 /// Source   md-ondisk.md §11 row 41
 const ARRAY_FEATURES: u32 = 0x01 | 0x04 | 0x100 | 0x200 | 0xc00 | 0x1000;
 
-/// Fields of a superblock that describe the array: name, byte, value.
+/// Fields of a superblock that describe the whole array: name, byte offset and value.
 struct Described([(&'static str, usize, String); 7]);
 
 impl Described {
@@ -829,8 +838,8 @@ impl Described {
     }
 }
 
-/// The stripes of each member with parity that was being written, by its partial parity log; `None`
-/// without such logs.
+/// For each member, the stripes with parity that was being written, by its partial parity log
+/// (PPL); `None` without such logs.
 ///
 /// Source   md-ondisk.md §4 "Recovery": the newest log of each member; parity elsewhere is right
 fn logged(assembly: &Assembly) -> Result<Option<Vec<Vec<SectorRange>>>, String> {
@@ -861,15 +870,15 @@ fn logged(assembly: &Assembly) -> Result<Option<Vec<Vec<SectorRange>>>, String> 
     Ok(Some(stripes))
 }
 
-/// Numbers and roles of the members with slots that are as fresh as the freshest superblock, as far
-/// as that superblock agrees and no other candidate has the number.
+/// Numbers and roles of the members with slots that are as fresh as the freshest superblock, if
+/// that superblock agrees and no other candidate has the number.
 ///
-/// Numbers of failed members are used again: in version 0.90 a member that takes a slot takes its
-/// number, in version 1 a member that is added takes that of one that was removed. So a member that
-/// failed while the number of the freshest superblock still belonged to another, failed member
-/// records "faulty" for that number, without ever having been half of an array that was used on its
-/// own. The other half of a split array records every member of this half as failed, because none
-/// was present when it was started.
+/// The number of a failed member is used again: in version 0.90 a member that takes a slot takes
+/// its number, in version 1 an added member takes that of a removed one. Hence a failed member may
+/// record a number as "faulty" because the number belonged to another failed member at that time,
+/// and now belongs to the freshest superblock. That does not mean that its half of the array was
+/// used on its own. If it was, its superblock records every member of this half as failed, because
+/// none was present when it was started.
 ///
 /// Source   md-ondisk.md §8.1, §11 row 40; mdadm leaves out a member that records the freshest as
 ///          faulty
@@ -890,9 +899,9 @@ fn unmistakable(pool: &[Member], freshest: &Superblock) -> Vec<(u32, Role)> {
         .collect()
 }
 
-/// Whether two spares of version 0.90 have one number because a crash came between two superblocks.
-/// Spares are numbered by their place behind the slots, anew each time, and have no other identity.
-/// The tables of a copy are equal.
+/// Whether two spares of version 0.90 have the same number because of a crash between two
+/// superblock writes. Spares are numbered anew each time, from the end of the slots on, and have no
+/// other identity. Copies of one member have equal tables instead.
 ///
 /// Source   kernel 6.12: `super_90_sync` numbers anew, `bind_rdev_to_array` does not take the
 ///          second; mdadm 4.2 gives every spare the next place, whatever its number is
@@ -902,9 +911,9 @@ fn renumbered(ours: &Superblock, theirs: &Superblock) -> bool {
     are_spares && ours.encode() != theirs.encode()
 }
 
-/// Gives each spare a number of its own, because its old one may be that of another by now, which
-/// was added or renumbered since. A spare gets the first free number past the slots, like one that
-/// is added. Returns the spares for which there is none.
+/// Gives each spare a number of its own, because its old number may belong to another member that
+/// was added or renumbered since. A spare gets the first free number past the slots, like an added
+/// member. Returns the spares for which there is none.
 fn number_spares(
     spares: &mut Vec<Member>,
     slots: &[SlotState],
@@ -935,12 +944,12 @@ fn number_spares(
     without.into_iter().rev().map(|index| spares.remove(index)).collect()
 }
 
-/// Whether a name matches: `host:name` answers to `name` as well.
+/// Whether a name matches: `host:name` also matches `name`.
 fn same_name(wanted: &str, found: &str) -> bool {
     wanted == found || found.split_once(':').is_some_and(|(_, name)| name == wanted)
 }
 
-/// Whether a superblock records a member at a slot.
+/// Whether a superblock records a member at slot `slot`.
 fn has_slot(superblock: &Superblock, slot: u16) -> bool {
     (0u32..)
         .take(superblock.role_count())

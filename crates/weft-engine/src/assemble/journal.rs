@@ -1,10 +1,10 @@
 //! Comparison of a journal with the members: whether they have all that it holds.
 //!
-//! md writes data and parity to the journal first, then to the members, and moves the tail of the
-//! journal on only now and then. So after a clean stop there may be meta blocks of stripes that
-//! have all reached the members, which the checksums tell. A stripe is *on the members* when the
-//! last block that the journal has for each place equals what the member holds there. For a missing
-//! member that also holds if the journal has the stripe's parity, from which its block is computed.
+//! md writes data and parity to the journal first, then to the members, and advances the tail of
+//! the journal only now and then. So after a clean stop the journal may hold meta blocks of stripes
+//! that have all reached the members, which the checksums show. A stripe is *on the members* if,
+//! for each place, the last block in the journal equals what the member holds there. A missing
+//! member counts as equal if the journal has the stripe's parity, from which its block is computed.
 //!
 //! Source   md-ondisk.md §5 "Recovery"; journal of Linux 6.12 in `fixtures/md/raid5-4-journal`
 
@@ -18,9 +18,10 @@ use weft_units::{FullStripe, Sectors, Slot};
 use super::{Assembly, Candidate, Member, Options, SlotState, assemble};
 use crate::contract::member::MemberInfo;
 
-/// Compares the content of a journal with the members, and calls it empty if they have all of it.
+/// Compares the content of a journal with the members, and marks the journal as empty if they hold
+/// all of it.
 ///
-/// Shape    `read` returns that many bytes from a sector of the member, or `None`
+/// Shape    `read(member, sector, bytes)` returns that many bytes from the sector on, or `None`
 pub fn settle(
     candidates: &mut [Candidate],
     options: &Options,
@@ -31,7 +32,7 @@ pub fn settle(
     if !candidates.iter().any(holds) {
         return;
     }
-    // Options with which members would be believed if the journal was empty.
+    // Options with which the members would be accepted if the journal was empty.
     let (read_only, without_journal, force_dirty) = (true, true, true);
     let options = Options { read_only, without_journal, force_dirty, ..options.clone() };
     let Ok(assembly) = assemble(candidates, &options) else { return };
@@ -46,19 +47,20 @@ pub fn settle(
     }
 }
 
-/// Blocks of the journal by stripe; a later block replaces an earlier one.
+/// Blocks in the journal, by stripe. A later block replaces an earlier one for the same place.
 #[derive(Default)]
 struct Stripes(BTreeMap<u64, Stripe>);
 
 #[derive(Default)]
 struct Stripe {
-    /// Checksums by slot.
+    /// Checksums of blocks, by slot.
     blocks: BTreeMap<u16, u32>,
     has_parity: bool,
 }
 
 impl Stripes {
-    /// `None` if the journal has a payload that is not understood or not of this array.
+    /// Collects the blocks of the journal; `None` if it has a payload that is not understood or is
+    /// not of this array.
     fn of<'a>(payloads: impl Iterator<Item = &'a Payload>, assembly: &Assembly) -> Option<Self> {
         let geometry = assembly.layout.parity()?;
         let mut stripes = Self::default();
@@ -73,7 +75,7 @@ impl Stripes {
                         let position = geometry.locate(sector);
                         let stripe = stripes.0.entry(position.sector.0).or_default();
                         stripe.blocks.insert(position.slot.0, *checksum);
-                        // Data that follows parity is of a later write.
+                        // Data that comes after parity is of a later write.
                         stripe.has_parity = false;
                     }
                 }

@@ -1,4 +1,5 @@
-//! Layout of an assembly: slots, places and sizes by the superblocks, and whether members suffice.
+//! Layout of an assembly: slots and sizes by the superblocks, and whether enough members are
+//! present.
 //!
 //! Source   md-ondisk.md §8.1, md-raid.md §5
 
@@ -14,7 +15,7 @@ use crate::layout::level::LevelRow;
 use crate::layout::slot_set::SlotSet;
 
 impl Decision<'_> {
-    /// Refuses a RAID0 of members of different sizes that does not record their layout.
+    /// Refuses a RAID 0 with members of different sizes that does not record which layout it has.
     pub(super) fn raid0_layout(
         &self,
         current: &[(Member, Role)],
@@ -37,7 +38,7 @@ impl Decision<'_> {
         Err(self.refused(AssemblyState::Unsupported, found))
     }
 
-    /// Number of slots, if the level allows that many.
+    /// Number of slots of the array; refused if the level does not permit it.
     pub(super) fn slots(&self, reference: &Member) -> Result<u16, Refused> {
         let freshest = &reference.superblock;
         let (level, found) = (freshest.level(), freshest.raid_disks());
@@ -53,8 +54,7 @@ impl Decision<'_> {
         Ok(found as u16)
     }
 
-    /// Level, layout and sizes of the reference. For levels to which each member adds what it has,
-    /// the sizes are those of the members.
+    /// Layout by the reference's superblock. RAID 0 and linear use the sizes of the members too.
     pub(super) fn layout(
         &self,
         reference: &Member,
@@ -95,7 +95,7 @@ impl Decision<'_> {
         Ok(layout)
     }
 
-    /// Refuses an array without enough members to know every byte.
+    /// Refuses an array that lacks members which are needed to reconstruct all data.
     pub(super) fn enough(&self, assembly: &Assembly) -> Result<(), Refused> {
         let slots = &assembly.slots;
         let in_sync = slots.iter().zip(0u16..).filter(|it| matches!(it.0, SlotState::InSync(_)));
@@ -106,7 +106,7 @@ impl Decision<'_> {
         Err(self.too_few(&assembly.layout.needs(), slots))
     }
 
-    /// The refusal of an array that needs missing members.
+    /// The refusal of an array that lacks members. `needs` describes the members that it needs.
     fn too_few(&self, needs: &str, slots: &[SlotState]) -> Refused {
         let in_sync = slots.iter().filter(|state| matches!(state, SlotState::InSync(_))).count();
         let list: Vec<_> = slots

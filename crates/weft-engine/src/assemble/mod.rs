@@ -1,7 +1,7 @@
-//! Assembly: which members are believed, and whether the array may be served.
+//! Assembly: which members are current, and whether the array may be served.
 //!
-//! Assembly is pure: parsed metadata of every candidate goes in, an [`Assembly`] or a [`Refused`]
-//! comes out. `assemble`, `cat`, `serve` and every simulated restart use it.
+//! Assembly is pure: the parsed metadata of every candidate goes in, an [`Assembly`] or a
+//! [`Refused`] comes out. `assemble`, `cat`, `serve` and every simulated restart use it.
 //!
 //! Source   md-ondisk.md §8, which also says where Linux 6.12 and mdadm 4.2 differ
 
@@ -24,34 +24,35 @@ use crate::layout::Layout;
 
 pub use states::AssemblyState;
 
-/// A device that may be a member, with what was found on it.
+/// A device that may be a member, with the metadata that was found on it.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     /// Device of the member: index, label and size.
     pub member: MemberInfo,
-    /// Superblock of the device, or a sentence that says why there is none.
+    /// Superblock of the device, or the reason why there is none, as a sentence.
     pub superblock: Result<Box<Superblock>, String>,
-    /// Bitmap and logs that the superblock points to.
+    /// Bitmap and logs that the superblock refers to.
     pub logs: Logs,
-    /// Sector at which a truncated image ends, before its data does; `member.size` is the size that
-    /// it should have.
+    /// Sector at which a truncated image ends too early; `member.size` is the size that it should
+    /// have. `None` if the image is complete.
     pub cut_at: Option<Sectors>,
-    /// Places where another superblock could have been and that cannot be read; a sentence each.
+    /// Possible places of another superblock that could not be read, one sentence each.
     pub unreadable: Vec<String>,
 }
 
 impl Candidate {
-    /// A device with this superblock, which points to nothing.
+    /// A device with this superblock, and without bitmap or logs.
     #[must_use]
     pub fn with_superblock(member: MemberInfo, superblock: impl Into<Superblock>) -> Self {
         let (superblock, logs) = (superblock.into(), Logs::default());
         Self::new(member, Ok(Metadata { superblock, logs, uncut: None, unreadable: Vec::new() }))
     }
 
-    /// The members of a new array with as many as it has slots, `disk0` and so on, in order.
+    /// The members of a new array, named `disk0` and so on: those with a slot in order, then
+    /// spares.
     ///
     /// # Errors
-    /// There can be no such array.
+    /// No such array can be created.
     pub fn of_new(array: &NewArray) -> Result<Vec<Self>, CreateError> {
         let members = array.slots.iter().flatten().chain(&array.spares);
         let members = members.zip(array.plan()?).zip(0..);
@@ -65,14 +66,14 @@ impl Candidate {
         Ok(candidates.collect())
     }
 
-    /// A device without a superblock, and the reason.
+    /// A device without a superblock, with the reason.
     #[must_use]
     pub fn silent(member: MemberInfo, reason: String) -> Self {
         let (logs, unreadable) = (Logs::default(), Vec::new());
         Self { member, superblock: Err(reason), logs, cut_at: None, unreadable }
     }
 
-    /// A device with the metadata that was read from it, or the error.
+    /// A device with the metadata that was read from it, or with the error.
     #[must_use]
     pub fn new(member: MemberInfo, metadata: Result<Metadata, MetadataError>) -> Self {
         match metadata {
@@ -86,41 +87,42 @@ impl Candidate {
     }
 }
 
-/// Options of an assembly: consent, and choices among members.
+/// Options of an assembly: consent to risks, and choice of the array.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Never write a byte; many refusals then do not apply.
+    /// Never write to a member; many reasons for a refusal then do not apply.
     pub read_only: bool,
-    /// Consent to a set that is newly degraded (mdadm: `--run`).
+    /// Consent to an array that lacks members which its superblocks record (mdadm: `--run`).
     pub run: bool,
-    /// Consent to an array that is dirty and degraded: its reconstructed data may be wrong.
+    /// Consent to an array that is dirty and degraded, so that reconstructed data may be wrong.
     pub force_dirty: bool,
-    /// Consent to an array without its journal, which may hold what members do not; read-only.
+    /// Consent to an array without its journal, which may hold data that the members lack. The
+    /// array is then read-only.
     pub without_journal: bool,
-    /// Only members of this array.
+    /// Use only members of the array with this uuid; `None`: any.
     pub uuid: Option<Uuid>,
-    /// Only members of the array of this name.
+    /// Use only members of the array with this name; `None`: any.
     pub name: Option<String>,
 }
 
 /// Content of a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SlotState {
-    /// A member with all of its data.
+    /// A member that holds all data of the slot.
     InSync(Box<Member>),
     /// No member.
     Missing,
-    /// A member that is being rebuilt: it has its data below `recovery_offset`.
+    /// A member that is being rebuilt: it holds the slot's data below `recovery_offset`.
     Rebuilding {
-        /// The member.
+        /// Member that is being rebuilt.
         member: Box<Member>,
-        /// Data sectors that were recovered.
+        /// Number of data sectors that are recovered.
         recovery_offset: Sectors,
     },
 }
 
 impl SlotState {
-    /// The member, if there is one.
+    /// Member in the slot; `None` if it is missing.
     #[must_use]
     pub fn member(&self) -> Option<&Member> {
         match self {
@@ -129,7 +131,7 @@ impl SlotState {
         }
     }
 
-    /// The member, if it has all of its data.
+    /// Member in the slot, if it holds all data.
     fn in_sync(&self) -> Option<&Member> {
         match self {
             Self::InSync(member) => Some(member),
@@ -138,23 +140,23 @@ impl SlotState {
     }
 }
 
-/// A member that is believed.
+/// A member that is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// Device of the member: index, label and size.
     pub info: MemberInfo,
     /// Superblock of the member as it was read; a renumbered spare has its new number.
     pub superblock: Superblock,
-    /// Bitmap and logs that its superblock points to.
+    /// Bitmap and logs that the superblock refers to.
     pub logs: Logs,
-    /// Sectors of its data with parity that was being written when the array was not stopped.
+    /// Data sectors with parity that was being written when the array was not stopped cleanly.
     pub suspect: Vec<SectorRange>,
-    /// Sector at which a truncated image ends, before its data does.
+    /// Sector at which a truncated image ends before its data does; `None` if it is complete.
     pub cut_at: Option<Sectors>,
 }
 
 impl Member {
-    /// Sectors of its data with content that is not believed.
+    /// Data sectors of the member that must not be read.
     #[must_use]
     pub fn bad_blocks(&self) -> BadBlocks {
         let mut bad = match &self.logs.bad_blocks {
@@ -175,35 +177,35 @@ impl Member {
     }
 }
 
-/// A device that is not used, and why.
+/// A device that is not used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dropped {
     /// Device of the member: index, label and size.
     pub member: MemberInfo,
-    /// Reason, as a sentence for people.
+    /// Reason why it is not used, as a sentence for people.
     pub reason: String,
 }
 
 /// An array that may be served.
 #[derive(Clone, Debug)]
 pub struct Assembly {
-    /// Level, layout, chunk and sizes.
+    /// Level, layout, chunk and sizes of the array.
     pub layout: Layout,
-    /// Content of each slot.
+    /// Content of each slot, in order.
     pub slots: Vec<SlotState>,
-    /// Members without a slot.
+    /// Members that have no slot.
     pub spares: Vec<Member>,
-    /// Devices that are not used.
+    /// Devices that are not used, with reasons.
     pub dropped: Vec<Dropped>,
-    /// The array's identity.
+    /// Uuid of the array.
     pub uuid: Uuid,
-    /// Name of the array, with that of its host if it has one.
+    /// Name of the array, with the name of its host (`host:name`) if it has one.
     pub name: String,
-    /// Freshest update count.
+    /// Update count of the freshest superblock.
     pub events: u64,
-    /// Stripes at or above this member data sector may have wrong parity; `None` when clean.
+    /// Data sector of the members from which parity may be wrong; `None` if the array is clean.
     pub resync_from: Option<Sectors>,
-    /// No byte of any member may be written.
+    /// Whether no member may be written.
     pub read_only: bool,
     /// States that need attention.
     pub states: Vec<AssemblyState>,
@@ -211,32 +213,32 @@ pub struct Assembly {
     pub notes: Vec<String>,
 }
 
-/// An array that may not be served as asked. Nothing was written.
+/// Refusal to serve an array as asked. No member was written.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{reason}")]
 pub struct Refused {
-    /// State that refuses the array.
+    /// State because of which the array is refused.
     pub state: AssemblyState,
     /// Reason: what was found and what was expected.
     pub reason: String,
-    /// The option that overrides it, if any, and what may be lost by it.
+    /// Option that overrides the refusal, and what may be lost by it; `None` if there is none.
     pub way_out: Option<String>,
-    /// Devices that are not used, with the reasons.
+    /// Devices that are not used, with reasons.
     pub dropped: Vec<Dropped>,
 }
 
-/// Decides which members are believed and whether the array may be served.
+/// Decides which members are used and whether the array may be served.
 ///
 /// # Errors
-/// [`Refused`] says what was found, what was expected and which option overrides it.
+/// [`Refused`] says what was found, what was expected and which option overrides the refusal.
 pub fn assemble(candidates: &[Candidate], options: &Options) -> Result<Assembly, Refused> {
     decision::decide(candidates, options)
 }
 
 impl Assembly {
-    /// The bitmap of the array, if it may be written: that of the member in sync with the freshest
-    /// superblock, because bits are set on all members before data and cleared after it. `None` if
-    /// that superblock names none: the bitmap was then being removed, and bits may be missing.
+    /// Bitmap of the array: that of the freshest member in sync, because bits are set on all
+    /// members before data is written and cleared after it. `None` if the freshest superblock names
+    /// no bitmap: the bitmap was being removed then, and bits may be missing.
     #[must_use]
     pub fn bitmap(&self) -> Option<&Bitmap> {
         let in_sync = self.slots.iter().filter_map(SlotState::in_sync);
@@ -250,10 +252,9 @@ impl Assembly {
         found.map(|(_, bitmap)| bitmap)
     }
 
-    /// [`Assembly::bitmap`] with every bit that another member in sync with an equally fresh
-    /// superblock has. Bits are set and cleared on all of them, so a bit that one of them lacks was
-    /// being set or cleared when the last run ended, or was lost. Also returns the number of chunks
-    /// in which they differ.
+    /// [`Assembly::bitmap`], with every bit set that another equally fresh member in sync has set.
+    /// Bits are set and cleared on all members, so a bit that differs was being changed when the
+    /// last run ended, or was lost. Also returns the number of chunks in which the members differ.
     #[must_use]
     pub fn united_bitmap(&self) -> Option<(Bitmap, usize)> {
         let mut united = self.bitmap()?.clone();
@@ -270,7 +271,8 @@ impl Assembly {
         Some((united, differ.len()))
     }
 
-    /// Sectors from the superblock to that bitmap, by the freshest member that names it.
+    /// Number of sectors from the superblock to the bitmap, by the freshest member in sync that has
+    /// one; `None` if the array has no bitmap.
     pub(crate) fn bitmap_offset(&self) -> Option<i32> {
         self.bitmap()?;
         let superblocks = self.slots.iter().filter_map(|state| match state {
@@ -281,13 +283,13 @@ impl Assembly {
         named.rev().max_by_key(|(events, _)| *events).map(|(_, offset)| offset)
     }
 
-    /// Number of slots without a member that has all of its data.
+    /// Number of slots without a member that is in sync.
     #[must_use]
     pub fn degraded(&self) -> usize {
         self.slots.iter().filter(|slot| !matches!(slot, SlotState::InSync(_))).count()
     }
 
-    /// Frames that one stripe of the stripe cache takes; 0 for a level without a stripe cache.
+    /// Number of frames for one stripe of the stripe cache; 0 for a level without a stripe cache.
     #[must_use]
     pub fn stripe_frames(&self, stripe_size: StripeSize) -> u32 {
         self.layout.parity().map_or(0, |geometry| {
@@ -295,8 +297,8 @@ impl Assembly {
         })
     }
 
-    /// Frames that the engine works in: this many stripes of the stripe cache, or as many units of
-    /// a resync of mirrors, at most 32.
+    /// Number of frames that the engine needs for `stripes` stripes of the stripe cache or, for
+    /// mirrors, for as many units of a resync, at most 32.
     #[must_use]
     pub fn cache_frames(&self, stripe_size: StripeSize, stripes: u32) -> u32 {
         match &self.layout {
@@ -306,7 +308,7 @@ impl Assembly {
         }
     }
 
-    /// Every member in use, with its slot.
+    /// Every member in use, with its slot; `None` for a spare.
     pub fn members(&self) -> impl Iterator<Item = (Option<Slot>, &Member)> {
         let slotted = self.slots.iter().zip(0u16..);
         let slotted = slotted.filter_map(|(state, slot)| Some((Some(Slot(slot)), state.member()?)));

@@ -1,7 +1,7 @@
 //! Table of array states: what is wrong, in one sentence, and what to do next.
 //!
-//! The table has every state that keeps an array from being served, and every state of a served
-//! array that people should know of. Messages add what was found; programs use the identifier.
+//! The table has every state in which an array is refused, and every state of a served array that
+//! people should know about. Messages add what was found; programs use the identifier.
 
 /// State of an array that is refused, or that is served but needs attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,15 +47,15 @@ pub enum AssemblyState {
 /// A row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct StateRow {
-    /// State that the row is about.
+    /// State that the row describes.
     pub state: AssemblyState,
     /// Identifier for programs, which never changes.
     pub id: &'static str,
     /// Whether the array is refused.
     pub refused: bool,
-    /// Description, in one sentence.
+    /// Description of the state, in one sentence.
     pub says: &'static str,
-    /// Advice: what to do next, as a command where there is one.
+    /// Advice what to do next, as a command if there is one.
     pub next: &'static str,
 }
 
@@ -301,7 +301,7 @@ pub const TABLE: [StateRow; 35] = [
 ];
 
 impl AssemblyState {
-    /// Row of the table of states.
+    /// Row of the table for this state.
     #[must_use]
     pub const fn row(self) -> &'static StateRow {
         &TABLE[self as usize]
@@ -319,14 +319,14 @@ impl AssemblyState {
         self.row().says
     }
 
-    /// Advice: what to do next.
+    /// Advice what to do next.
     #[must_use]
     pub const fn next(self) -> &'static str {
         self.row().next
     }
 }
 
-/// The table as people read it, one paragraph a state.
+/// The table as text for people, one paragraph per state.
 #[must_use]
 pub fn as_text() -> String {
     let row =

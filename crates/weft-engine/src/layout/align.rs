@@ -1,13 +1,14 @@
 //! Alignment of reads to a member's logical blocks.
 //!
-//! Clients may ask for any byte range, while members move whole logical blocks, so a read is
-//! rounded out. That costs no memory: payload lies in its frames as in the volume, so the rest of
-//! the first and last block has its place there already. A write of part of a block needs the rest
-//! of it and goes through the stripe cache, which reads and writes whole blocks anyway.
+//! Clients may read any byte range, while members transfer whole logical blocks, so a read is
+//! rounded out. That needs no extra memory: payload has the same place in its frames as in the
+//! volume, so there is room for the rest of the first and last block. A write of part of a block
+//! needs the rest of the block and goes through the stripe cache, which reads and writes whole
+//! blocks anyway.
 
 use weft_units::ByteRange;
 
-/// The smallest range of whole blocks around this one.
+/// The smallest range of whole blocks of `block` bytes that contains `range`.
 pub(crate) fn whole_blocks(range: ByteRange, block: u64) -> ByteRange {
     debug_assert!(block.is_power_of_two());
     let start = range.start.0 & !(block - 1);

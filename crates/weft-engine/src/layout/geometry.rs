@@ -20,7 +20,7 @@ use crate::layout::level::{LevelRow, with_parity_listed};
 use crate::layout::slot_set::SlotSet;
 use crate::layout::tolerance::Tolerance;
 
-/// Level, layout and sizes of an array, checked.
+/// Level, layout and sizes of a parity array, checked.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Geometry {
     level: Level,
@@ -43,40 +43,40 @@ pub struct Placement {
     exponents: ExponentRule,
 }
 
-/// Place of an array sector.
+/// Place of an array sector on the members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// Full stripe of the chunk.
+    /// Full stripe that contains the sector.
     pub full_stripe: FullStripe,
-    /// The slot that holds it.
+    /// Slot of the member that holds the sector.
     pub slot: Slot,
-    /// Sector on the member, counted from its data offset.
+    /// Data sector on the member, that is, counted from its data offset.
     pub sector: Sectors,
-    /// Number of the data chunk in its full stripe, from 0.
+    /// Index of the sector's data chunk in its full stripe, from 0.
     pub data_index: u16,
 }
 
-/// Reasons why an array cannot have these numbers.
+/// Reason why no array can have the given numbers.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GeometryError {
     /// No chunk fits into a member, or the array is larger than can be addressed.
     #[error("size: {member_size} per member and a chunk of {chunk} make no usable array")]
     Size {
-        /// Sectors per member.
+        /// Data sectors per member.
         member_size: Sectors,
         /// Sectors of a chunk.
         chunk: Sectors,
     },
-    /// The chunk is not a power of two of at least 4 KiB.
+    /// The chunk size, given in sectors, is not a power of two of at least 4 KiB.
     #[error("chunk: found {0}, expected a power of two of at least 8 sectors")]
     Chunk(Sectors),
     /// The layout does not exist for the level.
     #[error("layout: found {layout}, which {level} does not have")]
     Layout {
-        /// The level.
+        /// Level of the array.
         level: Level,
-        /// Layout as found.
+        /// Layout number that was found.
         layout: u32,
     },
     /// The level has no parity.
@@ -88,26 +88,26 @@ pub enum GeometryError {
     /// Too few or too many members for the level.
     #[error("members: found {found}, expected {min}..={MEMBERS_MAX} for {level}")]
     Members {
-        /// The level.
+        /// Level of the array.
         level: Level,
-        /// Members as found.
+        /// Number of members that was found.
         found: u32,
-        /// Smallest number of members.
+        /// Smallest number of members for the level.
         min: u32,
     },
-    /// No array of a level without parity has these numbers.
+    /// No usable array of a level without parity has these numbers.
     #[error(
         "layout {layout:#x}, chunk {chunk} and size {size} make no usable {level} of {members} \
          members"
     )]
     Unusable {
-        /// The level.
+        /// Level of the array.
         level: Level,
-        /// md's layout number.
+        /// Layout number, as md has it.
         layout: u32,
-        /// Sectors of a chunk.
+        /// Number of sectors per chunk.
         chunk: Sectors,
-        /// Sectors used of each member.
+        /// Number of data sectors used of each member.
         size: Sectors,
         /// Number of slots.
         members: u32,
@@ -116,24 +116,24 @@ pub enum GeometryError {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DataRule {
-    /// Data index x is on slot x + first, and `skip` further once it reaches P.
+    /// Data index x is at slot x + `first`, and `skip` slots further from the slot of P on.
     Asymmetric { first: u16, skip: u16 },
-    /// Data index x is on slot (from + x) mod the modulus.
+    /// Data index x is at slot (`from` + x) mod `modulus`.
     Symmetric { from: u16, modulus: u16 },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ExponentRule {
-    /// Data slots count 0, 1, 2 … cyclically from the one after Q.
+    /// Data slots are numbered 0, 1, 2 … in cyclic order, from the slot after Q.
     AfterQ,
-    /// The slot number itself (DDF layouts).
+    /// The slot number itself is the exponent (DDF layouts).
     Slot,
 }
 
 impl Geometry {
-    /// Checks the numbers of a superblock.
+    /// Checks the numbers of a superblock, and creates the geometry of the array.
     ///
-    /// Units    `member_size` is what the array uses of each member, data only
+    /// Units    `member_size` is the number of data sectors that the array uses of each member
     ///
     /// # Errors
     /// See [`GeometryError`].
@@ -180,78 +180,78 @@ impl Geometry {
         Ok(geometry)
     }
 
-    /// RAID level.
+    /// RAID level of the array.
     #[must_use]
     pub fn level(&self) -> Level {
         self.level
     }
 
-    /// md's layout number.
+    /// Layout number, as md has it.
     #[must_use]
     pub fn layout(&self) -> u32 {
         self.layout
     }
 
-    /// Slots, parity included.
+    /// Number of slots, parity included.
     #[must_use]
     pub fn members(&self) -> u16 {
         self.members
     }
 
-    /// Parity strips per full stripe: failures that the array survives.
+    /// Number of parity strips per full stripe, and so of failed members that the array survives.
     #[must_use]
     pub fn parities(&self) -> u16 {
         self.parities
     }
 
-    /// Data strips per full stripe.
+    /// Number of data strips per full stripe.
     #[must_use]
     pub fn data_members(&self) -> u16 {
         self.members - self.parities()
     }
 
-    /// Sets of members that the array can do without.
+    /// Tolerance of the layout: the sets of members that the array can do without.
     pub(crate) fn tolerance(&self) -> Tolerance {
         Tolerance::AnyOf { data_members: self.data_members() }
     }
 
-    /// Data bytes of a full stripe.
+    /// Number of data bytes per full stripe.
     #[must_use]
     pub fn full_stripe_bytes(&self) -> u64 {
         self.chunk().bytes().0 * u64::from(self.data_members())
     }
 
-    /// Chunk on one member.
+    /// Chunk size: number of sectors of a full stripe on one member.
     #[must_use]
     pub fn chunk(&self) -> Sectors {
         self.chunk
     }
 
-    /// Sectors used of each member.
+    /// Number of data sectors used of each member.
     #[must_use]
     pub fn member_size(&self) -> Sectors {
         self.member_size
     }
 
-    /// Sectors of the array.
+    /// Size of the array in sectors.
     #[must_use]
     pub fn array_size(&self) -> Sectors {
         Sectors(self.member_size.0 * u64::from(self.data_members()))
     }
 
-    /// The full stripe of a member data sector.
+    /// Full stripe that contains a data sector of the members.
     #[must_use]
     pub fn full_stripe_of(&self, member_sector: Sectors) -> FullStripe {
         FullStripe(member_sector.0 / self.chunk.0)
     }
 
-    /// Place of an array sector.
+    /// Place of an array sector on the members.
     #[must_use]
     pub fn locate(&self, array_sector: Sectors) -> Position {
         self.place(array_sector).0
     }
 
-    /// Position of an array sector, and the placement of its whole full stripe.
+    /// Place of an array sector, and the placement of its full stripe.
     #[must_use]
     pub fn place(&self, array_sector: Sectors) -> (Position, Placement) {
         debug_assert!(array_sector < self.array_size());
@@ -269,8 +269,9 @@ impl Geometry {
         (position, placement)
     }
 
-    /// Data sectors of the members in which a write of these array sectors changes data or parity:
-    /// its own sectors within one strip, else whole full stripes.
+    /// Data sectors of the members that a write of these array sectors may change, in data or
+    /// parity: the same sectors of the chunk if the write lies in one chunk, otherwise whole full
+    /// stripes.
     pub(crate) fn resync_range(&self, array: SectorRange) -> SectorRange {
         let chunk = self.chunk.0;
         if array.len == Sectors::ZERO {
@@ -285,7 +286,8 @@ impl Geometry {
         SectorRange::new(first_row, last / data_members * chunk + chunk - first_row)
     }
 
-    /// The array sector at a member data sector; `None` where the slot holds parity.
+    /// Array sector at a data sector of the member at `slot`; `None` if the slot holds parity
+    /// there.
     #[must_use]
     pub fn array_sector(&self, slot: Slot, member_sector: Sectors) -> Option<Sectors> {
         let full_stripe = self.full_stripe_of(member_sector);
@@ -310,8 +312,8 @@ impl Geometry {
         let after_q = ExponentRule::AfterQ;
         match (self.level, self.layout) {
             (Level::Raid6, layout) => {
-                // "pair": Q follows P, and data goes on after both; when Q wraps to slot 0, data
-                // starts at slot 1.
+                // "pair": Q is on the slot after P, and data skips both. When Q wraps to slot 0,
+                // data starts at slot 1.
                 let pair = |p: u16, exponents: ExponentRule| {
                     if p == members - 1 {
                         at(p, Some(0), DataRule::Asymmetric { first: 1, skip: 0 }, exponents)
@@ -324,7 +326,7 @@ impl Geometry {
                     let data = DataRule::Symmetric { from, modulus: members };
                     at(p, Some((p + 1) % members), data, after_q)
                 };
-                // The layouts "-6": RAID 5 on all but the last member, which holds Q.
+                // The layouts "-6": RAID 5 on all members but the last, which holds Q.
                 let five = members - 1;
                 let last = Some(members - 1);
                 let left_five = five - 1 - turn(five);
@@ -375,7 +377,7 @@ impl Geometry {
         }
     }
 
-    /// Whether a slot never holds data, whatever the full stripe.
+    /// Whether a slot holds parity in every full stripe.
     #[must_use]
     pub fn only_parity(&self, slot: Slot) -> bool {
         (0..u64::from(self.members))
@@ -384,7 +386,7 @@ impl Geometry {
 }
 
 impl Placement {
-    /// Slots of P and Q.
+    /// Slots of P and, if there is one, Q.
     #[must_use]
     pub fn parity(&self) -> SlotSet {
         let mut parity = SlotSet::only(self.p);
@@ -394,7 +396,7 @@ impl Placement {
         parity
     }
 
-    /// The slot of a data chunk.
+    /// Slot of the data chunk with this index.
     #[inline]
     #[must_use]
     pub fn data_slot(&self, data_index: u16) -> Slot {
@@ -408,7 +410,7 @@ impl Placement {
         }
     }
 
-    /// Number of the data chunk that a slot holds, from 0; `None` for parity.
+    /// Index of the data chunk that a slot holds, from 0; `None` if the slot holds parity.
     #[inline]
     #[must_use]
     pub fn data_index(&self, slot: Slot) -> Option<u16> {
@@ -423,8 +425,8 @@ impl Placement {
         })
     }
 
-    /// Power of the generator that multiplies a data slot in Q. Without Q it is still a distinct
-    /// number for each data slot.
+    /// Exponent of a data slot in Q: the power of the generator that multiplies its strip. Without
+    /// Q, a distinct number for each data slot.
     #[inline]
     #[must_use]
     pub fn exponent(&self, slot: Slot) -> u8 {
@@ -435,8 +437,7 @@ impl Placement {
                 let members = self.members;
                 let first = (q.0 + 1) % members;
                 let ahead = |slot: u16| (slot + members - first) % members;
-                // Slots count from the one after Q, which is last; P is left out if it is passed on
-                // the way.
+                // Slots are numbered from the one after Q; P is not counted.
                 ahead(slot.0) - u16::from(ahead(self.p.0) < ahead(slot.0))
             }
         };
@@ -444,7 +445,7 @@ impl Placement {
     }
 }
 
-/// Largest number of slots of an array: full stripe states are sets of 64 bits.
+/// Largest number of slots of an array: a `SlotSet` has 64 bits.
 pub const MEMBERS_MAX: u32 = 64;
 
 #[cfg(test)]

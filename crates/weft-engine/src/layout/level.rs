@@ -6,23 +6,24 @@
 
 use weft_ondisk::Level;
 
-/// A level.
+/// Properties of a RAID level.
 #[derive(Debug)]
 pub struct LevelRow {
-    /// The level.
+    /// RAID level that the row describes.
     pub level: Level,
-    /// Smallest number of members of an array, missing ones included.
+    /// Smallest number of members, missing ones included.
     pub members_min: u16,
-    /// Parity strips per full stripe: members that an array can do without.
+    /// Number of parity strips per full stripe, and so of members that an array can do without; 0
+    /// for levels without parity.
     pub parities: u16,
-    /// md's numbers of its layouts with parity; empty where the kernel ignores the number.
+    /// Layout numbers that md accepts for a parity level; empty if the kernel ignores the number.
     pub layouts: &'static [u32],
 }
 
 const RAID5: &[u32] = &[0, 1, 2, 3, 4, 5];
 const RAID6: &[u32] = &[0, 1, 2, 3, 4, 5, 8, 9, 10, 16, 17, 18, 19, 20];
 
-/// Every level, in order.
+/// All levels, in ascending order.
 pub static LEVELS: &[LevelRow] = &[
     without_parity(Level::Linear, 1),
     without_parity(Level::Raid0, 1),
@@ -47,13 +48,13 @@ const fn with_parity(
 }
 
 impl LevelRow {
-    /// The row of a level.
+    /// Row of the table for a level.
     #[must_use]
     pub fn of(level: Level) -> &'static Self {
         LEVELS.iter().find(|row| row.level == level).expect("every level has a row")
     }
 
-    /// Whether arrays of this level may have a layout of md's number.
+    /// Whether an array of this level may have the layout number `layout`.
     #[must_use]
     pub fn has_layout(&self, layout: u32) -> bool {
         self.layouts.is_empty() || self.layouts.contains(&layout)

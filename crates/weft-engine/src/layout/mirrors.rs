@@ -21,7 +21,7 @@ use crate::layout::Rows;
 use crate::layout::slot_set::SlotSet;
 use crate::layout::tolerance::Tolerance;
 
-/// Places of the copies of each chunk.
+/// Layout of RAID 1 or RAID 10: places of the copies of each chunk.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Mirrors {
     level: Level,
@@ -29,12 +29,12 @@ pub struct Mirrors {
     members: u16,
     near: u16,
     far: u16,
-    /// Far copies lie in the rows that follow, instead of `stride` chunks further on.
+    /// Whether far copies are in the rows that follow ("offset"), not `stride` chunks further on.
     offset: bool,
-    /// Members of a far set; the last set also takes the remainder.
+    /// Number of members per far set; the last set also takes the remainder.
     far_set: u16,
     chunk: Sectors,
-    /// Chunks of a member from a copy to the next far one.
+    /// Number of chunks on a member from one far copy to the next.
     stride: u64,
     size: Sectors,
     member_size: Sectors,
@@ -43,13 +43,13 @@ pub struct Mirrors {
 /// Place of one copy of an array sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copy {
-    /// The slot that holds it.
+    /// Slot of the member that holds the copy.
     pub slot: Slot,
-    /// Sector on the member, counted from its data offset.
+    /// Data sector on the member, that is, counted from its data offset.
     pub sector: Sectors,
 }
 
-/// The copies of an array sector, in md's order: near copies, each followed by its far ones.
+/// Copies of an array sector, in md's order: near copies, each followed by its far copies.
 pub type Copies = SmallVec<[Copy; 4]>;
 
 /// Iterator over the copies of an array sector.
@@ -59,11 +59,11 @@ pub(crate) struct CopiesOf<'a> {
     in_chunk: u64,
     /// Row and slot of the next near copy.
     near: (u64, u16),
-    /// Near copies that are left.
+    /// Number of near copies that are left.
     nears: u16,
-    /// Row and slot of the next far copy of the last near one.
+    /// Row and slot of the next far copy of the last near copy.
     far: (u64, u16),
-    /// Far copies of it that are left.
+    /// Number of far copies that are left of the last near copy.
     fars: u16,
 }
 
@@ -91,7 +91,7 @@ impl Iterator for CopiesOf<'_> {
 }
 
 impl Mirrors {
-    /// RAID 1: every member holds the whole array. `None` if that is empty, or too large.
+    /// RAID 1: every member holds the whole array. `None` if `member_size` is zero, or too large.
     #[must_use]
     pub fn raid1(members: u16, member_size: Sectors) -> Option<Self> {
         let fits = member_size.0.checked_mul(512).is_some_and(|bytes| bytes <= i64::MAX as u64);
@@ -110,16 +110,14 @@ impl Mirrors {
         })
     }
 
-    /// RAID 10 with md's layout number. `None` if this many members have no such layout, if two
-    /// copies of a chunk would lie on one member, or if the members are too small.
-    ///
-    /// Shapes   `chunk` a power of two; `member_size` is what the superblock says is used
+    /// RAID 10 with this layout number of md. `None` if this number of members cannot have the
+    /// layout, if two copies of a chunk would be on one member, or if the members are too small.
     #[must_use]
     pub fn raid10(layout: u32, members: u16, chunk: Sectors, member_size: Sectors) -> Option<Self> {
         let parts = Raid10::from_code(layout)?;
         let far_set = parts.far_set_size(members.into())?;
         let (near, far) = (u64::from(parts.near), u64::from(parts.far));
-        // A near copy that wraps goes to the next row, where offset copies of others lie.
+        // A near copy that wraps to the next row would meet the offset copies of other chunks.
         if parts.offset && parts.near > 1 && !u32::from(members).is_multiple_of(parts.near) {
             return None;
         }
@@ -144,13 +142,13 @@ impl Mirrors {
         })
     }
 
-    /// RAID 1 or RAID 10.
+    /// RAID level: 1 or 10.
     #[must_use]
     pub fn level(&self) -> Level {
         self.level
     }
 
-    /// md's layout number; 0 for RAID 1, which has none.
+    /// Layout number, as md has it; 0 for RAID 1, which has none.
     #[must_use]
     pub fn layout(&self) -> u32 {
         self.layout
@@ -162,56 +160,58 @@ impl Mirrors {
         self.members
     }
 
-    /// Unit in which the array is spread over members; 0 for RAID 1, which is not.
+    /// Chunk size in sectors; 0 for RAID 1, which has no chunks.
     #[must_use]
     pub fn chunk(&self) -> Sectors {
         if self.level == Level::Raid1 { Sectors::ZERO } else { self.chunk }
     }
 
-    /// Number of adjacent chunks on the members, as md counts them for its hints: the number of
-    /// members if near copies do not divide it. Far copies are in rows of their own.
+    /// Number of chunks in a row across the members, as md counts them for its I/O hints: the
+    /// number of members if near copies do not divide it. Far copies are in rows of their own.
     pub(crate) fn chunks_in_row(&self) -> u16 {
         let divides = self.members.is_multiple_of(self.near);
         if divides { self.members / self.near } else { self.members }
     }
 
-    /// Sectors of the array.
+    /// Size of the array in sectors.
     #[must_use]
     pub fn array_size(&self) -> Sectors {
         self.size
     }
 
-    /// Sectors used of each member.
+    /// Number of data sectors used of each member.
     #[must_use]
     pub fn member_size(&self) -> Sectors {
         self.member_size
     }
 
-    /// Copies of each chunk.
+    /// Number of copies of each chunk.
     #[must_use]
     pub fn copies_per_chunk(&self) -> u16 {
         self.near * self.far
     }
 
-    /// Copies of a chunk beside each other.
+    /// Number of near copies, which lie beside each other.
     #[must_use]
     pub fn near_copies(&self) -> u16 {
         self.near
     }
 
-    /// Copies of a chunk that lie in different parts of the members, offset ones among them.
+    /// Number of far copies, offset copies included.
     #[must_use]
     pub fn far_copies(&self) -> u16 {
         self.far
     }
 
-    /// Sectors of a resync unit: at most 64 KiB (md's `RESYNC_BLOCK_SIZE`), within one chunk.
+    /// Number of sectors per resync unit: at most 64 KiB (md's `RESYNC_BLOCK_SIZE`), and within one
+    /// chunk.
     #[must_use]
     pub fn resync_unit(&self) -> Sectors {
         if self.level == Level::Raid1 { RESYNC_UNIT } else { self.chunk.min(RESYNC_UNIT) }
     }
 
-    /// Frames that a resync works in, with this many units under way, or as many as it may have.
+    /// Number of frames for a resync with `units` units in progress, or with as many as are
+    /// permitted.
     #[must_use]
     pub fn resync_frames(&self, units: u32) -> u32 {
         let frames = self.resync_unit().bytes().0.div_ceil(FRAME_BYTES) as u32;
@@ -219,19 +219,19 @@ impl Mirrors {
         frames * units.min(RESYNC_FRAMES_MAX / frames).clamp(1, RESYNC_UNITS_MAX)
     }
 
-    /// Sectors from an array sector to the end of its chunk.
+    /// Number of sectors from an array sector to the end of its chunk.
     #[must_use]
     pub fn left_in_chunk(&self, sector: Sectors) -> Sectors {
         Sectors(self.chunk.0 - sector.0 % self.chunk.0)
     }
 
-    /// The copies of an array sector.
+    /// Copies of an array sector, in md's order.
     #[must_use]
     pub fn copies(&self, sector: Sectors) -> Copies {
         self.copies_of(sector).collect()
     }
 
-    /// Iterator over the copies of an array sector.
+    /// Like [`Mirrors::copies`], as an iterator.
     #[inline]
     pub(crate) fn copies_of(&self, sector: Sectors) -> CopiesOf<'_> {
         debug_assert!(sector < self.size, "an array sector");
@@ -242,9 +242,9 @@ impl Mirrors {
         CopiesOf { places: self, in_chunk, near, nears: self.near, far: near, fars: 0 }
     }
 
-    /// Rows of the array. Near copies wrap to the next chunk of the first member, so that several
-    /// chunks of each make a row; offset copies lie in the next chunk; each section of far copies
-    /// is a place of its own.
+    /// Rows of the array. Near copies wrap to the next chunk of the first member, so that a row may
+    /// have several chunks of each member; offset copies are in the next chunk; each section of far
+    /// copies is a place of its own.
     pub(super) fn rows(&self) -> Rows {
         let (members, near, far) =
             (u64::from(self.members), u64::from(self.near), u64::from(self.far));
@@ -264,7 +264,8 @@ impl Mirrors {
         }
     }
 
-    /// The array sector of which a member sector is a copy; `None` past the end of the array.
+    /// Array sector with a copy at data sector `member_sector` of the member at `slot`; `None` past
+    /// the end of the array.
     #[must_use]
     pub fn array_sector(&self, slot: Slot, member_sector: Sectors) -> Option<Sectors> {
         let position = member_sector.0 / self.chunk.0;
@@ -283,7 +284,7 @@ impl Mirrors {
         (sector < self.size).then_some(sector)
     }
 
-    /// The slot that is `by` places further or back within its far set.
+    /// Slot that is `by` places after or before `slot` within its far set.
     fn moved(&self, slot: u16, by: u16, forward: bool) -> u16 {
         let sets = self.members / self.far_set;
         let set = (slot / self.far_set).min(sets - 1);
@@ -293,7 +294,7 @@ impl Mirrors {
         first + (slot - first + by) % len
     }
 
-    /// Sets of members that the array can do without.
+    /// Tolerance of the layout: the sets of members that the array can do without.
     pub(crate) fn tolerance(&self) -> Tolerance {
         let mut sets: Vec<SlotSet> = self.holders().collect();
         sets.sort_unstable();
@@ -301,8 +302,8 @@ impl Mirrors {
         Tolerance::OneOfEach(sets.into())
     }
 
-    /// Sets of slots that hold a chunk together, for all chunks: the row of a chunk does not
-    /// matter.
+    /// Sets of slots that hold the copies of a chunk, over all chunks; chunks in other rows repeat
+    /// them.
     fn holders(&self) -> impl Iterator<Item = SlotSet> + '_ {
         let chunks = (self.size.0 / self.chunk.0).min(self.members.into());
         (0..chunks).map(|chunk| {
@@ -312,7 +313,7 @@ impl Mirrors {
     }
 }
 
-/// Row of RAID 1, which has no chunks: 4 KiB, a block of most file systems.
+/// Row of RAID 1, which has no chunks: 4 KiB, the block size of most file systems.
 const MIRROR_ROW: Sectors = Sectors(8);
 
 fn gcd(a: u64, b: u64) -> u64 {
@@ -321,7 +322,8 @@ fn gcd(a: u64, b: u64) -> u64 {
 
 const RESYNC_UNIT: Sectors = Sectors(128);
 
-/// Units of a resync under way, as md's `RESYNC_DEPTH`, unless there are many copies of each.
+/// Largest number of resync units in progress, as md's `RESYNC_DEPTH`; fewer if a unit has many
+/// copies.
 pub(crate) const RESYNC_UNITS_MAX: u32 = 32;
 const RESYNC_FRAMES_MAX: u32 = 2048;
 

@@ -1,4 +1,4 @@
-//! Layout of arrays: where their sectors lie, as pure functions.
+//! Layout of arrays: where array sectors are on the members, as pure functions.
 
 pub(crate) mod align;
 pub mod geometry;
@@ -21,32 +21,32 @@ use self::tolerance::Tolerance;
 /// Layout of an array: which members hold its sectors, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// RAID 1 and RAID 10: copies.
+    /// RAID 1 and RAID 10: each chunk on several members.
     Mirrors(Mirrors),
-    /// RAID 4, 5 and 6: strips of data, and of parity.
+    /// RAID 4, 5 and 6: strips of data and of parity.
     Parity(Geometry),
     /// RAID 0 and linear: each sector once.
     Striped(Striped),
 }
 
-/// Rows of an array: consecutive ranges of it. Each lies on one range of every member that holds a
-/// part of it, with parity and all copies.
+/// Rows of an array. A row is a range of the array that is on one range of each of several members,
+/// with its parity and all of its copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rows {
-    /// First sector of the array that the rows cover.
+    /// First array sector of the rows.
     pub first: Sectors,
-    /// First sector after them; the last row may go beyond it.
+    /// First array sector after the rows; the last row may extend beyond it.
     pub end: Sectors,
-    /// Sectors of the array in a row.
+    /// Number of array sectors per row.
     pub of_array: Sectors,
-    /// Sectors of a member in a row.
+    /// Number of data sectors per row on each member.
     pub of_member: Sectors,
-    /// Places of the first row: slots, and data sectors. A slot with far copies is listed once for
-    /// each of its sections.
+    /// Places of the first row: slot and first data sector. A slot with far copies is listed once
+    /// for each of its sections.
     pub places: Vec<(Slot, Sectors)>,
 }
 
-/// One method of every layout.
+/// Calls a method that every layout has.
 macro_rules! each {
     ($layout:expr, $of:ident => $call:expr) => {
         match $layout {
@@ -58,7 +58,7 @@ macro_rules! each {
 }
 
 impl Layout {
-    /// Layout of the numbers in a superblock.
+    /// Creates the layout with the numbers of a superblock.
     ///
     /// Shapes   `sizes`: data sectors of each member, in order of slots; used only by RAID 0 and
     /// linear,
@@ -98,13 +98,13 @@ impl Layout {
         layout.ok_or(GeometryError::Unusable { level, layout: number, chunk, size, members })
     }
 
-    /// RAID level.
+    /// RAID level of the array.
     #[must_use]
     pub fn level(&self) -> Level {
         each!(self, layout => layout.level())
     }
 
-    /// md's layout number; 0 for a level that has none.
+    /// Layout number, as md has it; 0 for a level that has none.
     #[must_use]
     pub fn number(&self) -> u32 {
         each!(self, layout => layout.layout())
@@ -116,19 +116,20 @@ impl Layout {
         each!(self, layout => layout.members())
     }
 
-    /// Unit in which the array is spread over members; 0 for RAID 1 and linear, which are not.
+    /// Chunk size in sectors; 0 for RAID 1 and linear, which have no chunks.
     #[must_use]
     pub fn chunk(&self) -> Sectors {
         each!(self, layout => layout.chunk())
     }
 
-    /// Sectors used of each member; of the member that is used most for RAID 0 and linear.
+    /// Number of data sectors used of each member; for RAID 0 and linear, of the member that is
+    /// used most.
     #[must_use]
     pub fn member_size(&self) -> Sectors {
         each!(self, layout => layout.member_size())
     }
 
-    /// Sectors used of the member at a slot.
+    /// Number of data sectors used of the member at `slot`.
     #[must_use]
     pub fn size_at(&self, slot: Slot) -> Sectors {
         match self {
@@ -137,14 +138,14 @@ impl Layout {
         }
     }
 
-    /// Sectors of the array.
+    /// Size of the array in sectors.
     #[must_use]
     pub fn array_size(&self) -> Sectors {
         each!(self, layout => layout.array_size())
     }
 
-    /// Sectors that a resync covers, and that bits of a bitmap stand for: data sectors of each
-    /// member; for RAID 10 sectors of the array; none without redundancy.
+    /// Number of sectors that a resync covers, and that the bits of a bitmap stand for: data
+    /// sectors of each member, or for RAID 10 sectors of the array. 0 without redundancy.
     ///
     /// Source   md's `resync_max_sectors`
     #[must_use]
@@ -156,7 +157,8 @@ impl Layout {
         }
     }
 
-    /// Part of [`Layout::resync_size`] in which a write of this range of the array changes members.
+    /// Range of the resync space ([`Layout::resync_size`]) that a write of this array range
+    /// changes.
     #[inline]
     #[must_use]
     pub fn resync_range(&self, range: ByteRange) -> SectorRange {
@@ -167,7 +169,8 @@ impl Layout {
         }
     }
 
-    /// Rows of the array, one range after the other: zones of RAID 0, members of linear.
+    /// Rows of the array: one entry per zone of RAID 0 and per member of linear, otherwise one
+    /// entry.
     #[must_use]
     pub fn rows(&self) -> Vec<Rows> {
         match self {
@@ -183,20 +186,20 @@ impl Layout {
         }
     }
 
-    /// Whether the members at these slots determine every byte.
+    /// Whether the members at `slots` hold enough to reconstruct all data.
     #[must_use]
     pub fn suffices(&self, slots: SlotSet) -> bool {
         self.tolerance().suffices(slots)
     }
 
-    /// Whether the members at these slots hold redundancy: copies, or parity.
+    /// Whether the members at `slots` hold redundant data: copies or parity.
     #[must_use]
     pub fn has_redundancy(&self, slots: SlotSet) -> bool {
         self.tolerance().has_redundancy(slots)
     }
 
-    /// Bytes of a request that asks the same of every member, which md advertises as `io_opt`: a
-    /// chunk of each, of data for levels with parity. `None` for RAID 1 and linear.
+    /// Size of a request with equal work for every member, which md advertises as `io_opt`: one
+    /// chunk of each member, without parity. `None` for RAID 1 and linear.
     #[must_use]
     pub fn io_opt(&self) -> Option<Bytes> {
         let chunks = match self {
@@ -208,12 +211,12 @@ impl Layout {
         (row > Bytes::ZERO).then_some(row)
     }
 
-    /// Sets of members that the array can do without.
+    /// Tolerance of the layout: the sets of members that the array can do without.
     pub(crate) fn tolerance(&self) -> Tolerance {
         each!(self, layout => layout.tolerance())
     }
 
-    /// Members in sync that the array needs, in words.
+    /// Description of the members in sync that the array needs, for messages.
     pub(crate) fn needs(&self) -> String {
         match self {
             Self::Mirrors(_) => "one member of each mirror in sync".to_owned(),
@@ -225,7 +228,7 @@ impl Layout {
         }
     }
 
-    /// The geometry of a level with parity.
+    /// Geometry of a level with parity; `None` for other levels.
     #[must_use]
     pub fn parity(&self) -> Option<&Geometry> {
         match self {
@@ -235,7 +238,7 @@ impl Layout {
     }
 }
 
-/// Sectors that a range of bytes touches.
+/// Array sectors that a byte range touches.
 #[inline]
 fn whole_sectors(range: ByteRange) -> SectorRange {
     let (start, end) = (range.start.sectors_floor(), range.end().0.div_ceil(SECTOR_BYTES));

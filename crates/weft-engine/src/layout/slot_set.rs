@@ -1,8 +1,8 @@
-//! Sets of slots, one bit for each.
+//! Sets of slots, with one bit per slot.
 
 use weft_units::Slot;
 
-/// A set of slots below 64.
+/// Set of slots with numbers below 64.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SlotSet(u64);
 
@@ -10,13 +10,13 @@ impl SlotSet {
     /// The empty set.
     pub const EMPTY: Self = Self(0);
 
-    /// The slots `0 .. count`.
+    /// The set of slots `0 .. count`.
     #[must_use]
     pub const fn first(count: u16) -> Self {
         if count >= 64 { Self(u64::MAX) } else { Self((1 << count) - 1) }
     }
 
-    /// The set of one slot.
+    /// The set with one slot.
     #[must_use]
     pub const fn only(slot: Slot) -> Self {
         Self(1 << slot.0)
@@ -32,7 +32,7 @@ impl SlotSet {
         self.0 &= !(1 << slot.0);
     }
 
-    /// Adds or removes a slot.
+    /// Adds a slot if `member` is true, and removes it otherwise.
     pub fn set(&mut self, slot: Slot, member: bool) {
         if member { self.insert(slot) } else { self.remove(slot) }
     }
@@ -43,7 +43,7 @@ impl SlotSet {
         self.0 >> slot.0 & 1 == 1
     }
 
-    /// Number of slots.
+    /// Number of slots in the set.
     #[must_use]
     pub const fn count(self) -> u32 {
         self.0.count_ones()
@@ -67,13 +67,13 @@ impl SlotSet {
         Self(self.0 & other.0)
     }
 
-    /// Slots that are in this set and not in the other.
+    /// Slots that are in this set but not in `other`.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// Every slot, highest first: the order in which md submits member requests.
+    /// Slots of the set, highest first: the order in which md submits member requests.
     pub fn descending(self) -> impl Iterator<Item = Slot> {
         let mut rest = self.0;
         std::iter::from_fn(move || {
@@ -83,7 +83,7 @@ impl SlotSet {
         })
     }
 
-    /// Every slot, lowest first.
+    /// Slots of the set, lowest first.
     pub fn ascending(self) -> impl Iterator<Item = Slot> {
         let mut rest = self.0;
         std::iter::from_fn(move || {

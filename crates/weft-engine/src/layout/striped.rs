@@ -7,8 +7,8 @@
 //! zone 2      5                                  3
 //! ```
 //!
-//! In the *original* layout the member of a chunk follows from the chunk's number in the array, in
-//! the *alternate* one from its number in the zone: they differ from zone 1 on.
+//! In the *original* layout, the number of a chunk in the array decides on its member; in the
+//! *alternate* layout, its number in the zone does. The two differ from zone 1 on.
 //!
 //! Source   md-raid.md §5.3 (md: `create_strip_zones`, `map_sector`)
 
@@ -18,7 +18,7 @@ use weft_units::{Sectors, Slot};
 use crate::layout::Rows;
 use crate::layout::tolerance::Tolerance;
 
-/// Placement of array sectors on members.
+/// Layout of RAID 0 or linear: places of array sectors on members.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Striped {
     level: Level,
@@ -28,51 +28,51 @@ pub struct Striped {
     members: u16,
 }
 
-/// A range of the array on one set of members that go on equally far.
+/// A zone: a range of the array that is spread equally over a set of members.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Zone {
-    /// First sector of the array.
+    /// First array sector of the zone.
     first: Sectors,
-    /// First sector after it.
+    /// First array sector after the zone.
     end: Sectors,
-    /// First sector on its members.
+    /// First data sector of the zone on its members.
     member_first: Sectors,
     slots: Vec<Slot>,
     alternate: bool,
 }
 
 impl Zone {
-    /// First sector on its members after it.
+    /// First data sector after the zone on its members.
     fn member_end(&self) -> Sectors {
         let rows = (self.end.0 - self.first.0) / self.slots.len() as u64;
         Sectors(self.member_first.0 + rows)
     }
 }
 
-/// Start of an array range on its member, and the length that it has there.
+/// Place of an array sector on its member, and the length of the range that continues there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// The slot that holds it.
+    /// Slot of the member that holds the sector.
     pub slot: Slot,
-    /// Sector on the member, counted from its data offset.
+    /// Data sector on the member, that is, counted from its data offset.
     pub sector: Sectors,
-    /// Sectors to the end of the chunk, or of the member.
+    /// Number of sectors to the end of the chunk, or for linear of the member.
     pub len: Sectors,
 }
 
-/// Rule by which chunks go to members beyond the first zone.
+/// Rule for the member of a chunk in RAID 0, which matters from the second zone on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Raid0Layout {
-    /// By the number of the chunk in the array: kernels before 3.14.
+    /// The chunk's number in the array decides: kernels before 3.14.
     Original,
-    /// By its number in the zone.
+    /// The chunk's number in its zone decides.
     Alternate,
 }
 
 impl Striped {
-    /// RAID 0 on members of these data sizes. `None` unless each has room for a chunk.
+    /// RAID 0 on members with these data sizes. `None` if a member has no room for a chunk.
     ///
-    /// Shapes   `chunk` any multiple of 4 KiB; sizes in order of slots
+    /// Shapes   `chunk` is a multiple of 4 KiB; `sizes` are in order of slots
     #[must_use]
     pub fn raid0(layout: Raid0Layout, chunk: Sectors, sizes: &[Sectors]) -> Option<Self> {
         if chunk == Sectors::ZERO {
@@ -103,9 +103,9 @@ impl Striped {
         Self::of(Level::Raid0, number, chunk, zones, sizes.len())
     }
 
-    /// Linear: one member after the other. `None` unless each has room for a chunk.
+    /// Linear: the members one after the other. `None` if a member has no room for `rounding`.
     ///
-    /// Shapes   `rounding` is what the superblock calls the chunk: members are rounded down to it
+    /// Shapes   `rounding` is the superblock's chunk size, to which sizes are rounded down; 0: not
     #[must_use]
     pub fn linear(rounding: Sectors, sizes: &[Sectors]) -> Option<Self> {
         let mut first = Sectors::ZERO;
@@ -136,13 +136,13 @@ impl Striped {
         fits.then_some(Self { level, layout, chunk, zones, members: members as u16 })
     }
 
-    /// RAID 0 or linear.
+    /// RAID level: 0 or linear.
     #[must_use]
     pub fn level(&self) -> Level {
         self.level
     }
 
-    /// md's layout number; 0 for linear, which has none.
+    /// Layout number, as md has it; 0 for linear, which has none.
     #[must_use]
     pub fn layout(&self) -> u32 {
         self.layout
@@ -154,49 +154,49 @@ impl Striped {
         self.members
     }
 
-    /// Unit in which the array is spread over members; 0 for linear, which is not.
+    /// Chunk size in sectors; 0 for linear, which has no chunks.
     #[must_use]
     pub fn chunk(&self) -> Sectors {
         if self.level == Level::Linear { Sectors::ZERO } else { self.chunk }
     }
 
-    /// Sectors used of the member with the most.
+    /// Number of data sectors used of the member that is used most.
     #[must_use]
     pub fn member_size(&self) -> Sectors {
         self.zones.iter().map(Zone::member_end).max().unwrap_or(Sectors::ZERO)
     }
 
-    /// Sectors used of the member at a slot.
+    /// Number of data sectors used of the member at `slot`.
     #[must_use]
     pub fn size_at(&self, slot: Slot) -> Sectors {
         let zones = self.zones.iter().filter(|zone| zone.slots.contains(&slot));
         zones.map(Zone::member_end).max().unwrap_or(Sectors::ZERO)
     }
 
-    /// Whether blocks of this many sectors are also blocks of the members, wherever they lie.
+    /// Whether blocks of `block` sectors of the array are whole blocks of the members everywhere.
     pub(crate) fn is_aligned(&self, block: Sectors) -> bool {
         let aligned = |sector: Sectors| sector.0.is_multiple_of(block.0);
         (self.level == Level::Linear || aligned(self.chunk))
             && self.zones.iter().all(|zone| aligned(zone.first) && aligned(zone.member_first))
     }
 
-    /// Whether a zone of RAID 0, or a member of linear, ends before an array sector.
+    /// Whether a zone of RAID 0, or a member of linear, ends before array sector `sector`.
     pub(crate) fn is_zone_end(&self, sector: Sectors) -> bool {
         self.zones.iter().any(|zone| zone.end == sector)
     }
 
-    /// Sets of members that the array can do without: none.
+    /// Tolerance of the layout: the array can do without no member.
     pub(crate) fn tolerance(&self) -> Tolerance {
         Tolerance::AnyOf { data_members: self.members }
     }
 
-    /// Sectors of the array.
+    /// Size of the array in sectors.
     #[must_use]
     pub fn array_size(&self) -> Sectors {
         self.zones.last().map_or(Sectors::ZERO, |zone| zone.end)
     }
 
-    /// Rows of the array, zone by zone.
+    /// Rows of the array, one entry per zone.
     pub(super) fn rows(&self) -> Vec<Rows> {
         let rows = |zone: &Zone| {
             let unit = if zone.slots.len() == 1 { LINEAR_ROW } else { self.chunk };
@@ -211,8 +211,8 @@ impl Striped {
         self.zones.iter().map(rows).collect()
     }
 
-    /// Number of the RAID 0 zone of an array sector, from 0, and the slots of its members; `None`
-    /// for linear, and if there is only one zone.
+    /// Number of the RAID 0 zone that holds an array sector, from 0, and the slots of its members.
+    /// `None` for linear, and if there is only one zone.
     #[must_use]
     pub fn zone_of(&self, sector: Sectors) -> Option<(usize, Vec<Slot>)> {
         if self.level == Level::Linear || self.zones.len() == 1 {
@@ -222,7 +222,7 @@ impl Striped {
         self.zones.get(number).map(|zone| (number, zone.slots.clone()))
     }
 
-    /// Place of an array sector.
+    /// Place of an array sector on its member.
     #[must_use]
     pub fn locate(&self, sector: Sectors) -> Extent {
         debug_assert!(sector < self.array_size(), "an array sector");
@@ -248,7 +248,7 @@ impl Striped {
     }
 }
 
-/// Row of a zone of one member: 4 KiB, a block of most file systems.
+/// Row of a zone on a single member: 4 KiB, the block size of most file systems.
 const LINEAR_ROW: Sectors = Sectors(8);
 
 #[cfg(test)]

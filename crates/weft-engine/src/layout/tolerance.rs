@@ -1,8 +1,8 @@
 //! Tolerance of a layout: which members an array can do without.
 //!
 //! Tolerance depends on which slots are lost, not only on how many: RAID 10 survives two failures
-//! in two mirrors, but not in one. With parity, any members suffice that are as many as the data
-//! strips.
+//! in different mirrors, but not in one. With parity, any set of members suffices that has as many
+//! members as a full stripe has data strips.
 //!
 //! Source   md-raid.md §5 and §6.7 (md: `has_failed` of each personality)
 
@@ -11,17 +11,18 @@ use super::slot_set::SlotSet;
 /// Sets of members that an array can do without.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Tolerance {
-    /// Parity: any members suffice that are as many as a full stripe has data strips.
+    /// Parity: any `data_members` members suffice.
     AnyOf {
-        /// Data strips of a full stripe.
+        /// Number of data strips per full stripe.
         data_members: u16,
     },
-    /// Mirrors: one member of each of these sets, which hold the same chunks.
+    /// Mirrors: one member of each of these sets suffices; the members of a set hold the same
+    /// chunks.
     OneOfEach(Box<[SlotSet]>),
 }
 
 impl Tolerance {
-    /// Whether the members at these slots determine every byte.
+    /// Whether the members at `slots` hold enough to reconstruct all data.
     #[inline]
     pub(crate) fn suffices(&self, slots: SlotSet) -> bool {
         match self {
@@ -30,7 +31,7 @@ impl Tolerance {
         }
     }
 
-    /// Whether an array of this many slots can do without some member.
+    /// Whether an array of `slots` slots can do without some member.
     pub(crate) fn is_redundant(&self, slots: usize) -> bool {
         match self {
             Self::AnyOf { data_members } => slots > usize::from(*data_members),
@@ -38,7 +39,7 @@ impl Tolerance {
         }
     }
 
-    /// Whether the members at these slots hold redundancy.
+    /// Whether the members at `slots` hold redundant data.
     pub(crate) fn has_redundancy(&self, slots: SlotSet) -> bool {
         match self {
             Self::AnyOf { data_members } => slots.count() > u32::from(*data_members),

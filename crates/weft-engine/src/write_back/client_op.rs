@@ -16,8 +16,8 @@ use crate::mutant::{self, Mutant};
 use crate::volume::Volume;
 
 impl WriteBack {
-    /// Handles a request that touches pages. It queues behind requests that wait for room if it
-    /// must not overtake them.
+    /// Handles a request that touches pages. It is queued behind requests that wait for room, if it
+    /// needs room too or overlaps one of them.
     pub(super) fn arrive(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
         let op = self.op(id);
         let (volume, pages) = (op.volume, op.pages.clone());
@@ -40,7 +40,7 @@ impl WriteBack {
         }
     }
 
-    /// Whether an operation touches pages of another one that arrived before it.
+    /// Whether an operation touches pages of the operation `other`, which arrived before it.
     fn is_behind(&self, id: OpId, other: OpId) -> bool {
         let (one, other) = (self.op(id), self.op(other));
         let apart = other.pages.end <= one.pages.start || one.pages.end <= other.pages.start;
@@ -51,8 +51,8 @@ impl WriteBack {
         before && one.volume == other.volume && !apart
     }
 
-    /// Whether an operation must wait behind a request with a pending preflush that has no lock
-    /// yet.
+    /// Whether an operation must wait behind an overlapping request with a preflush that has not
+    /// locked its range yet.
     fn is_behind_flush(&self, id: OpId) -> bool {
         let flushes = &self.volumes[self.op(id).volume.index()].flushes;
         let is_to_come = |flush: OpId| match &self.op(flush).work {
@@ -62,7 +62,8 @@ impl WriteBack {
         flushes.iter().any(|(flush, _)| is_to_come(*flush) && self.is_behind(id, *flush))
     }
 
-    /// Whether a write stays in the cache: whole pages, without FUA or preflush.
+    /// Whether a request is a write that stays in the cache: of whole pages, without FUA or
+    /// preflush.
     fn keeps(&self, request: &ClientRequest, pages: &Range<u64>, out: &Outbox) -> bool {
         let cached = &self.volumes[request.volume.index()];
         let (range, limit) = (request.range, self.room_max());
@@ -73,9 +74,9 @@ impl WriteBack {
         request.op == RequestOp::Write && whole && few && plain
     }
 
-    /// Pages that write-back can make room for: the dirty limit minus the pages of volumes with
-    /// failing write-back. A write of more pages goes through, and does not wait for the repair of
-    /// another volume's member.
+    /// Largest number of pages that write-back can make room for: the dirty limit minus the pages
+    /// of volumes with failing write-back. A write of more than half of that goes through to its
+    /// volume, and does not wait until another volume's member is repaired.
     fn room_max(&self) -> u64 {
         let failing = self.volumes.iter().filter(|cached| cached.failing.is_some());
         let stuck: u64 = failing.map(|cached| self.cache.inode_counts(cached.inode).total()).sum();
@@ -114,8 +115,8 @@ impl WriteBack {
         }
     }
 
-    /// Fails writes that wait for room on a volume with failing write-back, since no room will
-    /// come.
+    /// Fails the writes to volume `index` that wait for room, because its write-back fails and
+    /// makes no room.
     pub(super) fn refuse_waiting(
         &mut self,
         index: usize,
@@ -134,7 +135,7 @@ impl WriteBack {
         }
     }
 
-    /// Copies a write into frames of the cache.
+    /// Copies the data of a write into frames of the cache.
     pub(super) fn fill(&mut self, id: OpId, out: &mut Outbox) {
         let op = self.op(id);
         let (index, pages) = (op.volume.index(), op.pages.clone());
@@ -150,7 +151,8 @@ impl WriteBack {
         Self::compute(id, ops, out);
     }
 
-    /// Handles a write after its data is in the cache.
+    /// Marks the pages of a write dirty, after its data was copied into the cache, and answers it
+    /// or lets the throttle delay the answer.
     pub(super) fn kept(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
         let op = self.op(id);
         let (volume, pages) = (op.volume, op.pages.clone());
@@ -162,7 +164,7 @@ impl WriteBack {
         let charge = self.cache.dirty(out.now, dirties, inode, pages.clone());
         cached.resident.filled(pages.clone());
         if mutant::is(out.planted, Mutant::RedirtiedPageLost) {
-            // Planted bug: what is being written is taken for the current data.
+            // Planted bug: the data being written counts as the current data.
             for page in cached.resident.being_written(pages.clone()) {
                 self.cache.discard(cached.inode, page..page + 1);
                 cached.resident.undirtied(page);
@@ -177,7 +179,8 @@ impl WriteBack {
         self.let_in(volumes, out);
     }
 
-    /// Starts a read, and pins the resident pages until it ends.
+    /// Starts a read: pins the resident pages until the read ends, and reads the rest from the
+    /// volume.
     pub(super) fn start_read(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
         let op = self.op(id);
         let (index, pages) = (op.volume.index(), op.pages.clone());
@@ -195,7 +198,7 @@ impl WriteBack {
         }
     }
 
-    /// Copies the resident pages over the data that a read got from the volume.
+    /// Copies the resident pages over the data that the volume returned for a read.
     fn copy_over(&mut self, id: OpId, out: &mut Outbox) {
         let op = self.client_op(id);
         let (range, frames) = (op.request.range, op.request.frames);
@@ -244,8 +247,8 @@ impl WriteBack {
         self.let_in(volumes, out);
     }
 
-    /// Handles the volume's answer to a change: drops the pages that the change covers, and changes
-    /// those that it covers in part.
+    /// Handles the volume's answer to a request that changes data: drops the pages that the change
+    /// covers, and updates the pages that it covers in part.
     pub(super) fn changed_below(
         &mut self,
         id: OpId,
@@ -293,7 +296,7 @@ impl WriteBack {
         self.through_over(id, result, volumes, out);
     }
 
-    /// Starts a flush or preflush: pages that are dirty now are written first.
+    /// Starts a flush or preflush: all pages that are dirty now have to be written first.
     pub(super) fn begin_flush(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
         let index = self.op(id).volume.index();
         let cached = &mut self.volumes[index];
@@ -303,11 +306,11 @@ impl WriteBack {
         self.flush_those_written(volumes, out);
     }
 
-    /// Continues flushes that have all their pages written.
+    /// Continues the flushes for which all pages are written.
     pub(super) fn flush_those_written(&mut self, volumes: &mut [Volume], out: &mut Outbox) {
         let forgets = mutant::is(out.planted, Mutant::FlushMissesWriteback);
         for index in 0..self.volumes.len() {
-            // One at a time, as requests wait for those that have a preflush.
+            // One at a time, because continuing a preflush may start other requests.
             loop {
                 let Cached { resident, flushes, .. } = &mut self.volumes[index];
                 let written = |epoch| resident.is_written(epoch);
@@ -332,7 +335,7 @@ impl WriteBack {
         self.let_in(volumes, out);
     }
 
-    /// Answers a client, and returns its frames and credit.
+    /// Answers a client request, and returns its frames and credit.
     pub(super) fn answer(&mut self, id: OpId, result: Result<(), ReplyError>, out: &mut Outbox) {
         let index = self.op(id).volume.index();
         self.volumes[index].clients -= 1;
@@ -355,12 +358,12 @@ impl WriteBack {
     }
 }
 
-/// Bytes of a page within a volume of this size.
+/// Number of bytes of a page that lie within a volume of `size` bytes.
 pub(super) fn page_len(page: u64, size: u64) -> u64 {
     FRAME_BYTES.min(size - page * FRAME_BYTES)
 }
 
-/// Pages that a range covers completely; the last page ends with the volume.
+/// Pages that a range covers completely, in a volume of `size` bytes. The last page may be short.
 pub(super) fn covered(range: ByteRange, size: u64) -> Range<u64> {
     let start = range.start.0.div_ceil(FRAME_BYTES);
     let end = if range.end().0 == size {
@@ -371,8 +374,8 @@ pub(super) fn covered(range: ByteRange, size: u64) -> Range<u64> {
     start..end.max(start)
 }
 
-/// The bytes of a page that belong to a range, within the page, and the offset of the first one in
-/// the frames of the range.
+/// Part of a page that belongs to `range`, relative to the page, and its offset in the frames of
+/// the range.
 pub(super) fn of_page(page: u64, range: ByteRange) -> (ByteRange, u64) {
     let first = page * FRAME_BYTES;
     let start = range.start.0.max(first);
@@ -381,7 +384,7 @@ pub(super) fn of_page(page: u64, range: ByteRange) -> (ByteRange, u64) {
     (ByteRange::new(start - first, end - start), start - frames)
 }
 
-/// Adds a copy, merged into the last one if it continues that in both source and target.
+/// Appends a copy to `ops`, or extends the last copy if both source and target continue it.
 pub(super) fn push_copy(ops: &mut Vec<ComputeOp>, from: Segment, to: Segment) {
     if let Some(ComputeOp::Copy { from: last_from, to: last_to }) = ops.last_mut()
         && last_from.slab_end() == from.slab_start()

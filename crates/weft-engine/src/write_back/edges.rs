@@ -1,10 +1,10 @@
 //! Edges of writes that go through: partly covered pages that are newer in the cache than on
 //! members.
 //!
-//! A write of parts of pages goes to the volume. If such a page is dirty in the cache, members have
-//! an older version of it: the part would be written into that, and a crash could expose a page or
-//! a sector that never existed. The part is therefore changed in the cached page, which will be
-//! written anyway, and the volume is asked for the rest. With FUA everything is flushed before the
+//! A write of parts of pages goes to the volume. If such a page is dirty in the cache, the members
+//! have an older version of it: writing the part there could, after a crash, expose a page or a
+//! sector that never existed. The part is therefore changed in the cached page, which will be
+//! written anyway, and only the rest goes to the volume. With FUA everything is flushed before the
 //! reply. A page that is already in a buffer needs none of this: the write to the volume comes
 //! after that of the buffer.
 //!
@@ -26,30 +26,30 @@ use crate::contract::input::{ClientRequest, Flags, RequestOp};
 use crate::contract::output::ComputeOp;
 use crate::volume::Volume;
 
-/// Progress of a write that goes through.
+/// Progress of a write that goes through to the volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Edges {
-    /// The whole range goes to the volume.
+    /// The whole range goes to the volume, or has gone there.
     #[default]
     Below,
-    /// The volume flushes before pages are changed in the cache.
+    /// The volume flushes first; then pages are changed in the cache.
     FlushesFirst,
     /// Pages are being changed in the cache.
     Changing,
-    /// Pages have been changed in the cache.
+    /// Pages have been changed in the cache; the rest goes to the volume.
     Here,
-    /// The write is done, and a flush makes it durable.
+    /// The write is done, and is being flushed for FUA.
     Flushed,
 }
 
 impl Edges {
-    /// Whether the volume is asked for a flush rather than for the request.
+    /// Whether the volume gets a flush rather than the request.
     pub(super) const fn is_flush(self) -> bool {
         matches!(self, Self::FlushesFirst | Self::Flushed)
     }
 }
 
-/// Pages that a range covers in part.
+/// Pages that a range covers only in part, in a volume of `size` bytes.
 pub(super) fn edges_of(range: ByteRange, size: u64) -> SmallVec<[u64; 2]> {
     let (pages, whole) = (pages_of(range), covered(range, size));
     let mut edges: SmallVec<[u64; 2]> = SmallVec::from([pages.start, pages.end - 1]);
@@ -58,7 +58,7 @@ pub(super) fn edges_of(range: ByteRange, size: u64) -> SmallVec<[u64; 2]> {
     edges
 }
 
-/// The change of one page by the part `range` of a request.
+/// Computation that changes a page by the part `range` of a request. `frame` holds the page.
 pub(super) fn change(
     request: &ClientRequest,
     range: ByteRange,
@@ -76,7 +76,7 @@ pub(super) fn change(
 }
 
 impl ClientOp {
-    /// The request that the volume gets.
+    /// The request for the volume: the part `asked` of the client's request, or a flush.
     pub(super) fn below(&self) -> ClientRequest {
         if self.edges.is_flush() {
             let (op, range) = (RequestOp::Flush, ByteRange::new(0, 0));
@@ -91,7 +91,7 @@ impl ClientOp {
         ClientRequest { range: self.asked, frames: self.frames_below(), ..self.request }
     }
 
-    /// Frames of the request that the volume gets.
+    /// Frames for the request to the volume.
     pub(super) fn frames_below(&self) -> Run {
         let Run { first, count } = self.request.frames;
         if count == 0 || self.asked == self.request.range {
@@ -107,7 +107,7 @@ impl ClientOp {
 }
 
 impl WriteBack {
-    /// Starts a request that goes through and has the lock above.
+    /// Starts a request that goes through, once it holds the lock above.
     pub(super) fn start_through(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
         let index = self.op(id).volume.index();
         let request = self.client_op(id).request;
@@ -147,7 +147,7 @@ impl WriteBack {
         Self::compute(id, ops, out);
     }
 
-    /// Continues after the volume's flush that precedes changes of pages.
+    /// Handles the volume's answer to the flush that precedes changes of pages.
     pub(super) fn flushed_first(
         &mut self,
         id: OpId,
@@ -179,7 +179,7 @@ impl WriteBack {
         }
     }
 
-    /// Ends a request that goes through and no longer has a lock below.
+    /// Ends a request that goes through, after it has released the lock below.
     pub(super) fn through_over(
         &mut self,
         id: OpId,

@@ -1,10 +1,10 @@
 //! Memory of the write-back cache: a frame for each page, and buffers for runs being written.
 //!
-//! A run that is written back is first copied into adjacent frames of a *buffer*. A run is thus one
+//! A run that is written back is first copied into adjacent frames of a *buffer*. Thus a run is one
 //! request whatever frames its pages have, and a page can be written to again while members still
 //! read the copy (the kernel's stable pages, without the wait). A long run fills a buffer alone.
-//! Short runs share it, one behind the other, until it is full, and it becomes free when all of
-//! them are done. Scattered pages thus keep as many requests in flight as disks can sort.
+//! Short runs share a buffer, one behind the other, until it is full, and it becomes free when all
+//! of them are done. Thus scattered pages keep as many requests in flight as disks can sort.
 
 use crate::config::{BUFFERS, WriteBackConfig};
 use crate::contract::frame::{Frame, Run};
@@ -12,7 +12,7 @@ use crate::contract::frame::{Frame, Run};
 /// Frames of the cache.
 #[derive(Clone, Debug)]
 pub(super) struct Memory {
-    /// Free frames of pages; the last one is used next.
+    /// Free frames for pages; the last one is used next.
     free: Vec<Frame>,
     /// First frame of the buffers.
     first: u32,
@@ -26,11 +26,11 @@ pub(super) struct Memory {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Buffer {
-    /// Frames from the start of the buffer that were allocated since it was free.
+    /// Number of frames allocated in the buffer since it was last free.
     used: u32,
-    /// Runs in the buffer that are not yet over.
+    /// Number of runs in the buffer that are not done.
     runs: u32,
-    /// Parts of runs on loan to a volume.
+    /// Number of parts of runs that a volume uses.
     lent: u32,
 }
 
@@ -46,12 +46,12 @@ impl Buffer {
     }
 }
 
-/// Runs in flight at a time: as many as a disk's queue holds. More would only delay reads of
-/// clients.
+/// Largest number of runs in flight: as many as a disk's queue holds. More would only delay reads
+/// of clients.
 const RUNS_MAX: u32 = 64;
 
 impl Memory {
-    /// Memory of a cache in the frames from `first` on.
+    /// Creates the memory of a cache from the frames from `first` on.
     pub(super) fn new(first: Frame, config: &WriteBackConfig) -> Self {
         let pages = config.pages;
         Self {
@@ -74,23 +74,23 @@ impl Memory {
         self.free.pop().expect("a frame was reserved")
     }
 
-    /// Frees frames.
+    /// Returns frames of pages to the free list, and empties `frames`.
     pub(super) fn give_back(&mut self, frames: &mut Vec<Frame>) {
-        // The last one is used next, so adjacent pages get adjacent frames again.
+        // The last frame is used next, so that adjacent pages get adjacent frames again.
         self.free.extend(frames.drain(..).rev());
     }
 
-    /// Largest number of pages in a run.
+    /// Largest number of pages per run.
     pub(super) const fn buffer_pages(&self) -> u64 {
         self.buffer_pages as u64
     }
 
-    /// Whether there is room for a run of any length.
+    /// Whether a run of any length can be allocated.
     pub(super) fn has_buffer(&self) -> bool {
         self.runs < RUNS_MAX && self.buffers.iter().any(Buffer::is_free)
     }
 
-    /// Allocates room for a run of this length. `None` unless a run of any length would fit.
+    /// Allocates room for a run of `pages` pages; `None` unless [`Memory::has_buffer`].
     pub(super) fn take_buffer(&mut self, pages: u64) -> Option<Frame> {
         assert!(pages <= self.buffer_pages(), "a run fits into a buffer");
         if !self.has_buffer() {
@@ -107,12 +107,12 @@ impl Memory {
         Some(frame)
     }
 
-    /// Counts a part of a run that is lent to a volume.
+    /// Counts a part of a run, which begins at `frame`, as used by a volume.
     pub(super) fn lend(&mut self, frame: Frame) {
         self.buffer_mut(frame).expect("the frame is in a buffer").lent += 1;
     }
 
-    /// Takes back a part of a run from a volume. Returns `false` if the frames belong to no buffer.
+    /// Takes back a part of a run from a volume. Returns `false` if the frames are not in a buffer.
     pub(super) fn comes_back(&mut self, run: Run) -> bool {
         let Some(buffer) = self.buffer_mut(run.first) else { return false };
         assert!(buffer.lent > 0, "a part of a buffer comes back once");
@@ -121,7 +121,8 @@ impl Memory {
         true
     }
 
-    /// Ends the write of a run. Its buffer is free when all runs are done and all parts are back.
+    /// Ends the write of the run that begins at `frame`. Its buffer is free when all of its runs
+    /// are done and the volumes have returned all parts.
     pub(super) fn give_back_buffer(&mut self, frame: Frame) {
         let buffer = self.buffer_mut(frame).expect("the frame is in a buffer");
         assert!(buffer.runs > 0, "the buffer has a run");
@@ -130,7 +131,7 @@ impl Memory {
         self.runs -= 1;
     }
 
-    /// Whether a part of a buffer is on loan to a volume.
+    /// Whether a volume uses part of a buffer.
     #[cfg(test)]
     pub(super) fn lent(&self) -> bool {
         self.buffers.iter().any(|buffer| buffer.lent > 0)

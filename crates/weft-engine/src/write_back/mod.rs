@@ -22,16 +22,16 @@
 //!   page that is written to meanwhile is dirty again, and is not written a second time before the
 //!   first write completes.
 //!
-//! Two range locks per volume keep the order, which a bare member does not. Client requests hold
-//! `above` while they execute, and write-back holds it while it copies. Writes to the volume hold
-//! `below`. A holder of a lock above may wait for a lock below, never the other way round. No
-//! operation waits for room while it holds a lock, since room comes from write-back, which needs
-//! locks.
+//! Two range locks per volume keep the order of requests, which a single member without metadata
+//! does not keep itself. Client requests hold `above` while they execute, and write-back holds it
+//! while it copies. Writes to the volume hold `below`. A holder of a lock above may wait for a lock
+//! below, never the other way round. No operation waits for room while it holds a lock, since room
+//! comes from write-back, which needs locks.
 //!
 //! Pages that could not be written to the volume stay dirty, and are tried again a second later.
-//! Flushes that cover them, and writes that wait for room, get the error at once. A drain tries
-//! every page once and reports those that could not be written. A stop does so too, and gives them
-//! up (`trying.rs`). A crash loses only data that was not flushed.
+//! Flushes that cover such pages, and writes that wait for room, get the error at once. A drain
+//! tries every page once and reports the pages that could not be written. A stop does so too, and
+//! gives these pages up (`trying.rs`). A crash loses only data that was not flushed.
 //!
 //! Source   writeback.md §3; NBD protocol, "Ordering of messages and writes"
 
@@ -78,24 +78,24 @@ pub(crate) struct WriteBack {
     cache: PageCache,
     memory: Memory,
     volumes: Vec<Cached>,
-    /// Clients as writers of the page cache; empty without a throttle.
+    /// Page-cache writers that stand for clients; empty without a throttle.
     writers: Writers,
     knobs: PoolKnobs,
-    /// Pages that the cache has memory for.
+    /// Number of pages that the cache has memory for.
     pages: u64,
     ops: Vec<Option<Op>>,
     free: Vec<u32>,
     /// Requests that wait for room, and later ones that must not overtake them.
     waiting: VecDeque<OpId>,
-    /// Pages of writes that have room but are not dirty yet.
+    /// Number of pages of writes that have got room but are not dirty yet.
     reserved: u64,
     /// Requests to send to volumes at the start of the next turn.
     issues: Vec<Issue>,
     /// Number of client requests that have arrived.
     arrivals: u64,
-    /// Clients that are gone but still have operations in progress.
+    /// Clients that are gone but have operations in progress.
     leaving: Vec<ClientId>,
-    /// Index of the volume that writes back next.
+    /// Index of the volume that write-back continues with.
     first: usize,
 }
 
@@ -107,48 +107,48 @@ type OpId = u32;
 struct Cached {
     bdi: BdiId,
     inode: InodeId,
-    /// Page cache writer for unthrottled changes: failed write-backs, and clients without a
-    /// throttle.
+    /// Page-cache writer for changes that no client is throttled for: failed write-backs, and all
+    /// writes if there is no throttle.
     writer: WriterId,
     size: u64,
     resident: Resident,
     above: Ranges,
     below: Ranges,
-    /// Flushes that wait for pages, with their epochs.
+    /// Flushes that wait for pages, each with the epoch that has to be written.
     flushes: Vec<(OpId, u64)>,
-    /// Page at which the last run for a flush or for room ended.
+    /// Page after which to look for the next run for a flush or for room.
     cursor: u64,
-    /// Time at which the flusher is called next.
+    /// Time at which the page cache's flusher is called next.
     flusher_at: Option<Time>,
-    /// Error of the last write-back, if it failed, and the time before which no other starts;
-    /// `None` once one has started.
+    /// Error of the last write-back if it failed, and the time before which no other starts. The
+    /// time is `None` once another has started.
     failing: Option<(ReplyError, Option<Time>)>,
-    /// Whether the next failure of a write-back must be reported.
+    /// Whether the next failure of a write-back sends a notice.
     tells_of_failure: bool,
-    /// The volume's share of the limits.
+    /// The volume's share of the dirty limits.
     ratios: BdiRatios,
-    /// Client requests in progress.
+    /// Number of client requests in progress.
     clients: u32,
     stopping: Option<(OpId, StopStage)>,
-    /// An attempt to write all dirty pages, for a drain or a stop.
+    /// The running attempt to write all dirty pages, for a drain or a stop.
     trying: Option<Trying>,
-    /// Pages that a stop could not write and gave up.
+    /// Pages that a stop could not write and has given up.
     lost: Option<Box<Unwritten>>,
     written: u64,
 }
 
-/// The step that a stop waits for.
+/// Step of a stop that is not finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StopStage {
-    /// Client requests end.
+    /// Client requests are ending.
     Requests,
-    /// Dirty pages are written or given up.
+    /// Dirty pages are being written, or given up.
     Pages,
-    /// The volume stops.
+    /// The volume is stopping.
     Volume,
 }
 
-/// A request or command for a volume.
+/// A request or command that waits to be sent to a volume.
 #[derive(Clone, Debug)]
 enum Issue {
     Request(OpId, ClientRequest),
@@ -156,8 +156,8 @@ enum Issue {
 }
 
 impl WriteBack {
-    /// Creates an empty cache in the frames from `first` on. Its knobs are those of the first
-    /// volume, and apply to all volumes from then on.
+    /// Creates an empty cache in the frames from `first` on. The page-pool knobs of the first
+    /// volume apply to all volumes from then on.
     pub(crate) fn new(
         config: &WriteBackConfig,
         first: Frame,
@@ -242,8 +242,8 @@ impl WriteBack {
         Ok(())
     }
 
-    /// Writes all dirty pages of a volume while it stays in service. The reply lists the pages that
-    /// could not be written, which stay dirty.
+    /// Begins to write all dirty pages of a volume, which stays in service. The reply comes later;
+    /// it lists the pages that could not be written, which stay dirty.
     pub(crate) fn drain(&mut self, command: &Command) -> Result<(), ReplyError> {
         let index = command.volume.index();
         let cached = self.volumes.get(index).ok_or(ReplyError::Invalid("no such volume"))?;
@@ -259,7 +259,8 @@ impl WriteBack {
         Ok(())
     }
 
-    /// Stops a volume after writing all its dirty pages. Pages that cannot be written are given up.
+    /// Begins to stop a volume: writes its dirty pages, gives up those that cannot be written, and
+    /// stops the volume.
     pub(crate) fn stop(&mut self, command: &Command, out: &mut Outbox) -> Result<(), ReplyError> {
         let index = command.volume.index();
         let cached = self.volumes.get(index).ok_or(ReplyError::Invalid("no such volume"))?;
@@ -275,7 +276,7 @@ impl WriteBack {
         Ok(())
     }
 
-    /// Handles the end of a client. Returns whether volumes may be informed now; otherwise
+    /// Notes that a client is gone. Returns whether the volumes may be told at once; otherwise
     /// [`turn`](Self::turn) returns the client later.
     pub(crate) fn client_gone(&mut self, client: ClientId, out: &mut Outbox) -> bool {
         let mut is_there = false;
@@ -293,8 +294,8 @@ impl WriteBack {
         !is_there
     }
 
-    /// Runs write-back, then sends requests to volumes. Returns the clients that have ended and
-    /// have no operation left.
+    /// Runs write-back, then sends requests to volumes. Returns the clients that are gone and have
+    /// no operation left, for the volumes to be told.
     pub(crate) fn turn(&mut self, volumes: &mut [Volume], out: &mut Outbox) -> Vec<ClientId> {
         self.write_back(volumes, out);
         self.go_on_trying(out);
@@ -315,7 +316,8 @@ impl WriteBack {
         left
     }
 
-    /// Handles what volumes have returned: frames first, as a reply may end an operation.
+    /// Handles the frames and answers that volumes have returned. Frames come first, because an
+    /// answer may end an operation.
     pub(crate) fn collect(&mut self, volumes: &mut [Volume], out: &mut Outbox) {
         let mut answers = Vec::new();
         for returned in out.take_returned() {
@@ -332,7 +334,8 @@ impl WriteBack {
         self.go_on_stopping(volumes, out);
     }
 
-    /// Handles frames returned by a volume; their operation may already be answered.
+    /// Handles frames of an operation that a volume has returned; the operation may already be
+    /// answered.
     fn frames_returned(&mut self, id: OpId, frames: Run, out: &mut Outbox) {
         if self.memory.comes_back(frames) {
             return;
@@ -371,7 +374,8 @@ impl WriteBack {
         !self.issues.is_empty() || self.writers.has_due(self.memory.has_buffer())
     }
 
-    /// Next time at which a pause ends or write-back is due, without any other event.
+    /// Time at which the next pause ends or write-back is due; `None`: nothing is due without an
+    /// event.
     pub(crate) fn next_wake(&self) -> Option<Time> {
         if !self.memory.has_buffer() {
             return self.writers.next_wake();
@@ -385,7 +389,7 @@ impl WriteBack {
         self.volumes.iter().filter_map(due).chain(self.writers.next_wake()).min()
     }
 
-    /// Frames of clients, whether or not on loan to volumes.
+    /// Number of client frames in use by the cache, or passed on by it to volumes.
     pub(crate) fn frames_held(&self) -> u32 {
         let ops = self.ops.iter().flatten();
         let held = ops.map(|op| match &op.work {
@@ -396,7 +400,7 @@ impl WriteBack {
         held.sum()
     }
 
-    /// Pages that are dirty or under writeback.
+    /// Number of pages that are dirty or under writeback.
     pub(crate) fn pages(&self) -> u64 {
         self.cache.pool().counts().total()
     }
@@ -427,7 +431,7 @@ impl WriteBack {
         }
     }
 
-    /// Whether no page is dirty and no operation is in progress. For tests.
+    /// Whether no page is resident and no operation is in progress.
     #[cfg(test)]
     fn is_at_rest(&self) -> bool {
         self.ops.iter().all(Option::is_none)
@@ -441,8 +445,8 @@ impl WriteBack {
             Issue::Request(id, request) => {
                 let volume = &mut volumes[request.volume.index()];
                 if let OpWork::Client(op) = &mut self.op_mut(*id).work {
-                    // Zeroes change the whole range, a trim only the range that is really
-                    // discarded.
+                    // Zeroes change the whole range; a trim changes only the part that members
+                    // discard.
                     op.changes = match request.op {
                         RequestOp::Write | RequestOp::WriteZeroes => Some(request.range),
                         RequestOp::Trim => volume.to_discard(request),
@@ -534,7 +538,8 @@ impl WriteBack {
         out.compute(OF_CACHE, JobId(id), ops);
     }
 
-    /// Takes the lock above for an operation, which starts now or when earlier holders release it.
+    /// Locks the range of an operation above. The operation starts now, or when the holders before
+    /// it release their locks.
     fn lock_above(&mut self, id: OpId, writes: bool, volumes: &mut [Volume], out: &mut Outbox) {
         let op = self.op(id);
         let (index, range) = (op.volume.index(), locked(&op.pages));
@@ -551,7 +556,7 @@ impl WriteBack {
         }
     }
 
-    /// Starts an operation that has the lock above.
+    /// Starts an operation that holds its lock above.
     fn start(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
         match &self.op(id).work {
             OpWork::Client(op) => match op.way {
@@ -583,7 +588,7 @@ impl WriteBack {
         }
     }
 
-    /// Sends an operation to its volume.
+    /// Queues the request of an operation for its volume.
     fn ask(&mut self, id: OpId) {
         match &self.op(id).work {
             OpWork::Client(op) => {
@@ -596,12 +601,12 @@ impl WriteBack {
         }
     }
 
-    /// Handles the wake-ups of the page cache.
+    /// Handles the wake-ups that the page cache has issued.
     fn take_wakes(&mut self, now: Time) {
         while let Some(wake) = self.cache.wake() {
             match wake {
                 Wake::Flusher(bdi) => {
-                    // Devices were added in the order of volumes.
+                    // Devices have the order of volumes.
                     let cached = &mut self.volumes[bdi.0 as usize];
                     assert_eq!(cached.bdi, bdi);
                     cached.flusher_at = Some(now);
@@ -613,18 +618,18 @@ impl WriteBack {
     }
 }
 
-/// Range that locks pages, regardless of the end of the volume.
+/// Byte range by which `pages` are locked; the end of the volume does not cut it.
 fn locked(pages: &std::ops::Range<u64>) -> weft_units::ByteRange {
     op::bytes_of(pages, u64::MAX)
 }
 
-/// Volume identifier of the cache in tokens of computations.
+/// Volume id in the tokens of the cache's computations, which belong to no volume.
 const OF_CACHE: VolumeId = VolumeId(u16::MAX);
 
-/// Time until a failed write-back is tried again.
+/// Time between a failed write-back and the next attempt.
 const RETRY: Span = Span::secs(1);
 
-/// A run of frames of a buffer.
+/// Frames `first .. first + count` of a buffer.
 fn part_of(buffer: Frame, first: u64, count: u64) -> Run {
     Run::new(buffer.0 + first as u32, count as u32)
 }

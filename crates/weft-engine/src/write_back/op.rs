@@ -20,7 +20,7 @@ use crate::contract::error::ReplyError;
 use crate::contract::frame::{Frame, Run};
 use crate::contract::input::{ClientRequest, Command, RequestOp};
 
-/// One operation.
+/// An operation in progress.
 #[derive(Clone, Debug)]
 pub(super) struct Op {
     pub(super) volume: VolumeId,
@@ -28,50 +28,51 @@ pub(super) struct Op {
     pub(super) work: OpWork,
 }
 
-/// The kind of an operation, with its state.
+/// Kind of an operation, with its state.
 #[derive(Clone, Debug)]
 pub(super) enum OpWork {
     Client(ClientOp),
-    /// Writes all dirty pages while the volume stays in service.
+    /// A command that waits until all pages that were dirty on its arrival are written.
     Drain(Command),
-    /// Frames of a client request that is already answered. The volume still has all or some of
-    /// them; they go back to the client together.
+    /// Frames of a client request that is already answered, some of which the volume still uses.
+    /// They go back to the client together.
     Lent(Run),
     Stop(Command),
     WriteOut(WriteOut),
 }
 
-/// A client request.
+/// A client request in progress.
 #[derive(Clone, Debug)]
 pub(super) struct ClientOp {
     pub(super) request: ClientRequest,
     pub(super) way: Way,
     /// Whether the client is gone.
     pub(super) gone: bool,
-    /// Bytes of the client's credit, which are returned with the reply.
+    /// Number of bytes to return to the client's credit with the reply.
     pub(super) credit: u64,
-    /// Whether the volume has frames of the request.
+    /// Whether the volume uses frames of the request.
     pub(super) lent: bool,
-    /// Pages that a read uses, with their frames.
+    /// Resident pages that a read has pinned.
     pub(super) pinned: Pinned,
-    /// Range that has new contents once the volume has executed the request.
+    /// Range that has new contents once the volume has executed the request; `None` if it changes
+    /// none.
     pub(super) changes: Option<ByteRange>,
-    /// Range that the volume is asked for, if the request goes through.
+    /// Part of the request's range that the volume is asked for, if the request goes through.
     pub(super) asked: ByteRange,
     pub(super) edges: Edges,
     /// Sequence number among all client requests, in order of arrival.
     pub(super) arrived: u64,
 }
 
-/// Path of a request.
+/// Path of a client request through the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// A flush, or the preflush of a request.
+    /// A flush, or at first a request with a preflush.
     Flush,
     /// A write that stays in the cache.
     Keep,
     Read,
-    /// Any other request, which goes to the volume before it is answered.
+    /// Any other request: it goes to the volume before it is answered.
     Through,
 }
 
@@ -79,11 +80,11 @@ pub(super) enum Way {
 #[derive(Clone, Debug)]
 pub(super) struct WriteOut {
     pub(super) buffer: Frame,
-    /// Whether an operation waits for the run.
+    /// Whether an operation waits for this run.
     pub(super) sync: bool,
-    /// Parts of the run that go to the volume.
+    /// Parts of the run, in pages, that are written to the volume.
     pub(super) parts: Vec<Range<u64>>,
-    /// Number of parts that are not yet answered.
+    /// Number of parts that the volume has not answered.
     pub(super) pending: usize,
     pub(super) error: Option<ReplyError>,
 }
@@ -110,7 +111,7 @@ impl ClientOp {
     }
 }
 
-/// Pages with the frames that a read uses; mostly a single one.
+/// Resident pages by number, each with its frame; mostly a single one.
 pub(super) type Pinned = SmallVec<[(u64, Frame); 1]>;
 
 /// Pages that a range touches.
@@ -118,7 +119,7 @@ pub(super) fn pages_of(range: ByteRange) -> Range<u64> {
     range.start.0 / FRAME_BYTES..range.end().0.div_ceil(FRAME_BYTES)
 }
 
-/// Byte range of pages in a volume of this size.
+/// Byte range of pages in a volume of `size` bytes.
 pub(super) fn bytes_of(pages: &Range<u64>, size: u64) -> ByteRange {
     let start = pages.start * FRAME_BYTES;
     ByteRange::new(start, (pages.end * FRAME_BYTES).min(size) - start)

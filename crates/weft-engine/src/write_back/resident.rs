@@ -1,11 +1,11 @@
 //! Resident pages of a volume: frame and epoch of each page that is dirty or in use.
 //!
-//! A page is resident from its first write until it is clean and no read uses its frame. Whether it
-//! is dirty or under writeback is recorded in the index of [`crate::page_cache`].
+//! A page is resident from its first write until it is clean and no read uses its frame. The index
+//! of [`crate::page_cache`] records whether it is dirty or under writeback.
 //!
-//! *Epochs* count the flushes of a volume. A page has the epoch in which it became dirty. When it
-//! is taken for writing, the epoch of the data being written is stored separately, so a page that
-//! is dirtied again counts in two epochs. A flush is complete once no page of its epoch or an
+//! *Epochs* count the flushes of a volume. A page has the epoch in which it became dirty. When the
+//! page is taken for writing, the epoch of the data being written is stored separately, so a page
+//! that is dirtied again counts in two epochs. A flush is complete once no page of its epoch or an
 //! earlier one is left: pages dirtied after its arrival never delay it.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -14,19 +14,21 @@ use std::ops::Range;
 use super::op::Pinned;
 use crate::contract::frame::Frame;
 
-/// A page that is newer in the cache than on members, or was until just now.
+/// A page with data in the cache that is newer than on members, or was until just now.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Page {
     pub(super) frame: Frame,
-    /// Epoch in which the page became dirty, if it is dirty.
+    /// Epoch in which the page became dirty; `None` if it is not dirty.
     pub(super) dirty: Option<u64>,
-    /// Epoch of the data that is being written.
+    /// Epoch of the data that is being written; `None` if none is.
     pub(super) written: Option<u64>,
-    /// Whether that data is in a buffer, so later changes of the frame are not written with it.
+    /// Whether the data being written is in a buffer, so that later changes of the frame do not
+    /// reach it.
     pub(super) copied: bool,
-    /// Reads and writes of clients that use the frame.
+    /// Number of client reads and writes that use the frame.
     pub(super) pins: u32,
-    /// Whether the page was replaced on the volume while a write of it waited; that write skips it.
+    /// Whether the page was replaced on the volume before its data was copied for a write, which
+    /// skips it.
     pub(super) gone: bool,
 }
 
@@ -36,7 +38,7 @@ impl Page {
     }
 }
 
-/// Visits the resident pages of a range. Most ranges are one page.
+/// Calls `each` for the resident pages of a range. Most ranges are one page.
 fn each_mut(
     here: &mut BTreeMap<u64, Page>,
     pages: Range<u64>,
@@ -60,11 +62,11 @@ pub(super) struct Resident {
     epochs: Epochs,
 }
 
-/// Number of unwritten pages in each epoch that has any.
+/// Number of unwritten pages per epoch, for the epochs that have any.
 #[derive(Clone, Debug, Default)]
 struct Epochs {
     now: u64,
-    /// Counts of the epochs up to `now`.
+    /// Counts of the latest epochs; the last one is that of `now`.
     counts: VecDeque<u64>,
 }
 
@@ -99,7 +101,7 @@ impl Epochs {
 }
 
 impl Resident {
-    /// The page, unless it was replaced on the volume.
+    /// The resident page with this number, unless it was replaced on the volume.
     pub(super) fn get(&self, page: u64) -> Option<&Page> {
         self.pages.get(&page).filter(|page| !page.gone)
     }
@@ -110,8 +112,8 @@ impl Resident {
         here.map(|(number, page)| (*number, page))
     }
 
-    /// The frame for a write to a page: its own, or a new one. It stays allocated until the page is
-    /// filled, even if the earlier data of the page is written meanwhile.
+    /// Frame for a write to a page: the page's own, or a new one from `new`. The page stays
+    /// resident until [`Resident::filled`], even if its earlier data is written meanwhile.
     pub(super) fn fill(&mut self, page: u64, new: impl FnOnce() -> Frame) -> Frame {
         let fresh = || Page {
             frame: new(),
@@ -127,7 +129,7 @@ impl Resident {
         page.frame
     }
 
-    /// Records that pages were written to.
+    /// Records that pages were filled with new data: they are dirty.
     pub(super) fn filled(&mut self, pages: Range<u64>) {
         let Self { pages: here, epochs } = self;
         each_mut(here, pages, |_, page| {
@@ -138,7 +140,7 @@ impl Resident {
         });
     }
 
-    /// Takes pages for writing.
+    /// Marks pages as being written.
     pub(super) fn taken(&mut self, pages: Range<u64>) {
         for (_, page) in self.pages.range_mut(pages) {
             assert!(page.written.is_none(), "one write of a page is under way at a time");
@@ -151,14 +153,15 @@ impl Resident {
         each_mut(&mut self.pages, pages, |_, page| page.copied = true);
     }
 
-    /// The frame of a page that is not yet copied for writing, so members have an older version.
+    /// Frame of a page with data that is neither on members nor in a buffer; `None` if there is
+    /// none.
     pub(super) fn newer(&self, page: u64) -> Option<Frame> {
         let is_newer =
             |page: &&Page| page.dirty.is_some() || page.written.is_some() && !page.copied;
         self.get(page).filter(is_newer).map(|page| page.frame)
     }
 
-    /// Ends the write of pages. Adds frames no longer in use to `freed`.
+    /// Ends a successful write of pages. Adds the frames that are no longer in use to `freed`.
     pub(super) fn written(&mut self, pages: Range<u64>, freed: &mut Vec<Frame>) {
         for (_, page) in self.pages.range_mut(pages.clone()) {
             self.epochs.remove(page.written.take().expect("the page was taken"));
@@ -166,7 +169,8 @@ impl Resident {
         self.free(pages, freed);
     }
 
-    /// Ends a failed write of pages. Returns the pages that become dirty again.
+    /// Ends a failed write of pages. Returns the pages that are dirty again, and adds the frames
+    /// that are no longer in use to `freed`.
     pub(super) fn not_written(&mut self, pages: Range<u64>, freed: &mut Vec<Frame>) -> Vec<u64> {
         let mut again = Vec::new();
         for (number, page) in self.pages.range_mut(pages.clone()) {
@@ -175,7 +179,7 @@ impl Resident {
                 self.epochs.remove(epoch);
                 continue;
             }
-            // The older of the two epochs.
+            // The page keeps the older of its two epochs.
             if let Some(newer) = page.dirty.replace(epoch) {
                 self.epochs.remove(newer);
             }
@@ -185,7 +189,8 @@ impl Resident {
         again
     }
 
-    /// Drops pages that were replaced on the volume or given up.
+    /// Drops pages that were replaced on the volume or given up. Adds the frames that are no longer
+    /// in use to `freed`.
     pub(super) fn replaced(&mut self, pages: Range<u64>, freed: &mut Vec<Frame>) {
         for (_, page) in self.pages.range_mut(pages.clone()) {
             if let Some(epoch) = page.dirty.take() {
@@ -196,7 +201,7 @@ impl Resident {
         self.free(pages, freed);
     }
 
-    /// Pins the resident pages of a range for a read.
+    /// Pins the resident pages of a range for a read, and returns them.
     pub(super) fn pin(&mut self, pages: &Range<u64>) -> Pinned {
         let mut pinned = Pinned::new();
         each_mut(&mut self.pages, pages.clone(), |number, page| {
@@ -208,7 +213,7 @@ impl Resident {
         pinned
     }
 
-    /// Unpins the pages of a read.
+    /// Unpins the pages of a read. Adds the frames that are no longer in use to `freed`.
     pub(super) fn unpin(&mut self, pinned: &Pinned, freed: &mut Vec<Frame>) {
         for (number, frame) in pinned {
             let page = self.pages.get_mut(number).expect("the page was pinned");
@@ -220,17 +225,17 @@ impl Resident {
         }
     }
 
-    /// Begins a new epoch. Returns the one that ended.
+    /// Ends the current epoch and returns its number.
     pub(super) fn close_epoch(&mut self) -> u64 {
         self.epochs.close()
     }
 
-    /// Whether all pages of an epoch and of earlier ones are written.
+    /// Whether all pages of `epoch` and of earlier epochs are written.
     pub(super) fn is_written(&self, epoch: u64) -> bool {
         self.epochs.counts.is_empty() || self.epochs.first() > epoch
     }
 
-    /// Pages of a range that are being written.
+    /// Numbers of the pages of a range that are being written.
     pub(super) fn being_written(&self, pages: Range<u64>) -> Vec<u64> {
         let here = self.pages.range(pages).filter(|(_, page)| page.written.is_some());
         here.map(|(number, _)| *number).collect()
@@ -244,17 +249,17 @@ impl Resident {
         }
     }
 
-    /// Whether every page of an epoch and of earlier ones is written or being written.
+    /// Whether all pages of `epoch` and of earlier epochs are written or being written.
     pub(super) fn is_taken(&self, epoch: u64) -> bool {
         self.pages.values().all(|page| page.dirty.is_none_or(|dirty| dirty > epoch))
     }
 
-    /// The oldest epoch of pages that are being written.
+    /// Oldest epoch of the data that is being written from a range; `None` if none is.
     pub(super) fn oldest_written(&self, pages: Range<u64>) -> Option<u64> {
         self.pages.range(pages).filter_map(|(_, page)| page.written).min()
     }
 
-    /// Pages of an epoch and of earlier ones that are dirty or being written.
+    /// Pages of `epoch` and of earlier epochs that are dirty or being written.
     pub(super) fn of_epoch(&self, epoch: u64) -> impl Iterator<Item = (&u64, &Page)> + Clone {
         let of = move |page: &Page| {
             [page.dirty, page.written].into_iter().flatten().any(|its| its <= epoch)

@@ -1,8 +1,8 @@
 //! Drains and stops: try to write every dirty page, and report the pages that could not be written.
 //!
-//! A run that fails is tried again in shorter runs, down to single pages, so a page that no member
-//! accepts affects no other page. After a drain such pages stay dirty, and the volume stays in
-//! service; a stop gives them up.
+//! A run that fails is tried again in shorter runs, down to single pages, so that a page which no
+//! member accepts does not keep others from being written. After a drain such pages stay dirty, and
+//! the volume stays in service; a stop gives them up.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -13,16 +13,16 @@ use crate::array::outbox::Outbox;
 use crate::contract::error::{ReplyError, Unwritten};
 use crate::mutant::{self, Mutant};
 
-/// An attempt to write all pages that were dirty at its start; failed pages do not end it.
+/// An attempt to write all pages that were dirty when it started. It goes on after failed pages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trying {
-    /// Epoch of the pages; earlier epochs are included.
+    /// Epoch that the attempt writes, with all earlier ones.
     pub(super) epoch: u64,
-    /// Runs that failed and are tried again in shorter runs, with the largest length of those.
+    /// Failed runs to try again, each with the largest length of the shorter runs.
     pub(super) again: Vec<(Range<u64>, u64)>,
-    /// Pages that failed in a run of their own.
+    /// Pages that failed in a run of one page.
     pub(super) failed: BTreeSet<u64>,
-    /// The last error.
+    /// Error of the last run that failed.
     pub(super) error: Option<ReplyError>,
     /// The drain that waits for the attempt; `None` for a stop.
     pub(super) drain: Option<OpId>,
@@ -38,7 +38,8 @@ impl WriteBack {
         cached.trying = Some(Trying { epoch, drain, ..Trying::default() });
     }
 
-    /// The next run of the attempt, which is now under writeback.
+    /// Takes the next run of the attempt, of at most `pages_max` pages, for writing. `None` if none
+    /// is left.
     pub(super) fn next_tried(&mut self, index: usize, pages_max: u64) -> Option<Range<u64>> {
         let cached = &mut self.volumes[index];
         let trying = cached.trying.as_mut().expect("an attempt is in progress");
@@ -52,7 +53,7 @@ impl WriteBack {
         self.cache.take_marked(cached.inode, 0..u64::MAX, pages_max)
     }
 
-    /// Ends attempts that have tried every page.
+    /// Ends the attempts that have tried every page.
     pub(super) fn go_on_trying(&mut self, out: &mut Outbox) {
         for index in 0..self.volumes.len() {
             let Some(failed) = self.tried(index, out.planted) else { continue };
@@ -72,7 +73,7 @@ impl WriteBack {
         }
     }
 
-    /// Pages that could not be written, or `None` while some were not yet tried.
+    /// Pages that the attempt could not write; `None` while some were not tried.
     ///
     /// Flushes that run beside a drain mark and write failed pages again; the drain does not wait
     /// for that. A stop gives up no page that is under writeback.
@@ -116,7 +117,7 @@ impl WriteBack {
     }
 }
 
-/// Describes failed pages, which are in ascending order.
+/// Describes the pages that could not be written, which are in ascending order.
 fn unwritten(error: ReplyError, pages: &[u64], size: u64, lost: bool) -> Unwritten {
     let runs = runs_of(pages.iter().copied());
     let ranges = runs.iter().map(|run| bytes_of(run, size));

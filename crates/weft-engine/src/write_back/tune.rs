@@ -1,12 +1,12 @@
 //! Runtime knobs of the write-back cache: limits and rules of its pool, and each volume's ratios.
 //!
-//! A new value applies at once. Operations that wait or pause under the old values are checked
-//! again: a write that now has room continues, and one that is too long for a smaller pool goes
-//! through to the volume. If a pool has more dirty pages than its new limit, write-back reduces
-//! them, and no write gets room meanwhile.
+//! A new value applies at once. Operations that wait or pause are checked again: a write that has
+//! room now continues, and a write that is too long for a smaller pool goes through to the volume.
+//! If there are more dirty pages than a new limit permits, write-back reduces them, and no write
+//! gets room meanwhile.
 //!
-//! Limits beyond the memory of the cache are refused, and so are reserves of volumes that leave
-//! nothing for the others.
+//! Limits beyond the memory of the cache are refused, and so are minimum ratios of volumes that
+//! leave nothing for the others.
 //!
 //! Source   writeback.md §1.1, §1.4, §2.6
 
@@ -58,8 +58,8 @@ impl WriteBack {
         self.cache.wake_flushers();
     }
 
-    /// Updates the path of a write that no longer stays in the cache, or now does. Returns whether
-    /// it newly stays.
+    /// Updates the path of a write after its conditions were checked (`keeps`). Returns whether it
+    /// now stays in the cache and did not before.
     pub(super) fn way_of_write(&mut self, id: super::OpId, keeps: bool) -> bool {
         let op = self.client_op(id);
         let was_kept = op.way == Way::Keep;
@@ -72,7 +72,7 @@ impl WriteBack {
     }
 }
 
-/// Checks that a cache of this many pages can have these knobs. An error states the reason.
+/// Checks that a cache of `pages` pages can have these knobs. An error states the reason.
 pub(crate) fn check_pool(knobs: &PoolKnobs, pages: u64) -> Result<(), String> {
     let size = pages * FRAME_BYTES;
     match knobs.dirty {
@@ -84,7 +84,8 @@ pub(crate) fn check_pool(knobs: &PoolKnobs, pages: u64) -> Result<(), String> {
     }
 }
 
-/// Checks that a volume can have these ratios beside the others. An error states the reason.
+/// Checks that a volume can have these ratios beside the other volumes'. An error states the
+/// reason.
 pub(crate) fn check_ratios(ratios: BdiRatios, others: &[BdiRatios]) -> Result<(), String> {
     let BdiRatios { min, max, .. } = ratios;
     if min > max {
@@ -104,13 +105,13 @@ pub(crate) fn check_ratios(ratios: BdiRatios, others: &[BdiRatios]) -> Result<()
     Ok(())
 }
 
-/// The ratios of all volumes but one.
+/// Ratios of all volumes except number `index`.
 fn others(ratios: &[BdiRatios], index: usize) -> Vec<BdiRatios> {
     let but = ratios.iter().zip(0..).filter(|(_, place)| *place != index);
     but.map(|(ratios, _)| *ratios).collect()
 }
 
-/// Checks that volumes can share a cache of this many pages with these knobs at startup. An error
+/// Checks that volumes with these knobs can share a cache of `pages` pages at the start. An error
 /// states the reason.
 pub(crate) fn check_start(volumes: &[Knobs], pages: u64) -> Result<(), String> {
     let Some(first) = volumes.first() else { return Ok(()) };

@@ -18,7 +18,8 @@ use crate::page_cache::Flush;
 use crate::volume::Volume;
 
 impl WriteBack {
-    /// Starts writes of runs while there are buffers and pages to write, from each volume in turn.
+    /// Starts writes of runs while there are buffers and pages to write, taking the volumes in
+    /// turn.
     pub(super) fn write_back(&mut self, volumes: &mut [Volume], out: &mut Outbox) {
         self.go_on_pausing(volumes, out);
         let count = self.volumes.len();
@@ -35,7 +36,7 @@ impl WriteBack {
         }
     }
 
-    /// The next run of a volume, which is now under writeback, and whether an operation waits for
+    /// Takes the next run of a volume for writing. Returns it, and whether an operation waits for
     /// it.
     fn next_run(&mut self, index: usize, now: Time) -> Option<(Range<u64>, bool)> {
         let pages_max = self.memory.buffer_pages();
@@ -52,7 +53,7 @@ impl WriteBack {
                 return None;
             }
             *again = None;
-            // The pages that could not be written were replaced on the volume meanwhile.
+            // The pages that failed were replaced on the volume meanwhile.
             if self.cache.pool().bdi_counts(cached.bdi).total() == 0 {
                 cached.failing = None;
             }
@@ -105,8 +106,7 @@ impl WriteBack {
         }
     }
 
-    /// Copies a run into its buffer, without pages that were replaced on the volume while it
-    /// waited.
+    /// Copies a run into its buffer, without the pages that were replaced on the volume meanwhile.
     pub(super) fn copy(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
         let op = self.op(id);
         let (index, pages) = (op.volume.index(), op.pages.clone());
@@ -129,7 +129,8 @@ impl WriteBack {
         Self::compute(id, ops, out);
     }
 
-    /// Handles a run that is in its buffer: its pages may be written to again.
+    /// Handles a run that is completely in its buffer: its pages may be written to again, and the
+    /// run is written to the volume.
     pub(super) fn copied(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
         let op = self.op(id);
         let (index, pages) = (op.volume.index(), op.pages.clone());
@@ -183,7 +184,7 @@ impl WriteBack {
         }
     }
 
-    /// Ends a run that was written or could not be.
+    /// Ends a run after all of its parts were answered.
     fn over(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
         let Op { volume, pages, work } = self.forget(id);
         let OpWork::WriteOut(write) = work else { unreachable!("it is a write-back") };
@@ -240,7 +241,7 @@ impl WriteBack {
         }
     }
 
-    /// Advances volumes that are being stopped: requests, then pages, then the volume.
+    /// Advances the stops of volumes: requests first, then pages, then the volume itself.
     pub(super) fn go_on_stopping(&mut self, volumes: &mut [Volume], out: &mut Outbox) {
         for index in 0..self.volumes.len() {
             let cached = &mut self.volumes[index];

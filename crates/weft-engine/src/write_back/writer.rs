@@ -1,4 +1,4 @@
-//! Writers in the write-back cache: pauses of throttled clients, realized as delayed replies.
+//! Writers in the write-back cache: clients are throttled by delayed replies.
 //!
 //! Each client of a volume is one writer of the page cache. A kept write changes its pages at once,
 //! so reads see them and flushes cover them. Its reply is *owed* until the throttle has let the
@@ -31,16 +31,16 @@ use crate::mutant::{self, Mutant};
 use crate::page_cache::{Balance, WriterId};
 use crate::volume::Volume;
 
-/// Writers of a cache. A writer exists until its client is gone.
+/// Page-cache writers that stand for clients. A writer exists until its client is gone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Writers {
     of_client: BTreeMap<(ClientId, VolumeId), WriterId>,
     states: BTreeMap<WriterId, Writer>,
-    /// Ends of pauses.
+    /// Ends of pauses, with the writer that pauses.
     pauses: BTreeSet<(Time, WriterId)>,
-    /// Writers that must be handled in any case.
+    /// Writers to be handled in the next turn: they were woken, or their pause has ended.
     due: Vec<WriterId>,
-    /// Writers that must write back but found no free buffer.
+    /// Writers that must write back but found no free buffer (before patch 001).
     want_buffer: Vec<WriterId>,
     count: u64,
 }
@@ -48,7 +48,7 @@ pub(super) struct Writers {
 #[derive(Clone, Debug)]
 struct Writer {
     volume: VolumeId,
-    /// Writes with owed replies, and the number of their pages that are not yet charged.
+    /// Writes with owed replies, each with the number of its pages that are not charged yet.
     owed: VecDeque<(OpId, u64)>,
     /// Whether the throttle must be asked before more pages are charged.
     balances: bool,
@@ -61,22 +61,22 @@ impl Writers {
         self.states.values().map(|writer| writer.owed.len()).sum()
     }
 
-    /// Number of pauses so far.
+    /// Number of pauses that have begun so far.
     pub(super) fn pauses_begun(&self) -> u64 {
         self.count
     }
 
-    /// End of the next pause.
+    /// Time at which the next pause ends; `None` if no writer pauses.
     pub(super) fn next_wake(&self) -> Option<Time> {
         self.pauses.first().map(|pause| pause.0)
     }
 
-    /// Whether a writer can continue without a further event.
+    /// Whether a writer can continue now. `has_buffer`: a write-back buffer is free.
     pub(super) fn has_due(&self, has_buffer: bool) -> bool {
         !self.due.is_empty() || (has_buffer && !self.want_buffer.is_empty())
     }
 
-    /// Ends the pause of a writer, because the throttle may decide differently now.
+    /// Ends the pause of a writer early, because the throttle may decide differently now.
     pub(super) fn wake(&mut self, writer: WriterId) {
         if let Some(state) = self.states.get_mut(&writer) {
             if let Some(until) = state.paused_until.take() {
@@ -93,7 +93,7 @@ impl Writers {
         writers.into_iter().for_each(|writer| self.wake(writer));
     }
 
-    /// Writers that continue now.
+    /// Takes the writers that can continue at `now`.
     fn take_due(&mut self, now: Time, has_buffer: bool) -> Vec<WriterId> {
         while let Some((until, writer)) = self.pauses.first().copied().filter(|it| it.0 <= now) {
             self.pauses.remove(&(until, writer));
@@ -116,8 +116,7 @@ impl Writers {
         self.states.get_mut(&writer).expect("a writer stays until its client is gone")
     }
 
-    /// Removes the writers of a client. Returns them with the writes that they were owed replies
-    /// for.
+    /// Removes the writers of a client. Returns them, each with the writes that are owed a reply.
     fn remove(&mut self, client: ClientId) -> Vec<(WriterId, Vec<OpId>)> {
         let first = (client, VolumeId(0));
         let of_client = self.of_client.range(first..=(client, VolumeId(u16::MAX)));
@@ -137,7 +136,7 @@ impl Writers {
 }
 
 impl WriteBack {
-    /// The writer that represents a client on a volume.
+    /// Writer that stands for a client on a volume; it is created if there is none.
     pub(super) fn writer_of(&mut self, client: ClientId, volume: VolumeId) -> WriterId {
         let (writers, cache) = (&mut self.writers, &mut self.cache);
         *writers.of_client.entry((client, volume)).or_insert_with(|| {
@@ -149,7 +148,7 @@ impl WriteBack {
         })
     }
 
-    /// Handles a kept write of a writer: its reply is due when this many pages are charged.
+    /// Handles a kept write of a writer: its reply is due when `pages` pages are charged.
     pub(super) fn owe(
         &mut self,
         writer: WriterId,
@@ -164,7 +163,7 @@ impl WriteBack {
             self.go_on_writing(writer, volumes, out);
         }
         if self.writers.states.get(&writer).is_some_and(|state| !state.owed.is_empty()) {
-            // The pages are copied, so a paused client holds no memory.
+            // The data is copied, so that a paused client holds no frames.
             let frames = std::mem::take(&mut self.client_op(id).request.frames);
             if frames.count > 0 {
                 out.push(Output::Release(frames));
@@ -172,7 +171,7 @@ impl WriteBack {
         }
     }
 
-    /// Continues writers that have ended their pause or were woken.
+    /// Continues the writers that were woken or have ended their pause.
     pub(super) fn go_on_pausing(&mut self, volumes: &mut [Volume], out: &mut Outbox) {
         self.take_wakes(out.now);
         for writer in self.writers.take_due(out.now, self.memory.has_buffer()) {
@@ -182,7 +181,7 @@ impl WriteBack {
         }
     }
 
-    /// Charges a writer for its writes with owed replies until it must pause.
+    /// Charges a writer for the writes that are owed a reply, until it has to pause.
     fn go_on_writing(&mut self, writer: WriterId, volumes: &mut [Volume], out: &mut Outbox) {
         let now = out.now;
         let state = self.writers.state(writer);
@@ -229,7 +228,7 @@ impl WriteBack {
         }
     }
 
-    /// Removes the writers of a client that is gone. The owed replies are dropped.
+    /// Removes the writers of a client that is gone, and ends its writes without a reply.
     pub(super) fn remove_writers(&mut self, client: ClientId, out: &mut Outbox) {
         for (writer, owed) in self.writers.remove(client) {
             owed.into_iter().for_each(|id| self.answer(id, Ok(()), out));
@@ -238,5 +237,5 @@ impl WriteBack {
     }
 }
 
-/// `MAX_PAUSE` of the kernel.
+/// Longest pause of a writer (`MAX_PAUSE` of the kernel).
 const PAUSE_MAX: Span = Span::millis(200);

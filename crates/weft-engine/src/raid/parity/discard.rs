@@ -10,9 +10,9 @@
 //!
 //! A discard is all or nothing: if one member kept its data while the others discard theirs, the
 //! next write to the stripe would compute wrong parity. Therefore the array is marked dirty first,
-//! a member that fails its discard is failed, and if a member cannot discard the driver writes zeros
-//! instead ([`crate::MemberOp::Discard`]). If there is no space for these zeros, parity is resynced
-//! from that sector on.
+//! a member that fails its discard is failed, and if a member cannot discard the driver writes
+//! zeros instead ([`crate::MemberOp::Discard`]). If there is no space for these zeros, parity is
+//! resynced from that sector on.
 //!
 //! Source   drivers/md/raid5.c, `make_discard_request`: whole stripes only, for the same reason. md
 //!          sends them stripe by stripe, through its cache
