@@ -237,8 +237,9 @@ pub fn assemble(candidates: &[Candidate], options: &Options) -> Result<Assembly,
 
 impl Assembly {
     /// Bitmap of the array: that of the freshest member in sync, because bits are set on all
-    /// members before data is written and cleared after it. `None` if the freshest superblock names
-    /// no bitmap: the bitmap was being removed then, and bits may be missing.
+    /// members before data is written and cleared after it. `None` if the assembly is read-only, or
+    /// if the freshest superblock names no bitmap: the bitmap was being removed then, and bits may
+    /// be missing.
     #[must_use]
     pub fn bitmap(&self) -> Option<&Bitmap> {
         let in_sync = self.slots.iter().filter_map(SlotState::in_sync);

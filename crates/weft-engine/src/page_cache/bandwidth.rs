@@ -1,9 +1,9 @@
 //! Write bandwidth of a device, in pages per second.
 //!
 //! One average covers about four seconds of completed writes and is updated at most every 200 ms. A
-//! slower average follows it, but only while the first keeps moving in one direction. Before patch
-//! 001 the bandwidth determines only the flusher's chunk; with patch 001 everything follows from
-//! it.
+//! slower average follows the first one, but only while that keeps moving in one direction. Before
+//! patch 001 the bandwidth determines only the flusher's chunk; with patch 001 all throttling
+//! follows from it.
 //!
 //! Inputs   pages completed so far, the tick
 //! Answer   `bandwidth` and `average`, pages per second
@@ -11,7 +11,7 @@
 
 use super::ticks::TickRate;
 
-/// The bandwidth estimate of one device.
+/// Estimate of a device's write bandwidth, and what it was last computed from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bandwidth {
     bandwidth: u64,
@@ -28,24 +28,24 @@ impl Bandwidth {
         Self { bandwidth: INITIAL, average: INITIAL, stamp: tick, written: 0, dirtied: 0 }
     }
 
-    /// Pages per second over the last seconds.
+    /// Bandwidth over the last seconds, in pages per second.
     #[must_use]
     pub const fn pages_per_second(&self) -> u64 {
         self.bandwidth
     }
 
-    /// The slower estimate, pages per second.
+    /// Slower average of the bandwidth, in pages per second.
     #[must_use]
     pub const fn average(&self) -> u64 {
         self.average
     }
 
-    /// Updates the estimate if it is due: after 200 ms for a flusher, a tick later for a writer.
-    /// Returns whether there is a new estimate.
+    /// Updates the estimate if it is due: 200 ms after the last update for a flusher, one tick
+    /// later for a throttled writer (`by_writer`). Returns whether there is a new estimate.
     ///
-    /// `written` and `dirtied` are the numbers of pages completed and dirtied so far, `start` the
-    /// tick in which the call or the flusher's run began. An interval longer than a second that
-    /// began before `start` was idle time and is discarded.
+    /// `written` and `dirtied` are the numbers of pages completed and dirtied so far. `start` is
+    /// the tick in which the writer's call or the flusher's run began. An interval longer than a
+    /// second that began before `start` counts as idle time and is discarded.
     pub fn update(
         &mut self,
         ticks: TickRate,
@@ -65,7 +65,8 @@ impl Bandwidth {
         counted.is_some()
     }
 
-    /// Ticks of the interval that [`update`](Self::update) would evaluate now.
+    /// Length in ticks of the interval that [`update`](Self::update) would evaluate now; `None` if
+    /// it is not due, or the interval counts as idle time.
     #[must_use]
     pub fn counted(&self, ticks: TickRate, tick: u64, start: u64, by_writer: bool) -> Option<u64> {
         let elapsed = tick.saturating_sub(self.stamp);
@@ -73,7 +74,7 @@ impl Bandwidth {
         (self.is_due(ticks, tick, by_writer) && !was_idle).then_some(elapsed)
     }
 
-    /// Pages dirtied since the interval began.
+    /// Number of pages dirtied since the interval began; `dirtied` is the number dirtied so far.
     #[must_use]
     pub const fn dirtied_since(&self, dirtied: u64) -> u64 {
         dirtied - self.dirtied
@@ -106,7 +107,7 @@ impl Bandwidth {
 
 #[cfg(test)]
 impl Bandwidth {
-    /// Creates a given estimate.
+    /// Creates an estimate with these values.
     pub(crate) const fn known(bandwidth: u64, average: u64) -> Self {
         Self { bandwidth, average, stamp: 0, written: 0, dirtied: 0 }
     }

@@ -2,7 +2,7 @@
 //!
 //! This file keeps the pool's counts in step with the pages of files, keeps dirty files on the
 //! lists of their device, throttles writers by the policy, and wakes flushers. The other modules
-//! take the decisions.
+//! make the decisions.
 
 use super::flusher::{Flush, Flusher};
 use super::fsync::{Fsync, SyncStep};
@@ -25,7 +25,8 @@ use weft_units::Time;
 ///   the writer calls [`balance`](Self::balance) until that returns [`Balance::Continue`].
 /// - Each [`WriteOut`], from whichever call, is submitted in the order of the calls, and each of
 ///   its pages gets one [`written`](Self::written).
-/// - After each call, [`wake`](Self::wake) returns the parties that must call again.
+/// - After each call, [`wake`](Self::wake) returns the flushers, writers and processes that must
+///   call again.
 #[derive(Clone, Debug)]
 pub struct PageCache {
     pool: Pool,
@@ -36,10 +37,10 @@ pub struct PageCache {
     wakes: VecDeque<Wake>,
 }
 
-/// Progress of a write.
+/// Result of a write or charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// Pages accepted from the front of the range; at least one.
+    /// Number of pages accepted from the front of the range; at least one.
     pub pages: u64,
     /// Whether the writer must call [`PageCache::balance`] before it continues.
     pub balance: bool,
@@ -54,7 +55,7 @@ pub enum Balance {
     Sleep {
         /// Latest time at which to wake up.
         until: Time,
-        /// Whether room in any device's queue also ends the sleep, reported by [`Wake::Writer`].
+        /// Whether room in any device's queue also ends the sleep; [`Wake::Writer`] reports it.
         /// With [`Kernel::Weft`], [`Wake::Writer`] ends the sleep of the writer that gets its turn.
         or_uncongested: bool,
     },
@@ -63,12 +64,12 @@ pub enum Balance {
     Write(WriteOut),
 }
 
-/// A party that must call again, although it was told to sleep.
+/// A flusher, writer or process that must call again, although it was told to sleep or wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
     /// A flusher: call [`PageCache::flush`].
     Flusher(BdiId),
-    /// Processes that wait for writes of this file: some of them completed.
+    /// Processes that wait for writes of this file: some of these writes completed.
     Inode(InodeId),
     /// All pages requested by a `sync(2)` of a device are submitted.
     Synced(BdiId),
@@ -90,11 +91,11 @@ struct Writer {
     pace: Pace,
     visit: Option<Visit>,
     waits_for_room: bool,
-    /// The device for which the writer has no credit left.
+    /// Device for which a writer has no credit left ([`Kernel::Weft`]).
     needs_credit: Option<BdiId>,
 }
 
-/// A writer's visit to the throttling policy.
+/// Throttling of a writer, from a check of the limits until it may continue.
 #[derive(Clone, Debug)]
 struct Visit {
     bdi: BdiId,
@@ -152,8 +153,8 @@ impl PageCache {
         id
     }
 
-    /// Removes a writer, even if it still had to call [`balance`](Self::balance). Its identifier is
-    /// reused for the next one.
+    /// Removes a writer, even if it still has to call [`balance`](Self::balance). Its identifier is
+    /// reused for a writer that is added later.
     pub fn remove_writer(&mut self, now: Time, writer: WriterId) {
         let state = &mut self.writers[writer.index()];
         state.waits_for_room = false;
@@ -177,20 +178,20 @@ impl PageCache {
         self.free_writers.push(writer);
     }
 
-    /// The dirty pool, with counts, limits and bandwidths.
+    /// The dirty pool, for its counts, limits and bandwidths.
     #[must_use]
     pub const fn pool(&self) -> &Pool {
         &self.pool
     }
 
-    /// Changes the limits at once, as `sysctl` does.
+    /// Changes the dirty and background thresholds at once, as `sysctl` does.
     pub fn set_limits(&mut self, dirty: Amount, background: Amount) {
         self.pool.set_limits(dirty, background);
         self.after_turns(None);
     }
 
-    /// Changes the rules of writers and flushers, the expiry age and the interval. A writer that is
-    /// being throttled finishes under the old rules.
+    /// Changes the rules of writers and flushers, the age at which files expire, and the interval
+    /// of periodic writeback. A writer that is being throttled finishes under the old rules.
     pub fn set_rules(&mut self, kernel: Kernel, expire_centisecs: u64, writeback_centisecs: u64) {
         let before = self.pool.config().kernel;
         self.pool.set_rules(kernel, expire_centisecs, writeback_centisecs);
@@ -210,7 +211,7 @@ impl PageCache {
         self.pool.set_ratios(bdi, ratios);
     }
 
-    /// Wakes every flusher after limits or times were changed.
+    /// Wakes every flusher, after a change of limits or times.
     pub fn wake_flushers(&mut self) {
         let over = self.pool.counts().dirty > self.pool.thresholds().background;
         for (device, id) in self.bdis.iter_mut().zip(0..) {
@@ -227,7 +228,7 @@ impl PageCache {
         self.pool.set_dirtyable(pages);
     }
 
-    /// Counts summed over all files; the pool's counts must always equal them.
+    /// Page counts summed over all files, for tests; the pool's counts must equal them.
     #[must_use]
     pub fn sums(&self) -> Counts {
         self.inodes.iter().fold(Counts::default(), |sum, inode| Counts {
@@ -236,7 +237,7 @@ impl PageCache {
         })
     }
 
-    /// The state of one page.
+    /// State of one page of a file.
     ///
     /// # Panics
     /// Panics if the file does not exist, as all calls with a file do.
@@ -245,15 +246,15 @@ impl PageCache {
         self.inodes.of(inode).pages.state(page)
     }
 
-    /// Number of dirty pages and of pages under writeback of a file.
+    /// Counts of a file's dirty pages and of its pages under writeback.
     #[must_use]
     pub fn inode_counts(&self, inode: InodeId) -> Counts {
         let pages = &self.inodes.of(inode).pages;
         Counts { dirty: pages.dirty(), writeback: pages.writeback() }
     }
 
-    /// Writes to pages of a file. Accepts as many pages as the writer may write before it must
-    /// check the limits; the caller calls again with the rest.
+    /// Writes to pages of a file. Accepts as many pages as the writer may write before it has to
+    /// check the limits; the caller calls again for the rest.
     ///
     /// Every page counts, whether or not it was dirty before. Kernels from 3.0 on wait before they
     /// change a page that is under writeback, 2.6.24 does not: see
@@ -288,9 +289,10 @@ impl PageCache {
         Written { pages: count, balance }
     }
 
-    /// Charges a writer for pages that [`dirty`](Self::dirty) dirtied before: as many as it may
-    /// dirty before it must check the limits; the caller calls again with the rest. A writer of
-    /// pages that are already dirty is thus throttled like one that calls [`write`](Self::write).
+    /// Charges a writer for pages that [`dirty`](Self::dirty) has dirtied before. Accepts as many
+    /// as the writer may dirty before it has to check the limits; the caller calls again for the
+    /// rest. A writer of pages that are already dirty is thus throttled like one that calls
+    /// [`write`](Self::write).
     ///
     /// # Panics
     /// Panics if there is no page, or if the writer must call [`balance`](Self::balance) first.
@@ -307,8 +309,8 @@ impl PageCache {
         Written { pages: count, balance }
     }
 
-    /// Counts pages that a writer wrote to, of which `new` were clean. Returns whether the limits
-    /// must be checked.
+    /// Counts pages that a writer has written to, of which `new` were clean. Returns whether the
+    /// limits must be checked now.
     fn count_writes(
         &mut self,
         now: Time,
@@ -326,8 +328,8 @@ impl PageCache {
         state.visit.is_some()
     }
 
-    /// [`write`](Self::write) under [`Kernel::Weft`]: accepts as many pages as the writer has
-    /// credit for, or one, which is deducted from its next turn.
+    /// [`write`](Self::write) with [`Kernel::Weft`]: accepts as many pages as the writer has credit
+    /// for, or else one page, which is deducted from the writer's next credit.
     fn write_by_turn(
         &mut self,
         now: Time,
@@ -372,7 +374,8 @@ impl PageCache {
         Written { pages: count, balance }
     }
 
-    /// Deducts pages from a writer's credit. Returns whether it has none left and gets none now.
+    /// Deducts pages from a writer's credit. Returns whether the writer has no credit left and gets
+    /// none now.
     fn spend(&mut self, now: Time, writer: WriterId, bdi: BdiId, pages: u64) -> bool {
         self.pool.turns.spend(now, writer, bdi, pages);
         self.pool.turns.credit(now, writer, bdi) == 0
@@ -478,7 +481,7 @@ impl PageCache {
         }
     }
 
-    /// Next action of a device's flusher; at most `pages_max` pages at a time.
+    /// Next action of a device's flusher. A write has at most `pages_max` pages.
     ///
     /// # Panics
     /// Panics if `pages_max` is 0.
@@ -525,15 +528,15 @@ impl PageCache {
         }
     }
 
-    /// Truncates a file before page `first`: drops dirty pages from there on without writing them.
+    /// Truncates a file at page `first`: drops the dirty pages from there on without writing them.
     /// The kernel then waits for those under writeback; see
     /// [`under_writeback`](Self::under_writeback).
     pub fn truncate(&mut self, inode: InodeId, first: u64) -> Discarded {
         self.discard(inode, first..u64::MAX)
     }
 
-    /// Drops the dirty pages of a range without writing them. Pages under writeback lose their
-    /// dirty flag only.
+    /// Drops the dirty pages of a range without writing them. Pages under writeback only lose their
+    /// dirty flag.
     pub fn discard(&mut self, inode: InodeId, pages: Range<u64>) -> Discarded {
         let file = self.inodes.of_mut(inode);
         let discarded = file.pages.discard(pages);
@@ -541,9 +544,9 @@ impl PageCache {
         discarded
     }
 
-    /// Dirties pages of a file at once; the caller enforces the hard limit. Returns the number of
-    /// pages to [charge](Self::charge) the writer for: all of them before patch 001, since then
-    /// those that were clean. Wakes the flusher above the background threshold.
+    /// Dirties pages of a file at once, whatever the limits; the caller enforces the hard limit.
+    /// Returns the number of pages to [charge](Self::charge) the writer for: before patch 001 all
+    /// of them, since then those that were clean. Wakes the flusher above the background threshold.
     pub fn dirty(&mut self, now: Time, writer: WriterId, inode: InodeId, pages: Range<u64>) -> u64 {
         let file = self.inodes.of_mut(inode);
         let bdi = file.bdi;
@@ -564,19 +567,20 @@ impl PageCache {
         if self.pool.config().kernel.writers_write_back() { all } else { new }
     }
 
-    /// Marks the dirty pages of a range of a file for [`take_marked`](Self::take_marked).
+    /// Marks the dirty pages of a range of a file, to be taken by
+    /// [`take_marked`](Self::take_marked).
     pub fn mark(&mut self, inode: InodeId, pages: &Range<u64>) {
         self.inodes.of_mut(inode).pages.mark(pages);
     }
 
-    /// Whether a file has a marked page that was not yet taken.
+    /// Whether a file has a marked page that was not taken yet.
     #[must_use]
     pub fn has_marked(&self, inode: InodeId) -> bool {
         self.inodes.of(inode).pages.has_marked()
     }
 
-    /// Puts the first run of marked pages within `within` that are not under writeback under
-    /// writeback, and returns it.
+    /// Takes the first run of marked pages within `within`, skipping pages under writeback, and
+    /// returns it. The pages are under writeback from now on. `None` if there is none.
     pub fn take_marked(
         &mut self,
         inode: InodeId,
@@ -586,7 +590,7 @@ impl PageCache {
         self.start(inode, |file| file.take_marked_free(within, pages_max))
     }
 
-    /// Like [`take_marked`](Self::take_marked), for any dirty pages.
+    /// Like [`take_marked`](Self::take_marked), for dirty pages whether or not they are marked.
     pub fn take(
         &mut self,
         inode: InodeId,
@@ -608,7 +612,7 @@ impl PageCache {
         Some(pages)
     }
 
-    /// Removes a file that was unlinked and closed. The identifier may be reused when its last
+    /// Removes a file that was unlinked and closed. Its identifier may be reused when its last
     /// write has completed.
     pub fn remove(&mut self, inode: InodeId) -> Discarded {
         let discarded = self.truncate(inode, 0);
@@ -619,8 +623,8 @@ impl PageCache {
         discarded
     }
 
-    /// The first page of a range that is under writeback. If there is one, [`Wake::Inode`] follows
-    /// when writes of the file complete.
+    /// The first page of a range that is under writeback, if any. In that case, [`Wake::Inode`]
+    /// follows when writes of the file complete.
     pub fn under_writeback(&mut self, inode: InodeId, pages: Range<u64>) -> Option<u64> {
         let file = self.inodes.of_mut(inode);
         let page = file.pages.next_writeback(pages);
@@ -628,12 +632,12 @@ impl PageCache {
         page
     }
 
-    /// Begins an fsync of a range of a file.
+    /// Begins an fsync of a range of a file: marks its dirty pages.
     pub fn fsync(&mut self, inode: InodeId, pages: Range<u64>) -> Fsync {
         Fsync::new(&mut self.inodes, inode, pages)
     }
 
-    /// Next step of an fsync; at most `pages_max` pages at a time.
+    /// Next step of an fsync. A write has at most `pages_max` pages.
     ///
     /// # Panics
     /// Panics if `pages_max` is 0.
@@ -642,20 +646,20 @@ impl PageCache {
         fsync.step(&mut self.pool, &mut self.inodes, pages_max)
     }
 
-    /// Requests writeback of all dirty pages of a device. [`Wake::Synced`] reports that all are
-    /// submitted; the caller waits for completions file by file.
+    /// Requests writeback of all dirty pages of a device, as `sync(2)` does. [`Wake::Synced`]
+    /// reports that all are submitted; the caller then waits for completions file by file.
     pub fn sync(&mut self, now: Time, bdi: BdiId) {
         self.bdis[bdi.index()].flusher.sync(self.pool.ticks().tick(now));
         self.wakes.push_back(Wake::Flusher(bdi));
     }
 
     /// Sets whether a device's queue is congested. 2.6.24's flusher skips a congested device. When
-    /// congestion ends, all flushers and writers that wait for room wake, whichever queue it was.
+    /// the congestion of any queue ends, all flushers and writers that wait for room are woken.
     ///
     /// A disk's queue of that time is congested from 113 of its 128 requests until 103 (not
-    /// checked). A RAID 5 array is congested while its stripe cache has no free stripe. The end of
-    /// that wakes no waiter; only room in a member's queue does (the former read in raid5.c of 2006
-    /// and 2008, the latter not checked).
+    /// checked). A RAID 5 array is congested while its stripe cache has no free stripe. A stripe
+    /// that becomes free wakes no waiter; only room in a member's queue does (the former read in
+    /// raid5.c of 2006 and 2008, the latter not checked).
     pub fn set_congested(&mut self, bdi: BdiId, congested: bool) {
         let before = std::mem::replace(&mut self.bdis[bdi.index()].congested, congested);
         if !before || congested {
@@ -673,18 +677,18 @@ impl PageCache {
         }
     }
 
-    /// Next party that must call again.
+    /// Takes the next entry from the list of those that must call again; `None` if it is empty.
     #[must_use]
     pub fn wake(&mut self) -> Option<Wake> {
         self.wakes.pop_front()
     }
 
-    /// Adds a file that was written to to the lists of its device.
+    /// Puts a file that was written to on the lists of its device.
     fn touch(&mut self, now: Time, inode: InodeId) {
         let tick = self.pool.ticks().tick(now);
         let file = self.inodes.of_mut(inode);
         let before = std::mem::replace(&mut file.touched, true);
-        // The pass that has its turn on the file will put it on a list.
+        // The pass that is writing the file will put it on a list.
         if file.busy || before {
             return;
         }

@@ -2,7 +2,7 @@
 //!
 //! Each device has one flusher. When awake, it does three kinds of work in turn, then sleeps:
 //!
-//! 1. *sync*: the pages that a `sync(2)` requested;
+//! 1. *sync*: writes the pages that a `sync(2)` requested;
 //! 2. *periodic*: every 5 s, files that became dirty at least 30 s ago, until as many pages are
 //!    written as were dirty when it began;
 //! 3. *background*: all files, oldest first, while more pages are dirty than the background
@@ -12,7 +12,7 @@
 //! work. It returns the time until which it sleeps, and the caller calls again then.
 //!
 //! 2.6.24's flusher does not block on a congested queue: it waits up to 100 ms until any queue has
-//! room. 3.1 blocks, which is left to the code that submits its writes.
+//! room. 3.1 blocks; the code that submits the pages has to model that.
 //!
 //! Source   writeback.md §3; for 2.6.24 `background_writeout` and `wb_kupdate`, January 2008
 
@@ -42,13 +42,13 @@ pub enum Flush {
 pub(crate) struct Flusher {
     stage: Stage,
     run: Option<Run>,
-    /// Ticks in which `sync(2)` was called.
+    /// Ticks of the `sync(2)` calls that are not done.
     syncs: Vec<u64>,
     /// Whether a throttled writer requested background work.
     kicked: bool,
     /// Tick of the last periodic work.
     last_periodic: u64,
-    /// Calls of `sync(2)` that are done and not yet reported.
+    /// Number of `sync(2)` calls that are done but not yet reported.
     syncs_done: u64,
 }
 
@@ -60,12 +60,12 @@ enum Stage {
     Background,
 }
 
-/// A unit of work, made of passes.
+/// A run of the flusher: one kind of work, made of passes.
 #[derive(Clone, Debug)]
 struct Run {
     reason: Reason,
     start: u64,
-    /// Pages that the run may still write.
+    /// Number of pages that the run may still write.
     budget: u64,
     pass: Option<Pass>,
     wait: Option<Wait>,
@@ -74,9 +74,10 @@ struct Run {
 /// Condition that a run waits for between two passes.
 #[derive(Clone, Copy, Debug)]
 enum Wait {
-    /// A tick, or room in a queue. The run ends then, unless it met a congested queue.
+    /// A tick, or earlier room in a queue. The run ends then, unless it met a congested queue
+    /// (`goes_on`).
     Congestion { until: u64, goes_on: bool },
-    /// The end of another pass's turn on a file.
+    /// The end of another pass's turn on this file.
     Inode(InodeId),
 }
 
@@ -92,7 +93,7 @@ impl Flusher {
         }
     }
 
-    /// Whether work is in progress.
+    /// Whether the flusher has work in progress.
     pub(crate) const fn is_busy(&self) -> bool {
         !matches!(self.stage, Stage::Asleep)
     }
@@ -107,7 +108,7 @@ impl Flusher {
         self.kicked
     }
 
-    /// Whether its writes may be delayed because no sync is pending.
+    /// Whether the flusher's writes may be delayed: no sync is pending.
     pub(crate) fn may_wait(&self) -> bool {
         self.syncs.is_empty() && self.run.as_ref().is_some_and(|run| run.reason != Reason::Sync)
     }
@@ -117,7 +118,7 @@ impl Flusher {
         self.syncs.push(tick);
     }
 
-    /// Restarts the 5 s when the first file of an idle device becomes dirty.
+    /// Restarts the interval of 5 s when the first file of an idle device becomes dirty.
     pub(crate) fn first_dirty(&mut self, tick: u64) {
         self.last_periodic = self.last_periodic.max(tick);
     }
@@ -133,7 +134,8 @@ impl Flusher {
         }
     }
 
-    /// The file on which the flusher waits for the end of another pass's turn.
+    /// File on which the flusher waits for another pass to end its turn; `None` if it does not wait
+    /// for one.
     pub(crate) fn awaited(&self) -> Option<InodeId> {
         match self.run.as_ref().and_then(|run| run.wait) {
             Some(Wait::Inode(id)) => Some(id),
@@ -146,7 +148,7 @@ impl Flusher {
         std::mem::replace(&mut self.syncs_done, 0)
     }
 
-    /// Next action.
+    /// Next action of the flusher. A write has at most `pages_max` pages.
     pub(crate) fn next(
         &mut self,
         now: Time,
@@ -196,7 +198,7 @@ impl Flusher {
         }
     }
 
-    /// Moves on to the next kind of work. Returns a sleep if there is none.
+    /// Moves on to the next kind of work. Returns a sleep if there is nothing to do.
     fn next_stage(&mut self, wbc: &mut WritebackControl<'_>) -> Option<Flush> {
         let hz = wbc.pool.ticks().hz();
         let interval = wbc.pool.config().writeback_centisecs;
@@ -220,7 +222,8 @@ impl Flusher {
                 } else {
                     let start = self.syncs.remove(0);
                     let budget = match wbc.kernel() {
-                        // Enough for all, but bounded in case a process keeps writing to a file.
+                        // Enough for all dirty pages, but bounded in case a process keeps writing
+                        // to a file.
                         Generation::V2_6_24 => {
                             let all = 2 * wbc.pool.counts().dirty + wbc.queues.len();
                             all + all / 2
@@ -300,7 +303,7 @@ impl Run {
             (Reason::Sync, _) => Some(self.start),
         };
         let Some(older_than) = older_than else {
-            // No file can be that old yet.
+            // No file can have been dirty for that long yet.
             self.budget = 0;
             return;
         };
@@ -340,5 +343,5 @@ impl Run {
     }
 }
 
-/// `MAX_WRITEBACK_PAGES`: pages that one pass of 2.6.24's flusher writes.
+/// Number of pages that one pass of 2.6.24's flusher writes (`MAX_WRITEBACK_PAGES`).
 const PASS_PAGES_2_6_24: u64 = 1024;

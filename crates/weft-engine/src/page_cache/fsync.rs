@@ -3,11 +3,11 @@
 //! A process that syncs a file writes the pages itself: those that were dirty when it called, in
 //! ascending order, each as soon as an earlier write of it has completed. It then waits, again in
 //! ascending order, until no page is under writeback, including writeback that others started
-//! meanwhile. It skips pages that were dirtied meanwhile. Marks belong to the file: of two
+//! meanwhile. It does not write pages that were dirtied meanwhile. Marks belong to the file: of two
 //! concurrent syncs, the first to reach a page writes it for both.
 //!
-//! This is `fdatasync` without the part of a file system (a journal commit), and also the close of
-//! a block device by its last user. Durability takes a flush of the device afterwards, which is
+//! This is `fdatasync` without the file system's part (a journal commit), and also the close of a
+//! block device by its last user. For durability the device must be flushed afterwards, which is
 //! outside the page cache.
 //!
 //! Source   experiments.md §1.1 (close of a block device), §1.7 step 1. The kernels differ in
@@ -28,10 +28,10 @@ pub struct Fsync {
     waits: bool,
 }
 
-/// Next action of a syncing process.
+/// Next action of a process that syncs a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SyncStep {
-    /// All pages that were dirty are written.
+    /// The sync is complete: all pages that were dirty at the call are written.
     Done,
     /// Wait for [`Wake::Inode`](super::Wake::Inode), then call again.
     Wait,
@@ -40,13 +40,13 @@ pub enum SyncStep {
 }
 
 impl Fsync {
-    /// Marks the dirty pages.
+    /// Marks the dirty pages within `within`.
     pub(crate) fn new(inodes: &mut Inodes, inode: InodeId, within: Range<u64>) -> Self {
         inodes.of_mut(inode).pages.mark(&within);
         Self { inode, within, waits: false }
     }
 
-    /// The file being synced.
+    /// File that is being synced.
     #[must_use]
     pub const fn inode(&self) -> InodeId {
         self.inode

@@ -1,9 +1,9 @@
 //! Page index of a file: which pages are dirty, and which are under writeback.
 //!
 //! Each page of 4 KiB has two flags: *dirty* (newer in memory than on the device) and *under
-//! writeback* (a write of it is in flight). A page that is written to while under writeback has
-//! both, and will be written once more. A third flag marks the pages that an fsync must write:
-//! those that were dirty when it was called. A concurrent writer can thus not prolong the fsync
+//! writeback* (a write of it is in flight). A page that is written to while it is under writeback
+//! has both, and will be written once more. A third flag marks the pages that an fsync must write:
+//! those that were dirty when it was called. Thus a concurrent writer cannot prolong the fsync
 //! without end.
 //!
 //! ```text
@@ -15,9 +15,9 @@
 //!     discard: dirty ▶ clean; writeback, dirty ▶ writeback
 //! ```
 //!
-//! The flags are stored as three words of bits for every 64 pages, unless all of them are clean. A
+//! The flags of 64 pages are stored as three words of bits, unless all of these pages are clean. A
 //! stream of 100 MiB takes 400 entries, 25,600 scattered pages take at most one entry each, and
-//! nothing is ever merged or split. A clean page is not in the index, whether or not it is in
+//! entries are never merged or split. A clean page is not in the index, whether or not it is in
 //! memory: *resident* pages are not modelled, and reads are assumed to hit.
 //!
 //! Source   writeback.md §3; experiments.md §1.7
@@ -28,9 +28,9 @@ use std::ops::Range;
 /// The state of one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageState {
-    /// Identical to the device, or not in memory at all.
+    /// Equal to the device, or not in memory at all.
     Clean,
-    /// Newer than on the device.
+    /// Newer in memory than on the device.
     Dirty,
     /// A write is in flight.
     Writeback,
@@ -38,19 +38,19 @@ pub enum PageState {
     WritebackDirty,
 }
 
-/// Pages that a truncation or discard dropped.
+/// Numbers of pages that a truncation or discard affected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Discarded {
-    /// Dirty pages that will never be written.
+    /// Number of dirty pages that were dropped and will not be written.
     pub dirty: u64,
-    /// Pages under writeback. The kernel waits for them before it continues.
+    /// Number of pages under writeback, for which the kernel waits before it continues.
     pub under_writeback: u64,
 }
 
-/// Next marked pages for an fsync to write.
+/// Result of taking the next marked pages for an fsync.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Marked {
-    /// Pages to write, which are now under writeback.
+    /// Pages to write. They are under writeback from now on.
     Pages(Range<u64>),
     /// The first marked page is under writeback, and can be written when that write completes.
     Busy(u64),
@@ -66,7 +66,7 @@ pub struct Pages {
     writeback: u64,
 }
 
-/// State of 64 pages; the number of the first is a multiple of 64.
+/// State of 64 pages, one bit per page. The number of the first page is a multiple of 64.
 #[derive(Clone, Copy, Debug, Default)]
 struct Word {
     dirty: u64,
@@ -75,13 +75,13 @@ struct Word {
 }
 
 impl Pages {
-    /// Number of dirty pages, whether or not under writeback.
+    /// Number of dirty pages, whether or not they are under writeback too.
     #[must_use]
     pub const fn dirty(&self) -> u64 {
         self.dirty
     }
 
-    /// Number of pages under writeback, whether or not dirty.
+    /// Number of pages under writeback, whether or not they are dirty too.
     #[must_use]
     pub const fn writeback(&self) -> u64 {
         self.writeback
@@ -100,7 +100,7 @@ impl Pages {
         }
     }
 
-    /// Marks pages dirty. Returns the number of those that were not dirty before.
+    /// Marks pages dirty. Returns how many of them were not dirty before.
     pub fn write(&mut self, pages: Range<u64>) -> u64 {
         let mut new = 0;
         for (number, bits) in words_of(pages) {
@@ -112,8 +112,8 @@ impl Pages {
         new
     }
 
-    /// Puts the first run of pages within `within` that are dirty and not under writeback, at most
-    /// `pages_max`, under writeback, and returns it.
+    /// Takes the first run of pages within `within` that are dirty and not under writeback, at most
+    /// `pages_max`. They are under writeback from now on. `None` if there is none.
     pub fn take(&mut self, within: Range<u64>, pages_max: u64) -> Option<Range<u64>> {
         let run = self.run(within, pages_max, |word| word.dirty & !word.writeback)?;
         self.start(run.clone());
@@ -174,7 +174,8 @@ impl Pages {
         discarded
     }
 
-    /// Marks the dirty pages within `within` for a sync. Returns the number of marked pages.
+    /// Marks the dirty pages of a range for an fsync. Returns the number of marked pages in the
+    /// range.
     pub fn mark(&mut self, within: &Range<u64>) -> u64 {
         let mut count = 0;
         let last = within.end.div_ceil(64);
@@ -185,7 +186,7 @@ impl Pages {
         count
     }
 
-    /// Takes the next run of pages that an fsync must write.
+    /// Takes the next run of marked pages within `within` for an fsync, at most `pages_max`.
     pub(crate) fn take_marked(&mut self, within: Range<u64>, pages_max: u64) -> Marked {
         let Some(first) = self.first(within.clone(), |word| word.marked) else {
             return Marked::Nothing;
@@ -199,19 +200,20 @@ impl Pages {
         }
     }
 
-    /// The first dirty page at or after `first`, whether or not under writeback.
+    /// The first dirty page from `first` on, whether or not it is under writeback; `None` if there
+    /// is none.
     #[must_use]
     pub fn next_dirty(&self, first: u64) -> Option<u64> {
         self.first(first..u64::MAX, |word| word.dirty)
     }
 
-    /// The first page within `within` that is under writeback.
+    /// The first page within `within` that is under writeback; `None` if there is none.
     #[must_use]
     pub fn next_writeback(&self, within: Range<u64>) -> Option<u64> {
         self.first(within, |word| word.writeback)
     }
 
-    /// Puts dirty pages under writeback.
+    /// Moves dirty pages under writeback.
     fn start(&mut self, pages: Range<u64>) {
         for (number, bits) in words_of(pages) {
             let word = self.words.get_mut(&number).expect("a dirty page has its word");
@@ -269,7 +271,7 @@ fn ones(bits: u64) -> u64 {
     u64::from(bits.count_ones())
 }
 
-/// Bitmap of the pages of this word that are within a range.
+/// Bitmap of the pages of word `number` that are in the range `pages`.
 fn bits_within(number: u64, pages: Range<u64>) -> u64 {
     let first = number * 64;
     let from = pages.start.saturating_sub(first).min(64);
@@ -278,7 +280,7 @@ fn bits_within(number: u64, pages: Range<u64>) -> u64 {
     below(to) & !below(from)
 }
 
-/// The words that cover a range of pages, each with the bitmap of the pages in the range.
+/// Words that contain pages of a range: number of the word, and bitmap of its pages in the range.
 fn words_of(pages: Range<u64>) -> impl Iterator<Item = (u64, u64)> {
     (pages.start / 64..pages.end.div_ceil(64))
         .map(move |number| (number, bits_within(number, pages.clone())))

@@ -1,11 +1,11 @@
 //! Page cache, write side: dirty pages, their flushers, and the throttling of writers.
 //!
-//! The module is a library of values in, decisions out, like all of the engine: it has no clock,
-//! sleeps on no timer, and sees no payload. The simulator's processes (`dd`, `tiobench`, `dbench`,
-//! `fio`) write into it. The engine's write-back cache (`write_back/`) follows its decisions too: a
-//! volume is one file, each of its clients is a writer, and a pause is a delayed reply; that cache
-//! enforces the hard limit in addition. The rules are the kernel's, in two versions before patch
-//! 001 and four with it, and weft's own ([`Kernel`]).
+//! Like all of the engine, the module maps values to decisions: it has no clock, sleeps on no
+//! timer, and sees no payload. The simulator's processes (`dd`, `tiobench`, `dbench`, `fio`) write
+//! into it. The engine's write-back cache (`write_back/`) follows its decisions too: a volume is
+//! one file, each of its clients is a writer, and a pause is a delayed reply; that cache enforces
+//! the hard limit in addition. The rules are the kernel's, in two versions before patch 001 and
+//! four with it, and weft's own ([`Kernel`]).
 //!
 //! ```text
 //! cache.rs       joins all other modules; the API

@@ -1,9 +1,9 @@
 //! Writeback pass: writes dirty files of a device, a slice of pages of each.
 //!
-//! A pass takes files from the front of *io*. Each gets a turn with a limited number of pages,
-//! ascending from where its last turn ended, and wrapping around at the end of the file. Flushers
-//! make passes, and before patch 001 throttled writers do too. All passes share the lists, so ten
-//! writers write ten files at once.
+//! A pass takes files from the front of the list *io* (`queue.rs`). Each file gets a turn in which
+//! a limited number of its pages is written, in ascending order from where its last turn ended,
+//! wrapping around at the end of the file. Flushers make passes, and before patch 001 throttled
+//! writers do too. All passes share the lists, so ten writers write ten files at once.
 //!
 //! After its turn a file goes
 //! - off the lists if it is clean;
@@ -11,13 +11,13 @@
 //! - to the end of *dirty* otherwise: some pages are still under writeback, or the file was written
 //!   to meanwhile.
 //!
-//! A file on which another pass has its turn is skipped (3.1), or written by both (2.6.24).
+//! A file on which another pass has its turn is skipped (3.1), or written by both passes (2.6.24).
 //!
-//! A pass for a sync differs in two ways: it goes through a file from its start, and in 3.1 it
-//! writes only pages that were dirty when its turn began.
+//! A pass for a sync differs in two ways: it goes through each file from the start, and in 3.1 it
+//! writes only pages that were dirty when the file's turn began.
 //!
 //! A pass returns one [`WriteOut`] at a time, and the caller may take as long as it needs to submit
-//! that: a full queue holds up the submitter, and with it the file.
+//! that: a full queue delays the submitter, and with it the turn of the file.
 //!
 //! Source   writeback.md §3; for 2.6.24 `sync_sb_inodes` and `write_cache_pages`, January 2008
 
@@ -28,33 +28,33 @@ use super::queue::{Inodes, List, Queues};
 use std::ops::Range;
 use weft_units::Time;
 
-/// The reason for which pages are written.
+/// Reason why pages are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
-    /// Flusher: the background threshold is exceeded.
+    /// The flusher writes, because the background threshold is exceeded.
     Background,
-    /// Flusher: the file has been dirty for 30 s.
+    /// The flusher writes, because the file has been dirty for 30 s.
     Periodic,
-    /// A process waits until the pages are durable.
+    /// A process waits until the pages are written.
     Sync,
-    /// A throttled writer that writes back itself.
+    /// A throttled writer writes back itself (before patch 001).
     Writer(WriterId),
 }
 
-/// Pages to write, already under writeback.
+/// Pages to write to their device. They are already under writeback.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteOut {
-    /// The device.
+    /// Device to write to.
     pub bdi: BdiId,
-    /// The file.
+    /// File that the pages belong to.
     pub inode: InodeId,
-    /// The pages; never empty.
+    /// Page numbers in the file; never empty.
     pub pages: Range<u64>,
-    /// Reason of the write.
+    /// Reason why the pages are written.
     pub reason: Reason,
 }
 
-/// State that a pass works on, borrowed from the page cache for one step.
+/// State of the page cache that a pass works on, borrowed for one step.
 pub(crate) struct WritebackControl<'a> {
     pub bdi: BdiId,
     pub pool: &'a mut Pool,
@@ -93,22 +93,23 @@ pub(crate) struct Pass {
     over: bool,
 }
 
-/// The turn of one file.
+/// Turn of one file in a pass.
 #[derive(Clone, Debug)]
 struct Turn {
     inode: InodeId,
-    /// Pages that the turn may still write.
+    /// Number of pages that may still be written in this turn.
     left: u64,
     within: Range<u64>,
-    /// Page at which a turn that wraps around ends.
+    /// Page at which the turn ends after wrapping around; `None`: it does not wrap around.
     around: Option<u64>,
     cursor: u64,
-    /// Whether this pass made the file busy.
+    /// Whether this pass marked the file as busy.
     owner: bool,
 }
 
 impl Pass {
-    /// Creates a pass that writes about `budget` pages, and fills *io* if the rules say so.
+    /// Creates a pass that writes about `budget` pages, and fills the list *io* if the rules say
+    /// so, with files that became dirty at tick `older_than` or before.
     pub(crate) fn new(
         wbc: &mut WritebackControl<'_>,
         reason: Reason,
@@ -135,7 +136,7 @@ impl Pass {
         }
     }
 
-    /// The next pages to write; `None` when the pass is over.
+    /// Next pages to write, at most `pages_max`; `None` when the pass is over.
     pub(crate) fn next(
         &mut self,
         wbc: &mut WritebackControl<'_>,
@@ -160,12 +161,12 @@ impl Pass {
         self.end_turn(wbc);
     }
 
-    /// Pages written so far.
+    /// Number of pages written so far.
     pub(crate) const fn written(&self) -> u64 {
         self.written
     }
 
-    /// Whether the pass has written or cleaned anything.
+    /// Whether the pass has written pages, or found files to be clean after their turn.
     pub(crate) const fn made_progress(&self) -> bool {
         self.written + self.cleaned > 0
     }
@@ -178,7 +179,7 @@ impl Pass {
                     self.met_congestion = true;
                     return false;
                 }
-                // Another pass put the file there: it became dirty after this pass began.
+                // The file became dirty after this pass began, and another pass put it on the list.
                 if wbc.inodes.of(id).dirtied_when > self.start {
                     return false;
                 }
@@ -199,7 +200,7 @@ impl Pass {
                 inode.pages.mark(&(0..u64::MAX));
             }
             let quota = match kernel {
-                // 2.6.24 takes 14 pages at a time and finishes them.
+                // 2.6.24 looks at 14 pages at a time and writes all of them.
                 Generation::V2_6_24 => {
                     self.left().checked_next_multiple_of(PAGES_AT_A_LOOK).unwrap_or(u64::MAX)
                 }
@@ -267,7 +268,7 @@ impl Pass {
             let (dirty, touched) = (inode.pages.dirty() > 0, inode.touched);
             inode.touched |= dirty;
             if touched && self.reason == Reason::Sync && kernel == Generation::V3_1 {
-                // The file is too new for this sync, which would otherwise never end.
+                // The file became dirty too late for this sync, which would otherwise never end.
                 inode.dirtied_when = wbc.tick;
             }
             let unfinished = match kernel {
@@ -297,12 +298,13 @@ impl Pass {
         self.budget.saturating_sub(self.written)
     }
 
-    /// In 3.1 a sync skips pages dirtied after its turn began.
+    /// Whether only marked pages are written: in 3.1 a sync skips pages dirtied after its turn
+    /// began.
     fn takes_marked(&self, kernel: Generation) -> bool {
         kernel == Generation::V3_1 && self.reason == Reason::Sync
     }
 
-    /// 2.6.24's flusher does not wait for room in a queue; all other passes do.
+    /// Whether the pass skips a congested queue: only 2.6.24's flusher does, all other passes wait.
     const fn goes_around_congestion(&self) -> bool {
         matches!(self.reason, Reason::Background | Reason::Periodic)
     }
@@ -314,7 +316,7 @@ impl WritebackControl<'_> {
     }
 }
 
-/// Page at which a turn starts, and the page at which it ends after wrapping around.
+/// Page at which a turn starts, and page at which it ends after wrapping around, if it does.
 fn first_page(
     kernel: Generation,
     reason: Reason,
@@ -330,5 +332,5 @@ fn first_page(
     }
 }
 
-/// The kernel's `PAGEVEC_SIZE`.
+/// Number of pages that 2.6.24 looks at in one go (`PAGEVEC_SIZE`).
 const PAGES_AT_A_LOOK: u64 = 14;

@@ -4,8 +4,8 @@
 //! follow from memory, the share of each writer, and the bandwidth of each device. The pool decides
 //! nothing: [`throttle`](super::throttle) does, based on the [`Facts`] that the pool provides.
 //!
-//! All counts are in pages of 4 KiB and exact. The kernel's are off by what each CPU has not yet
-//! added (250 pages with eight CPUs, which is a whole limit of 1 MiB).
+//! All counts are in pages of 4 KiB and exact. The kernel's counts lag by what each CPU has not
+//! added yet (250 pages with eight CPUs, as much as a whole limit of 1 MiB).
 //!
 //! Source   writeback.md §1.1, §1.2, §1.4, §3
 
@@ -16,7 +16,7 @@ use super::throttle::{DirtyThrottle, Facts, Pace, Position, Ratelimit, Rules, Tu
 use super::ticks::TickRate;
 use weft_units::Time;
 
-/// The kernel that writers and flushers follow.
+/// Kernel version, or rule of weft, that writers and flushers follow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Kernel {
     /// Linux 2.6.24 of early 2008; patch 000 was measured on its release candidate 7. The rules
@@ -54,13 +54,13 @@ impl Kernel {
         ("weft", Self::Weft),
     ];
 
-    /// The kernel with a name in [`NAMES`](Self::NAMES).
+    /// The kernel with this name in [`NAMES`](Self::NAMES); `None` if there is no such name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, kernel)| *kernel)
     }
 
-    /// The name of a kernel in [`NAMES`](Self::NAMES).
+    /// Name of the kernel in [`NAMES`](Self::NAMES).
     #[must_use]
     pub fn name(self) -> &'static str {
         let row = Self::NAMES.iter().find(|(_, kernel)| *kernel == self);
@@ -80,7 +80,7 @@ impl Kernel {
         }
     }
 
-    /// The rules of a kernel with IO-less throttling.
+    /// Rules of IO-less throttling; `None` for kernels without it.
     pub(crate) const fn io_less(self) -> Option<&'static Rules> {
         match self {
             Self::V2_6_24 | Self::V3_1 | Self::Weft => None,
@@ -89,7 +89,7 @@ impl Kernel {
     }
 }
 
-/// A limit in bytes or as a share of memory.
+/// A limit, in bytes or as a percentage of dirtyable memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Amount {
     /// `vm.dirty_bytes`, `vm.dirty_background_bytes`.
@@ -98,19 +98,19 @@ pub enum Amount {
     Percent(u64),
 }
 
-/// Configuration of a pool.
+/// Configuration of a dirty pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolConfig {
     /// The kernel that writers and flushers follow.
     pub kernel: Kernel,
     /// Timer tick rate, `HZ`.
     pub ticks: TickRate,
-    /// CPUs that run writers; each counts dirtied pages by itself until the next check of the
-    /// limits.
+    /// Number of CPUs that run writers. Each counts the pages that are dirtied on it until it next
+    /// checks the limits.
     pub cpus: u32,
-    /// Total memory, in pages.
+    /// Size of memory, in pages.
     pub memory_pages: u64,
-    /// Dirtyable memory in pages: free memory and reclaimable file pages, the base of ratios.
+    /// Dirtyable memory, in pages: free memory and reclaimable file pages. Percentages refer to it.
     pub dirtyable_pages: u64,
     /// Dirty threshold, above which writers are throttled.
     pub dirty: Amount,
@@ -123,8 +123,8 @@ pub struct PoolConfig {
 }
 
 impl PoolConfig {
-    /// Configuration with the defaults of a kernel, on a machine with this much memory, of which
-    /// `dirtyable_pages` are dirtyable.
+    /// Configuration with the defaults of a kernel, on a machine with `memory_pages` pages of
+    /// memory of which `dirtyable_pages` are dirtyable.
     #[must_use]
     pub fn new(kernel: Kernel, cpus: u32, memory_pages: u64, dirtyable_pages: u64) -> Self {
         let (dirty, background) = match kernel.generation() {
@@ -144,7 +144,7 @@ impl PoolConfig {
         }
     }
 
-    /// The thresholds, in pages.
+    /// Thresholds in pages that follow from the configuration.
     #[must_use]
     pub fn thresholds(&self) -> Thresholds {
         let percent = |percent: u64| percent * self.dirtyable_pages / 100;
@@ -193,7 +193,7 @@ impl Default for BdiRatios {
     }
 }
 
-/// The thresholds, in pages.
+/// Background and dirty threshold, in pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thresholds {
     /// Background threshold, above which flushers write.
@@ -220,7 +220,8 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Sum of both, which is compared with the limits.
+    /// Sum of both counts, which is compared with the limits. A page that is dirty and under
+    /// writeback counts twice.
     #[must_use]
     pub const fn total(self) -> u64 {
         self.dirty + self.writeback
@@ -238,10 +239,11 @@ pub struct Pool {
     completions: Proportion,
     /// Shares of dirtied pages, by writer.
     dirtied: Proportion,
-    /// Follows the dirty threshold: up at once, down slowly.
+    /// The `limit` of the kernel: follows the dirty threshold upwards at once, and downwards
+    /// slowly.
     limit: u64,
     limit_tick: u64,
-    /// Pages dirtied since the last check of the limits, by CPU.
+    /// Number of pages dirtied on each CPU since it last checked the limits.
     unchecked: Vec<u64>,
     /// Credit of writers, used with [`Kernel::Weft`].
     pub(crate) turns: Turns,
@@ -251,9 +253,9 @@ pub struct Pool {
 struct Bdi {
     counts: Counts,
     completions: Share,
-    /// Pages written since the start.
+    /// Number of pages written since the start.
     written: u64,
-    /// Pages dirtied since the start.
+    /// Number of pages dirtied since the start.
     dirtied: u64,
     bandwidth: Bandwidth,
     ratelimit: Ratelimit,
@@ -310,12 +312,12 @@ impl Pool {
         assert!(self.min_ratios() < 100, "the reserves of all devices are below 100 %");
     }
 
-    /// Percent of the limits that is reserved for devices.
+    /// Percentage of the limits that is reserved for devices, in all.
     fn min_ratios(&self) -> u64 {
         self.bdis.iter().map(|bdi| u64::from(bdi.ratios.min)).sum()
     }
 
-    /// Changes rules, expiry age and interval; they apply from the next decision on.
+    /// Changes rules, expiry age and interval of writeback, from the next decision on.
     pub(crate) fn set_rules(&mut self, kernel: Kernel, expire: u64, writeback: u64) {
         self.config.kernel = kernel;
         self.config.expire_centisecs = expire;
@@ -328,7 +330,7 @@ impl Pool {
         self.dirtied.share()
     }
 
-    /// Configuration of the pool.
+    /// Configuration of the pool, with all changes since its creation.
     #[must_use]
     pub const fn config(&self) -> &PoolConfig {
         &self.config
@@ -356,15 +358,15 @@ impl Pool {
         self.turns.set_limits(self.thresholds);
     }
 
-    /// Changes the amount of dirtyable memory: limits given as ratios follow at once, `limit`
-    /// follows slowly.
+    /// Changes the amount of dirtyable memory: thresholds given as percentages change at once,
+    /// `limit` slowly.
     pub(crate) fn set_dirtyable(&mut self, pages: u64) {
         self.config.dirtyable_pages = pages;
         self.thresholds = self.config.thresholds();
         self.turns.set_limits(self.thresholds);
     }
 
-    /// Total page counts.
+    /// Page counts of all devices together.
     #[must_use]
     pub const fn counts(&self) -> Counts {
         self.counts
@@ -376,19 +378,20 @@ impl Pool {
         self.bdis[bdi.index()].counts
     }
 
-    /// Write bandwidth of one device.
+    /// Write-bandwidth estimate of one device.
     #[must_use]
     pub fn bandwidth(&self, bdi: BdiId) -> Bandwidth {
         self.bdis[bdi.index()].bandwidth
     }
 
-    /// The slow follower of the dirty threshold, in pages.
+    /// The kernel's `limit`, in pages: it follows the dirty threshold upwards at once and downwards
+    /// slowly.
     #[must_use]
     pub const fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// Whether writers to the device check the limits every 8 pages.
+    /// Whether the device exceeds its limits, so that its writers check them every 8 pages.
     #[must_use]
     pub fn exceeded(&self, bdi: BdiId) -> bool {
         self.bdis[bdi.index()].exceeded
@@ -398,10 +401,10 @@ impl Pool {
         self.bdis[bdi.index()].exceeded = exceeded;
     }
 
-    /// Pages that a CPU may dirty before it checks the limits, unless they are exceeded: a 32nd of
-    /// memory divided by the number of CPUs, at least 16 and at most 4 MiB. With IO-less throttling
-    /// it is a 32nd of the dirty threshold instead, and each writer has a count of its own in
-    /// addition.
+    /// Number of pages that a CPU may dirty before it checks the limits, while they are not
+    /// exceeded: a 32nd of memory divided by the number of CPUs, at least 16 and at most 4 MiB.
+    /// With IO-less throttling, a 32nd of the dirty threshold instead, and each writer has its own
+    /// count in addition.
     #[must_use]
     pub fn ratelimit_pages(&self) -> u64 {
         let of_all = |pages: u64| pages / (32 * u64::from(self.config.cpus));
@@ -413,8 +416,8 @@ impl Pool {
         }
     }
 
-    /// Pages that a writer with this pace may write on `cpu` before it must check the limits; at
-    /// least one.
+    /// Number of pages that a writer with counters `pace` may write on `cpu` before it must check
+    /// the limits; at least one.
     #[must_use]
     pub fn pages_until_check(&self, cpu: u32, bdi: BdiId, pace: &Pace) -> u64 {
         let by_cpu = self.check_after(bdi).saturating_sub(self.unchecked[cpu as usize]);
@@ -463,7 +466,7 @@ impl Pool {
         }
     }
 
-    /// Pages that a CPU may dirty before it checks the limits.
+    /// Number of pages that a CPU may dirty before it checks the limits, even if they are exceeded.
     fn check_after(&self, bdi: BdiId) -> u64 {
         let each_writer_counts = self.config.kernel.io_less().is_some();
         if self.exceeded(bdi) && !each_writer_counts {
@@ -473,7 +476,7 @@ impl Pool {
         }
     }
 
-    /// Pages that a writer may dirty before it checks the limits.
+    /// Number of pages that a writer may dirty before it checks the limits (IO-less throttling).
     fn check_of(&self, bdi: BdiId, pace: &Pace) -> u64 {
         let most = if self.exceeded(bdi) { CHECK_WHILE_EXCEEDED } else { u64::MAX };
         pace.nr_dirtied_pause.min(most)
@@ -520,7 +523,7 @@ impl Pool {
         self.turns.set_counts(bdi, self.bdis[bdi.index()].counts);
     }
 
-    /// Collects the facts that decide about a throttled writer.
+    /// Collects the facts by which a policy decides about a throttled writer.
     pub(crate) fn facts(
         &mut self,
         bdi: BdiId,
@@ -545,8 +548,8 @@ impl Pool {
         }
     }
 
-    /// Whether the device's flusher must write: more pages are dirty than the background threshold
-    /// or, since patch 001, more pages of this device than its share of that threshold.
+    /// Whether the device's flusher must write: the number of dirty pages exceeds the background
+    /// threshold or, since patch 001, that of the device exceeds its share of the threshold.
     ///
     /// Source   writeback.md §2.5
     #[must_use]
@@ -560,8 +563,8 @@ impl Pool {
             || (by_share && self.bdi_counts(bdi).dirty > self.bdi_share(bdi).of(background))
     }
 
-    /// The device's share of the limits: its share of recent completions, applied to what is not
-    /// reserved, plus its own reserve.
+    /// The device's share of the limits: its share of recent completions of what is not reserved,
+    /// plus its own reserve.
     fn bdi_share(&self, bdi: BdiId) -> Fraction {
         let bdi = &self.bdis[bdi.index()];
         let mut share = bdi.completions;
@@ -590,8 +593,8 @@ impl Pool {
         }
     }
 
-    /// Updates the rate limit and the bandwidth of the device before an IO-less throttling
-    /// decision, unless too few pages are dirty for any writer to wait.
+    /// Updates the rate limit and the bandwidth of the device before a decision of IO-less
+    /// throttling, unless so few pages are dirty that no writer has to wait.
     pub(crate) fn before_judgement(&mut self, now: Time, bdi: BdiId, start: u64) {
         let strict = self.bdis[bdi.index()].ratios.strict;
         if strict || self.counts.total() > self.thresholds.free_run() {
@@ -600,7 +603,7 @@ impl Pool {
     }
 
     /// Updates the bandwidth of a device, at most every 200 ms. `start` is the tick in which the
-    /// caller's work began. If called for a throttled writer, also updates `limit`.
+    /// caller's work began. If called for a throttled writer (`throttled`), also updates `limit`.
     pub(crate) fn update_bandwidth(&mut self, now: Time, bdi: BdiId, start: u64, throttled: bool) {
         let ticks = self.config.ticks;
         let tick = ticks.tick(now);
@@ -617,8 +620,8 @@ impl Pool {
         }
     }
 
-    /// Updates the rate limit before the bandwidth, so it uses the previous bandwidth, and only in
-    /// intervals that a throttled writer ends.
+    /// Updates the rate limit, if a throttled writer ends an interval. Called before the bandwidth
+    /// is updated, so that it uses the previous bandwidth.
     fn update_ratelimit(&mut self, rules: &Rules, tick: u64, start: u64, bdi: BdiId) {
         let position = self.position(bdi);
         let bdi = &mut self.bdis[bdi.index()];
@@ -639,7 +642,8 @@ impl Pool {
         }
     }
 
-    /// Pages of one file that are written before the next file has its turn.
+    /// Number of pages of one file that are written before the next file has its turn, at most
+    /// about `budget`.
     ///
     /// Source   writeback.md §3, `writeback_chunk_size`; 2.6.24 has no such limit except the budget
     #[must_use]
@@ -653,7 +657,8 @@ impl Pool {
     }
 }
 
-/// One step of the slow follower: up at once, down by a 32nd of the excess.
+/// Next value of `limit`: up to the threshold at once, down by a 32nd of the excess over the
+/// threshold and over the pages in use.
 fn next_limit(limit: u64, threshold: u64, total: u64) -> u64 {
     if limit < threshold {
         return threshold;
@@ -661,10 +666,10 @@ fn next_limit(limit: u64, threshold: u64, total: u64) -> u64 {
     limit - (limit.saturating_sub(threshold.max(total)) >> 5)
 }
 
-/// Bytes per page.
+/// Size of a page in bytes.
 pub const PAGE_BYTES: u64 = 4096;
 
-/// Pages between two checks while a device exceeds its limit.
+/// Number of pages after which a writer checks the limits while its device exceeds them.
 const CHECK_WHILE_EXCEEDED: u64 = 8;
 
 /// 4 MiB, the minimum and the granularity of a chunk.

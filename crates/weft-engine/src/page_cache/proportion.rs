@@ -2,8 +2,8 @@
 //!
 //! This is the kernel's algorithm before 3.7. The events of all devices or processes are counted
 //! together. A *period* is a number of events, so time advances only with events. At each half
-//! period every count is halved, lazily, at its next use. After a few halves without events of its
-//! own, a device has no share left: this is how a disk of 2011 gets stuck at a share of zero.
+//! period every count is halved, lazily, when it is next used. After a few halves without events of
+//! its own, a device has no share left: this is how a disk of 2011 gets stuck at a share of zero.
 //!
 //! There are two instances: completed writes by device (its share of the dirty limit), and dirtied
 //! pages by process (heavy writers have a slightly lower limit).
@@ -15,17 +15,17 @@
 /// A fraction, not reduced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fraction {
-    /// Events of one party.
+    /// Number of recent events of one device or process.
     pub numerator: u64,
-    /// Events of all parties.
+    /// Number of recent events of all of them.
     pub denominator: u64,
 }
 
 impl Fraction {
-    /// The whole.
+    /// The whole: 1/1.
     pub const ONE: Self = Self { numerator: 1, denominator: 1 };
 
-    /// This fraction of `whole`, rounded down.
+    /// Part of `whole` that corresponds to this fraction, rounded down.
     #[must_use]
     pub fn of(self, whole: u64) -> u64 {
         // Computed in 128 bits: a count of pages times a count of events.
@@ -35,7 +35,7 @@ impl Fraction {
     }
 }
 
-/// Total count of events, and its period.
+/// Count of all events, and the period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proportion {
     /// A period is `1 << shift` events.
@@ -43,11 +43,11 @@ pub struct Proportion {
     events: u64,
 }
 
-/// Event count of one party.
+/// Count of the events of one device or process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share {
     shift: u32,
-    /// Multiple of half a period up to which `events` was halved.
+    /// Event count, a multiple of half a period, up to which `events` was halved.
     period: u64,
     events: u64,
 }
@@ -59,7 +59,7 @@ impl Proportion {
         Self { shift: shift_for(limit_pages), events: 0 }
     }
 
-    /// Base-2 logarithm of the period.
+    /// Base-2 logarithm of the number of events per period.
     #[must_use]
     pub const fn shift(&self) -> u32 {
         self.shift
@@ -71,7 +71,7 @@ impl Proportion {
         Share { shift: self.shift, period: self.events & !(self.half() - 1), events: 0 }
     }
 
-    /// Counts `count` events of this share, as if one after the other.
+    /// Counts `count` events of this share, with the same result as counting them one by one.
     pub fn count(&mut self, share: &mut Share, mut count: u64) {
         while count > 0 {
             self.catch_up(share);
@@ -83,7 +83,7 @@ impl Proportion {
         }
     }
 
-    /// Fraction of the recent events that belongs to this share.
+    /// Share of the recent events.
     pub fn fraction(&self, share: &mut Share) -> Fraction {
         self.catch_up(share);
         let denominator = self.half() + (self.events & (self.half() - 1));
@@ -101,7 +101,7 @@ impl Proportion {
         1 << (self.shift - 1)
     }
 
-    /// Halves the count of the share for each half period that has passed.
+    /// Halves the count of a share for each half period since it was last used.
     fn catch_up(&self, share: &mut Share) {
         if share.shift != self.shift {
             share.period = rescale(share.period, share.shift, self.shift);

@@ -1,9 +1,9 @@
 //! Queues of a device's dirty files: the lists from which writeback passes take files.
 //!
 //! Each device has three lists, all first in, first out. *dirty* has files in the order in which
-//! they became dirty. *io* has the files being processed now. *more* has files that were not
-//! finished, or that another pass was writing. When *io* is filled, files that have been dirty for
-//! long enough move from *dirty* to it, oldest first:
+//! they became dirty. *io* has the files that passes take. *more* has files that were not finished,
+//! or that another pass was writing. When *io* is filled, files that have been dirty for long
+//! enough move from *dirty* to it, oldest first:
 //!
 //! - 3.1 fills *io* only when it is empty, first from *more*, then from *dirty*;
 //! - 2.6.24 fills *io* at each pass: *more* goes in front of the remaining files, *dirty* behind.
@@ -14,7 +14,7 @@ use super::id::{BdiId, InodeId};
 use super::index::Pages;
 use std::collections::BTreeMap;
 
-/// A file with its dirty pages, and its position on a list.
+/// A file with its dirty pages, and its place on a list of its device.
 #[derive(Clone, Debug)]
 pub(crate) struct Inode {
     pub bdi: BdiId,
@@ -29,14 +29,14 @@ pub(crate) struct Inode {
     pub busy: bool,
     /// Number of passes that work on the file, with or without the turn.
     pub passes: u32,
-    /// Whether the file is removed, and freed once no write of it is in flight.
+    /// Whether the file is removed; it is freed once no write of it is in flight.
     pub removed: bool,
-    /// Whether a process waits for writes of the file.
+    /// Whether a process waits for writes of the file to complete.
     pub watched: bool,
     place: Option<(List, i64)>,
 }
 
-/// The three lists.
+/// One of the lists of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum List {
     Dirty,
@@ -106,7 +106,7 @@ impl Inodes {
     }
 }
 
-/// The lists of one device. Keys determine the order within a list and have no other meaning.
+/// The lists of one device. The keys only give the order within a list.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Queues {
     dirty: BTreeMap<i64, InodeId>,
@@ -128,7 +128,7 @@ impl Queues {
         self.list(list).first_key_value().map(|(_, &id)| id)
     }
 
-    /// Moves a file to the end of a list, from wherever it is.
+    /// Moves a file to the end of a list, from the list that it is on.
     pub(crate) fn append(&mut self, list: List, id: InodeId, inode: &mut Inode) {
         self.remove(id, inode);
         let key = self.list(list).last_key_value().map_or(0, |(key, _)| key + 1);
@@ -145,7 +145,7 @@ impl Queues {
     }
 
     /// Appends a file that is still dirty to *dirty*. Its age restarts if the list would otherwise
-    /// be out of order.
+    /// no longer be in order of age.
     pub(crate) fn redirty(&mut self, id: InodeId, inodes: &mut Inodes, tick: u64) {
         let newest = self.list(List::Dirty).last_key_value().map(|(_, &id)| id);
         let newest = newest.filter(|&newest| newest != id).map(|id| inodes.of(id).dirtied_when);
@@ -156,7 +156,8 @@ impl Queues {
         self.append(List::Dirty, id, inode);
     }
 
-    /// Fills *io* as 3.1 does, with files that became dirty at tick `older_than` or before.
+    /// Fills *io* as 3.1 does: from *more*, then with files that became dirty at tick `older_than`
+    /// or before; `None`: with all.
     pub(crate) fn fill(&mut self, inodes: &mut Inodes, older_than: Option<u64>) {
         while let Some(id) = self.first(List::More) {
             self.append(List::Io, id, inodes.of_mut(id));
@@ -164,7 +165,7 @@ impl Queues {
         self.fill_expired(inodes, older_than);
     }
 
-    /// Fills *io* as 2.6.24 does, with *more* in front.
+    /// Fills *io* as 2.6.24 does: *more* goes in front of the files that are there, *dirty* behind.
     pub(crate) fn fill_2_6_24(&mut self, inodes: &mut Inodes, older_than: Option<u64>) {
         while let Some((&key, &id)) = self.more.last_key_value() {
             self.more.remove(&key);

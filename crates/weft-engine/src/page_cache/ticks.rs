@@ -26,25 +26,25 @@ impl TickRate {
         Self { hz, tick_ns: 1_000_000_000 / u64::from(hz) }
     }
 
-    /// Ticks per second.
+    /// Number of ticks per second.
     #[must_use]
     pub const fn hz(self) -> u64 {
         self.hz as u64
     }
 
-    /// Ticks since the origin of time.
+    /// Number of ticks from the origin of time to `now`.
     #[must_use]
     pub const fn tick(self, now: Time) -> u64 {
         now.0 / self.tick_ns
     }
 
-    /// Time of a tick.
+    /// Time at which a tick begins.
     #[must_use]
     pub const fn at(self, tick: u64) -> Time {
         Time(tick.saturating_mul(self.tick_ns))
     }
 
-    /// Time at which a sleep of this many ticks ends if it begins now.
+    /// Time at which a sleep of `ticks` ticks ends if it begins now.
     #[must_use]
     pub const fn wake(self, now: Time, ticks: u64) -> Time {
         self.at(self.tick(now) + ticks)

@@ -1,14 +1,14 @@
 //! Throttling of 3.1, before patch 001: a writer over its limit writes back, then pauses.
 //!
 //! A writer over its limit makes a pass over the device's dirty files like a flusher, whichever
-//! process dirtied them, until it has written about one and a half times what it dirtied. It pauses
-//! if there is nothing to write because all pages are already under writeback.
+//! process dirtied them, until it has written about one and a half times as many pages as it
+//! dirtied. It pauses if there is nothing to write because all pages are already under writeback.
 //!
-//! No writer is throttled below half-way between the two thresholds. Above, a writer over its limit
-//! on its device, or any writer if the total exceeds the dirty threshold, writes or pauses for 1,
-//! 2, 4, … ticks, up to 100 ms. It continues when it has written enough, when it is below the
-//! limits, or after 200 ms if these are exceeded only slightly. A pool that the disk drains in 17
-//! ms is empty during the longer pauses.
+//! No writer is throttled below the mean of the two thresholds. Above, a writer over its limit on
+//! its device, or any writer if the total exceeds the dirty threshold, writes or pauses for 1, 2,
+//! 4, … ticks, up to 100 ms. It continues when it has written enough, when it is below the limits,
+//! or after 200 ms if these are exceeded only slightly. A pool that the disk drains in 17 ms is
+//! empty during the longer pauses.
 //!
 //! Inputs   [`Facts`], the number of pages written
 //! Answer   [`Answer`]
@@ -62,8 +62,8 @@ impl ThrottleEpisode {
             let step = ThrottleStep::WriteBack { pages: self.nr_to_write };
             return Answer { exceeded: Some(true), ..Answer::only(step) };
         }
-        // Only a writer that has just written is compared with `nr_to_write`. For pages that are
-        // already under writeback it pauses.
+        // Only a writer that has just written is compared with `nr_to_write`. If the pages are
+        // already under writeback, the writer pauses.
         Answer { exceeded: Some(true), ..self.pause(now, look) }
     }
 }

@@ -3,8 +3,8 @@
 //! The policy decides how long a writer sleeps, and after how many pages it is checked again.
 //! Before the patch, a writer over its limit wrote back pages of other files and doubled its pause
 //! each time. A small pool ran dry meanwhile, and as many files were written at once as there were
-//! writers. Here only the flusher writes. A writer sleeps for as long as its pages take at its
-//! *rate*, which converges to the bandwidth of the disk divided by the number of writers.
+//! writers. With the patch only the flusher writes. A writer sleeps for as long as its pages take
+//! at its *rate*, which converges to the bandwidth of the disk divided by the number of writers.
 //!
 //! ```text
 //! free run   up to half-way between the two thresholds no writer sleeps
@@ -68,22 +68,24 @@ pub enum DirtyThrottle {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rules {
     reserve: Reserve,
-    /// Whether a device's share is at least an eighth of the free pages.
+    /// Whether a device's share is raised to an eighth of the pages that are free below the hard
+    /// limit.
     share_floor: bool,
-    /// Whether a second line leads from ratio 1/2 to the limit; otherwise the ratio is a flat
-    /// quarter.
+    /// Whether the ratio falls from 1/2 to 0 along a second line up to the limit; otherwise it
+    /// stays at a quarter.
     auxiliary_line: bool,
-    /// Whether a device's flusher starts at its share of the background threshold.
+    /// Whether a device's flusher writes from its share of the background threshold on.
     pub(crate) bdi_background: bool,
-    /// Whether a writer is held at the hard limit until its rate is above 0, and continues if its
-    /// device has no dirty pages. Otherwise it is held until the ratio is above 0.
+    /// Whether a writer at the hard limit is held until its rate is above 0, and may continue if
+    /// its device has no dirty pages. Otherwise it is held until the position ratio is above 0.
     waits_for_rate: bool,
-    /// Whether the rules after 3.2 apply: pauses minus think time, a rate of at most the device's
-    /// bandwidth, exceeded only if both limits are, a clamped cubic, and divisors made odd.
+    /// Whether the rules after 3.2 apply: think time is subtracted from pauses, the rate is at most
+    /// the device's bandwidth, *exceeded* is set only if both limits are exceeded, the cubic is
+    /// clamped, and divisors are made odd.
     think_time: bool,
 }
 
-/// Number of pages below which writers of a device are throttled less.
+/// Number of a device's dirty pages below which its writers are throttled less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reserve {
     /// The pages that the device writes in a second, but no more than the free-run ceiling.
@@ -171,7 +173,7 @@ impl ThrottleEpisode {
         };
         let held = if rules.waits_for_rate { judged.task_ratelimit == 0 } else { ratio == 0 };
         let (sleep, pace) = judged.decide(rules, held);
-        // A device without dirty pages cannot be the one that all writers wait for.
+        // A device without dirty pages is not the one that all writers wait for.
         let bearable = !held || (rules.waits_for_rate && bdi == 0);
         let look = Look { may_clear: !exceeded, bearable, background_due };
         let step = match sleep {

@@ -1,10 +1,10 @@
 //! Throttling policy interface: the facts that a policy gets, and its answer.
 //!
 //! A writer that has dirtied as many pages as it may checks the limits. The policy gets [`Facts`]
-//! and returns one [`ThrottleStep`]. The writer executes it and returns with new facts, until the
-//! step is [`ThrottleStep::Continue`]. The page cache knows nothing else about a policy, so patch
-//! 001 (sleep, never write) is one more file beside the two kernels before the patch. An *episode*
-//! lasts from a check of the limits to `Continue`.
+//! and returns one [`ThrottleStep`]. The writer executes the step and returns with new facts, until
+//! the step is [`ThrottleStep::Continue`]. The page cache knows nothing else about a policy, so
+//! patch 001 (sleep, never write) is one more file beside the two kernels before the patch. An
+//! *episode* lasts from a check of the limits to `Continue`.
 
 mod baseline_2_6_24;
 mod baseline_3_1;
@@ -19,12 +19,12 @@ pub(crate) use dirty_throttle::{Position, Ratelimit, Rules, Window};
 pub(crate) use turns::Turns;
 use weft_units::Time;
 
-/// Facts that a policy gets, read at one moment.
+/// Facts by which a policy decides, read at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// The thresholds, in pages.
     pub thresholds: Thresholds,
-    /// The slow follower of the dirty threshold, in pages.
+    /// The kernel's `limit` in pages, which follows the dirty threshold slowly.
     pub limit: u64,
     /// Page counts of all devices.
     pub all: Counts,
@@ -48,15 +48,15 @@ pub struct Facts {
     pub flusher_busy: bool,
 }
 
-/// Counters of one writer, used by IO-less throttling.
+/// Counters of one writer for IO-less throttling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// Pages that the writer has dirtied since its last check of the limits.
+    /// Number of pages that the writer has dirtied since its last check of the limits.
     pub nr_dirtied: u64,
     /// Number of dirtied pages at which the writer checks the limits again; 0 for every page.
     pub nr_dirtied_pause: u64,
     /// Tick from which think time counts: the end of the last pause, shifted to carry over a pause
-    /// that was too short or too long.
+    /// that was too short or too long. `None` before the first pause.
     pub paused_when: Option<u64>,
 }
 
@@ -79,41 +79,41 @@ pub enum ThrottleStep {
         /// Whether room in any device's queue also ends the sleep.
         or_uncongested: bool,
     },
-    /// Write back dirty pages of any files of the device, and return with the number written.
+    /// Write back dirty pages of any files of the device, then report the number of pages written.
     WriteBack {
-        /// Largest number of pages.
+        /// Largest number of pages to write.
         pages: u64,
     },
 }
 
-/// A step, with its side effects.
+/// Answer of a policy: a step, and its side effects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// Next action of the writer.
     pub step: ThrottleStep,
-    /// New value of the device's *exceeded* flag; while it is set, its writers check the limits
-    /// every 8 pages.
+    /// New value of the device's *exceeded* flag; `None`: unchanged. While it is set, the device's
+    /// writers check the limits every 8 pages.
     pub exceeded: Option<bool>,
-    /// New values for the writer's counters.
+    /// New values of the writer's counters; `None`: unchanged.
     pub pace: Option<Pace>,
     /// Whether to wake the device's flusher for background work.
     pub wake_flusher: bool,
 }
 
 impl Answer {
-    /// A step without side effects.
+    /// An answer without side effects.
     #[must_use]
     pub const fn only(step: ThrottleStep) -> Self {
         Self { step, exceeded: None, pace: None, wake_flusher: false }
     }
 }
 
-/// One throttle episode of one writer, from a check of the limits until it may continue.
+/// Throttling of one writer, from a check of the limits until it may continue.
 #[derive(Clone, Copy, Debug)]
 pub struct ThrottleEpisode {
     kernel: Kernel,
     ticks: TickRate,
-    /// Number of pages to write back; with IO-less throttling, the number of pages dirtied.
+    /// Number of pages to write back; with IO-less throttling, number of pages that were dirtied.
     nr_to_write: u64,
     written: u64,
     start: u64,
@@ -134,7 +134,7 @@ pub struct ThrottleEpisode {
 enum State {
     /// The limits are checked next.
     Look,
-    /// The writer has written back what it could, or found nothing to write.
+    /// The writer has written back what it could, or has found nothing to write.
     Wrote(Look),
     /// The writer has slept.
     Slept(Look),
@@ -142,7 +142,7 @@ enum State {
     Over,
 }
 
-/// Result of the last check of the limits; 3.1 decides by it even after the pause.
+/// Result of a check of the limits; 3.1 uses it even after the pause that follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Look {
     /// Whether the *exceeded* flag may be cleared because no limit is exceeded.
@@ -167,8 +167,8 @@ impl ThrottleEpisode {
         self.start
     }
 
-    /// Next action of the writer. `written` is the number of pages written since the last answer;
-    /// zero unless that was [`ThrottleStep::WriteBack`].
+    /// Next action of the writer. `written` is the number of pages written since the last answer,
+    /// which is zero unless that was [`ThrottleStep::WriteBack`].
     ///
     /// # Panics
     /// Panics after [`ThrottleStep::Continue`], and for [`Kernel::Weft`], which throttles by
@@ -185,7 +185,7 @@ impl ThrottleEpisode {
     }
 
     /// Whether the rate limit and the bandwidth must be updated before the next step: with IO-less
-    /// throttling, unless the episode ends after this sleep in any case.
+    /// throttling they must, unless the episode ends after this sleep anyway.
     pub(crate) const fn measures_first(&self) -> bool {
         let slept_enough = matches!(self.state, State::Slept(Look { bearable: true, .. }));
         matches!(self.kernel, Kernel::IoLess(_)) && !slept_enough
@@ -208,8 +208,8 @@ impl ThrottleEpisode {
     }
 }
 
-/// The limit of a device for one writer: up to an eighth lower for a heavy writer, never below
-/// half.
+/// Limit of a device for one writer, in pages: up to an eighth lower for a heavy writer, but at
+/// least half of `bdi_limit`.
 fn task_limit(facts: &Facts, bdi_limit: u64) -> u64 {
     bdi_limit.saturating_sub(facts.writer_share.of(bdi_limit / 8)).max(bdi_limit / 2)
 }

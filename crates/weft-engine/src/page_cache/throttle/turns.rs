@@ -1,9 +1,10 @@
 //! Turns, weft's own throttling: which writer of a device may dirty how many pages, and when.
 //!
-//! Every page that becomes dirty is paid for with *credit*: dirty pages, pages under writeback and
-//! unspent credit together never exceed the limit. Credit is freed when writes complete, and goes
-//! to one writer of the device until its *turn* is over; the other writers sleep. No pause is
-//! computed and no tick is waited for: a completion wakes the writer that has the turn.
+//! A writer pays for every page that becomes dirty with *credit*: dirty pages, pages under
+//! writeback and unspent credit together never exceed the limit. Credit becomes free when writes
+//! complete, and goes to one writer of the device until its *turn* is over; the other writers
+//! sleep. No pause is computed and no tick is waited for: a completion wakes the writer that has
+//! the turn.
 //!
 //! ```text
 //! credit   completed pages make room for as many new ones, and their writer is woken at once
@@ -18,9 +19,9 @@
 //!          gather into long runs in memory and not in the disk's queue
 //! ```
 //!
-//! IO-less throttling loses where a small pool has many writers: each writer trickles, so a file
-//! has only a few pages to write when its turn comes, and the disk only seeks. Where the pool lasts
-//! for less than a tick, pauses drain it as well.
+//! IO-less throttling loses throughput if a small pool has many writers: each of them dirties its
+//! pages slowly, so a file has only a few pages to write when its turn comes, and the disk mostly
+//! seeks. If the pool lasts for less than a tick, the pauses drain it as well.
 //!
 //! Measured in the simulator, MiB/s of all disks under 3.1, patch 001 and turns, and the longest
 //! wait with turns (`cargo run --release -p weft-sim --example throttles -- single small jbod`).
@@ -38,11 +39,12 @@
 //!     100 dd   41.8 41.5  48.9 104 ms |          100 dd    596  580   700 738 ms
 //! ```
 //!
-//! A wait exceeds a second where the switches alone take longer: at most half of a disk's time is
-//! spent on them. Equal writers get equal parts, up to a turn. A writer that comes without credit
-//! dirties one page before it waits; at most an eighth of the limit is kept free for that.
+//! A wait exceeds a second if the switches alone take longer, as at most half of a disk's time is
+//! spent on them. Equal writers get equal parts, to within one turn. A writer that arrives without
+//! credit dirties one page before it waits; at most an eighth of the limit is kept free for that.
 //!
-//! The ratios that bound a device's share of the limits have no effect here.
+//! The ratios that bound a device's share of the limits (`min_ratio`, `max_ratio`) have no effect
+//! here.
 //!
 //! Inputs   credit requested and spent, page counts, completions
 //! Answer   credit, wake-ups; whether a flusher must write, and how many pages of one file
@@ -58,13 +60,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use weft_units::{Span, Time};
 
-/// Credit of all writers, and the turns of each device.
+/// Credit of all writers, and the turns on each device.
 #[derive(Clone, Debug)]
 pub(crate) struct Turns {
     thresholds: Thresholds,
-    /// Upper bound of the sum of dirty pages, pages under writeback and unspent credit.
+    /// Upper bound, in pages, of the sum of dirty pages, pages under writeback and unspent credit.
     limit: u64,
-    /// Current value of that sum.
+    /// Current value of that sum, in pages.
     used: u64,
     now: Time,
     devices: Vec<Device>,
@@ -78,43 +80,43 @@ pub(crate) struct Turns {
 #[derive(Clone, Debug)]
 struct Device {
     counts: Counts,
-    /// Unspent credit of its writers.
+    /// Unspent credit of the device's writers, in pages.
     granted: u64,
     /// The device's share of the limit, in pages.
     share: u64,
     speed: Speed,
-    /// The writer that has the turn.
+    /// Writer that has the turn; `None` between turns.
     owner: Option<WriterId>,
-    /// Time at which the turn ends, however few pages it had.
+    /// Time at which the turn ends at the latest, however few pages its writer got.
     turn_ends: Time,
     /// Writers that wait for a turn, ordered by pages received, then by arrival.
     waiting: BTreeMap<(u64, u64), WriterId>,
-    /// Waiting writers in order of arrival: time of arrival and pages received.
+    /// Waiting writers by arrival number, with the time of arrival and the pages received.
     asked: BTreeMap<u64, (Time, u64)>,
-    /// Counter of arrivals.
+    /// Number of arrivals so far.
     asks: u64,
-    /// Pages that the writer with the turn had received when its turn began. A writer that joins or
-    /// returns starts at most [`BEHIND`] below that.
+    /// Number of pages that the writer with the turn had received when its turn began. A writer
+    /// that joins or returns starts at most [`BEHIND`] below that.
     service: u64,
-    /// Writers with unspent credit.
+    /// Writers that have unspent credit.
     holders: Vec<WriterId>,
-    /// Earliest time at which unused credit is next searched for.
+    /// Earliest time at which to search for unused credit again.
     next_reclaim: Time,
-    /// Whether the device's flusher waits until it is called.
+    /// Whether the device's flusher waits until it is woken by [`Turns::lets_flusher_go`].
     flusher_held: bool,
-    /// Last time at which a writer had to wait, if any.
+    /// Last time at which a writer of the device had to wait; `None` if none had to.
     asked_at: Option<Time>,
 }
 
-/// The account of one writer.
+/// Account of one writer.
 #[derive(Clone, Debug)]
 struct Account {
-    /// The device that its credit is for.
+    /// Device for which the writer has its credit.
     bdi: BdiId,
     credit: u64,
-    /// Pages of its turn that the writer has not yet received.
+    /// Number of pages of its turn that the writer has not received yet.
     left: u64,
-    /// Pages that the writer has received, or dirtied without credit.
+    /// Number of pages that the writer has received, or has dirtied without credit.
     got: u64,
     last_used: Time,
     /// Whether the writer asked for credit and got none.
@@ -171,14 +173,14 @@ impl Turns {
         });
     }
 
-    /// Removes a writer and frees its credit for others. Its identifier is reused.
+    /// Removes a writer, and gives its credit to others. Its identifier is reused.
     pub(crate) fn remove_writer(&mut self, now: Time, writer: WriterId) {
         self.now = self.now.max(now);
         self.leave(writer);
         self.refresh();
     }
 
-    /// Cancels all credit and all waits when other rules take over.
+    /// Cancels all credit and all waits, because other rules apply from now on.
     pub(crate) fn clear(&mut self) {
         for id in (0..).map(WriterId).take(self.writers.len()) {
             if self.writers[id.index()].asleep {
@@ -210,8 +212,8 @@ impl Turns {
         device.counts = counts;
     }
 
-    /// The credit of a writer on a device. A writer without credit asks for some; if it gets none,
-    /// it is queued.
+    /// Credit of a writer on a device, in pages. A writer without credit asks for some; if it gets
+    /// none, it is queued.
     pub(crate) fn credit(&mut self, now: Time, writer: WriterId, bdi: BdiId) -> u64 {
         self.now = self.now.max(now);
         let account = &mut self.writers[writer.index()];
@@ -241,7 +243,8 @@ impl Turns {
         self.writers[writer.index()].credit
     }
 
-    /// Deducts dirtied pages from a writer's credit. Pages beyond it count against its next turns.
+    /// Deducts dirtied pages from a writer's credit. Pages beyond the credit count against its next
+    /// turns.
     pub(crate) fn spend(&mut self, now: Time, writer: WriterId, bdi: BdiId, pages: u64) {
         self.now = self.now.max(now);
         let account = &mut self.writers[writer.index()];
@@ -273,7 +276,7 @@ impl Turns {
         self.refresh();
     }
 
-    /// Hands out room on every device on which a writer waits.
+    /// Grants free room on every device on which a writer waits.
     pub(crate) fn refresh(&mut self) {
         for at in 0..self.devices.len() {
             if self.devices[at].is_wanted(&self.writers) {
@@ -282,7 +285,7 @@ impl Turns {
         }
     }
 
-    /// Next writer to wake, which has credit again.
+    /// Next writer to wake, because it has credit again; `None` if there is none.
     pub(crate) fn woken(&mut self) -> Option<WriterId> {
         self.woken.pop_front()
     }
@@ -291,8 +294,8 @@ impl Turns {
     pub(crate) fn wants_flush(&self, bdi: BdiId) -> bool {
         let device = &self.devices[bdi.index()];
         let background = self.thresholds.background;
-        // Dirty pages that may gather on a device without waiting writers: its part by bandwidth
-        // among the devices in use.
+        // Dirty pages that may gather on a device without waiting writers: the device's part, by
+        // bandwidth, of those of all devices in use.
         let (mut all, mut speeds) = (0, 0);
         for other in self.devices.iter().filter(|other| other.counts.total() > 0) {
             all += other.counts.dirty;
@@ -303,7 +306,7 @@ impl Turns {
         pressed || all > background || device.counts.dirty > own
     }
 
-    /// Whether a sleeping flusher must be woken.
+    /// Whether the device's sleeping flusher must be woken.
     pub(crate) fn calls_flusher(&self, bdi: BdiId) -> bool {
         self.wants_flush(bdi) && !self.is_held(bdi)
     }
@@ -322,8 +325,8 @@ impl Turns {
         goes
     }
 
-    /// Smallest number of pages of one file that a flusher writes before the next file's turn. No
-    /// writer waits for these pages, so they are more than a writer's turn.
+    /// Smallest number of pages of one file that a flusher writes before the next file's turn. As
+    /// no writer waits for these pages, they are more than a writer's turn.
     pub(crate) fn chunk(&self, bdi: BdiId) -> u64 {
         let device = &self.devices[bdi.index()];
         let long = (device.speed.switch_pages() * CHUNK_WORTH).min(device.share / 2);
@@ -338,12 +341,12 @@ impl Turns {
         dirty > 0 && writeback > 0 && (writeback >= enough || gathers)
     }
 
-    /// Whether a writer waits, or will soon.
+    /// Whether a writer of the device waits, or will have to soon.
     fn is_pressed(&self, device: &Device) -> bool {
         device.is_wanted(&self.writers) || self.used > self.thresholds.free_run()
     }
 
-    /// Hands out room of a device to the writer that has the turn.
+    /// Grants free room of a device to the writer that has the turn.
     fn admit(&mut self, bdi: BdiId) {
         let at = bdi.index();
         if self.now.since(self.shares_at) >= SHARES {
@@ -359,8 +362,8 @@ impl Turns {
             let device = &self.devices[at];
             let account = &self.writers[writer.index()];
             let most = account.left.min(device.lump() * 2 - account.credit);
-            // Credit is granted in lumps rather than single pages, unless the device may become
-            // idle.
+            // Credit is granted in lumps rather than single pages, unless the device may run out of
+            // work.
             let least = if device.is_starving() { 1 } else { device.lump().min(most) };
             if room < least {
                 return;
@@ -369,8 +372,9 @@ impl Turns {
         }
     }
 
-    /// The writer that gets the next pages of a device: the one that has the turn, or the next one.
-    /// `None` if no writer waits, or if the one that has the turn has enough.
+    /// Writer that gets the next pages of a device: the one that has the turn, or the next one if
+    /// that turn is over. `None` if no writer waits, or if the writer that has the turn has enough
+    /// credit.
     fn next_in_turn(&mut self, at: usize, room: u64) -> Option<WriterId> {
         let now = self.now;
         let device = &mut self.devices[at];
@@ -393,8 +397,8 @@ impl Turns {
         let device = &mut self.devices[at];
         let engaged = device.engaged(&self.writers);
         let quantum = device.quantum(engaged);
-        // No turn begins before there is room for it; otherwise the first writer to ask would get
-        // the turn rather than the one that has received least.
+        // A turn begins only when there is room for it; otherwise the first writer to ask would get
+        // the turn, and not the writer that has received least.
         if room < quantum.min(device.lump()) && !device.is_starving() {
             return None;
         }
@@ -441,7 +445,7 @@ impl Turns {
         }
     }
 
-    /// Pages that may be granted on a device.
+    /// Number of pages that may be granted on a device.
     fn room(&self, at: usize) -> u64 {
         let device = &self.devices[at];
         let own = device.share.saturating_sub(device.used());
@@ -449,15 +453,15 @@ impl Turns {
         own.max(alone).min(self.room_of_all())
     }
 
-    /// Pages that may be granted on all devices together.
+    /// Number of pages that may be granted on all devices together.
     fn room_of_all(&self) -> u64 {
-        // A writer that comes without credit dirties a page before it waits.
+        // A writer that arrives without credit dirties one page before it waits.
         let kept = (self.writers.len() as u64).min(self.limit / 8);
         (self.limit - kept).saturating_sub(self.used)
     }
 
-    /// Revokes credit that is not being spent while others wait: on their device and, if the pool
-    /// has no room left, on devices on which no writer waits.
+    /// Revokes credit that its writers do not spend while others wait: on the device and, if the
+    /// pool has no room left, on devices on which no writer waits.
     fn reclaim(&mut self, at: usize) {
         let device = &mut self.devices[at];
         if !device.is_wanted(&self.writers) || self.now < device.next_reclaim {
@@ -475,7 +479,7 @@ impl Turns {
         }
     }
 
-    /// Revokes the credit on a device of writers that have not used it for this long.
+    /// Revokes the credit of writers of a device that have not used it for `patience`.
     fn take_back_idle(&mut self, at: usize, patience: Span) {
         let device = &mut self.devices[at];
         let (now, writers) = (self.now, &self.writers);
@@ -496,7 +500,7 @@ impl Turns {
         self.used -= credit;
     }
 
-    /// Removes a writer from its device.
+    /// Removes a writer from the queue, the holders and the turn of its device.
     fn leave(&mut self, writer: WriterId) {
         let at = self.writers[writer.index()].bdi.index();
         if at >= self.devices.len() {
@@ -513,8 +517,8 @@ impl Turns {
         (account.left, account.got, account.waits, account.asleep) = (0, 0, false, false);
     }
 
-    /// Computes shares of the limit: a reserve for each device, and the rest by bandwidth among the
-    /// devices that ask for more than they use.
+    /// Computes the shares of all devices in the limit: a reserve for each, and the rest by
+    /// bandwidth for the devices that ask for more than they use.
     fn share_out(&mut self) {
         self.shares_at = self.now;
         let reserve_max = self.limit / (4 * self.devices.len().max(1) as u64);
@@ -554,8 +558,9 @@ impl Turns {
 }
 
 impl Device {
-    /// Takes the next writer from the queue: the one that has received least, unless another one
-    /// has waited for four rounds of all writers.
+    /// Takes the next writer from the queue: the one that has received least, unless another has
+    /// waited for four rounds of all writers. `engaged` is the number of active writers, `quantum`
+    /// the pages of a turn.
     fn take_next(&mut self, now: Time, engaged: u64, quantum: u64) -> Option<WriterId> {
         let round = engaged * quantum * 1_000_000_000 / self.speed.bandwidth();
         let (&asks, &(since, got)) = self.asked.first_key_value()?;
@@ -579,35 +584,36 @@ impl Device {
         !self.waiting.is_empty() || self.owner.is_some_and(|owner| writers[owner.index()].waits)
     }
 
-    /// Number of writers that are active on the device.
+    /// Number of writers that wait, have credit or have the turn; at least 1.
     fn engaged(&self, writers: &[Account]) -> u64 {
         let owner = self.owner.is_some_and(|owner| writers[owner.index()].waits);
         ((self.waiting.len() + self.holders.len()) as u64 + u64::from(owner)).max(1)
     }
 
-    /// Whether so few pages are left to write that the device may soon be idle.
+    /// Whether the device has so few pages left to write that it may soon be idle.
     const fn is_starving(&self) -> bool {
         self.counts.total() <= self.share / 16
     }
 
-    /// Pages of credit that are granted at once.
+    /// Number of pages of credit that are granted at once.
     fn lump(&self) -> u64 {
         (self.share / 4).min(self.speed.pages_in(LUMP)).max(1)
     }
 
-    /// Pages under writeback that keep the disk busy.
+    /// Number of pages under writeback that keep the disk busy.
     fn in_flight_enough(&self) -> u64 {
         self.speed.pages_in(IN_FLIGHT).max(2 * REQUEST_PAGES).min(self.share * 3 / 4).max(1)
     }
 
-    /// Pages of a run that outweighs the cost of the switch to it.
+    /// Number of pages of a run that is long enough for the cost of the switch to it, with
+    /// `engaged` active writers.
     fn burst(&self, engaged: u64) -> u64 {
         let switch = self.speed.switch_pages();
         let each = self.speed.run_in(Span(WAIT.0 / engaged));
         (switch * SWITCH_WORTH).min(each).max(switch)
     }
 
-    /// Pages of a turn.
+    /// Number of pages that a writer gets in one turn, with `engaged` active writers on the device.
     fn quantum(&self, engaged: u64) -> u64 {
         let smooth = self.speed.pages_in(Span(SMOOTH.0 / engaged)).max(SMOOTH_PAGES_MIN);
         let burst = self.burst(engaged);
@@ -621,51 +627,51 @@ impl Device {
         }
     }
 
-    /// Time after which a turn ends even if it had fewer pages.
+    /// Longest duration of a turn, even if its writer did not get all pages.
     fn turn_limit(&self, engaged: u64) -> Span {
         Span(2 * (WAIT.0 / engaged + self.speed.switch().0) + IDLE.0)
     }
 }
 
-/// Wait of each writer for its turn, if all others use theirs fully.
+/// Wait of each writer for its turn, if all others use their turns fully.
 const WAIT: Span = Span::millis(800);
 
-/// Wait of each writer where runs are long without turns.
+/// Wait of each writer where runs are long even without turns.
 const SMOOTH: Span = Span::millis(20);
 
-/// Smallest number of pages for which waking a writer pays.
+/// Smallest number of pages for which it pays to wake a writer.
 const SMOOTH_PAGES_MIN: u64 = 8;
 
-/// Length of a run relative to a switch, if possible: 3 % are lost.
+/// Length of a turn's run relative to the cost of a switch, where possible: 3 % are lost.
 const SWITCH_WORTH: u64 = 32;
 
-/// Length of a flusher's run relative to a switch: 1 % is lost.
+/// Length of a flusher's run relative to the cost of a switch: 1 % is lost.
 const CHUNK_WORTH: u64 = 128;
 
-/// Reserve of a device, in device time: it must last while a writer is woken and the flusher comes,
+/// Reserve of a device, in device time. It must last until a writer is woken and the flusher comes,
 /// which takes a few milliseconds; this is a multiple of that.
 const RESERVE: Span = Span::millis(20);
 
-/// Largest deficit against other writers that is made up later, in device time.
+/// Largest lead of other writers that a writer makes up for later, in device time.
 const BEHIND: Span = Span::millis(100);
 
 /// Credit that is granted at once, in device time.
 const LUMP: Span = Span::millis(10);
 
-/// Work handed to a device, in device time: enough that its own queue does not run dry before the
-/// flusher is woken again.
+/// Writes in flight on a device, in device time: enough that its own queue does not run dry before
+/// the flusher is woken again.
 const IN_FLIGHT: Span = Span::millis(40);
 
-/// 512 KiB, a common largest request.
+/// 512 KiB in pages, a common size of the largest request.
 const REQUEST_PAGES: u64 = 128;
 
-/// Time after which unused credit is revoked while others wait, and a turn ends.
+/// Time after which unused credit is revoked while others wait, and the turn with it.
 const IDLE: Span = Span::millis(10);
 
 /// Time after which unused credit is revoked if the device may soon be idle.
 const IDLE_STARVING: Span = Span::millis(1);
 
-/// Time after a writer had to wait during which its device asks for a larger share.
+/// Time during which a device asks for a larger share after a writer had to wait.
 const ASKED: Span = Span::millis(200);
 
 /// Interval at which shares are computed.

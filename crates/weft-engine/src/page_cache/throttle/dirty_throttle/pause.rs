@@ -1,16 +1,16 @@
 //! Pause of a writer, in ticks, and the number of pages until its next check.
 //!
 //! A pause is the time that the writer's pages take at its rate. Later kernels subtract the time
-//! that dirtying them took, and carry over a remainder too short to sleep. The number of pages that
-//! the writer may dirty until the next check aims at pauses from 10 ms for few writers to 200 ms
-//! for many.
+//! that the writer took to dirty them, and carry over a remainder that is too short to sleep. The
+//! number of pages that the writer may dirty until the next check is chosen for pauses from 10 ms
+//! for few writers to 200 ms for many.
 //!
 //! Source   writeback.md §2.4
 
 use super::super::Pace;
 use super::Rules;
 
-/// Facts that determine a pause.
+/// Facts that determine the pause of a writer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Judged {
     pub(super) hz: u64,
@@ -19,16 +19,16 @@ pub(super) struct Judged {
     pub(super) bandwidth: u64,
     /// `dirty_ratelimit`, in pages per second.
     pub(super) ratelimit: u64,
-    /// `ratelimit` times the position ratio.
+    /// `ratelimit` times the position ratio, in pages per second.
     pub(super) task_ratelimit: u64,
-    /// Dirty pages of the device.
+    /// Number of dirty pages of the device.
     pub(super) bdi_dirty: u64,
-    /// Pages that the writer has dirtied since its last check.
+    /// Number of pages that the writer has dirtied since its last check.
     pub(super) dirtied: u64,
     pub(super) pace: Pace,
 }
 
-/// Decision about a pause.
+/// Decision about the pause of a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sleep {
     /// The writer continues at once.
@@ -38,8 +38,8 @@ pub(super) enum Sleep {
 }
 
 impl Judged {
-    /// The pause and the new counters of the writer. A writer that is `held` at the hard limit
-    /// sleeps for the longest pause, and is checked again after it.
+    /// Decides about the pause, and computes the new counters of the writer. With `held`, the
+    /// writer is held at the hard limit: it sleeps for the longest pause and is then checked again.
     pub(super) fn decide(&self, rules: &Rules, held: bool) -> (Sleep, Pace) {
         if rules.think_time { self.decide_by_think_time(held) } else { self.decide_v12(held) }
     }
@@ -67,8 +67,8 @@ impl Judged {
         most.clamp(4, max_pause(hz).max(4))
     }
 
-    /// Number of pages until the next check: larger if pauses are short, smaller if they have the
-    /// maximum length.
+    /// Number of pages until the next check, after a pause of `pause` ticks of at most `max`:
+    /// larger if pauses are short, smaller if they have the maximum length.
     fn next_size_v12(&self, pause: u64, max: u64) -> u64 {
         let (dirtied, size) = (self.dirtied, self.pace.nr_dirtied_pause);
         let aim = self.ratelimit * (max / 2) / self.hz;
@@ -94,7 +94,7 @@ impl Judged {
         }
         let period = self.hz * self.dirtied / self.task_ratelimit;
         let since = self.pace.paused_when.unwrap_or(tick);
-        // A pause that was too short or too long is carried over.
+        // The rest of a pause that was too short or too long is carried over.
         let due = since.saturating_add(period);
         if due < tick + min {
             let mut pace = self.pace;
@@ -116,7 +116,7 @@ impl Judged {
         (1 + self.bdi_dirty / (1 + per_eighth)).min(max_pause(self.hz))
     }
 
-    /// The shortest useful pause, and the number of pages until the next check.
+    /// Shortest useful pause in ticks, and the number of pages until the next check.
     fn min_pause(&self, max: u64) -> (u64, u64) {
         let hz = self.hz;
         let second = hz.next_power_of_two();
@@ -145,7 +145,8 @@ impl Judged {
     }
 }
 
-/// Pages until the next check of a writer in free run: the square root of the pages left.
+/// Number of pages until the next check of a writer in free run: the square root of the pages that
+/// are left below `thresh`.
 pub(super) fn poll_interval(dirty: u64, thresh: u64) -> u64 {
     match thresh.checked_sub(dirty) {
         None | Some(0) => 1,
@@ -158,7 +159,7 @@ fn max_pause(hz: u64) -> u64 {
     (hz / 5).max(1)
 }
 
-/// 128 KiB, below which a check does not pay.
+/// 128 KiB in pages: smaller checks cost more than they gain.
 const DIRTY_POLL_THRESH: u64 = 32;
 
 #[cfg(test)]

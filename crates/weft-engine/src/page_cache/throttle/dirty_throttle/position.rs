@@ -1,21 +1,22 @@
 //! Position of a device between its limits, and the position ratio that scales its writers' rate.
 //!
 //! The ratio is a product of three factors: a cubic function of all dirty pages around the
-//! setpoint, a linear function of the device's dirty pages around its part of the setpoint, and a
-//! boost within the device's reserve. Values are fixed-point numbers with 10 fractional bits.
+//! setpoint, a linear function of the device's dirty pages around the device's part of the
+//! setpoint, and a boost while the device is within its reserve. Values are fixed-point numbers
+//! with 10 fractional bits.
 //!
 //! Source   writeback.md §2.1, §2.2
 
 use super::super::{Facts, Thresholds};
 use super::{Reserve, Rules};
 
-/// Dirty pages and limits at one moment.
+/// Numbers of dirty pages, and limits, at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
     pub(crate) thresholds: Thresholds,
-    /// The slow follower of the dirty threshold, in pages.
+    /// The kernel's `limit` in pages, which follows the dirty threshold slowly.
     pub(crate) limit: u64,
-    /// Pages of all devices, dirty or under writeback.
+    /// Number of pages of all devices that are dirty or under writeback.
     pub(crate) dirty: u64,
     /// The device's share of the dirty threshold, in pages.
     pub(crate) bdi_thresh: u64,
@@ -23,16 +24,16 @@ pub(crate) struct Position {
     pub(crate) bdi_background: u64,
     /// Whether the device's own limits apply in addition.
     pub(crate) strictlimit: bool,
-    /// Pages of the device, dirty or under writeback.
+    /// Number of pages of the device that are dirty or under writeback.
     pub(crate) bdi_dirty: u64,
     /// Average write bandwidth of the device, in pages per second.
     pub(crate) bandwidth: u64,
 }
 
-/// The ratio 1.0.
+/// The ratio 1.0 as a fixed-point number.
 pub(super) const ONE: u64 = 1 << RATELIMIT_CALC_SHIFT;
 
-/// Fractional bits.
+/// Number of fractional bits in ratios.
 pub(super) const RATELIMIT_CALC_SHIFT: u32 = 10;
 
 impl Position {
@@ -49,12 +50,13 @@ impl Position {
         }
     }
 
-    /// Number of dirty pages from which no writer may dirty a page.
+    /// Number of dirty pages at which writers are stopped.
     pub(crate) fn hard_limit(&self) -> u64 {
         self.limit.max(self.thresholds.dirty)
     }
 
-    /// Number of dirty pages that the ratio steers to.
+    /// Setpoint: the number of dirty pages that the ratio steers to, half-way between free run and
+    /// hard limit.
     pub(crate) fn setpoint(&self) -> u64 {
         u64::midpoint(self.thresholds.free_run(), self.hard_limit())
     }
@@ -64,7 +66,7 @@ impl Position {
         self.strictlimit && rules.think_time
     }
 
-    /// Half-way between the device's own limits, in pages.
+    /// Mean of the device's own limits, in pages: up to it the device is in free run.
     pub(crate) fn bdi_free_run(&self) -> u64 {
         u64::midpoint(self.bdi_background, self.bdi_thresh)
     }
@@ -93,9 +95,9 @@ impl Position {
         }
     }
 
-    /// The lower of the ratios by all pages and by the device's own pages; the setpoint of the
-    /// latter is half-way between the device's limits. A device with very few dirty pages gets
-    /// twice the ratio by all pages.
+    /// Ratio with the device's own limits: the lower of the ratio by all pages and the ratio by the
+    /// device's pages. The setpoint of the latter is half-way between the device's limits. A device
+    /// with very few dirty pages gets twice the ratio by all pages.
     fn strict_ratio(&self, rules: &Rules) -> u64 {
         let all = self.cubic(rules);
         if self.bdi_dirty < STRICT_FREE_PAGES {
@@ -112,16 +114,16 @@ impl Position {
         cubic(rules, self.setpoint(), self.dirty, self.hard_limit())
     }
 
-    /// The device's share as used for the line and the reserve.
+    /// The device's share in pages, as used for the line and the reserve.
     fn share(&self, rules: &Rules) -> u64 {
         let share = self.bdi_thresh.min(self.thresholds.dirty);
         let floor = self.hard_limit().saturating_sub(self.dirty) / 8;
         if rules.share_floor { share.max(floor) } else { share }
     }
 
-    /// `ratio` times the line through 1.0 at the device's part of the setpoint. The line is flat
-    /// for a sole device (eight seconds of its bandwidth wide) and steep for one of many (as wide
-    /// as its share).
+    /// `ratio` times the value of a line that is 1.0 at the device's part of the setpoint. The line
+    /// is flat for a sole device (as wide as eight seconds of its bandwidth) and steep for one of
+    /// many (as wide as its share).
     fn line(&self, rules: &Rules, share: u64, ratio: u64) -> u64 {
         let thresh = self.thresholds.dirty;
         let part = (share << 16) / divisor(rules, thresh);
@@ -147,10 +149,10 @@ impl Position {
     }
 }
 
-/// Dirty pages of a device with its own limits up to which they do not matter.
+/// Number of dirty pages up to which a device with its own limits is hardly throttled.
 const STRICT_FREE_PAGES: u64 = 8;
 
-/// The cubic: 2.0 at free run, 1.0 at the setpoint, 0 at the limit.
+/// The cubic factor: 2.0 at free run, 1.0 at the setpoint, 0 at the limit.
 fn cubic(rules: &Rules, setpoint: u64, dirty: u64, limit: u64) -> u64 {
     let [from, to] = [setpoint, dirty].map(i128::from);
     // Division rounds towards zero; the shifts below round down.
@@ -168,7 +170,7 @@ const fn divisor(rules: &Rules, pages: u64) -> u64 {
     if rules.think_time { pages | 1 } else { pages + 1 }
 }
 
-/// `pages` times a part of `1 << 16`.
+/// `pages` times `part`, a fraction of `1 << 16`.
 fn times_part(pages: u64, part: u64) -> u64 {
     scaled(pages, part, 1 << 16)
 }

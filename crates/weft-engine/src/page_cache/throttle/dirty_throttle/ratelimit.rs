@@ -1,36 +1,36 @@
 //! Rate limit of a device's writers, `dirty_ratelimit`: the dirty rate of each at the setpoint.
 //!
-//! N writers with the same known rate together dirty N times as much. The device's bandwidth
-//! divided by the rate of dirtying over 200 ms, times the known rate, is therefore the bandwidth
-//! divided by N, without N being known. The rate limit follows this *balanced* rate in small steps,
-//! and only if the position calls for the same direction.
+//! N writers with the same known rate together dirty N times as much. Thus the known rate, times
+//! the device's bandwidth divided by the rate at which pages were dirtied over 200 ms, is the
+//! bandwidth divided by N, without N being known. The rate limit follows this *balanced* rate in
+//! small steps, and only if the position calls for the same direction.
 //!
 //! Source   writeback.md §2.3
 
 use super::Rules;
 use super::position::RATELIMIT_CALC_SHIFT;
 
-/// The rates of one device, pages per second.
+/// Rate limits of one device, in pages per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ratelimit {
-    /// `dirty_ratelimit`.
+    /// `dirty_ratelimit`: the rate at which each writer may dirty pages at the setpoint.
     pub(crate) rate: u64,
     /// `balanced_dirty_ratelimit`, of the last interval.
     pub(crate) balanced: u64,
 }
 
-/// Observations of an interval of at least 200 ms, and of its end.
+/// Observations over an interval of at least 200 ms, and the state at its end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
-    /// Setpoint, in pages.
+    /// Setpoint of dirty pages.
     pub(crate) setpoint: u64,
-    /// Dirty pages of all devices.
+    /// Number of dirty pages of all devices.
     pub(crate) dirty: u64,
-    /// Position ratio; 1.0 is 1024.
+    /// Position ratio as a fixed-point number; 1.0 is 1024.
     pub(crate) ratio: u64,
-    /// Average write bandwidth, in pages per second.
+    /// Average write bandwidth of the device, in pages per second.
     pub(crate) bandwidth: u64,
-    /// Pages dirtied in the interval.
+    /// Number of the device's pages that were dirtied in the interval.
     pub(crate) dirtied: u64,
     /// Length of the interval, in ticks.
     pub(crate) elapsed: u64,
@@ -54,7 +54,7 @@ impl Ratelimit {
         } else {
             self.rate.saturating_sub(rates.into_iter().fold(0, u64::max))
         };
-        // Small errors are damped by powers of two.
+        // Small errors are damped by a power of two.
         let shift = self.rate / step.saturating_mul(2).saturating_add(1);
         let step = u32::try_from(shift).ok().and_then(|shift| step.checked_shr(shift));
         let step = step.unwrap_or(0).div_ceil(8);
@@ -67,7 +67,7 @@ impl Ratelimit {
     }
 }
 
-/// A rate times a position ratio.
+/// A rate times a position ratio, which is a fixed-point number.
 pub(super) fn times(rate: u64, ratio: u64) -> u64 {
     let product = (u128::from(rate) * u128::from(ratio)) >> RATELIMIT_CALC_SHIFT;
     u64::try_from(product).unwrap_or(u64::MAX)

@@ -3,8 +3,8 @@
 //! Every check of the limits is replayed as an episode of the policy, and every step of a rate
 //! limit or a bandwidth by the estimate of a device, each with the numbers that Linux had before.
 //!
-//! The inputs do not exercise the floor of a device's share, the flat quarter behind its line, or
-//! the clamp of the cubic, and cannot distinguish `|1` from `+1` in a divisor.
+//! The inputs do not exercise the floor of a device's share, the flat quarter at the end of its
+//! line, or the clamp of the cubic, and cannot distinguish `|1` from `+1` in a divisor.
 
 use super::super::tests::facts;
 use super::DirtyThrottle::{Mainline6_12, Patch001};
@@ -41,9 +41,9 @@ struct Tallies {
     next_size: Tally,
     rate: Tally,
     bandwidth: Tally,
-    /// Pauses that are equal if one tick less has passed.
+    /// Number of pauses that are equal if one tick less has passed.
     a_tick_earlier: usize,
-    /// Check sizes from checks in free run between two traced ones.
+    /// Number of check sizes that a check in free run between two traced ones has set.
     from_free_run: usize,
 }
 

@@ -1,13 +1,13 @@
-//! Bandwidth of a device and cost of a switch between runs, from completions alone.
+//! Bandwidth of a device, and the cost of a switch between runs, from completions alone.
 //!
-//! Completions form two groups: those that follow the previous one in the same file, and those that
-//! begin a run. The rate is the pages of the first group divided by its time. The cost of switches
-//! is the time by which the second group took longer than its pages would at that rate. A
-//! regression of time over the length of runs would yield the same, but fails while all runs have
-//! the same length. Only busy time counts: the time since the previous completion, if the device
-//! had more to do after it.
+//! Completions form two groups: those that continue the previous one in the same file, and those
+//! that begin a run. The rate is the pages of the first group divided by its time. The cost of
+//! switches is the time by which the second group took longer than its pages would take at that
+//! rate. A regression of time over the length of runs would yield the same, but fails while all
+//! runs have the same length. Only busy time counts: the time since the previous completion, if the
+//! device had more to do after it.
 //!
-//! A flash device has a cost near 0 here, and so has a disk that hides its seeks.
+//! A flash device has a cost near 0 by this rule, and so has a disk that hides its seeks.
 
 use super::super::super::id::InodeId;
 use std::ops::Range;
@@ -18,7 +18,7 @@ use weft_units::{Span, Time};
 pub(super) struct Speed {
     /// Time of the last completion, if the device was busy after it.
     last: Option<Time>,
-    /// Expected next page of the run.
+    /// Page that continues the current run, with its file.
     next: Option<(InodeId, u64)>,
     in_row: Group,
     first: Group,
@@ -65,25 +65,25 @@ impl Speed {
         self.last = goes_on.then_some(now);
     }
 
-    /// Pages per second of busy time, without switches.
+    /// Pages per second of busy time, without the time of switches.
     const fn rate(&self) -> u64 {
         if self.knows_rate() { rate(self.in_row.pages, self.in_row.nanos) } else { INITIAL }
     }
 
-    /// Pages per second of busy time, including switches.
+    /// Pages per second of busy time, including the time of switches.
     pub(super) const fn bandwidth(&self) -> u64 {
         let nanos = self.in_row.nanos + self.first.nanos;
         if nanos < ENOUGH.0 { INITIAL } else { rate(self.in_row.pages + self.first.pages, nanos) }
     }
 
-    /// Pages that could be written in the time of one switch.
+    /// Cost of one switch: the number of pages that could be written in its time.
     pub(super) const fn switch_pages(&self) -> u64 {
         let Group { count, pages, nanos } = self.first;
         if count < SWITCHES_MIN {
             return 0;
         }
         if !self.knows_rate() {
-            // The switch may account for the whole time of a run.
+            // The switch may account for all of the time that a run took.
             return pages / count;
         }
         let could = pages_in(self.rate(), Span(nanos));
@@ -92,17 +92,17 @@ impl Speed {
         if lost < most { lost } else { most }
     }
 
-    /// Time of one switch.
+    /// Duration of one switch.
     pub(super) const fn switch(&self) -> Span {
         Span(self.switch_pages() * SECOND / self.rate())
     }
 
-    /// Pages written in a time without switches, at least one.
+    /// Number of pages written in a time without switches, at least one.
     pub(super) const fn run_in(&self, span: Span) -> u64 {
         pages_in(self.rate(), span) + 1
     }
 
-    /// Pages written in a time, at least one.
+    /// Number of pages written in a time with switches, at least one.
     pub(super) const fn pages_in(&self, span: Span) -> u64 {
         pages_in(self.bandwidth(), span) + 1
     }
@@ -122,20 +122,20 @@ const fn pages_in(rate: u64, span: Span) -> u64 {
     (rate as u128 * span.0 as u128 / SECOND as u128) as u64
 }
 
-/// Busy time in a group from which its sums are halved, so that old completions fade.
+/// Busy time of a group at which its sums are halved, so that old completions fade.
 const MEMORY: Span = Span::secs(2);
 
-/// Busy time below which a group is not meaningful.
+/// Busy time below which a group tells nothing.
 const ENOUGH: Span = Span::millis(5);
 
-/// Number of switches below which the cost of a switch is not meaningful.
+/// Number of switches below which their cost is not known.
 const SWITCHES_MIN: u64 = 4;
 
-/// Longest plausible switch. A longer delay has another cause: a cache that is emptied, a disk that
-/// spins up.
+/// Longest plausible switch. A longer delay has another cause, such as a cache that is emptied or a
+/// disk that spins up.
 const SWITCH_MAX: Span = Span::millis(50);
 
-/// 4 MiB: completions may be out of order by this much and still count as one run.
+/// Distance in pages by which completions may be out of order and still count as one run: 4 MiB.
 const NEAR_PAGES: u64 = 1024;
 
 /// 100 MiB/s in pages, the initial value of the kernel.
