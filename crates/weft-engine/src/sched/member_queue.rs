@@ -5,8 +5,8 @@
 //!                                         └───▶ direct (flush, FUA, superblocks)
 //! ```
 //!
-//! A request in a scheduler holds one of `nr_requests` tokens until the member has completed it. A
-//! request that finds no token waits in order of arrival, and can still be merged into a queued
+//! A request in a scheduler holds one of `nr_requests` tokens until the member has completed it.
+//! Requests that find no token wait in order of arrival, and can still be merged into a queued
 //! request. With mq-deadline, writes and discards hold at most `async_depth` tokens, so that reads
 //! find a token even if writes do not. Linux sets `async_depth` to the former `nr_requests`
 //! whenever the latter is written, and so starves writes by accident; here it follows `nr_requests`
@@ -17,7 +17,7 @@
 //! therefore limits background writes to half of the tags, sync writes to three quarters, and each
 //! queue to its share by weight, beyond which the submitter sleeps. weft has none of these limits:
 //! without a bound there is nothing to share, and the credit of a client bounds its outstanding
-//! bytes. If an administrator sets `nr_requests`, weights suffer.
+//! bytes. If an administrator sets `nr_requests`, weights have less effect.
 //!
 //! With the scheduler `none` and no limit on the depth nothing ever waits, and requests bypass this
 //! queue: they are sent as they are staged ([`MemberQueue::passes`]). Otherwise a command is formed
@@ -26,12 +26,12 @@
 //!
 //! Flushes, superblock writes, and FUA writes to a member with a write cache bypass the scheduler,
 //! as in the kernel, and do not push queued requests ahead: the sender has already waited for all
-//! writes that they cover. A member without a write cache has nothing to flush, so such a flush
-//! takes no slot there. Where a flush is not a queued command (SATA,
-//! [`DeviceTraits::flush_queueable`]), it is the only command at the member, and requests gather in
-//! the scheduler meanwhile. (libata defers such commands, and the kernel does not ask a scheduler
-//! while a request is deferred. The one additional request that the kernel has taken from the
-//! scheduler by then stays in the scheduler here.)
+//! writes that they cover. A member without a write cache has nothing to flush, so a flush takes no
+//! slot of its depth. If a flush is not a queued command (SATA, [`DeviceTraits::flush_queueable`]),
+//! it is the only command at the member, and requests gather in the scheduler meanwhile. (libata
+//! defers such commands, and the kernel does not ask a scheduler while a request is deferred. The
+//! one additional request that the kernel has taken from the scheduler by then stays in the
+//! scheduler here.)
 //!
 //! Linux 2.6.24 *plugged* an empty queue: the queue held its requests until four were queued, 3 ms
 //! had passed, the member had completed a command, or the submitter unplugged it. raid5d unplugged
@@ -57,27 +57,27 @@ use crate::contract::member::DeviceTraits;
 use crate::contract::output::MemberOp;
 use crate::knobs::{BfqKnobs, CacheForm, Knobs, MqDeadlineKnobs, NoMerges, SchedulerKind};
 
-/// Settings of the queues of a volume's members.
+/// Settings of a member's queue, from the knobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QueueSettings {
     pub(crate) scheduler: SchedulerKind,
     pub(crate) bfq: BfqKnobs,
     pub(crate) mq_deadline: MqDeadlineKnobs,
-    /// Largest command that merging produces.
+    /// Largest command that merging may produce.
     pub(crate) max: Sectors,
     pub(crate) nomerges: NoMerges,
-    /// Commands in flight at the member; zero for as many as its device accepts.
+    /// Largest number of commands in flight at the member; zero: as many as its device accepts.
     pub(crate) depth: u32,
     /// Number of tokens; zero for the kernel's default.
     pub(crate) nr_requests: u32,
-    /// Whether the device is treated as rotational; `None` for what it reports.
+    /// Whether to treat the device as rotational; `None`: as it reports.
     pub(crate) rotational: Option<bool>,
-    /// Whether an empty queue is plugged.
+    /// Whether an empty queue is plugged, as in Linux 2.6.24.
     pub(crate) plugs: bool,
 }
 
 impl QueueSettings {
-    /// Reads the settings from a volume's knobs.
+    /// Takes the settings from the knobs of a volume or member.
     pub(crate) fn of(knobs: &Knobs) -> Self {
         Self {
             scheduler: knobs.scheduler,
@@ -94,54 +94,54 @@ impl QueueSettings {
     }
 }
 
-/// The queue of one member; `T` identifies the owner that is notified of a request's completion.
+/// Queue of one member. `T` is the owner that is notified when a request completes.
 #[derive(Clone, Debug)]
 pub(crate) struct MemberQueue<T> {
     passes: bool,
-    /// The last read and the last write that were staged.
+    /// The last read and the last write that were staged, for merging.
     pub(crate) last: [Last; 2],
-    /// Traits that the device reported.
+    /// Traits that the driver reported for the device.
     found: DeviceTraits,
-    /// Traits of the device as the knobs override them.
+    /// Traits of the device, with those that knobs override.
     device: DeviceTraits,
     settings: QueueSettings,
     depth: u32,
-    /// Commands in flight at the member.
+    /// Number of commands in flight at the member.
     in_flight: u32,
-    /// Whether a flush is in flight at a member that accepts no command beside it.
+    /// Whether a flush is in flight at a member that accepts no other command meanwhile.
     flushing: bool,
     tokens: Tokens,
     scheduler: Scheduler,
-    /// Time at which the plug ends.
+    /// Time at which the plug ends at the latest; `None`: the queue is not plugged.
     plugged: Option<Time>,
-    /// The plug list: requests that turns staged, in order.
+    /// Plug list: requests staged in the current turn, in order.
     staged: Vec<u32>,
     /// Requests that bypass the scheduler.
     direct: VecDeque<u32>,
-    /// Flushes of a member that has no write cache.
+    /// Flushes for a member that has no write cache, which are answered at once.
     needless: VecDeque<u32>,
-    /// Reads and writes that found no token, with their arrival numbers.
+    /// Reads, and writes, that wait for a token, with their arrival numbers.
     tokenless: [VecDeque<(u64, u32)>; 2],
-    /// Waiting requests with their arrival numbers.
+    /// Waiting requests with their arrival numbers, by index.
     requests: Vec<Option<(u64, Waiting<T>)>>,
     free: Vec<u32>,
     arrivals: u64,
-    /// Identifiers of the requests in the last command of the scheduler.
+    /// Identifiers of the requests in the last command that the scheduler dispatched.
     sent: Vec<u64>,
 }
 
-/// Tokens of the requests in the scheduler and in flight at the member, by direction.
+/// Tokens held by requests in the scheduler (`queued`) and at the member (`sent`), by direction.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tokens {
     all: u32,
-    /// Tokens that writes may hold.
+    /// Number of tokens that writes may hold.
     writes: u32,
     queued: [u32; 2],
     sent: [u32; 2],
 }
 
 impl Tokens {
-    /// Whether a token is available for a request of this direction.
+    /// Whether a token is available for a request in this direction.
     fn left(&self, direction: Direction) -> bool {
         let held = |of: Direction| self.queued[of as usize] + self.sent[of as usize];
         let writes = held(Direction::Write);
@@ -150,13 +150,13 @@ impl Tokens {
     }
 }
 
-/// A request that is not yet at the member.
+/// A request that was not sent to the member yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiting<T> {
     pub(crate) op: MemberOp,
     pub(crate) attr: Attr,
     pub(crate) owner: T,
-    /// Time of staging.
+    /// Time at which the request was staged.
     pub(crate) since: Time,
 }
 
@@ -165,16 +165,16 @@ pub(crate) struct Waiting<T> {
 pub(crate) struct QueueCommand<T> {
     pub(crate) op: MemberOp,
     pub(crate) attr: Attr,
-    /// Owners of the requests in the command, in sector order.
+    /// Owners of the requests in the command, in order of sectors.
     pub(crate) owners: SmallVec<[T; 1]>,
-    /// Whether the command occupies a slot of the queue depth until [`MemberQueue::ended`].
+    /// Whether the command counts against the queue depth until [`MemberQueue::ended`].
     pub(crate) takes_room: bool,
-    /// Receipt of the scheduler, if the command came from it.
+    /// Receipt of the scheduler; `None` if the command bypassed it.
     pub(crate) scheduled: Option<Receipt>,
 }
 
 impl<T> MemberQueue<T> {
-    /// An empty queue with the scheduler `none`.
+    /// Creates an empty queue with the scheduler `none`.
     pub(crate) fn new(device: DeviceTraits) -> Self {
         let mut queue = Self {
             passes: true,
@@ -217,8 +217,8 @@ impl<T> MemberQueue<T> {
         self.passes
     }
 
-    /// Changes the settings. Waiting requests are queued anew and keep their time of staging. The
-    /// `in_flight` commands at the member no longer belong to any scheduler.
+    /// Changes the settings. Waiting requests are queued anew, and keep their time of staging. The
+    /// `in_flight` commands at the member no longer belong to a scheduler.
     pub(crate) fn configure(&mut self, settings: QueueSettings, in_flight: u32) {
         let waiting = self.take_waiting();
         assert!(self.is_empty() && self.scheduler.is_empty(), "all requests were removed");
@@ -239,7 +239,7 @@ impl<T> MemberQueue<T> {
         waiting.into_iter().for_each(|request| self.put_back(request));
     }
 
-    /// Commands that the member may have in flight; `None` if unlimited.
+    /// Largest number of commands in flight at the member; `None` if there is no limit.
     pub(crate) fn depth(&self) -> Option<u32> {
         Some(self.depth).filter(|depth| *depth < u32::MAX)
     }
@@ -252,21 +252,21 @@ impl<T> MemberQueue<T> {
     fn set_depth(&mut self) {
         let QueueSettings { scheduler, depth, nr_requests, mq_deadline, .. } = self.settings;
         let none = scheduler == SchedulerKind::None;
-        // Where the device has a queue in a host kernel, a command waits there as well as here.
+        // If the device has a queue in the host's kernel, a command can wait there as well as here.
         let most = self.device.depth.filter(|_| !self.device.host_queue).unwrap_or(u32::MAX);
         self.depth = match (depth, self.device.depth) {
             (0, _) if none => most,
             (0, device) => device.unwrap_or(DEPTH_UNKNOWN),
             (depth, _) => depth.min(most),
         };
-        // Without a scheduler, a request is a command.
+        // Without a scheduler, each request is a command.
         if none && nr_requests > 0 {
             self.depth = self.depth.min(nr_requests);
         }
         assert!(self.depth > 0, "a queue has a depth");
         self.tokens.all = match nr_requests {
             _ if none => u32::MAX,
-            // A client that asks for much would take all tokens and leave no share to distribute.
+            // A client with many requests would take all tokens and leave no share to distribute.
             0 if scheduler == SchedulerKind::Bfq => u32::MAX,
             0 => 2 * self.depth.min(TOKENS_DEPTH_MAX),
             count => count,
@@ -278,12 +278,12 @@ impl<T> MemberQueue<T> {
         self.passes = none && self.depth == u32::MAX && self.device.flush_queueable;
     }
 
-    /// The index that the next staged request gets.
+    /// Index that the next staged request will get.
     pub(crate) fn next_place(&self) -> usize {
         self.free.last().map_or(self.requests.len(), |place| *place as usize)
     }
 
-    /// Stages a request. [`MemberQueue::unplug`] queues it.
+    /// Stages a request; [`MemberQueue::unplug`] then queues it.
     pub(crate) fn stage(&mut self, request: Waiting<T>) {
         let place = self.put(request);
         self.staged.push(place);
@@ -300,7 +300,8 @@ impl<T> MemberQueue<T> {
         self.requests.len() as u32 - 1
     }
 
-    /// Appends segments to a staged request. Returns its owner, which must be notified.
+    /// Appends segments to a staged request. Returns its owner, to which the caller adds the new
+    /// part.
     pub(crate) fn append(&mut self, place: usize, new: &[Segment]) -> &mut T {
         let Some(Some((_, Waiting { op, owner, .. }))) = self.requests.get_mut(place) else {
             unreachable!("a staged request stays staged until its turn ends")
@@ -371,8 +372,8 @@ impl<T> MemberQueue<T> {
         self.count(request.direction, before);
     }
 
-    /// Counts the tokens after one request was scheduled. The request holds a token of its own, or
-    /// was merged into a queued one, or joined two queued ones.
+    /// Counts tokens after one request was scheduled, when `waited` requests were queued before: it
+    /// now holds a token, or was merged into a queued request, or has joined two queued requests.
     fn count(&mut self, direction: Direction, waited: usize) {
         let queued = &mut self.tokens.queued[direction as usize];
         *queued = *queued + self.scheduler.waiting() as u32 - waited as u32;
@@ -398,12 +399,13 @@ impl<T> MemberQueue<T> {
         }
     }
 
-    /// Unplugs the queue when the submitter has no more requests.
+    /// Ends the plug, because the submitter has no more requests.
     pub(crate) fn end_plug(&mut self) {
         self.plugged = None;
     }
 
-    /// Returns the next command for the member, if the member has room for one.
+    /// Returns the next command for the member; `None` if the member has no room for one, or no
+    /// request may be dispatched.
     pub(crate) fn dispatch(&mut self, now: Time) -> Option<QueueCommand<T>> {
         if let Some(place) = self.needless.pop_front() {
             return Some(self.command(&[u64::from(place)], None, false));
@@ -436,9 +438,9 @@ impl<T> MemberQueue<T> {
         Some(command)
     }
 
-    /// Whether the member accepts a command. A request that bypasses the scheduler is a flush or
-    /// ends with one. Where a flush is not a queued command, the request waits until the member is
-    /// idle, and requests from the scheduler wait for it.
+    /// Whether the member accepts a command. Requests that bypass the scheduler are flushes, or end
+    /// with one. If a flush is not a queued command, it waits until the member is idle, and
+    /// requests in the scheduler wait for it.
     fn has_room(&self) -> bool {
         let alone = !self.direct.is_empty() && !self.device.flush_queueable;
         !self.flushing && self.in_flight < if alone { 1 } else { self.depth }
@@ -498,7 +500,7 @@ impl<T> MemberQueue<T> {
         }
     }
 
-    /// Next time at which a command may become ready without a completion.
+    /// Time at which a command may become ready without a completion; `None`: none will.
     pub(crate) fn next_wake(&self, now: Time) -> Option<Time> {
         if self.plugged.is_some() {
             return self.plugged;
@@ -506,7 +508,7 @@ impl<T> MemberQueue<T> {
         self.scheduler.next_wake(now).filter(|_| self.has_room())
     }
 
-    /// Reasons of BFQ's decisions, if BFQ is the scheduler.
+    /// Statistics of BFQ's decisions; `None` with another scheduler.
     pub(crate) fn bfq_stats(&self) -> Option<&BfqStats> {
         self.scheduler.bfq_stats()
     }
@@ -516,12 +518,12 @@ impl<T> MemberQueue<T> {
         self.free.len() == self.requests.len()
     }
 
-    /// Waiting requests.
+    /// Requests that were not sent to the member yet.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = &Waiting<T>> {
         self.requests.iter().flatten().map(|(_, request)| request)
     }
 
-    /// Removes all waiting requests and returns them in order of staging.
+    /// Removes all waiting requests, and returns them in order of staging.
     pub(crate) fn take_waiting(&mut self) -> Vec<Waiting<T>> {
         self.scheduler.clear_waiting();
         self.tokens.queued = [0, 0];
@@ -535,21 +537,21 @@ impl<T> MemberQueue<T> {
         waiting.into_iter().map(|(_, request)| request).collect()
     }
 
-    /// Loses the last waiting request: a planted bug.
+    /// Loses the last waiting request, for a planted bug.
     pub(crate) fn forget_last(&mut self) {
         let waiting = self.take_waiting();
         let kept = waiting.len().saturating_sub(1);
         waiting.into_iter().take(kept).for_each(|request| self.put_back(request));
     }
 
-    /// Lets BFQ forget a queue that has requests: a planted bug.
+    /// Lets BFQ forget a queue that has requests, for a planted bug.
     pub(crate) fn starve_one(&mut self) {
         if let Scheduler::Bfq(queues) = &mut self.scheduler {
             queues.forget_first();
         }
     }
 
-    /// Queues a request again that was removed, as if it had never left.
+    /// Queues a request again that was removed by [`MemberQueue::take_waiting`].
     pub(crate) fn put_back(&mut self, request: Waiting<T>) {
         let since = request.since;
         let place = self.put(request);
@@ -557,7 +559,7 @@ impl<T> MemberQueue<T> {
     }
 }
 
-/// Converts a request to the form that schedulers use.
+/// Converts a request at index `place` to the form that schedulers use.
 fn scheduled(place: u32, op: &MemberOp, attr: Attr) -> QueuedRequest {
     let (direction, first, len, merges) = match op {
         MemberOp::Read { at, into } => (Direction::Read, *at, length(into), true),
@@ -573,7 +575,7 @@ fn scheduled(place: u32, op: &MemberOp, attr: Attr) -> QueuedRequest {
     QueuedRequest { id: u64::from(place), direction, attr, first, len, merges }
 }
 
-/// Segments of a read or write.
+/// Segments of a read or write; `None` for other operations.
 fn parts_mut(op: &mut MemberOp) -> Option<&mut Segments> {
     match op {
         MemberOp::Read { into: parts, .. } | MemberOp::Write { from: parts, .. } => Some(parts),
@@ -586,14 +588,15 @@ fn length(parts: &Segments) -> Sectors {
     Sectors(bytes.div_ceil(512))
 }
 
-/// Commands in flight at a member with a scheduler, if the device does not report a depth: as many
-/// as a SATA disk takes. A larger depth would leave the scheduler nothing to choose from.
+/// Queue depth of a member with a scheduler if the device does not report one: that of a SATA disk.
+/// A larger depth would leave the scheduler nothing to choose from.
 const DEPTH_UNKNOWN: u32 = 32;
 
 /// Largest depth that counts for the default of `nr_requests`, which is twice the depth.
 const TOKENS_DEPTH_MAX: u32 = 128;
 
-/// `unplug_thresh` and `unplug_delay` of a queue in Linux 2.6.24.
+/// Requests and time after which an empty queue of Linux 2.6.24 is unplugged (`unplug_thresh`,
+/// `unplug_delay`).
 const UNPLUG_REQUESTS: usize = 4;
 const UNPLUG_DELAY: Span = Span::millis(3);
 

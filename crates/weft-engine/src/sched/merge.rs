@@ -17,20 +17,21 @@ use crate::contract::input::Attr;
 /// The last staged request of one member and direction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Last {
-    /// Turn in which the request was staged. Requests sent by an earlier turn can no longer grow.
+    /// Turn in which the request was staged. Requests of earlier turns were sent and cannot grow.
     turn: u64,
     kind: MergeKind,
     end: Sectors,
     bytes: u64,
-    /// Largest length that the request itself allows.
+    /// Largest length to which the request may grow, by its own limit.
     max: u64,
     largest: u64,
-    /// Index among the outputs.
+    /// Index of the request among the outputs.
     place: usize,
 }
 
 impl Last {
-    /// No request was staged yet. `largest` limits merged requests beyond what each request allows.
+    /// State before any request was staged. `largest` limits merged requests in addition to each
+    /// request's own limit.
     pub(crate) const fn none(largest: Bytes) -> Self {
         Self {
             turn: 0,
@@ -43,8 +44,9 @@ impl Last {
         }
     }
 
-    /// Index of the request that the next one (at sector `at`) is appended to. `None` if it is sent
-    /// separately, at index `place` among the outputs, and becomes the last request.
+    /// Index of the request to which the next one, at sector `at`, is appended. `None` if the next
+    /// one is sent separately; it then becomes the last request, at index `place` among the
+    /// outputs.
     #[inline]
     pub(crate) fn merge(
         &mut self,
@@ -70,7 +72,7 @@ impl Last {
         None
     }
 
-    /// Longest next request that need not be split.
+    /// Number of bytes that the next request at sector `at` may have without being split.
     pub(crate) fn room(&self, turn: u64, at: Sectors, next: &MemberRequest) -> u64 {
         let max = next.max.0.min(self.largest);
         if self.fits(turn, at, next) { self.max.min(max) - self.bytes } else { max }
@@ -85,7 +87,7 @@ impl Last {
     }
 }
 
-/// Adds a segment, extending the last one if the two are adjacent in memory.
+/// Appends a segment, or extends the last one if the two are adjacent in memory.
 pub(crate) fn append(parts: &mut Segments, part: Segment) {
     if let Some(last) = parts.last_mut()
         && last.slab_end() == part.slab_start()

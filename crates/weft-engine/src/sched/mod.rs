@@ -1,7 +1,7 @@
 //! I/O schedulers and member queues: the path of a request from the RAID decision to the member.
 //!
 //! `Scheduler` is the common interface of all schedulers: a request is inserted, dispatched when
-//! the member has room, and completed. [`SchedulerKind`] lists their names.
+//! the member has room, and completed. [`SchedulerKind`] lists the schedulers by name.
 
 pub mod bfq;
 pub(crate) mod member_queue;
@@ -25,14 +25,14 @@ use crate::knobs::{Knobs, NoMerges, SchedulerKind};
 
 pub use request::{Direction, Dispatched, IoPriority, QueuedRequest, Receipt};
 
-/// A scheduler selected by name, without the member queue around it, for benchmarks.
+/// The scheduler that knobs select, without the member queue around it, for benchmarks.
 ///
 /// Each request that [`BareScheduler::dispatch`] returns must be completed once.
 #[derive(Clone, Debug)]
 pub struct BareScheduler(Scheduler);
 
 impl BareScheduler {
-    /// Creates the scheduler that the knobs select, for a member with these device traits.
+    /// Creates the scheduler for a member with these device traits.
     #[must_use]
     pub fn new(knobs: &Knobs, device: DeviceTraits) -> Self {
         Self(Scheduler::new(&QueueSettings::of(knobs), device))
@@ -49,7 +49,7 @@ impl BareScheduler {
         self.0.dispatch(now)
     }
 
-    /// Identifiers of all requests that the last dispatched request consists of.
+    /// Identifiers of all requests that are merged in the last dispatched request.
     #[must_use]
     pub fn sent(&self) -> &[u64] {
         self.0.sent()
@@ -60,14 +60,14 @@ impl BareScheduler {
         self.0.completed(receipt, now);
     }
 
-    /// Next time at which a request may become ready without a completion.
+    /// Time at which a request may become ready without a completion; `None`: none will.
     #[must_use]
     pub fn next_wake(&self, now: Time) -> Option<Time> {
         self.0.next_wake(now)
     }
 }
 
-/// A scheduler and the requests queued in it.
+/// A scheduler, with the requests queued in it.
 #[derive(Clone, Debug)]
 pub(crate) enum Scheduler {
     Bfq(Box<Bfq>),
@@ -85,7 +85,7 @@ impl Scheduler {
     fn new(settings: &QueueSettings, device: DeviceTraits) -> Self {
         match settings.scheduler {
             SchedulerKind::Bfq => {
-                // The queues of BFQ do not track the request that was merged into last.
+                // BFQ does not keep track of the request that was last merged into.
                 let max = match settings.nomerges {
                     NoMerges::Allowed => settings.max,
                     NoMerges::LastOnly | NoMerges::Never => Sectors::ZERO,
@@ -119,8 +119,8 @@ impl Scheduler {
         }
     }
 
-    /// Returns the next request for the member. [`Scheduler::sent`] lists the requests merged into
-    /// it.
+    /// Returns the next request for the member, if there is one. [`Scheduler::sent`] lists the
+    /// requests that are merged in it.
     fn dispatch(&mut self, now: Time) -> Option<Dispatched> {
         match self {
             Self::Bfq(queues) => queues.dispatch(now),
@@ -129,7 +129,7 @@ impl Scheduler {
         }
     }
 
-    /// Identifiers of all requests that the last dispatched request consists of.
+    /// Identifiers of all requests that are merged in the last dispatched request.
     fn sent(&self) -> &[u64] {
         match self {
             Self::Bfq(queues) => queues.sent(),
@@ -155,7 +155,7 @@ impl Scheduler {
         }
     }
 
-    /// Next time at which a request may become ready without a completion.
+    /// Time at which a request may become ready without a completion; `None`: none will.
     fn next_wake(&self, now: Time) -> Option<Time> {
         match self {
             Self::Bfq(queues) => queues.next_wake(),
@@ -164,7 +164,7 @@ impl Scheduler {
         }
     }
 
-    /// Reasons of BFQ's decisions.
+    /// Statistics of BFQ's decisions; `None` for other schedulers.
     fn bfq_stats(&self) -> Option<&BfqStats> {
         match self {
             Self::Bfq(queues) => Some(queues.stats()),
@@ -172,7 +172,7 @@ impl Scheduler {
         }
     }
 
-    /// Number of queued requests; a merged request counts as part of another.
+    /// Number of queued requests; a request that was merged into another does not count.
     fn waiting(&self) -> usize {
         match self {
             Self::Bfq(queues) => queues.waiting(),

@@ -5,13 +5,14 @@
 //! A batch begins with the oldest request of its direction if the deadline of that request has
 //! passed, and otherwise where the last batch of this direction ended.
 //!
-//! A request that begins where a queued one ends, or ends where one begins, is merged into it.
-//! Linux finds the request that ends at a sector in a hash table. Here it is the one in front of
-//! the new request in the sorted list, which is searched for the insertion position anyway. This
+//! A request that begins where a queued request ends, or ends where one begins, is merged into it.
+//! Linux finds the request that ends at a sector in a hash table. Here it is the request in front
+//! of the new one in the sorted list, which is searched for the insertion position anyway. This
 //! lookup misses a candidate only where queued requests of one direction overlap.
 //!
-//! Requests are records of a table, chained by indices, so the queue allocates nothing until it is
-//! longer than ever before. The request that continues a batch is tracked, not looked up.
+//! Requests are records of a table, chained by indices, so the scheduler allocates nothing until
+//! more requests are queued than ever before. The request that continues a batch is tracked, not
+//! looked up.
 //!
 //! Linux inserts requests that a driver requeued, or that bypass the scheduler, at the head of a
 //! class. Members requeue nothing, and requests that bypass the scheduler never get here
@@ -32,7 +33,7 @@ use super::request::{Direction, Dispatched, IoPriority, QueuedRequest, Receipt};
 use super::sorted::Sorted;
 use crate::knobs::{MqDeadlineKnobs, NoMerges};
 
-/// The mq-deadline queue of one member.
+/// mq-deadline scheduler of one member.
 #[derive(Clone, Debug)]
 pub struct MqDeadline {
     settings: MqDeadlineKnobs,
@@ -44,34 +45,34 @@ pub struct MqDeadline {
     starved: u32,
     waiting: usize,
     /// The request that was last inserted or merged into. It is the first merge candidate, and its
-    /// front is one too whatever `front_merges` says.
+    /// front counts as one too whatever `front_merges` says.
     last_merge: u32,
     requests: Vec<Queued>,
     /// First free record; free records are chained by `after`.
     free: u32,
     names: NameTable,
-    /// Identifiers of the requests that the last dispatched request consists of.
+    /// Identifiers of the requests that are merged in the last dispatched request.
     sent: Vec<u64>,
 }
 
-/// The requests of one I/O priority class.
+/// Requests of one I/O priority class.
 #[derive(Clone, Debug, Default)]
 struct Queues {
-    /// Queues by direction.
+    /// Queues of reads and of writes.
     of: [Queue; 2],
-    /// Requests inserted and not yet completed.
+    /// Number of requests that were inserted and are not completed.
     queued: u64,
 }
 
 #[derive(Clone, Debug)]
 struct Queue {
-    /// Requests by first sector.
+    /// Requests in order of first sector.
     sorted: Sorted,
-    /// Ends of the FIFO, a chain of records by deadline, then by arrival.
+    /// Ends of the FIFO, a chain of records in order of deadline, then of arrival.
     oldest: u32,
     newest: u32,
     latest_pos: Sectors,
-    /// The first request of `sorted` at or beyond `latest_pos`.
+    /// First request of `sorted` that begins at or beyond `latest_pos`.
     next: u32,
 }
 
@@ -81,10 +82,10 @@ struct Queued {
     first: Sectors,
     len: Sectors,
     deadline: Time,
-    /// Neighbours in the FIFO.
+    /// Neighbours of the request in the FIFO.
     before: u32,
     after: u32,
-    /// Identifiers of the requests that it consists of.
+    /// Identifiers of the requests that were merged into this one, itself included.
     names: Names,
     level: IoPriority,
     direction: Direction,
@@ -92,7 +93,8 @@ struct Queued {
 }
 
 impl MqDeadline {
-    /// Creates an empty queue. Merging makes no request larger than `max` (`max_sectors_kb`).
+    /// Creates a scheduler without requests. Merging makes no request larger than `max`
+    /// (`max_sectors_kb`).
     #[must_use]
     pub fn new(settings: MqDeadlineKnobs, max: Sectors, nomerges: NoMerges) -> Self {
         Self {
@@ -112,13 +114,13 @@ impl MqDeadline {
         }
     }
 
-    /// Whether nothing is queued. Requests in flight at the member do not count.
+    /// Whether no request is queued. Requests in flight at the member do not count.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.waiting == 0
     }
 
-    /// Number of queued requests. A merged request counts as part of another.
+    /// Number of queued requests. A request that was merged into another does not count.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting
@@ -176,7 +178,8 @@ impl MqDeadline {
         merged.is_some()
     }
 
-    /// Merges a request into the one that was last inserted or merged into.
+    /// Merges a request into the one that was last inserted or merged into, if possible. Returns
+    /// whether it was merged.
     fn merge_at_last(&mut self, request: &QueuedRequest, level: IoPriority) -> bool {
         if self.nomerges == NoMerges::Never || self.last_merge == NONE {
             return false;
@@ -196,8 +199,8 @@ impl MqDeadline {
         true
     }
 
-    /// Finds the queued request that a new one can be merged into. `position` is behind all
-    /// requests that begin at the same sector as the new one.
+    /// Finds a queued request that a new one can be merged into. `position` is behind all requests
+    /// that begin at the same sector as the new one.
     #[inline]
     fn neighbour(
         &self,
@@ -232,8 +235,8 @@ impl MqDeadline {
         queued.merges && queued.len + request.len <= self.max
     }
 
-    /// Merges a request into a queued one. If this closes the gap to the next queued request, that
-    /// one is merged as well.
+    /// Merges a request into a queued one. If this closes the gap to the next queued request,
+    /// merges that one as well.
     fn grow(&mut self, merge: Merge, request: &QueuedRequest) {
         let (Merge::Back(name) | Merge::Front(name)) = merge;
         let Queued { first, len, level, direction, .. } = self.requests[name as usize];
@@ -272,7 +275,7 @@ impl MqDeadline {
     }
 
     /// Merges the queued request `next` into `name`, which ends where `next` begins. The merged
-    /// request keeps the earlier deadline of the two and its position in the FIFO.
+    /// request keeps the earlier deadline of the two, and its position in the FIFO.
     fn join(&mut self, name: u32, next: u32) {
         let (into, joined) = (self.requests[name as usize], self.requests[next as usize]);
         if !into.merges || !joined.merges || into.len + joined.len > self.max {
@@ -297,7 +300,8 @@ impl MqDeadline {
         self.last_merge = name;
     }
 
-    /// Returns the next request for the member.
+    /// Returns the next request for the member; `None` if none is queued, or all queued ones are
+    /// held back by a higher class.
     pub fn dispatch(&mut self, now: Time) -> Option<Dispatched> {
         let busy = self.per_prio.iter().filter(|level| level.queued > 0).count();
         if busy > 1 {
@@ -309,7 +313,8 @@ impl MqDeadline {
             }
         }
         for level in [IoPriority::RealTime, IoPriority::BestEffort, IoPriority::Idle] {
-            // A class with all requests in flight still counts: classes are strict.
+            // A class with all of its requests in flight still goes before lower ones: classes are
+            // strict.
             if self.per_prio[level as usize].queued > 0 {
                 return self.pick(level, Span::ZERO, now);
             }
@@ -317,13 +322,13 @@ impl MqDeadline {
         None
     }
 
-    /// Identifiers of all requests that the last dispatched request consists of.
+    /// Identifiers of all requests that are merged in the last dispatched request.
     #[must_use]
     pub fn sent(&self) -> &[u64] {
         &self.sent
     }
 
-    /// Reports that a dispatched request has completed.
+    /// Reports that the member has completed a dispatched request.
     pub fn completed(&mut self, receipt: Receipt) {
         let queued = &mut self.per_prio[receipt.0 as usize].queued;
         assert!(*queued > 0, "a request is completed once");
@@ -340,14 +345,14 @@ impl MqDeadline {
         }
         let lower = &self.per_prio[IoPriority::BestEffort as usize..];
         let oldest = lower.iter().flat_map(|level| &level.of).filter(|queue| queue.oldest != NONE);
-        // A request that is due and was not picked waits for the requests in front of it.
+        // A request that is due but was not picked waits for the requests in front of it.
         oldest
             .map(|queue| self.started(queue.oldest) + self.settings.prio_aging_expire)
             .filter(|due| *due > now)
             .min()
     }
 
-    /// Drops the queued requests as if they had never been inserted. Requests in flight stay.
+    /// Drops the queued requests as if they had never been inserted. Requests in flight are kept.
     pub(crate) fn clear_waiting(&mut self) {
         for level in &mut self.per_prio {
             let waiting: usize = level.of.iter().map(|queue| queue.sorted.len()).sum();
@@ -366,7 +371,7 @@ impl MqDeadline {
     }
 
     /// Returns the next request of a class if it has waited for `age`. As in Linux, the direction
-    /// chosen for a request stays chosen even if that request has not waited long enough.
+    /// that was chosen for a request stays chosen even if the request has not waited long enough.
     fn pick(&mut self, level: IoPriority, age: Span, now: Time) -> Option<Dispatched> {
         let follows = self.per_prio[level as usize].of[self.last_direction as usize].next;
         let name = if follows != NONE && self.batching < self.settings.fifo_batch {
@@ -381,7 +386,8 @@ impl MqDeadline {
         Some(self.send(name))
     }
 
-    /// Returns the first request of a new batch of a class, in the direction that is due.
+    /// First request of a new batch of a class, in the direction that is due; `None` if the class
+    /// has none.
     fn next_batch(&mut self, level: IoPriority, now: Time) -> Option<u32> {
         let [reads, writes] = &self.per_prio[level as usize].of;
         let direction = match (reads.oldest == NONE, writes.oldest == NONE) {
@@ -407,7 +413,7 @@ impl MqDeadline {
         let queue = &mut self.per_prio[level as usize].of[direction as usize];
         queue.unlink(&mut self.requests, name);
         let mut position = queue.sorted.remove(first.0, name);
-        // Earlier arrivals at the same sector count as not passed yet.
+        // Requests at the same sector that arrived earlier count as not passed yet.
         while let Some(back) = queue.sorted.step_back(position)
             && queue.sorted.at(back).is_some_and(|found| found.0 == first.0)
         {
@@ -483,7 +489,7 @@ impl Default for Queue {
 }
 
 impl Queue {
-    /// Updates `next` for a request that was inserted into the sorted list.
+    /// Updates `next` after a request was inserted into the sorted list.
     fn comes(&mut self, requests: &[Queued], name: u32) {
         let first = requests[name as usize].first;
         if first >= self.latest_pos
@@ -494,7 +500,7 @@ impl Queue {
     }
 
     /// Inserts a request into the FIFO behind all requests with the same or an earlier deadline,
-    /// which as a rule is its end.
+    /// which is usually its end.
     fn append(&mut self, requests: &mut [Queued], name: u32) {
         let deadline = requests[name as usize].deadline;
         let (mut before, mut after) = (self.newest, NONE);
@@ -512,14 +518,14 @@ impl Queue {
         self.join_links(requests, before, after);
     }
 
-    /// Puts a request at the FIFO position of another one.
+    /// Puts the request `new` at the FIFO position of `old`.
     fn replace(&mut self, requests: &mut [Queued], old: u32, new: u32) {
         let Queued { before, after, .. } = requests[old as usize];
         self.join_links(requests, before, new);
         self.join_links(requests, new, after);
     }
 
-    /// Links two neighbours of the FIFO; `NONE` stands for either end.
+    /// Links two neighbours in the FIFO; `NONE` stands for an end of the FIFO.
     fn join_links(&mut self, requests: &mut [Queued], before: u32, after: u32) {
         match before {
             NONE => self.oldest = after,
@@ -532,16 +538,16 @@ impl Queue {
     }
 }
 
-/// Merge candidate: the index of a queued request, and the side on which the new one is merged.
+/// A way to merge a request: with which queued request, and on which side of it.
 #[derive(Clone, Copy, Debug)]
 enum Merge {
-    /// The new request is appended.
+    /// Append the new request to this one.
     Back(u32),
-    /// The new request is prepended.
+    /// Prepend the new request to this one.
     Front(u32),
 }
 
-/// Index that denotes no request.
+/// Index that stands for no request.
 const NONE: u32 = u32::MAX;
 
 #[cfg(test)]

@@ -5,8 +5,8 @@
 //! are reused, so a scheduler allocates nothing until it holds more merged requests than ever
 //! before.
 
-/// Identifiers of the requests that one request consists of, in sector order: the first one, and
-/// the chain of the others.
+/// Identifiers of the requests that are merged in one request, in order of sectors: the first one,
+/// and the chain of the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Names {
     pub(crate) first: u64,
@@ -14,16 +14,16 @@ pub(crate) struct Names {
     last: u32,
 }
 
-/// The identifier chains of all requests of a scheduler.
+/// Table with the identifier chains of all requests of a scheduler.
 #[derive(Clone, Debug)]
 pub(crate) struct NameTable {
-    /// An identifier and the index of the next link of its chain, or of the next free link.
+    /// Identifiers, each with the index of the next link in its chain, or of the next free link.
     links: Vec<(u64, u32)>,
     free: u32,
 }
 
 impl Names {
-    /// Identifier list of a request with nothing merged into it.
+    /// Identifiers of a request that consists of itself alone.
     #[inline]
     pub(crate) const fn of(id: u64) -> Self {
         Self { first: id, others: END, last: END }
@@ -35,18 +35,18 @@ impl NameTable {
         Self { links: Vec::new(), free: END }
     }
 
-    /// Appends an identifier.
+    /// Appends an identifier to those of a request.
     pub(crate) fn append(&mut self, names: &mut Names, id: u64) {
         self.join(names, Names::of(id));
     }
 
-    /// Prepends an identifier.
+    /// Prepends an identifier to those of a request.
     pub(crate) fn prepend(&mut self, names: &mut Names, id: u64) {
         let rest = std::mem::replace(names, Names::of(id));
         self.join(names, rest);
     }
 
-    /// Appends the identifiers of another request.
+    /// Appends the identifiers `next` of another request.
     pub(crate) fn join(&mut self, names: &mut Names, next: Names) {
         let link = self.link(next.first, next.others);
         match names.last {
@@ -66,7 +66,7 @@ impl NameTable {
         link
     }
 
-    /// Replaces the contents of `ids` with the identifiers, and frees their links.
+    /// Replaces the contents of `ids` with the identifiers of a request, and frees their links.
     #[inline]
     pub(crate) fn take(&mut self, names: Names, ids: &mut Vec<u64>) {
         ids.clear();

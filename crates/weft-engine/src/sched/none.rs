@@ -11,7 +11,7 @@ use super::request::{Dispatched, QueuedRequest, Receipt};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fifo {
     queued: VecDeque<QueuedRequest>,
-    /// The request that was dispatched last.
+    /// Identifier of the request that was dispatched last.
     sent: [u64; 1],
 }
 

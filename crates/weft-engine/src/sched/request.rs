@@ -4,14 +4,14 @@ use weft_units::{Bytes, Sectors};
 
 use crate::contract::input::{Attr, Class};
 
-/// A read or write of one member.
+/// A read or write to one member.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MemberRequest {
     pub(crate) write: bool,
-    /// First data sector.
+    /// First data sector on the member.
     pub(crate) sector: Sectors,
     pub(crate) bytes: Bytes,
-    /// Largest length that merging may produce.
+    /// Largest length that merging may produce, in bytes.
     pub(crate) max: Bytes,
     pub(crate) kind: MergeKind,
 }
@@ -24,12 +24,12 @@ impl MemberRequest {
     }
 }
 
-/// Attributes that two requests of one member and direction must share to be merged.
+/// Properties that two requests of one member and direction must share to be merged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MergeKind {
     pub(crate) fua: bool,
-    /// Whether the request belongs to stripes of the stripe cache; otherwise it is a chunk-aligned
-    /// read.
+    /// Whether the request belongs to stripes of the stripe cache; otherwise it is a straight read
+    /// or write.
     pub(crate) stripes: bool,
     pub(crate) attr: Attr,
 }
@@ -48,12 +48,12 @@ impl MergeKind {
     }
 }
 
-/// Direction of the data.
+/// Direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
-    /// From the member.
+    /// A read: from the member.
     Read,
-    /// To the member.
+    /// A write: to the member.
     Write,
 }
 
@@ -81,16 +81,16 @@ impl IoPriority {
     }
 }
 
-/// A request in a scheduler.
+/// A request as a scheduler queues it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueuedRequest {
-    /// Identifier of the request, chosen by the caller.
+    /// Identifier of the request, chosen by the caller; returned when it is dispatched.
     pub id: u64,
     /// Direction of the data.
     pub direction: Direction,
     /// Attributes of the request: its origin, class and weight.
     pub attr: Attr,
-    /// First sector.
+    /// First sector on the member.
     pub first: Sectors,
     /// Length in sectors; not zero.
     pub len: Sectors,
@@ -98,18 +98,18 @@ pub struct QueuedRequest {
     pub merges: bool,
 }
 
-/// A request that the scheduler sends to the member.
+/// A request, possibly merged from several, that the scheduler sends to the member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dispatched {
     /// Direction of the data.
     pub direction: Direction,
     /// Receipt to hand back to the scheduler when the request completes.
     pub receipt: Receipt,
-    /// First sector.
+    /// First sector on the member.
     pub first: Sectors,
     /// Length in sectors.
     pub len: Sectors,
-    /// Identifier of the first request that this one consists of; the scheduler's `sent` lists all.
+    /// Identifier of the first of the merged requests; the scheduler's `sent` lists all.
     pub id: u64,
 }
 

@@ -1,7 +1,7 @@
 //! List of queued requests sorted by first sector, without an allocation for each.
 //!
 //! Request indices are stored in blocks of [`BLOCK`], in ascending order of their sectors; requests
-//! of the same sector keep the order of insertion. A lookup takes two binary searches, and an
+//! at the same sector keep the order of insertion. A lookup takes two binary searches, and an
 //! insertion moves at most one block. Empty blocks are reused, so the list allocates nothing until
 //! it is longer than ever before. The list of blocks is an array: with 4,096 requests it has about
 //! 200 entries.
@@ -28,7 +28,7 @@ struct Block {
 }
 
 /// A position in the list, valid until the list changes. The position behind the last entry of a
-/// block is equivalent to the first one of the next block.
+/// block is equivalent to that of the first entry of the next block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Position {
     block: usize,
@@ -41,8 +41,8 @@ impl Sorted {
         self.len
     }
 
-    /// Position of the first entry beyond a sector, where a further entry of this sector is
-    /// inserted.
+    /// Position of the first entry beyond a sector, at which to insert another entry of this
+    /// sector.
     #[inline]
     pub(crate) fn beyond(&self, sector: u64) -> Position {
         let blocks = self.firsts.partition_point(|first| *first <= sector);
@@ -60,7 +60,7 @@ impl Sorted {
         Position { block, entry }
     }
 
-    /// Sector and request index at a position. `None` behind the last entry.
+    /// Sector and request index at a position; `None` behind the last entry.
     #[inline]
     pub(crate) fn at(&self, position: Position) -> Option<(u64, u32)> {
         let Position { mut block, mut entry } = position;
@@ -71,13 +71,13 @@ impl Sorted {
         Some((found.sectors[entry], found.names[entry]))
     }
 
-    /// The entry in front of a position.
+    /// Entry in front of a position; `None` at the start.
     #[inline]
     pub(crate) fn before(&self, position: Position) -> Option<(u64, u32)> {
         self.at(self.step_back(position)?)
     }
 
-    /// The position in front of another one.
+    /// Position in front of another one; `None` at the start.
     #[inline]
     pub(crate) fn step_back(&self, position: Position) -> Option<Position> {
         match position {
@@ -89,7 +89,7 @@ impl Sorted {
         }
     }
 
-    /// The position behind another one, which must not be the end of the list.
+    /// Position behind another one, which must not be the end of the list.
     #[inline]
     pub(crate) fn step(&self, position: Position) -> Position {
         let Position { block, entry } = position;
@@ -99,7 +99,7 @@ impl Sorted {
         Position { block, entry: entry + 1 }
     }
 
-    /// Inserts an entry at the position that [`Sorted::beyond`] returns for its sector.
+    /// Inserts an entry at the position that [`Sorted::beyond`] returned for its sector.
     #[inline]
     pub(crate) fn insert(&mut self, position: Position, sector: u64, name: u32) {
         let Position { mut block, mut entry } = position;
@@ -130,7 +130,7 @@ impl Sorted {
         }
     }
 
-    /// Removes an entry. Returns the position of the next one.
+    /// Removes an entry, which must be in the list. Returns the position of the next one.
     #[inline]
     pub(crate) fn remove(&mut self, sector: u64, name: u32) -> Position {
         let mut position = self.at_or_beyond(sector);
@@ -209,7 +209,8 @@ impl Block {
     }
 }
 
-/// Entries of a block: its sectors take 256 bytes, and an insertion moves half of them on average.
+/// Number of entries per block: its sectors take 256 bytes, and an insertion moves half of them on
+/// average.
 const BLOCK: usize = 32;
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! Budgets: the number of sectors that a queue may be served in one slot.
 //!
-//! A queue that uses up its budget gets a larger one, a queue that runs out of requests gets what
-//! it used, and a queue that kept the member idle gets less. The share of a queue does not depend
-//! on its budget, but its latency does. The largest budget is what the member transfers in
-//! `timeout_sync` at its peak rate, once the rate was measured and eleven slots have begun; before
-//! that, 16384 sectors.
+//! A queue that uses up its budget gets a larger one, a queue that runs out of requests gets as
+//! much as it used, and a queue that kept the member idle gets less. The share of a queue does not
+//! depend on its budget, but its latency does. The largest budget is what the member transfers in
+//! `timeout_sync` at its peak rate, once the rate was measured and eleven slots have begun; until
+//! then it is 16384 sectors.
 //!
 //! Inputs   the reason for which a slot ended, and the service in it
 //! Answer   [`Budgets::after`]
@@ -15,21 +15,21 @@ use super::peak_rate::PeakRate;
 use super::stats::ExpireReason;
 use crate::knobs::BfqKnobs;
 
-/// Budgets of a member's queues.
+/// State from which the budgets of a member's queues are computed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budgets {
-    /// Decaying sum of slots, 256 for each.
+    /// Moving average that rises towards 256 with the number of slots begun.
     assigned: u64,
     max: u64,
 }
 
-/// The properties of an ended slot that determine the next budget.
+/// Facts about an ended slot that determine the queue's next budget.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SlotEnd {
     pub(super) reason: ExpireReason,
-    /// Budget of the queue in the slot.
+    /// Budget of the queue in the slot, in sectors.
     pub(super) own: u64,
-    /// Sectors that the queue was charged in the slot.
+    /// Number of sectors that the queue was charged in the slot.
     pub(super) served: u64,
     /// Whether requests of the queue are in flight at the member.
     pub(super) in_driver: bool,
@@ -59,12 +59,12 @@ impl Budgets {
         if self.known() { self.max } else { DEFAULT }
     }
 
-    /// Budget of a new queue.
+    /// Budget of a new queue, in sectors.
     pub(super) fn first(&self) -> u64 {
         (self.max() * 2 / 3).max(1)
     }
 
-    /// Budget of a queue after a slot.
+    /// Budget of a queue for its next slot, in sectors.
     pub(super) fn after(&self, slot: &SlotEnd, knobs: &BfqKnobs) -> u64 {
         let (own, min, max) = (slot.own, self.max() / 32, self.max);
         let next = if !slot.sync {
@@ -94,7 +94,7 @@ impl Budgets {
 
 const DEFAULT: u64 = 16_384;
 
-/// Value of `assigned` that is reached by the eleventh slot.
+/// Value of `assigned` from which the rate is trusted; the eleventh slot reaches it.
 const ENOUGH: u64 = 194;
 
 #[cfg(test)]

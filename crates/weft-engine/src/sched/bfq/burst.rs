@@ -1,11 +1,11 @@
 //! Bursts: queues that start together, and are therefore not raised.
 //!
-//! A boot or a `make -j` starts many queues at once. None of them is the queue that a user waits
-//! for, and raising the weight of all would raise none relative to the others, at the cost of the
-//! queues that were there before. Queues that start within 180 ms of one another are therefore
-//! counted. With the eighth the burst is large, and all of its queues are marked, including those
-//! that join later. A marked queue is not raised until it has been idle for more than 10 s
-//! ([`mark_fades`]). A queue of another group begins a new burst.
+//! A boot or a `make -j` starts many queues at once. None of them is a queue that a user waits for,
+//! and raising the weight of all of them would raise none relative to the others, at the cost of
+//! older queues. Queues that start within 180 ms of one another are therefore counted. With the
+//! eighth queue the burst is large, and all of its queues are marked, including those that join
+//! later. A marked queue is not raised until it has been idle for more than 10 s ([`mark_fades`]).
+//! A queue of another group begins a new burst.
 //!
 //! Inputs   each queue at its first request, and whether other queues were busy
 //! Answer   the queues to mark
@@ -19,9 +19,9 @@ use super::QueueId;
 /// The burst in progress, if any.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bursts {
-    /// Queues of the burst that are not yet marked.
+    /// Queues of the burst that are not marked yet.
     listed: SmallVec<[QueueId; LARGE]>,
-    /// Number of queues that have joined, including those that no longer exist.
+    /// Number of queues that have joined the burst, including those that no longer exist.
     joined: usize,
     /// Time at which the last queue joined.
     last: Time,
@@ -29,7 +29,8 @@ pub(super) struct Bursts {
 }
 
 impl Bursts {
-    /// Handles the first request of a queue. Calls `mark` for every queue to be marked.
+    /// Handles the first request of a queue. Calls `mark` for each queue that has to be marked as
+    /// part of a large burst.
     pub(super) fn queue_began(
         &mut self,
         queue: QueueId,
@@ -55,22 +56,22 @@ impl Bursts {
         mark(queue);
     }
 
-    /// Drops a queue that no longer exists; its number may be reused.
+    /// Removes a queue that no longer exists, because its number may be reused.
     pub(super) fn forget(&mut self, queue: QueueId) {
         self.listed.retain(|listed| *listed != queue);
     }
 }
 
-/// Whether the mark of a queue that was idle for this long is removed.
+/// Whether a queue that was idle for `idle` loses its mark.
 pub(super) fn mark_fades(idle: Span) -> bool {
     idle > FADE
 }
 
-/// Number of queues that makes a burst large (`bfq_large_burst_thresh`).
+/// Number of queues from which a burst is large (`bfq_large_burst_thresh`).
 const LARGE: usize = 8;
-/// Longest time between two queues of one burst (`bfq_burst_interval`).
+/// Longest time between the starts of two successive queues of a burst (`bfq_burst_interval`).
 const INTERVAL: Span = Span::millis(180);
-/// Longest idle time after which a queue stays marked.
+/// Idle time beyond which a queue loses its mark.
 const FADE: Span = Span::secs(10);
 
 #[cfg(test)]

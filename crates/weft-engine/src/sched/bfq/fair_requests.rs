@@ -1,15 +1,16 @@
 //! Fairness by requests, weft's alternative to slots: which queue's request is dispatched next.
 //!
 //! BFQ gives the member to one queue at a time. A weight is then respected only for a queue with
-//! more requests outstanding than the member accepts; for any other, either the slot ends while its
-//! requests are in flight, or the member is kept idle for it. Here every request is scheduled on
-//! its own, and the member gets as many as it accepts. Each queue has a tag: the service that it
-//! received, divided by its weight. The next request is that of the waiting queue with the lowest
-//! tag, unless a queue with a lower tag *holds back* others. A queue holds back others if all its
-//! requests are in flight or the last one completed a moment ago, and if it has requests for at
-//! least half of the time. No queue can thus overtake one that stays active, and capacity is left
-//! idle only if others would otherwise take it from the share of such a queue. A queue that becomes
-//! active starts at the tag of the last dispatched request, so unused service is not saved up.
+//! more requests outstanding than the member accepts; for any other queue, either the slot ends
+//! while its requests are in flight, or the member is kept idle for it. Here every request is
+//! scheduled on its own, and the member gets as many as it accepts. Each queue has a tag: the
+//! service that it has received, divided by its weight. The next request is that of the waiting
+//! queue with the lowest tag, unless a queue with a lower tag *holds back* others. A queue holds
+//! back others if all of its requests are in flight or its last one completed a moment ago, and if
+//! it has requests for at least half of the time. Thus no queue can overtake one that stays active,
+//! and capacity is left idle only if others would otherwise take it from the share of such a queue.
+//! A queue that becomes active starts at the tag of the last dispatched request, so unused service
+//! is not saved up.
 //!
 //! A queue of a group advances by its part of the group's weight among the active queues of the
 //! group. Groups thus get their shares first, without a second level.
@@ -48,11 +49,11 @@ pub(super) struct FairRequests {
     turns: ClassTurns,
     /// Number of queues.
     known: u32,
-    /// Weights of groups, and the sums of the weights of their active queues.
+    /// Weights of the groups, and for each group the sum of the weights of its active queues.
     groups: [u32; Group::MAX as usize],
     weights: [u64; Group::MAX as usize],
-    /// Queues after their last completion, and the time until which each may hold back others, in
-    /// order of time.
+    /// Queues that hold back others after their last completion, each with the time until which it
+    /// may, in order of time.
     thinking: VecDeque<(Time, QueueId)>,
 }
 
@@ -60,7 +61,7 @@ pub(super) struct FairRequests {
 struct Class {
     ready: Set,
     holding: Set,
-    /// Tag of the last dispatched request.
+    /// Tag of the last dispatched request of the class.
     vtime: u64,
     in_driver: u32,
 }
@@ -70,11 +71,11 @@ struct Tag {
     tag: u64,
     class: IoPriority,
     weight: u32,
-    /// Number of the queue's group.
+    /// Number of the queue's group; 0 for none.
     group: u8,
-    /// Whether the queue is in its set.
+    /// Whether the queue is in the set of its class.
     is_in: bool,
-    /// End of holding back, for a queue that holds back others and has no request at all.
+    /// Time at which the queue stops holding back others, if it has no request at all.
     until: Option<Time>,
 }
 
@@ -105,7 +106,7 @@ impl FairRequests {
         }
     }
 
-    /// Activates a queue that had no waiting request.
+    /// Activates a queue that had no waiting request and gets one.
     pub(super) fn begin(&mut self, queue: QueueId, group: Group, class: IoPriority, weight: u32) {
         let held = self.let_go(queue);
         let old = *self.ready.at(queue.0);
@@ -121,7 +122,7 @@ impl FairRequests {
         self.ready.insert(&mut sets.ready, queue.0);
     }
 
-    /// Deactivates a queue that has no waiting request left. With `holds` it holds back others.
+    /// Deactivates a queue that has no waiting request left. With `holds`, it holds back others.
     pub(super) fn end(&mut self, queue: QueueId, holds: bool) {
         let tag = *self.ready.at(queue.0);
         assert!(tag.is_in, "a deactivated queue was active");
@@ -136,7 +137,8 @@ impl FairRequests {
         }
     }
 
-    /// The queue to dispatch from next, if it may be served now.
+    /// Queue to dispatch from next; `None` if none has a request, or if a queue holds back the
+    /// others.
     pub(super) fn next(&mut self, now: Time) -> Option<QueueId> {
         let idle = IoPriority::Idle as usize;
         let asks = !self.classes[idle].ready.is_empty();
@@ -181,7 +183,8 @@ impl FairRequests {
         sets.in_driver += 1;
     }
 
-    /// Handles the completion of a request. `thinks`: the queue has no other request left.
+    /// Handles the completion of a request. `thinks`: the queue has no other request left, so it
+    /// holds back others for at most `patience`.
     pub(super) fn completed(&mut self, queue: QueueId, thinks: bool, patience: Span, now: Time) {
         let class = self.ready.at(queue.0).class;
         let in_driver = &mut self.classes[class as usize].in_driver;
@@ -193,7 +196,7 @@ impl FairRequests {
         }
     }
 
-    /// Releases queues that have held back others for long enough.
+    /// Stops the queues from holding back others that have done so for long enough.
     pub(super) fn on_time(&mut self, now: Time) {
         while let Some((until, queue)) = self.thinking.front().copied()
             && until <= now
@@ -205,13 +208,15 @@ impl FairRequests {
         }
     }
 
-    /// Next time at which a queue stops holding back others without a completion.
+    /// Time at which the next queue stops holding back others by itself; `None`: none will, or no
+    /// request waits.
     pub(super) fn next_wake(&self) -> Option<Time> {
         let waits = self.classes.iter().any(|sets| !sets.ready.is_empty());
         self.thinking.front().map(|(until, _)| *until).filter(|_| waits)
     }
 
-    /// Virtual time by which service advances a queue that shares its group with the active queues.
+    /// Virtual time by which `sectors` of service advance a queue that shares its group with the
+    /// active queues of the group.
     fn moved_in_group(&self, group: u8, sectors: u64, weight: u32) -> u64 {
         let (of, all) = (self.groups[usize::from(group) - 1], self.weights[usize::from(group) - 1]);
         delta(sectors * all, weight) / u64::from(of)
@@ -235,7 +240,7 @@ impl FairRequests {
         tag.is_in
     }
 
-    /// Allocates tags up to this queue if it is new.
+    /// Allocates tags for queue numbers up to this one.
     pub(super) fn know(&mut self, queue: QueueId) {
         while self.known <= queue.0 {
             let (class, until) = (IoPriority::BestEffort, None);
@@ -246,7 +251,7 @@ impl FairRequests {
     }
 }
 
-/// Longest time for which a queue without any request holds back others.
+/// Longest time that a queue without any request holds back others.
 const PATIENCE_MAX: Span = Span::millis(2);
 
 #[cfg(test)]

@@ -1,14 +1,15 @@
 //! Groups of clients: a share of the member for each group, then shares within the group.
 //!
-//! A weight compares one client with the others, so a tenant with many clients gets more than one
-//! with few. Clients may therefore be in a group, which has a weight of its own. The member is
-//! shared first between the groups and the clients that are in no group, and the share of a group
-//! is then divided between its clients by their weights. The array's own work, including resync, is
-//! in no group.
+//! A weight compares one client with the others, so a tenant with many clients gets more than a
+//! tenant with few. Clients may therefore be in a group, which has a weight of its own. The member
+//! is first shared between the groups and the clients that are in no group; then the share of a
+//! group is divided between its clients by their weights. The array's own work, including resync,
+//! is in no group.
 //!
-//! Classes apply within a group; outside, a group is of the best-effort class. If two groups have
-//! requests, or a group and a queue in no group, serving queues in turn is not enough for their
-//! shares, and the member may be kept idle for a queue. Queues of different groups are not merged.
+//! Classes apply within a group; among groups and ungrouped queues, a group is of the best-effort
+//! class. If two groups have requests, or a group and an ungrouped queue have, serving queues in
+//! turn is not enough for their shares, and the member may be kept idle for a queue. Queues of
+//! different groups are not merged.
 //!
 //! Inputs   the group of a request ([`Origin::group`]), queues that become active or inactive
 //! Answer   [`Bfq::groups_compete`]; the service tree selects the queue
@@ -27,19 +28,19 @@ use super::queue::BfqQueue;
 use super::scheduler::Bfq;
 use crate::sched::request::IoPriority;
 
-/// Groups with requests.
+/// Counts of groups that have requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Groups {
-    /// Queues of each group that have a request queued or in flight.
+    /// For each group, the number of its queues that have a request queued or in flight.
     pending: [u32; Group::MAX as usize],
-    /// Number of groups that have such a queue.
+    /// Number of groups with at least one such queue.
     asking: u32,
-    /// Busy queues of all groups.
+    /// Number of busy queues in all groups.
     pub(super) busy: u32,
 }
 
 impl Bfq {
-    /// Creates the entity of a group if the group is new.
+    /// Creates the service-tree entity of a group if the group has none yet.
     pub(super) fn found_group(&mut self, group: Group, now: Time) {
         if self.trees.knows(group) {
             return;
@@ -51,7 +52,7 @@ impl Bfq {
         self.trees.found(group, entity, self.knobs.groups.weight(group));
     }
 
-    /// Counts a queue of a group that becomes busy.
+    /// Counts a queue of a group, which becomes busy.
     pub(super) fn on_busy_in_group(&mut self, id: QueueId) {
         self.groups.busy += 1;
         let queue = self.queues.at_mut(id);
@@ -62,7 +63,7 @@ impl Bfq {
         }
     }
 
-    /// Stops counting a queue of a group that has no request queued or in flight.
+    /// Stops counting a queue of a group that has no request queued or in flight any more.
     pub(super) fn leave_group(&mut self, id: QueueId) {
         let queue = self.queues.at_mut(id);
         queue.in_group = false;
@@ -71,13 +72,13 @@ impl Bfq {
         self.groups.asking -= u32::from(*pending == 0);
     }
 
-    /// Whether more than one group is active, counting the root as one.
+    /// Whether more than one group is active. All ungrouped queues count as one group.
     #[inline]
     pub(super) fn groups_compete(&self) -> bool {
         self.groups.asking > 0 && (self.groups.asking > 1 || self.busy_queues() > self.groups.busy)
     }
 
-    /// Class and weight, among the entities of the root, of a queue or of its group.
+    /// Class and weight with which a queue competes at the root: its own, or those of its group.
     pub(super) fn rank_in_root(&self, queue: &BfqQueue) -> (IoPriority, u32) {
         if queue.group == Group::ROOT {
             (queue.class, queue.weight())

@@ -3,14 +3,14 @@
 //!
 //! A queue is *seeky* if more than 19 of its last 32 requests began far (more than 800 sectors)
 //! from the end of the previous one; on flash only small requests count. It *thinks long* if the
-//! mean time from the completion of its last request to the next request is more than half of
+//! mean time from the completion of its last request to the next request exceeds half of
 //! `slice_idle`. It is *I/O bound* if it was busy for four fifths of the last 200 ms.
 //!
 //! Source   io-schedulers.md §2.4, §2.6
 
 use weft_units::{Sectors, Span, Time};
 
-/// Bitmap of the last 32 requests of a queue: a set bit is a request far from the previous one.
+/// Bitmap of a queue's last 32 requests: a set bit is a request far from the previous one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SeekHistory {
     far: u32,
@@ -38,7 +38,7 @@ impl SeekHistory {
     }
 }
 
-/// Whether a request begins far from the end of the previous one.
+/// Whether a request begins far from `end`, the end of the previous one.
 pub(super) fn is_far(end: Sectors, first: Sectors, len: Sectors, rotational: bool) -> bool {
     first.0.abs_diff(end.0) > FAR.0 && (rotational || len < SMALL_ON_FLASH)
 }
@@ -46,7 +46,7 @@ pub(super) fn is_far(end: Sectors, first: Sectors, len: Sectors, rotational: boo
 /// Think time: from the completion of a request to the next request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ThinkTime {
-    /// Decaying sum of samples, 256 for each.
+    /// Moving average that rises towards 256 with the number of samples.
     count: u64,
     total: u64,
     mean: u64,
@@ -58,7 +58,7 @@ impl ThinkTime {
         Self { count: 0, total: 0, mean: 0, long: false }
     }
 
-    /// Adds the time from the completion of the last request to the next one.
+    /// Adds a sample: the time from the completion of the last request to the next request.
     pub(super) fn add(&mut self, thought: Span, slice_idle: Span) {
         let thought = thought.0.min(2 * slice_idle.0);
         self.count = (7 * self.count + 256) / 8;
@@ -72,13 +72,13 @@ impl ThinkTime {
     }
 }
 
-/// Share of time in which a queue had requests.
+/// Share of time in which a queue has requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Intensity {
     since: Time,
     idle: Span,
     pub(super) io_bound: bool,
-    /// Whether the queue had requests for at least half of the time.
+    /// Whether the queue has requests for at least half of the time.
     pub(super) works: bool,
 }
 
@@ -87,7 +87,7 @@ impl Intensity {
         Self { since: now, idle: Span::ZERO, io_bound: true, works: true }
     }
 
-    /// Adds an idle time when a queue becomes busy again.
+    /// Adds an idle time, when a queue becomes busy again.
     pub(super) fn add(&mut self, idle: Span, now: Time) {
         self.idle = Span(self.idle.0 + idle.0);
         let window = now.since(self.since);
@@ -100,16 +100,16 @@ impl Intensity {
     }
 }
 
-/// Largest number of far requests among the last 32 with which a queue is not seeky.
+/// Largest number of far requests among the last 32 of a queue that is not seeky.
 const SEEKY: u32 = 19;
 
 /// Largest distance between two requests that counts as near.
 const FAR: Sectors = Sectors(800);
 
-/// Length from which a request on flash outweighs its seek.
+/// Length from which a request on flash does not count as seeky.
 const SMALL_ON_FLASH: Sectors = Sectors(64);
 
-/// Value of `count` from which the mean is meaningful, reached with the third sample.
+/// Value of `count` above which the mean is trusted; the third sample reaches it.
 const ENOUGH: u64 = 80;
 
 const WINDOW: Span = Span::millis(200);

@@ -2,11 +2,12 @@
 //!
 //! The device itself is not asked. The estimate depends on how many requests were in flight while
 //! more were available. Every completion is a sample, unless too few requests were pending, or the
-//! queue in service had too few requests itself. After 32 samples, the member is taken to queue
+//! queue in service had too few requests itself. After 32 samples, the member counts as queueing
 //! internally if it ever had more than three requests in flight.
 //!
-//! A member found to queue internally keeps this flag, because fewer requests in flight later are
-//! due to the scheduler, which held them back. (In 2019 the decision was renewed every 32 samples.)
+//! A member that was found to queue internally keeps this flag, because later lows of requests in
+//! flight are the work of the scheduler, which holds requests back. (In 2019 the decision was
+//! renewed every 32 samples.)
 //!
 //! Inputs   at each completion: requests in flight, requests waiting, the queue in service
 //! Answer   [`HwTag::queues`]: `None` until the 33rd sample decides
@@ -20,24 +21,24 @@ pub(super) struct HwTag {
     samples: u32,
 }
 
-/// A completion, as a sample of internal queueing.
+/// A completion as a sample of internal queueing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sample {
-    /// Requests in flight at the member, including the one that completes.
+    /// Number of requests in flight at the member, including the one that completes.
     pub(super) in_driver: u32,
-    /// Requests that wait in all queues.
+    /// Number of requests that wait in all queues.
     pub(super) queued: u32,
     /// Whether the queue in service has a short think time and fewer than three requests.
     pub(super) in_service_has_few: bool,
 }
 
 impl HwTag {
-    /// Whether the member queues internally. `None` if not yet decided.
+    /// Whether the member queues internally; `None` until decided.
     pub(super) fn queues(&self) -> Option<bool> {
         self.queues
     }
 
-    /// Adds a completion. Returns whether it decided the estimate.
+    /// Adds a completion. Returns whether it decided whether the member queues internally.
     #[inline]
     pub(super) fn completed(&mut self, sample: Sample) -> bool {
         if self.queues == Some(true) {
@@ -59,9 +60,10 @@ impl HwTag {
     }
 }
 
-/// Most requests in flight at a member without internal queueing (`BFQ_HW_QUEUE_THRESHOLD`).
+/// Largest number of requests in flight at a member that counts as not queueing internally
+/// (`BFQ_HW_QUEUE_THRESHOLD`).
 const THRESHOLD: u32 = 3;
-/// Samples before the one that decides (`BFQ_HW_QUEUE_SAMPLES`).
+/// Number of samples before the one that decides (`BFQ_HW_QUEUE_SAMPLES`).
 const SAMPLES: u32 = 32;
 
 #[cfg(test)]

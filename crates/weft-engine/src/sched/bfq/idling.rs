@@ -18,16 +18,16 @@ use weft_units::Span;
 
 use super::stats::IdleReason;
 
-/// Facts about a queue and its member that the decision depends on.
+/// Facts about a queue and its member on which the decision depends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct IdleFacts {
     pub(super) strict: bool,
     pub(super) slice_idle: Span,
     pub(super) rotational: bool,
-    /// Whether the device queues commands itself; unknown at first.
+    /// Whether the device queues commands itself; `None` until known.
     pub(super) hw_tag: Option<bool>,
     pub(super) sync: bool,
-    /// Whether no process waits for the completion of its requests.
+    /// Whether no process waits for the completion of the queue's requests.
     pub(super) unattended: bool,
     pub(super) seeky: bool,
     pub(super) io_bound: bool,
@@ -35,16 +35,16 @@ pub(super) struct IdleFacts {
     pub(super) raised: bool,
     /// Whether serving queues in turn is not enough to give the queue its share.
     pub(super) asymmetric: bool,
-    /// Busy queues, including this one.
+    /// Number of busy queues, including this one.
     pub(super) busy: u32,
     pub(super) raised_busy: u32,
-    /// Requests in flight at the member, and those of this queue.
+    /// Number of requests in flight at the member, and number of those that are this queue's.
     pub(super) in_driver: u32,
     pub(super) own_in_driver: u32,
 }
 
 impl IdleFacts {
-    /// Reason to keep the member idle for this queue, if there is one.
+    /// Reason to keep the member idle for this queue; `None` if there is none.
     pub(super) fn better_to_idle(&self) -> Option<IdleReason> {
         if self.strict {
             return Some(IdleReason::Strict);
@@ -58,7 +58,7 @@ impl IdleFacts {
         self.needed_for_guarantees()
     }
 
-    /// Whether keeping the member idle makes it faster.
+    /// Whether keeping the member idle for this queue increases its throughput.
     pub(super) fn boosts_throughput(&self) -> bool {
         let one_at_a_time = self.hw_tag == Some(false);
         let goes_on = !self.seeky && self.io_bound && !self.thinks_long;
@@ -66,7 +66,8 @@ impl IdleFacts {
             && (self.rotational && one_at_a_time || (self.rotational || one_at_a_time) && goes_on)
     }
 
-    /// Reason for which the queue would lose its share if the member were not kept idle.
+    /// Reason why the queue would lose its share if the member were not kept idle; `None` if it
+    /// would not.
     pub(super) fn needed_for_guarantees(&self) -> Option<IdleReason> {
         let others_in_driver = self.in_driver >= self.own_in_driver + 4;
         if self.raised && (self.raised_busy < self.busy || others_in_driver) {
@@ -78,7 +79,7 @@ impl IdleFacts {
         }
     }
 
-    /// Length of the idle period.
+    /// Length of the period for which the member is kept idle.
     pub(super) fn patience(&self) -> Span {
         if self.raised {
             self.slice_idle.max(RAISED_MIN)

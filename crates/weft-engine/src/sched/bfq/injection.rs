@@ -1,12 +1,12 @@
 //! Injection: dispatch of other queues' requests while the member is kept idle for an empty queue.
 //!
-//! A member that is kept idle wastes time, and on flash one more request hardly slows down the next
-//! one. The number of requests that may be in flight meanwhile is found by measurement. The time
-//! from arrival to completion of the first request after a pause is measured with nothing else at
-//! the member (the baseline), and with injected requests. Below one and a half times the baseline
-//! the limit is raised by one; otherwise it is lowered by one. The first baseline sets the limit to
-//! one. Every second the measurement restarts, at a limit of one for sources with a long think time
-//! and of zero for others.
+//! A member that is kept idle wastes time, and on flash one more request hardly slows down the
+//! next. The number of requests that may be in flight meanwhile is found by measurement: the time
+//! from arrival to completion of the first request after a pause is measured without other requests
+//! at the member (the baseline), and with injected requests. Below one and a half times the
+//! baseline the limit is raised by one; otherwise it is lowered by one. The first baseline sets the
+//! limit to one. Every second the measurement restarts, with a limit of one for sources with a long
+//! think time and of zero for others.
 //!
 //! An injected request is charged to its own queue.
 //!
@@ -24,7 +24,7 @@ use super::scheduler::Bfq;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Injection {
     limit: u32,
-    /// Time of a first request with nothing else at the member.
+    /// Duration of a first request without other requests at the member; `None` until measured.
     baseline: Option<Span>,
     /// Last time at which the limit was lowered or the measurement restarted.
     lowered: Time,
@@ -33,15 +33,15 @@ pub(super) struct Injection {
 /// The measurement in progress.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct InjectionSample {
-    /// Arrival of the first request.
+    /// Arrival time of the first request.
     since: Time,
     /// Whether the first request is still queued.
     queued: bool,
-    /// The first request, in flight at the member.
+    /// The first request, while it is in flight at the member.
     watched: Option<RequestId>,
-    /// Whether a request was injected before it.
+    /// Whether a request was injected ahead of it.
     injected: bool,
-    /// Largest number of requests in flight at the member.
+    /// Largest number of requests that were in flight at the member.
     most: u32,
 }
 
@@ -50,7 +50,7 @@ impl Injection {
         Self { limit: 0, baseline: None, lowered: now }
     }
 
-    /// Requests in flight up to which others are injected.
+    /// Number of requests in flight up to which other queues' requests are injected.
     pub(super) const fn limit(&self) -> u32 {
         self.limit
     }
@@ -59,8 +59,8 @@ impl Injection {
         *self = Self { limit: u32::from(thinks_long), baseline: None, lowered: now };
     }
 
-    /// Adjusts the limit after a first request took this long. `alone`: nothing else was in flight;
-    /// `injected`: other requests were injected.
+    /// Adjusts the limit after a first request that took `took`. `injected`: other requests were
+    /// injected; `alone`: nothing else was in flight.
     fn learn(&mut self, took: Span, injected: bool, alone: bool, most: u32, now: Time) {
         let before = self.limit;
         if let Some(baseline) = self.baseline.filter(|_| injected) {
@@ -102,7 +102,7 @@ impl Bfq {
         }
     }
 
-    /// Watches the dispatched request if it is the first of the queue in service.
+    /// Watches a dispatched request if it is the first one of the queue in service.
     pub(super) fn watch_if_first(&mut self, request: RequestId) {
         self.sample.most = self.sample.most.max(self.in_driver);
         if std::mem::take(&mut self.sample.queued) {
@@ -110,8 +110,8 @@ impl Bfq {
         }
     }
 
-    /// Evaluates the measurement if the completed request is the watched one. It must still count
-    /// as in flight.
+    /// Evaluates the measurement if the completed request is the watched one. Called while the
+    /// request still counts as in flight.
     pub(super) fn learn_if_watched(&mut self, request: RequestId, id: QueueId, now: Time) {
         if self.sample.watched != Some(request) {
             return;
@@ -127,7 +127,8 @@ impl Bfq {
         self.sample = InjectionSample { most: self.sample.most, ..InjectionSample::default() };
     }
 
-    /// The queue to dispatch from although the member is kept idle for another one.
+    /// Queue from which to inject a request while the member is kept idle for `kept_for`; `None`:
+    /// no request may be injected.
     pub(super) fn injected_queue(&mut self, kept_for: QueueId) -> Option<QueueId> {
         if self.knobs.waker
             && let Some(coupled) = self.coupled_queue(kept_for)
@@ -161,13 +162,13 @@ impl Bfq {
     }
 }
 
-/// Time after which the measurement restarts.
+/// Time after which a measurement restarts.
 const PERIOD: Span = Span::secs(1);
 
-/// Shortest time from a lowered limit to the next measurement.
+/// Shortest time from lowering the limit to the next measurement.
 const SAMPLING: Span = Span::millis(10);
 
-/// Length from which requests are not injected on flash while another one is in flight.
+/// Length from which requests are not injected on flash while another request is in flight.
 const LARGE_ON_FLASH: Sectors = Sectors(64);
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! Merge gain: the share of requests that begin where a request of another process just ended.
 //!
-//! The gain of merging queues can be measured without merging them: interleaved processes issue
-//! requests that begin at the end of another process's request. The ends of recent requests are
-//! kept in a small table, in which each new request is looked up. Merging pays if at least one of
-//! eight requests begins at such an end, over 256 requests, and does not pay if fewer than one of
-//! 32 does. Between the two the answer does not change.
+//! The gain of merging queues can be measured without merging: interleaved processes issue requests
+//! that begin at the end of another process's request. The ends of recent requests are kept in a
+//! small table, in which the start of each new request is looked up. Merging pays if at least one
+//! of eight requests begins at such an end, over 256 requests, and does not pay if fewer than one
+//! of 32 does. In between, the previous answer stands.
 //!
 //! Inputs   each sync request that is queued, and the home queue of its process
 //! Answer   [`MergeGain::pays`]
@@ -17,7 +17,7 @@ use super::QueueId;
 /// Ends of recent requests, and the number of requests that began at one of them.
 #[derive(Clone, Debug)]
 pub(super) struct MergeGain {
-    /// Ends and their queues, by hash of the end.
+    /// Ends of requests, with the queue of each, at the hash of the end.
     recent: [(Sectors, QueueId); RECENT],
     requests: u32,
     across: u32,
@@ -31,12 +31,13 @@ impl MergeGain {
         Self { recent: [nobody; RECENT], requests: 0, across: 0, pays }
     }
 
-    /// Whether merging pays.
+    /// Whether merging queues pays.
     pub(super) fn pays(&self) -> bool {
         self.pays
     }
 
-    /// Counts a sync request. Returns whether the answer has changed.
+    /// Counts a sync request of the process with queue `home`. Returns whether the answer has
+    /// changed.
     #[inline]
     pub(super) fn queued(&mut self, home: QueueId, first: Sectors, end: Sectors) -> bool {
         let (before, whose) = self.recent[slot_of(first)];
@@ -60,7 +61,7 @@ fn slot_of(end: Sectors) -> usize {
 
 /// Number of ends in the table: several for each of a few tens of processes.
 const RECENT: usize = 64;
-/// Requests after which the answer is updated.
+/// Number of requests after which the answer is updated.
 const WINDOW: u32 = 256;
 
 #[cfg(test)]

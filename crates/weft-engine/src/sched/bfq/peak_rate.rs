@@ -1,9 +1,9 @@
 //! Peak rate: sectors per microsecond that a member transfers with sequential requests.
 //!
 //! Dispatches are counted over intervals of about a second. An interval with fewer than 32
-//! dispatches, or shorter than 300 ms, is discarded. One with few sequential dispatches counts only
-//! if it was faster than the estimate. The weight of an interval grows with its length and its
-//! share of sequential dispatches.
+//! dispatches, or shorter than 300 ms, is discarded. An interval with few sequential dispatches
+//! counts only if it was faster than the estimate. The weight of an interval grows with its length
+//! and its share of sequential dispatches.
 //!
 //! Inputs   dispatches and completions
 //! Answer   [`PeakRate::sectors_in`]: sectors that the member transfers in a time
@@ -13,11 +13,11 @@ use weft_units::{Sectors, Span, Time};
 
 use super::history::is_far;
 
-/// The estimate, and the interval being measured.
+/// Estimate of the peak rate, and the interval being measured.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PeakRate {
     rotational: bool,
-    /// Sectors per microsecond, in units of 2^-16.
+    /// Estimate in sectors per microsecond, in units of 2^-16.
     rate: u64,
     samples: u64,
     sequential: u64,
@@ -47,17 +47,18 @@ impl PeakRate {
         }
     }
 
-    /// Sectors per microsecond, times 2^16.
+    /// Peak rate in sectors per microsecond, times 2^16.
     pub(super) const fn rate(&self) -> u64 {
         self.rate
     }
 
-    /// Sectors that the member transfers in a time.
+    /// Number of sectors that the member transfers in `span` at its peak rate.
     pub(super) const fn sectors_in(&self, span: Span) -> u64 {
         (self.rate * (span.0 / 1000)) >> RATE_SHIFT
     }
 
-    /// Adds a dispatch, with `others` requests in flight. Returns whether the estimate has changed.
+    /// Adds a dispatch, made with `others` requests in flight. Returns whether the estimate has
+    /// changed.
     pub(super) fn on_dispatch(
         &mut self,
         first: Sectors,
@@ -91,7 +92,7 @@ impl PeakRate {
         let before = self.rate;
         let took = now.since(self.dispatched.max(self.completed));
         self.completed = now;
-        // Slower than a sector per microsecond: the interval contains pauses.
+        // Slower than one sector per microsecond: the interval contains pauses.
         if self.samples > 0 && took > SOON && self.largest * 1000 < took.0 {
             self.close();
         }
@@ -119,20 +120,20 @@ impl PeakRate {
     }
 }
 
-/// Rates of common devices; a new member is assumed to reach two thirds of them.
+/// Peak rates of common devices. A new member starts with two thirds of them.
 const REFERENCE_DISK: u64 = 14_000;
 const REFERENCE_FLASH: u64 = 33_000;
 
 const RATE_SHIFT: u32 = 16;
 
-/// 10 GB/s; a faster interval is a measuring error.
+/// Upper bound, 10 GB/s: a faster interval is a measuring error.
 const MAX_RATE: u64 = 20 << RATE_SHIFT;
 
 const INTERVAL: Span = Span::secs(1);
 const MIN_INTERVAL: Span = Span::millis(300);
 const MIN_SAMPLES: u64 = 32;
 
-/// Time without a request after which the interval no longer shows the peak rate.
+/// Time without a request after which an interval no longer shows the peak rate.
 const IDLE_GAP: Span = Span::millis(100);
 
 const SOON: Span = Span::millis(2);

@@ -1,9 +1,10 @@
-//! Position index: finds the queue with its next request near a sector.
+//! Position index: finds the queue that has its next request near a sector.
 //!
-//! Zones of 4 MiB are hashed to lists of the queues that have their next request there. A nearby
-//! request is in the zone of the sector or in an adjacent one, so a lookup reads three lists, and a
-//! change of position relinks one entry. Neither cost grows with the number of queues elsewhere,
-//! and nothing is allocated once every queue was in the index. (Linux has a tree per group.)
+//! Zones of 4 MiB are hashed to lists of the queues that have their next request in the zone. A
+//! nearby request is in the zone of the sector or in an adjacent one, so a lookup reads three
+//! lists, and a change of position relinks one entry. Neither cost grows with the number of queues
+//! elsewhere, and nothing is allocated once every queue was in the index. (Linux has a tree per
+//! group.)
 //!
 //! Queues of different classes or groups are never merged. Each class of a group therefore has an
 //! index of its own.
@@ -19,12 +20,12 @@ use super::QueueId;
 pub(super) struct PositionIndex {
     /// First entry of each list; empty until the first insertion.
     heads: Vec<u32>,
-    /// Entries by queue.
+    /// Entries, by queue number.
     entries: Vec<Entry>,
     len: usize,
 }
 
-/// Identifies the queues that may be merged with each other: those of one class and group.
+/// Class and group of a queue, encoded: only queues with the same peers may be merged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Peers(pub(crate) u32);
 
@@ -39,12 +40,12 @@ struct Entry {
 }
 
 impl PositionIndex {
-    /// Number of queues.
+    /// Number of queues in the index.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Inserts a queue with its next request `at` a sector, or moves it there.
+    /// Inserts a queue that has its next request at sector `at`, or moves it to that sector.
     pub(super) fn put(&mut self, queue: QueueId, peers: Peers, at: Sectors) {
         if self.heads.is_empty() {
             self.heads = vec![NONE; LISTS];
@@ -66,13 +67,13 @@ impl PositionIndex {
         (self.entries[index].peers, self.entries[index].at) = (peers, at);
     }
 
-    /// Whether the index has a queue at this sector.
+    /// Whether the queue is in the index with its next request at sector `at`.
     #[inline]
     pub(super) fn is_at(&self, queue: QueueId, at: Sectors) -> bool {
         self.entries.get(queue.0 as usize).is_some_and(|entry| entry.at == at && entry.list != NONE)
     }
 
-    /// Removes a queue if it is in the index.
+    /// Removes a queue from the index if it is in it.
     pub(super) fn remove(&mut self, queue: QueueId) {
         let Some(&Entry { list, prev, next, .. }) = self.entries.get(queue.0 as usize) else {
             return;
@@ -98,8 +99,9 @@ impl PositionIndex {
         self.len = 0;
     }
 
-    /// The queue with its next request nearest to a sector and within [`CLOSE`] of it. At equal
-    /// distance the one below the sector is preferred, then the one with the lower number.
+    /// Queue with its next request nearest to sector `at` and within [`CLOSE`] of it, other than
+    /// `except`. At equal distance, the one below the sector is preferred, then the one with the
+    /// lower number.
     pub(super) fn nearest(&self, except: QueueId, peers: Peers, at: Sectors) -> Option<QueueId> {
         if self.len == 0 {
             return None;
@@ -128,7 +130,7 @@ impl Entry {
         Self { list: NONE, prev: NONE, next: NONE, peers: Peers(0), at: Sectors::ZERO };
 }
 
-/// Whether two sectors are so near that one queue should serve both.
+/// Whether two sectors are near enough for one queue to serve both.
 pub(super) fn is_close(one: Sectors, other: Sectors) -> bool {
     one.0.abs_diff(other.0) <= CLOSE.0
 }
@@ -143,11 +145,11 @@ fn list_of(zone: u64, peers: Peers) -> u32 {
     (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - LISTS.trailing_zeros())) as u32
 }
 
-/// Largest distance of two queues that are merged: 4 MiB (`BFQQ_CLOSE_THR`).
+/// Largest distance in sectors between two queues that are merged: 4 MiB (`BFQQ_CLOSE_THR`).
 const CLOSE: Sectors = Sectors(8192);
-/// Number of lists: four pages of memory, a quarter of an entry each with 256 queues.
+/// Number of lists: four pages of memory, with a quarter of an entry each for 256 queues.
 const LISTS: usize = 1024;
-/// Denotes no queue and no list.
+/// Value that stands for no queue and for no list.
 const NONE: u32 = u32::MAX;
 
 #[cfg(test)]

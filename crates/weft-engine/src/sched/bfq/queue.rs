@@ -1,9 +1,9 @@
 //! Queues of BFQ: one for each source of sync requests, and shared ones for background writes.
 //!
 //! A source is a client, a resync, or the array's own metadata, with its class and its level or
-//! weight. Background writes, which no process waits for, share one queue for each class and level
-//! of a group, whatever their source. A queue unused for a minute is reused for a new source. The
-//! number of a group's entity has a queue too, which never has a request.
+//! weight. Background writes, which no process waits for, share one queue per class and level of a
+//! group, whatever their source. A queue that is unused for a minute is reused for a new source.
+//! The service-tree entity of a group also has a queue, which never has a request.
 //!
 //! Source   io-schedulers.md §2.0, §2.1, §5.3
 
@@ -19,39 +19,39 @@ use super::weight_raising::Raising;
 use crate::contract::input::{Attr, Origin};
 use crate::sched::request::{Direction, IoPriority};
 
-/// Number of a queue.
+/// Number of a queue, and of its entity in the service tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct QueueId(pub(super) u32);
 
-/// Key that identifies a queue: source, class, and level or weight, packed.
+/// Key of a queue: source, class, and level or weight, packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct QueueKey(u64);
 
 const RESYNC: u64 = 3;
 
-/// A queue with the state learned about its source.
+/// A queue, with what was learned about its source.
 #[derive(Clone, Debug)]
 pub(super) struct BfqQueue {
     pub(super) key: QueueKey,
     pub(super) group: Group,
     pub(super) class: IoPriority,
-    /// Weight by level or by attribute.
+    /// Weight by level or by attribute, before raising.
     pub(super) base_weight: u32,
     pub(super) raising: Raising,
-    /// Whether a process waits for the completion of its requests.
+    /// Whether a process waits for the completion of the queue's requests.
     pub(super) sync: bool,
     pub(super) backlog: Backlog,
-    /// Requests in flight at the member.
+    /// Number of requests in flight at the member.
     pub(super) in_driver: u32,
     /// Whether the queue is backlogged or in service.
     pub(super) busy: bool,
-    /// The weight under which the queue is counted in `weights.rs`.
+    /// Weight with which the queue is counted in `weights.rs`; `None` if it is not counted.
     pub(super) counted: Option<u32>,
     /// Whether the queue counts among the queues of its group that have requests.
     pub(super) in_group: bool,
-    /// Budget for the next slot, derived from the previous ones.
+    /// Budget for the next slot in sectors, derived from earlier slots.
     pub(super) own_budget: u64,
-    /// Whether the queue left its slot early and may resume with the rest of its budget.
+    /// Whether the queue left its slot early, and may resume with the rest of its budget.
     pub(super) may_resume: bool,
     /// Whether the FIFO was checked in this slot.
     pub(super) fifo_looked: bool,
@@ -61,11 +61,11 @@ pub(super) struct BfqQueue {
     pub(super) injection: Injection,
     pub(super) sharing: Sharing,
     pub(super) waker: WakerSearch,
-    /// The queue for which this one was last found to be the waker.
+    /// Queue that this one was last found to wake.
     pub(super) woken: Option<QueueId>,
     /// Whether the queue was ever busy.
     pub(super) began: bool,
-    /// Whether the queue started in a large burst.
+    /// Whether the queue started in a large burst, and is therefore not raised.
     pub(super) in_burst: bool,
     /// Completion time of the last request; before the first, the time of creation.
     pub(super) ended: Time,
@@ -103,18 +103,18 @@ impl BfqQueue {
         }
     }
 
-    /// Weight in service.
+    /// Weight with raising.
     pub(super) fn weight(&self) -> u32 {
         self.base_weight * self.raising.coefficient()
     }
 
-    /// Whether no process waits for its requests even if they are sync: the idle class, and a
-    /// resync.
+    /// Whether no process waits for the queue's requests even if they are sync: in the idle class,
+    /// and for a resync.
     pub(super) fn is_unattended(&self) -> bool {
         self.class == IoPriority::Idle || self.key.is_of_resync()
     }
 
-    /// Whether no request waits for dispatch.
+    /// Whether no request of the queue waits for dispatch.
     pub(super) fn is_empty(&self) -> bool {
         self.backlog.len == 0
     }
@@ -126,7 +126,7 @@ impl BfqQueue {
 }
 
 impl QueueKey {
-    /// The key for a request, and whether the request is sync.
+    /// Key of the queue for a request, and whether the request is sync.
     pub(super) fn of(attr: &Attr, direction: Direction) -> (Self, bool) {
         let sync = direction == Direction::Read || !attr.background;
         let source = match (sync, attr.origin) {
@@ -142,7 +142,7 @@ impl QueueKey {
         (Self(source | class << 34 | level << 36 | weight << 40 | group << 56), sync)
     }
 
-    /// The key for the entity of a group, which no request has.
+    /// Key of a group's entity, which no request has.
     pub(super) fn of_group(group: Group) -> Self {
         Self(u64::from(group.number()) << 56 | NO_CLASS << 34)
     }
@@ -151,7 +151,7 @@ impl QueueKey {
         self.0 >> 34 & 3 == NO_CLASS
     }
 
-    /// Whether the source has a weight of its own rather than that of a level.
+    /// Whether the source has a weight of its own rather than the weight of its level.
     pub(super) const fn has_weight(self) -> bool {
         self.0 >> 40 & 0xffff != 0
     }
@@ -161,7 +161,7 @@ impl QueueKey {
         self.0 & 3 == RESYNC
     }
 
-    /// First index to probe in a table of `size` entries, a power of two.
+    /// Index at which a search starts in a table of `size` entries, a power of two.
     fn hash(self, size: usize) -> usize {
         let mixed = self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (mixed >> 32) as usize & (size - 1)
@@ -172,11 +172,11 @@ impl QueueKey {
 #[derive(Clone, Debug)]
 pub(super) struct Queues {
     all: Vec<BfqQueue>,
-    /// Queues that can be reused.
+    /// Queues that can be reused for new sources.
     free: Vec<QueueId>,
-    /// Hash table with open addressing.
+    /// Hash table from keys to queues, with open addressing.
     by_key: Vec<Option<QueueId>>,
-    /// Number of queues at which unused ones are collected next.
+    /// Number of queues at which to look for unused ones next.
     look_at: usize,
 }
 
@@ -199,7 +199,7 @@ impl Queues {
         (0..self.all.len() as u32).map(QueueId)
     }
 
-    /// The queue with a key.
+    /// The queue with this key; `None` if there is none.
     pub(super) fn find(&self, key: QueueKey) -> Option<QueueId> {
         let mut at = key.hash(self.by_key.len());
         while let Some(queue) = self.by_key[at] {
@@ -211,7 +211,7 @@ impl Queues {
         None
     }
 
-    /// Creates a queue for a key.
+    /// Creates a queue for a key, or reuses an unused one.
     pub(super) fn create(
         &mut self,
         key: QueueKey,
@@ -246,7 +246,7 @@ impl Queues {
         queue
     }
 
-    /// Allocates a number for the entity of a group, with a queue that never has a request.
+    /// Allocates a queue number for the entity of a group. The queue never has a request.
     pub(super) fn create_for_group(
         &mut self,
         group: Group,
@@ -256,7 +256,7 @@ impl Queues {
         self.create(QueueKey::of_group(group), Attr::NONE, false, 0, trees, now)
     }
 
-    /// Frees the queues that are not used.
+    /// Frees the queues that have been unused for long enough.
     fn collect(&mut self, trees: &ServiceTrees, now: Time) {
         for queue in self.ids() {
             let unused = self.at(queue).is_disposable(now) && trees.is_forgotten(queue);
@@ -282,11 +282,11 @@ impl Queues {
     }
 }
 
-/// Value in place of a class that marks the key of a group.
+/// Value that stands in the place of a class in the key of a group.
 const NO_CLASS: u64 = 3;
 
 /// The kernel's largest weight.
 pub(super) const WEIGHT_MAX: u32 = 1000;
 
-/// Time after which a queue without requests may be reused for another source.
+/// Time without a request after which a queue may be reused for another source.
 const UNUSED: Span = Span::secs(60);

@@ -1,14 +1,19 @@
 //! Queue merging (patch 003): decides whether processes share a queue, and which.
 //!
 //! Each process has a queue of its own, and the member serves one queue at a time. Several
-//! processes may read one file in turn: each queue alone has gaps, but together they form one
-//! sequential stream. A queue with a request within 4 MiB of where another queue reads is therefore
-//! *merged* into that one: from then on, requests of its process go to the other queue, where they
-//! are sorted by sector. A shared queue that turns out to be seeky is *split* again, and each
-//! process gets back the state that its own queue had learned.
+//! processes may read one file in turn: each of their queues has gaps, but together they form one
+//! sequential stream. A queue that has a request within 4 MiB of where another queue reads is
+//! therefore *merged* into that one: from then on, requests of its process go to the other queue,
+//! where they are sorted by sector. A shared queue that turns out to be seeky is *split* again, and
+//! each process gets back the state that its own queue had learned.
 //!
-//! Finding such queues takes a position index: every queue is kept in order of the first sector of
-//! its next request, updated at each request. This was about 10 % of BFQ's time per request in
+//! Finding such queues takes a position index: all queues are ordered by the first sector of their
+//! next request, and the index is updated at each request. This was about 10 % of BFQ's time per
+//! request in 2019. On flash that processes many requests at once, merging gains nothing, since the
+//! device reorders requests itself. It even loses, because a shared queue is hardly ever empty, and
+//! may have a higher weight than the processes that it serves. Patch 003 therefore disables all of
+//! it, including the index, on non-rotational members that queue internally ([`HwTag`]); until that
+//! is known, on all non-rotational members.
 //! 2019. On flash that processes many requests at once merging gains nothing, since the device
 //! reorders requests itself. It even loses, because a shared queue is hardly ever empty, and may
 //! have a higher weight than the processes that it serves. Patch 003 therefore disables all of it,
@@ -44,14 +49,14 @@ pub(super) struct Merging {
     rotational: bool,
     hw_tag: HwTag,
     gain: MergeGain,
-    /// Whether queues are merged by position. No code of it runs while this is false.
+    /// Whether queues are merged by position. While this is false, none of the code for it runs.
     on: bool,
     index: PositionIndex,
-    /// End of the last request that was dispatched from the queue in service.
+    /// End of the last request dispatched from the queue in service; `None` if unknown.
     in_service_end: Option<Sectors>,
 }
 
-/// A queue with the properties that merging depends on.
+/// A queue, with the properties that merging depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Party {
     pub(super) queue: QueueId,
@@ -59,14 +64,14 @@ pub(super) struct Party {
     pub(super) class: IoPriority,
     /// Whether the queue holds reads and sync writes.
     pub(super) sync: bool,
-    /// Whether most of its requests are far from the previous one.
+    /// Whether the queue is seeky.
     pub(super) seeky: bool,
-    /// First service since the queue became busy.
+    /// Time of the first service since the queue became busy; `None` if it was not served yet.
     pub(super) first_service: Option<Time>,
 }
 
 impl Merging {
-    /// Creates the state for a member of which only `rotational` is known.
+    /// Creates the state for a member that is rotational or not; nothing else is known of it yet.
     pub(super) fn new(knobs: MergeKnobs, rotational: bool) -> Self {
         let mut merging = Self {
             knobs,
@@ -87,8 +92,8 @@ impl Merging {
         self.on
     }
 
-    /// Whether the member is non-rotational and queues internally, as far as is known: the flag of
-    /// patch 003.
+    /// The flag of patch 003: whether the member is non-rotational and queues internally, as far as
+    /// known.
     pub(super) fn nonrot_with_queueing(&self) -> bool {
         !self.rotational && self.hw_tag.queues() != Some(false)
     }
@@ -98,7 +103,7 @@ impl Merging {
         self.hw_tag.queues()
     }
 
-    /// Queues in the position index.
+    /// Number of queues in the position index.
     #[cfg(test)]
     pub(super) fn indexed(&self) -> usize {
         self.index.len()
@@ -125,7 +130,7 @@ impl Merging {
         }
     }
 
-    /// Counts a queued sync request.
+    /// Counts a queued sync request of the process with queue `home`.
     #[inline]
     pub(super) fn queued(&mut self, home: QueueId, first: Sectors, end: Sectors) {
         if self.knobs.queues == MergeRule::Gain && self.gain.queued(home, first, end) {
@@ -133,8 +138,8 @@ impl Merging {
         }
     }
 
-    /// Resets the position when a queue enters service. It is unknown until the first dispatch;
-    /// kernels of 2019 to 2021 kept the position of the previous queue.
+    /// Resets the position when a queue enters service, as it is unknown until the first dispatch.
+    /// Kernels of 2019 to 2021 kept the position of the previous queue.
     #[inline]
     pub(super) fn enters_service(&mut self) {
         if self.knobs.position == MergePosition::Own {
@@ -142,19 +147,20 @@ impl Merging {
         }
     }
 
-    /// Records the position of a request dispatched from the queue in service.
+    /// Records the end of a request dispatched from the queue in service.
     #[inline]
     pub(super) fn dispatched_in_service(&mut self, end: Sectors) {
         self.in_service_end = Some(end);
     }
 
-    /// Whether the index has the next request of a queue at this sector.
+    /// Whether the index has the queue with its next request at sector `at`.
     #[inline]
     pub(super) fn is_indexed_at(&self, queue: QueueId, at: Sectors) -> bool {
         self.index.is_at(queue, at)
     }
 
-    /// Updates the index for a new head of a busy queue. Call only while [`Merging::on`].
+    /// Updates the index after the head of a busy queue has changed to a request at sector `at`.
+    /// Call only while [`Merging::on`].
     pub(super) fn head_changed(&mut self, party: &Party, at: Sectors, now: Time) {
         if party.merges(now) {
             self.index.put(party.queue, party.peers(), at);
@@ -163,7 +169,7 @@ impl Merging {
         }
     }
 
-    /// Removes a queue without requests from the index.
+    /// Removes a queue that has run empty from the index.
     #[inline]
     pub(super) fn emptied(&mut self, queue: QueueId) {
         if self.index.len() > 0 {
@@ -171,9 +177,9 @@ impl Merging {
         }
     }
 
-    /// The queue that one with a new request, which begins `at` a sector, should be merged into:
-    /// the queue in service if it reads nearby, otherwise the one with its next request nearest.
-    /// Call only while [`Merging::on`] and if another queue is busy.
+    /// Queue into which to merge the queue `party`, which has a new request at sector `at`: the
+    /// queue in service if it reads nearby, otherwise the queue with its next request nearest.
+    /// `None` if there is none. Call only while [`Merging::on`] and if another queue is busy.
     pub(super) fn cooperator(
         &self,
         party: &Party,
@@ -196,7 +202,7 @@ impl Merging {
     }
 }
 
-/// Criterion by which the target of a merge was found.
+/// Way in which the target of a merge was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FoundBy {
     /// The queue in service has just read nearby.
@@ -224,7 +230,7 @@ impl Party {
     }
 }
 
-/// Time from the first service of a busy queue until it can no longer be merged
+/// Time from the first service of a busy queue after which the queue is not merged
 /// (`bfq_merge_time_limit`).
 const TOO_LATE: Span = Span::millis(100);
 

@@ -1,11 +1,11 @@
 //! Requests of all queues: sorted by sector within a queue, listed by age, merged with neighbours.
 //!
-//! A request that begins where a queued one of the same queue and direction ends, or ends where one
-//! begins, is merged into it. The search for the insertion position finds both neighbours.
+//! A request that begins where a queued request of the same queue and direction ends, or ends where
+//! one begins, is merged into it. The search for the insertion position finds both neighbours.
 //!
-//! The next request of a queue is the first of the FIFO if it has waited for longer than
-//! `fifo_expire_*`, which is checked once in a slot. Otherwise it is the request nearest to the
-//! last one. Metadata goes before data. A distance backward within `back_seek_max` counts
+//! The next request of a queue is the first one of its FIFO if that has waited for longer than
+//! `fifo_expire_*`, which is checked once per slot. Otherwise it is the request nearest to the last
+//! one. Metadata goes before data. A distance backward within `back_seek_max` counts
 //! `back_seek_penalty` times; requests farther back come after all others, lowest sector first.
 //!
 //! A dispatched request keeps its record until it completes.
@@ -37,7 +37,7 @@ pub(super) struct Record {
     deadline: Time,
     older: u32,
     newer: u32,
-    /// Identifiers of the requests that it consists of.
+    /// Identifiers of the requests that were merged into this one, itself included.
     pub(super) names: Names,
 }
 
@@ -50,14 +50,14 @@ impl Member for Record {
     }
 }
 
-/// The requests of one queue.
+/// Queued requests of one queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Backlog {
     sorted: Set,
     oldest: u32,
     newest: u32,
     pub(super) len: u32,
-    /// The request that is dispatched next.
+    /// Request that is dispatched next; `None` if the queue is empty.
     pub(super) head: Option<RequestId>,
 }
 
@@ -70,11 +70,12 @@ impl Backlog {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Inserted {
     pub(super) id: RequestId,
-    /// Number of merges that the insertion caused: of the new request, and of the next queued one.
+    /// Number of merges that the insertion caused: of the new request into a queued one, and of
+    /// that with the next one.
     pub(super) merged: u32,
 }
 
-/// Records of requests, and the free ones among them.
+/// Records of all requests, and the free records.
 #[derive(Clone, Debug)]
 pub(super) struct RequestPool {
     records: Treaps<Record>,
@@ -97,12 +98,12 @@ impl RequestPool {
         self.records.at_mut(id.0)
     }
 
-    /// The oldest request of a queue.
+    /// Oldest queued request of a queue; `None` if it has none.
     pub(super) fn oldest(&self, of: &Backlog) -> Option<RequestId> {
         (of.oldest != NIL).then_some(RequestId(of.oldest))
     }
 
-    /// Queues a request, or merges it into a queued one. The caller updates the head.
+    /// Queues a request, or merges it into a queued one. The caller updates the queue's head.
     pub(super) fn insert(
         &mut self,
         of: &mut Backlog,
@@ -130,7 +131,7 @@ impl RequestPool {
             }
             if let Some(front) = spot.next.filter(|at| self.adjoins(*at, &record, true)) {
                 let grown = self.records.at_mut(front);
-                // No other request begins between the old first sector and the new one.
+                // No other request begins between the old and the new first sector.
                 grown.first = record.first;
                 grown.len += record.len;
                 self.names.prepend(&mut grown.names, request.id);
@@ -154,8 +155,8 @@ impl RequestPool {
         Inserted { id: RequestId(place), merged: 0 }
     }
 
-    /// Whether a record ends where another begins (or begins where it ends), and the two may be
-    /// merged.
+    /// Whether the record at `place` begins where `record` ends (with `begins`), or ends where it
+    /// begins, and the two may be merged.
     fn adjoins(&self, place: u32, record: &Record, begins: bool) -> bool {
         let other = self.records.at(place);
         let (low, high) = if begins { (record, other) } else { (other, record) };
@@ -166,8 +167,8 @@ impl RequestPool {
             && low.len + high.len <= self.max
     }
 
-    /// Appends a record to a queued request, and merges the next queued request if the gap to it is
-    /// closed. Returns the number of queued requests that were merged.
+    /// Appends `new` to the queued request `back`. If that closes the gap to `next`, merges `next`
+    /// too. Returns the number of queued requests that were merged.
     fn grow_back(&mut self, of: &mut Backlog, back: u32, new: &Record, next: Option<u32>) -> u32 {
         let grown = self.records.at_mut(back);
         grown.len += new.len;
@@ -181,7 +182,7 @@ impl RequestPool {
         grown.len += len;
         self.names.join(&mut grown.names, names);
         if deadline < grown.deadline {
-            // The merged request keeps the earlier deadline of the two and its position in the
+            // The merged request keeps the earlier deadline of the two, and its position in the
             // FIFO.
             grown.deadline = deadline;
             self.unlist(of, back);
@@ -202,7 +203,8 @@ impl RequestPool {
         of.len -= 1;
     }
 
-    /// Writes the identifiers of a request into `ids`. Its record then keeps the first one only.
+    /// Moves the identifiers of a request to `ids`, and returns the first one, which the record
+    /// keeps.
     #[inline]
     pub(super) fn take_names(&mut self, id: RequestId, ids: &mut Vec<u64>) -> u64 {
         let record = self.records.at_mut(id.0);
@@ -212,7 +214,7 @@ impl RequestPool {
         names.first
     }
 
-    /// Drops the identifiers of all requests. No other request may be queued.
+    /// Drops the identifiers of all requests. Only valid if no request is queued.
     pub(super) fn clear_names(&mut self) {
         self.names.clear();
     }
@@ -245,7 +247,9 @@ impl RequestPool {
         self.records.at_mut(newer).older = place;
     }
 
-    /// The request that follows `id`, which is about to be removed. `look` also checks the FIFO.
+    /// Request that a queue serves after `id`, which is about to be removed: the oldest one if
+    /// `look` is set and it has expired, otherwise the nearer one of the two neighbours by sector.
+    /// `None` if no other request is queued.
     pub(super) fn following(
         &self,
         of: &Backlog,

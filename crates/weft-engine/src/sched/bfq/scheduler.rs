@@ -27,7 +27,7 @@ use crate::contract::member::DeviceTraits;
 use crate::knobs::{BfqKnobs, Fairness};
 use crate::sched::request::{Dispatched, IoPriority, QueuedRequest, Receipt};
 
-/// The BFQ queues of one member.
+/// BFQ scheduler of one member.
 #[derive(Clone, Debug)]
 pub struct Bfq {
     pub(super) knobs: BfqKnobs,
@@ -35,40 +35,41 @@ pub struct Bfq {
     pub(super) queues: Queues,
     pub(super) pool: RequestPool,
     pub(super) trees: ServiceTrees,
-    /// Replaces slots if set.
+    /// Fairness by requests, which replaces slots; `None` with `fairness=slots`.
     pub(super) fair: Option<Box<FairRequests>>,
-    /// The queue in service.
+    /// Slot of the queue in service; `None` if no queue is.
     pub(super) slot: Option<Slot>,
     pub(super) budgets: Budgets,
     pub(super) peak: PeakRate,
-    /// Weights of queues with requests.
+    /// Weights of the queues that have requests.
     pub(super) weights: WeightCounts,
-    /// Busy queues by class.
+    /// Number of busy queues per class.
     pub(super) busy: [u32; 3],
     pub(super) groups: Groups,
     pub(super) raised_busy: u32,
-    /// Requests waiting for dispatch.
+    /// Number of requests that wait for dispatch.
     pub(super) queued: u32,
-    /// Requests in flight at the member.
+    /// Number of requests in flight at the member.
     pub(super) in_driver: u32,
     pub(super) sample: InjectionSample,
-    /// Updated only with the knob `waker`.
+    /// Last completion, updated only if the knob `waker` is set.
     pub(super) last_completion: Option<LastCompletion>,
     pub(super) merging: Merging,
     pub(super) stable: StableMerge,
     pub(super) bursts: Bursts,
-    /// End of the last dispatched request.
+    /// End of the request that was dispatched last.
     last_end: Sectors,
-    /// Identifiers of the requests that the last dispatched request consists of.
+    /// Identifiers of the requests that are merged in the last dispatched request.
     sent: Vec<u64>,
-    /// Time since which requests have waited although the member had room.
+    /// Time since which requests have been held back although the member had room; `None` if none
+    /// are.
     withheld_since: Option<Time>,
     pub(super) stats: BfqStats,
 }
 
 impl Bfq {
-    /// Creates empty queues for a device. Merging makes no request larger than `max`
-    /// (`max_sectors_kb`).
+    /// Creates the scheduler of a device without requests. Merging makes no request larger than
+    /// `max` (`max_sectors_kb`).
     #[must_use]
     pub fn new(knobs: BfqKnobs, max: Sectors, device: DeviceTraits) -> Self {
         // Fairness by requests gives strict shares, so no weight is raised.
@@ -103,13 +104,13 @@ impl Bfq {
         }
     }
 
-    /// Whether nothing is queued. Requests in flight at the member do not count.
+    /// Whether no request is queued. Requests in flight at the member do not count.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.queued == 0
     }
 
-    /// Number of queued requests. A merged request counts as part of another.
+    /// Number of queued requests. A request that was merged into another does not count.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.queued as usize
@@ -175,7 +176,7 @@ impl Bfq {
         self.on_arrival(id, now);
     }
 
-    /// The queue for the source of a request.
+    /// Queue for the source of a request; it is created if there is none.
     fn queue_for(&mut self, request: &QueuedRequest, now: Time) -> QueueId {
         let (key, sync) = QueueKey::of(&request.attr, request.direction);
         self.queues.find(key).unwrap_or_else(|| {
@@ -191,7 +192,8 @@ impl Bfq {
         })
     }
 
-    /// Returns the next request for the member.
+    /// Returns the next request for the member. `None` if no request is queued, or if the member is
+    /// kept idle for a queue.
     pub fn dispatch(&mut self, now: Time) -> Option<Dispatched> {
         let next = self.next(now);
         if next.is_none() && self.queued > 0 {
@@ -202,7 +204,7 @@ impl Bfq {
         next
     }
 
-    /// Ends the time in which requests are withheld, since the member accepts none now.
+    /// Ends the time in which requests were held back, because the member now accepts none.
     pub(crate) fn on_full_member(&mut self, now: Time) {
         if let Some(since) = self.withheld_since.take() {
             self.stats.withheld.0 += now.since(since).0;
@@ -267,13 +269,13 @@ impl Bfq {
         }
     }
 
-    /// Identifiers of all requests that the last dispatched request consists of.
+    /// Identifiers of all requests that are merged in the last dispatched request.
     #[must_use]
     pub fn sent(&self) -> &[u64] {
         &self.sent
     }
 
-    /// Reports that the member has completed a request.
+    /// Reports that the member has completed the request with this receipt.
     pub fn completed(&mut self, receipt: Receipt, now: Time) {
         self.on_time(now);
         let request = RequestId(receipt.0);
@@ -305,7 +307,7 @@ impl Bfq {
         }
     }
 
-    /// Next time at which the member is no longer kept idle, without a new request.
+    /// Time until which the member is kept idle for a queue; `None` if it is not kept idle.
     #[must_use]
     pub fn next_wake(&self) -> Option<Time> {
         match &self.fair {
@@ -314,7 +316,7 @@ impl Bfq {
         }
     }
 
-    /// Removes the first active queue from the service tree: a planted bug.
+    /// Removes the first active queue from the service tree, for a planted bug.
     pub(crate) fn forget_first(&mut self) {
         let first = self.trees.active().next();
         if let Some(first) = first {
@@ -322,7 +324,7 @@ impl Bfq {
         }
     }
 
-    /// Drops the queued requests as if they had never been inserted. Requests in flight stay.
+    /// Drops the queued requests as if they had never been inserted. Requests in flight are kept.
     pub(crate) fn clear_waiting(&mut self) {
         for id in self.queues.ids() {
             let queue = self.queues.at_mut(id);

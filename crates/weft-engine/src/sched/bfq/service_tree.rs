@@ -6,14 +6,14 @@
 //! ```
 //!
 //! Virtual time is measured in service. A queue of weight w that is served x sectors advances by
-//! x/w; the class as a whole advances by x/W, where W is the sum of the weights of the active
-//! queues. `V` is the virtual time of the class. A queue that becomes active gets the start `V`,
-//! and the finish at which its budget would be used up. Among the queues that have reached their
-//! start, the one with the earliest finish is next. No queue is therefore ahead of its share or
-//! behind it by more than its own budget and its part of the largest budget.
+//! x/w; its class as a whole advances by x/W, where W is the sum of the weights of the active
+//! queues. `V` is the virtual time of the class. A queue that becomes active gets `V` as its start,
+//! and as its finish the time at which its budget would be used up. Among the queues that have
+//! reached their start, the one with the earliest finish is next. Therefore no queue is ahead of
+//! its share or behind it by more than its own budget and its part of the largest budget.
 //!
-//! A queue that runs empty is remembered while its finish lies ahead of `V`, so it cannot gain by
-//! leaving and returning. Its weight counts until then.
+//! A queue that runs empty is remembered while its finish lies ahead of `V`, so that it cannot gain
+//! by leaving and returning. Its weight counts until then.
 //!
 //! Classes are strict, except that the idle class gets a turn after 200 ms without one.
 //!
@@ -34,28 +34,28 @@ use super::QueueId;
 use super::treap::{Member, Set, Treaps, precedes};
 use crate::sched::request::IoPriority;
 
-/// All queues and groups as entities, by level and class.
+/// All queues and groups as entities, in one tree per level and class.
 #[derive(Clone, Debug)]
 pub(super) struct ServiceTrees {
     entities: Treaps<Entity>,
-    /// Trees by class, of the root and then of each group by its number.
+    /// Trees of the classes, those of the root first and then those of each group by group number.
     trees: [ServiceTree; LEVELS * CLASSES],
     /// Class turns of the root.
     turns: ClassTurns,
-    /// Known groups, by group number minus one.
+    /// Groups, by group number minus one.
     groups: Vec<GroupLevel>,
 }
 
 /// A group as a scheduling level.
 #[derive(Clone, Copy, Debug)]
 struct GroupLevel {
-    /// Entity of the group in the root; `None` before its first queue.
+    /// Entity of the group at the root; `None` before the group has its first queue.
     entity: Option<u32>,
     weight: u32,
     turns: ClassTurns,
 }
 
-/// Identifies the tree that an entity is in: a group and a class.
+/// Number of the tree that an entity is in, made of its group and class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TreeOf(u8);
 
@@ -78,20 +78,20 @@ impl TreeOf {
 /// Turns of classes: strict, except that the idle class gets a turn after 200 ms without one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ClassTurns {
-    /// Last time at which the idle class had a turn, or had nothing to serve at its turn.
+    /// Last time at which the idle class had its turn, whether or not it had requests.
     idle_served: Time,
 }
 
 /// The entities of one class of one level.
 #[derive(Clone, Copy, Debug)]
 struct ServiceTree {
-    /// Virtual time `V`.
+    /// Virtual time `V` of the class.
     vtime: u64,
     /// `W`: sum of the weights of the active, served and remembered entities.
     weights: u64,
     active: Set,
     idle: Set,
-    /// The idle entity with the earliest finish, which is forgotten first.
+    /// Idle entity with the earliest finish, which is forgotten first; `None` if there is none.
     first_idle: Option<u32>,
 }
 
@@ -99,9 +99,9 @@ struct ServiceTree {
 struct Entity {
     start: u64,
     finish: u64,
-    /// Sectors that the entity may be served in its slot.
+    /// Number of sectors that the entity may be served in its slot.
     budget: u64,
-    /// Sectors that the entity was served in its slot.
+    /// Number of sectors that the entity was served in its slot.
     service: u64,
     weight: u32,
     tree: TreeOf,
@@ -114,7 +114,7 @@ struct Entity {
 enum Place {
     /// Has requests and waits for service.
     Active,
-    /// Has no requests.
+    /// Has no requests, and leaves no trace in the tree.
     Forgotten,
     /// Has no requests, but its finish lies ahead of `V`.
     Idle,
@@ -167,13 +167,13 @@ impl ServiceTrees {
         }))
     }
 
-    /// Whether a group has its entity.
+    /// Whether the group has its entity already; always true for the root.
     pub(super) fn knows(&self, group: Group) -> bool {
         let level = usize::from(group.number()).wrapping_sub(1);
         group == Group::ROOT || self.groups.get(level).is_some_and(|it| it.entity.is_some())
     }
 
-    /// Makes an unused entity that of a group.
+    /// Turns an unused entity into that of a group.
     pub(super) fn found(&mut self, group: Group, entity: QueueId, weight: u32) {
         assert!(!self.knows(group), "a group gets its entity once");
         let count = usize::from(group.number());
@@ -186,7 +186,7 @@ impl ServiceTrees {
         self.entities.at_mut(entity.0).group = group.number();
     }
 
-    /// Sectors that the queue may still be served in its slot.
+    /// Number of sectors that the queue may still be served in its slot.
     pub(super) fn budget_left(&self, queue: QueueId) -> u64 {
         let entity = self.entities.at(queue.0);
         entity.budget.saturating_sub(entity.service)
@@ -196,7 +196,7 @@ impl ServiceTrees {
         self.entities.at(queue.0).budget
     }
 
-    /// Sectors that the queue was charged in its slot.
+    /// Number of sectors that the queue was charged in its slot.
     pub(super) fn service(&self, queue: QueueId) -> u64 {
         self.entities.at(queue.0).service
     }
@@ -206,12 +206,12 @@ impl ServiceTrees {
         self.entities.at(queue.0).place == Place::Active
     }
 
-    /// Whether the tree keeps no state of a queue.
+    /// Whether the tree has nothing to remember about the queue.
     pub(super) fn is_forgotten(&self, queue: QueueId) -> bool {
         self.entities.at(queue.0).place == Place::Forgotten
     }
 
-    /// Active queues, by level, class and finish.
+    /// Active queues, in order of level, class and finish.
     pub(super) fn active(&self) -> impl Iterator<Item = QueueId> {
         let known = (1 + self.groups.len()) * CLASSES;
         let all = self.trees[..known].iter().flat_map(|tree| {
@@ -221,9 +221,9 @@ impl ServiceTrees {
         all.filter(|at| self.entities.at(*at).group == 0).map(QueueId)
     }
 
-    /// Activates a queue. With `resume` it starts at its previous finish rather than at `V`. If its
-    /// new finish is still behind `V`, it moves forward by that distance divided by `raising`, the
-    /// factor of its weight.
+    /// Activates a queue that has got a request. With `resume`, it starts at its previous finish
+    /// rather than at `V`; the value is the factor by which its weight is raised, and if the new
+    /// finish is still behind `V`, the queue moves forward by that distance divided by the factor.
     pub(super) fn activate(
         &mut self,
         queue: QueueId,
@@ -247,7 +247,7 @@ impl ServiceTrees {
         }
     }
 
-    /// Returns the queue in service to the active ones, charged for its service.
+    /// Returns the queue in service to the active ones, after it was charged for its service.
     pub(super) fn requeue(&mut self, queue: QueueId, weight: u32, budget: u64) {
         self.go_on(queue.0, weight, budget);
         let tree = self.entities.at(queue.0).tree;
@@ -273,7 +273,7 @@ impl ServiceTrees {
         }
     }
 
-    /// The next queue to be served; no queue may be in service.
+    /// Queue to be served next; `None` if no queue is active. No queue may be in service.
     pub(super) fn next(&mut self, now: Time) -> Option<QueueId> {
         let first = pick(&mut self.entities, &mut self.trees[..CLASSES], &mut self.turns, now)?;
         let group = usize::from(self.entities.at(first).group);
@@ -294,7 +294,7 @@ impl ServiceTrees {
         }
     }
 
-    /// Charges a queue for service: the one in service, or one with an injected request.
+    /// Charges a queue for service: the queue in service, or one that had a request injected.
     pub(super) fn charge(&mut self, queue: QueueId, sectors: u64) {
         let tree = self.pay(queue.0, sectors);
         if !tree.of_root() {
@@ -316,7 +316,7 @@ impl ServiceTrees {
 
 /// Updates of groups after their queues changed.
 impl ServiceTrees {
-    /// Entity and weight of the group that owns this tree.
+    /// Entity and weight of the group that this tree belongs to.
     fn group_of(&self, tree: TreeOf) -> (u32, u32) {
         let GroupLevel { entity, weight, .. } = self.groups[tree.level()];
         (entity.expect("a group has an entity before its first queue is active"), weight)
@@ -341,7 +341,8 @@ impl ServiceTrees {
         }
     }
 
-    /// Budget of the queue of a group that would be served now, with strict classes.
+    /// Budget of the queue that a group would serve now, with strict classes; `None` if it has no
+    /// active queue.
     fn budget_of_next(&self, group: u32) -> Option<u64> {
         let first = usize::from(self.entities.at(group).group) * CLASSES;
         let mut trees = self.trees[first..first + CLASSES].iter();
@@ -413,7 +414,7 @@ impl ServiceTrees {
             Place::Forgotten | Place::Idle => unreachable!("an inactive entity is not deactivated"),
         }
         let entity = self.entities.at_mut(at);
-        // An entity that leaves during its slot keeps its budget and service, since it may resume
+        // An entity that leaves during its slot keeps budget and service, because it may resume
         // with the rest.
         if place == Place::Active {
             entity.budget = 0;
@@ -500,7 +501,7 @@ impl ServiceTrees {
     }
 }
 
-/// The next entity of the level that owns these trees.
+/// Next entity of the level that these trees belong to; `None` if none is active.
 #[inline]
 fn pick(
     entities: &mut Treaps<Entity>,
@@ -521,8 +522,8 @@ fn pick(
 }
 
 impl ClassTurns {
-    /// Classes in the order in which they are served, and whether the idle class has its turn.
-    /// `idle` tells whether the idle class has requests.
+    /// Classes in the order in which to serve them, and whether the idle class has its turn. `idle`
+    /// tells whether the idle class has requests.
     pub(super) fn order(&mut self, idle: bool, now: Time) -> ([usize; 3], bool) {
         let waited = now.since(self.idle_served) > IDLE_CLASS_PATIENCE;
         if waited {
@@ -532,19 +533,19 @@ impl ClassTurns {
     }
 }
 
-/// Virtual time by which this service advances a queue.
+/// Virtual time by which `sectors` of service advance an entity of weight `weight`.
 #[inline]
 pub(super) fn delta(sectors: u64, weight: u32) -> u64 {
     (sectors << SHIFT) / u64::from(weight)
 }
 
-/// Classes per level.
+/// Number of classes per level.
 const CLASSES: usize = 3;
 
-/// Levels: the root and every group.
+/// Number of levels: the root, and one per group.
 const LEVELS: usize = 1 + Group::MAX as usize;
 
-/// Fraction bits of virtual times.
+/// Number of fraction bits in virtual times.
 const SHIFT: u32 = 22;
 
 /// Time without a turn after which the idle class is served first.

@@ -8,14 +8,14 @@
 //! requests of the process go; requests that the home queue already holds are served from there. A
 //! target may itself be merged into another queue, and the processes that it served follow with
 //! their next request. A split ends all merges into a queue at once: each queue has an *epoch*,
-//! each merge records the epoch of its target, and a merge of an earlier epoch is void. Merge and
-//! split therefore take constant time, however many processes there are.
+//! each merge records the epoch of its target, and a merge of an earlier epoch is void. Thus merge
+//! and split take constant time, however many processes there are.
 //!
-//! The state that a queue has learned about its process (its think time, its weight raising, its
-//! injection limit, its weight) is saved when the queue is first merged or shared, and restored
-//! when the queue serves its process alone again.
+//! The state that a queue has learned about its process (think time, weight raising, injection
+//! limit, weight) is saved when the queue is first merged or shared, and restored when the queue
+//! serves its process alone again.
 //!
-//! A recorded merge stays in force even if merging was disabled since; only new merges are not
+//! A recorded merge stays in force even if merging was disabled since then; only no new merges are
 //! made.
 //!
 //! Source   io-schedulers.md §2.12, "Merge", "Split"; Linux redirects processes to queues instead
@@ -33,25 +33,27 @@ use super::weight_raising::Raising;
 use crate::knobs::MergeWeight;
 use crate::sched::request::QueuedRequest;
 
-/// Merge state of a queue: where the requests of its process go, and which queues it serves.
+/// Merge state of a queue: where the requests of its process go, and whether it serves other
+/// processes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sharing {
-    /// Target of the merge, and the epoch of the target at that time.
+    /// Target of the queue's merge, and the target's epoch at that time; `None` if it is not
+    /// merged.
     into: Option<(QueueId, u32)>,
     /// Number of times that this queue was split.
     epoch: u32,
-    /// Queues that are merged into this one.
+    /// Number of queues that are merged into this one.
     sharers: u32,
-    /// Whether one of these merges is permanent (a stable merge).
+    /// Whether one of the merges into this queue is permanent (a stable merge).
     stable: bool,
-    /// First service since the queue became busy; kept only while queues are merged.
+    /// Time of the first service since the queue became busy; kept only while queues are merged.
     pub(super) first_service: Option<Time>,
     saved: Option<Saved>,
-    /// A delayed stable merge.
+    /// Stable merge to be done later; `None` if there is none.
     pub(super) later: Option<LaterMerge>,
 }
 
-/// A delayed stable merge.
+/// A stable merge that is delayed until `at`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LaterMerge {
     pub(super) queue: QueueId,
@@ -76,36 +78,37 @@ impl Sharing {
         self.sharers > 0
     }
 
-    /// Whether the queue serves several processes, and may be split.
+    /// Whether the queue serves several processes and may be split again.
     pub(super) fn is_shared_for_now(&self) -> bool {
         self.sharers > 0 && !self.stable
     }
 
-    /// Creates a delayed merge into this queue.
+    /// Creates a delayed merge into this queue, which has the number `queue`.
     pub(super) fn partner(&self, queue: QueueId, at: Time) -> LaterMerge {
         LaterMerge { queue, epoch: self.epoch, at }
     }
 
-    /// Whether this queue still serves the process that the delayed merge was meant for.
+    /// Whether this queue still serves the process that a delayed merge was meant for.
     pub(super) fn is_partner(&self, later: &LaterMerge) -> bool {
         self.epoch == later.epoch
     }
 
-    /// Whether the queue's number was passed from one process to another.
+    /// Whether the queue was passed on from an earlier process.
     pub(super) fn is_of_a_successor(&self) -> bool {
         self.epoch > 0
     }
 }
 
 impl Queues {
-    /// The queue that this one is merged into.
+    /// Queue that this one is merged into; `None` if it is not merged.
     pub(super) fn target_of(&self, id: QueueId) -> Option<QueueId> {
         let (target, epoch) = self.at(id).sharing.into?;
         (self.at(target).sharing.epoch == epoch).then_some(target)
     }
 
-    /// The queue that gets the requests of this queue's process. Each merge is into such an end,
-    /// and never into the end of the queue itself, so merges form no cycle.
+    /// Queue that gets the requests of this queue's process: the end of the chain of merges. Merges
+    /// form no cycle, because each is into the end of a chain, and never into the end of the
+    /// queue's own.
     fn end_of(&self, id: QueueId) -> QueueId {
         let mut end = id;
         while let Some(target) = self.target_of(end) {
@@ -128,7 +131,7 @@ impl Queues {
         self.at_mut(id).sharing.into = None;
     }
 
-    /// Ends all merges of a queue when its process is gone. The queue's number may be reused.
+    /// Ends all merges of a queue when its process is gone, so that its number can be reused.
     pub(super) fn retire(&mut self, id: QueueId) {
         self.unlink(id);
         let sharing = &mut self.at_mut(id).sharing;
@@ -137,7 +140,7 @@ impl Queues {
 }
 
 impl Bfq {
-    /// The queue for a request of the process that has this home queue.
+    /// Queue for a request of the process that has the home queue `home`.
     #[inline]
     pub(super) fn route(&mut self, home: QueueId, request: &QueuedRequest, now: Time) -> QueueId {
         let strays = self.queues.at(home).sharing.into.is_some();
@@ -149,7 +152,7 @@ impl Bfq {
         if self.merging.on() { self.cooperate(id, request.first, now) } else { id }
     }
 
-    /// The queue for the requests of the process of a merged queue. Shortens the chain of merges.
+    /// Queue for new requests of a merged queue's process. Shortens the chain of merges.
     fn follow(&mut self, home: QueueId, now: Time) -> QueueId {
         let end = self.queues.end_of(home);
         if end == home {
@@ -163,8 +166,8 @@ impl Bfq {
         end
     }
 
-    /// Looks for a queue that reads near the start of this queue's new request, and merges this
-    /// queue into it.
+    /// Looks for a queue that reads near the start `at` of this queue's new request, and merges
+    /// this queue into it. Returns the queue for the request.
     fn cooperate(&mut self, id: QueueId, at: Sectors, now: Time) -> QueueId {
         if self.busy_queues() < 2 {
             return id;
@@ -185,7 +188,8 @@ impl Bfq {
         target
     }
 
-    /// Merges a queue permanently with one that was created at the same time.
+    /// Merges a queue permanently with one that was created at the same time. Returns the queue for
+    /// its requests.
     pub(super) fn merge_stably(&mut self, id: QueueId, partner: QueueId, now: Time) -> QueueId {
         let target = self.queues.end_of(partner);
         if target == id {
@@ -207,7 +211,7 @@ impl Bfq {
             "only queues of one group and class are merged"
         );
         if self.queues.at(target).sharing.into.is_some() {
-            // The queue was merged until a split, and its process has issued no request since.
+            // The queue was merged until a split, and its process has issued no request since then.
             self.follow(target, now);
         }
         self.save(id, now);
@@ -231,7 +235,7 @@ impl Bfq {
         }
     }
 
-    /// Splits a shared queue that is seeky at the end of a slot: sharing it gains nothing.
+    /// Splits a shared queue that is seeky at the end of a slot, since sharing it gains nothing.
     #[inline]
     pub(super) fn split_if_seeky(&mut self, id: QueueId, now: Time) {
         let queue = self.queues.at(id);
@@ -248,7 +252,7 @@ impl Bfq {
         self.resume(id, now);
     }
 
-    /// Saves what a queue has learned, unless it is shared already.
+    /// Saves what a queue has learned about its process, unless it is shared already.
     fn save(&mut self, id: QueueId, now: Time) {
         let interactive = self.interactive_span();
         let low_latency = self.knobs.low_latency;
@@ -265,7 +269,7 @@ impl Bfq {
         queue.sharing.saved = Some(Saved { think, intensity, injection, raising, base_weight });
     }
 
-    /// Restores what a queue had learned once it serves its process alone again.
+    /// Restores what a queue had learned, if it serves its process alone again.
     fn resume(&mut self, id: QueueId, now: Time) {
         let sharing = &mut self.queues.at_mut(id).sharing;
         if sharing.sharers > 0 || sharing.into.is_some() {
@@ -299,7 +303,7 @@ impl Bfq {
         }
     }
 
-    /// Updates the position index after the next request of a queue may have changed.
+    /// Updates the position index, because the head of a queue may have changed.
     #[inline]
     pub(super) fn index_head(&mut self, id: QueueId, now: Time) {
         if !self.merging.on() {
@@ -317,7 +321,8 @@ impl Bfq {
         }
     }
 
-    /// Samples the queue depth. The completing request must still count as in flight.
+    /// Takes a sample of the queue depth at a completion. The completing request must still count
+    /// as in flight.
     #[inline]
     pub(super) fn sample_queueing(&mut self) {
         let in_service_has_few = self.in_service().is_some_and(|id| {

@@ -1,14 +1,14 @@
 //! Slot of the queue in service: how it begins, what it is charged, and how it ends.
 //!
 //! A slot ends when its budget or its time (`timeout_sync`) is used up, when its queue runs empty
-//! and the member is not kept idle for it or was in vain, or when another queue preempts it.
-//! Sequential queues pay for sectors. A slow queue pays for time, so that shares among slow queues
-//! are shares of time; a queue is slow if it is seeky, or if its slot was long and moved less than
-//! half of the largest budget. Sectors of background writes count three times, unless weights
-//! differ.
+//! and the member is not kept idle for it or was kept idle in vain, or when another queue preempts
+//! it. Sequential queues pay for sectors. A slow queue pays for time, so that shares among slow
+//! queues are shares of time; a queue is slow if it is seeky, or if its slot was long and moved
+//! less than half of the largest budget. Sectors of background writes count three times, unless
+//! weights differ.
 //!
-//! A queue that left service early and has a request again within three times `slice_idle` resumes
-//! with the rest of its budget, and preempts the queue that was served instead.
+//! A queue that left service early and gets a request within three times `slice_idle` resumes with
+//! the rest of its budget, and preempts the queue that was served instead.
 //!
 //! Source   io-schedulers.md §2.4 to §2.7
 
@@ -26,12 +26,12 @@ use super::stats::{ExpireReason, IdleReason};
 pub(super) struct Slot {
     pub(super) queue: QueueId,
     began: Time,
-    /// End of the time of the slot.
+    /// Time at which the slot ends, even if budget is left.
     until: Time,
     idle: Option<Idle>,
 }
 
-/// The period in which the member is kept idle for the queue.
+/// A period in which the member is kept idle for the queue.
 #[derive(Clone, Copy, Debug)]
 struct Idle {
     since: Time,
@@ -50,7 +50,7 @@ impl Bfq {
         self.slot.as_ref().map(|slot| slot.queue)
     }
 
-    /// Ends an idle period that has run out without a request.
+    /// Ends an idle period that is over without a request.
     pub(super) fn on_time(&mut self, now: Time) {
         if let Some(fair) = &mut self.fair {
             fair.on_time(now);
@@ -67,7 +67,7 @@ impl Bfq {
         }
     }
 
-    /// Ends the idle period of the queue in service.
+    /// Ends the idle period of the queue in service, if there is one.
     fn stop_idling(&mut self, now: Time) {
         if let Some(slot) = &mut self.slot
             && let Some(idle) = slot.idle.take()
@@ -76,7 +76,7 @@ impl Bfq {
         }
     }
 
-    /// Activates a queue that was empty and has a request.
+    /// Activates a queue that was empty and has got a request.
     pub(super) fn on_busy(&mut self, id: QueueId, now: Time) {
         self.on_wake(id, now);
         let charge = self.charge_of_head(id).expect("the queue has a request");
@@ -84,7 +84,7 @@ impl Bfq {
         let queue = self.queues.at_mut(id);
         let in_time = now <= queue.ended + Span(3 * self.knobs.slice_idle.0);
         let resumes = std::mem::take(&mut queue.may_resume) && in_time && left > 0;
-        // Under `fair_requests`, a queue with requests in flight at the member is not idle.
+        // With fairness by requests, a queue that has requests in flight at the member is not idle.
         let works = self.fair.is_some() && queue.in_driver > 0;
         let idle = if works { Span::ZERO } else { now.since(queue.ended) };
         queue.intensity.add(idle, now);
@@ -133,7 +133,7 @@ impl Bfq {
             || self.idle_facts(current).better_to_idle().is_none()
     }
 
-    /// Ends the idle period if the queue in service received a request.
+    /// Ends the idle period if the queue in service has got a request.
     pub(super) fn on_arrival(&mut self, id: QueueId, now: Time) {
         let Some(slot) = self.slot.as_ref().filter(|slot| slot.queue == id) else { return };
         if slot.idle.is_some() {
@@ -145,7 +145,7 @@ impl Bfq {
         }
     }
 
-    /// Updates the budget of a busy queue after its head changed or grew.
+    /// Updates the budget of a busy queue after its head has changed or grown.
     pub(super) fn on_head_change(&mut self, id: QueueId) {
         if !self.trees.is_active(id) {
             return;
@@ -157,7 +157,7 @@ impl Bfq {
         }
     }
 
-    /// Sectors that a queue is charged for its next request.
+    /// Number of sectors that a queue is charged for its next request; `None` if it has none.
     pub(super) fn charge_of_head(&self, id: QueueId) -> Option<u64> {
         let queue = self.queues.at(id);
         let len = self.pool.at(queue.backlog.head?).len.0;
@@ -165,7 +165,7 @@ impl Bfq {
         Some(if cheap { len } else { len * ASYNC_FACTOR })
     }
 
-    /// Whether serving queues in turn is not enough to give a queue its share.
+    /// Whether serving queues in turn is not enough to give the queue its share.
     pub(super) fn is_asymmetric(&self, id: QueueId) -> bool {
         let classes = self.busy.iter().filter(|busy| **busy > 0).count();
         let weights = match self.knobs.idle_lowest {
@@ -196,7 +196,8 @@ impl Bfq {
         }
     }
 
-    /// Selects the queue from which the next request is dispatched.
+    /// Selects the queue from which to dispatch; `None` if none has a request, or the member is
+    /// kept idle.
     pub(super) fn select(&mut self, now: Time) -> Option<QueueId> {
         if let Some(id) = self.in_service()
             && self.has_timed_out(now)
@@ -243,7 +244,7 @@ impl Bfq {
         Some(id)
     }
 
-    /// Whether the time of the slot is over. A queue for which the member is kept idle is spared if
+    /// Whether the time of the slot is over. A queue for which the member is kept idle may go on if
     /// it has used most of its budget.
     fn has_timed_out(&self, now: Time) -> bool {
         let Some(slot) = &self.slot else { return false };
@@ -254,7 +255,8 @@ impl Bfq {
         self.trees.budget_left(id) >= self.trees.budget(id) / 3
     }
 
-    /// Handles the completion of a request of the queue in service.
+    /// Handles the completion of a request of the queue in service: it may leave service, or the
+    /// member is kept idle for it.
     pub(super) fn on_completed_in_service(&mut self, id: QueueId, now: Time) {
         let queue = self.queues.at(id);
         let empty = queue.is_empty();
@@ -278,7 +280,7 @@ impl Bfq {
         let slot = self.slot.take().expect("a queue is in service");
         let id = slot.queue;
         self.split_if_seeky(id, now);
-        // The queue is not charged for the time in which the member was kept idle in vain.
+        // The queue is not charged for the time for which the member was kept idle in vain.
         let end = idled_since.filter(|_| reason == ExpireReason::TooIdle).unwrap_or(now);
         self.charge_time(id, reason, end.since(slot.began));
         self.stats.expired[reason as usize] += 1;
@@ -310,7 +312,7 @@ impl Bfq {
         }
     }
 
-    /// Charges a slow queue for the time that its slot took.
+    /// Charges a slow queue for the time of its slot instead of its sectors.
     fn charge_time(&mut self, id: QueueId, reason: ExpireReason, slot: Span) {
         let queue = self.queues.at(id);
         let (seeky, sync, raised) = (queue.seeks.is_seeky(), queue.sync, queue.raising.is_raised());
@@ -335,7 +337,7 @@ impl Bfq {
         }
     }
 
-    /// Removes a busy queue that has no requests any more.
+    /// Removes a busy queue that has no requests left.
     pub(super) fn leave(&mut self, id: QueueId) {
         let queue = self.queues.at_mut(id);
         assert!(queue.busy, "a queue that leaves was busy");
@@ -352,7 +354,7 @@ impl Bfq {
         self.uncount_if_gone(id);
     }
 
-    /// Stops counting the weight of a queue that has no request queued or in flight.
+    /// Stops counting the weight and the group of a queue that has no request queued or in flight.
     pub(super) fn uncount_if_gone(&mut self, id: QueueId) {
         let queue = self.queues.at_mut(id);
         if queue.busy || queue.in_driver > 0 {
@@ -367,14 +369,14 @@ impl Bfq {
     }
 }
 
-/// Factor by which sectors of background writes are charged.
+/// Factor by which the sectors of background writes are charged.
 const ASYNC_FACTOR: u64 = 3;
 
-/// Length from which a slot decides by itself whether its queue is slow.
+/// Duration above which the slot itself shows whether its queue is slow.
 const SLOT_LONG: Span = Span::millis(20);
 
-/// Length below which a slot is too short to measure.
+/// Duration in nanoseconds below which a slot is too short to measure.
 const SHORT_NS: u64 = 1_000_000;
 
-/// Time that is charged on flash for a slot too short to measure.
+/// Time that is charged on flash for a slot that is too short to measure.
 const NOMINAL_ON_FLASH: Span = Span::millis(2);

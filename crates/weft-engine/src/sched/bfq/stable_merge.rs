@@ -2,8 +2,9 @@
 //!
 //! Since 2021 Linux merges queues by creation time if it does not merge them by position. A queue
 //! created within 180 ms of another one of the same class and level is merged with it: at once on
-//! flash that queues commands, otherwise after 600 ms unless plugging for it pays. Fewer queues
-//! cost less time: ten random readers of a null device read 40 % more in its author's measurement.
+//! flash that queues commands, otherwise after 600 ms unless it pays to keep the member idle for
+//! it. Fewer queues cost less time: ten random readers of a null device read 40 % more in its
+//! author's measurement.
 //!
 //! The price is fairness among equals: two backlogged readers that share a queue in Linux 6.12 get
 //! 32 to 68 % each, at latencies up to 1.2 s. The feature is therefore off by default in weft.
@@ -18,7 +19,7 @@ use weft_units::{Span, Time};
 use super::QueueId;
 use super::scheduler::Bfq;
 
-/// Tracks the queue that later queues are merged with.
+/// The queue that later queues may be merged with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct StableMerge {
     anchor: Option<Anchor>,
@@ -28,13 +29,13 @@ pub(super) struct StableMerge {
 struct Anchor {
     queue: QueueId,
     created: Time,
-    /// Group, class, and level or weight.
+    /// Group, class, and level or weight, encoded.
     kin: u32,
 }
 
 impl StableMerge {
-    /// Registers a new sync queue. Returns the queue to merge it with, now or after
-    /// [`MERGE_AFTER`].
+    /// Registers a new sync queue. Returns the queue to merge it with, at once or after
+    /// [`MERGE_AFTER`]; `None` if there is none.
     ///
     /// `kin` encodes group, class, and level or weight.
     pub(super) fn created(&mut self, queue: QueueId, kin: u32, now: Time) -> Option<QueueId> {
@@ -48,7 +49,7 @@ impl StableMerge {
         (now.since(anchor.created) <= TOGETHER).then_some(anchor.queue)
     }
 
-    /// Removes a queue that no longer exists; its number may be reused.
+    /// Removes a queue that no longer exists, because its number may be reused.
     pub(super) fn forget(&mut self, queue: QueueId) {
         self.anchor = self.anchor.filter(|anchor| anchor.queue != queue);
     }
@@ -75,7 +76,7 @@ impl Bfq {
         }
     }
 
-    /// Drops all references to a queue when its number is reused.
+    /// Drops all references to a queue number that is reused.
     fn forget(&mut self, id: QueueId) {
         self.stable.forget(id);
         self.bursts.forget(id);
@@ -86,8 +87,8 @@ impl Bfq {
         }
     }
 
-    /// Performs a delayed stable merge if its time has come. A queue for which plugging makes the
-    /// member faster stays alone. Returns the queue that gets the requests.
+    /// Performs a delayed stable merge if its time has come. A queue stays alone if keeping the
+    /// member idle for it increases throughput. Returns the queue for the requests of `id`.
     pub(super) fn merge_later(&mut self, id: QueueId, now: Time) -> QueueId {
         let Some(later) = self.queues.at(id).sharing.later else { return id };
         if now < later.at || self.idle_facts(id).boosts_throughput() {
@@ -104,7 +105,7 @@ impl Bfq {
 
 /// Age of a queue after which a delayed stable merge is performed (`bfq_late_stable_merging`).
 pub(super) const MERGE_AFTER: Span = Span::millis(600);
-/// Longest time between the creation of two queues that are merged.
+/// Longest time between the creations of two queues that are merged.
 const TOGETHER: Span = Span::millis(180);
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use weft_units::Span;
 
-/// Reason for which a queue left service.
+/// Reason why a queue left service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ExpireReason {
     /// The queue kept the member idle for a request that did not arrive.
@@ -13,12 +13,12 @@ pub enum ExpireReason {
     BudgetExhausted,
     /// The queue has no more requests, and the member is not kept idle for it.
     NoMoreRequests,
-    /// Another queue preempted it.
+    /// Another queue preempted this one.
     Preempted,
 }
 
 impl ExpireReason {
-    /// Every reason.
+    /// Every reason, in the order of [`BfqStats::expired`].
     pub const ALL: [Self; 5] = [
         Self::TooIdle,
         Self::BudgetTimeout,
@@ -28,12 +28,12 @@ impl ExpireReason {
     ];
 }
 
-/// Reason for which the member is kept idle for a queue that has no request.
+/// Reason why the member is kept idle for a queue that has no request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IdleReason {
     /// `strict_guarantees` is set.
     Strict,
-    /// The member is faster if its next request comes from the same queue.
+    /// Throughput is higher if the next request comes from the same queue.
     Throughput,
     /// The weight of the queue is raised.
     Raised,
@@ -44,36 +44,36 @@ pub enum IdleReason {
 }
 
 impl IdleReason {
-    /// Every reason.
+    /// Every reason, in the order of [`BfqStats::idled`].
     pub const ALL: [Self; 5] =
         [Self::Strict, Self::Throughput, Self::Raised, Self::Asymmetric, Self::Alone];
 }
 
-/// Counters of the decisions of one member's scheduler.
+/// Counters of the decisions of one member's scheduler since it was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BfqStats {
-    /// Slots that ended, by [`ExpireReason`].
+    /// Number of slots that ended, by [`ExpireReason`].
     pub expired: [u64; 5],
     /// Number of times the member was kept idle for a queue, by [`IdleReason`].
     pub idled: [u64; 5],
-    /// Time that the member was kept idle without a request of that queue, by [`IdleReason`].
+    /// Time for which the member was kept idle for a queue, by [`IdleReason`].
     pub plugged: [Span; 5],
-    /// Time that the member had room but requests of other queues were held back.
+    /// Time in which requests were held back although the member had room for them.
     pub withheld: Span,
-    /// Requests dispatched while the member was kept idle for another queue.
+    /// Number of requests dispatched while the member was kept idle for another queue.
     pub injected: u64,
-    /// Queues merged into the queue in service because it had just read nearby.
+    /// Number of queues merged into the queue in service, because that had just read nearby.
     pub merges_in_service: u64,
-    /// Queues merged into a queue with its next request nearby.
+    /// Number of queues merged into a queue that had its next request nearby.
     pub merges_by_position: u64,
-    /// Queues that followed their target when the target was merged itself.
+    /// Number of queues redirected because the queue that they were merged into was itself merged.
     pub merges_followed: u64,
-    /// Queues merged permanently with one that was created at the same time.
+    /// Number of queues merged permanently with a queue that was created at the same time.
     pub merges_stable: u64,
-    /// Shared queues that were split because they were seeky.
+    /// Number of shared queues that were split because they were seeky.
     pub splits: u64,
-    /// Slots of queues with a raised weight.
+    /// Number of slots of queues with raised weight.
     pub raised_slots: u64,
-    /// Wakers detected for queues, with `waker`.
+    /// Number of wakers found, with the knob `waker`.
     pub wakers: u64,
 }

@@ -2,38 +2,38 @@
 //!
 //! A member is a slot of the slab and is in at most one set at a time. The shape of a tree depends
 //! on a hash of the slot number, so the same calls build the same trees. A set can be searched by
-//! its order and, if its members have one, by the lowest second value ([`Member::low`]): each node
-//! knows the lowest one of its subtree. Every operation takes logarithmic time.
+//! its order and, if its members have a second value, by the lowest such value ([`Member::low`]):
+//! each node knows the lowest second value of its subtree. Every operation takes logarithmic time.
 
-/// Trait of values that the sets order.
+/// Trait of values that can be members of sets.
 pub(super) trait Member {
-    /// Whether members have a second value that sets can be searched by.
+    /// Whether members have a second value by which sets can be searched.
     const LOW: bool;
 
-    /// Whether this member sorts before the other. Members that compare equal keep the order of
+    /// Whether this member sorts before `other`. Members that compare equal keep their order of
     /// insertion.
     fn before(&self, other: &Self) -> bool;
 
-    /// The second value.
+    /// Second value of the member.
     fn low(&self) -> u64 {
         0
     }
 }
 
-/// Members of sets, and the links of all sets.
+/// Slab of members, with the links of all sets.
 #[derive(Clone, Debug)]
 pub(super) struct Treaps<M> {
     nodes: Vec<Node<M>>,
 }
 
-/// A set, represented by its root.
+/// A set: the root of its tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Set(u32);
 
 #[derive(Clone, Debug)]
 struct Node<M> {
     member: M,
-    /// Lowest second value of the subtree.
+    /// Lowest second value in the subtree of this node.
     low: u64,
     parent: u32,
     left: u32,
@@ -41,7 +41,7 @@ struct Node<M> {
     rank: u32,
 }
 
-/// An insertion position, with the neighbours that a member would have there.
+/// Insertion position of a member, with its neighbours there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spot {
     parent: u32,
@@ -63,7 +63,7 @@ impl<M: Member> Treaps<M> {
         Self { nodes: Vec::new() }
     }
 
-    /// Adds a member, which is not in any set.
+    /// Adds a member to the slab, in no set. Returns its slot.
     pub(super) fn push(&mut self, member: M) -> u32 {
         let place = self.nodes.len() as u32;
         assert!(place < NIL, "slab indices fit in 32 bits");
@@ -85,7 +85,7 @@ impl<M: Member> Treaps<M> {
         &mut self.nodes[place as usize].member
     }
 
-    /// The position of a member in a set.
+    /// Position at which a member would be inserted in a set.
     pub(super) fn locate(&self, set: Set, member: &M) -> Spot {
         let mut spot = Spot { parent: NIL, left: false, previous: None, next: None };
         let mut at = set.0;
@@ -104,14 +104,14 @@ impl<M: Member> Treaps<M> {
         spot
     }
 
-    /// Inserts a member, which is in no set, at its position.
+    /// Inserts a member, which is in no set.
     pub(super) fn insert(&mut self, set: &mut Set, place: u32) {
         let spot = self.locate(*set, self.at(place));
         self.insert_at(set, place, spot);
     }
 
-    /// Inserts a member at the position that [`Treaps::locate`] returned. The set must not have
-    /// changed since.
+    /// Inserts a member at a position from [`Treaps::locate`]. The set must not have changed since
+    /// then.
     pub(super) fn insert_at(&mut self, set: &mut Set, place: u32, spot: Spot) {
         let node = &mut self.nodes[place as usize];
         assert!(node.parent == NIL && node.left == NIL && node.right == NIL, "one set at a time");
@@ -140,7 +140,7 @@ impl<M: Member> Treaps<M> {
         }
     }
 
-    /// Removes a member.
+    /// Removes a member from its set. It stays in the slab.
     pub(super) fn remove(&mut self, set: &mut Set, place: u32) {
         loop {
             let Node { left, right, .. } = self.nodes[place as usize];
@@ -166,20 +166,20 @@ impl<M: Member> Treaps<M> {
         }
     }
 
-    /// Number of members from the root of its set to a member.
+    /// Number of nodes from the root of its set to a member, both included.
     #[cfg(test)]
     pub(super) fn depth(&self, place: u32) -> usize {
         let above = |at: &u32| Some(self.nodes[*at as usize].parent).filter(|at| *at != NIL);
         std::iter::successors(Some(place), above).count()
     }
 
-    /// The first member of a set.
+    /// First member of a set; `None` if it is empty.
     #[inline]
     pub(super) fn first(&self, set: Set) -> Option<u32> {
         (set.0 != NIL).then(|| self.leftmost(set.0))
     }
 
-    /// The next member of the same set.
+    /// Next member of the same set; `None` at the end.
     pub(super) fn next(&self, place: u32) -> Option<u32> {
         let right = self.nodes[place as usize].right;
         if right != NIL {
@@ -198,7 +198,7 @@ impl<M: Member> Treaps<M> {
         }
     }
 
-    /// The previous member of the same set.
+    /// Previous member of the same set; `None` at the start.
     pub(super) fn previous(&self, place: u32) -> Option<u32> {
         let mut below = self.nodes[place as usize].left;
         if below != NIL {
@@ -220,12 +220,12 @@ impl<M: Member> Treaps<M> {
         }
     }
 
-    /// The lowest second value of a set.
+    /// Lowest second value in a set; `None` if it is empty.
     pub(super) fn lowest(&self, set: Set) -> Option<u64> {
         (set.0 != NIL).then(|| self.nodes[set.0 as usize].low)
     }
 
-    /// The first member with a second value not above the bound.
+    /// First member with a second value that does not exceed `bound`; `None` if there is none.
     pub(super) fn first_within(&self, set: Set, bound: u64) -> Option<u32> {
         let within = |place: u32| place != NIL && !precedes(bound, self.nodes[place as usize].low);
         let mut at = set.0;
@@ -251,7 +251,7 @@ impl<M: Member> Treaps<M> {
         at
     }
 
-    /// Updates the lowest second value of a subtree. Returns whether it has changed.
+    /// Recomputes the lowest second value of a subtree. Returns whether it has changed.
     fn sum_up(&mut self, place: u32) -> bool {
         let Node { member, left, right, low, .. } = &self.nodes[place as usize];
         let mut lowest = member.low();
@@ -274,7 +274,7 @@ impl<M: Member> Treaps<M> {
         *(if parent.left == old { &mut parent.left } else { &mut parent.right }) = new;
     }
 
-    /// Exchanges a member with its parent.
+    /// Exchanges a member with its parent, to keep the tree balanced.
     fn rotate_up(&mut self, set: &mut Set, place: u32) {
         let parent = self.nodes[place as usize].parent;
         let above = self.nodes[parent as usize].parent;
@@ -302,13 +302,14 @@ impl<M: Member> Treaps<M> {
     }
 }
 
-/// Whether a stamp is before another one. Stamps wrap around; stamps compared are never far apart.
+/// Whether stamp `a` is before stamp `b`. Stamps wrap around; stamps that are compared are never
+/// far apart.
 #[inline]
 pub(super) fn precedes(a: u64, b: u64) -> bool {
     (a.wrapping_sub(b) as i64) < 0
 }
 
-/// A hash of a slot number, used as the priority that balances the tree.
+/// Hash of a slot number: the priority that balances the tree.
 fn mixed(place: u32) -> u32 {
     let mut x = place.wrapping_mul(0x9e37_79b1);
     x ^= x >> 15;

@@ -2,11 +2,11 @@
 //!
 //! A journal waits for the data of a client, and a client in fsync waits for the journal. While the
 //! member is kept idle for one of them, the request that it waits for may be in the queue of the
-//! other, and the idle time is lost. When a queue with a long think time gets a request, the queue
-//! of the last completion before it is therefore noted as a candidate. A candidate that is noted
-//! three times in succession becomes the waker. Requests of the waker are dispatched while the
-//! member is kept idle for the queue that it wakes, regardless of the injection limit. So are
-//! requests of the queue that was last found to be woken by the queue in service.
+//! other, so that the idle time is lost. Therefore, when a queue with a long think time gets a
+//! request, the queue of the last completion before it is noted as a candidate. A candidate that is
+//! noted three times in succession becomes the waker. Requests of the waker are dispatched while
+//! the member is kept idle for the queue that it wakes, regardless of the injection limit. So are
+//! requests of the queue that the queue in service was last found to wake.
 //!
 //! Inputs   each request of a sync queue with a long think time, and the last completion before it
 //! Answer   [`Bfq::coupled_queue`]: the queue to dispatch from meanwhile
@@ -21,10 +21,10 @@ use weft_units::{Span, Time};
 use super::QueueId;
 use super::scheduler::Bfq;
 
-/// The last completion of a member.
+/// The last request that a member completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LastCompletion {
-    /// Queue of the request.
+    /// Queue that the request belonged to.
     pub(super) queue: QueueId,
     /// Whether the queue serves several processes.
     pub(super) shared: bool,
@@ -46,7 +46,7 @@ impl WakerSearch {
         self.found
     }
 
-    /// Handles a new request of a queue with a long think time that had none.
+    /// Handles a request of a queue with a long think time that had no request.
     pub(super) fn woke(
         &mut self,
         queue: QueueId,
@@ -73,14 +73,15 @@ impl WakerSearch {
         }
     }
 
-    /// Takes over the waker of `of`, a queue that is merged into the queue of this search.
+    /// Takes over the waker of another queue's search (`of`), which is merged into the queue
+    /// `queue` of this search.
     pub(super) fn inherit(&mut self, queue: QueueId, of: Self) {
         if self.found.is_none() && of.found != Some(queue) {
             self.found = of.found;
         }
     }
 
-    /// Drops a queue that no longer exists; its number may be reused.
+    /// Removes a queue that no longer exists, because its number may be reused.
     pub(super) fn forget(&mut self, queue: QueueId) {
         if self.found == Some(queue) {
             self.found = None;
@@ -92,7 +93,7 @@ impl WakerSearch {
 }
 
 impl Bfq {
-    /// Looks for the waker of a sync queue that was empty and gets a request.
+    /// Looks for the waker of a sync queue that was empty and has got a request.
     pub(super) fn look_for_waker(&mut self, id: QueueId, now: Time) {
         let (last, slice_idle) = (self.last_completion, self.knobs.slice_idle);
         let queue = self.queues.at_mut(id);
@@ -107,8 +108,8 @@ impl Bfq {
         }
     }
 
-    /// The waker of the queue in service, or else the queue that it wakes, if the head of that
-    /// queue may be dispatched.
+    /// The waker of the queue `kept_for`, or else the queue that it wakes, if the next request of
+    /// that queue may be dispatched; `None` otherwise.
     pub(super) fn coupled_queue(&self, kept_for: QueueId) -> Option<QueueId> {
         let queue = self.queues.at(kept_for);
         let woken = queue.woken.filter(|id| self.queues.at(*id).waker.waker() == Some(kept_for));
@@ -119,9 +120,9 @@ impl Bfq {
     }
 }
 
-/// Longest time from a completion to the request that it woke.
+/// Longest time from a completion to a request that it can have woken.
 const WOKEN_WITHIN: Span = Span::millis(4);
-/// Successive hits after which a candidate is the waker.
+/// Number of successive hits after which a candidate is the waker.
 const HITS: u32 = 3;
 /// Longest time of a search for one candidate, as a multiple of `slice_idle`.
 const PATIENCE: u64 = 128;

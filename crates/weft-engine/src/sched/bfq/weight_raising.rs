@@ -5,7 +5,7 @@
 //! member, 3 to 25 s, or until it was served 60 MB. A queue is *soft real-time* if it issues its
 //! requests in turns and transfers no more in each than a media player would (7000 sectors/s). Its
 //! weight is raised 3000-fold for 300 ms, renewed at each turn. A soft real-time queue returns to
-//! interactive raising if the time of that is not over when its turns end.
+//! interactive raising if the time for that is not over when its turns end.
 //!
 //! Only a queue of the default weight is raised. An administrator who gives a client a weight of
 //! its own (`--weight`) has fixed its share relative to the others, and raising must not override
@@ -29,23 +29,23 @@ use super::burst::mark_fades;
 use super::queue::BfqQueue;
 use super::scheduler::Bfq;
 
-/// State of one queue's weight raising.
+/// State of a queue's weight raising.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Raising {
     raised: Raised,
-    /// Start of the raising; while not raised, time of the last request.
+    /// Time at which the raising began; while the queue is not raised, time of its last request.
     since: Time,
-    /// Duration of the raising.
+    /// Length of the raising.
     lasts: Span,
-    /// Start of an interactive raising that soft real-time raising interrupted.
+    /// Time at which an interactive raising began that soft real-time raising has interrupted.
     interactive_since: Option<Time>,
-    /// Service since the raising began.
+    /// Number of sectors served since the raising began.
     served_raised: Sectors,
-    /// Service since the queue became busy.
+    /// Number of sectors served since the queue became busy.
     served_busy: Sectors,
     /// Time at which the queue became busy.
     busy_since: Time,
-    /// Time after which a new turn is not too early for soft real time.
+    /// Earliest start of the next turn at which the queue still counts as soft real-time.
     soft_rt_next_start: Time,
 }
 
@@ -55,13 +55,13 @@ pub(super) enum Raised {
     /// Not raised.
     #[default]
     No,
-    /// A user waits for a program start.
+    /// A user waits for a program to start.
     Interactive,
-    /// Periodic turns, as of a media player.
+    /// The queue has periodic turns, as of a media player.
     SoftRealTime,
 }
 
-/// The properties of a queue that becomes busy which determine its raising.
+/// Properties of a queue that becomes busy on which raising depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Activation {
     /// Whether the queue holds reads and sync writes.
@@ -72,11 +72,11 @@ pub(super) struct Activation {
     pub(super) in_burst: bool,
     /// Whether the queue has the default weight.
     pub(super) default_weight: bool,
-    /// Requests of the queue in flight at the member.
+    /// Number of the queue's requests in flight at the member.
     pub(super) in_flight: u32,
     /// Time since the queue was last busy; `None` if it never was.
     pub(super) idle: Option<Span>,
-    /// Whether each of its last 32 requests was far from the previous one.
+    /// Whether each of the queue's last 32 requests was far from the previous one.
     pub(super) totally_seeky: bool,
 }
 
@@ -95,7 +95,7 @@ impl Raising {
         }
     }
 
-    /// Factor of the weight.
+    /// Factor by which the weight is raised; 1 if it is not.
     #[inline]
     pub(super) fn coefficient(&self) -> u32 {
         match self.raised {
@@ -105,7 +105,7 @@ impl Raising {
         }
     }
 
-    /// Factor of the time limit of a slot.
+    /// Factor by which the time limit of a slot is extended.
     pub(super) fn slot_factor(&self) -> u64 {
         if self.raised == Raised::Interactive { INTERACTIVE.into() } else { 1 }
     }
@@ -122,7 +122,7 @@ impl Raising {
         self.raised
     }
 
-    /// Updates the raising when the queue becomes busy. `interactive` is the duration of an
+    /// Updates the raising when the queue becomes busy. `interactive` is the length of an
     /// interactive raising on this member ([`interactive_span`]).
     pub(super) fn on_busy(&mut self, queue: &Activation, interactive: Span, now: Time) {
         let starts = may_start(queue) && queue.in_flight == 0;
@@ -148,8 +148,8 @@ impl Raising {
         (self.busy_since, self.served_busy) = (now, Sectors::ZERO);
     }
 
-    /// Updates the raising for a further request of a busy async queue. Write-back after a pause is
-    /// treated as interactive, because a process may soon wait for it.
+    /// Updates the raising for a further request of a busy async queue. Write-back after a pause
+    /// counts as interactive, because a process may soon wait for it.
     pub(super) fn on_async_request(&mut self, default_weight: bool, interactive: Span, now: Time) {
         if self.is_raised() {
             return;
@@ -160,14 +160,14 @@ impl Raising {
         self.since = now;
     }
 
-    /// Counts the service of a dispatched request.
+    /// Counts the sectors of a dispatched request.
     #[inline]
     pub(super) fn on_service(&mut self, sectors: Sectors) {
         self.served_busy += sectors;
         self.served_raised += sectors;
     }
 
-    /// Ends a raising that has run out. Returns whether the factor has changed.
+    /// Ends a raising that is over. Returns whether the factor has changed.
     #[inline]
     pub(super) fn update(&mut self, in_burst: bool, interactive: Span, now: Time) -> bool {
         self.is_raised() && self.update_raised(in_burst, interactive, now)
@@ -189,8 +189,8 @@ impl Raising {
         self.raised != before
     }
 
-    /// Computes the earliest next turn when the queue has no request queued or in flight and is not
-    /// in service.
+    /// Computes the earliest next turn, when the queue has no request queued or in flight and is
+    /// not in service.
     pub(super) fn on_drained(&mut self, slice_idle: Span, now: Time) {
         let paced = Span(self.served_busy.0.saturating_mul(1_000_000_000) / SOFT_RT_RATE);
         let next = (self.busy_since + paced).max(now + slice_idle + TICKS);
@@ -203,7 +203,8 @@ impl Raising {
         self.interactive_since = None;
     }
 
-    /// Takes over the raising of a queue that is merged into this one, unless this one is raised.
+    /// Takes over the raising of another queue (`of`) that is merged into this one, unless this one
+    /// is raised.
     pub(super) fn inherit(&mut self, of: &mut Self, now: Time) {
         if self.is_raised() || !of.is_raised() {
             return;
@@ -223,7 +224,7 @@ impl Raising {
 }
 
 impl Bfq {
-    /// Duration of an interactive raising on this member now.
+    /// Length of an interactive raising on this member, with its current peak rate.
     pub(super) fn interactive_span(&self) -> Span {
         interactive_span(self.rotational, self.peak.rate())
     }
@@ -252,7 +253,7 @@ impl Bfq {
         self.queues.at_mut(id).began = true;
     }
 
-    /// Updates the raising for a background write that came to a busy queue.
+    /// Updates the raising for a background write that was added to a busy queue.
     pub(super) fn on_async_request(&mut self, id: QueueId, now: Time) {
         let interactive = self.interactive_span();
         self.change_weight(id, |queue| {
@@ -261,7 +262,7 @@ impl Bfq {
         });
     }
 
-    /// Counts the service of a dispatched request, and ends the raising if it is over.
+    /// Counts the sectors of a dispatched request, and ends the raising if it is over.
     #[inline]
     pub(super) fn on_raised_service(&mut self, id: QueueId, len: Sectors, now: Time) {
         let queue = self.queues.at_mut(id);
@@ -285,7 +286,7 @@ impl Bfq {
         }
     }
 
-    /// Changes properties that the weight of a queue depends on, and updates the weight counts.
+    /// Applies `change` to a queue, which may change its weight, and updates the counts of weights.
     pub(super) fn change_weight(&mut self, id: QueueId, change: impl FnOnce(&mut BfqQueue)) {
         let queue = self.queues.at_mut(id);
         let was_raised = queue.raising.is_raised();
@@ -305,7 +306,7 @@ impl Bfq {
 }
 
 impl BfqQueue {
-    /// The properties of the queue that determine raising when it becomes busy.
+    /// Properties of the queue on which raising depends when it becomes busy.
     pub(super) fn activation(&self, now: Time) -> Activation {
         Activation {
             sync: self.sync,
@@ -327,8 +328,8 @@ fn may_start(queue: &Activation) -> bool {
     queue.sync && !queue.shared && !queue.in_burst && queue.default_weight
 }
 
-/// Duration of an interactive raising: the time that a large program takes to start on a reference
-/// device, scaled to the rate of this member.
+/// Length of an interactive raising: the time that a large program takes to start on a reference
+/// device, scaled to the peak rate of this member.
 ///
 /// Units    `peak_rate` in sectors per microsecond, times 2^16; not zero
 pub(super) fn interactive_span(rotational: bool, peak_rate: u64) -> Span {
@@ -340,19 +341,19 @@ pub(super) fn interactive_span(rotational: bool, peak_rate: u64) -> Span {
 const WEIGHT_DEFAULT: u32 = 40;
 /// Factor of an interactive queue's weight (`bfq_wr_coeff`).
 const INTERACTIVE: u32 = 30;
-/// Additional factor of soft real time.
+/// Additional factor of a soft real-time queue's weight.
 const SOFT_RT: u32 = 100;
-/// Duration of a soft real-time raising (`bfq_wr_rt_max_time`).
+/// Length of a soft real-time raising (`bfq_wr_rt_max_time`).
 const SOFT_RT_LASTS: Span = Span::millis(300);
 /// Largest rate of a media player in sectors per second (`bfq_wr_max_softrt_rate`).
 const SOFT_RT_RATE: u64 = 7_000;
-/// Shortest pause before a turn in addition to `slice_idle`: four ticks of a kernel with HZ 250.
+/// Shortest pause before a turn, in addition to `slice_idle`: four ticks of a kernel with HZ 250.
 const TICKS: Span = Span::millis(16);
-/// Idle time after which a queue counts as starting anew (`bfq_wr_min_idle_time`).
+/// Idle time after which a queue counts as starting again (`bfq_wr_min_idle_time`).
 const IDLE_MIN: Span = Span::secs(2);
-/// Pause after which write-back is raised (`bfq_wr_min_inter_arr_async`).
+/// Pause after which the next write-back is raised (`bfq_wr_min_inter_arr_async`).
 const ASYNC_PAUSE: Span = Span::millis(500);
-/// Service after which an interactive raising ends: 60 MB.
+/// Number of sectors served after which an interactive raising ends: 60 MB.
 const SERVED_MAX: Sectors = Sectors(120_000);
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
-//! Weights of the backlogged queues: whether all are equal.
+//! Weights of the queues that have requests: whether all are equal.
 //!
 //! A queue counts from its first request until it has none queued or in flight. Raised queues do
 //! not count.
 
 use super::queue::WEIGHT_MAX;
 
-/// Number of queues of each weight.
+/// Number of queues per weight.
 #[derive(Clone, Debug)]
 pub(super) struct WeightCounts {
-    /// Counts by weight.
+    /// Number of queues, indexed by weight.
     of: Vec<u32>,
     /// Bitmap of the weights in use.
     present: [u64; WORDS],
@@ -39,7 +39,8 @@ impl WeightCounts {
         }
     }
 
-    /// Whether queues with a smaller weight exist. The given weight need not be counted itself.
+    /// Whether a queue with a smaller weight exists. The queue of weight `weight` need not be
+    /// counted.
     pub(super) fn others_have_less(&self, weight: u32) -> bool {
         self.distinct > 1 && self.smallest() != Some(weight)
     }
