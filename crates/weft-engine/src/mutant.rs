@@ -10,126 +10,132 @@
 pub enum Mutant {
     /// A write of a mirror is answered when its first copy is written.
     AckBeforeAllCopies,
-    /// A write is answered before its parity is written.
+    /// A write is answered before its parity is written to the members.
     AckBeforeParity,
-    /// Writes and answers do not wait for superblocks.
+    /// Writes and answers do not wait until superblocks have recorded the dirty state or a failure.
     AckBeforeSuperblock,
     /// Bits of the bitmap are cleared while writes are under way, and before a flush.
     BitClearedEarly,
     /// An array that broke acknowledges writes that a member missed.
     BrokenAcknowledges,
-    /// A stripe cache that was made smaller keeps its stripes.
+    /// A stripe cache that is made smaller keeps all of its stripes.
     CacheNotResized,
-    /// The queue of a member is not told that the member has ended a command.
+    /// A member's queue is not notified when the member has completed a command.
     CommandEndForgotten,
     /// One sector past a chunk boundary goes to the wrong member.
     ChunkEdgeOffByOne,
-    /// The far or offset copy of a chunk goes to the member after its own.
+    /// The far or offset copy of a chunk goes to the member after the right one.
     CopyOnWrongMember,
-    /// The credit of requests of a client that left is not given back.
+    /// Credit is not returned for the requests of a client that has disconnected.
     CreditLostOnDisconnect,
-    /// A client has one request more than its credit is for.
+    /// A client's last request may exceed the credit that is left.
     CreditOvershoots,
     /// Writes do not wait for their bits of the bitmap.
     DataBeforeBit,
     /// Discards do not wait for the dirty state.
     DiscardBeforeDirty,
-    /// Stripes of the cache are kept though their strips are discarded.
+    /// A discard does not remove its stripes from the stripe cache, which keeps the old content.
     DiscardKeepsStripes,
     /// A discard does not go to the first member.
     DiscardSkipsOneMember,
-    /// A discard does not wait for a sync of its stripes.
+    /// A discard does not wait until a sync of its stripes is done.
     DiscardUnderSync,
-    /// A member is sent a request twice that its scheduler dispatched once.
+    /// A request that the scheduler dispatched once is sent to the member twice.
     DispatchedTwice,
     /// Superblocks are written with an unchanged update count.
     EventsNotRaised,
     /// The write-back cache has more dirty pages than its limit.
     DirtyLimitPassed,
-    /// A flush is answered before the failure of a member is recorded.
+    /// A flush is answered before the failure of a member is recorded on the others.
     FlushBeforeFailureRecorded,
     /// A flush of the write-back cache does not wait for pages that are being written.
     FlushMissesWriteback,
-    /// A flush is served by one that started before it arrived.
+    /// A flush request is served by a member flush that started before the request arrived.
     FlushServedByEarlier,
-    /// With `needed`, only data writes make a member dirty: no metadata, no discard.
+    /// With `flush_batch=needed`, only data writes make a member dirty, but not metadata and
+    /// discards.
     FlushSkipForgetsMetadata,
-    /// With `needed`, a member is clean when it joins.
+    /// With `flush_batch=needed`, a member counts as clean when it joins.
     FlushSkipForgetsStartUp,
     /// A flush does not go to the last member.
     FlushSkipsOneMember,
-    /// A write's frames are given back before they were drained.
+    /// The frames of a write are returned before the data was drained from them.
     FrameReusedInFlight,
-    /// A stop that gives up pages does not report that.
+    /// A stop of the write-back cache that gives up pages does not report the loss.
     LossNotTold,
     /// A FUA write stays in the write-back cache.
     FuaStaysInCache,
     /// A full-stripe write forgets the last strip of its parity.
     FullStripeWriteWithoutTail,
-    /// Strips that a member had no space for are not copied from the zero-copy pages of a client.
+    /// Strips that a member had no space for are not copied from the client's zero-copy pages, so
+    /// that the only copy is lost.
     ZeroCopyNotSaved,
     /// A zero-copy page goes back to its client while a member that stalls may still use it.
     ZeroCopyNotPinned,
-    /// No wake-up comes when a member was kept idle for a queue for long enough.
+    /// No wake-up comes at the end of an idle period of BFQ.
     IdleTimerNotSet,
-    /// A page that is written to while it is written back is clean afterwards.
+    /// A page that is written to while it is under writeback is clean afterwards.
     RedirtiedPageLost,
-    /// The last writer that waits for room in the write-back cache is not let in.
+    /// The last write that waits for room in the write-back cache never gets it.
     RoomWaiterForgotten,
-    /// A mirror forgets which members had no space before it says that they have some again.
+    /// A mirror forgets which members had no space before they have shown that they have some
+    /// again.
     LackForgotten,
-    /// A resync keeps its lease, so that the array is never marked clean again.
+    /// A resync does not return its lease, so that the array is never marked clean again.
     LeaseNotGivenBack,
-    /// Stripes that a turn left over wait for another event.
+    /// Stripes that a turn has left over are not handled until another event comes.
     LostWakeUp,
-    /// A member that left before bits of the bitmap were cleared is copied as if none had been.
+    /// A returning member that left before bits of the bitmap were cleared is copied by the bitmap,
+    /// as if no bit had been cleared.
     ReaddOfTooOld,
-    /// A recovery of several members ends a pending resync, though one was rebuilt in part before.
+    /// A recovery of several members ends a pending resync, although one of them was partly rebuilt
+    /// before.
     PartlyRebuiltSettles,
-    /// A FUA write goes to the end of one that is not durable by itself.
+    /// A FUA write is merged into a write without FUA.
     MergeAcrossFlush,
-    /// Reads take the last copy where copies may differ, which a resync overwrites.
+    /// Where copies may differ, reads take the last copy, which a resync overwrites.
     MirrorReadUnsynced,
-    /// Answers do not wait until the failure of a member is recorded.
+    /// Answers to writes that missed a member do not wait until its failure is recorded.
     MissedWriteNotRecorded,
-    /// Clients are not woken from every second pause.
+    /// In the write-back cache, every second pause of a client never ends.
     PauseForgotten,
     /// The last waiting request of a member's queue is forgotten when the queue is reconfigured.
     QueueSwitchForgets,
     /// A drain of the write-back cache is answered while pages are still being written.
     DrainBeforeWritten,
-    /// A queue of BFQ with requests is forgotten by the service tree.
+    /// BFQ's service tree forgets a queue that has requests.
     QueueStarves,
-    /// Read-modify-write takes the new data for the old.
+    /// A read-modify-write uses the new data in place of the old data.
     RmwNewAsOld,
-    /// A member that was added is taken to be in sync at once.
+    /// A member that was added counts as in sync at once.
     StaleMemberAfterAdd,
-    /// A superblock that found no space is tried again much too late.
+    /// A superblock that found no space is written again after 60 s instead of 1 s.
     SuperblockRetriedLate,
-    /// An array tolerates one failed member fewer than it has copies, whichever members they are.
+    /// An array tolerates one failed member fewer than it has copies, whichever members fail.
     ToleratesByCount,
-    /// A write that comes while superblocks that record clean are being written takes them to
-    /// record dirty.
+    /// A write that arrives while superblocks that record clean are being written starts as if they
+    /// recorded dirty.
     NotDirtyWhileBecomingClean,
-    /// Stripes wait to be filled for as long as others are read or written.
+    /// Stripes wait to be filled without a bound, as long as others are read or written.
     WaitWithoutEnd,
-    /// A write is taken though the array is read-only.
+    /// A write is accepted although the array is read-only.
     WriteWhileReadOnly,
-    /// The last block of a zone of RAID 0, or of a member of linear, goes to the start of the next
-    /// one.
+    /// The last block of a zone of RAID 0, or of a member of linear, is written to the start of the
+    /// next one.
     ZoneBoundaryOffByOne,
     /// Data strips past the second have the wrong exponent in Q.
     WrongQExponent,
-    /// If pages of one volume cannot be written, writes to others that wait for room are refused.
+    /// If pages of one volume cannot be written, writes to other volumes that wait for room are
+    /// refused.
     OtherVolumeRefused,
 }
 
 impl Mutant {
-    /// Planted bugs that random runs miss, because they need an order of events that few seeds
-    /// have. The small scope brings [`Self::NotDirtyWhileBecomingClean`] about.
+    /// Planted bugs that random runs do not detect, because they need an order of events that few
+    /// seeds have. The exhaustive small scope brings [`Self::NotDirtyWhileBecomingClean`] about.
     pub const MISSED: [Self; 2] = [Self::ZeroCopyNotSaved, Self::NotDirtyWhileBecomingClean];
 
-    /// Planted bugs of the write-back cache, which `write_back.rs` in `weft-sim` finds.
+    /// Planted bugs of the write-back cache, which `write_back.rs` in `weft-sim` detects.
     pub const WRITE_BACK: [Self; 7] = [
         Self::DirtyLimitPassed,
         Self::FlushMissesWriteback,
@@ -140,7 +146,7 @@ impl Mutant {
         Self::RoomWaiterForgotten,
     ];
 
-    /// Planted bugs that scripts show.
+    /// Planted bugs that scripts of `weft-sim` detect.
     pub const ALL: [Self; 47] = [
         Self::AckBeforeAllCopies,
         Self::AckBeforeParity,
