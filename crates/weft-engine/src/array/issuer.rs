@@ -29,7 +29,7 @@ pub(crate) enum Issuer {
     },
 }
 
-/// What a volume returns to an operation of the write-back cache.
+/// An answer or frames that a volume returns to an operation of the write-back cache.
 #[derive(Clone, Debug)]
 pub(crate) enum Returned {
     /// Answer to a request of this operation.

@@ -59,7 +59,7 @@ pub(super) enum Corrections {
     Written,
 }
 
-/// What a flush was requested for.
+/// Purpose for which a flush was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlushFor {
     Request(RequestId),

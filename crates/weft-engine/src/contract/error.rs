@@ -40,7 +40,8 @@ pub enum ReplyError {
     /// The volume was stopped, or is stopping.
     #[error("the volume is stopping")]
     Stopping,
-    /// Dirty pages of the write-back cache could not be written to the members; see [`Unwritten`].
+    /// Dirty pages of the write-back cache could not be written to the members; the value names
+    /// their ranges.
     #[error("{0}")]
     Unwritten(Box<Unwritten>),
 }

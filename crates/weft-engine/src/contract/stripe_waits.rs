@@ -1,8 +1,8 @@
 //! Waiting times of stripes before they were read or filled, as a histogram.
 //!
-//! A stripe that lacks strips is delayed, then held ([`super::priority`]). Its wait ends when its
-//! prereads are submitted, or when writes have filled it: then waiting has saved the reads. Stripes
-//! that never waited are not counted.
+//! A stripe that lacks strips is delayed, then held ([`crate::raid::parity`]). Its wait ends when
+//! its prereads are submitted, or when writes have filled it: then waiting has saved the reads.
+//! Stripes that never waited are not counted.
 //!
 //! Times are counted in buckets, eight for each doubling, so that a percentile is at most an eighth
 //! above the true one; the longest is exact.

@@ -302,8 +302,8 @@ impl Mirrors {
         Tolerance::OneOfEach(sets.into())
     }
 
-    /// Sets of slots that hold the copies of a chunk, over all chunks; chunks in other rows repeat
-    /// them.
+    /// For each chunk, the set of slots that hold its copies. Rows repeat, so the first chunks have
+    /// every set.
     fn holders(&self) -> impl Iterator<Item = SlotSet> + '_ {
         let chunks = (self.size.0 / self.chunk.0).min(self.members.into());
         (0..chunks).map(|chunk| {

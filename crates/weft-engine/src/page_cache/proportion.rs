@@ -17,7 +17,7 @@
 pub struct Fraction {
     /// Number of recent events of one device or process.
     pub numerator: u64,
-    /// Number of recent events of all of them.
+    /// Number of recent events of all devices or processes.
     pub denominator: u64,
 }
 

@@ -42,7 +42,7 @@ pub(crate) struct Answer {
     pub(crate) write: bool,
 }
 
-/// What a member's answer means for the client request that the part belongs to.
+/// Meaning of a member's answer for the client request that the part belongs to.
 #[derive(Clone, Debug)]
 pub(crate) enum Told {
     /// Nothing yet: the part is the personality's own, and its events report what follows.

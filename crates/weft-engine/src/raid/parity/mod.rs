@@ -291,7 +291,8 @@ impl ParityRaid {
         Pass { unit, size: array.member_size, settles: Settles::Yes, maps: false }
     }
 
-    /// Starts the next stripes of a resync, as far as there are free ones.
+    /// Starts the sync of the next stripes of a resync, as far as there are free stripes in the
+    /// cache.
     pub(crate) fn feed(&mut self, sync: &mut Resync) {
         let Self { geometry, stripes, discards, .. } = self;
         sync.feed(stripes.cache.size(), |key, sync| {
@@ -306,7 +307,7 @@ impl ParityRaid {
         });
     }
 
-    /// Whether [`ParityRaid::feed`] would start a stripe.
+    /// Whether [`ParityRaid::feed`] could start the sync of a stripe now.
     pub(crate) fn would_feed(&self, sync: &Resync) -> bool {
         let may = |key| {
             self.stripes.cache.is_free(key)

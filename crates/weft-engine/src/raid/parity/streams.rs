@@ -26,7 +26,7 @@
 //!
 //! Inputs   range of a write, whether an unanswered write ends where it begins, and when writes
 //!          reach their stripes
-//! Answer   whether its stripe may wait ([`super::super::raid::parity::priority`] says how long);
+//! Answer   whether its stripe may wait ([`super::priority`] says how long);
 //!          which bytes a stream will bring
 //! Source   weft's own. md gathers whatever does not carry `REQ_SYNC` (md-raid.md §8, rows 7 and 8)
 

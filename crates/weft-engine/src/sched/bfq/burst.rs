@@ -62,7 +62,7 @@ impl Bursts {
     }
 }
 
-/// Whether a queue that was idle for `idle` loses its mark.
+/// Whether a queue loses its mark after it was idle for this long.
 pub(super) fn mark_fades(idle: Span) -> bool {
     idle > FADE
 }

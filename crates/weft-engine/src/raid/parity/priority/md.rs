@@ -19,7 +19,8 @@ use crate::raid::parity::list::List;
 pub(super) const ACTIVATED_BEFORE: List = List::Handle;
 
 impl Priority {
-    /// Picks a stripe by the rule of patch 000. `threshold`: see [`PrioritySettings::threshold`].
+    /// Picks a stripe by the rule of patch 000. `threshold` bounds how often the head of the hold
+    /// list is bypassed; zero: no limit.
     #[inline]
     pub(super) fn pick_bypassing(
         &mut self,

@@ -45,7 +45,7 @@ pub(super) struct Displaced {
     pub(super) reads: Vec<SubRequest>,
     pub(super) writes: Vec<SubRequest>,
     pub(super) sync: Option<SyncAction>,
-    /// See [`super::stripe::Stripe::given_up`], which goes on counting in the new stripe.
+    /// Number of reads given up before; see [`crate::raid::parity::stripe::Stripe::given_up`].
     pub(super) given_up: u8,
 }
 

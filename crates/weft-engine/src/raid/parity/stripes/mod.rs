@@ -273,7 +273,7 @@ impl Stripes {
         }
     }
 
-    /// Those of `strips` that failed to be read once, on members that can be read.
+    /// Strips among `strips` that failed to be read once, on members that can be read.
     fn to_repeat(&self, id: StripeId, strips: SlotSet, facts: Facts) -> SlotSet {
         self.cache.stripe(id).retried.and(strips).and(facts.insync).without(facts.uptodate)
     }
