@@ -181,8 +181,7 @@ impl Array {
         } else {
             CleanState::Clean
         };
-        // With parity, a write of part of a block reads the block and writes it completely, so
-        // requests need not be multiples of blocks.
+        // With parity, requests may be parts of blocks, which the stripe cache reads and rewrites.
         let blocks = members.iter().map(|member| member.info.logical_block);
         let block = blocks.max().filter(|_| layout.parity().is_none());
         let intent = WriteIntent::new(clean_state, now);
@@ -200,8 +199,7 @@ impl Array {
         };
         array.recount();
         array.index_members();
-        // A crash from now on must find the array dirty too: this is recorded before the first
-        // write.
+        // Recorded before the first write, because a crash from now on must find the array dirty.
         if says_dirty && !array.membership.read_only {
             let number = array.want_update();
             array.intent.state = CleanState::BecomingDirty(number);
