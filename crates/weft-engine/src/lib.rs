@@ -214,9 +214,9 @@ impl Engine {
     ///
     /// A driver first hands over all inputs that it has, then takes the turns, then carries out the
     /// outputs. If [`Turn::more`] is set, `turns_max` ended the run: the driver carries out the
-    /// outputs and calls `run` again whether or not there is a new input. A driver with members
-    /// that go on while the engine works calls the halves of a turn separately:
-    /// [`decide`](Engine::decide), and after the time that its work takes
+    /// outputs and calls `run` again whether or not there is a new input. A driver that models the
+    /// engine's CPU time, during which members work on, calls the halves of a turn separately:
+    /// [`decide`](Engine::decide), and when that time has passed
     /// [`unplug_queues`](Engine::unplug_queues).
     pub fn run(&mut self, now: Time, turns_max: u32, outputs: &mut VecDeque<Output>) -> Turn {
         let mut all = Turn { work: Work::default(), more: true };
@@ -291,8 +291,8 @@ impl Engine {
     }
 
     /// Notes that a member has completed a command before its `Done` is delivered, so that its
-    /// queue can dispatch the next one. Only for drivers with members that go on while the engine
-    /// works; a `Done` has the same effect.
+    /// queue can dispatch the next one. Only for drivers that call the halves of a turn separately,
+    /// as members may complete commands between them; a `Done` has the same effect.
     pub fn ended(&mut self, token: Token) {
         let Some((outstanding, scheduled)) = self.out.ended(token) else { return };
         let array = &mut self.volumes[outstanding.volume.index()].array;

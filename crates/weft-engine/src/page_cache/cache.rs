@@ -397,7 +397,8 @@ impl PageCache {
         balance
     }
 
-    /// Wakes writers that got credit, and the flusher of a device if it has work now.
+    /// Wakes the writers that got credit and, if a device is given, its flusher if that has work
+    /// now.
     fn after_turns(&mut self, bdi: Option<BdiId>) {
         while let Some(writer) = self.pool.turns.woken() {
             self.wakes.push_back(Wake::Writer(writer));
@@ -413,7 +414,7 @@ impl PageCache {
         }
     }
 
-    /// Next action of a writer that must check the limits; at most `pages_max` pages at a time.
+    /// Next action of a writer that must check the limits. A write has at most `pages_max` pages.
     ///
     /// # Panics
     /// Panics if `pages_max` is 0, as do [`flush`](Self::flush) and
