@@ -47,7 +47,7 @@ pub(crate) fn test(install: bool) -> anyhow::Result<Report> {
     // simulator have just run in the debug build and would find nothing new in release.
     report.part("simulation, release", || {
         let same = ["--test", "determinism", "--test", "drives", "--test", "traces"];
-        // Built with weft-cli for its features: see `run_example`.
+        // Built with weft-cli for its features: see `build_example`.
         tests(&[&["--release", "-p", "weft-cli", "-p", "weft-sim"], &same[..]].concat())
     });
     report.part("simulation, counted", || interop::run_example("weft-sim", "sweep", &["gate"]));

@@ -1,13 +1,14 @@
 //! Instruction counts of operations, compared with the committed ones.
 //!
-//! `weft bench repeat` repeats one piece of work; callgrind counts the instructions of its
-//! `measured_part`. The counts do not depend on the machine's load, and hardly on the machine: two
+//! `weft bench repeat` repeats one piece of work, and the example `repeat` of weft-sim another;
+//! callgrind counts the instructions of their `measured_part`. The counts do not depend on the machine's load, and hardly on the machine: two
 //! runs of one binary give the same number. They depend on the compiler, which the committed file
 //! therefore names: counts of another compiler are not compared. `benches/rust-toolchain.toml` pins
 //! the compiler for `cargo` in that folder only, because rustup uses the nearest such file: weft
 //! can be built by any Rust that its manifest admits, and a machine with the right compiler under
 //! another name (`stable`) downloads nothing.
 
+use crate::interop::build_example;
 use crate::part::{Ending, has};
 use crate::tree;
 use anyhow::Context;
@@ -44,12 +45,14 @@ const CASES: &[(&str, u64)] = &[
     ("sched-bfq-6", 20_000),
     ("sched-mq-deadline-4096", 20_000),
     ("sched-mq-deadline-6", 20_000),
-    ("sim-random-write-tags", 3_000),
     ("write-back-read", 20_000),
     ("write-back-read-miss", 10_000),
     ("write-back-write", 20_000),
     ("write-back-write-out", 5_000),
 ];
+
+/// The case of the example, which is built with the planted bugs, as sweeps are.
+const SIMULATED: (&str, u64) = ("sim-random-write-tags", 3_000);
 
 /// Largest change in percent; a larger one is a failure, or must be recorded.
 const PERCENT_MAX: u64 = 3;
@@ -83,6 +86,9 @@ fn compare(weft: &Path, update: bool) -> anyhow::Result<Ending> {
     for (case, times) in CASES {
         new.insert((*case).to_owned(), count(weft, case, *times, 0)?);
     }
+    let (case, times) = SIMULATED;
+    let mut example = Command::new(build_example("weft-sim", "repeat")?);
+    new.insert(case.to_owned(), counted(example.arg(times.to_string()), case, times)?);
     let (table, verdict) = judge(&old, &new);
     print!("{table}");
     if update {
@@ -120,11 +126,18 @@ fn file() -> PathBuf {
 /// Counts the instructions for each of `times` operations of a case. The operations do `extra`
 /// percent more work than they should; this tests that a regression is found.
 fn count(weft: &Path, case: &str, times: u64, extra: u64) -> anyhow::Result<u64> {
+    let (count, extra) = (times.to_string(), extra.to_string());
+    let mut command = Command::new(weft);
+    counted(command.args(["bench", "repeat", case, &count, "--extra", &extra]), case, times)
+}
+
+/// Instructions for each of the `times` operations of a command.
+fn counted(command: &Command, case: &str, times: u64) -> anyhow::Result<u64> {
     let output = Command::new(PROGRAM)
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         .arg("--toggle-collect=*measured_part*")
-        .arg(weft)
-        .args(["bench", "repeat", case, &times.to_string(), "--extra", &extra.to_string()])
+        .arg(command.get_program())
+        .args(command.get_args())
         .stdin(std::process::Stdio::null())
         .output()
         .context(PROGRAM)?;
@@ -184,7 +197,8 @@ fn parse(text: &str) -> anyhow::Result<BTreeMap<String, u64>> {
 
 fn written(counts: &BTreeMap<String, u64>) -> String {
     let mut text = format!(
-        "# Instructions for each operation of `weft bench repeat`, as callgrind counts them.\n\
+        "# Instructions for each operation of `weft bench repeat`, and of the crash simulator's example\n\
+         # `repeat`, as callgrind counts them.\n\
          # Written by `cargo xtask instructions --update`; CI fails at a change of {PERCENT_MAX} %.\n\
          # by {}\n[instructions]\n",
         rustc()
@@ -203,6 +217,7 @@ fn rustc() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     fn counts(pairs: &[(&str, u64)]) -> BTreeMap<String, u64> {
         pairs.iter().map(|(case, count)| ((*case).to_owned(), *count)).collect()
@@ -252,7 +267,7 @@ mod tests {
         assert_eq!(parse(&written(&all)).unwrap(), all);
         assert!(parse("a: 5\n").is_err());
         let committed = parse(&std::fs::read_to_string(file()).unwrap()).unwrap();
-        let cases: Vec<&str> = CASES.iter().map(|case| case.0).collect();
-        assert_eq!(committed.keys().map(String::as_str).collect::<Vec<_>>(), cases);
+        let cases: BTreeSet<&str> = CASES.iter().chain([&SIMULATED]).map(|case| case.0).collect();
+        assert_eq!(committed.keys().map(String::as_str).collect::<BTreeSet<_>>(), cases);
     }
 }

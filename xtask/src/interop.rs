@@ -67,21 +67,32 @@ pub(crate) fn build_release(report: &mut Report) -> Option<PathBuf> {
     built.then(|| target_folder().join("release/weft"))
 }
 
-/// Builds an example in release, and runs it.
+/// Builds an example in release. Returns its path.
 ///
 /// The example is built together with `weft-cli`, so third-party crates have the same features:
 /// built alone it would have other features, and most of the release build would be repeated.
-pub(crate) fn run_example(package: &str, name: &str, words: &[&str]) -> Ending {
-    let limit = Duration::from_secs(1800);
+pub(crate) fn build_example(package: &str, name: &str) -> anyhow::Result<PathBuf> {
     let packages = ["-p", "weft-cli", "-p", package, "--example", name];
-    let built = run(cargo(&[&["build", "-q", "--release"], &packages[..]].concat()), limit);
-    if !matches!(built, Ending::Passed) {
-        return built;
+    let build = cargo(&[&["build", "-q", "--release"], &packages[..]].concat());
+    match run(build, EXAMPLE_LIMIT) {
+        Ending::Passed => Ok(target_folder().join("release/examples").join(name)),
+        Ending::Failed(why) | Ending::Skipped(why) => anyhow::bail!("{why}"),
     }
-    let mut command = Command::new(target_folder().join("release/examples").join(name));
-    command.args(words).current_dir(tree::root());
-    run(command, limit)
 }
+
+/// Builds an example in release, and runs it.
+pub(crate) fn run_example(package: &str, name: &str, words: &[&str]) -> Ending {
+    let program = match build_example(package, name) {
+        Ok(program) => program,
+        Err(error) => return Ending::Failed(error.to_string()),
+    };
+    let mut command = Command::new(program);
+    command.args(words).current_dir(tree::root());
+    run(command, EXAMPLE_LIMIT)
+}
+
+/// Limit of building an example, and of running it.
+const EXAMPLE_LIMIT: Duration = Duration::from_secs(1800);
 
 /// Cargo's target folder.
 pub(crate) fn target_folder() -> PathBuf {

@@ -8,13 +8,10 @@
 use std::hint::black_box;
 
 use weft_engine::knobs::{Knobs, SchedulerKind};
-use weft_engine::{Flags, RequestOp};
 use weft_nbd::{Op, ServerEvent};
 use weft_ondisk::{Level as Raid, Super1};
 use weft_parity::{Level, Parity, Strategy};
-use weft_sim::{Options, Payload, PayloadMode, World, chunk_kib};
-use weft_units::rng::Rng;
-use weft_units::{ByteRange, Bytes, ClientId};
+use weft_units::Bytes;
 
 use crate::BenchError;
 use crate::alone::{Alone, Asked, FULL_STRIPE, assembled, superblocks};
@@ -160,11 +157,6 @@ pub static REPETITIONS: &[Repetition] = &[
         run: |count| scheduled(SchedulerKind::MqDeadline, 4096, count),
     },
     Repetition {
-        name: "sim-random-write-tags",
-        about: "A 4 KiB write somewhere in a RAID 5 of the fault simulator, with tags for payload",
-        run: sim_random_write,
-    },
-    Repetition {
         name: "write-back-write",
         about: "A 4 KiB write that stays in a write-back cache",
         run: |count| cached(Asked::RandomWrite, count),
@@ -284,35 +276,6 @@ fn nbd_request(count: u64) -> Result<(), BenchError> {
         }
         Ok(())
     })
-}
-
-/// 64 writes in flight, members that answer in rounds, a flush after every thousand.
-fn sim_random_write(count: u64) -> Result<(), BenchError> {
-    let mut options = Options::new(weft_ondisk::Level::Raid5, 4, chunk_kib(64));
-    options.full_stripes = 256;
-    options.knobs.stripe_cache_size = 256;
-    (options.payload, options.checked) = (PayloadMode::Tags, false);
-    let mut world = World::new(options);
-    let (blocks, mut rng) = (world.size() / 4096, Rng::new(1));
-    let flags = Flags { sync: true, ..Flags::NONE };
-    let mut carry_out = |count: u64| {
-        for number in 0..count {
-            let (op, range) = if number % 1000 == 999 {
-                (RequestOp::Flush, ByteRange::default())
-            } else {
-                (RequestOp::Write, ByteRange::new(rng.below(blocks) * 4096, 4096))
-            };
-            world.request(ClientId(1), op, range, Payload::Tags, flags);
-            while world.unanswered() >= 64 {
-                world.settle();
-                assert!(world.round() || world.wake(), "the simulation makes no progress");
-                world.forget_answers();
-            }
-        }
-    };
-    carry_out(2000);
-    measured_part(&mut || carry_out(count));
-    Ok(())
 }
 
 fn parity_pq(level: Level, count: u64) -> Result<(), BenchError> {
