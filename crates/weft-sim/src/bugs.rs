@@ -12,13 +12,13 @@ use weft_engine::knobs::{
 use weft_engine::mutant::Mutant;
 use weft_engine::{Fault, Flags, RequestOp, SyncAction};
 use weft_ondisk::Level;
+use weft_units::rng::Rng;
 use weft_units::{Bytes, Span};
 
 use crate::chunk_kib;
 use crate::driver::Order;
 use crate::faults::Planned;
 use crate::options::Options;
-use crate::rng::Rng;
 use crate::script::{Plant, Profile, Script, ScriptStep};
 use crate::world::ARRAY;
 

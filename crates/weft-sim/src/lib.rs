@@ -22,7 +22,6 @@
 //! | text of scripts that are kept: known failures, regressions | `kept.rs`, `scripts/` |
 //! | shrinking of a failing run | `shrink.rs` |
 //! | representation of payload | `payload.rs` |
-//! | random numbers | `rng.rs` |
 //! | performance: virtual time | `machine/`: [`machine::Machine`] over `drive/`, used by `workload/` |
 //!
 //! ```
@@ -84,7 +83,6 @@ pub mod model;
 mod options;
 pub mod payload;
 mod rig;
-pub mod rng;
 pub mod scope;
 pub mod script;
 mod sector_map;

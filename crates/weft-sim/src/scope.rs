@@ -19,6 +19,8 @@ use weft_engine::assemble;
 use weft_engine::knobs::Knobs;
 use weft_engine::{Flags, RequestOp, Token, Verb};
 use weft_ondisk::Level;
+use weft_units::digest::Digest;
+use weft_units::rng::Rng;
 use weft_units::{ByteRange, ClientId, Span};
 
 use crate::checker::parity::Bytes;
@@ -28,7 +30,6 @@ use crate::driver::Order;
 use crate::model::Payload;
 use crate::options::Options;
 use crate::payload::PayloadMode;
-use crate::rng::{Digest, Rng};
 use crate::world::World;
 
 /// Limits of the search of one shape.

@@ -19,6 +19,7 @@ use weft_engine::knobs::Knobs;
 use weft_engine::layout::level::LevelRow;
 use weft_engine::{Flags, RequestOp};
 use weft_ondisk::Level;
+use weft_units::rng::Rng;
 use weft_units::{ByteRange, ClientId, Span};
 
 use crate::checker::parity::Bytes;
@@ -30,7 +31,6 @@ use crate::excuses::Excuses;
 use crate::model::Payload;
 use crate::options::Options;
 use crate::payload::PayloadMode;
-use crate::rng::Rng;
 use crate::scope::{Budget, Search, Start, begin, policies};
 use crate::script::{self, Profile, Script};
 use crate::world::World;

@@ -28,6 +28,8 @@ use weft_engine::{
 };
 use weft_ondisk::{Metadata, Superblock, Uuid};
 use weft_parity::Parity;
+use weft_units::digest::Digest;
+use weft_units::rng::Rng;
 use weft_units::{ByteRange, ClientId, MemberIndex, SECTOR_BYTES, Sectors, Time, VolumeId};
 
 use at_stake::AtStake;
@@ -47,7 +49,6 @@ use crate::excuses::Excuses;
 use crate::model::{FlushMark, Model};
 use crate::options::{Options, member_bytes_max};
 use crate::payload::NeedsPayload;
-use crate::rng::{Digest, Rng};
 use crate::suspects::Suspects;
 
 /// Client and tag of a request or command.

@@ -10,8 +10,8 @@
     reason = "numbers of a test are small"
 )]
 
-use weft_sim::rng::Digest;
 use weft_sim::script::{Profile, Script};
+use weft_units::digest::Digest;
 
 /// Profile of the golden hash, with what was generated when it was first taken.
 const PROFILE: Profile = Profile { steps: 50, cuts: 4, more: false, ..Profile::CALM };

@@ -10,8 +10,8 @@ use weft_engine::Fault;
 use weft_engine::flush::flush_batch::{FlightId, FlushBatch, FlushCounts, Unflushed};
 use weft_engine::knobs::FlushRule;
 use weft_engine::mutant::Mutant;
-use weft_sim::rng::Rng;
 use weft_units::MemberIndex;
+use weft_units::rng::Rng;
 
 const RULES: [FlushRule; 5] =
     [FlushRule::Batch, FlushRule::Md612, FlushRule::Needed, FlushRule::Parallel, FlushRule::Serial];

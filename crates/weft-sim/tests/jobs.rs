@@ -6,8 +6,8 @@ use std::rc::Rc;
 use weft_engine::RequestOp;
 use weft_engine::knobs::{Knobs, StripeSize, Writes};
 use weft_sim::machine::{CostTable, Costs, Machine, MachineParts, Pid};
-use weft_sim::rng::Rng;
 use weft_sim::workload::jobs::{Io, Job, Pace, Plug};
+use weft_units::rng::Rng;
 use weft_units::{ByteRange, Bytes, Sectors, Span, Time};
 
 /// Four members with chunks of 512 KiB, as in the measurements of patch 004; the array is never

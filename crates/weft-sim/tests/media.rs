@@ -10,8 +10,8 @@
 use weft_engine::{Fault, Flags, RequestOp};
 use weft_ondisk::Level;
 use weft_sim::checker::parity::Bytes;
-use weft_sim::rng::Rng;
 use weft_sim::{Options, Order, Payload, Planned, World, chunk_kib};
+use weft_units::rng::Rng;
 use weft_units::{ByteRange, ClientId, Span};
 
 fn options(level: Level, members: usize) -> Options {

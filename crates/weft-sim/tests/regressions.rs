@@ -9,8 +9,8 @@ use weft_engine::{
     ReplyError, RequestOp, Run, SyncAction, Tag, Token, Value, Verb,
 };
 use weft_ondisk::{Level, NewArray, NewMember, Uuid};
-use weft_sim::rng::Rng;
 use weft_sim::{BLOCK, Logged, Order, Payload, Planned, Rig, Ticket, chunk_kib};
+use weft_units::rng::Rng;
 use weft_units::{ByteRange, ClientId, MemberIndex, Sectors, Span, Time, VolumeId};
 
 /// A delay longer than any of these tests: the array stays marked dirty.

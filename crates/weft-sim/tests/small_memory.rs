@@ -9,8 +9,8 @@
 use weft_engine::{Flags, RequestOp, SyncAction};
 use weft_ondisk::Level;
 use weft_sim::checker::parity::Bytes;
-use weft_sim::rng::Rng;
 use weft_sim::{Options, Order, Payload, Rig, chunk_kib};
+use weft_units::rng::Rng;
 use weft_units::{ByteRange, ClientId};
 
 #[test]

@@ -7,9 +7,9 @@ use weft_engine::knobs::{Activation, Knobs, PriorityRule, Writes};
 use weft_engine::page_cache::{Kernel, PoolConfig};
 use weft_engine::{Flags, RequestOp};
 use weft_sim::machine::{Host, Machine, MachineParts, Pid, Process, Woken};
-use weft_sim::rng::Rng;
 use weft_sim::workload::dd::{Dd, Device};
 use weft_sim::workload::mixed::Mixed;
+use weft_units::rng::Rng;
 use weft_units::{ByteRange, Bytes, Sectors, Span, Time};
 
 /// Process that writes single pages, each at its own time, and ends when all writes are answered.

@@ -12,8 +12,8 @@
 use weft_engine::{Flags, RequestOp};
 use weft_ondisk::Level;
 use weft_sim::checker::parity::Bytes;
-use weft_sim::rng::Rng;
 use weft_sim::{Options, Order, Payload, World, chunk_kib};
+use weft_units::rng::Rng;
 use weft_units::{ByteRange, ClientId};
 
 fn contend(level: Level, members: usize, seed: u64) {

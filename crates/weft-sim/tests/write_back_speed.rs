@@ -4,8 +4,8 @@
 use weft_engine::knobs::Knobs;
 use weft_engine::{RequestOp, WriteBackConfig};
 use weft_sim::machine::{Machine, MachineParts};
-use weft_sim::rng::Rng;
 use weft_sim::workload::jobs::{Io, Job, Pace};
+use weft_units::rng::Rng;
 use weft_units::{ByteRange, Bytes, Span, Time};
 
 /// Returns the time of `count` random 4 KiB writes to the first `area` bytes, 32 at a time, and of

@@ -1,6 +1,4 @@
-//! Random numbers of the simulated world, all from one seed, and digests of what happened in it.
-
-pub use weft_units::rng::Rng;
+//! Digests of what happened in a simulation, to compare one run with another.
 
 /// FNV-1a over 64 bits, which is the same on every machine and in every build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@
 use thiserror::Error;
 use weft_ondisk::Level;
 use weft_sim::machine::{FaultKind, PlannedFault};
-use weft_sim::rng::Rng;
+use weft_units::rng::Rng;
 use weft_units::{MemberIndex, Span, Time};
 
 /// Reasons why a plan of faults is refused.

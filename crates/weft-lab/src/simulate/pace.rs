@@ -5,8 +5,8 @@
 //! exponential distribution with that mean. Requests keep the order of the job, so a direction with
 //! a lower rate delays the others.
 
-use weft_sim::rng::Rng;
 use weft_units::Span;
+use weft_units::rng::Rng;
 
 use crate::job::{Direction, Pace};
 

@@ -12,6 +12,7 @@ use weft_engine::{
     RequestOp, Run, Segment, Snapshot, Tag, Token, Value,
 };
 use weft_ondisk::{Features, Level, Minor, NewArray, ResyncOffset, Role, Super1};
+use weft_units::rng::Rng;
 use weft_units::{
     ByteRange, Bytes, ClientId, Group, MemberIndex, Sectors, Slot, Span, Time, VolumeId,
 };
@@ -19,7 +20,6 @@ use weft_units::{
 use super::*;
 use crate::disk::DiskOp;
 use crate::model::{Payload, WriteId};
-use crate::rng::Rng;
 use crate::suspects::Syndrome;
 use crate::{Order, World};
 

@@ -19,11 +19,11 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use weft_engine::{Fault, Token};
+use weft_units::rng::Rng;
 use weft_units::{SECTOR_BYTES, Sectors};
 
 use crate::faults::{Faults, Planned};
 use crate::payload::{NeedsPayload, PayloadMode};
-use crate::rng::Rng;
 use crate::world::Text;
 use media::{Media, PAGE_SECTORS};
 pub use volatile_cache::{Sector, Version, VolatileCache};

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use weft_units::SECTOR_BYTES;
+use weft_units::rng::Rng;
 
 use super::{Disk, DiskOp, Sector, nth};
 use crate::crash::{CutMode, CutReport};
-use crate::rng::Rng;
 
 /// Sectors that survive or are lost together: sequence of their write, first sector, contents.
 type Piece = (u64, u64, Vec<Sector>);

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use weft_engine::{Fault, Token, Value};
 use weft_units::{MemberIndex, Sectors, Span, Time};
 
-use crate::rng::Rng;
+use weft_units::rng::Rng;
 
 /// A fault of a member from some time on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,12 +5,12 @@
 //! affect the array. The generator has a random stream of its own.
 
 use weft_engine::{Fault, Flags, RequestOp};
+use weft_units::rng::Rng;
 
 use super::draw::Draw;
 use super::{ScriptStep, cache, mixed};
 use crate::faults::Planned;
 use crate::options::Options;
-use crate::rng::Rng;
 use crate::world::{BARE, BARE_BYTES};
 
 /// Adds a bare volume beside the array.

@@ -3,9 +3,9 @@
 use weft_engine::WriteBackConfig;
 use weft_engine::page_cache::Kernel;
 use weft_units::Bytes;
+use weft_units::rng::Rng;
 
 use crate::options::Options;
-use crate::rng::Rng;
 
 /// Sizes of caches, in pages of dirty data.
 const PAGES: [u64; 3] = [8, 32, 128];

@@ -5,12 +5,12 @@
 //! occasionally. The generator has a random stream of its own.
 
 use weft_engine::SyncAction;
+use weft_units::rng::Rng;
 
 use super::draw::Draw;
 use super::rebuilds::write_below;
 use super::{ScriptStep, cache};
 use crate::options::Options;
-use crate::rng::Rng;
 use crate::world::ARRAY;
 
 /// Adds a write-back cache to the array.

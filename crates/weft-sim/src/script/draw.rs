@@ -8,6 +8,7 @@ use weft_engine::layout::Layout;
 use weft_engine::layout::level::LevelRow;
 use weft_engine::{Fault, Flags, RequestOp, SyncAction};
 use weft_ondisk::{Level, Version};
+use weft_units::rng::Rng;
 use weft_units::{Bytes, Sectors};
 
 use super::{Profile, Script, ScriptStep, cache, rebuilds, straight};
@@ -17,7 +18,6 @@ use crate::driver::Order;
 use crate::faults::Planned;
 use crate::options::Options;
 use crate::payload::PayloadMode;
-use crate::rng::Rng;
 use crate::world::ARRAY;
 
 /// One seed in this many runs with all bytes of its payload.

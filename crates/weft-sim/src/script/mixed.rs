@@ -9,12 +9,12 @@
 
 use weft_engine::layout::mirrors::Mirrors;
 use weft_ondisk::{Level, layout_id};
+use weft_units::rng::Rng;
 
 use super::draw::Draw;
 use super::rebuilds::UNDER_WAY_MAX;
 use super::{ScriptStep, cache};
 use crate::options::Options;
-use crate::rng::Rng;
 
 /// Changes the drawn array.
 pub(super) fn draw(rng: &mut Rng, options: &mut Options) {

@@ -24,13 +24,14 @@ mod text;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use weft_units::digest::Digest;
+
 use crate::checker::Violation;
 use crate::crash::Coverage;
 use crate::disk::IoErrors;
 use crate::driver::Order;
 use crate::excuses::Excuses;
 use crate::options::Options;
-use crate::rng::Digest;
 use crate::world::World;
 
 use course::Course;

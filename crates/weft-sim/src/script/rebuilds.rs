@@ -9,12 +9,12 @@ use weft_engine::SyncAction;
 use weft_engine::{Flags, RequestOp};
 use weft_ondisk::Level;
 use weft_units::Sectors;
+use weft_units::rng::Rng;
 
 use super::draw::Draw;
 use super::{ScriptStep, straight};
 use crate::crash::CutMode;
 use crate::options::Options;
-use crate::rng::Rng;
 use crate::world::ARRAY;
 
 /// Chooses an array that survives the loss of two members: RAID 1 of three or more, RAID 10 or RAID

@@ -8,9 +8,9 @@
 use weft_engine::layout::mirrors::Mirrors;
 use weft_ondisk::{Level, Version, layout_id};
 use weft_units::Sectors;
+use weft_units::rng::Rng;
 
 use crate::options::Options;
-use crate::rng::Rng;
 
 /// Replaces the array by one without parity; by a mirror if members are going to fail.
 pub(crate) fn draw(seed: u64, mirrors: bool, options: &mut Options) {

@@ -309,10 +309,10 @@ mod tests {
     use weft_engine::layout::Layout;
     use weft_engine::layout::geometry::Geometry;
     use weft_ondisk::Level;
+    use weft_units::rng::Rng;
 
     use super::strips::zero;
     use super::*;
-    use crate::rng::Rng;
 
     const LEN: usize = 16;
 

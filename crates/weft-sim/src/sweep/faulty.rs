@@ -3,6 +3,7 @@
 
 use weft_engine::{Fault, Verb};
 use weft_ondisk::Level;
+use weft_units::rng::Rng;
 use weft_units::{ClientId, Span};
 
 use super::{DEPTH, Totals, ask, members_min};
@@ -13,7 +14,6 @@ use crate::faults::{Faults, Planned};
 use crate::model::Payload;
 use crate::options::Options;
 use crate::payload::PayloadMode;
-use crate::rng::Rng;
 use crate::script;
 use crate::world::World;
 

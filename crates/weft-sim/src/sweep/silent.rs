@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use weft_engine::{Flags, Mismatches, RequestOp, SyncAction, Verb};
 use weft_ondisk::Level;
 use weft_parity::{Located, Parity};
+use weft_units::rng::Rng;
 use weft_units::{ByteRange, ClientId, Sectors, Slot, Span};
 
 use super::Totals;
@@ -18,7 +19,6 @@ use crate::disk::Disk;
 use crate::driver::Order;
 use crate::model::Payload;
 use crate::options::Options;
-use crate::rng::Rng;
 use crate::world::World;
 
 /// Numbers of faults that were planted and found.

@@ -6,12 +6,12 @@
 //! more by that.
 
 use weft_engine::{Flags, RequestOp};
+use weft_units::rng::Rng;
 use weft_units::{ByteRange, Bytes, Span, Time};
 
 use super::dd::Dd;
 use super::jobs::{Ask, Found, Io, Job, Pace};
 use crate::machine::{Machine, Pid};
-use crate::rng::Rng;
 
 /// Sizes, numbers and times of the workload.
 #[derive(Clone, Copy, Debug)]

@@ -20,10 +20,10 @@ use std::rc::Rc;
 
 use weft_engine::page_cache::{Balance, Fsync, InodeId, PAGE_BYTES, SyncStep, WriterId};
 use weft_engine::{Flags, RequestOp};
+use weft_units::rng::Rng;
 use weft_units::{ByteRange, Bytes, Span, Time};
 
 use crate::machine::{Host, Machine, Pid, Process, Thread, Woken};
-use crate::rng::Rng;
 
 /// Arguments of `tiobench`.
 #[derive(Clone, Debug)]

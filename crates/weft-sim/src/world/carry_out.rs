@@ -9,12 +9,12 @@ use weft_engine::{
     ComputeOp, Fault, Input, MemberOp, Notice, Origin, Output, Segments, SyncAction, Token, Value,
 };
 use weft_units::Slot;
+use weft_units::digest::Digest;
 
 use super::{Logged, World};
 use crate::checker::{View, Violation};
 use crate::disk::DiskOp;
 use crate::payload::PayloadMode;
-use crate::rng::Digest;
 
 /// An outstanding operation that may be chosen to complete.
 #[derive(Clone, Debug)]

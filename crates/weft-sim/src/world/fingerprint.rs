@@ -12,8 +12,9 @@
 
 use std::fmt::{self, Write};
 
+use weft_units::digest::Digest;
+
 use super::World;
-use crate::rng::Digest;
 
 impl World {
     /// One number for each part of what a cut would find.

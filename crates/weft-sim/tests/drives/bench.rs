@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use weft_sim::drive::{Access, Command, Done, Drive, Model};
-use weft_sim::rng::{Digest, Rng};
+use weft_units::digest::Digest;
+use weft_units::rng::Rng;
 use weft_units::{Sectors, Span, Time};
 
 /// 4 KiB.

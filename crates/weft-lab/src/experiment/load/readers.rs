@@ -8,8 +8,8 @@
 use serde::Deserialize;
 use weft_engine::{Class, RequestOp};
 use weft_sim::machine::{Machine, Pid};
-use weft_sim::rng::Rng;
 use weft_sim::workload::jobs::{Found, Io, Job, Pace, Plug};
+use weft_units::rng::Rng;
 use weft_units::{ByteRange, Span};
 
 use super::{Amount, Measure, Part, SECONDS_MAX, Size};

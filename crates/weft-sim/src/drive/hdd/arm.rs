@@ -151,7 +151,7 @@ impl Arm {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rng::Rng;
+    use weft_units::rng::Rng;
 
     /// Statement 2 of `experiments.md` §7, over the distances of the oracle in §2.1.
     #[test]

@@ -40,12 +40,12 @@ use super::counters::Counters;
 use super::events::Events;
 use super::link::Link;
 use super::{Access, Command, Done};
-use crate::rng::Rng;
 use arm::{Approach, Arm, Target};
 use geometry::Geometry;
 use read_cache::ReadCache;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use weft_units::rng::Rng;
 use weft_units::{Bytes, Sectors, Span, Time};
 use write_cache::WriteCache;
 

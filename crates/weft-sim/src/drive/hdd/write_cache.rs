@@ -303,8 +303,8 @@ fn forget(commands: &mut BTreeSet<u64>, start: u64, end: u64) {
 mod tests {
     use super::super::geometry::small as geometry;
     use super::*;
-    use crate::rng::Rng;
     use std::collections::BTreeSet;
+    use weft_units::rng::Rng;
 
     fn extents(cache: &WriteCache) -> Vec<(u64, u64)> {
         cache.starts.iter().map(|(start, age)| (*start, cache.extents[age].end)).collect()

@@ -30,8 +30,8 @@
 //!          Hu, Eleftheriou, Haas, Iliadis, Pletka, "Write amplification analysis", SYSTOR 2009
 
 use super::buckets::Buckets;
-use crate::rng::Rng;
 use std::collections::VecDeque;
+use weft_units::rng::Rng;
 
 /// No page, no slot or no row.
 pub(super) const NONE: u32 = u32::MAX;

@@ -34,7 +34,6 @@ use super::counters::Counters;
 use super::events::Events;
 use super::link::Link;
 use super::{Access, Command, Done};
-use crate::rng::Rng;
 use buffer::{Buffer, PageHasher};
 use flash::{Flash, Op, Reader};
 use mapping::{Mapping, Work};
@@ -43,6 +42,7 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
 use std::sync::{Arc, OnceLock};
 use streams::Streams;
+use weft_units::rng::Rng;
 use weft_units::{Bytes, Sectors, Span, Time};
 
 /// Sectors of a page: the unit of the map.

@@ -17,8 +17,8 @@
 //! The spread is only latency: it occupies no die and no link. A read from a buffer or of pages
 //! that were read ahead, and a write that continues another one, take the least time.
 
-use crate::rng::Rng;
 use weft_units::Span;
+use weft_units::rng::Rng;
 
 /// Random generator of the time beyond the least.
 #[derive(Clone, Debug)]

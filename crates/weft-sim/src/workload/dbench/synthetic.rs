@@ -18,9 +18,9 @@
 use std::collections::VecDeque;
 
 use weft_engine::page_cache::PAGE_BYTES;
+use weft_units::rng::Rng;
 
 use super::op::{Handle, Names, Op, Open, OperationKind, Path};
-use crate::rng::Rng;
 
 /// Repetitions of a pass.
 const REPETITIONS: u64 = 129;

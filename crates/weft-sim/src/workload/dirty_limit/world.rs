@@ -9,6 +9,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use weft_engine::page_cache::{
     Balance, BdiId, Flush, InodeId, PAGE_BYTES, PageCache, Wake, WriteOut, WriterId,
 };
+use weft_units::rng::Rng;
 use weft_units::{Span, Time};
 
 use super::DirtyLimit;
@@ -16,7 +17,6 @@ use super::disk::{Disk, DiskSums, Request, What};
 use super::measured::{Measured, Pause, Pauses, Sample, jain};
 use super::places::{FileSystem, Places};
 use crate::drive::{Access, Drive};
-use crate::rng::Rng;
 
 /// CPU time of a dirtied page: copying it and finding its place in the cache.
 const PAGE_COST: Span = Span(4_000);
