@@ -16,7 +16,7 @@ pub(crate) fn check() -> anyhow::Result<Report> {
     let mut report = Report::of(LINTS + costs::OF_CHECK.len());
     lints(&mut report);
     report.part("unit tests", || tests(&["--workspace", "--lib", "--bins"]));
-    report.part("short simulation", || tests(&["-p", "weft-sim", "--tests"]));
+    report.part("short simulation", || tests(&["-p", "weft-crash", "-p", "weft-sim", "--tests"]));
     Ok(report)
 }
 
@@ -44,13 +44,14 @@ pub(crate) fn test(install: bool) -> anyhow::Result<Report> {
     }
     report.part("tests", || tests(&["--workspace"]));
     // The digest of a simulation must not depend on the build profile. The other tests of the
-    // simulator have just run in the debug build and would find nothing new in release.
+    // simulators have just run in the debug build and would find nothing new in release.
     report.part("simulation, release", || {
         let same = ["--test", "determinism", "--test", "drives", "--test", "traces"];
         // Built with weft-cli for its features: see `build_example`.
-        tests(&[&["--release", "-p", "weft-cli", "-p", "weft-sim"], &same[..]].concat())
+        let crates = ["--release", "-p", "weft-cli", "-p", "weft-crash", "-p", "weft-sim"];
+        tests(&[&crates[..], &same[..]].concat())
     });
-    report.part("simulation, counted", || interop::run_example("weft-sim", "sweep", &["gate"]));
+    report.part("simulation, counted", || interop::run_example("weft-crash", "sweep", &["gate"]));
     report.part("simulation, fresh seeds", fresh::run_fresh);
     report.part("grid", || interop::run_example("weft-lab", "grid", &["--few"]));
     report.part("long ago", long::look_at_ages);

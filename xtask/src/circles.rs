@@ -35,7 +35,7 @@ const WATCHED: [Watched<'static>; 3] = [
     Watched { of: "weft-runtime", split: &["io", "serve"], apart: &[], known: &[], arrows: 0 },
     // The crash simulator as a whole.
     Watched {
-        of: "weft-sim",
+        of: "weft-crash",
         split: &[],
         apart: &[],
         known: &[&["checker", "crash", "disk", "driver", "model", "options", "suspects", "world"]],

@@ -3,10 +3,10 @@
 //! The seeds follow from the number of commits, so the same command gives the same result before a
 //! submission and in CI, and the next commit uses other seeds. A shallow clone does not know the
 //! full number and is refused. A failing script is shrunk and written to `target/fresh`: its text
-//! goes into `crates/weft-sim/scripts/`, and a fix removes the failure from `open` there. Up to one
-//! in 1,000 scripts may fail, because such a failure need not come from the change, which has other
-//! seeds than the commit before it. The seeds that the gate counts stay the same, and none of them
-//! may fail.
+//! goes into `crates/weft-crash/scripts/`, and a fix removes the failure from `open` there. Up to
+//! one in 1,000 scripts may fail, because such a failure need not come from the change, which has
+//! other seeds than the commit before it. The seeds that the gate counts stay the same, and none of
+//! them may fail.
 
 use crate::interop::run_example;
 use crate::lines::printed;
@@ -32,7 +32,7 @@ pub(crate) fn run_fresh() -> Ending {
     let folder = crate::tree::root().join("target/fresh");
     let each = EACH.to_string();
     let folder = folder.to_string_lossy();
-    run_example("weft-sim", "sweep", &["fresh", &first, &each, &folder])
+    run_example("weft-crash", "sweep", &["fresh", &first, &each, &folder])
 }
 
 /// First seed of the current commit.

@@ -1,12 +1,12 @@
 //! Instruction counts of operations, compared with the committed ones.
 //!
-//! `weft bench repeat` repeats one piece of work, and the example `repeat` of weft-sim another;
-//! callgrind counts the instructions of their `measured_part`. The counts do not depend on the machine's load, and hardly on the machine: two
-//! runs of one binary give the same number. They depend on the compiler, which the committed file
-//! therefore names: counts of another compiler are not compared. `benches/rust-toolchain.toml` pins
-//! the compiler for `cargo` in that folder only, because rustup uses the nearest such file: weft
-//! can be built by any Rust that its manifest admits, and a machine with the right compiler under
-//! another name (`stable`) downloads nothing.
+//! `weft bench repeat` repeats one piece of work, and the example `repeat` of weft-crash another;
+//! callgrind counts the instructions of their `measured_part`. The counts do not depend on the
+//! machine's load, and hardly on the machine: two runs of one binary give the same number. They
+//! depend on the compiler, which the committed file therefore names: counts of another compiler are
+//! not compared. `benches/rust-toolchain.toml` pins the compiler for `cargo` in that folder only,
+//! because rustup uses the nearest such file: weft can be built by any Rust that its manifest
+//! admits, and a machine with the right compiler under another name (`stable`) downloads nothing.
 
 use crate::interop::build_example;
 use crate::part::{Ending, has};
@@ -87,7 +87,7 @@ fn compare(weft: &Path, update: bool) -> anyhow::Result<Ending> {
         new.insert((*case).to_owned(), count(weft, case, *times, 0)?);
     }
     let (case, times) = SIMULATED;
-    let mut example = Command::new(build_example("weft-sim", "repeat")?);
+    let mut example = Command::new(build_example("weft-crash", "repeat")?);
     new.insert(case.to_owned(), counted(example.arg(times.to_string()), case, times)?);
     let (table, verdict) = judge(&old, &new);
     print!("{table}");

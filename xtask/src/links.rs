@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn a_planted_broken_link_heading_or_path_is_found() {
         let page = root().join("docs/page.md");
-        let good = "[a](../README.md) [b](serve.md#what-weft-promises) `crates/weft-sim/src/rig.rs` \
+        let good = "[a](../README.md) [b](serve.md#what-weft-promises) `crates/weft-crash/src/rig.rs` \
                     `interop/NAME/run` [c](https://example.org/x) `crates/weft-sim/drives/*.toml`";
         assert_eq!(broken(&page, good), Vec::<String>::new());
         let broken_ones = [

@@ -74,7 +74,7 @@ const PARTS: [Part; 5] = [
     Part {
         name: "sweep",
         what: "seeds that nobody has simulated",
-        ledger: "crates/weft-sim/sweeps.jsonl",
+        ledger: "crates/weft-crash/sweeps.jsonl",
         work: Work::Sweep,
     },
 ];

@@ -1,11 +1,11 @@
 //! Task `sweep`: additional seeds, and a ledger of simulated seeds.
 //!
 //! `cargo xtask sweep N` simulates N seeds of each profile, and for every ten of them one small
-//! scope and one steady load, on all CPUs (`crates/weft-sim/src/sweep.rs`), and adds a line to the
-//! ledger: commit, counts, number of failures. Seeds continue where the last sweep ended, so none
-//! counts twice. The line is to be committed. After failures it also names the scripts made from
-//! them in `kept` (`crates/weft-sim/scripts/`, written by `sweep fresh` and `sweep shrink`) or the
-//! commits that fixed them in `mended`.
+//! scope and one steady load, on all CPUs (`crates/weft-crash/src/sweep.rs`), and adds a line to
+//! the ledger: commit, counts, number of failures. Seeds continue where the last sweep ended, so
+//! none counts twice. The line is to be committed. After failures it also names the scripts made
+//! from them in `kept` (`crates/weft-crash/scripts/`, written by `sweep fresh` and `sweep shrink`)
+//! or the commits that fixed them in `mended`.
 
 use crate::lines::{commit, count, date, printed, text, texts};
 use crate::part::cargo;
@@ -30,7 +30,7 @@ struct Sweep {
     ios: u64,
     crash_points: u64,
     failures: u64,
-    /// Names of the scripts in `crates/weft-sim/scripts/` made from the failures.
+    /// Scripts in `crates/weft-crash/scripts/` made from the failures.
     kept: Vec<String>,
     /// Commits that fixed failures.
     mended: Vec<String>,
@@ -55,7 +55,7 @@ pub(crate) fn sweep(each: u64) -> anyhow::Result<()> {
     let mut sweeps = ledger()?;
     let first = sweeps.iter().map(|sweep| sweep.first + sweep.each).max().unwrap_or(FIRST);
     let (first_word, each_word) = (first.to_string(), each.to_string());
-    let example = ["run", "-q", "--release", "-p", "weft-sim", "--example", "sweep", "--"];
+    let example = ["run", "-q", "--release", "-p", "weft-crash", "--example", "sweep", "--"];
     let output = cargo(&[&example[..], &["run", &first_word, &each_word]].concat())
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
@@ -141,7 +141,7 @@ impl Sum {
 }
 
 fn path() -> PathBuf {
-    root().join("crates/weft-sim/sweeps.jsonl")
+    root().join("crates/weft-crash/sweeps.jsonl")
 }
 
 fn ledger() -> anyhow::Result<Vec<Sweep>> {
@@ -209,7 +209,7 @@ mod tests {
             let counted = sweep.first >= FIRST && sweep.ios > 0 && sweep.crash_points > 0;
             assert!(counted || sweep.told.is_some(), "{sweep:?}");
             let open = not_told(sweep, &|name| {
-                let scripts = root().join("crates/weft-sim/scripts");
+                let scripts = root().join("crates/weft-crash/scripts");
                 let is_in = |folder| scripts.join(folder).join(format!("{name}.script")).exists();
                 is_in("open") || is_in("regressions")
             });
@@ -225,7 +225,7 @@ mod tests {
             );
         }
         if let Some(name) = sweep.kept.iter().find(|name| !is_kept(name)) {
-            return Some(format!("kept: found {name}, expected a script of weft-sim/scripts"));
+            return Some(format!("kept: found {name}, expected a script of weft-crash/scripts"));
         }
         let is_commit =
             |text: &str| text.len() == 40 && text.bytes().all(|it| it.is_ascii_hexdigit());

@@ -46,8 +46,13 @@ const STRIPS: &[&str] = &[
 ];
 const RUNTIME: &[&str] = &["crates/weft-runtime/", "crates/weft-export/"];
 const PAGE_CACHE: &[&str] = &["crates/weft-engine/src/page_cache/"];
-const RECOVERY: &[&str] =
-    &[ENGINE, "crates/weft-ondisk/src/", "crates/weft-export/src/", "crates/weft-sim/src/"];
+const RECOVERY: &[&str] = &[
+    ENGINE,
+    "crates/weft-ondisk/src/",
+    "crates/weft-export/src/",
+    "crates/weft-crash/src/",
+    "crates/weft-sim/src/",
+];
 /// Phrases about rows of tables in cited references.
 const CITED: &[&str] = &["rows and", "rows to", "in a row"];
 
@@ -89,7 +94,7 @@ const REFUSED: &[Refused] = &[
     Refused {
         words: "made good",
         say: "corrected",
-        below: &[ENGINE, "crates/weft-sim/"],
+        below: &[ENGINE, "crates/weft-crash/", "crates/weft-sim/"],
         but: &[],
     },
     Refused { words: "desk", say: "mailbox", below: RUNTIME, but: &[] },

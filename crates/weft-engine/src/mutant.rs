@@ -135,7 +135,7 @@ impl Mutant {
     /// seeds have. The exhaustive small scope brings [`Self::NotDirtyWhileBecomingClean`] about.
     pub const MISSED: [Self; 2] = [Self::ZeroCopyNotSaved, Self::NotDirtyWhileBecomingClean];
 
-    /// Planted bugs of the write-back cache, which `write_back.rs` in `weft-sim` detects.
+    /// Planted bugs of the write-back cache, which `write_back.rs` in `weft-crash` detects.
     pub const WRITE_BACK: [Self; 7] = [
         Self::DirtyLimitPassed,
         Self::FlushMissesWriteback,

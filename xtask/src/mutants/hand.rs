@@ -77,8 +77,8 @@ pub(super) fn run() -> anyhow::Result<Ending> {
     Ok(if problem.is_empty() { Ending::Passed } else { Ending::Failed(problem) })
 }
 
-/// Programs named in the list: `weft-engine` and `weft-sim` for the tests of a library, otherwise
-/// the name of a test program of weft-sim.
+/// Programs named in the list: `weft-engine` and `weft-crash` for the tests of a library, otherwise
+/// the name of a test program of weft-crash.
 fn programs_by_name(
     set: &Set,
     folder: &std::path::Path,
@@ -201,8 +201,8 @@ mod tests {
                         let (folder, _) = it.file.rsplit_once('/').unwrap();
                         vec![it.file.clone(), format!("{folder}/tests.rs")]
                     }
-                    "weft-sim" => continue,
-                    _ => vec![format!("crates/weft-sim/tests/{program}.rs")],
+                    "weft-crash" => continue,
+                    _ => vec![format!("crates/weft-crash/tests/{program}.rs")],
                 };
                 let has_it = |path: &String| {
                     let source = std::fs::read_to_string(tree::root().join(path));

@@ -115,7 +115,7 @@ impl Set {
         Self { name: package, package, config: ".cargo/mutants.toml", shards: None }
     }
 
-    /// Set of files of weft-engine that weft-sim's tests cover too.
+    /// Files of weft-engine that the simulators' tests cover too.
     const fn together(name: &'static str, config: &'static str, shards: u64) -> Self {
         Self { name, package: "weft-engine", config, shards: Some(shards) }
     }

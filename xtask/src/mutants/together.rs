@@ -355,7 +355,7 @@ fn cargo(folder: &Path, words: &[&str]) -> Command {
     command
 }
 
-/// Builds the test programs named in the configuration, and those of the two libraries.
+/// Builds the test programs named in the configuration, and those of the libraries.
 fn programs(set: &Set, folder: &Path) -> anyhow::Result<Vec<Binary>> {
     let config = std::fs::read_to_string(tree::root().join(set.config))?;
     let names = suites(&config);
@@ -363,14 +363,14 @@ fn programs(set: &Set, folder: &Path) -> anyhow::Result<Vec<Binary>> {
     programs_of(set, folder, &names)
 }
 
-/// Builds these test programs of weft-sim, and those of the two libraries.
+/// Builds these test programs of the simulators, and those of the libraries.
 pub(super) fn programs_of(
     set: &Set,
     folder: &Path,
     names: &[String],
 ) -> anyhow::Result<Vec<Binary>> {
     let mut words = vec!["test", "-q", "--no-run", "--message-format=json", "--lib"];
-    words.extend(["-p", set.package, "-p", "weft-sim"]);
+    words.extend(["-p", set.package, "-p", "weft-crash", "-p", "weft-sim"]);
     let options: Vec<String> = names.iter().map(|name| format!("--test={name}")).collect();
     words.extend(options.iter().map(String::as_str));
     let output = cargo(folder, &words).output()?;

@@ -1,8 +1,8 @@
 //! Drive models: when a disk or solid-state drive answers its commands, in virtual time.
 //!
-//! The models have time and no payload: [`crate::disk`] has the content of a member, and a drive
-//! decides when it answers. A [`Drive`] is a state machine without I/O. It receives commands and
-//! the time, and returns the time of its next event:
+//! The models have time and no payload: a drive decides when it answers. The contents of members
+//! are simulated in weft-crash (`disk/`). A [`Drive`] is a state machine without I/O. It receives
+//! commands and the time, and returns the time of its next event:
 //!
 //! ```
 //! use weft_sim::drive::{Access, Command, Drive};

@@ -1,15 +1,14 @@
 //! Faults of a machine: members that fail, are slow or have unreadable sectors from some time on.
 //!
-//! A machine with faults shows how long requests take under them; a [`World`](crate::World) shows
-//! whether the data read is right.
+//! A machine with faults shows how long requests take under them; the crash simulator
+//! (weft-crash) shows whether the data read is right.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use weft_engine::{Fault, Token, Value};
-use weft_units::{MemberIndex, Sectors, Span, Time};
-
 use weft_units::rng::Rng;
+use weft_units::{MemberIndex, Sectors, Span, Time};
 
 /// A fault of a member from some time on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

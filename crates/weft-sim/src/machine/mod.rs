@@ -2,7 +2,7 @@
 //!
 //! A [`Machine`] is an engine over [`Drive`]s with processes that use it, in virtual time. It moves
 //! no payload: frames are only numbers. Experiments, `weft sim` and `weft replay` run it; the
-//! correctness of data under faults is tested in a [`World`](crate::World).
+//! correctness of data under faults is tested in the crash simulator, weft-crash.
 //!
 //! ```text
 //! processes ─ page cache ─ requests ─▶ engine (one server, costs.rs) ─▶ disk of each member (member.rs)

@@ -6,7 +6,7 @@
 //! cache and without one, because md sends flushes to both; under `needed` a member without a cache
 //! needs none. Machines with faults are not checked: a failed member promises nothing.
 //!
-//! The order of a request's own data after its PREFLUSH is checked in `World`, not here.
+//! The order of a request's own data after its PREFLUSH is checked in weft-crash, not here.
 //!
 //! Source   md-raid.md §4.1; the rules are those of `flush_batch.rs`, checked by other means
 

@@ -12,7 +12,7 @@
 //! permission to preread the others.
 //!
 //! Source   md-raid.md §2.2 to §2.6 (every entry of its tables was traced on Linux 6.12; the traces
-//!          are replayed by weft-sim's tests)
+//!          are replayed by weft-crash's tests)
 
 mod least;
 

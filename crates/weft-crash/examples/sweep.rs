@@ -1,0 +1,539 @@
+//! Sweeps from the command line: many simulated runs, counted, with floors for CI.
+//!
+//! `gate` is what CI runs, with floors and ceilings; `bugs SCRIPTS` shows which checker detects
+//! which planted bug; `run FIRST SEEDS` runs more seeds for the ledger (`cargo xtask sweep`);
+//! `scripts FIRST SEEDS` leaves out load and the small scope; `replay NAME NUMBER` repeats one
+//! piece of work, `replay FILE` the script of a file; `shrink PROFILE SEED` and `shrink FILE`
+//! reduce a failing script to the fewest steps; `text PROFILE SEED` prints the script of a seed.
+#![allow(clippy::cast_possible_truncation, reason = "counts of a simulation are small")]
+
+use std::io::IsTerminal;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use weft_crash::World;
+use weft_crash::bugs::{CHECKERS, hunt};
+use weft_crash::excuses::{CACHED_WRONG_MAX, Excuses};
+use weft_crash::kept::{self, Kept};
+use weft_crash::script::{Profile, Script};
+use weft_crash::shrink::shrink;
+use weft_crash::sweep::{PAIRS, Silent, Totals, Work, fresh_failures_max, run};
+use weft_engine::mutant::Mutant;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["gate"] => gate(),
+        ["bugs", scripts] => scripts.parse().map_or_else(|_| usage(), |it| matrix(it, "")),
+        ["bugs", scripts, name] => scripts.parse().map_or_else(|_| usage(), |it| matrix(it, name)),
+        ["scripts", first, seeds] => match (first.parse(), seeds.parse()) {
+            (Ok(first), Ok(seeds)) => scripts(first, seeds),
+            _ => usage(),
+        },
+        ["run", first, seeds] => match (first.parse(), seeds.parse()) {
+            (Ok(first), Ok(seeds)) => sweep(first, seeds),
+            _ => usage(),
+        },
+        ["fresh", first, seeds, folder] => match (first.parse(), seeds.parse()) {
+            (Ok(first), Ok(seeds)) => fresh(first, seeds, Path::new(folder)),
+            _ => usage(),
+        },
+        ["replay", file] => of_file(file, &again),
+        ["shrink", file] => of_file(file, &shortest),
+        ["text", name, number] => match named(name, number) {
+            Some(Work::Seed(profile, seed)) => {
+                print!("{}", Script::generate(seed, profile));
+                ExitCode::SUCCESS
+            }
+            _ => usage(),
+        },
+        ["replay", name, number] => match named(name, number) {
+            Some(work) => replay(work),
+            None => usage(),
+        },
+        ["shrink", name, number] => match named(name, number) {
+            Some(Work::Seed(profile, seed)) => shortest(&Script::generate(seed, profile)),
+            _ => usage(),
+        },
+        _ => usage(),
+    }
+}
+
+fn named(name: &str, number: &str) -> Option<Work> {
+    number.parse().ok().and_then(|number| Work::named(name, number))
+}
+
+fn usage() -> ExitCode {
+    eprintln!(
+        "usage: sweep gate | bugs SCRIPTS [NAME] | run FIRST SEEDS | scripts FIRST SEEDS | \
+         fresh FIRST SEEDS FOLDER | \
+         replay NAME NUMBER | replay FILE | shrink PROFILE SEED | shrink FILE | text PROFILE SEED"
+    );
+    ExitCode::from(2)
+}
+
+/// A count with a floor: name, count, floor and details.
+struct Gate(&'static str, u64, u64, String);
+
+/// A count with a ceiling: name, count, ceiling and details.
+struct Ceiling(&'static str, u64, u64, String);
+
+fn gate() -> ExitCode {
+    let known = match kept::open() {
+        Ok(known) => known,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    // Known failures are kept as scripts, which are run below.
+    let open = |profile: &Profile, seed: u64| {
+        let of_seed =
+            |it: &&Kept| it.script.options.seed == seed && it.script.profile == profile.name;
+        known.iter().find(of_seed).is_some_and(|it| it.script == Script::generate(seed, *profile))
+    };
+    let with_parity = Profile::ALL.into_iter().map(|profile| (profile, GATE_SEEDS));
+    let without = Profile::STRAIGHT.into_iter().map(|profile| (profile, GATE_STRAIGHT_SEEDS));
+    let bitmaps = Profile::BITMAPS.into_iter().map(|profile| (profile, GATE_BITMAP_SEEDS));
+    let lacks = Profile::LACKS.into_iter().map(|profile| (profile, GATE_LACKS_SEEDS));
+    let mixed = Profile::MIXED.into_iter().map(|profile| (profile, GATE_BITMAP_SEEDS));
+    let rebuilds = Profile::REBUILDS.into_iter().map(|profile| (profile, GATE_BITMAP_SEEDS));
+    let every = with_parity.chain(without).chain(bitmaps).chain(lacks).chain(rebuilds);
+    let trims = Profile::TRIMS
+        .into_iter()
+        .chain(Profile::JOINS)
+        .chain(Profile::LAST_COPIES)
+        .chain(Profile::DRAINS)
+        .chain(Profile::BARES)
+        .map(|profile| (profile, GATE_BITMAP_SEEDS));
+    let every = every.chain(trims).chain(mixed);
+    let scripts = every.flat_map(|(profile, seeds)| {
+        seeds.filter(move |seed| !open(&profile, *seed)).map(move |seed| Work::Seed(profile, seed))
+    });
+    let scopes = (0..GATE_SCOPES).map(Work::Scope);
+    let steady = (0..GATE_STEADY).map(Work::Steady);
+    let loads = steady.chain((0..GATE_FAULTY).map(Work::Faulty));
+    let loads = loads.chain((0..GATE_SILENT).map(Work::Silent));
+    let loads = loads.chain((0..GATE_STRAIGHT_SCOPES).map(Work::StraightScope));
+    let loads = loads.chain((0..GATE_STRAIGHT_LOADS).map(Work::StraightSteady));
+    let loads = loads.chain((0..GATE_STRAIGHT_LOADS).map(Work::StraightFaulty));
+    let work: Vec<Work> = scopes.chain(loads).chain(scripts).collect();
+    let totals = simulate(&work);
+    let bugs = planted_bugs();
+    let mut bad = 0;
+    for Gate(name, found, floor, detail) in gates(&totals, &bugs) {
+        bad += u64::from(found < floor);
+        let verdict = if found < floor { "TOO FEW" } else { "ok" };
+        println!("{verdict:<8}  {found:>10}  {name}, at least {floor} ({detail})");
+    }
+    for Ceiling(name, found, ceiling, detail) in ceilings(totals.excuses) {
+        bad += u64::from(found > ceiling);
+        let verdict = if found > ceiling { "TOO MANY" } else { "ok" };
+        println!("{verdict:<8}  {found:>10}  {name}, at most {ceiling} ({detail})");
+    }
+    let mut open = true;
+    for known in &known {
+        println!("open              {}: {}", known.name, known.story);
+        if let Err(text) = known.still_fails() {
+            open = false;
+            println!("{text}");
+        }
+    }
+    finish(&totals, bad == 0 && open)
+}
+
+/// Floors that CI requires of the events that simulations must reach.
+fn gates(totals: &Totals, bugs: &Bugs) -> Vec<Gate> {
+    let cuts = totals.coverage;
+    let (errors, silent) = (totals.io_errors, totals.silent);
+    let of_members = format!("{} failed writes left something", errors.landed);
+    let of_cuts = |name, count: u64, floor| {
+        Gate(name, cuts.percent(count), floor, format!("{count} of {} cuts", cuts.points))
+    };
+    let mut gates = Vec::from(gates_of_levels(totals));
+    gates.extend(gates_of_pairs(totals));
+    gates.extend(gates_of_ends(totals));
+    gates.extend([
+        Gate("simulated I/Os", totals.requests, 5_000_000, {
+            let verified = totals.verified;
+            format!("{} of steady load; {verified} sectors read back", totals.steady_requests)
+        }),
+        Gate(
+            "% of them under faults",
+            totals.faulty_requests * 100 / totals.requests.max(1),
+            20,
+            {
+                let under = totals.faulty_requests;
+                format!("{under} under faults, {} without", totals.requests - under)
+            },
+        ),
+        Gate("fault seeds", totals.fault_seeds, 1_000, format!("of {} seeds", totals.seeds)),
+        Gate("crash points", totals.crash_points(), 20_000, {
+            let (states, kills) = (totals.scope_states, totals.kills);
+            format!("{states} sampled states of short scripts; {kills} deaths of the process alone")
+        }),
+        of_cuts("% half-written stripes", cuts.half_written_stripe, 30),
+        of_cuts("% strict subsets", cuts.strict_subset, 20),
+        of_cuts("% inside metadata", cuts.inside_metadata, 10),
+        of_cuts("% during resync", cuts.during_sync, 5),
+        Gate("% judged by I6", cuts.percent(cuts.judged), 25, {
+            let (columns, degraded) = (cuts.judged_columns, cuts.judged_degraded);
+            format!(
+                "{} of {} cuts, {columns} columns; {degraded} of arrays that lack a member",
+                cuts.judged, cuts.points
+            )
+        }),
+        Gate("cuts judged by what superblocks say", cuts.judged_promised, 100, "by I6".to_owned()),
+        Gate("of them by where a resync was", cuts.judged_partly, 20, "stops included".to_owned()),
+        Gate("I/O errors at flushes", errors.flushes, 100, of_members.clone()),
+        Gate("I/O errors at superblocks", errors.superblocks, 100, of_members.clone()),
+        Gate("I/O errors at data writes", errors.writes, 100, of_members.clone()),
+        Gate("I/O errors at FUA writes", errors.fua_writes, 100, of_members),
+        Gate("silent faults counted", silent.counted, 200, {
+            let Silent { lost, elsewhere, other_member, stale, .. } = silent;
+            format!(
+                "stripes; {lost} writes lost, {elsewhere} to another place, {other_member} to \
+                 another member, {stale} stale"
+            )
+        }),
+        Gate("of them located", silent.located, 100, "on RAID 6, all that were planted".to_owned()),
+        Gate("write holes found wrong", cuts.hole_wrong, 100, {
+            format!("of {} sectors that were predicted", cuts.hole_predicted)
+        }),
+        Gate("columns that disagreed", totals.excuses.disagreed, 10_000, {
+            format!("of {} measured after cuts, by scripts", totals.excuses.measured)
+        }),
+        Gate(
+            "columns recomputed",
+            totals.scrubbed,
+            1_000_000,
+            "each with its parity right".to_owned(),
+        ),
+        Gate("planted bugs found", bugs.found, Mutant::ALL.len() as u64, {
+            format!("of {}, after {} scripts; missed: {:?}", bugs.all, bugs.scripts, bugs.missed)
+        }),
+    ]);
+    gates
+}
+
+/// Floors of what survives a cut, a stop or a kill, or is left by it.
+fn gates_of_ends(totals: &Totals) -> [Gate; 7] {
+    let cuts = totals.coverage;
+    [
+        Gate("dirty and degraded, refused", cuts.consents, 1_000, "until there was consent".into()),
+        Gate("superblocks torn at a cut", cuts.torn_superblocks, 100, {
+            let (refused, given_up) = (cuts.refused, cuts.given_up);
+            format!("{refused} arrays without enough of them, {given_up} scripts ended by it")
+        }),
+        Gate("superblocks unreadable", cuts.unreadable_superblocks, 100, "at assembly".to_owned()),
+        Gate("drains of the cache answered", cuts.drains, 1_000, {
+            format!("{} deaths of the process", totals.kills)
+        }),
+        Gate("blocks written to the last members", totals.written_again, 1_000, {
+            "where no more of them could be done without".to_owned()
+        }),
+        Gate("requests of bare volumes", totals.bare_requests, 2_000, "beside arrays".to_owned()),
+        Gate("arrays stopped", totals.stops, 1_000, "and found clean and durable".to_owned()),
+    ]
+}
+
+/// Floors of pairs of features in one script.
+fn gates_of_pairs(totals: &Totals) -> impl Iterator<Item = Gate> {
+    PAIRS.into_iter().zip(totals.met.0).map(|((a, b, floor), met)| {
+        Gate("scripts in which a pair met", met, floor, format!("{a:?} and {b:?}"))
+    })
+}
+
+/// Floors of levels without parity and of arrays with a bitmap.
+fn gates_of_levels(totals: &Totals) -> [Gate; 11] {
+    let cuts = totals.coverage;
+    [
+        Gate("seeds of every level", totals.seeds, 2_000, "bitmap on and off".to_owned()),
+        Gate("seeds without parity", totals.straight_seeds, 2_000, "RAID 0, 1, 10, linear".into()),
+        Gate("crash points without parity", totals.straight_points, 5_000, "of them".to_owned()),
+        Gate("I/Os of loads without parity", totals.straight_requests, 1_000_000, {
+            format!("{} of them on mirrors under faults", totals.straight_faulty_requests)
+        }),
+        Gate("of them under faults", totals.straight_faulty_requests, 500_000, "RAID 1, 10".into()),
+        Gate("states of short scripts", totals.straight_scope_states, 5_000, {
+            format!("without parity, of {} of every level", totals.scope_states)
+        }),
+        Gate("seeds with a bitmap", totals.bitmap_seeds, 1_000, {
+            format!("{} members were taken back by it", cuts.re_added)
+        }),
+        Gate("crash points with a bitmap", totals.bitmap_points, 3_000, "of them".to_owned()),
+        Gate("columns compared by their bits", cuts.judged_by_bits, 100_000, "by I20".to_owned()),
+        Gate("members taken back", cuts.re_added, 100, "for what bits say they miss".to_owned()),
+        Gate("lacks of space for seconds", totals.lacks, 1_000, "writes succeed soon after".into()),
+    ]
+}
+
+/// Ceilings of contents that checkers accept although clients' writes alone do not explain them:
+/// the counts measured when each excuse was made as narrow as it is, and some room.
+fn ceilings(excuses: Excuses) -> [Ceiling; 6] {
+    let Excuses { read, read_unsure, read_wrong, read_mixed, read_mixed_bytes, .. } = excuses;
+    let Excuses { written, written_wrong, measured, disagreed, too_many, .. } = excuses;
+    let Excuses { ended, ended_cached, ended_cached_wrong, .. } = excuses;
+    let share = |part: u64, of: u64, parts: u64| (part * parts).div_ceil(of.max(1));
+    [
+        Ceiling("of 10,000 sectors read may be wrong", share(read_unsure, read, 10_000), 80, {
+            format!("{read_unsure} of {read}, each one of a few contents; {read_wrong} were")
+        }),
+        Ceiling("of 10,000 sectors read are mixed", share(read_mixed, read, 10_000), 10, {
+            format!("{read_mixed} of {read}, of parts that were in flight together")
+        }),
+        Ceiling("sectors mixed byte by byte", read_mixed_bytes, 10, "too many parts".to_owned()),
+        Ceiling(
+            "of 100,000 written pass I7 unwritten",
+            share(written_wrong, written, 100_000),
+            10,
+            format!("{written_wrong} of {written}, each what reconstruction gives"),
+        ),
+        Ceiling("of 10,000 parities not compared", share(too_many, disagreed, 10_000), 20, {
+            format!("{too_many} of {disagreed} columns that disagreed, of {measured} measured")
+        }),
+        Ceiling(
+            "of 10,000 columns wrong for the cache",
+            share(ended_cached_wrong, ended, 10_000),
+            CACHED_WRONG_MAX,
+            format!("{ended_cached_wrong} of {ended}; {ended_cached} pass I6 for the cache alone"),
+        ),
+    ]
+}
+
+fn sweep(first: u64, seeds: u64) -> ExitCode {
+    let totals = simulate(&Work::of_sweep(first, seeds));
+    let (ios, points) = (totals.requests, totals.crash_points());
+    let failures = totals.failures.len();
+    eprintln!("{:?}", totals.excuses);
+    eprintln!("{:?}", totals.coverage);
+    // The only line on standard output, which the ledger parses.
+    println!(
+        "{{\"first\":{first},\"seeds\":{},\"ios\":{ios},\"crash_points\":{points},\"failures\":{failures}}}",
+        totals.seeds
+    );
+    finish(&totals, true)
+}
+
+/// Runs a sweep. Shrinks its failing scripts and writes them to a folder.
+fn fresh(first: u64, seeds: u64, folder: &Path) -> ExitCode {
+    println!("fresh seeds: {first} to {} of each profile", first + seeds - 1);
+    let totals = simulate(&Work::of_sweep(first, seeds));
+    println!(
+        "{} scripts, {} I/Os, {} crash points, {} failures",
+        totals.seeds,
+        totals.requests,
+        totals.crash_points(),
+        totals.failures.len()
+    );
+    for (profile, seed) in &totals.failing {
+        match keep(*profile, *seed, folder) {
+            Ok(path) => println!(
+                "{path}: shrunk; mend it and keep it in crates/weft-crash/scripts/regressions, or tell \
+                 its story and keep it in crates/weft-crash/scripts/open"
+            ),
+            Err(error) => eprintln!("{}: {error}", folder.display()),
+        }
+    }
+    let failures = totals.failures.len() as u64;
+    let most = fresh_failures_max(totals.seeds);
+    tell_failures(&totals);
+    println!("{failures} failures, at most {most} pass: to be looked into, whatever they are of");
+    if totals.seeds > 0 && failures <= most { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Writes the shortest failing script of a seed to a file. Returns the file's path.
+fn keep(profile: Profile, seed: u64, folder: &Path) -> std::io::Result<String> {
+    let failure = quietly(|| {
+        let failure = Script::generate(seed, profile).run().err();
+        failure.map(|failure| shrink(&failure, &|_| (), 400))
+    });
+    let failure = failure.ok_or_else(|| std::io::Error::other("it fails no more"))?;
+    let kept = Kept::of_failure(&failure);
+    std::fs::create_dir_all(folder)?;
+    let path = folder.join(format!("{}.script", kept.name));
+    std::fs::write(&path, kept.to_text())?;
+    Ok(path.display().to_string())
+}
+
+/// Runs scripts of all profiles only.
+fn scripts(first: u64, seeds: u64) -> ExitCode {
+    let mut work = Work::of_sweep(first, seeds);
+    work.retain(|work| matches!(work, Work::Seed(..)));
+    let totals = simulate(&work);
+    println!("{:?}\n{:?}", totals.excuses, totals.coverage);
+    finish(&totals, true)
+}
+
+fn replay(work: Work) -> ExitCode {
+    let totals = work.run();
+    println!("{totals:?}");
+    finish(&totals, true)
+}
+
+/// Applies `act` to the script of a file.
+fn of_file(file: &str, act: &dyn Fn(&Script) -> ExitCode) -> ExitCode {
+    let text = match std::fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) => {
+            eprintln!("{file}: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    match kept::script_of(&text) {
+        Ok(script) => act(&script),
+        Err(error) => {
+            eprintln!("{file}: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn again(script: &Script) -> ExitCode {
+    match script.run() {
+        Ok(report) => {
+            println!("{report:?}\nno violation");
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            println!("{failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints the shortest failing script that is found by shrinking one.
+fn shortest(script: &Script) -> ExitCode {
+    let shortest = quietly(|| {
+        let failure = script.run().err()?;
+        Some(shrink(&failure, &|_| (), 400))
+    });
+    match shortest {
+        Some(failure) => println!("{failure}"),
+        None => println!("{} {} does not fail", script.profile, script.options.seed),
+    }
+    ExitCode::SUCCESS
+}
+
+fn tell_failures(totals: &Totals) {
+    for failure in &totals.failures {
+        eprintln!("\n{failure}");
+    }
+}
+
+fn finish(totals: &Totals, enough: bool) -> ExitCode {
+    tell_failures(totals);
+    if totals.failures.is_empty() && enough { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Runs the work on all CPUs, with a line of progress.
+fn simulate(work: &[Work]) -> Totals {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let start = Instant::now();
+    // A terminal shows one line that changes; other outputs get a new line from time to time.
+    let terminal = std::io::stderr().is_terminal();
+    let pause = if terminal { Duration::from_millis(200) } else { Duration::from_secs(15) };
+    let told = Mutex::new(start);
+    let progress = |done: usize, totals: &Totals| {
+        let mut told = told.lock().expect("no holder panics");
+        if told.elapsed() < pause && done < work.len() {
+            return;
+        }
+        *told = Instant::now();
+        let (points, seconds) = (totals.crash_points(), start.elapsed().as_secs());
+        let (begin, end) = if terminal { ("\r", "") } else { ("", "\n") };
+        eprint!(
+            "{begin}{done} of {}: {} seeds, {} I/Os, {points} crash points, {} failures, {seconds} s{end}",
+            work.len(),
+            totals.seeds,
+            totals.requests,
+            totals.failures.len()
+        );
+    };
+    let hook = std::panic::take_hook();
+    // A panic counts as a failure, which is reported at the end.
+    std::panic::set_hook(Box::new(|_| ()));
+    let totals = run(work, threads, &progress);
+    std::panic::set_hook(hook);
+    if terminal {
+        eprintln!();
+    }
+    totals
+}
+
+/// Counts of the planted bugs.
+struct Bugs {
+    all: u64,
+    found: u64,
+    /// Number of scripts run.
+    scripts: u64,
+    missed: Vec<Mutant>,
+}
+
+/// Plants every bug and looks for the first script that shows it to a checker.
+fn planted_bugs() -> Bugs {
+    quietly(|| {
+        let mut bugs = Bugs { all: 0, found: 0, scripts: 0, missed: Vec::new() };
+        // Bugs that are known to be missed count as missed, and may be found one day.
+        for mutant in Mutant::ALL.into_iter().chain(Mutant::MISSED) {
+            let found = hunt(mutant, None, BUG_SCRIPTS, &plant(mutant));
+            bugs.all += 1;
+            bugs.found += u64::from(found.is_some());
+            bugs.scripts += found.map_or(BUG_SCRIPTS, |number| number + 1);
+            if found.is_none() {
+                bugs.missed.push(mutant);
+            }
+        }
+        bugs
+    })
+}
+
+/// Prints for each bug and checker the number of the first script, from 0, in which that checker
+/// detects the bug with all others off.
+fn matrix(scripts: u64, name: &str) -> ExitCode {
+    println!("{:<24}{}", "", CHECKERS.map(|checker| format!("{checker:>6}")).concat());
+    let all = Mutant::ALL.into_iter().chain(Mutant::MISSED);
+    for mutant in all.filter(|mutant| format!("{mutant:?}").contains(name)) {
+        let first = quietly(|| CHECKERS.map(|it| hunt(mutant, Some(it), scripts, &plant(mutant))));
+        let cells = first.map(|it| it.map_or("     -".to_owned(), |number| format!("{number:>6}")));
+        println!("{:<24}{}", format!("{mutant:?}"), cells.concat());
+    }
+    ExitCode::SUCCESS
+}
+
+fn plant(mutant: Mutant) -> impl Fn(&mut World) {
+    move |world: &mut World| {
+        if let Some(engine) = world.engine_mut() {
+            engine.plant(mutant);
+        }
+    }
+}
+
+/// Suppresses the messages of panics, which planted bugs are expected to cause.
+fn quietly<T>(act: impl FnOnce() -> T) -> T {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| ()));
+    let value = act();
+    std::panic::set_hook(hook);
+    value
+}
+
+/// Seeds of each profile, other than the tests' seeds.
+const GATE_SEEDS: std::ops::Range<u64> = 1_000_000..1_000_350;
+const GATE_STRAIGHT_SEEDS: std::ops::Range<u64> = 1_000_000..1_000_200;
+const GATE_BITMAP_SEEDS: std::ops::Range<u64> = 1_000_000..1_000_150;
+const GATE_LACKS_SEEDS: std::ops::Range<u64> = 1_000_000..1_000_100;
+const GATE_SCOPES: u64 = 16;
+const GATE_STEADY: u64 = 200;
+/// Runs of 20,000 requests each, as for steady load.
+const GATE_FAULTY: u64 = 60;
+const GATE_SILENT: u64 = 100;
+/// Eight shapes in three states.
+const GATE_STRAIGHT_SCOPES: u64 = 24;
+/// Runs of 20,000 requests each: steady ones, and as many on mirrors with failing members.
+const GATE_STRAIGHT_LOADS: u64 = 30;
+/// Scripts per bug.
+const BUG_SCRIPTS: u64 = 2_000;

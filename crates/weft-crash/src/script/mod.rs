@@ -1,0 +1,145 @@
+//! Scripts: printable random runs, drawn from a seed, that can be replayed and shortened.
+//!
+//! A seed becomes a [`Script`]: an array and a list of steps, both printable. A run depends on
+//! nothing else, so a failure is reported as the text of its script, from which it can be parsed
+//! again. [`crate::shrink`] shortens the list, and the result is stored in a file
+//! ([`crate::kept`]).
+//!
+//! Faults are drawn so that no more members are hurt than the level survives, except for profiles
+//! that go beyond it on purpose ([`Profile::beyond`]).
+
+mod bare;
+mod cache;
+mod course;
+mod drains;
+mod draw;
+mod joins;
+mod mixed;
+mod rebuilds;
+mod space;
+mod steps;
+pub(crate) mod straight;
+mod text;
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use weft_units::digest::Digest;
+
+use crate::checker::Violation;
+use crate::crash::Coverage;
+use crate::disk::IoErrors;
+use crate::driver::Order;
+use crate::excuses::Excuses;
+use crate::options::Options;
+use crate::world::World;
+
+use course::Course;
+pub use steps::{Profile, ScriptStep};
+pub use text::ScriptError;
+
+/// An array and the steps that are carried out on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Script {
+    /// Name of the profile.
+    pub profile: &'static str,
+    /// Shape of the array, its knobs and the seed.
+    pub options: Options,
+    /// Order in which member requests complete.
+    pub order: Order,
+    /// Steps, in order.
+    pub steps: Vec<ScriptStep>,
+    /// Whether the array's content must be right at the end.
+    pub within_promises: bool,
+    /// Whether the array has to assemble whenever enough superblocks can be read.
+    pub assembles: bool,
+}
+
+/// Counts of a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Report {
+    /// Counts of power cuts, by their circumstances.
+    pub coverage: Coverage,
+    /// Counts of what passed with an excuse.
+    pub excuses: Excuses,
+    /// Process crashes.
+    pub kills: u64,
+    /// Read-only restarts, which must write nothing.
+    pub looks: u64,
+    /// Times that members lacked space for seconds.
+    pub lacks: u64,
+    /// Stops by an administrator.
+    pub stops: u64,
+    /// Member requests that failed with an I/O error.
+    pub io_errors: IoErrors,
+    /// Client requests answered.
+    pub requests: u64,
+    /// Requests of bare volumes answered.
+    pub bare_requests: u64,
+    /// Sectors read by verification.
+    pub verified: u64,
+    /// Blocks that were written again at the end, on arrays that lost members.
+    pub written_again: u64,
+    /// Columns with data that had their parity recomputed at the end.
+    pub scrubbed: u64,
+    /// Digest of every output of the engine with its time.
+    pub digest: Digest,
+}
+
+/// A run that broke a promise.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The first violation.
+    pub violation: Violation,
+    /// Index of the step after which the violation was found.
+    pub step: usize,
+    /// The script of the run.
+    pub script: Script,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.violation)?;
+        writeln!(f, "after step {} of {}:", self.step, self.script.steps.len())?;
+        write!(f, "{}", self.script)?;
+        write!(
+            f,
+            "replay: keep the lines from \"profile\" on as FILE, and cargo run --release -p \
+             weft-crash --example sweep -- replay FILE"
+        )
+    }
+}
+
+/// Callback after each start of an engine, which may plant a bug.
+pub type Plant<'a> = &'a dyn Fn(&mut World);
+
+impl Script {
+    /// Runs the script with checkers.
+    ///
+    /// # Errors
+    /// The first violation. A panic of the engine is a violation too.
+    pub fn run(&self) -> Result<Report, Box<Failure>> {
+        self.run_with(&|_| ())
+    }
+
+    /// Runs the script, and calls `plant` for each engine that starts.
+    ///
+    /// # Errors
+    /// The first violation.
+    pub fn run_with(&self, plant: Plant<'_>) -> Result<Report, Box<Failure>> {
+        let mut at = 0;
+        let outcome = catch_unwind(AssertUnwindSafe(|| Course::new(self, plant).perform(&mut at)));
+        let violation = match outcome {
+            Ok(Ok(report)) => return Ok(report),
+            Ok(Err(violation)) => violation,
+            Err(panic) => {
+                let text = panic
+                    .downcast_ref::<String>()
+                    .cloned()
+                    .or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+                Violation::new("panic", text.unwrap_or_default())
+            }
+        };
+        Err(Box::new(Failure { violation, step: at, script: self.clone() }))
+    }
+}

@@ -1,0 +1,454 @@
+//! Sweeps: many seeds of every kind of run, on all CPUs, with counts of what was simulated.
+//!
+//! Each piece of work depends only on its number. There are these kinds: seeds of a [`Profile`];
+//! the small scope of one array ([`crate::scope`]); steady load, which is thousands of requests
+//! without a fault, many at a time, on an array large enough for them to spread; such load with
+//! members that fail and are rebuilt; and silent faults, which a check has to count. [`run`]
+//! carries out a list of work on all CPUs and sums the counts. The order of the work does not
+//! change the result.
+
+mod faulty;
+mod features;
+mod silent;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use weft_engine::knobs::Knobs;
+use weft_engine::layout::level::LevelRow;
+use weft_engine::{Flags, RequestOp};
+use weft_ondisk::Level;
+use weft_units::rng::Rng;
+use weft_units::{ByteRange, ClientId, Span};
+
+use crate::checker::parity::Bytes;
+use crate::chunk_kib;
+use crate::crash::Coverage;
+use crate::disk::IoErrors;
+use crate::driver::Order;
+use crate::excuses::Excuses;
+use crate::model::Payload;
+use crate::options::Options;
+use crate::payload::PayloadMode;
+use crate::scope::{Budget, Search, Start, begin, policies};
+use crate::script::{self, Profile, Script};
+use crate::world::World;
+pub use features::{Feature, Met, PAIRS};
+pub use silent::Silent;
+
+/// A piece of work.
+#[derive(Clone, Copy, Debug)]
+pub enum Work {
+    /// A script of a profile.
+    Seed(Profile, u64),
+    /// Power cuts at sampled points of short scripts, on an array that the number chooses.
+    Scope(u64),
+    /// Load without faults, on an array that the number chooses.
+    Steady(u64),
+    /// Load while members fail, return and are rebuilt, on an array that the number chooses.
+    Faulty(u64),
+    /// Lost, misdirected and stale writes, which a check counts, on an array that the number
+    /// chooses.
+    Silent(u64),
+    /// [`Work::Scope`] for levels without parity.
+    StraightScope(u64),
+    /// [`Work::Steady`] for levels without parity.
+    StraightSteady(u64),
+    /// [`Work::Faulty`] for mirrors.
+    StraightFaulty(u64),
+}
+
+/// Counts of a sweep.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    /// Scripts of profiles that were run.
+    pub seeds: u64,
+    /// Scripts of profiles with disk faults.
+    pub fault_seeds: u64,
+    /// Scripts of levels without parity.
+    pub straight_seeds: u64,
+    /// Power cuts and process crashes in scripts of levels without parity.
+    pub straight_points: u64,
+    /// Scripts of profiles in which arrays have a bitmap.
+    pub bitmap_seeds: u64,
+    /// Power cuts and process crashes in scripts with a bitmap.
+    pub bitmap_points: u64,
+    /// Times that members lacked space for seconds and then had it again.
+    pub lacks: u64,
+    /// Counts of scripts by the pairs of features that they combine.
+    pub met: Met,
+    /// Client requests that were answered.
+    pub requests: u64,
+    /// Requests of bare volumes beside arrays that were answered.
+    pub bare_requests: u64,
+    /// Requests of steady loads.
+    pub steady_requests: u64,
+    /// Requests of loads with faults, and of scripts of profiles with disk faults.
+    pub faulty_requests: u64,
+    /// Requests of loads of levels without parity, steady and with faults.
+    pub straight_requests: u64,
+    /// Requests of loads with faults, on mirrors.
+    pub straight_faulty_requests: u64,
+    /// States of short scripts of levels without parity at which the power was cut.
+    pub straight_scope_states: u64,
+    /// Member requests that failed with an I/O error.
+    pub io_errors: IoErrors,
+    /// Counts of silent faults that were planted and found.
+    pub silent: Silent,
+    /// Arrays that were stopped and found clean and durable.
+    pub stops: u64,
+    /// Distinct states of short scripts at which the power was cut.
+    pub scope_states: u64,
+    /// Power cuts by their circumstances. The small scope cuts the power several times at each of
+    /// its states, or crashes the process there.
+    pub coverage: Coverage,
+    /// Counts of what checkers excused in scripts.
+    pub excuses: Excuses,
+    /// Process crashes.
+    pub kills: u64,
+    /// Sectors that were read back and found right.
+    pub verified: u64,
+    /// Blocks that were written again after more members were lost than the level survives.
+    pub written_again: u64,
+    /// Columns with data that had their parity recomputed and found right.
+    pub scrubbed: u64,
+    /// Failures, each with the command that replays it.
+    pub failures: Vec<String>,
+    /// Seeds of scripts that failed.
+    pub failing: Vec<(Profile, u64)>,
+}
+
+/// Failures that are tolerated among a number of fresh scripts, one in 1,000. They are as old as
+/// the code that they are in, and each is reported and kept. A change that breaks something fails
+/// more of them.
+#[must_use]
+pub fn fresh_failures_max(scripts: u64) -> u64 {
+    scripts / 1000
+}
+
+impl Work {
+    /// Work for `seeds` seeds of each profile from `first` on, and for a tenth as many of each
+    /// other kind.
+    #[must_use]
+    pub fn of_sweep(first: u64, seeds: u64) -> Vec<Self> {
+        let numbers = first..first + seeds;
+        let scripts =
+            numbers.clone().flat_map(|seed| Profile::every().map(move |it| Self::Seed(it, seed)));
+        let tenths = first..first + seeds.div_ceil(10);
+        let scopes = tenths.clone().map(Self::Scope);
+        let loads = tenths.clone().map(Self::Steady).chain(tenths.clone().map(Self::Faulty));
+        let straight = tenths.clone().map(Self::StraightSteady);
+        let straight = straight.chain(tenths.clone().map(Self::StraightFaulty));
+        let straight = straight.chain(tenths.clone().map(Self::StraightScope));
+        let silent = tenths.clone().map(Self::Silent);
+        scopes.chain(loads).chain(silent).chain(straight).chain(scripts).collect()
+    }
+
+    /// Carries out this piece of work.
+    #[must_use]
+    pub fn run(self) -> Totals {
+        match catch_unwind(AssertUnwindSafe(|| self.perform())) {
+            Ok(Ok(totals)) => totals,
+            Ok(Err(text)) => self.failed(&text),
+            Err(panic) => {
+                let text = panic.downcast_ref::<String>().cloned();
+                let text = text.or_else(|| panic.downcast_ref::<&str>().map(|it| (*it).to_owned()));
+                self.failed(&text.unwrap_or_default())
+            }
+        }
+    }
+
+    fn perform(self) -> Result<Totals, String> {
+        match self {
+            Self::Seed(profile, seed) => seed_of(profile, seed),
+            Self::Scope(number) => Ok(scope(number)),
+            Self::StraightScope(number) => {
+                let totals = straight_scope(number);
+                Ok(Totals { straight_scope_states: totals.scope_states, ..totals })
+            }
+            Self::Steady(number) => steady(number, false),
+            Self::StraightSteady(number) => {
+                let totals = steady(number, true)?;
+                Ok(Totals { straight_requests: totals.requests, ..totals })
+            }
+            Self::Faulty(number) => faulty::faulty(number, false),
+            Self::StraightFaulty(number) => {
+                let totals = faulty::faulty(number, true)?;
+                let (straight_requests, straight_faulty_requests) =
+                    (totals.requests, totals.faulty_requests);
+                Ok(Totals { straight_requests, straight_faulty_requests, ..totals })
+            }
+            Self::Silent(number) => silent::silent(number),
+        }
+    }
+
+    fn failed(self, text: &str) -> Totals {
+        // A script's failure already says how to replay it.
+        let again = match self {
+            Self::Seed(..) if text.contains("replay: ") => String::new(),
+            Self::Seed(profile, seed) => format!("\n{REPLAY} {} {seed}", profile.name),
+            Self::Scope(number) => format!("\n{REPLAY} scope {number}"),
+            Self::Steady(number) => format!("\n{REPLAY} steady {number}"),
+            Self::Faulty(number) => format!("\n{REPLAY} faulty {number}"),
+            Self::Silent(number) => format!("\n{REPLAY} silent {number}"),
+            Self::StraightScope(number) => format!("\n{REPLAY} straight-scope {number}"),
+            Self::StraightSteady(number) => format!("\n{REPLAY} straight-steady {number}"),
+            Self::StraightFaulty(number) => format!("\n{REPLAY} straight-faulty {number}"),
+        };
+        let failing = match self {
+            Self::Seed(profile, seed) => vec![(profile, seed)],
+            _ => Vec::new(),
+        };
+        Totals { failures: vec![format!("{text}{again}")], failing, ..Totals::default() }
+    }
+
+    /// The work of a name: a profile's, `scope`, `steady`, `faulty` or `silent`. `scope`, `steady`
+    /// and `faulty` may have the prefix `straight-`.
+    #[must_use]
+    pub fn named(name: &str, number: u64) -> Option<Self> {
+        match name {
+            "scope" => Some(Self::Scope(number)),
+            "steady" => Some(Self::Steady(number)),
+            "faulty" => Some(Self::Faulty(number)),
+            "silent" => Some(Self::Silent(number)),
+            "straight-scope" => Some(Self::StraightScope(number)),
+            "straight-steady" => Some(Self::StraightSteady(number)),
+            "straight-faulty" => Some(Self::StraightFaulty(number)),
+            _ => {
+                let profile = Profile::every().find(|profile| profile.name == name);
+                profile.map(|profile| Self::Seed(profile, number))
+            }
+        }
+    }
+}
+
+impl Totals {
+    /// Adds the counts of another run.
+    pub fn merge(&mut self, other: Self) {
+        self.seeds += other.seeds;
+        self.fault_seeds += other.fault_seeds;
+        self.straight_seeds += other.straight_seeds;
+        self.straight_points += other.straight_points;
+        self.bitmap_seeds += other.bitmap_seeds;
+        self.bitmap_points += other.bitmap_points;
+        self.lacks += other.lacks;
+        self.met.merge(other.met);
+        self.requests += other.requests;
+        self.bare_requests += other.bare_requests;
+        self.steady_requests += other.steady_requests;
+        self.faulty_requests += other.faulty_requests;
+        self.straight_requests += other.straight_requests;
+        self.straight_faulty_requests += other.straight_faulty_requests;
+        self.straight_scope_states += other.straight_scope_states;
+        self.io_errors.merge(other.io_errors);
+        self.silent.merge(other.silent);
+        self.stops += other.stops;
+        self.scope_states += other.scope_states;
+        self.coverage.merge(other.coverage);
+        self.excuses.merge(other.excuses);
+        self.kills += other.kills;
+        self.verified += other.verified;
+        self.written_again += other.written_again;
+        self.scrubbed += other.scrubbed;
+        self.failures.extend(other.failures);
+        self.failing.extend(other.failing);
+    }
+
+    /// Points at which the power was cut or the process crashed, and the content was verified
+    /// afterwards.
+    #[must_use]
+    pub fn crash_points(&self) -> u64 {
+        self.coverage.points + self.kills
+    }
+}
+
+/// Carries out all work on a number of threads. `progress` receives the number of finished pieces
+/// and the totals so far, after each piece.
+#[must_use]
+pub fn run(work: &[Work], threads: usize, progress: &(dyn Fn(usize, &Totals) + Sync)) -> Totals {
+    let next = AtomicUsize::new(0);
+    let sum = Mutex::new((0, Totals::default()));
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(work) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let totals = work.run();
+                    let mut sum = sum.lock().expect("work is done outside of the lock");
+                    sum.0 += 1;
+                    sum.1.merge(totals);
+                    progress(sum.0, &sum.1);
+                }
+            });
+        }
+    });
+    let (_, mut totals) = sum.into_inner().expect("work is done outside of the lock");
+    totals.failures.sort();
+    totals.failing.sort_by_key(|(profile, seed)| (profile.name, *seed));
+    totals
+}
+
+fn seed_of(profile: Profile, seed: u64) -> Result<Totals, String> {
+    let script = Script::generate(seed, profile);
+    let report = script.run().map_err(|it| it.to_string())?;
+    let points = report.coverage.points + report.kills;
+    Ok(Totals {
+        seeds: 1,
+        fault_seeds: u64::from(profile.faults),
+        straight_seeds: u64::from(profile.straight),
+        straight_points: if profile.straight { points } else { 0 },
+        bitmap_seeds: u64::from(profile.bitmaps),
+        bitmap_points: if profile.bitmaps { points } else { 0 },
+        lacks: report.lacks,
+        met: Met::of(&script),
+        requests: report.requests,
+        bare_requests: report.bare_requests,
+        faulty_requests: if profile.faults { report.requests } else { 0 },
+        io_errors: report.io_errors,
+        stops: report.stops,
+        coverage: report.coverage,
+        excuses: report.excuses,
+        kills: report.kills,
+        verified: report.verified,
+        written_again: if profile.last_copy { report.written_again } else { 0 },
+        scrubbed: report.scrubbed,
+        ..Totals::default()
+    })
+}
+
+/// Runs the small scope of one policy on one level, for one state of the array at its start.
+fn scope(number: u64) -> Totals {
+    let policies = policies();
+    let (name, knobs) = policies[number as usize % policies.len()];
+    let shapes = [(Level::Raid4, 3), (Level::Raid5, 4), (Level::Raid6, 5), (Level::Raid5, 3)];
+    let (level, members) = shapes[number as usize / policies.len() % shapes.len()];
+    let mut options = Options::new(level, members, chunk_kib(8));
+    options.knobs = knobs;
+    options.discards = number.is_multiple_of(2);
+    scope_of(number, options, Start::ALL[number as usize % 3], name)
+}
+
+/// Runs the small scope of one shape without parity, for one state of the array at its start.
+fn straight_scope(number: u64) -> Totals {
+    let starts = [Start::Clean, Start::Degraded, Start::Dirty];
+    let (level, members, layout) = STRAIGHT_SHAPES[number as usize % STRAIGHT_SHAPES.len()];
+    let mut options = Options::new(level, members, chunk_kib(4));
+    options.layout = layout;
+    options.discards = number.is_multiple_of(2);
+    let start = starts[number as usize / STRAIGHT_SHAPES.len() % 3];
+    let single = matches!(level, Level::Linear | Level::Raid0);
+    let start = if single && start == Start::Degraded { Start::Dirty } else { start };
+    scope_of(number, options, start, "straight")
+}
+
+fn scope_of(number: u64, options: Options, start: Start, name: &str) -> Totals {
+    let mut search = Search { seed: number, ..Search::default() };
+    let shape = format!("{name}, {} x {}", options.level, options.members);
+    search.run_scripts(&begin(options, start), SCOPE_BUDGET, &shape);
+    Totals {
+        scope_states: search.states,
+        coverage: search.coverage,
+        kills: search.kills,
+        verified: search.verified,
+        scrubbed: search.scrubbed,
+        ..Totals::default()
+    }
+}
+
+/// A random request of a load: 58 of 100 are writes, and `fua` of these have FUA.
+fn ask(rng: &mut Rng, blocks: u64, fua: u64) -> (RequestOp, ByteRange, Flags) {
+    let sync = Flags { sync: true, ..Flags::NONE };
+    let block = if rng.percent(50) { rng.below(blocks) } else { rng.below(blocks / 8) };
+    let length = match rng.below(100) {
+        0..=79 => 4096,
+        80..=89 => 512 * (1 + rng.below(7)),
+        _ => 4096 * (1 + rng.below(16)),
+    };
+    let length = length.min((blocks - block) * 4096);
+    let place = ByteRange::new(block * 4096, length);
+    match rng.below(100) {
+        kind @ 0..=57 => (RequestOp::Write, place, Flags { fua: kind >= 58 - fua, ..sync }),
+        58..=95 => (RequestOp::Read, place, sync),
+        96..=97 => (RequestOp::Flush, ByteRange::default(), sync),
+        98 => (RequestOp::WriteZeroes, place, sync),
+        _ => (RequestOp::Trim, place, sync),
+    }
+}
+
+/// Fewest members of an array in a sweep: enough for two members of data.
+fn members_min(level: Level) -> usize {
+    LevelRow::of(level).members_min.max(3).into()
+}
+
+/// Runs a load of four clients with [`DEPTH`] requests at a time; at the end everything is read and
+/// all parity recomputed.
+fn steady(number: u64, straight: bool) -> Result<Totals, String> {
+    let mut rng = Rng::new(number ^ 0x57ea_d1e5);
+    let level = rng.pick(&[Level::Raid4, Level::Raid5, Level::Raid5, Level::Raid6]);
+    let members = rng.pick(&[3, 4, 4, 5, 8]).max(members_min(level));
+    let mut options = Options::new(level, members, chunk_kib(rng.pick(&[16, 64])));
+    options.payload = PayloadMode::Tags;
+    options.seed = number;
+    options.full_stripes = STEADY_FULL_STRIPES;
+    options.discards = rng.percent(50);
+    options.knobs = if rng.percent(50) { Knobs::md() } else { Knobs::default() };
+    let order = rng.pick(&[Order::Fifo, Order::Fifo, Order::Lifo, Order::Random]);
+    if straight {
+        script::straight::draw(number, false, &mut options);
+    }
+    let mut world = World::new(options);
+    let blocks = world.size() / 4096;
+    for number in 0..STEADY_REQUESTS {
+        let (op, range, flags) = ask(&mut rng, blocks, 3);
+        world.request(ClientId(1 + (number % 4) as u32), op, range, Payload::Tags, flags);
+        world.settle();
+        while world.unanswered() >= DEPTH && world.failure().is_none() {
+            if !world.step(order) && !world.wake() {
+                return Err(format!("{} requests are never answered", world.unanswered()));
+            }
+        }
+    }
+    world.run(order);
+    let requests = world.requests_answered();
+    let verified = world.verify(Order::Fifo);
+    world.idle(Span::secs(60));
+    let scrub = world.scrub(Bytes::Visible);
+    match (world.failure(), scrub.wrong.first()) {
+        (Some(violation), _) => return Err(violation.to_string()),
+        (None, Some(column)) => {
+            return Err(format!("at rest the parity or copies of column {column} are wrong"));
+        }
+        (None, None) => {}
+    }
+    if requests < STEADY_REQUESTS {
+        return Err(format!("{requests} requests answered, expected {STEADY_REQUESTS}"));
+    }
+    Ok(Totals {
+        requests,
+        steady_requests: requests,
+        verified,
+        scrubbed: scrub.written,
+        ..Totals::default()
+    })
+}
+
+/// Shapes of the small scope without parity: each level, and each kind of RAID 10.
+const STRAIGHT_SHAPES: [(Level, usize, Option<u32>); 8] = [
+    (Level::Raid1, 2, None),
+    (Level::Raid10, 4, None),
+    (Level::Raid10, 3, Some(0x201)),
+    (Level::Raid1, 3, None),
+    (Level::Raid10, 3, Some(0x1_0201)),
+    (Level::Raid10, 3, None),
+    (Level::Raid0, 2, None),
+    (Level::Linear, 2, None),
+];
+const REPLAY: &str = "replay: cargo run --release -p weft-crash --example sweep -- replay";
+/// Budget of a small scope: 56 of the possible scripts.
+const SCOPE_BUDGET: Budget = Budget { operations: 2, scripts: 56, walks: 6, states: 6, cuts: 2 };
+/// Requests of a steady load.
+const STEADY_REQUESTS: u64 = 20_000;
+/// Full stripes of its array: a few MiB per member.
+const STEADY_FULL_STRIPES: u64 = 64;
+/// Outstanding requests of a load.
+const DEPTH: usize = 32;
