@@ -20,7 +20,7 @@ use crate::driver::Order;
 use crate::faults::Planned;
 use crate::options::Options;
 use crate::script::{Plant, Profile, Script, ScriptStep};
-use crate::world::ARRAY;
+use crate::volumes::ARRAY;
 
 /// The checkers that a script can be run with alone, by the beginning of their names.
 pub const CHECKERS: [&str; 16] = [

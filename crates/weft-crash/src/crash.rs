@@ -11,8 +11,6 @@ use std::collections::BTreeSet;
 
 use weft_units::Span;
 
-use crate::checker::parity::Judged;
-
 /// Rule by which sectors that were not durable survive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CutMode {
@@ -46,6 +44,20 @@ pub struct CutReport {
     pub metadata_in_flight: bool,
     /// Whether one of those was torn: its sectors hold neither the old nor the new content.
     pub metadata_torn: bool,
+}
+
+/// Counts of the columns that were judged after a cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Judged {
+    /// Columns with data and with parity that was found right or wrong.
+    pub columns: u64,
+    /// Judged columns that superblocks promise: the array is clean, or dirty only from a later
+    /// column.
+    pub promised: u64,
+    /// Promised columns of an array that is dirty elsewhere.
+    pub partly: u64,
+    /// Judged columns of a degraded array, compared by the one parity that is left.
+    pub degraded: u64,
 }
 
 /// Circumstances of a cut, for asserting that a set of cuts covers enough.

@@ -11,8 +11,9 @@ use weft_engine::{
 };
 use weft_units::{ClientId, Span, Time};
 
-use crate::checker::Violation;
-use crate::world::{ARRAY, Logged, Pending, World};
+use crate::violation::Violation;
+use crate::volumes::ARRAY;
+use crate::world::{Logged, Pending, World};
 
 /// Order in which outstanding requests complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

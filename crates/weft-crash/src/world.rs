@@ -35,14 +35,12 @@ use weft_units::{ByteRange, ClientId, MemberIndex, SECTOR_BYTES, Sectors, Time, 
 use at_stake::AtStake;
 pub(crate) use bare::BARE_BYTES;
 use bare::Bare;
-pub use bare::{ARRAY, BARE};
 pub use carry_out::Pending;
 use clients::{Issued, Waiting};
-pub(crate) use fingerprint::Text;
 use memory::Memory;
 use served::Served;
 
-use crate::checker::{Array, Checkers, Limits, Record, View, Violation, consent};
+use crate::checker::{Array, Checkers, Limits, Record, View, consent};
 use crate::crash::Coverage;
 use crate::disk::Disk;
 use crate::excuses::Excuses;
@@ -50,6 +48,8 @@ use crate::model::{FlushMark, Model};
 use crate::options::{Options, member_bytes_max};
 use crate::payload::NeedsPayload;
 use crate::suspects::Suspects;
+use crate::violation::Violation;
+use crate::volumes::{ARRAY, BARE};
 
 /// Client and tag of a request or command.
 pub type Ticket = (ClientId, Tag);

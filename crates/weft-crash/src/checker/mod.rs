@@ -61,30 +61,8 @@ use crate::disk::Disk;
 use crate::excuses::Excuses;
 use crate::model::Model;
 use crate::suspects::Suspects;
-use crate::world::ARRAY;
-
-/// A violation of a promise.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    /// Name of the checker that found the violation.
-    pub checker: &'static str,
-    /// Observation of the checker, in one sentence.
-    pub message: String,
-}
-
-impl Violation {
-    /// A violation that the named checker found.
-    #[must_use]
-    pub fn new(checker: &'static str, message: impl Into<String>) -> Self {
-        Self { checker, message: message.into() }
-    }
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.checker, self.message)
-    }
-}
+use crate::violation::Violation;
+use crate::volumes::ARRAY;
 
 /// State of the world that checkers read.
 #[derive(Clone, Copy)]

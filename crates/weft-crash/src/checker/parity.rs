@@ -18,6 +18,7 @@ use weft_parity::Parity;
 use weft_units::{Sectors, Slot};
 
 use super::{Array, Place, Record, View, Violation};
+use crate::crash::Judged;
 use crate::disk::Disk;
 
 const NAME: &str = "I6 parity or dirty";
@@ -40,20 +41,6 @@ pub enum Bytes {
     Durable,
     /// Bytes that a read returns.
     Visible,
-}
-
-/// Counts of the columns that were judged after a cut.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Judged {
-    /// Columns with data and with parity that was found right or wrong.
-    pub columns: u64,
-    /// Judged columns that superblocks promise: the array is clean, or dirty only from a later
-    /// column.
-    pub promised: u64,
-    /// Promised columns of an array that is dirty elsewhere.
-    pub partly: u64,
-    /// Judged columns of a degraded array, compared by the one parity that is left.
-    pub degraded: u64,
 }
 
 /// Scrubs columns. Columns are left out if the record says that as many members are missing as

@@ -18,6 +18,7 @@ use weft_units::{
 };
 
 use super::*;
+use crate::crash::Judged;
 use crate::disk::DiskOp;
 use crate::model::{Payload, WriteId};
 use crate::suspects::Syndrome;
@@ -577,11 +578,7 @@ fn i6_wrong_parity_of_a_clean_array_and_of_a_quiet_stripe_is_caught() {
     }
 }
 
-fn after_cut(
-    stage: &Stage,
-    quiet: impl Fn(u64) -> bool,
-    found: &mut Vec<Violation>,
-) -> parity::Judged {
+fn after_cut(stage: &Stage, quiet: impl Fn(u64) -> bool, found: &mut Vec<Violation>) -> Judged {
     parity::after_cut(stage.view(), 0..64, quiet, parity::Bytes::Durable, found)
 }
 

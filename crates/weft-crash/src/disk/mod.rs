@@ -24,7 +24,7 @@ use weft_units::{SECTOR_BYTES, Sectors};
 
 use crate::faults::{Faults, Planned};
 use crate::payload::{NeedsPayload, PayloadMode};
-use crate::world::Text;
+use crate::text_digest::TextDigest;
 use media::{Media, PAGE_SECTORS};
 pub use volatile_cache::{Sector, Version, VolatileCache};
 
@@ -436,7 +436,7 @@ impl Disk {
     }
 
     /// Hashes the state that a cut would find: content as bytes, the rest as text.
-    pub(crate) fn hash_into(&self, text: &mut Text) {
+    pub(crate) fn hash_into(&self, text: &mut TextDigest) {
         for (number, page) in &self.stable.pages {
             text.bytes(&number.to_le_bytes());
             text.bytes(page);

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use smallvec::{SmallVec, smallvec};
 
 use super::{Why, WriteId};
-use crate::checker::Violation;
 use crate::payload::PayloadMode;
+use crate::violation::Violation;
 
 #[derive(Clone, Debug)]
 pub(super) struct Cell {

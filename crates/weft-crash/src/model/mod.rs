@@ -35,10 +35,10 @@ use std::ops::Range;
 
 use weft_units::{ByteRange, SECTOR_BYTES};
 
-use crate::checker::Violation;
 use crate::excuses::Excuses;
 use crate::payload::PayloadMode;
 use crate::sector_map::SectorMap;
+use crate::violation::Violation;
 use cell::{Cell, Content, Patch, Version, came_back, collapse, explain};
 
 pub use cell::tag;

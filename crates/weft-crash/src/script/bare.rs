@@ -11,7 +11,8 @@ use super::draw::Draw;
 use super::{ScriptStep, cache, mixed};
 use crate::faults::Planned;
 use crate::options::Options;
-use crate::world::{BARE, BARE_BYTES};
+use crate::volumes::BARE;
+use crate::world::BARE_BYTES;
 
 /// Adds a bare volume beside the array.
 pub(super) fn draw(rng: &mut Rng, options: &mut Options) {

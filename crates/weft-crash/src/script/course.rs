@@ -8,13 +8,14 @@ use weft_ondisk::NewBitmap;
 use weft_units::{ByteRange, ClientId, Slot, Span};
 
 use super::{Plant, Report, Script, ScriptStep, space};
-use crate::checker::Violation;
 use crate::checker::parity::Bytes;
 use crate::crash::{Coverage, CutMode};
 use crate::driver::Order;
 use crate::faults::Planned;
 use crate::model::Payload;
-use crate::world::{BARE, Ticket, World};
+use crate::violation::Violation;
+use crate::volumes::BARE;
+use crate::world::{Ticket, World};
 
 /// A script that is being run.
 pub(super) struct Course<'a> {

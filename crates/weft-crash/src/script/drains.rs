@@ -11,7 +11,7 @@ use super::draw::Draw;
 use super::rebuilds::write_below;
 use super::{ScriptStep, cache};
 use crate::options::Options;
-use crate::world::ARRAY;
+use crate::volumes::ARRAY;
 
 /// Adds a write-back cache to the array.
 pub(super) fn draw(rng: &mut Rng, options: &mut Options) {

@@ -18,7 +18,7 @@ use crate::driver::Order;
 use crate::faults::Planned;
 use crate::options::Options;
 use crate::payload::PayloadMode;
-use crate::world::ARRAY;
+use crate::volumes::ARRAY;
 
 /// One seed in this many runs with all bytes of its payload.
 const BYTES_EVERY: u64 = 8;

@@ -26,12 +26,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use weft_units::digest::Digest;
 
-use crate::checker::Violation;
 use crate::crash::Coverage;
 use crate::disk::IoErrors;
 use crate::driver::Order;
 use crate::excuses::Excuses;
 use crate::options::Options;
+use crate::violation::Violation;
 use crate::world::World;
 
 use course::Course;

@@ -15,7 +15,7 @@ use super::draw::Draw;
 use super::{ScriptStep, straight};
 use crate::crash::CutMode;
 use crate::options::Options;
-use crate::world::ARRAY;
+use crate::volumes::ARRAY;
 
 /// Chooses an array that survives the loss of two members: RAID 1 of three or more, RAID 10 or RAID
 /// 6.

@@ -8,8 +8,8 @@
 use weft_engine::{Flags, MemberState, ReplyError, RequestOp};
 use weft_units::{ByteRange, ClientId, Span};
 
-use crate::checker::Violation;
 use crate::model::Payload;
+use crate::violation::Violation;
 use crate::world::{Ticket, World};
 
 /// Takes the space of `count` disks from `first` on for some seconds.

@@ -11,18 +11,12 @@ use std::ops::Range;
 use weft_engine::{ReplyError, Verb, VolumeConfig, VolumeSource};
 use weft_units::{ByteRange, MemberIndex, Sectors, VolumeId};
 
-use super::World;
-use crate::checker::Violation;
+use super::{BARE, World};
 use crate::disk::Disk;
 use crate::driver::Order;
 use crate::model::Model;
 use crate::options::Options;
-
-/// The volume of the array.
-pub const ARRAY: VolumeId = VolumeId(0);
-
-/// The bare volume.
-pub const BARE: VolumeId = VolumeId(1);
+use crate::violation::Violation;
 
 /// Bytes of the bare volume that clients use.
 pub(crate) const BARE_BYTES: Range<u64> = FIRST * 512..END * 512;

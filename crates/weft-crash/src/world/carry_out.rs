@@ -12,9 +12,10 @@ use weft_units::Slot;
 use weft_units::digest::Digest;
 
 use super::{Logged, World};
-use crate::checker::{View, Violation};
+use crate::checker::View;
 use crate::disk::DiskOp;
 use crate::payload::PayloadMode;
+use crate::violation::Violation;
 
 /// An outstanding operation that may be chosen to complete.
 #[derive(Clone, Debug)]

@@ -14,11 +14,11 @@ use weft_ondisk::Superblock;
 use weft_units::{ByteRange, ClientId, FRAME_BYTES, Group, MemberIndex, VolumeId};
 
 use super::{ARRAY, Answer, BARE, BARE_BYTES, Logged, Ticket, World, device_uuid};
-use crate::checker::Violation;
 use crate::disk::Disk;
 use crate::model::{FlushMark, Payload, ReadMark, WriteId};
 use crate::options::{member_bytes_max, passed_max};
 use crate::payload::NeedsPayload;
+use crate::violation::Violation;
 
 #[derive(Clone, Debug)]
 pub(super) struct Issued {

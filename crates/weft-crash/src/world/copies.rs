@@ -11,8 +11,9 @@ use weft_engine::assemble::{Assembly, SlotState};
 use weft_units::Slot;
 
 use super::World;
-use crate::checker::{Place, Record, Violation};
+use crate::checker::{Place, Record};
 use crate::suspects::Suspects;
+use crate::violation::Violation;
 
 /// The present copies of a sector, each with its slot, in the order in which they are read.
 type Found = Vec<(Slot, Vec<u8>)>;

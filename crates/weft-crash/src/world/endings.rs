@@ -8,11 +8,12 @@ use weft_engine::{Flags, ReplyError, RequestOp, SyncAction};
 use weft_units::{ByteRange, ClientId, VolumeId};
 
 use super::{ARRAY, World};
-use crate::checker::{View, Violation, bits, parity};
-use crate::crash::{CutMode, CutShape};
+use crate::checker::{View, bits, parity};
+use crate::crash::{CutMode, CutShape, Judged};
 use crate::disk::{Disk, IoErrors};
 use crate::driver::Order;
 use crate::model::{Model, Payload};
+use crate::violation::Violation;
 
 /// The client that verifies.
 const VERIFIER: ClientId = ClientId(1_000_000);
@@ -167,9 +168,9 @@ impl World {
     }
 
     /// Checks I6 for the content that is left. Returns the counts of what was judged, if I6 counts.
-    fn judge_parity(&mut self, written: &BeingWritten, bytes: parity::Bytes) -> parity::Judged {
+    fn judge_parity(&mut self, written: &BeingWritten, bytes: parity::Bytes) -> Judged {
         if !self.options.checked {
-            return parity::Judged::default();
+            return Judged::default();
         }
         let columns = self.columns_of_interest();
         let mut found = Vec::new();
@@ -184,7 +185,7 @@ impl World {
             self.excuses.ended_cached_wrong += scrub.wrong.len() as u64;
         }
         if !self.counts("I6 parity or dirty") {
-            return parity::Judged::default();
+            return Judged::default();
         }
         let columns = columns.into_iter();
         let suspect: BTreeSet<u64> =

@@ -7,10 +7,11 @@ use weft_engine::assemble::{Assembly, SlotState};
 use weft_units::{ByteRange, Sectors, Slot};
 
 use super::World;
-use crate::checker::{Places, Violation};
+use crate::checker::Places;
 use crate::model::Why;
 use crate::payload::PayloadMode;
 use crate::suspects::{Explained, Strips, Suspects};
+use crate::violation::Violation;
 
 impl World {
     /// Whether the content of members can be compared with what was written.

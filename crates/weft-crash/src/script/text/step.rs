@@ -11,7 +11,7 @@ use super::{interned, name_of, named, number};
 use crate::crash::CutMode;
 use crate::faults::Planned;
 use crate::script::ScriptStep;
-use crate::world::{ARRAY, BARE};
+use crate::volumes::{ARRAY, BARE};
 
 const MODES: [(&str, CutMode); 5] = [
     ("everything", CutMode::Everything),
