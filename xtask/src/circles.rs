@@ -30,16 +30,9 @@ struct Watched<'a> {
     arrows: usize,
 }
 
-const WATCHED: [Watched<'static>; 3] = [
+const WATCHED: [Watched<'static>; 2] = [
     Watched { of: "weft-cli", split: &[], apart: &["command"], known: &[], arrows: 0 },
     Watched { of: "weft-runtime", split: &["io", "serve"], apart: &[], known: &[], arrows: 0 },
-    Watched {
-        of: "weft-crash",
-        split: &[],
-        apart: &[],
-        known: &[&["checker", "suspects"], &["driver", "world"]],
-        arrows: 4,
-    },
 ];
 
 /// Arrows between parts, each with one position: `file:line`.

@@ -16,11 +16,11 @@ use weft_units::rng::Rng;
 use weft_units::{Bytes, Span};
 
 use crate::chunk_kib;
-use crate::driver::Order;
 use crate::faults::Planned;
 use crate::options::Options;
 use crate::script::{Plant, Profile, Script, ScriptStep};
 use crate::volumes::ARRAY;
+use crate::world::Order;
 
 /// The checkers that a script can be run with alone, by the beginning of their names.
 pub const CHECKERS: [&str; 16] = [

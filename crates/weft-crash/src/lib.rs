@@ -9,13 +9,14 @@
 //! |---|---|
 //! | engine, disks, memory, clients and checkers together | `world.rs`: [`World`], `world/` |
 //! | configuration of a world | `options.rs`: [`Options`] |
-//! | order of completions | `driver.rs`: [`Order`] |
+//! | order of completions | `world/driver.rs`: [`Order`] |
 //! | short tests | `rig.rs`: [`Rig`] |
 //! | contents of a member | `disk/`: media, volatile cache |
 //! | faults of a member | `faults.rs` |
 //! | power cuts | `crash.rs` |
 //! | values that a client may read | `model/` |
 //! | values that it may read where members disagree (write hole) | `suspects/` |
+//! | where the array's sectors lie, as the checkers know it | `array.rs` |
 //! | checkers of the promises | `checker/` |
 //! | random runs and their replay | `script/` |
 //! | planted bugs | `bugs.rs` |
@@ -71,11 +72,11 @@ macro_rules! sums {
     };
 }
 
+pub mod array;
 pub mod bugs;
 pub mod checker;
 pub mod crash;
 pub mod disk;
-mod driver;
 pub mod excuses;
 pub mod faults;
 pub mod kept;
@@ -95,7 +96,6 @@ mod volumes;
 mod world;
 
 pub use crash::{Coverage, CutMode, CutShape};
-pub use driver::{ANSWERED_WITHIN, Order};
 pub use faults::{Faults, Planned};
 pub use model::Payload;
 pub use options::Options;
@@ -103,4 +103,4 @@ pub use payload::{NeedsPayload, PayloadMode};
 pub use rig::{BLOCK, Block, Rig, chunk_kib};
 pub use violation::Violation;
 pub use volumes::{ARRAY, BARE};
-pub use world::{Answer, Logged, Pending, Ticket, World};
+pub use world::{ANSWERED_WITHIN, Answer, Logged, Order, Pending, Ticket, World};

@@ -9,7 +9,7 @@ use weft_engine::layout::level::LevelRow;
 use weft_ondisk::{Level, Version, layout_id};
 use weft_units::{Bytes, Sectors, Span};
 
-use crate::checker::Array;
+use crate::array::Array;
 use crate::payload::PayloadMode;
 
 /// Options of a world, which are printed with every failure.

@@ -12,9 +12,9 @@ use weft_units::{ByteRange, ClientId, Sectors, Span};
 
 use crate::checker::parity::{Bytes, Scrub};
 use crate::crash::{CutMode, CutShape};
-use crate::driver::Order;
 use crate::model::Payload;
 use crate::options::Options;
+use crate::world::Order;
 use crate::world::{Ticket, World};
 
 /// A world for tests.

@@ -26,10 +26,10 @@ use weft_units::{ByteRange, ClientId, Span};
 use crate::checker::parity::Bytes;
 use crate::chunk_kib;
 use crate::crash::{Coverage, CutMode};
-use crate::driver::Order;
 use crate::model::Payload;
 use crate::options::Options;
 use crate::payload::PayloadMode;
+use crate::world::Order;
 use crate::world::World;
 
 /// Limits of the search of one shape.

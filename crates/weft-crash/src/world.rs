@@ -2,7 +2,7 @@
 //!
 //! A [`World`] does what a driver must: it owns the slab, submits and computes, honours credit, and
 //! repeats requests that the engine answers with a stall. The clock moves only when told.
-//! `driver.rs` chooses the next event. A clone of a world continues independently.
+//! `world/driver.rs` chooses the next event. A clone of a world continues independently.
 //!
 //! Every restart takes the path of a real one: superblock sectors are read off the media, parsed
 //! and assembled, and an engine is made from the assembly.
@@ -13,6 +13,7 @@ mod carry_out;
 mod clients;
 mod copies;
 mod create;
+mod driver;
 mod endings;
 mod fingerprint;
 mod measure;
@@ -37,10 +38,12 @@ pub(crate) use bare::BARE_BYTES;
 use bare::Bare;
 pub use carry_out::Pending;
 use clients::{Issued, Waiting};
+pub use driver::{ANSWERED_WITHIN, Order};
 use memory::Memory;
 use served::Served;
 
-use crate::checker::{Array, Checkers, Limits, Record, View, consent};
+use crate::array::Array;
+use crate::checker::{Checkers, Limits, Record, View, consent};
 use crate::crash::Coverage;
 use crate::disk::Disk;
 use crate::excuses::Excuses;

@@ -18,14 +18,13 @@
 //! | [`SingleFlight`] | I10 single flight | `single_flight.rs` |
 //! | [`ExactlyOnce`] | I11 exactly once | `exactly_once.rs` |
 //! | [`Bounds`] | I12 bounds | `bounds.rs` |
-//! | [`crate::World::run`], `settle` | I13 liveness, within seconds; no lost wake-up | `../driver.rs` |
+//! | [`crate::World::run`], `settle` | I13 liveness, within seconds; no lost wake-up | `../world/driver.rs` |
 //! | [`BoundedWait`] | I19 bounded wait | `bounded_wait.rs` |
 //! | [`consent`] | P5 dirty and degraded needs consent | `consent.rs` |
 //!
 //! Source   spec reliability.md §5
 
 mod acknowledge;
-mod array;
 pub mod bits;
 mod bounded_wait;
 mod bounds;
@@ -47,7 +46,6 @@ use weft_engine::{Input, Output, RequestOp, Snapshot, Token};
 use weft_units::{Bytes, MemberIndex, Span, Time};
 
 pub use acknowledge::Acknowledge;
-pub use array::{Array, Column, Place, Places};
 pub use bounded_wait::BoundedWait;
 pub use bounds::{Bounds, Limits};
 pub use dirty::Dirty;
@@ -57,6 +55,7 @@ pub use single_flight::SingleFlight;
 pub use stale::Stale;
 pub use untouched::Untouched;
 
+use crate::array::{Array, Place};
 use crate::disk::Disk;
 use crate::excuses::Excuses;
 use crate::model::Model;

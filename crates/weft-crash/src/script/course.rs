@@ -10,11 +10,11 @@ use weft_units::{ByteRange, ClientId, Slot, Span};
 use super::{Plant, Report, Script, ScriptStep, space};
 use crate::checker::parity::Bytes;
 use crate::crash::{Coverage, CutMode};
-use crate::driver::Order;
 use crate::faults::Planned;
 use crate::model::Payload;
 use crate::violation::Violation;
 use crate::volumes::BARE;
+use crate::world::Order;
 use crate::world::{Ticket, World};
 
 /// A script that is being run.

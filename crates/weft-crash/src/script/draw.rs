@@ -12,13 +12,13 @@ use weft_units::rng::Rng;
 use weft_units::{Bytes, Sectors};
 
 use super::{Profile, Script, ScriptStep, cache, rebuilds, straight};
-use crate::checker::Array;
+use crate::array::Array;
 use crate::crash::CutMode;
-use crate::driver::Order;
 use crate::faults::Planned;
 use crate::options::Options;
 use crate::payload::PayloadMode;
 use crate::volumes::ARRAY;
+use crate::world::Order;
 
 /// One seed in this many runs with all bytes of its payload.
 const BYTES_EVERY: u64 = 8;

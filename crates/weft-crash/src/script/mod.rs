@@ -28,10 +28,10 @@ use weft_units::digest::Digest;
 
 use crate::crash::Coverage;
 use crate::disk::IoErrors;
-use crate::driver::Order;
 use crate::excuses::Excuses;
 use crate::options::Options;
 use crate::violation::Violation;
+use crate::world::Order;
 use crate::world::World;
 
 use course::Course;

@@ -31,8 +31,8 @@ use weft_engine::knobs::{Knobs, TABLE};
 use weft_units::Sectors;
 
 use super::{Profile, Script, ScriptStep};
-use crate::driver::Order;
 use crate::options::Options;
+use crate::world::Order;
 
 /// Error of a line that is not valid in a script.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]

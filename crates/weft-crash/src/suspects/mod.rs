@@ -32,7 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weft_units::{Sectors, Slot};
 
-use crate::checker::Array;
+use crate::array::Array;
 use crate::model::Model;
 pub use strips::{Outcome, Strips, Syndrome};
 use strips::{add_multiple, closure, data_slots, errors_by};

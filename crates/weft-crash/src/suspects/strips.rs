@@ -6,7 +6,7 @@ use weft_engine::layout::geometry::Placement;
 use weft_parity::Parity;
 use weft_units::{Sectors, Slot};
 
-use crate::checker::Array;
+use crate::array::Array;
 use crate::disk::Disk;
 
 /// Difference between parity and the members' data: P ⊕ P′ and Q ⊕ Q′, zeros for a missing parity.

@@ -9,12 +9,12 @@ use weft_units::{ClientId, Span};
 use super::{DEPTH, Totals, ask, members_min};
 use crate::checker::parity::Bytes;
 use crate::chunk_kib;
-use crate::driver::Order;
 use crate::faults::{Faults, Planned};
 use crate::model::Payload;
 use crate::options::Options;
 use crate::payload::PayloadMode;
 use crate::script;
+use crate::world::Order;
 use crate::world::World;
 
 /// Requests per load.

@@ -16,9 +16,9 @@ use weft_units::{ByteRange, ClientId, Sectors, Slot, Span};
 use super::Totals;
 use crate::chunk_kib;
 use crate::disk::Disk;
-use crate::driver::Order;
 use crate::model::Payload;
 use crate::options::Options;
+use crate::world::Order;
 use crate::world::World;
 
 /// Numbers of faults that were planted and found.

@@ -11,9 +11,8 @@ use std::ops::Range;
 use weft_engine::{ReplyError, Verb, VolumeConfig, VolumeSource};
 use weft_units::{ByteRange, MemberIndex, Sectors, VolumeId};
 
-use super::{BARE, World};
+use super::{BARE, Order, World};
 use crate::disk::Disk;
-use crate::driver::Order;
 use crate::model::Model;
 use crate::options::Options;
 use crate::violation::Violation;

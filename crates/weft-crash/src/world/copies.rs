@@ -11,7 +11,8 @@ use weft_engine::assemble::{Assembly, SlotState};
 use weft_units::Slot;
 
 use super::World;
-use crate::checker::{Place, Record};
+use crate::array::Place;
+use crate::checker::Record;
 use crate::suspects::Suspects;
 use crate::violation::Violation;
 

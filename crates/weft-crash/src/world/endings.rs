@@ -7,11 +7,10 @@ use std::collections::{BTreeSet, VecDeque};
 use weft_engine::{Flags, ReplyError, RequestOp, SyncAction};
 use weft_units::{ByteRange, ClientId, VolumeId};
 
-use super::{ARRAY, World};
+use super::{ARRAY, Order, World};
 use crate::checker::{View, bits, parity};
 use crate::crash::{CutMode, CutShape, Judged};
 use crate::disk::{Disk, IoErrors};
-use crate::driver::Order;
 use crate::model::{Model, Payload};
 use crate::violation::Violation;
 

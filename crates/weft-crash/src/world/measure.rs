@@ -7,7 +7,7 @@ use weft_engine::assemble::{Assembly, SlotState};
 use weft_units::{ByteRange, Sectors, Slot};
 
 use super::World;
-use crate::checker::Places;
+use crate::array::Places;
 use crate::model::Why;
 use crate::payload::PayloadMode;
 use crate::suspects::{Explained, Strips, Suspects};

@@ -11,9 +11,8 @@ use weft_engine::{
 };
 use weft_units::{ClientId, Span, Time};
 
+use super::{ARRAY, Logged, Pending, World};
 use crate::violation::Violation;
-use crate::volumes::ARRAY;
-use crate::world::{Logged, Pending, World};
 
 /// Order in which outstanding requests complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
