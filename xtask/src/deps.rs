@@ -13,7 +13,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("weft-cli", "bench engine export lab nbd ondisk parity runtime sim testing units"),
     ("weft-compute", "engine parity units"),
     // No crate may name it: no product contains the crash simulator.
-    ("weft-crash", "compute engine ondisk parity testing units"),
+    ("weft-crash", "compute engine ondisk parity units"),
     ("weft-engine", "ondisk units"),
     ("weft-export", "engine nbd ondisk runtime units"),
     ("weft-lab", "engine ondisk parity sim testing units"),

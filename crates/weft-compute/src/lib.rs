@@ -1,8 +1,8 @@
 //! Computations of the engine ([`ComputeOp`]) carried out on frames, with `weft-parity`.
 //!
-//! Both drivers call [`compute`], so the parity code that the simulator tests is the code that
-//! ships. The driver's [`Frames`] decides where the bytes of a segment are and which accesses are
-//! allowed; `conformance.rs` tests every implementation with one table of operations.
+//! Every driver calls [`compute`], so the parity code that the crash simulator tests is the code
+//! that ships. The driver's [`Frames`] decides where the bytes of a segment are and which accesses
+//! are allowed; `conformance.rs` tests every implementation with one table of operations.
 //!
 //! Source   md-raid.md §5.2 (exponents), §2.4 (updates)
 #![forbid(unsafe_code)]
