@@ -23,7 +23,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("weft-runtime/src/rescued.rs", "maps of ddrescue"),
     ("weft-runtime/src/unwritten.rs", "the mark beside a control socket"),
     ("weft-sim/src/drive/model.rs", "models of drives"),
-    ("weft-sim/src/kept.rs", "scripts of failures"),
+    ("weft-crash/src/kept.rs", "scripts of failures"),
     ("weft-sim/src/machine/cost_table.rs", "tables of costs"),
 ];
 

@@ -40,7 +40,7 @@ pub struct Probe {
 /// Reasons why something cannot be looked at. The texts do not name it.
 #[derive(Debug, Error)]
 pub enum ProbeError {
-    /// It is neither a regular file nor a block device.
+    /// The path is neither a regular file nor a block device.
     #[error("found neither a file nor a block device, expected one of them")]
     Kind,
     /// The file or device cannot be opened.
