@@ -57,7 +57,7 @@ pub(crate) fn table() -> String {
     for row in TABLE {
         let default = defaults.show(row.name).unwrap_or_default();
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "  {} ({}, {}; default {default})", row.name, row.unit, row.range);
+        let _ = writeln!(text, "  {} ({}, {}; default {default})", row.name, row.unit, row.range());
         let _ = writeln!(text, "      {}", row.doc);
     }
     text.trim_end().to_owned()

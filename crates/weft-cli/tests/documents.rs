@@ -403,7 +403,7 @@ fn knob_table() -> String {
         String::from("| knob | unit, range | default | origin | does |\n|---|---|---|---|---|\n");
     for row in TABLE {
         let default = defaults.show(row.name).unwrap();
-        let range = row.range.replace('|', "\\|");
+        let range = row.range().replace('|', "\\|");
         let (name, unit, origin, doc) = (row.name, row.unit, row.origin, row.doc);
         writeln!(table, "| `{name}` | {unit}, {range} | {default} | {origin} | {doc} |").unwrap();
     }

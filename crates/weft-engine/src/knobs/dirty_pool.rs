@@ -7,9 +7,7 @@
 //!
 //! Source   writeback.md §1.1, §2.6
 
-use weft_units::Bytes;
-
-use super::Knob;
+use super::form::Form;
 use crate::page_cache::{Amount, DirtyThrottle, Kernel, PAGE_BYTES};
 
 /// Knobs of the pool of a write-back cache.
@@ -42,18 +40,6 @@ impl Default for PoolKnobs {
 }
 
 impl PoolKnobs {
-    /// Sets one knob of the pool. Other knobs are ignored.
-    pub fn set(&mut self, knob: Knob) {
-        match knob {
-            Knob::Dirty(amount) => self.dirty = amount,
-            Knob::DirtyBackground(amount) => self.background = amount,
-            Knob::DirtyExpire(time) => self.expire_centisecs = time,
-            Knob::DirtyThrottle(throttle) => self.throttle = throttle,
-            Knob::DirtyWriteback(time) => self.writeback_centisecs = time,
-            _ => {}
-        }
-    }
-
     /// Rules of the pool; flushers need rules even if no client is throttled.
     #[must_use]
     pub fn kernel(&self) -> Kernel {
@@ -67,35 +53,49 @@ const THROTTLE: Kernel = Kernel::Weft;
 /// Rules of flushers without a throttle. Those of turns would depend on waiting writers.
 const UNTHROTTLED: Kernel = Kernel::IoLess(DirtyThrottle::Mainline6_12);
 
-/// Parses a limit in bytes. Zero leaves a limit unchanged that is a ratio, since it reads so.
-pub(super) fn bytes(text: &str, least: u64, present: Amount) -> Option<Amount> {
-    match (text.parse().ok()?, present) {
-        (0, Amount::Percent(_)) => Some(present),
-        (bytes, _) if bytes >= least => Some(Amount::Bytes(bytes)),
-        _ => None,
+/// A limit in bytes. Zero leaves a limit unchanged that is a ratio, since it reads so.
+pub(super) const fn limit_bytes<const LEAST: u64>() -> Form<Amount> {
+    Form {
+        unit: "bytes",
+        range: || format!("{LEAST}.."),
+        parse: |text, present, _| match (text.parse().ok()?, present) {
+            (0, Amount::Percent(_)) => Some(present),
+            (bytes, _) if bytes >= LEAST => Some(Amount::Bytes(bytes)),
+            _ => None,
+        },
+        show: |amount| match amount {
+            Amount::Bytes(bytes) => bytes.to_string(),
+            Amount::Percent(_) => "0".into(),
+        },
     }
 }
 
-/// Parses a limit in percent. Zero leaves a limit unchanged that is in bytes, since it reads so.
-pub(super) fn percent(text: &str, present: Amount) -> Option<Amount> {
-    match (text.parse().ok()?, present) {
-        (0, Amount::Bytes(_)) => Some(present),
-        (percent @ 1..=100, _) => Some(Amount::Percent(percent)),
-        _ => None,
+/// A limit in percent. Zero leaves a limit unchanged that is in bytes, since it reads so.
+pub(super) const fn limit_ratio() -> Form<Amount> {
+    Form {
+        unit: "percent",
+        range: || "1..=100".into(),
+        parse: |text, present, _| match (text.parse().ok()?, present) {
+            (0, Amount::Bytes(_)) => Some(present),
+            (percent @ 1..=100, _) => Some(Amount::Percent(percent)),
+            _ => None,
+        },
+        show: |amount| match amount {
+            Amount::Bytes(_) => "0".into(),
+            Amount::Percent(percent) => percent.to_string(),
+        },
     }
 }
 
-pub(super) fn show_bytes(amount: Amount) -> String {
-    match amount {
-        Amount::Bytes(bytes) => bytes.to_string(),
-        Amount::Percent(_) => "0".into(),
-    }
-}
-
-pub(super) fn show_percent(amount: Amount) -> String {
-    match amount {
-        Amount::Bytes(_) => "0".into(),
-        Amount::Percent(percent) => percent.to_string(),
+/// A throttle, by the kernel that has it.
+pub(super) const fn throttle() -> Form<Option<Kernel>> {
+    Form {
+        unit: "word",
+        range: || Kernel::NAMES.map(|(name, _)| name).join(" | ") + " | none",
+        parse: |text, _, _| {
+            if text == "none" { Some(None) } else { Kernel::named(text).map(Some) }
+        },
+        show: |throttle| throttle_name(throttle).to_owned(),
     }
 }
 
@@ -105,17 +105,12 @@ pub fn throttle_name(throttle: Option<Kernel>) -> &'static str {
     throttle.map_or("none", Kernel::name)
 }
 
-/// Parses a throttle.
-pub(super) fn throttle(text: &str) -> Option<Option<Kernel>> {
-    if text == "none" { Some(None) } else { Kernel::named(text).map(Some) }
-}
-
 /// The smallest `dirty_bytes`, as in Linux: two pages.
-pub(super) const DIRTY_BYTES_MIN: Bytes = Bytes(2 * PAGE_BYTES);
+pub(super) const DIRTY_BYTES_MIN: u64 = 2 * PAGE_BYTES;
 
 #[cfg(test)]
 mod tests {
-    use super::super::Knobs;
+    use super::super::{Knob, Knobs};
     use super::*;
 
     #[test]

@@ -1,19 +1,20 @@
 //! Knobs: everything that can be tuned, as values of a volume and in their text form.
 //!
-//! [`TABLE`] has a row for each knob.
+//! [`TABLE`] has a row for each knob; `table.rs` says what an entry consists of.
 
 mod absent;
 mod dirty_pool;
+mod form;
 mod table;
 mod value;
 
 use thiserror::Error;
 use weft_units::{Bytes, FRAME_BYTES, Span};
 
-use crate::page_cache::{Amount, BdiRatios, Kernel};
+use crate::page_cache::BdiRatios;
 
 pub use self::dirty_pool::{PoolKnobs, throttle_name};
-pub use self::table::{KnobRow, TABLE};
+pub use self::table::{Draws, Knob, KnobRow, TABLE};
 pub use self::value::{
     Activation, BfqKnobs, CacheForm, CheckReads, Fairness, FlushRule, GroupWeights, MergeKnobs,
     MergePosition, MergeRule, MergeWeight, MqDeadlineKnobs, NoMerges, PlanRule, PriorityRule,
@@ -94,192 +95,6 @@ pub struct Knobs {
     pub writes: Writes,
 }
 
-/// One knob with a new value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Knob {
-    /// See [`Knobs::activation`].
-    Activation(Activation),
-    /// See [`MqDeadlineKnobs::async_depth`].
-    AsyncDepth(u32),
-    /// See [`BfqKnobs::back_seek_max`].
-    BackSeekMax(u32),
-    /// See [`BfqKnobs::back_seek_penalty`].
-    BackSeekPenalty(u32),
-    /// See [`Knobs::check_reads`].
-    CheckReads(CheckReads),
-    /// See [`PoolKnobs::dirty`].
-    Dirty(Amount),
-    /// See [`PoolKnobs::background`].
-    DirtyBackground(Amount),
-    /// See [`PoolKnobs::expire_centisecs`].
-    DirtyExpire(u32),
-    /// See [`PoolKnobs::throttle`].
-    DirtyThrottle(Option<Kernel>),
-    /// See [`PoolKnobs::writeback_centisecs`].
-    DirtyWriteback(u32),
-    /// See [`MqDeadlineKnobs::fifo_batch`].
-    FifoBatch(u32),
-    /// See [`BfqKnobs::fairness`].
-    Fairness(Fairness),
-    /// See [`BfqKnobs::fifo_expire_async`].
-    FifoExpireAsync(Span),
-    /// See [`BfqKnobs::fifo_expire_sync`].
-    FifoExpireSync(Span),
-    /// See [`Knobs::flush_batch`].
-    FlushBatch(FlushRule),
-    /// See [`MqDeadlineKnobs::front_merges`].
-    FrontMerges(bool),
-    /// See [`BfqKnobs::groups`].
-    GroupWeights(GroupWeights),
-    /// See [`BfqKnobs::idle_lowest`].
-    IdleLowest(bool),
-    /// See [`BfqKnobs::low_latency`].
-    LowLatency(bool),
-    /// See [`BfqKnobs::max_budget`].
-    MaxBudget(u32),
-    /// See [`BdiRatios::max`].
-    MaxRatio(u8),
-    /// See [`Knobs::max_sectors`].
-    MaxSectors(Bytes),
-    /// See [`Knobs::member_timeout`].
-    MemberTimeout(Span),
-    /// See [`MergeKnobs::position`].
-    MergePosition(MergePosition),
-    /// See [`MergeKnobs::queues`].
-    MergeQueues(MergeRule),
-    /// See [`MergeKnobs::weight`].
-    MergeWeight(MergeWeight),
-    /// See [`BdiRatios::min`].
-    MinRatio(u8),
-    /// See [`Knobs::no_space_wait`].
-    NoSpaceWait(Span),
-    /// See [`Knobs::nomerges`].
-    NoMerges(NoMerges),
-    /// See [`Knobs::nr_requests`].
-    NrRequests(u32),
-    /// See [`Knobs::plan_rule`].
-    PlanRule(PlanRule),
-    /// See [`Knobs::preread_bypass_threshold`].
-    PrereadBypassThreshold(u32),
-    /// See [`Knobs::preread_wait_max`].
-    PrereadWaitMax(Span),
-    /// See [`MqDeadlineKnobs::prio_aging_expire`].
-    PrioAgingExpire(Span),
-    /// See [`Knobs::priority`].
-    Priority(PriorityRule),
-    /// See [`Knobs::queue_depth`].
-    QueueDepth(u32),
-    /// See [`Knobs::read_around`].
-    ReadAround(Span),
-    /// See [`MqDeadlineKnobs::read_expire`].
-    ReadExpire(Span),
-    /// See [`Knobs::rmw_level`].
-    RmwLevel(RmwLevel),
-    /// See [`Knobs::rotational`].
-    Rotational(Option<bool>),
-    /// See [`Knobs::safe_mode_delay`].
-    SafeModeDelay(Span),
-    /// See [`Knobs::scheduler`].
-    Scheduler(SchedulerKind),
-    /// See [`Knobs::skip_copy`].
-    SkipCopy(bool),
-    /// See [`BfqKnobs::slice_idle`].
-    SliceIdle(Span),
-    /// See [`BfqKnobs::slice_idle`].
-    SliceIdleUs(Span),
-    /// See [`MergeKnobs::stable`].
-    StableMerge(bool),
-    /// See [`BfqKnobs::strict_guarantees`].
-    StrictGuarantees(bool),
-    /// See [`BdiRatios::strict`].
-    StrictLimit(bool),
-    /// See [`Knobs::stripe_cache_bytes`].
-    StripeCacheBytes(Bytes),
-    /// See [`Knobs::stripe_cache_form`].
-    StripeCacheForm(CacheForm),
-    /// See [`Knobs::stripe_cache_size`].
-    StripeCacheSize(u32),
-    /// See [`Knobs::stripe_size`].
-    StripeSize(StripeSize),
-    /// See [`Knobs::sync_pace`].
-    SyncPace(SyncPace),
-    /// See [`Knobs::sync_speed_max`].
-    SyncSpeedMax(Bytes),
-    /// See [`Knobs::sync_speed_min`].
-    SyncSpeedMin(Bytes),
-    /// See [`BfqKnobs::timeout_sync`].
-    TimeoutSync(Span),
-    /// See [`BfqKnobs::waker`].
-    Waker(bool),
-    /// See [`MqDeadlineKnobs::write_expire`].
-    WriteExpire(Span),
-    /// See [`Knobs::writes`].
-    Writes(Writes),
-    /// See [`MqDeadlineKnobs::writes_starved`].
-    WritesStarved(u32),
-}
-
-impl Knob {
-    /// Whether the knob belongs to the pool of the write-back cache, which all volumes share.
-    #[must_use]
-    pub const fn is_of_pool(self) -> bool {
-        matches!(
-            self,
-            Self::Dirty(_)
-                | Self::DirtyBackground(_)
-                | Self::DirtyExpire(_)
-                | Self::DirtyThrottle(_)
-                | Self::DirtyWriteback(_)
-        )
-    }
-
-    /// Whether the knob belongs to the write-back cache: to its pool, or to a volume's share of it.
-    #[must_use]
-    pub const fn is_of_cache(self) -> bool {
-        self.is_of_pool()
-            || matches!(self, Self::MaxRatio(_) | Self::MinRatio(_) | Self::StrictLimit(_))
-    }
-
-    /// Whether the knob belongs to member queues, which every volume has.
-    #[must_use]
-    pub const fn is_of_queues(self) -> bool {
-        matches!(
-            self,
-            Self::AsyncDepth(_)
-                | Self::BackSeekMax(_)
-                | Self::BackSeekPenalty(_)
-                | Self::Fairness(_)
-                | Self::FifoBatch(_)
-                | Self::FifoExpireAsync(_)
-                | Self::FifoExpireSync(_)
-                | Self::FrontMerges(_)
-                | Self::GroupWeights(_)
-                | Self::IdleLowest(_)
-                | Self::LowLatency(_)
-                | Self::MaxBudget(_)
-                | Self::MaxSectors(_)
-                | Self::MergePosition(_)
-                | Self::MergeQueues(_)
-                | Self::MergeWeight(_)
-                | Self::NoMerges(_)
-                | Self::NrRequests(_)
-                | Self::PrioAgingExpire(_)
-                | Self::QueueDepth(_)
-                | Self::ReadExpire(_)
-                | Self::Rotational(_)
-                | Self::Scheduler(_)
-                | Self::SliceIdle(_)
-                | Self::SliceIdleUs(_)
-                | Self::StableMerge(_)
-                | Self::StrictGuarantees(_)
-                | Self::TimeoutSync(_)
-                | Self::Waker(_)
-                | Self::WriteExpire(_)
-                | Self::WritesStarved(_)
-        )
-    }
-}
-
 /// Reasons for which a knob was not set.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
@@ -308,79 +123,6 @@ pub enum KnobError {
 }
 
 impl Knobs {
-    /// Sets one knob. The value was checked when it was parsed.
-    pub fn set(&mut self, knob: Knob) {
-        match knob {
-            Knob::Activation(activation) => self.activation = activation,
-            Knob::AsyncDepth(count) => self.mq_deadline.async_depth = count,
-            Knob::BackSeekMax(count) => self.bfq.back_seek_max = count,
-            Knob::BackSeekPenalty(count) => self.bfq.back_seek_penalty = count,
-            Knob::CheckReads(from) => self.check_reads = from,
-            Knob::Dirty(_)
-            | Knob::DirtyBackground(_)
-            | Knob::DirtyExpire(_)
-            | Knob::DirtyThrottle(_)
-            | Knob::DirtyWriteback(_) => self.pool.set(knob),
-            Knob::FifoBatch(count) => self.mq_deadline.fifo_batch = count,
-            Knob::Fairness(fairness) => self.bfq.fairness = fairness,
-            Knob::FifoExpireAsync(span) => self.bfq.fifo_expire_async = span,
-            Knob::FifoExpireSync(span) => self.bfq.fifo_expire_sync = span,
-            Knob::FlushBatch(rule) => self.flush_batch = rule,
-            Knob::FrontMerges(merges) => self.mq_deadline.front_merges = merges,
-            Knob::GroupWeights(weights) => self.bfq.groups = weights,
-            Knob::LowLatency(on) => self.bfq.low_latency = on,
-            Knob::MaxBudget(count) => self.bfq.max_budget = count,
-            Knob::IdleLowest(idles) => self.bfq.idle_lowest = idles,
-            Knob::MaxRatio(percent) => self.ratios.max = percent,
-            Knob::MinRatio(percent) => self.ratios.min = percent,
-            Knob::StrictLimit(strict) => self.ratios.strict = strict,
-            Knob::MaxSectors(bytes) => self.max_sectors = bytes,
-            Knob::MemberTimeout(span) => self.member_timeout = span,
-            Knob::MergePosition(position) => self.bfq.merge.position = position,
-            Knob::MergeQueues(rule) => self.bfq.merge.queues = rule,
-            Knob::MergeWeight(weight) => self.bfq.merge.weight = weight,
-            Knob::NoSpaceWait(span) => self.no_space_wait = span,
-            Knob::NoMerges(merges) => self.nomerges = merges,
-            Knob::NrRequests(count) => self.nr_requests = count,
-            Knob::PlanRule(rule) => self.plan_rule = rule,
-            Knob::PrereadBypassThreshold(count) => self.preread_bypass_threshold = count,
-            Knob::PrereadWaitMax(span) => self.preread_wait_max = span,
-            Knob::PrioAgingExpire(span) => self.mq_deadline.prio_aging_expire = span,
-            Knob::Priority(rule) => self.priority = rule,
-            Knob::QueueDepth(count) => self.queue_depth = count,
-            Knob::ReadAround(span) => self.read_around = span,
-            Knob::ReadExpire(span) => self.mq_deadline.read_expire = span,
-            Knob::RmwLevel(level) => self.rmw_level = level,
-            Knob::Rotational(rotational) => self.rotational = rotational,
-            Knob::SafeModeDelay(span) => self.safe_mode_delay = span,
-            Knob::Scheduler(kind) => self.scheduler = kind,
-            Knob::SkipCopy(skip) => self.skip_copy = skip,
-            Knob::SliceIdle(span) | Knob::SliceIdleUs(span) => self.bfq.slice_idle = span,
-            Knob::StableMerge(merges) => self.bfq.merge.stable = merges,
-            Knob::StrictGuarantees(strict) => {
-                self.bfq.strict_guarantees = strict;
-                if strict {
-                    self.bfq.slice_idle = self.bfq.slice_idle.max(Span::millis(8));
-                }
-            }
-            Knob::StripeCacheBytes(bytes) => self.stripe_cache_bytes = bytes,
-            Knob::StripeCacheForm(form) => self.stripe_cache_form = form,
-            Knob::StripeCacheSize(count) => {
-                self.stripe_cache_size = count;
-                self.preread_bypass_threshold = self.preread_bypass_threshold.min(count);
-            }
-            Knob::StripeSize(size) => self.stripe_size = size,
-            Knob::SyncPace(pace) => self.sync_pace = pace,
-            Knob::SyncSpeedMax(rate) => self.sync_speed_max = rate,
-            Knob::SyncSpeedMin(rate) => self.sync_speed_min = rate,
-            Knob::TimeoutSync(span) => self.bfq.timeout_sync = span,
-            Knob::Waker(looks) => self.bfq.waker = looks,
-            Knob::WriteExpire(span) => self.mq_deadline.write_expire = span,
-            Knob::Writes(writes) => self.writes = writes,
-            Knob::WritesStarved(count) => self.mq_deadline.writes_starved = count,
-        }
-    }
-
     /// The value of a knob, in the form that [`Knobs::parse`] accepts.
     #[must_use]
     pub fn show(&self, name: &str) -> Option<String> {
@@ -400,7 +142,7 @@ impl Knobs {
         (row.parse)(value, self).ok_or_else(|| KnobError::Value {
             name: row.name,
             found: value.to_owned(),
-            expected: row.range.to_owned(),
+            expected: row.range(),
         })
     }
 
@@ -449,8 +191,8 @@ impl Knobs {
             stripe_cache_size: 256,
             stripe_size: StripeSize::default(),
             sync_pace: SyncPace::Md,
-            sync_speed_max: SYNC_SPEED_MAX,
-            sync_speed_min: SYNC_SPEED_MIN,
+            sync_speed_max: Bytes::kib(SYNC_SPEED_MAX as u64),
+            sync_speed_min: Bytes::kib(SYNC_SPEED_MIN as u64),
             writes: Writes::default(),
         }
     }
@@ -481,9 +223,9 @@ pub const WAITS_WITHOUT_BOUND: Span = Span(u64::MAX);
 /// reached first; on the fastest drives, gigabytes would pass a waiting stripe within a second.
 pub const CACHES_PASSED_MAX: u64 = 64;
 
-/// md's default `speed_limit_min` and `speed_limit_max`, per second.
-const SYNC_SPEED_MIN: Bytes = Bytes::kib(1000);
-const SYNC_SPEED_MAX: Bytes = Bytes::kib(200_000);
+/// md's default `speed_limit_min` and `speed_limit_max`, in KiB per second.
+const SYNC_SPEED_MIN: u32 = 1000;
+const SYNC_SPEED_MAX: u32 = 200_000;
 
 fn names() -> String {
     TABLE.iter().map(|row| row.name).collect::<Vec<_>>().join(", ")

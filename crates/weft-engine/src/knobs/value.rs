@@ -5,120 +5,182 @@
 use weft_units::{Bytes, FRAME_BYTES, Group, Sectors, Span};
 
 use super::KnobError;
+use super::form::{Form, words};
 
-/// Moment at which delayed stripes become held ones.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Activation {
-    /// At the end of the plug, 3 ms after its start, as in 2008.
-    AtUnplug,
-    /// At the next turn, as in md today.
-    #[default]
-    EachTurn,
-}
+words! {
+    /// Moment at which delayed stripes become held ones.
+    #[derive(Default)]
+    pub enum Activation {
+        /// At the end of the plug, 3 ms after its start, as in 2008.
+        AtUnplug = "at_unplug",
+        /// At the next turn, as in md today.
+        #[default]
+        EachTurn = "each_turn",
+    }
 
-/// Source of the strips of a cached stripe for a check or repair.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum CheckReads {
-    /// The stripe cache, as in md.
-    Cache,
-    /// The members.
-    #[default]
-    Media,
-}
+    /// Source of the strips of a cached stripe for a check or repair.
+    #[derive(Default)]
+    pub enum CheckReads {
+        /// The stripe cache, as in md.
+        Cache = "cache",
+        /// The members.
+        #[default]
+        Media = "media",
+    }
 
-/// Form of the stripe cache (md-raid.md §1.10).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum CacheForm {
-    /// Form of 2.6.25: stripes of a chunk are written one by one, and inactive stripes are in one
-    /// list.
-    Of2008,
-    /// Form of 6.12: filled stripes of a chunk are written as a batch, and inactive stripes are in
-    /// eight lists.
-    #[default]
-    Today,
-}
+    /// Form of the stripe cache (md-raid.md §1.10).
+    #[derive(Default)]
+    pub enum CacheForm {
+        /// Form of 2.6.25: stripes of a chunk are written one by one, and inactive stripes are in one
+        /// list.
+        Of2008 = "2008",
+        /// Form of 6.12: filled stripes of a chunk are written as a batch, and inactive stripes are
+        /// in eight lists.
+        #[default]
+        Today = "today",
+    }
 
-/// Member flushes that serve a flush request (patch 002).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum FlushRule {
-    /// One round of member flushes at a time, for all waiting requests (Linux 5.2 to 6.11).
-    #[default]
-    Batch,
-    /// One flush per member at a time, for all waiting requests (Linux since 6.12).
-    Md612,
-    /// Like [`Self::Md612`], without flushes of members with durable writes.
-    Needed,
-    /// One round per request, several at a time (Linux 4.18 to 5.1).
-    Parallel,
-    /// One round per request, one at a time (Linux before 4.18).
-    Serial,
-}
+    /// Member flushes that serve a flush request (patch 002).
+    #[derive(Default)]
+    pub enum FlushRule {
+        /// One round of member flushes at a time, for all waiting requests (Linux 5.2 to 6.11).
+        #[default]
+        Batch = "batch",
+        /// One flush per member at a time, for all waiting requests (Linux since 6.12).
+        Md612 = "md612",
+        /// Like [`Self::Md612`], without flushes of members with durable writes.
+        Needed = "needed",
+        /// One round per request, several at a time (Linux 4.18 to 5.1).
+        Parallel = "parallel",
+        /// One round per request, one at a time (Linux before 4.18).
+        Serial = "serial",
+    }
 
-/// Method by which BFQ queues share a member.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Fairness {
-    /// Each request is scheduled on its own, and no queue overtakes one that stays active (weft's
-    /// own).
-    Requests,
-    /// One queue at a time is in service, and the member is kept idle for it if its share depends
-    /// on it.
-    #[default]
-    Slots,
-}
+    /// Method by which BFQ queues share a member.
+    #[derive(Default)]
+    pub enum Fairness {
+        /// Each request is scheduled on its own, and no queue overtakes one that stays active
+        /// (weft's own).
+        Requests = "requests",
+        /// One queue at a time is in service, and the member is kept idle for it if its share
+        /// depends on it.
+        #[default]
+        Slots = "slots",
+    }
 
-/// Rule by which a stripe obtains the strips that it needs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum PlanRule {
-    /// The fewest reads.
-    Least,
-    /// md's choice of rmw or rcw, with the same reads.
-    #[default]
-    Md,
-}
+    /// Rule by which a stripe obtains the strips that it needs.
+    #[derive(Default)]
+    pub enum PlanRule {
+        /// md's choice of rmw or rcw, with the same reads.
+        #[default]
+        Md = "md",
+        /// The fewest reads.
+        Least = "least",
+    }
 
-/// Rule that picks the next stripe: the two rules of patch 000, and weft's own.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum PriorityRule {
-    /// Held stripes may be bypassed `preread_bypass_threshold` times (Linux since 2.6.26).
-    #[default]
-    Bypass,
-    /// Held stripes are first in, first out (Linux before 2.6.26).
-    Fifo,
-    /// Each stripe waits for as long as waiting pays, at most `preread_wait_max` (weft's own).
-    Stream,
-}
+    /// Rule that picks the next stripe: the two rules of patch 000, and weft's own.
+    #[derive(Default)]
+    pub enum PriorityRule {
+        /// Held stripes may be bypassed `preread_bypass_threshold` times (Linux since 2.6.26).
+        #[default]
+        Bypass = "bypass",
+        /// Held stripes are first in, first out (Linux before 2.6.26).
+        Fifo = "fifo",
+        /// Each stripe waits for as long as waiting pays, at most `preread_wait_max` (weft's own).
+        Stream = "stream",
+    }
 
-/// Preference for read-modify-write, md's `rmw_level`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum RmwLevel {
-    /// Always reconstruct-write.
-    Never,
-    /// Read-modify-write if it needs strictly fewer reads.
-    #[default]
-    Fewer,
-    /// Read-modify-write also if both need equally many reads.
-    Tie,
-}
+    /// Preference for read-modify-write, md's `rmw_level`.
+    #[derive(Default)]
+    pub enum RmwLevel {
+        /// Always reconstruct-write.
+        Never = "0",
+        /// Read-modify-write if it needs strictly fewer reads.
+        #[default]
+        Fewer = "1",
+        /// Read-modify-write also if both need equally many reads.
+        Tie = "2",
+    }
 
-/// Pace of a resync beside client requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SyncPace {
-    /// The lower bound of its speed, and more in pauses of clients (weft's own).
-    Idle,
-    /// One step at a time, and at least the lower bound (Linux since 4.1).
-    Md,
-}
+    /// Pace of a resync beside client requests.
+    pub enum SyncPace {
+        /// The lower bound of its speed, and more in pauses of clients (weft's own).
+        Idle = "idle",
+        /// One step at a time, and at least the lower bound (Linux since 4.1).
+        Md = "md",
+    }
 
-/// Selection of the client writes that wait for more data of their stripe.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Writes {
-    /// Writes with other writes recorded for their stripe in the same turn.
-    #[default]
-    Auto,
-    /// Every write without the `sync` flag.
-    Gather,
-    /// No write.
-    Sync,
+    /// Selection of the client writes that wait for more data of their stripe.
+    #[derive(Default)]
+    pub enum Writes {
+        /// Writes with other writes recorded for their stripe in the same turn.
+        #[default]
+        Auto = "auto",
+        /// Every write without the `sync` flag.
+        Gather = "gather",
+        /// No write.
+        Sync = "sync",
+    }
+
+    /// Name of an I/O scheduler.
+    #[derive(Default)]
+    pub enum SchedulerKind {
+        /// First in, first out.
+        #[default]
+        None = "none",
+        /// Sorted by sector, with a deadline for each request.
+        MqDeadline = "mq-deadline",
+        /// Budget fair queueing: shares by weight among active clients.
+        Bfq = "bfq",
+    }
+
+    /// Members on which BFQ merges queues (patch 003).
+    #[derive(Default)]
+    pub enum MergeRule {
+        /// All members (Linux before 5.2).
+        Always = "always",
+        /// Members on which processes continue where others have just ended (weft's own).
+        Gain = "gain",
+        /// No members.
+        Never = "never",
+        /// Members that are rotational or do not queue internally (Linux since 5.2).
+        #[default]
+        Patch = "patch",
+    }
+
+    /// Position of a queue in service before its first dispatch.
+    #[derive(Default)]
+    pub enum MergePosition {
+        /// No position.
+        #[default]
+        Own = "own",
+        /// Position of the previous queue, which merges queues that are far apart (Linux until
+        /// 2021).
+        Stale = "stale",
+    }
+
+    /// Weight of a queue after another one was merged into it.
+    #[derive(Default)]
+    pub enum MergeWeight {
+        /// The larger weight of both queues.
+        Max = "max",
+        /// The weight of the target, as in Linux.
+        #[default]
+        Target = "target",
+    }
+
+    /// Merging of member requests, as in `/sys/block/X/queue/nomerges`.
+    #[derive(Default)]
+    pub enum NoMerges {
+        /// 0: all merging.
+        #[default]
+        Allowed = "0",
+        /// 1: within a turn, and with the request that was last inserted or merged into, without a
+        /// lookup.
+        LastOnly = "1",
+        /// 2: no merging.
+        Never = "2",
+    }
 }
 
 /// Bytes of a stripe on one member.
@@ -132,6 +194,19 @@ impl StripeSize {
     /// Strips of 4 KiB, handled by full stripes.
     pub const AUTO: Self = Self { bytes: MIN, auto: true };
 
+    pub(super) const FORM: Form<Self> = Form {
+        unit: "bytes",
+        range: || format!("{POWERS}, or auto"),
+        parse: |text, _, _| match text {
+            "auto" => Some(Self::AUTO),
+            _ => Self::new(text.parse().ok()?).ok(),
+        },
+        show: |size| match size {
+            Self::AUTO => "auto".into(),
+            size => size.bytes().0.to_string(),
+        },
+    };
+
     /// Checks a size.
     ///
     /// # Errors
@@ -144,7 +219,7 @@ impl StripeSize {
             _ => Err(KnobError::Value {
                 name: "stripe_size",
                 found: bytes.to_string(),
-                expected: format!("a power of two, {MIN}..={MAX}"),
+                expected: POWERS.to_owned(),
             }),
         }
     }
@@ -193,6 +268,7 @@ impl Default for StripeSize {
 
 const MIN: u32 = 4096;
 const MAX: u32 = 65_536;
+const POWERS: &str = "a power of two, 4096..=65536";
 
 #[cfg(test)]
 mod tests {
@@ -215,39 +291,6 @@ mod tests {
         assert_eq!(size.at_most(Bytes::kib(16)).bytes(), Bytes::kib(16));
         assert_eq!(size.at_most(Bytes::kib(512)), size);
         assert_eq!(StripeSize::AUTO.at_most(Bytes::kib(16)), StripeSize::AUTO);
-    }
-}
-
-/// Name of an I/O scheduler.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum SchedulerKind {
-    /// Budget fair queueing: shares by weight among active clients.
-    Bfq,
-    /// First in, first out.
-    #[default]
-    None,
-    /// Sorted by sector, with a deadline for each request.
-    MqDeadline,
-}
-
-impl SchedulerKind {
-    /// Every scheduler, by name.
-    pub const ALL: [Self; 3] = [Self::Bfq, Self::MqDeadline, Self::None];
-
-    /// Name of the scheduler, as in `/sys/block/X/queue/scheduler`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Bfq => "bfq",
-            Self::MqDeadline => "mq-deadline",
-            Self::None => "none",
-        }
-    }
-
-    /// The scheduler with a name.
-    #[must_use]
-    pub fn of_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 }
 
@@ -313,6 +356,22 @@ impl GroupWeights {
     /// No weights given: each group has the kernel's default of 100.
     pub const NONE: Self = Self([0; Group::MAX as usize]);
 
+    pub(super) const FORM: Form<Self> = Form {
+        unit: "weights",
+        range: || format!("1..=1000 each, at most {}, or none", Group::MAX),
+        parse: |text, _, _| {
+            let weights: Option<Vec<u16>> = match text {
+                "none" => Some(Vec::new()),
+                _ => text.split(',').map(|weight| weight.parse().ok()).collect(),
+            };
+            Self::of(&weights?)
+        },
+        show: |weights| match weights.given() {
+            [] => "none".into(),
+            given => given.iter().map(u16::to_string).collect::<Vec<_>>().join(","),
+        },
+    };
+
     /// Weights of the first groups, 1 to 1000 each, in order.
     #[must_use]
     pub fn of(weights: &[u16]) -> Option<Self> {
@@ -359,53 +418,6 @@ pub struct MergeKnobs {
     pub weight: MergeWeight,
     /// Whether queues created together are merged permanently, as in Linux since 2021.
     pub stable: bool,
-}
-
-/// Members on which BFQ merges queues (patch 003).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum MergeRule {
-    /// All members (Linux before 5.2).
-    Always,
-    /// Members on which processes continue where others have just ended (weft's own).
-    Gain,
-    /// No members.
-    Never,
-    /// Members that are rotational or do not queue internally (Linux since 5.2).
-    #[default]
-    Patch,
-}
-
-/// Position of a queue in service before its first dispatch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum MergePosition {
-    /// No position.
-    #[default]
-    Own,
-    /// Position of the previous queue, which merges queues that are far apart (Linux until 2021).
-    Stale,
-}
-
-/// Weight of a queue after another one was merged into it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum MergeWeight {
-    /// The larger weight of both queues.
-    Max,
-    /// The weight of the target, as in Linux.
-    #[default]
-    Target,
-}
-
-/// Merging of member requests, as in `/sys/block/X/queue/nomerges`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum NoMerges {
-    /// 0: all merging.
-    #[default]
-    Allowed,
-    /// 1: within a turn, and with the request that was last inserted or merged into, without a
-    /// lookup.
-    LastOnly,
-    /// 2: no merging.
-    Never,
 }
 
 /// Knobs of mq-deadline, named as in `/sys/block/X/queue/iosched/`.

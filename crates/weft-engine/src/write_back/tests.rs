@@ -730,7 +730,7 @@ fn a_writer_beyond_the_limit_waits_and_those_behind_it_keep_their_order() {
 #[test]
 fn a_knob_of_the_pool_holds_for_all_volumes_and_one_of_a_part_for_its_own() {
     let mut rig = Rig::new(1, 64, 4096);
-    assert_eq!(rig.set(1, Knob::Dirty(Amount::Bytes(32 * 4096))), Ok(()));
+    assert_eq!(rig.set(1, Knob::DirtyBytes(Amount::Bytes(32 * 4096))), Ok(()));
     assert_eq!(rig.set(1, Knob::MinRatio(60)), Ok(()));
     let snapshot = rig.engine.snapshot();
     for (volume, min) in snapshot.volumes.iter().zip(["0", "60"]) {
@@ -740,7 +740,7 @@ fn a_knob_of_the_pool_holds_for_all_volumes_and_one_of_a_part_for_its_own() {
     assert_eq!(snapshot.write_back.unwrap().limit_pages, 32);
     for (knob, expected) in [
         (Knob::MinRatio(40), "found 40, expected at most 39"),
-        (Knob::Dirty(Amount::Bytes(65 * 4096)), "found 266240, expected at most 262144"),
+        (Knob::DirtyBytes(Amount::Bytes(65 * 4096)), "found 266240, expected at most 262144"),
     ] {
         let error = rig.set(0, knob).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
@@ -777,7 +777,7 @@ fn a_smaller_limit_writes_what_is_beyond_it_and_sends_long_writes_to_the_volume(
     }
     let waits = rig.ask(0, RequestOp::Write, 1024, 96, Flags::NONE);
     assert_eq!(rig.engine.snapshot().write_back.unwrap().requests_waiting, 1);
-    assert_eq!(rig.set(0, Knob::Dirty(Amount::Bytes(16 * 4096))), Ok(()));
+    assert_eq!(rig.set(0, Knob::DirtyBytes(Amount::Bytes(16 * 4096))), Ok(()));
     rig.ok(waits);
     while rig.step(0) {}
     assert!(rig.dirty().0 <= 16, "{:?}", rig.dirty());
