@@ -11,7 +11,7 @@ use weft_ondisk::{Level, Version};
 use weft_units::rng::Rng;
 use weft_units::{Bytes, Sectors};
 
-use super::{Profile, Script, ScriptStep, cache, rebuilds, straight};
+use super::{Profile, Script, ScriptStep, cache, lists, rebuilds, straight};
 use crate::array::Array;
 use crate::crash::CutMode;
 use crate::faults::Planned;
@@ -193,7 +193,7 @@ impl Draw {
     /// Adds the steps before a step that the profile's additional features draw.
     fn before(&mut self, step: ScriptStep, steps: &mut Vec<ScriptStep>) {
         if self.profile.queues && self.queues.percent(5) {
-            let (name, values) = self.queues.pick(&QUEUES);
+            let (name, values) = self.queues.pick(&lists::QUEUES);
             steps.push(ScriptStep::Set(name, self.queues.pick(values)));
         }
         if self.profile.bitmaps {
@@ -547,7 +547,7 @@ impl Draw {
     }
 
     fn knob(&mut self) -> ScriptStep {
-        let (name, value) = self.rng.pick(&KNOBS);
+        let (name, value) = self.rng.pick(&lists::STEPS);
         let too_high = name == "stripe_size"
             && value.parse::<u64>().is_ok_and(|bytes| bytes > self.chunk.bytes().0);
         if too_high { ScriptStep::Set("stripe_size", "4096") } else { ScriptStep::Set(name, value) }
@@ -692,80 +692,32 @@ fn draw_knobs(rng: &mut Rng, mut knobs: Knobs, chunk: Sectors) -> Knobs {
             knobs.set(knob);
         }
     };
-    set("writes", rng.pick(&["auto", "gather", "sync"]));
-    set("rmw_level", rng.pick(&["0", "1", "1", "2"]));
-    let rules = [("bypass", "1"), ("fifo", "1"), ("stream", "1"), ("stream", "0.002")];
-    let (priority, wait_max) = rng.pick(&rules);
-    set("priority", priority);
-    set("preread_wait_max", wait_max);
-    set("preread_bypass_threshold", rng.pick(&["0", "1", "17"]));
-    set("max_sectors_kb", rng.pick(&["0", "64", "512"]));
-    let sizes: &[&str] = match chunk.0 {
-        0..32 => &["4096", "auto"],
-        32..128 => &["4096", "8192", "16384", "auto", "auto"],
-        _ => &["4096", "16384", "65536", "auto", "auto"],
-    };
-    set("stripe_size", rng.pick(sizes));
-    set("skip_copy", rng.pick(&["0", "0", "1"]));
-    set("plan_rule", rng.pick(&["md", "least"]));
-    set("activation", rng.pick(&["each_turn", "each_turn", "at_unplug"]));
+    for (name, values) in &*lists::START {
+        match *name {
+            "priority" => {
+                let rules = [("bypass", "1"), ("fifo", "1"), ("stream", "1"), ("stream", "0.002")];
+                let (priority, wait_max) = rng.pick(&rules);
+                set("priority", priority);
+                set("preread_wait_max", wait_max);
+            }
+            "stripe_size" => {
+                let sizes: &[&str] = match chunk.0 {
+                    0..32 => &["4096", "auto"],
+                    32..128 => &["4096", "8192", "16384", "auto", "auto"],
+                    _ => &["4096", "16384", "65536", "auto", "auto"],
+                };
+                set("stripe_size", rng.pick(sizes));
+            }
+            name => set(name, rng.pick(values)),
+        }
+    }
     knobs
 }
 
 /// Chooses knobs of the queues of members.
 fn draw_queues(rng: &mut Rng, knobs: &mut Knobs) {
-    for (name, values) in QUEUES {
+    for (name, values) in &*lists::QUEUES {
         let knob = knobs.parse(name, rng.pick(values));
         knobs.set(knob.expect("every value is valid"));
     }
 }
-
-/// Knobs of member queues, with values that make requests wait and be sorted.
-const QUEUES: [(&str, &[&str]); 15] = [
-    ("flush_batch", &["batch", "serial"]),
-    ("scheduler", &["none", "mq-deadline", "mq-deadline", "mq-deadline", "bfq", "bfq", "bfq"]),
-    ("queue_depth", &["0", "1", "1", "2", "7"]),
-    ("fifo_batch", &["1", "4", "16"]),
-    ("front_merges", &["0", "1"]),
-    ("read_expire", &["0", "1", "500"]),
-    ("writes_starved", &["0", "2"]),
-    ("slice_idle", &["0", "8", "8"]),
-    ("strict_guarantees", &["0", "0", "1"]),
-    ("timeout_sync", &["1", "125"]),
-    ("low_latency", &["0", "1"]),
-    ("merge_position", &["own", "stale"]),
-    ("merge_queues", &["always", "always", "gain", "never", "patch"]),
-    ("merge_weight", &["max", "target"]),
-    ("stable_merge", &["0", "1"]),
-];
-
-const KNOBS: [(&str, &str); 28] = [
-    ("stripe_cache_size", "17"),
-    ("stripe_cache_size", "40"),
-    ("rmw_level", "0"),
-    ("rmw_level", "1"),
-    ("rmw_level", "2"),
-    ("writes", "auto"),
-    ("writes", "gather"),
-    ("writes", "sync"),
-    ("priority", "bypass"),
-    ("priority", "fifo"),
-    ("priority", "stream"),
-    ("preread_wait_max", "0"),
-    ("preread_wait_max", "0.002"),
-    ("preread_bypass_threshold", "0"),
-    ("preread_bypass_threshold", "1"),
-    ("preread_bypass_threshold", "17"),
-    ("max_sectors_kb", "0"),
-    ("stripe_size", "4096"),
-    ("stripe_size", "8192"),
-    ("stripe_size", "16384"),
-    ("stripe_size", "auto"),
-    ("skip_copy", "0"),
-    ("skip_copy", "1"),
-    ("plan_rule", "md"),
-    ("activation", "each_turn"),
-    ("activation", "at_unplug"),
-    ("plan_rule", "least"),
-    ("safe_mode_delay", "0.050"),
-];

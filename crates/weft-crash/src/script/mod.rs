@@ -14,6 +14,7 @@ mod course;
 mod drains;
 mod draw;
 mod joins;
+mod lists;
 mod mixed;
 mod rebuilds;
 mod space;

@@ -1,0 +1,176 @@
+//! Lists of the knobs that scripts draw, with the values that the engine's table has for each.
+//!
+//! The order of a list is part of what a seed means, and so each has the knobs in the order in
+//! which they came to it. A knob that is new in the table comes last in the lists that its entry
+//! names, without a line here.
+
+use std::sync::LazyLock;
+
+use weft_engine::knobs::{Draws, KnobRow, TABLE};
+
+/// Name of a knob, and the values that are drawn for it.
+pub(super) type Drawn = (&'static str, &'static [&'static str]);
+
+/// Knobs of an array at the start of a script.
+pub(super) static START: LazyLock<Vec<Drawn>> = LazyLock::new(|| list(&START_ORDER, |it| it.start));
+
+/// Knobs of any profile at run time, each with one value.
+pub(super) static STEPS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
+    let list = list(&STEPS_ORDER, |draws| draws.steps);
+    let pairs =
+        list.into_iter().flat_map(|(name, values)| values.iter().map(move |it| (name, *it)));
+    let mut pairs: Vec<_> = pairs.collect();
+    // plan_rule=least came after activation.
+    let of_plan = pairs.iter().position(|pair| *pair == ("plan_rule", "least"));
+    let least = of_plan.expect("plan_rule is drawn");
+    pairs[least..least + 3].rotate_left(1);
+    pairs
+});
+
+/// Knobs of member queues, with values that make requests wait and be sorted.
+pub(super) static QUEUES: LazyLock<Vec<Drawn>> =
+    LazyLock::new(|| list(&QUEUES_ORDER, |draws| draws.queues));
+
+/// Run-time knobs of mixed profiles.
+pub(super) static MIXED: LazyLock<Vec<Drawn>> =
+    LazyLock::new(|| list(&MIXED_ORDER, |draws| draws.mixed));
+
+/// Knobs that may differ for one member's queue. The largest request is not among them: I12 has one
+/// limit for all members.
+pub(super) static ONE_QUEUE: LazyLock<Vec<Drawn>> =
+    LazyLock::new(|| list(&ONE_QUEUE_ORDER, |draws| draws.one_queue));
+
+/// The knobs with these names, then those of the rest of the table that have values.
+fn list(order: &[&str], values: fn(&Draws) -> &'static [&'static str]) -> Vec<Drawn> {
+    let drawn = |row: &KnobRow| (row.name, values(&row.draws));
+    let named = order.iter().map(|name| {
+        let row = TABLE.iter().find(|row| row.name == *name);
+        drawn(row.expect("an order has names of the table alone"))
+    });
+    let rest = TABLE.iter().filter(|row| !order.contains(&row.name)).map(drawn);
+    named.chain(rest.filter(|(_, values)| !values.is_empty())).collect()
+}
+
+/// `priority` and `stripe_size` have their values in `draw.rs`, because `preread_wait_max` depends
+/// on the former, and the latter on the chunk.
+const START_ORDER: [&str; 9] = [
+    "writes",
+    "rmw_level",
+    "priority",
+    "preread_bypass_threshold",
+    "max_sectors_kb",
+    "stripe_size",
+    "skip_copy",
+    "plan_rule",
+    "activation",
+];
+
+const STEPS_ORDER: [&str; 12] = [
+    "stripe_cache_size",
+    "rmw_level",
+    "writes",
+    "priority",
+    "preread_wait_max",
+    "preread_bypass_threshold",
+    "max_sectors_kb",
+    "stripe_size",
+    "skip_copy",
+    "plan_rule",
+    "activation",
+    "safe_mode_delay",
+];
+
+const QUEUES_ORDER: [&str; 15] = [
+    "flush_batch",
+    "scheduler",
+    "queue_depth",
+    "fifo_batch",
+    "front_merges",
+    "read_expire",
+    "writes_starved",
+    "slice_idle",
+    "strict_guarantees",
+    "timeout_sync",
+    "low_latency",
+    "merge_position",
+    "merge_queues",
+    "merge_weight",
+    "stable_merge",
+];
+
+const MIXED_ORDER: [&str; 24] = [
+    "dirty_bytes",
+    "dirty_ratio",
+    "dirty_background_bytes",
+    "dirty_background_ratio",
+    "dirty_expire_centisecs",
+    "dirty_writeback_centisecs",
+    "dirty_throttle",
+    "max_ratio",
+    "strictlimit",
+    "sync_pace",
+    "sync_speed_min",
+    "sync_speed_max",
+    "read_around",
+    "flush_batch",
+    "scheduler",
+    "nr_requests",
+    "nomerges",
+    "async_depth",
+    "fairness",
+    "group_weights",
+    "idle_lowest",
+    "waker",
+    "check_reads",
+    "safe_mode_delay",
+];
+
+const ONE_QUEUE_ORDER: [&str; 6] =
+    ["scheduler", "queue_depth", "nr_requests", "slice_idle", "nomerges", "rotational"];
+
+#[cfg(test)]
+mod tests {
+    use weft_engine::knobs::Knobs;
+
+    use super::*;
+
+    /// Whether a knob has values to draw, or else a reason why it has none.
+    fn is_settled(draws: &Draws) -> bool {
+        let values = Draws { unlisted: "", ..*draws };
+        (values == Draws::NONE) != draws.unlisted.is_empty()
+    }
+
+    #[test]
+    fn every_knob_is_drawn_or_has_a_reason_why_not() {
+        for row in TABLE {
+            assert!(is_settled(&row.draws), "{}: give it values to draw, or a reason", row.name);
+        }
+        let (mixed, unlisted): (&[&str], _) = (&["0"], "slice_idle is drawn");
+        assert!(!is_settled(&Draws::NONE), "neither");
+        assert!(!is_settled(&Draws { mixed, unlisted, ..Draws::NONE }), "both");
+    }
+
+    #[test]
+    fn a_knob_with_values_is_in_the_lists_even_if_no_order_has_it() {
+        let by_order = list(&MIXED_ORDER, |draws| draws.mixed);
+        let without = list(&MIXED_ORDER[1..], |draws| draws.mixed);
+        assert_eq!(without[..23], by_order[1..]);
+        assert_eq!(without[23..], by_order[..1]);
+    }
+
+    #[test]
+    fn every_value_that_is_drawn_is_valid() {
+        let knobs = Knobs { stripe_cache_size: 17, ..Knobs::md() };
+        for (name, values) in [&*START, &*QUEUES, &*MIXED, &*ONE_QUEUE].into_iter().flatten() {
+            for value in *values {
+                assert!(knobs.parse(name, value).is_ok(), "{name}={value}");
+            }
+        }
+        for (name, value) in &*STEPS {
+            assert!(knobs.parse(name, value).is_ok(), "{name}={value}");
+        }
+        for (name, value) in ONE_QUEUE.iter().map(|(name, values)| (name, values[0])) {
+            assert!(knobs.parse(name, value).is_ok_and(|knob| knob.is_of_queues()), "{name}");
+        }
+    }
+}
