@@ -34,13 +34,30 @@ pub(crate) fn plain(name: &str, value: &str) -> String {
     size.map_or_else(|| value.to_owned(), |size| size.to_string())
 }
 
-/// Changes a knob.
+/// Changes a knob of a simulated volume.
 ///
 /// # Errors
 /// No such knob exists, or its value is out of range.
 pub(crate) fn set(knobs: &mut Knobs, name: &str, value: &str) -> Result<Knob, KnobError> {
+    set_parsed(knobs, name, value, Knobs::parse)
+}
+
+/// Changes a knob of a live volume.
+///
+/// # Errors
+/// As [`set`], or the value only reproduces a former kernel.
+pub(crate) fn set_live(knobs: &mut Knobs, name: &str, value: &str) -> Result<Knob, KnobError> {
+    set_parsed(knobs, name, value, Knobs::parse_live)
+}
+
+fn set_parsed(
+    knobs: &mut Knobs,
+    name: &str,
+    value: &str,
+    parse: fn(&Knobs, &str, &str) -> Result<Knob, KnobError>,
+) -> Result<Knob, KnobError> {
     // An error names the value as written by the user.
-    let knob = match knobs.parse(name, &plain(name, value)) {
+    let knob = match parse(knobs, name, &plain(name, value)) {
         Err(KnobError::Value { name, expected, .. }) => {
             return Err(KnobError::Value { name, found: value.to_owned(), expected });
         }
@@ -50,14 +67,20 @@ pub(crate) fn set(knobs: &mut Knobs, name: &str, value: &str) -> Result<Knob, Kn
     Ok(knob)
 }
 
-/// Every knob with its unit, range, default and meaning, for help texts.
+/// Every knob with its unit, range in a live volume, default and meaning, for help texts.
 pub(crate) fn table() -> String {
     let defaults = Knobs::default();
     let mut text = String::from("Knobs:\n");
     for row in TABLE {
         let default = defaults.show(row.name).unwrap_or_default();
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "  {} ({}, {}; default {default})", row.name, row.unit, row.range());
+        let _ = writeln!(
+            text,
+            "  {} ({}, {}; default {default})",
+            row.name,
+            row.unit,
+            row.range_live()
+        );
         let _ = writeln!(text, "      {}", row.doc);
     }
     text.trim_end().to_owned()

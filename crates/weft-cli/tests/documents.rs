@@ -405,7 +405,17 @@ fn knob_table() -> String {
         let default = defaults.show(row.name).unwrap();
         let range = row.range().replace('|', "\\|");
         let (name, unit, origin, doc) = (row.name, row.unit, row.origin, row.doc);
-        writeln!(table, "| `{name}` | {unit}, {range} | {default} | {origin} | {doc} |").unwrap();
+        let simulated: Vec<String> = row
+            .historic
+            .iter()
+            .map(|(value, experiment)| format!("`{value}` (`weft reproduce {experiment}`)"))
+            .collect();
+        let simulated = match simulated.as_slice() {
+            [] => String::new(),
+            values => format!(" Only simulations take {}.", values.join(", ")),
+        };
+        writeln!(table, "| `{name}` | {unit}, {range} | {default} | {origin} | {doc}{simulated} |")
+            .unwrap();
     }
     table
 }

@@ -11,6 +11,7 @@ use common::client::Client;
 use common::{Served, array, contents, exits, json};
 use serde_json::Value;
 use tempfile::tempdir;
+use weft_engine::knobs::{KnobRow, TABLE};
 use weft_nbd::Op;
 
 /// Data in which every word encodes its address.
@@ -671,6 +672,46 @@ fn members_are_failed_all_or_none() {
     assert!(text.contains("be left to know every byte; add one"), "{text}");
     exits(path, 0, &["stop", "vol"]);
     assert_eq!(served.wait(), Some(0));
+}
+
+/// Each historic value at the start and at run time, and as its twin every other word of the knob.
+#[test]
+fn a_live_volume_refuses_values_that_only_reproduce_a_former_kernel() {
+    let dir = array();
+    let path = dir.path();
+    let start = ["serve", "--name=vol", "--write-back=1M", "a", "b", "c"];
+    let rows = || TABLE.iter().filter(|row| !row.historic.is_empty());
+    let words = |row: &KnobRow| -> Vec<String> {
+        row.range_live().split(" | ").map(|word| format!("{}={word}", row.name)).collect()
+    };
+    let refused = |arguments: &[&str], experiment: &str| {
+        let text = exits(path, 2, arguments).err;
+        let says = format!("which only simulations take (weft reproduce {experiment}), expected ");
+        assert!(text.contains(&says), "{arguments:?}: {text}");
+    };
+    let taken: Vec<String> = rows().map(|row| format!("--set={}", words(row)[0])).collect();
+    let taken: Vec<&str> = taken.iter().map(String::as_str).collect();
+    for row in rows() {
+        for (value, experiment) in row.historic {
+            let set = format!("--set={}={value}", row.name);
+            refused(&[&start[..], &[&set]].concat(), experiment);
+            let of_experiment = format!("../../experiments/{experiment}.toml");
+            assert!(Path::new(env!("CARGO_MANIFEST_DIR")).join(of_experiment).exists());
+        }
+    }
+    let served = Served::start(path, &[&start[1..], &taken].concat());
+    for row in rows() {
+        for (value, experiment) in row.historic {
+            let set = format!("{}={value}", row.name);
+            refused(&["set", "vol", &set], experiment);
+            assert_ne!(exits(path, 0, &["get", "vol", row.name]).out, format!("{set}\n"));
+        }
+        for set in words(row) {
+            exits(path, 0, &["set", "vol", &set]);
+            assert_eq!(exits(path, 0, &["get", "vol", row.name]).out, format!("{set}\n"));
+        }
+    }
+    drop(served);
 }
 
 /// With every number of members: the default is not a multiple of their stripes.

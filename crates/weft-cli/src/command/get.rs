@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: &Get) -> Outcome {
         let row = TABLE.iter().find(|row| row.name == name);
         let about = match row {
             _ if !arguments.knobs.is_empty() => None,
-            Some(row) => Some((row.doc, row.unit, row.range())),
+            Some(row) => Some((row.doc, row.unit, row.range_live())),
             None if name == BITMAP.name => Some((BITMAP.doc, BITMAP.unit, BITMAP.range.to_owned())),
             None => None,
         };

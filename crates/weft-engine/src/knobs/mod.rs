@@ -117,6 +117,21 @@ pub enum KnobError {
         /// Reason for its absence, and what to use instead.
         reason: &'static str,
     },
+    /// The value only reproduces a former kernel.
+    #[error(
+        "{name}: found {found}, which only simulations take (weft reproduce {experiment}), \
+         expected {expected}"
+    )]
+    Historic {
+        /// The knob.
+        name: &'static str,
+        /// Value that was given.
+        found: &'static str,
+        /// Experiment that uses the value.
+        experiment: &'static str,
+        /// Values that are allowed.
+        expected: String,
+    },
     /// No knob has this name.
     #[error("{0}: no such knob; expected one of {list}", list = names())]
     Unknown(String),
@@ -134,16 +149,38 @@ impl Knobs {
     /// # Errors
     /// The knob is unknown, or the value is out of range; the message names both.
     pub fn parse(&self, name: &str, value: &str) -> Result<Knob, KnobError> {
-        let unknown = || match absent::reason(name) {
-            Some(reason) => KnobError::Absent { name: name.to_owned(), reason },
-            None => KnobError::Unknown(name.to_owned()),
-        };
-        let row = TABLE.iter().find(|row| row.name == name).ok_or_else(unknown)?;
+        self.parse_in(row(name)?, value, KnobRow::range)
+    }
+
+    fn parse_in(
+        &self,
+        row: &KnobRow,
+        value: &str,
+        range: fn(&KnobRow) -> String,
+    ) -> Result<Knob, KnobError> {
         (row.parse)(value, self).ok_or_else(|| KnobError::Value {
             name: row.name,
             found: value.to_owned(),
-            expected: row.range(),
+            expected: range(row),
         })
+    }
+
+    /// Parses a new value of a knob of a live volume, which takes no historic ones.
+    ///
+    /// # Errors
+    /// As [`Self::parse`], or the value is one of [`KnobRow::historic`].
+    pub fn parse_live(&self, name: &str, value: &str) -> Result<Knob, KnobError> {
+        let row = row(name)?;
+        let knob = self.parse_in(row, value, KnobRow::range_live)?;
+        match row.historic.iter().find(|(found, _)| *found == value) {
+            Some((found, experiment)) => Err(KnobError::Historic {
+                name: row.name,
+                found,
+                experiment,
+                expected: row.range_live(),
+            }),
+            None => Ok(knob),
+        }
     }
 
     /// Number of stripes in a stripe cache with this many frames per stripe.
@@ -227,6 +264,14 @@ pub const CACHES_PASSED_MAX: u64 = 64;
 const SYNC_SPEED_MIN: u32 = 1000;
 const SYNC_SPEED_MAX: u32 = 200_000;
 
+/// The row of a knob.
+fn row(name: &str) -> Result<&'static KnobRow, KnobError> {
+    TABLE.iter().find(|row| row.name == name).ok_or_else(|| match absent::reason(name) {
+        Some(reason) => KnobError::Absent { name: name.to_owned(), reason },
+        None => KnobError::Unknown(name.to_owned()),
+    })
+}
+
 fn names() -> String {
     TABLE.iter().map(|row| row.name).collect::<Vec<_>>().join(", ")
 }
@@ -306,6 +351,40 @@ mod tests {
             assert_eq!(knob.is_of_pool(), of_pool || is_throttle, "{}", row.name);
             assert_eq!(knob.is_of_cache(), of_pool || of_bdi || is_throttle, "{}", row.name);
         }
+    }
+
+    #[test]
+    fn a_live_volume_takes_all_values_but_historic_ones() {
+        let knobs = Knobs::default();
+        let mut count = 0;
+        for row in TABLE {
+            let range = row.range();
+            assert_eq!(row.range_live() != range, !row.historic.is_empty(), "{}", row.name);
+            // A value by a text of its own, so that no other text means the same.
+            for (value, experiment) in row.historic {
+                assert!(range.split(" | ").any(|word| word == *value), "{}={value}", row.name);
+                assert!(knobs.parse(row.name, value).is_ok(), "{}={value}", row.name);
+                let error = knobs.parse_live(row.name, value).unwrap_err();
+                let KnobError::Historic { experiment: named, .. } = &error else {
+                    panic!("{error}");
+                };
+                assert_eq!(named, experiment);
+                count += 1;
+            }
+            for word in row.range_live().split(" | ").filter(|_| !row.historic.is_empty()) {
+                assert!(knobs.parse_live(row.name, word).is_ok(), "{}={word}", row.name);
+            }
+            for defaults in [knobs, Knobs::md()] {
+                let shown = defaults.show(row.name).unwrap();
+                assert!(defaults.parse_live(row.name, &shown).is_ok(), "{}={shown}", row.name);
+            }
+        }
+        assert_eq!(count, 8);
+        let error = knobs.parse_live("activation", "at_unplug").unwrap_err().to_string();
+        let says = "activation: found at_unplug, which only simulations take \
+                    (weft reproduce 000), expected each_turn";
+        assert_eq!(error, says);
+        assert!(matches!(knobs.parse_live("activation", "x"), Err(KnobError::Value { .. })));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! `/proc/sys/vm/` and `/sys/class/bdi/` if the kernel has the knob; the other knobs are weft's own
 //! and say so.
 //!
-//! An entry consists of the following, of which `note` and `then` may be absent:
+//! An entry consists of the following, of which `note`, `then` and `historic` may be absent:
 //!
 //! ```text
 //! name => Variant(Value) at field.of.Knobs of Scope {
@@ -13,6 +13,7 @@
 //!     origin: "of the name",
 //!     doc: "effect",
 //!     then: |knobs| what setting it changes beside its field,
+//!     historic: [value, and the experiment that reproduces a former kernel with it],
 //!     draws: { lists of the simulator, with values },
 //! }
 //! ```
@@ -43,6 +44,9 @@ pub struct KnobRow {
     pub origin: &'static str,
     /// Effect of the knob.
     pub doc: &'static str,
+    /// Values that only reproduce a former kernel, with the experiment that does, which
+    /// `weft reproduce` runs. A live volume refuses them.
+    pub historic: &'static [(&'static str, &'static str)],
     /// Values that simulated crash runs draw.
     pub draws: Draws,
     range: fn() -> String,
@@ -55,6 +59,14 @@ impl KnobRow {
     #[must_use]
     pub fn range(&self) -> String {
         (self.range)()
+    }
+
+    /// Range of the values that a live volume takes, as text.
+    #[must_use]
+    pub fn range_live(&self) -> String {
+        let range = self.range();
+        let is_live = |word: &&str| !self.historic.iter().any(|(value, _)| value == word);
+        range.split(" | ").filter(is_live).collect::<Vec<_>>().join(" | ")
     }
 }
 
@@ -102,6 +114,7 @@ macro_rules! knobs {
         origin: $origin:literal,
         doc: $doc:literal,
         $(then: $then:expr,)?
+        $(historic: [$($of_history:expr),+],)?
         draws: { $($list:ident: $values:expr),+ $(,)? },
     })+) => {
         /// One knob with a new value.
@@ -139,6 +152,7 @@ macro_rules! knobs {
             unit: $form.unit,
             origin: $origin,
             doc: $doc,
+            historic: &[$($($of_history),+)?],
             draws: Draws { $($list: $values,)+ ..Draws::NONE },
             range: || ($form.range)() $(+ $note)?,
             parse: |text, knobs| {
@@ -175,6 +189,7 @@ knobs! {
         origin: "weft",
         doc: "When stripes that wait for a preread may be read: each turn, as md does, or after 3 ms, as in 2008. \
               With stripe_size=auto stripes of a stream wait 500 µs for the rest of it.",
+        historic: [("at_unplug", "000")],
         draws: {
             start: &["each_turn", "each_turn", "at_unplug"],
             steps: &["each_turn", "at_unplug"],
@@ -247,6 +262,7 @@ knobs! {
               With 2.6.24 and 3.1 they write back themselves; with weft, its own, each goes on in its turn, as members' \
               writes are done. none: they go on until dirty_bytes is reached, and \
               then wait for room. Of all volumes.",
+        historic: [("2.6.24", "000"), ("3.1", "001"), ("v11", "001")],
         draws: {
             mixed: &["2.6.24", "3.1", "v11", "patch-001", "mainline-3.2", "mainline-6.12", "weft", "none"],
         },
@@ -288,6 +304,7 @@ knobs! {
         doc: "Member flushes that serve a flush request. One round of the array at a time: batch, for every request that waits (patch 002), or serial, for one. \
               parallel: a round for each request. md612: at most one flush of each member at a time, shared by those that wait, as today's kernel. \
               needed: as md612, without flushes of members whose writes are durable.",
+        historic: [("serial", "002")],
         draws: {
             queues: &["batch", "serial"],
             mixed: &["batch", "md612", "needed", "parallel", "serial"],
@@ -312,6 +329,7 @@ knobs! {
         origin: "weft (bfq)",
         doc: "Whether bfq keeps a member for queues of the smallest weight too where weights differ, as before \
               Linux 5.2; they lose nothing without it.",
+        historic: [("1", "003")],
         draws: { mixed: &["0", "1"] },
     }
     low_latency => LowLatency(bool) at bfq.low_latency of Queues {
@@ -353,6 +371,7 @@ knobs! {
         doc: "Position of a queue that has just been put in service, for merging (bfq): its own, or, as in Linux until \
               2021, that of the queue before it, by which queues are merged that are far apart. stale is there to \
               reproduce 2019.",
+        historic: [("stale", "003")],
         draws: { queues: &["own", "stale"] },
     }
     merge_queues => MergeQueues(MergeRule) at bfq.merge.queues of Queues {
@@ -537,6 +556,7 @@ knobs! {
         doc: "What is around the policies: with 2008 the stripes of a full stripe are written one by one, every free \
               stripe fits everywhere, and without patch 000 whoever brings a request takes the first step of its \
               stripe, as when patch 000 was written.",
+        historic: [("2008", "000")],
         draws: { unlisted: "one seed in five has 2008" },
     }
     stripe_cache_size => StripeCacheSize(u32) at stripe_cache_size of Volume {

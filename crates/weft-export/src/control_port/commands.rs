@@ -63,7 +63,7 @@ fn knob_to_set(cx: &mut Context<'_, '_>, name: &str, value: &str) -> Result<Knob
     // The volume's current knobs, because ranges depend on them. All volumes have the same knobs.
     let snapshot = cx.driver.snapshot();
     let knobs = snapshot.and_then(|snapshot| snapshot.volumes.first().map(|v| v.knobs));
-    let knob = knobs.unwrap_or_default().parse(name, value);
+    let knob = knobs.unwrap_or_default().parse_live(name, value);
     knob.map_err(|error| refusal(FailureKind::Usage, error.to_string()))
 }
 

@@ -30,7 +30,7 @@ use weft_units::Bytes;
 
 use crate::assembly::{AssemblyOptions, Selection, title};
 use crate::inside::{ended, not_served};
-use crate::knobs::{set, split};
+use crate::knobs::{set_live, split};
 use crate::member::{self, MemberArg};
 use crate::outcome::{Exit, Failure, Outcome};
 use crate::size;
@@ -390,7 +390,7 @@ fn knobs(arguments: &Serve, may_be: impl Fn(Knob) -> bool) -> Result<Knobs, Fail
         let (name, value) = split(setting)?;
         let usage =
             |what: &dyn std::fmt::Display| Failure::usage(format!("--set {setting}: {what}"));
-        let knob = set(&mut knobs, name, value).map_err(|error| usage(&error))?;
+        let knob = set_live(&mut knobs, name, value).map_err(|error| usage(&error))?;
         if knob.is_of_cache() {
             if arguments.write_back.is_none() {
                 return Err(usage(&weft_engine::NO_WRITE_BACK));
