@@ -94,7 +94,7 @@ impl Draws {
         Self { start: &[], steps: &[], queues: &[], mixed: &[], one_queue: &[], unlisted: "" };
 }
 
-/// What a knob belongs to.
+/// Object that a knob belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Scope {
     /// The pool of the write-back cache, which all volumes share.

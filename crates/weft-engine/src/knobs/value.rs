@@ -31,8 +31,8 @@ words! {
     /// Form of the stripe cache (md-raid.md §1.10).
     #[derive(Default)]
     pub enum CacheForm {
-        /// Form of 2.6.25: stripes of a chunk are written one by one, and inactive stripes are in one
-        /// list.
+        /// Form of 2.6.25: stripes of a chunk are written one by one, and inactive stripes are in
+        /// one list.
         Of2008 = "2008",
         /// Form of 6.12: filled stripes of a chunk are written as a batch, and inactive stripes are
         /// in eight lists.
