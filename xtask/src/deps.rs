@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 /// Each crate with the crates of this workspace that it may name; all without the prefix `weft-`.
 const ALLOWED: &[(&str, &str)] = &[
-    ("weft-bench", "engine export lab nbd ondisk parity runtime sim units"),
-    ("weft-cli", "bench engine export lab nbd ondisk parity runtime sim testing units"),
+    ("weft-bench", "engine export lab nbd ondisk parity runtime sim terminal units"),
+    ("weft-cli", "bench engine export lab nbd ondisk parity runtime sim terminal testing units"),
     ("weft-compute", "engine parity units"),
     // No crate may name it: no product contains the crash simulator.
     ("weft-crash", "compute engine ondisk parity units"),
@@ -22,6 +22,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("weft-parity", "units"),
     ("weft-runtime", "compute engine nbd ondisk parity testing units"),
     ("weft-sim", "compute engine ondisk parity testing units"),
+    ("weft-terminal", ""),
     // Development only, as `products_are_without_test_code_and_a_planted_one_is_found` checks.
     ("weft-testing", ""),
     ("weft-units", ""),

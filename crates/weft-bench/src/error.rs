@@ -1,6 +1,7 @@
 //! Errors of benchmarks.
 
 use weft_export::ServeError;
+use weft_terminal::outcome::Failure;
 
 /// Reasons why a measurement failed.
 #[derive(Debug, thiserror::Error)]
@@ -29,5 +30,16 @@ impl BenchError {
 
     pub(crate) fn usage(message: impl ToString) -> Self {
         Self::Usage(message.to_string())
+    }
+}
+
+impl From<BenchError> for Failure {
+    fn from(error: BenchError) -> Self {
+        match error {
+            BenchError::Usage(text) => Self::Usage(text),
+            BenchError::Refused(text) => Self::Refused(text),
+            BenchError::Serve(ServeError::Refused(text)) => Self::Refused(text),
+            _ => Self::failed(error),
+        }
     }
 }

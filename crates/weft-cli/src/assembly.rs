@@ -6,10 +6,10 @@ use clap::Args;
 use serde_json::{Value, json};
 use weft_engine::assemble::{Assembly, Candidate, Dropped, Options, Refused, SlotState};
 use weft_ondisk::{Role, layout_id};
+use weft_terminal::outcome::Failure;
+use weft_terminal::terminal::complain;
 use weft_units::{MemberIndex, Sectors};
 
-use crate::outcome::Failure;
-use crate::terminal::complain;
 use crate::{size, states};
 
 /// Options that select the array among the members that were named, by uuid or by name. They mean

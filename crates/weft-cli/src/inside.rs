@@ -15,8 +15,8 @@ use weft_export::{
     TimeLimits, serve,
 };
 use weft_runtime::Backend;
+use weft_terminal::outcome::Failure;
 
-use crate::outcome::Failure;
 use crate::volume::Volume;
 
 /// A volume served by a thread of this process.

@@ -5,8 +5,8 @@
 use std::fmt::Write;
 
 use weft_engine::knobs::{Knob, KnobError, Knobs, TABLE};
+use weft_terminal::outcome::Failure;
 
-use crate::outcome::Failure;
 use crate::size;
 
 /// Splits `KNOB=VALUE`.

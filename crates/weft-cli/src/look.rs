@@ -19,12 +19,11 @@ use weft_ondisk::{
 use weft_runtime::devices::{Probe, ProbeError};
 use weft_runtime::rescued::Rescued;
 use weft_runtime::spec::MemberSpec;
+use weft_terminal::outcome::Failure;
+use weft_terminal::terminal::{self, complain};
 use weft_units::{MemberIndex, Sectors};
 
-use crate::member;
-use crate::outcome::Failure;
 use crate::patience::Patience;
-use crate::terminal::complain;
 use crate::unreadable::Maps;
 use crate::volume;
 
@@ -48,14 +47,14 @@ impl Looked {
 
     /// Opens a member as [`Self::open`] does, with the maps of ddrescue from the command line.
     pub(crate) fn open_with(name: &Path, maps: &Maps) -> Result<Self, Failure> {
-        let label = member::label(name);
+        let label = terminal::label(name);
         let mut spec = maps.with_map(MemberSpec::path(name));
         spec.label.clone_from(&label);
         let mut notice = |text: &str| complain(&format!("{label}: note: {text}"));
         let probe = Probe::open(&spec, &mut notice).map_err(|error| match error {
             ProbeError::Open(error) if spec.is_part() => {
                 let path = spec.file().unwrap_or(name);
-                Failure::failed(format!("{label}: {}: {error}", member::label(path)))
+                Failure::failed(format!("{label}: {}: {error}", terminal::label(path)))
             }
             ProbeError::Part(error) => volume::device(&error),
             error => Failure::failed(format!("{label}: {error}")),
@@ -81,7 +80,7 @@ impl Looked {
     /// A part of the member, by its bytes in the file or device; `name` is the argument that names
     /// the part.
     pub(crate) fn part(&self, name: &Path, bytes: Range<u64>) -> Self {
-        Self { label: member::label(name), probe: self.probe.part(bytes) }
+        Self { label: terminal::label(name), probe: self.probe.part(bytes) }
     }
 
     /// Metadata of the member.

@@ -10,6 +10,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use clap::builder::{OsStringValueParser, TypedValueParser, ValueParser};
+use weft_terminal::terminal::label;
 use weft_units::Bytes;
 
 use crate::size::{self, Plain};
@@ -70,23 +71,6 @@ impl fmt::Display for MemberArg {
     }
 }
 
-/// A path as text; non-printable characters are escaped, so a name cannot send control sequences to
-/// the terminal.
-pub(crate) fn label(path: &Path) -> String {
-    let text = path.to_string_lossy();
-    if text.chars().any(char::is_control) {
-        text.chars()
-            .flat_map(|c| {
-                let escaped: Vec<char> =
-                    if c.is_control() { c.escape_default().collect() } else { vec![c] };
-                escaped
-            })
-            .collect()
-    } else {
-        text.into_owned()
-    }
-}
-
 /// Paths of arguments that must be files or devices.
 ///
 /// # Errors
@@ -126,6 +110,5 @@ mod tests {
         }
         let bytes = OsStr::from_bytes(b"\xff\xfe");
         assert_eq!(MemberArg::parse(bytes), Ok(MemberArg::Path(bytes.into())));
-        assert_eq!(label(Path::new("a\u{1b}[2Jb")), "a\\u{1b}[2Jb");
     }
 }

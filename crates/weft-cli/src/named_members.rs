@@ -9,10 +9,10 @@ use std::path::Path;
 use clap::Args;
 use serde_json::json;
 use weft_export::control::{Command, MemberStatus, VolumeStatus};
+use weft_terminal::outcome::{Exit, Failure, Outcome};
+use weft_terminal::terminal::{print_json, stdout};
 
-use crate::outcome::{Exit, Failure, Outcome};
 use crate::target::{Target, only_volume};
-use crate::terminal::{print_json, stdout};
 
 /// Options of `fail` and `remove`.
 #[derive(Debug, Args)]

@@ -8,11 +8,11 @@ use serde_json::json;
 use weft_engine::layout::geometry::Geometry;
 use weft_export::control::{Command, MismatchStatus, MismatchesStatus, VolumeStatus};
 use weft_ondisk::Level;
+use weft_terminal::outcome::{Exit, Failure, Outcome};
+use weft_terminal::terminal::{print_json, progress, stdout, took};
 use weft_units::{Bytes, Sectors, Slot};
 
-use crate::outcome::{Exit, Failure, Outcome};
 use crate::target::{Target, only_volume};
-use crate::terminal::{print_json, progress, stdout, took};
 
 /// Options of `check` and `repair`.
 #[derive(Debug, Args)]

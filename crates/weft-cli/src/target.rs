@@ -12,9 +12,8 @@ use std::time::Duration;
 use weft_export::control::{
     Client, Command, ControlError, ControlRequest, FailureKind, Response, Status, VolumeStatus,
 };
-
-use crate::outcome::Failure;
-use crate::terminal::complain;
+use weft_terminal::outcome::Failure;
+use weft_terminal::terminal::complain;
 
 /// Connection to a running volume.
 pub(crate) struct Target {

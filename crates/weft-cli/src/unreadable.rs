@@ -10,10 +10,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use weft_runtime::spec::MemberSpec;
-
-use crate::member;
-use crate::outcome::Failure;
-use crate::terminal::quoted;
+use weft_terminal::outcome::Failure;
+use weft_terminal::terminal::{self, quoted};
 
 /// Maps named on the command line.
 #[derive(Clone, Debug, Default, Args)]
@@ -37,9 +35,9 @@ impl Unreadable {
             if let Some(other) = maps.0.iter().find(|other| is_same(&other.disk, &named.disk)) {
                 return Err(Failure::usage(format!(
                     "--unreadable: {}: found two maps of it, {} and {}, expected one",
-                    member::label(&named.disk),
-                    member::label(&other.map),
-                    member::label(&named.map)
+                    terminal::label(&named.disk),
+                    terminal::label(&other.map),
+                    terminal::label(&named.map)
                 )));
             }
             maps.0.push(named);
@@ -102,7 +100,7 @@ fn named(text: &OsStr, members: &[PathBuf]) -> Result<Named, Failure> {
         Named { disk: part(&bytes[..at]), map: part(&bytes[at + 1..]) }
     };
     let mut splits = (0..bytes.len()).filter(|at| bytes[*at] == b'=').map(split).peekable();
-    let label = member::label(Path::new(text));
+    let label = terminal::label(Path::new(text));
     let Some(first) = splits.peek().cloned() else {
         return Err(Failure::usage(format!("--unreadable: found {label}, expected DISK=MAP")));
     };
@@ -113,11 +111,12 @@ fn named(text: &OsStr, members: &[PathBuf]) -> Result<Named, Failure> {
         ))),
         Some(named) => Ok(named),
         None => {
-            let mut expected: Vec<String> = disks.iter().map(|disk| member::label(disk)).collect();
+            let mut expected: Vec<String> =
+                disks.iter().map(|disk| terminal::label(disk)).collect();
             expected.dedup();
             Err(Failure::usage(format!(
                 "--unreadable: found the disk {}, expected one that a member is or is part of: {}",
-                member::label(&first.disk),
+                terminal::label(&first.disk),
                 expected.join(", ")
             )))
         }

@@ -14,12 +14,13 @@ use weft_ondisk::Metadata;
 use weft_runtime::devices::{
     Access, DeviceError, MemberSpec, OpenMember, OpenOptions, read_metadata,
 };
+use weft_terminal::outcome::Failure;
+use weft_terminal::terminal::complain;
 use weft_units::{MemberIndex, Sectors};
 
 use crate::assembly::refusal;
-use crate::outcome::Failure;
+use crate::member::MemberArg;
 use crate::patience::Patience;
-use crate::terminal::complain;
 use crate::unreadable::Maps;
 use crate::when;
 
@@ -169,6 +170,15 @@ impl Volume {
 /// A member by its absolute path, because messages and `status` are read in other directories.
 pub(crate) fn spec(path: &Path) -> MemberSpec {
     MemberSpec::path(&std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
+}
+
+/// Files of the members that are files or devices, or parts of one.
+pub(crate) fn files(members: &[MemberArg]) -> Vec<PathBuf> {
+    let file = |member: &MemberArg| match member {
+        MemberArg::Path(path) => spec(path).file().map(Path::to_owned),
+        MemberArg::Missing | MemberArg::Ram(..) => None,
+    };
+    members.iter().filter_map(file).collect()
 }
 
 /// Converts an error of a device: a device in use is a refusal, any other error a failure.

@@ -423,7 +423,7 @@ fn knob_table() -> String {
 /// List of the schemas in the sources.
 fn schema_list() -> String {
     let mut schemas = BTreeSet::new();
-    let mut folders: Vec<PathBuf> = ["weft-bench", "weft-cli", "weft-lab"]
+    let mut folders: Vec<PathBuf> = ["weft-bench", "weft-cli", "weft-lab", "weft-terminal"]
         .map(|name| root().join(format!("crates/{name}/src")))
         .into();
     while let Some(folder) = folders.pop() {

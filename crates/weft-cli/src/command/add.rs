@@ -11,13 +11,13 @@ use serde_json::json;
 use weft_export::control::{Command, VolumeStatus};
 use weft_runtime::devices::FreshFile;
 use weft_runtime::spec::MemberSpec;
+use weft_terminal::outcome::{Exit, Failure, Outcome};
+use weft_terminal::terminal::{complain, print_json, stdout};
 
 use crate::look::Looked;
 use crate::member::MemberArg;
-use crate::outcome::{Exit, Failure, Outcome};
 use crate::size;
 use crate::target::{Target, only_volume};
-use crate::terminal::{complain, print_json, stdout};
 
 /// Takes new members into a running volume, as spares
 ///

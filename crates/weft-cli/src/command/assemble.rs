@@ -6,13 +6,13 @@ use std::io::Write;
 
 use clap::Args;
 use weft_engine::assemble::{Assembly, Candidate, Refused, assemble};
+use weft_terminal::outcome::{Exit, Failure, Outcome};
+use weft_terminal::terminal::{print_json, stdout};
 
 use crate::assembly::{AssemblyOptions, Selection, lines, missing, sentence, title, to_json};
 use crate::look;
 use crate::member::{self, MemberArg};
-use crate::outcome::{Exit, Failure, Outcome};
 use crate::states;
-use crate::terminal::{print_json, stdout};
 use crate::unreadable::Unreadable;
 
 /// Says which members would be believed, whether the array could be served, and why

@@ -15,17 +15,18 @@ use weft_engine::assemble::Options;
 use weft_engine::knobs::Knobs;
 use weft_export::client::NbdClient;
 use weft_nbd::NbdError;
+use weft_terminal::outcome::{Exit, Failure, Outcome};
+use weft_terminal::result_file::{Output, ResultFile};
+use weft_terminal::terminal::{self, complain, progress};
 use weft_units::Bytes;
 
 use crate::assembly::{Consent, Selection, tell_dropped};
 use crate::inside::Inside;
 use crate::member::{self, MemberArg};
-use crate::outcome::{Exit, Failure, Outcome};
-use crate::result_file::{Kind, Output, ResultFile};
-use crate::terminal::{complain, progress};
+use crate::result_kinds::MAP;
+use crate::size;
 use crate::unreadable::Unreadable;
-use crate::volume::Opening;
-use crate::{size, terminal};
+use crate::volume::{Opening, files};
 
 /// Writes the content of an array to standard output
 ///
@@ -67,8 +68,8 @@ pub(crate) struct Cat {
 pub(crate) fn run(arguments: &Cat) -> Outcome {
     let paths = member::paths(&arguments.members).map_err(Failure::Usage)?;
     let file = arguments.map.as_deref().map(|path| {
-        let (force, members) = (arguments.force, &arguments.members);
-        ResultFile::at(&Output { option: "--map", path, kind: Kind::Map, force, members })
+        let (force, members) = (arguments.force, &files(&arguments.members));
+        ResultFile::at(&Output { option: "--map", path, kind: MAP, force, members })
     });
     let file = file.transpose()?;
     let mut opening = Opening::read_only();
@@ -186,8 +187,7 @@ impl Areas {
         let mut text = format!(
             "{}# current_pos  current_status  current_pass\n\
              {:#010x}     {state}               1\n#      pos        size  status\n",
-            Kind::Map.begin(),
-            self.read_to
+            MAP.begin, self.read_to
         );
         let mut line = |area: Range<u64>, status: char| {
             if area.start < area.end {
@@ -328,8 +328,7 @@ mod tests {
         let (home, away) = (folder.path().join("home"), folder.path().join("away"));
         std::fs::create_dir(&home).unwrap();
         let path = home.join("map");
-        let asked =
-            Output { option: "--map", path: &path, kind: Kind::Map, force: false, members: &[] };
+        let asked = Output { option: "--map", path: &path, kind: MAP, force: false, members: &[] };
         let file = Some(ResultFile::at(&asked).unwrap());
         let areas = Areas { whole: 9000, range: 0..9000, read_to: 0, bad: Vec::new() };
         let mut map = Map { areas, file, saved: Instant::now() };

@@ -1,8 +1,8 @@
 //! `weft check`: compares parity with data, and copies with each other, in a running volume.
 
 use clap::Args;
+use weft_terminal::outcome::Outcome;
 
-use crate::outcome::Outcome;
 use crate::sync_action::{self, Sync};
 
 /// Reads all members of a running volume and counts where parity or copies disagree

@@ -2,9 +2,9 @@
 
 use clap::Args;
 use clap_complete::Shell;
+use weft_terminal::outcome::{Exit, Outcome};
+use weft_terminal::terminal::stdout;
 
-use crate::outcome::{Exit, Outcome};
-use crate::terminal::stdout;
 use std::io::Write;
 
 /// Prints the completions of a shell, to be sourced by it

@@ -6,13 +6,13 @@ use clap::Args;
 use serde_json::{Value, json};
 use weft_engine::layout::Layout;
 use weft_ondisk::{Features, Level, Role, SUPER_BYTES, Super1, layout_id};
+use weft_terminal::outcome::{Exit, Failure, Outcome};
+use weft_terminal::terminal::{print_json, stdout};
 use weft_units::Sectors;
 
 use crate::member::MemberArg;
 use crate::new_array::{InitialSync, MemberWrite, NewArrayOptions, Planned};
-use crate::outcome::{Exit, Failure, Outcome};
 use crate::size;
-use crate::terminal::{print_json, stdout};
 
 /// Makes a new array on files or block devices
 ///
@@ -155,8 +155,10 @@ fn print_text(arguments: &Create, planned: &Planned) -> Result<(), Failure> {
     if arguments.dry_run {
         writeln!(out, "nothing was written")?;
     } else {
-        let members: Vec<String> =
-            writes.iter().map(|write| crate::terminal::quoted(write.path.as_os_str())).collect();
+        let members: Vec<String> = writes
+            .iter()
+            .map(|write| weft_terminal::terminal::quoted(write.path.as_os_str()))
+            .collect();
         writeln!(out, "next: weft serve {}", members.join(" "))?;
     }
     out.flush()?;

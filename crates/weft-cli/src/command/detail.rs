@@ -13,13 +13,13 @@ use weft_engine::assemble::{Assembly, Options, SlotState, assemble};
 use weft_export::control::{ArrayStatus, MemberStatus, VolumeStatus};
 use weft_ondisk::layout_id::{self, Raid10};
 use weft_ondisk::{Features, Level, MdTime, Superblock};
+use weft_terminal::outcome::{Exit, Failure, Outcome};
+use weft_terminal::terminal::{complain, print_json, stdout};
 
 use crate::assembly::{Selection, refusal, tell_dropped};
 use crate::look;
 use crate::member::{self, MemberArg};
-use crate::outcome::{Exit, Failure, Outcome};
 use crate::target::{Target, only_volume};
-use crate::terminal::{complain, print_json, stdout};
 use crate::{size, states, superblock_json};
 
 /// Prints what is known of an array, as mdadm --detail
@@ -49,11 +49,11 @@ pub(crate) fn run(arguments: &Detail) -> Outcome {
     let detail = match result {
         // Exit codes of mdadm: no information, unusable.
         Err(Failure::Failed(message)) if arguments.test => {
-            crate::terminal::complain(&message);
+            weft_terminal::terminal::complain(&message);
             return Ok(Exit::Of(4));
         }
         Err(Failure::Refused(message)) if arguments.test => {
-            crate::terminal::complain(&message);
+            weft_terminal::terminal::complain(&message);
             return Ok(Exit::Of(2));
         }
         other => other?,

@@ -9,13 +9,13 @@ use clap::Args;
 use serde_json::{Value, json};
 use weft_ondisk::probe::Misplaced;
 use weft_ondisk::{CUT_HAS_NONE, RESERVED_090, Superblock, SuperblockError, Version};
+use weft_terminal::outcome::{Exit, Failure, Outcome};
+use weft_terminal::terminal::{self, complain, print_json, stdout};
 use weft_units::Sectors;
 
 use crate::look::{Looked, Shown};
 use crate::member::{self, MemberArg};
-use crate::outcome::{Exit, Failure, Outcome};
 use crate::superblock_json;
-use crate::terminal::{complain, print_json, stdout};
 use crate::unreadable::{Maps, Unreadable};
 use crate::when;
 
@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &Examine) -> Outcome {
     let mut reports = Vec::new();
     let mut good = true;
     for path in paths {
-        let label = member::label(&path);
+        let label = terminal::label(&path);
         match look(&path, &maps) {
             Ok((looked, shown)) => {
                 good &= report(&looked, &shown, arguments.json, &mut reports)?;

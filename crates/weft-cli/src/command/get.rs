@@ -6,12 +6,12 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 use weft_engine::knobs::{Knobs, TABLE};
 use weft_export::control::{Command, MemberStatus, Response};
+use weft_terminal::outcome::{Exit, Failure, Outcome};
+use weft_terminal::terminal::{print_json, stdout};
 
 use crate::knobs::BITMAP;
 use crate::named_members;
-use crate::outcome::{Exit, Failure, Outcome};
 use crate::target::{Target, only_volume};
-use crate::terminal::{print_json, stdout};
 
 /// Prints knobs of a running volume, and whether it has a write-intent bitmap
 ///

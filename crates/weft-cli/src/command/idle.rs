@@ -3,10 +3,10 @@
 use clap::Args;
 use serde_json::json;
 use weft_export::control::Command;
+use weft_terminal::outcome::{Exit, Outcome};
+use weft_terminal::terminal::print_json;
 
-use crate::outcome::{Exit, Outcome};
 use crate::target::Target;
-use crate::terminal::print_json;
 
 /// Stops a check, repair, resync or rebuild of a running volume
 ///

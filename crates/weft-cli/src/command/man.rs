@@ -4,10 +4,11 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
+use weft_terminal::outcome::{Exit, Failure, Outcome};
+use weft_terminal::result_file::{Output, ResultFile};
+use weft_terminal::terminal::{label, stdout};
 
-use crate::outcome::{Exit, Failure, Outcome};
-use crate::result_file::{Kind, Output, ResultFile};
-use crate::terminal::stdout;
+use crate::result_kinds::MAN_PAGE;
 
 /// Writes man pages: weft(1) to standard output, or all of them into a directory
 ///
@@ -32,11 +33,9 @@ pub(crate) fn run(arguments: &Man, cli: clap::Command) -> Outcome {
         out.flush()?;
         return Ok(Exit::Done);
     };
-    let failed = |error: std::io::Error| {
-        Failure::failed(format!("{}: {error}", crate::member::label(directory)))
-    };
+    let failed = |error: std::io::Error| Failure::failed(format!("{}: {error}", label(directory)));
     if directory.exists() && !directory.is_dir() {
-        let label = crate::member::label(directory);
+        let label = label(directory);
         return Err(Failure::failed(format!("{label}: is no directory; name one for the pages")));
     }
     std::fs::create_dir_all(directory).map_err(failed)?;
@@ -44,7 +43,7 @@ pub(crate) fn run(arguments: &Man, cli: clap::Command) -> Outcome {
     for command in std::iter::once(&cli).chain(cli.get_subcommands()) {
         let name = command.get_display_name().unwrap_or_else(|| command.get_name());
         let path = directory.join(format!("{name}.1"));
-        let (force, kind) = (arguments.force, Kind::ManPage);
+        let (force, kind) = (arguments.force, MAN_PAGE);
         let asked = Output { option: "man", path: &path, kind, force, members: &[] };
         pages.push((ResultFile::at(&asked)?, render(command)?));
     }

@@ -29,9 +29,9 @@ mod status;
 mod stop;
 mod wait;
 
-use clap::Subcommand;
+use weft_terminal::outcome::Outcome;
 
-use crate::outcome::Outcome;
+use clap::Subcommand;
 
 /// Subcommands, in the order in which the life of a volume needs them.
 #[derive(Debug, Subcommand)]

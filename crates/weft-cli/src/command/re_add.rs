@@ -5,11 +5,11 @@ use std::io::Write;
 use clap::Args;
 use serde_json::json;
 use weft_export::control::Command;
+use weft_terminal::outcome::{Exit, Failure, Outcome};
+use weft_terminal::terminal::{print_json, stdout};
 
 use crate::member::MemberArg;
-use crate::outcome::{Exit, Failure, Outcome};
 use crate::target::Target;
-use crate::terminal::{print_json, stdout};
 
 /// Takes former members back into their slots
 ///

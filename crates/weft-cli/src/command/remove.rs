@@ -2,9 +2,9 @@
 
 use clap::Args;
 use weft_export::control::Command;
+use weft_terminal::outcome::Outcome;
 
 use crate::named_members::{self, NamedMembers};
-use crate::outcome::Outcome;
 
 /// Forgets failed members and spares of a running volume, and closes them
 ///

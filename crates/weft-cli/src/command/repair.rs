@@ -1,8 +1,8 @@
 //! `weft repair`: makes parity agree with the data, and copies with the first.
 
 use clap::{Args, ValueEnum};
+use weft_terminal::outcome::Outcome;
 
-use crate::outcome::Outcome;
 use crate::sync_action::{self, Sync};
 
 /// Reads all members of a running volume and rewrites parity or copies that disagree

@@ -12,14 +12,14 @@ use weft_lab::simulate::clients::By;
 use weft_lab::simulate::sweep::Load;
 use weft_lab::simulate::trace::{self, Requests, Shape};
 use weft_lab::simulate::{SimulateError, Volume, Watch};
+use weft_terminal::outcome::{Failure, Outcome as Ending};
+use weft_terminal::terminal::{print_json, stdout};
 use weft_units::Bytes;
 
-use crate::outcome::{Failure, Outcome as Ending};
 use crate::simulated::{
     self, Compared, Simulated, compare, ended, header, print_csv, print_models, print_outcome,
 };
 use crate::size;
-use crate::terminal::{print_json, stdout};
 
 /// Replays a trace on a simulated array
 ///

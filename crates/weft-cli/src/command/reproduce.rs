@@ -14,15 +14,17 @@ use weft_lab::experiment::{
 use weft_lab::report::Report;
 use weft_lab::statistics::{Estimate, gain_percent};
 use weft_sim::machine::CostTable;
+use weft_terminal::outcome::{Exit, Failure, Outcome};
+use weft_terminal::terminal::{
+    complain, print_json, remove_when_interrupted, stdout, steps, tries,
+};
 use weft_units::Bytes;
 
 use crate::knobs;
-use crate::outcome::{Exit, Failure, Outcome};
 use crate::reproduced::{QUICK, Reproduced, SEED, assumed, gain, interval, step};
-use crate::result_file::ResultFile;
+use crate::result_kinds;
 use crate::simulated::LevelArg;
 use crate::size;
-use crate::terminal::{complain, print_json, remove_when_interrupted, stdout, steps, tries};
 
 /// Measures a published patch's effect again, on simulated disks
 ///
@@ -137,7 +139,7 @@ pub(crate) fn run(arguments: &Reproduce) -> Outcome {
     if arguments.ranges {
         return ranges(&experiments, effort, arguments.json);
     }
-    let page = ResultFile::report(arguments.report.as_deref(), arguments.force)?;
+    let page = result_kinds::report(arguments.report.as_deref(), arguments.force)?;
     let results = arguments.results.as_deref().map(Results::at).transpose();
     let results = results.map_err(Failure::refused)?;
     if arguments.full {

@@ -4,11 +4,11 @@ use clap::Args;
 use serde_json::json;
 use weft_engine::knobs::Knobs;
 use weft_export::control::Command;
+use weft_terminal::outcome::{Exit, Failure, Outcome};
+use weft_terminal::terminal::print_json;
 
 use crate::named_members;
-use crate::outcome::{Exit, Failure, Outcome};
 use crate::target::Target;
-use crate::terminal::print_json;
 
 /// Changes knobs of a running volume, or adds or removes its write-intent bitmap
 ///

@@ -7,12 +7,12 @@ use weft_lab::fio_json::document;
 use weft_lab::job::{Job, JobError, OPTION_NAMES, parse};
 use weft_lab::simulate::sweep::Load;
 use weft_lab::simulate::{Volume, Watch, jobs};
+use weft_terminal::outcome::{Failure, Outcome as Ending};
+use weft_terminal::terminal::{complain, print_json};
 
-use crate::outcome::{Failure, Outcome as Ending};
 use crate::simulated::{
     self, Compared, Simulated, compare, ended, header, print_csv, print_models, print_outcome,
 };
-use crate::terminal::{complain, print_json};
 
 /// Runs a fio job file on a simulated array
 ///

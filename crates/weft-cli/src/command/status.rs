@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 use weft_export::control::{ArrayStatus, MemberStatus, ShareStatus, Status, VolumeStatus};
 use weft_ondisk::Level;
 use weft_ondisk::layout_id::Raid10;
+use weft_terminal::outcome::{Exit, Outcome};
+use weft_terminal::terminal::{complain, print_json, stdout};
 use weft_units::Bytes;
 
-use crate::outcome::{Exit, Outcome};
 use crate::size;
 use crate::states;
 use crate::sync_action::mismatch_lines;
 use crate::target::{self, Target};
-use crate::terminal::{complain, print_json, stdout};
 
 /// Prints how running volumes are, as /proc/mdstat
 ///

@@ -3,10 +3,10 @@
 use clap::Args;
 use serde_json::json;
 use weft_export::control::Command;
+use weft_terminal::outcome::{Exit, Outcome};
+use weft_terminal::terminal::{complain, print_json};
 
-use crate::outcome::{Exit, Outcome};
 use crate::target::Target;
-use crate::terminal::{complain, print_json};
 
 /// Ends a running volume: it stops accepting, finishes, flushes and marks the array clean
 ///

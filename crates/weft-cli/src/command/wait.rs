@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::json;
 use weft_export::control::VolumeStatus;
+use weft_terminal::outcome::{Exit, Outcome};
+use weft_terminal::terminal::{print_json, progress, stdout, took};
 use weft_units::Sectors;
 
-use crate::outcome::{Exit, Outcome};
 use crate::sync_action::{POLL_MAX, POLL_MIN};
 use crate::target::{Target, only_volume};
-use crate::terminal::{print_json, progress, stdout, took};
 
 /// Waits until no check, repair, resync or rebuild of a running volume runs, as mdadm --wait
 ///
@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: &Wait) -> Outcome {
 }
 
 /// Waits for the end. Returns the volume in its final state.
-fn settled(target: &mut Target) -> Result<VolumeStatus, crate::outcome::Failure> {
+fn settled(target: &mut Target) -> Result<VolumeStatus, weft_terminal::outcome::Failure> {
     let bar = progress("", 0);
     let mut pause = POLL_MIN;
     let mut quiet_since = None;

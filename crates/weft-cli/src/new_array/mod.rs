@@ -16,13 +16,14 @@ mod places;
 mod plan;
 mod write;
 
+use weft_terminal::outcome::Failure;
+
 use std::path::PathBuf;
 
 use weft_engine::layout::Layout;
 use weft_units::Bytes;
 
 use crate::member::MemberArg;
-use crate::outcome::Failure;
 
 pub(crate) use options::NewArrayOptions;
 pub(crate) use plan::{InitialSync, MemberWrite, Planned};

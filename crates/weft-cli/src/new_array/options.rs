@@ -2,10 +2,10 @@
 
 use clap::Args;
 use weft_ondisk::{Level, MdTime, Minor, NewArray, NewBitmap, Uuid, layout_id};
+use weft_terminal::outcome::Failure;
 use weft_units::{Bytes, Sectors};
 
 use crate::member::MemberArg;
-use crate::outcome::Failure;
 use crate::{size, when};
 
 /// Options that describe a new array.

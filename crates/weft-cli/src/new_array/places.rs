@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 
 use weft_ondisk::NewMember;
 use weft_runtime::spec::MemberSpec;
+use weft_terminal::outcome::Failure;
+use weft_terminal::terminal::{self, complain};
 use weft_units::{Bytes, Sectors};
 
 use super::NewArrayOptions;
 use super::options::{random_uuid, whole_sectors};
 use crate::look::{self, Looked};
-use crate::member::{self, MemberArg};
-use crate::outcome::Failure;
+use crate::member::MemberArg;
 use crate::size;
-use crate::terminal::complain;
 
 /// A MEMBER argument of `create`: a device, memory, or an empty slot.
 pub(super) enum Place {
@@ -61,7 +61,7 @@ pub(super) fn places(arguments: &NewArrayOptions) -> Result<Vec<Place>, Failure>
 }
 
 fn place(path: &Path, member_size: Option<Bytes>) -> Result<Place, Failure> {
-    let label = member::label(path);
+    let label = terminal::label(path);
     // An empty file counts as absent: enlarging it loses nothing.
     let is_part = MemberSpec::path(path).is_part();
     let absent = !is_part

@@ -10,6 +10,7 @@ use weft_ondisk::{
     BITMAP_DEFAULT_ABOVE, Level, NewArray, NewBitmap, ResyncOffset, Role, SUPER_BYTES, Super1,
     Superblock, chunk_default,
 };
+use weft_terminal::outcome::Failure;
 use weft_units::{Bytes, Sectors, Slot};
 
 use super::NewArrayOptions;
@@ -17,7 +18,6 @@ use super::options::described;
 use super::places::{Place, members_of, only_ssds, places, refuse_foreign};
 use super::write::write_all;
 use crate::member::MemberArg;
-use crate::outcome::Failure;
 use crate::size;
 
 /// Everything that will be written.

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use weft_ondisk::SUPER_BYTES;
 use weft_runtime::devices::{Access, FreshFile, OpenMember, OpenOptions, sync_name};
+use weft_terminal::outcome::Failure;
+use weft_terminal::terminal::complain;
 use weft_units::{MemberIndex, Sectors};
 
 use super::MemberWrite;
-use crate::outcome::Failure;
-use crate::terminal::complain;
 use crate::volume;
 
 /// A member open for writing, with its previous contents.

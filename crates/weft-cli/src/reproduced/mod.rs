@@ -5,11 +5,11 @@
 mod json;
 mod text;
 
+use weft_terminal::outcome::Failure;
+use weft_terminal::terminal::{stdout, steps};
+
 use serde_json::Value;
 use weft_lab::experiment::{Control, Effort, Experiment, Outcome as Found, Size, Tally, run_all};
-
-use crate::outcome::Failure;
-use crate::terminal::{stdout, steps};
 
 pub(crate) use json::{assumed, interval};
 pub(crate) use text::gain;

@@ -6,9 +6,8 @@ use weft_lab::experiment::{
     Beyond, Control, Curve, Effort, Experiment, Measured, Metric, Outcome as Found,
 };
 use weft_lab::statistics::{Band, Estimate, Verdict, gain_percent};
-
-use crate::outcome::Failure;
-use crate::terminal::{stdout, wide_enough};
+use weft_terminal::outcome::Failure;
+use weft_terminal::terminal::{stdout, wide_enough};
 
 /// Prints the rows of an experiment, with explanations.
 pub(super) fn print(

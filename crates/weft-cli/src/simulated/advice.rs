@@ -9,13 +9,13 @@ use weft_lab::simulate::Volume;
 use weft_lab::simulate::advise::{Advice, Goal, Other, Step, Wanted, advise};
 use weft_lab::statistics::{Estimate, gain_percent};
 use weft_ondisk::Level;
+use weft_terminal::outcome::{Exit, Failure, Outcome as Ending};
+use weft_terminal::terminal::{print_json, stdout};
 
 use super::sheet::nanoseconds;
 use super::{Compared, INTERRUPTED, Simulated, bar, failure};
 use crate::knobs;
-use crate::outcome::{Exit, Failure, Outcome as Ending};
 use crate::reproduced::{gain, interval};
-use crate::terminal::{print_json, stdout};
 
 /// Goal of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -10,10 +10,10 @@ use csv::Writer;
 use weft_lab::fio_json::{DirectionResult, JobResult};
 use weft_lab::simulate::Outcome;
 use weft_lab::simulate::sweep::{Metric, Swept};
+use weft_terminal::outcome::Failure;
+use weft_terminal::terminal::stdout;
 
 use super::sweep::iops;
-use crate::outcome::Failure;
-use crate::terminal::stdout;
 
 /// Prints the results of one run.
 pub(crate) fn print_outcome(outcome: &Outcome) -> Result<(), Failure> {

@@ -6,6 +6,9 @@ mod shares;
 mod sheet;
 mod sweep;
 
+use weft_terminal::outcome::{Exit, Failure, Outcome as Ending};
+use weft_terminal::terminal::{share, stdout};
+
 use std::io::Write;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -27,9 +30,7 @@ use weft_ondisk::{Level, MdTime};
 use weft_units::{Bytes, Span};
 
 use crate::knobs;
-use crate::outcome::{Exit, Failure, Outcome as Ending};
 use crate::size;
-use crate::terminal::{share, stdout};
 
 use advice::GoalArg;
 

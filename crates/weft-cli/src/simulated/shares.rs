@@ -9,9 +9,8 @@ use std::io::Write;
 use serde_json::{Value, json};
 use weft_lab::report::{self, Axis, Block, Cell, Lines, Section, Series, Table};
 use weft_lab::simulate::sweep::{COURSE_STEP, Swept};
-
-use crate::outcome::Failure;
-use crate::terminal::{stdout, style};
+use weft_terminal::outcome::Failure;
+use weft_terminal::terminal::{stdout, style};
 
 /// Prints a line for each setting, if several jobs ran.
 pub(super) fn print(swept: &[Swept], knob: &str, names: &[String]) -> Result<(), Failure> {

@@ -12,11 +12,11 @@ use weft_lab::simulate::{
     MemberOutcome, Outcome, Stop, SyncOutcome, Traffic, Volume, WriteBackOutcome,
 };
 use weft_ondisk::Level;
+use weft_terminal::outcome::Failure;
+use weft_terminal::terminal::stdout;
 use weft_units::{Bytes, Span};
 
-use crate::outcome::Failure;
 use crate::size;
-use crate::terminal::stdout;
 
 /// Prints the results of a simulation as text.
 pub(crate) fn print_outcome(outcome: &Outcome, volume: &Volume) -> Result<(), Failure> {

@@ -11,15 +11,15 @@ use weft_lab::report::{self, Setting};
 use weft_lab::simulate::sweep::{Load, Metric, PERCENTS, Swept, sweep};
 use weft_lab::simulate::{Outcome, Volume};
 use weft_lab::statistics::Estimate;
+use weft_terminal::outcome::{Exit, Failure, Outcome as Ending};
+use weft_terminal::terminal::{columns, print_json, stdout, style};
 
 use super::advice::advised;
 use super::sheet::{count, nanoseconds};
 use super::{INTERRUPTED, Simulated, bar, csv, failure, header, shares};
 use crate::knobs;
-use crate::outcome::{Exit, Failure, Outcome as Ending};
-use crate::result_file::ResultFile;
+use crate::result_kinds;
 use crate::size;
-use crate::terminal::{columns, print_json, stdout, style};
 
 /// Settings that were compared.
 pub(crate) struct Compared {
@@ -45,7 +45,7 @@ pub(crate) fn compare(simulated: &Simulated, what: &Compared, as_json: bool) -> 
     }
     let runs = simulated.runs.unwrap_or(1);
     let settings = settings(simulated)?;
-    let file = ResultFile::report(simulated.report.as_deref(), simulated.force)?;
+    let file = result_kinds::report(simulated.report.as_deref(), simulated.force)?;
     let results = simulated.results.as_deref().map(Results::at).transpose();
     let results = results.map_err(Failure::usage)?;
     let mut kept = Ok(());

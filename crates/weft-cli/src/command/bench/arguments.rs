@@ -9,15 +9,16 @@ use weft_bench::member::MemberLoad;
 use weft_bench::nbd::{NbdLoad, serve_array, serve_least};
 use weft_bench::parity::ParityLoad;
 use weft_bench::repeat::{REPETITIONS, Repetition};
-use weft_bench::{BenchError, Effort, Sheet, costs, engine, sched};
+use weft_bench::{Effort, Sheet, costs, engine, sched};
 use weft_parity::{Level, Strategy};
+use weft_terminal::outcome::{Exit, Failure, Outcome};
+use weft_terminal::result_file::{Output, ResultFile};
+use weft_terminal::terminal::stdout;
 
 use super::peers::{Files, start_weft};
 use super::table;
-use crate::inside::{ended, not_served};
-use crate::outcome::{Exit, Failure, Outcome};
-use crate::result_file::{Kind, Output, ResultFile};
-use crate::terminal::stdout;
+use crate::inside::ended;
+use crate::result_kinds::COSTS;
 use crate::when;
 
 /// Measures how fast weft is, next to what else does the same
@@ -244,13 +245,13 @@ impl OfCosts {
     fn measure(&self, effort: Effort, sheet: &mut Sheet) -> Result<(), Failure> {
         let file = self.write.as_deref().map(|path| {
             let force = self.force;
-            let asked = Output { option: "--write", path, kind: Kind::Costs, force, members: &[] };
+            let asked = Output { option: "--write", path, kind: COSTS, force, members: &[] };
             ResultFile::at(&asked)
         });
         let file = file.transpose()?;
         let table = costs::measure(effort, when::today(), sheet)?;
         if let Some(file) = file {
-            file.write(format!("{}{}", Kind::Costs.begin(), table.to_toml()))?;
+            file.write(format!("{}{}", COSTS.begin, table.to_toml()))?;
         }
         Ok(())
     }
@@ -290,16 +291,5 @@ impl OfParity {
         let only = self.only.clone().unwrap_or_default();
         Ok(ParityLoad { level: self.level, strategy: self.strategy, only }
             .measure(effort, sheet)?)
-    }
-}
-
-impl From<BenchError> for Failure {
-    fn from(error: BenchError) -> Self {
-        match error {
-            BenchError::Usage(text) => Self::Usage(text),
-            BenchError::Refused(text) => Self::Refused(text),
-            BenchError::Serve(error) => not_served(&error),
-            _ => Self::failed(error),
-        }
     }
 }

@@ -8,11 +8,11 @@ use weft_bench::BenchError;
 use weft_bench::engine::{CHUNK, FILE_BYTES, FileVolume};
 use weft_bench::nbd::{EXPORT_BYTES, ServerKind};
 use weft_engine::knobs::Knobs;
+use weft_terminal::outcome::Failure;
+use weft_terminal::terminal;
 
 use crate::inside::Inside;
 use crate::new_array::make_files_of_array;
-use crate::outcome::Failure;
-use crate::terminal;
 use crate::volume::Opening;
 
 const NAME: &str = "bench";

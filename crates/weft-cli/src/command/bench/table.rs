@@ -7,8 +7,7 @@ use std::io::{self, Write};
 use indicatif::ProgressBar;
 use serde_json::json;
 use weft_bench::{Progress, Sheet, SheetRow};
-
-use crate::terminal::{self, complain, stdout, style};
+use weft_terminal::terminal::{self, complain, stdout, style};
 
 /// An empty sheet with a progress bar on the terminal.
 pub(super) fn sheet(bench: &'static str) -> Sheet {

@@ -5,6 +5,9 @@
 
 mod print;
 
+use weft_terminal::outcome::{Exit, Failure, Outcome};
+use weft_terminal::terminal::{complain, print_json, stdout};
+
 use std::io::Write as _;
 use std::path::PathBuf;
 
@@ -15,9 +18,6 @@ use weft_lab::compare::{
     By, Change, CompareError, Comparison, Field, Order, Row, Select, Sets, lower_is_better,
 };
 use weft_lab::report::Report;
-
-use crate::outcome::{Exit, Failure, Outcome};
-use crate::terminal::{complain, print_json, stdout};
 
 /// Compares sets of runs, case by case
 ///

@@ -15,9 +15,8 @@
 use std::io::Write;
 
 use weft_lab::compare::{Cell, Change, Comparison, Row};
-
-use crate::outcome::Failure;
-use crate::terminal::style;
+use weft_terminal::outcome::Failure;
+use weft_terminal::terminal::style;
 
 /// Widths of a value, of a change with its percent sign, and of a spread, in columns.
 const VALUE: usize = 12;

@@ -10,6 +10,9 @@
 mod tour;
 mod use_volume;
 
+use weft_terminal::outcome::{Exit, Failure, Outcome};
+use weft_terminal::terminal;
+
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -23,13 +26,11 @@ use weft_units::{Bytes, FullStripe};
 use crate::inside::Inside;
 use crate::look::Looked;
 use crate::new_array::make_files_of_array;
-use crate::outcome::{Exit, Failure, Outcome};
 use crate::pattern::{BLOCK, Expected};
+use crate::size;
 use crate::sync_action::STRIPE_SECTORS;
 use crate::target::Target;
-use crate::terminal;
 use crate::volume::Opening;
-use crate::{member, size};
 use tour::{Measured, Tour};
 use use_volume::Used;
 
@@ -65,7 +66,7 @@ pub(crate) fn run(arguments: &Demo) -> Outcome {
     let directory = match &arguments.dir {
         Some(directory) => {
             std::fs::create_dir_all(directory).map_err(|error| {
-                Failure::failed(format!("{}: {error}", member::label(directory)))
+                Failure::failed(format!("{}: {error}", terminal::label(directory)))
             })?;
             directory.clone()
         }
@@ -77,7 +78,7 @@ pub(crate) fn run(arguments: &Demo) -> Outcome {
         if file.symlink_metadata().is_ok() {
             return Err(Failure::refused(format!(
                 "{}: exists; nothing was written; remove it, or name another --dir",
-                member::label(file)
+                terminal::label(file)
             )));
         }
     }
@@ -235,7 +236,7 @@ fn label(path: &Path) -> String {
 }
 
 fn name(path: &Path) -> String {
-    path.file_name().map(|name| member::label(Path::new(name))).unwrap_or_default()
+    path.file_name().map(|name| terminal::label(Path::new(name))).unwrap_or_default()
 }
 
 fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), Failure> {

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use serde_json::{Map, Value, json};
+use weft_terminal::outcome::Failure;
+use weft_terminal::terminal::{print_json, progress, quoted, stdout, style, took};
 use weft_units::Bytes;
 
 use super::{NAME, label};
-use crate::outcome::Failure;
 use crate::reproduced::Reproduced;
 use crate::size;
-use crate::terminal::{print_json, progress, quoted, stdout, style, took};
 
 /// Description and numbers of a step.
 pub(super) struct Measured {

@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 use weft_export::client::NbdClient;
 use weft_export::control::{Command, VolumeStatus};
 use weft_runtime::devices::FreshFile;
+use weft_terminal::outcome::Failure;
+use weft_terminal::terminal::{progress, took};
 use weft_units::Bytes;
 
 use super::tour::Measured;
 use super::{NAME, ensure, label, name};
 use crate::inside::Inside;
-use crate::outcome::Failure;
 use crate::pattern::{self, BLOCK, Expected};
 use crate::size;
 use crate::sync_action::{self, STRIPE_SECTORS};
 use crate::target::{Target, only_volume};
-use crate::terminal::{progress, took};
 
 /// State of the volume under the demo's load.
 pub(super) struct Used {

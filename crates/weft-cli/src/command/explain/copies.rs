@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use weft_engine::layout::Layout;
 use weft_engine::layout::mirrors::{Copies, Copy};
 use weft_engine::layout::slot_set::SlotSet;
+use weft_terminal::outcome::Failure;
+use weft_terminal::terminal::stdout;
 use weft_units::{Sectors, Slot};
 
 use super::model::{Array, PIECES_MAX, Range, print_left_out};
-use crate::outcome::Failure;
-use crate::terminal::stdout;
 
 /// Explanation of a range of an array without parity.
 pub(super) struct ExplainedCopies {

@@ -9,13 +9,14 @@ mod model;
 mod show;
 mod stripes;
 
+use weft_terminal::outcome::{Exit, Failure, Outcome};
+use weft_terminal::terminal::print_json;
+
 use clap::Args;
 
 use crate::assembly::Selection;
 use crate::knobs;
 use crate::member::{self, MemberArg};
-use crate::outcome::{Exit, Failure, Outcome};
-use crate::terminal::print_json;
 use model::Array;
 use stripes::ParityArray;
 

@@ -10,11 +10,11 @@ use weft_engine::layout::Layout;
 use weft_engine::layout::slot_set::SlotSet;
 use weft_export::control::Command;
 use weft_ondisk::{Level, Superblock, layout_id};
+use weft_terminal::outcome::Failure;
 use weft_units::{Bytes, Sectors, Slot};
 
 use crate::assembly::{refusal, tell_dropped};
 use crate::look;
-use crate::outcome::Failure;
 use crate::size;
 use crate::target::{Target, only_volume};
 

@@ -5,11 +5,11 @@ use std::io::Write;
 use serde_json::{Value, json};
 use weft_engine::layout::slot_set::SlotSet;
 use weft_engine::raid::parity::plan::Mode;
+use weft_terminal::outcome::Failure;
+use weft_terminal::terminal::stdout;
 use weft_units::Slot;
 
 use super::stripes::{Explained, ParityArray, ReadPlan, Stripes};
-use crate::outcome::Failure;
-use crate::terminal::stdout;
 
 use super::model::print_left_out;
 

@@ -6,6 +6,9 @@
 
 mod search;
 
+use weft_terminal::outcome::{Exit, Failure, Outcome};
+use weft_terminal::terminal::{complain, print_json, quoted, stdout};
+
 use std::io::Write;
 use std::path::Path;
 
@@ -18,9 +21,7 @@ use weft_ondisk::Uuid;
 use crate::assembly::{lines, missing, title, to_json};
 use crate::look::{self, Looked};
 use crate::member::{self, MemberArg};
-use crate::outcome::{Exit, Failure, Outcome};
 use crate::states;
-use crate::terminal::{complain, print_json, quoted, stdout};
 use crate::unreadable::{Maps, Unreadable};
 use search::{Disk, End, Found};
 

@@ -12,12 +12,12 @@ use weft_ondisk::probe::Misplaced;
 use weft_ondisk::{CUT_HAS_NONE, RESERVED_090, Superblock, Uuid, Version};
 use weft_runtime::partition::TableError;
 use weft_runtime::spec::MemberSpec;
+use weft_terminal::outcome::Failure;
+use weft_terminal::terminal::{complain, progress};
 use weft_units::{Bytes, Sectors};
 
 use crate::look::Looked;
-use crate::outcome::Failure;
 use crate::size;
-use crate::terminal::{complain, progress};
 
 /// Members found on a disk.
 pub(super) struct Disk {

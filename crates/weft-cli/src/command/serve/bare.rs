@@ -7,11 +7,11 @@ use weft_export::Source;
 use weft_runtime::devices::{
     Access, DeviceError, MemberSpec, OpenMember, OpenOptions, read_metadata,
 };
+use weft_terminal::outcome::Failure;
+use weft_terminal::terminal::complain;
 use weft_units::MemberIndex;
 
 use crate::member::MemberArg;
-use crate::outcome::Failure;
-use crate::terminal::complain;
 use crate::volume::{device, is_name, spec};
 
 use super::{Plan, Serve, log_modes};

@@ -32,16 +32,16 @@ use crate::assembly::{AssemblyOptions, Selection, title};
 use crate::inside::{ended, not_served};
 use crate::knobs::{set_live, split};
 use crate::member::{self, MemberArg};
-use crate::outcome::{Exit, Failure, Outcome};
 use crate::size;
 use crate::target::directory_for_sockets;
-use crate::terminal::complain;
 use crate::unreadable::Unreadable;
 use crate::volume::{Opening, Volume, is_name, short_name};
 
 use overlay::Overlay;
 use record::Recording;
 use shares::{GroupArg, Shares, SharesArg};
+use weft_terminal::outcome::{Exit, Failure, Outcome};
+use weft_terminal::terminal::complain;
 
 mod bare;
 mod overlay;

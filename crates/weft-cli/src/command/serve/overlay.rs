@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use weft_runtime::commit::{Commit, discard};
 use weft_runtime::devices::{Access, MemberSpec};
+use weft_terminal::outcome::{Exit, Failure, Outcome};
+use weft_terminal::terminal::{complain, progress, stdout};
 use weft_units::Bytes;
 
-use crate::outcome::{Exit, Failure, Outcome};
 use crate::size;
-use crate::terminal::{complain, progress, stdout};
 use crate::unreadable::Maps;
 use crate::volume;
 

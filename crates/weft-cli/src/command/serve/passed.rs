@@ -9,8 +9,7 @@
 use std::os::fd::OwnedFd;
 
 use listenfd::ListenFd;
-
-use crate::outcome::Failure;
+use weft_terminal::outcome::Failure;
 
 /// Sockets passed to this process, usually none. Removes the variables from the environment, so a
 /// child process does not take the sockets for its own.

@@ -19,11 +19,14 @@ use weft_engine::RequestOp;
 use weft_export::{Arrival, Asked, Recorder};
 use weft_lab::replay::iolog::{Version, Writer};
 use weft_lab::replay::{DeviceIndex, Devices, Flags, Op, Record};
+use weft_terminal::outcome::Failure;
+use weft_terminal::result_file::Output;
+use weft_terminal::terminal::label;
 use weft_units::{Bytes, Time};
 
-use crate::member::{MemberArg, label};
-use crate::outcome::Failure;
-use crate::result_file::{Kind, Output};
+use crate::member::MemberArg;
+use crate::result_kinds::LOG;
+use crate::volume::files;
 
 /// Recording in progress.
 pub(super) struct Recording {
@@ -110,7 +113,8 @@ impl Recording {
 
 /// Opens the file of a log without changing it. Also returns whether the file is new.
 fn open(path: &Path, force: bool, members: &[MemberArg]) -> Result<(File, bool), Failure> {
-    let asked = Output { option: "--record", path, kind: Kind::Log, force, members };
+    let members = &files(members);
+    let asked = Output { option: "--record", path, kind: LOG, force, members };
     let (file, created) = asked.open()?;
     if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
         return Err(Failure::refused(format!(

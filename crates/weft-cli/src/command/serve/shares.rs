@@ -5,10 +5,10 @@ use std::path::Path;
 use weft_engine::Class;
 use weft_engine::knobs::{GroupWeights, SchedulerKind};
 use weft_export::ClientShare;
+use weft_terminal::outcome::Failure;
 use weft_units::Group;
 
 use super::Serve;
-use crate::outcome::Failure;
 
 /// One `--client` argument: the clients, and the fields of their share that it sets.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,8 +7,7 @@
 use std::path::Path;
 
 use weft_runtime::unwritten::UnwrittenMark;
-
-use crate::outcome::Failure;
+use weft_terminal::outcome::Failure;
 
 use super::Serve;
 

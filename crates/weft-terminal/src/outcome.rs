@@ -7,11 +7,11 @@
 use std::io;
 
 /// Result of a command: its exit status, or the failure that stopped it.
-pub(crate) type Outcome = Result<Exit, Failure>;
+pub type Outcome = Result<Exit, Failure>;
 
 /// Exit statuses of successful commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Exit {
+pub enum Exit {
     /// Done.
     Done,
     /// Done, and an array is degraded (`status`).
@@ -25,7 +25,7 @@ pub(crate) enum Exit {
 
 /// Reasons why a command stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// The operation failed.
     Failed(String),
     /// The command line is invalid, or requests a feature of a later release.
@@ -38,15 +38,18 @@ pub(crate) enum Failure {
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 impl Failure {
-    pub(crate) fn failed(message: impl ToString) -> Self {
+    /// The operation failed.
+    pub fn failed(message: impl ToString) -> Self {
         Self::Failed(message.to_string())
     }
 
-    pub(crate) fn usage(message: impl ToString) -> Self {
+    /// The command line is invalid.
+    pub fn usage(message: impl ToString) -> Self {
         Self::Usage(message.to_string())
     }
 
-    pub(crate) fn refused(message: impl ToString) -> Self {
+    /// The command refused for safety.
+    pub fn refused(message: impl ToString) -> Self {
         Self::Refused(message.to_string())
     }
 }

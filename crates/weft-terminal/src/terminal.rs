@@ -8,9 +8,9 @@ use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, WeakProgressBar};
@@ -20,25 +20,29 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use crate::outcome::Failure;
 
 /// The ANSI codes in use: bold, green, red and plain.
-pub(crate) mod style {
-    pub(crate) const BOLD: &str = "\x1b[1m";
-    pub(crate) const GREEN: &str = "\x1b[32m";
-    pub(crate) const RED: &str = "\x1b[31m";
-    pub(crate) const PLAIN: &str = "\x1b[0m";
+pub mod style {
+    /// Bold.
+    pub const BOLD: &str = "\x1b[1m";
+    /// Green.
+    pub const GREEN: &str = "\x1b[32m";
+    /// Red.
+    pub const RED: &str = "\x1b[31m";
+    /// Plain: ends the others.
+    pub const PLAIN: &str = "\x1b[0m";
 }
 
 /// Standard output; colour codes are removed unless they are wanted.
-pub(crate) fn stdout() -> impl Write {
+pub fn stdout() -> impl Write {
     anstream::stdout()
 }
 
 /// Width of standard output in columns: that of the terminal, or `COLUMNS`, or 100.
-pub(crate) fn columns() -> usize {
+pub fn columns() -> usize {
     known_columns().unwrap_or(100)
 }
 
 /// Whether a table of so many columns fits; if the width is unknown, any table fits.
-pub(crate) fn wide_enough(columns: usize) -> bool {
+pub fn wide_enough(columns: usize) -> bool {
     known_columns().is_none_or(|known| columns <= known)
 }
 
@@ -49,14 +53,24 @@ fn known_columns() -> Option<usize> {
     window.filter(|columns| *columns > 0).or_else(said)
 }
 
-/// Prints a message on standard error, as `weft: MESSAGE`.
-pub(crate) fn complain(message: &str) {
+/// Sets the name of the program that [`complain`] prints.
+pub(crate) fn set_program(name: &str) {
+    // An error is ignored: a process has one name.
+    let _ = PROGRAM.set(name.to_owned());
+}
+
+/// Prints a message on standard error, after the name of the program: `weft: MESSAGE`.
+pub fn complain(message: &str) {
+    let program = PROGRAM.get().map_or("weft", String::as_str);
     // An error is ignored: there is no other place to report it.
-    let _ = writeln!(anstream::stderr(), "weft: {message}");
+    let _ = writeln!(anstream::stderr(), "{program}: {message}");
 }
 
 /// Prints a value on standard output, as indented JSON.
-pub(crate) fn print_json(value: &impl Serialize) -> io::Result<()> {
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn print_json(value: &impl Serialize) -> io::Result<()> {
     PRINTED_JSON.store(true, Ordering::SeqCst);
     let mut out = io::stdout().lock();
     serde_json::to_writer_pretty(&mut out, value)?;
@@ -70,25 +84,25 @@ pub(crate) fn printed_json() -> bool {
 }
 
 /// A progress bar in bytes, drawn on standard error when that is a terminal.
-pub(crate) fn progress(what: &'static str, total: u64) -> ProgressBar {
+pub fn progress(what: &'static str, total: u64) -> ProgressBar {
     let template = "{prefix:>12} [{bar:24}] {percent:>3}%  {binary_bytes} of {binary_total_bytes}  \
                     {binary_bytes_per_sec}  {eta} left";
     bar(what, total, template)
 }
 
 /// A progress bar in steps, each with a message, drawn on standard error when that is a terminal.
-pub(crate) fn steps(what: &'static str, total: u64) -> ProgressBar {
+pub fn steps(what: &'static str, total: u64) -> ProgressBar {
     bar(what, total, "{prefix:>12} [{bar:24}] {pos} of {len}  {eta} left  {wide_msg}")
 }
 
 /// A progress bar in thousandths, with a message, drawn on standard error when that is a terminal.
-pub(crate) fn share(what: &'static str) -> ProgressBar {
+pub fn share(what: &'static str) -> ProgressBar {
     bar(what, 1000, "{prefix:>12} [{bar:24}] {percent:>3}%  {eta} left  {wide_msg}")
 }
 
 /// A counter of attempts without a known end, with a message, drawn on standard error when that is
 /// a terminal.
-pub(crate) fn tries(what: &'static str) -> ProgressBar {
+pub fn tries(what: &'static str) -> ProgressBar {
     bar(what, 0, "{prefix:>12} {pos} tried in {elapsed}  {wide_msg}")
 }
 
@@ -110,7 +124,7 @@ fn bar(what: &'static str, total: u64, template: &str) -> ProgressBar {
 }
 
 /// A span for output: `1.2 s`, `35 ms`.
-pub(crate) fn took(span: Duration) -> String {
+pub fn took(span: Duration) -> String {
     if span >= Duration::from_secs(1) {
         format!("{:.1} s", span.as_secs_f64())
     } else {
@@ -119,7 +133,7 @@ pub(crate) fn took(span: Duration) -> String {
 }
 
 /// A name quoted for a shell; non-printable bytes need bash, zsh or POSIX 2024.
-pub(crate) fn quoted(name: &OsStr) -> String {
+pub fn quoted(name: &OsStr) -> String {
     let bytes = name.as_bytes();
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+:@%=,".contains(byte);
     if !bytes.is_empty() && bytes.iter().all(plain) {
@@ -141,8 +155,29 @@ pub(crate) fn quoted(name: &OsStr) -> String {
     quoted
 }
 
+/// A path as text; non-printable characters are escaped, so a name cannot send control sequences to
+/// the terminal.
+#[must_use]
+pub fn label(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    if text.chars().any(char::is_control) {
+        text.chars()
+            .flat_map(|c| {
+                let escaped: Vec<char> =
+                    if c.is_control() { c.escape_default().collect() } else { vec![c] };
+                escaped
+            })
+            .collect()
+    } else {
+        text.into_owned()
+    }
+}
+
 /// A private directory for sockets and files of this process, removed when the value is dropped.
-pub(crate) fn scratch() -> Result<tempfile::TempDir, Failure> {
+///
+/// # Errors
+/// The directory for temporary files is not writable.
+pub fn scratch() -> Result<tempfile::TempDir, Failure> {
     tempfile::Builder::new().prefix("weft-").tempdir().map_err(|error| {
         let place = std::env::temp_dir();
         Failure::failed(format!("{}: {error}; set TMPDIR", place.display()))
@@ -151,7 +186,10 @@ pub(crate) fn scratch() -> Result<tempfile::TempDir, Failure> {
 
 /// Removes files, directories and progress bars when the process is told to end (SIGINT, SIGTERM),
 /// and ends it with the status that a shell expects. For commands that have nothing to finish.
-pub(crate) fn remove_when_interrupted(paths: &[PathBuf]) -> Result<(), Failure> {
+///
+/// # Errors
+/// The signals cannot be handled.
+pub fn remove_when_interrupted(paths: &[PathBuf]) -> Result<(), Failure> {
     let known = {
         let mut passing = locked(&PASSING);
         let known = passing.is_some();
@@ -188,7 +226,7 @@ pub(crate) fn remove_when_interrupted(paths: &[PathBuf]) -> Result<(), Failure> 
 
 /// Registers `last` to be called before files are removed, on the thread that
 /// [`remove_when_interrupted`] starts. For output that must survive the interruption.
-pub(crate) fn when_interrupted(last: impl FnMut() + Send + 'static) {
+pub fn when_interrupted(last: impl FnMut() + Send + 'static) {
     locked(&LAST).push(Box::new(last));
 }
 
@@ -204,6 +242,8 @@ fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// See [`set_program`].
+static PROGRAM: OnceLock<String> = OnceLock::new();
 /// Paths that are removed when the process is told to end; `None` leaves signals alone.
 static PASSING: Mutex<Option<Vec<PathBuf>>> = Mutex::new(None);
 /// See [`when_interrupted`].
@@ -232,5 +272,10 @@ mod tests {
         ] {
             assert_eq!(quoted(OsStr::from_bytes(name)), expected);
         }
+    }
+
+    #[test]
+    fn a_name_sends_no_control_sequence() {
+        assert_eq!(label(Path::new("a\u{1b}[2Jb")), "a\\u{1b}[2Jb");
     }
 }

@@ -1,4 +1,4 @@
-//! Files that weft writes for its user (`--map`, `--record`, `--report`, `--write`, man pages).
+//! Files that a program writes for its user (`--map`, `--record`, `--report`, `--write`, man pages).
 //!
 //! Decides   which file may be written: a new or an empty one, or with `--force` one of the same
 //!           kind, identified by its first bytes. Never a member of the volume by any path, never a
@@ -18,65 +18,36 @@ use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
-use crate::member::{MemberArg, label};
 use crate::outcome::Failure;
-use crate::terminal::remove_when_interrupted;
-use crate::volume::spec;
+use crate::terminal::{label, remove_when_interrupted};
 
-/// Kinds of files that weft writes for its user.
+/// Kind of files that a program writes for its user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Table of CPU costs in TOML (`bench costs --write`).
-    Costs,
-    /// Log of requests (`serve --record`).
-    Log,
-    /// Man page (`weft man DIR`).
-    ManPage,
-    /// Map of GNU ddrescue: ranges that were read and ranges that were not (`cat --map`).
-    Map,
-    /// Page with charts (`--report`).
-    Report,
-}
-
-impl Kind {
+pub struct Kind {
     /// First bytes of every file of the kind.
-    pub(crate) fn begin(self) -> &'static str {
-        match self {
-            Self::Costs => "# What work costs: `weft bench costs --write`.\n",
-            Self::Log => "fio version ",
-            Self::ManPage => ".ie \\n(.g .ds Aq \\(aq\n.el .ds Aq '\n.TH weft",
-            Self::Map => "# Mapfile of weft cat --skip-unreadable\n",
-            Self::Report => weft_lab::report::BEGIN,
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Costs => "table of costs",
-            Self::Log => "log",
-            Self::ManPage => "man page of weft",
-            Self::Map => "map of weft cat",
-            Self::Report => "report of weft",
-        }
-    }
+    pub begin: &'static str,
+    /// Name of the kind in messages.
+    pub name: &'static str,
 }
 
 /// Output file requested by the user.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Output<'a> {
+pub struct Output<'a> {
     /// Option that names the file, or the command if an argument names it.
-    pub(crate) option: &'static str,
-    pub(crate) path: &'a Path,
-    pub(crate) kind: Kind,
+    pub option: &'static str,
+    /// Path of the file.
+    pub path: &'a Path,
+    /// Kind of the file.
+    pub kind: Kind,
     /// Whether a file of the same kind may be overwritten.
-    pub(crate) force: bool,
-    /// Members of the volume that the command works on.
-    pub(crate) members: &'a [MemberArg],
+    pub force: bool,
+    /// Files of the members of the volume that the command works on.
+    pub members: &'a [PathBuf],
 }
 
 /// Result of the check of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub enum Place {
     /// Nothing exists at the path.
     New,
     /// A file exists that may be overwritten.
@@ -103,7 +74,10 @@ impl Output<'_> {
     }
 
     /// Checks the path, without changing anything.
-    pub(crate) fn check(&self) -> Result<Place, Failure> {
+    ///
+    /// # Errors
+    /// The file may not be written, or could not be.
+    pub fn check(&self) -> Result<Place, Failure> {
         let found = match fs::metadata(self.path) {
             Ok(found) => found,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -133,13 +107,13 @@ impl Output<'_> {
         if found.len() == 0 {
             return Ok(Place::Old);
         }
-        let begin = self.kind.begin().as_bytes();
+        let begin = self.kind.begin.as_bytes();
         let mut first = Vec::new();
         File::open(self.path)
             .and_then(|file| file.take(begin.len() as u64).read_to_end(&mut first))
             .map_err(|error| self.failed(&error))?;
         if first != begin {
-            let name = self.kind.name();
+            let name = self.kind.name;
             return Err(self.refused(format_args!(
                 "exists and holds something that is no {name}, which weft does not overwrite; \
                  name another file"
@@ -153,7 +127,10 @@ impl Output<'_> {
 
     /// Opens the file for writing from its first byte, without changing it, and returns whether it
     /// is new. For output that grows line by line.
-    pub(crate) fn open(&self) -> Result<(File, bool), Failure> {
+    ///
+    /// # Errors
+    /// See [`check`](Self::check); a device or pipe is refused too.
+    pub fn open(&self) -> Result<(File, bool), Failure> {
         let place = self.check()?;
         if place == Place::Stream {
             return Err(self.refused(
@@ -172,20 +149,17 @@ impl Output<'_> {
 }
 
 /// Whether a file is one of the members, or contains one.
-fn is_member(found: &Metadata, members: &[MemberArg]) -> bool {
-    let same = |path: &Path| {
+fn is_member(found: &Metadata, members: &[PathBuf]) -> bool {
+    let same = |path: &PathBuf| {
         let member = fs::metadata(path);
         member.is_ok_and(|member| (member.dev(), member.ino()) == (found.dev(), found.ino()))
     };
-    members.iter().any(|member| match member {
-        MemberArg::Path(path) => spec(path).file().is_some_and(same),
-        MemberArg::Missing | MemberArg::Ram(..) => false,
-    })
+    members.iter().any(same)
 }
 
 /// A file that is written as a whole, once or repeatedly.
 #[derive(Debug)]
-pub(crate) struct ResultFile {
+pub struct ResultFile {
     path: PathBuf,
     /// Option and path for errors, as the user wrote them.
     label: String,
@@ -195,15 +169,11 @@ pub(crate) struct ResultFile {
 }
 
 impl ResultFile {
-    /// The page of `--report`, if requested.
-    pub(crate) fn report(path: Option<&Path>, force: bool) -> Result<Option<Self>, Failure> {
-        let asked =
-            |path| Output { option: "--report", path, kind: Kind::Report, force, members: &[] };
-        path.map(|path| Self::at(&asked(path))).transpose()
-    }
-
     /// Checks that the file may be written and that writing is possible.
-    pub(crate) fn at(asked: &Output<'_>) -> Result<Self, Failure> {
+    ///
+    /// # Errors
+    /// See [`Output::check`]; or there is no folder to write in.
+    pub fn at(asked: &Output<'_>) -> Result<Self, Failure> {
         let place = asked.check()?;
         // A symbolic link stays, and its target is replaced.
         let path = fs::canonicalize(asked.path).unwrap_or_else(|_| asked.path.to_owned());
@@ -238,13 +208,19 @@ impl ResultFile {
     }
 
     /// Writes the text to the file.
-    pub(crate) fn write(mut self, text: impl AsRef<[u8]>) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write(mut self, text: impl AsRef<[u8]>) -> Result<(), Failure> {
         self.put(text.as_ref()).map_err(|error| Failure::failed(format!("{}{error}", self.label)))
     }
 
     /// Replaces the file; a later call replaces it again. A device or pipe is left alone: it only
     /// gets the last text, by [`write`](Self::write).
-    pub(crate) fn save(&mut self, text: &str) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn save(&mut self, text: &str) -> io::Result<()> {
         if self.place == Place::Stream { Ok(()) } else { self.put(text.as_bytes()) }
     }
 
@@ -286,8 +262,10 @@ fn permissions() -> fs::Permissions {
 mod tests {
     use super::*;
 
+    const MAP: Kind = Kind { begin: "# Mapfile of weft\n", name: "map of weft" };
+
     fn asked(path: &Path) -> Output<'_> {
-        Output { option: "--map", path, kind: Kind::Map, force: false, members: &[] }
+        Output { option: "--map", path, kind: MAP, force: false, members: &[] }
     }
 
     fn forced(path: &Path) -> Output<'_> {
@@ -295,7 +273,7 @@ mod tests {
     }
 
     fn map(text: &str) -> String {
-        format!("{}{text}", Kind::Map.begin())
+        format!("{}{text}", MAP.begin)
     }
 
     #[test]
@@ -344,14 +322,14 @@ mod tests {
         fs::write(at("ddrescue"), "# Mapfile. Created by GNU ddrescue version 1.27\n").unwrap();
         fs::write(at("map"), map("")).unwrap();
         fs::write(at("short"), "# Mapf").unwrap();
-        let members = [MemberArg::Path(member.clone())];
+        let members = [member.clone()];
         for (name, force, told) in [
             ("member", true, "is a member of the volume"),
             ("linked", true, "is a member of the volume"),
             ("symlink", true, "is a member of the volume"),
             ("nothing", true, "is a link to nothing"),
-            ("ddrescue", true, "is no map of weft cat"),
-            ("short", true, "is no map of weft cat"),
+            ("ddrescue", true, "is no map of weft"),
+            ("short", true, "is no map of weft"),
             ("map", false, "--force overwrites it"),
         ] {
             let path = at(name);
@@ -362,15 +340,6 @@ mod tests {
                 assert!(message.contains(told) && message.contains(name), "{message}");
             }
             assert_eq!(fs::read(&path).ok(), before, "{name}");
-        }
-        // Each kind recognises its own files only.
-        let kinds = [Kind::Costs, Kind::Log, Kind::ManPage, Kind::Map, Kind::Report];
-        let path = at("kinds");
-        for made in kinds {
-            fs::write(&path, format!("{} and more", made.begin())).unwrap();
-            for kind in kinds {
-                assert_eq!(Output { kind, ..forced(&path) }.check().is_ok(), kind == made);
-            }
         }
     }
 

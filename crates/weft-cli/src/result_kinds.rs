@@ -1,0 +1,50 @@
+//! Kinds of files that weft writes for its user, each identified by its first bytes.
+
+use std::path::Path;
+
+use weft_terminal::outcome::Failure;
+use weft_terminal::result_file::{Kind, Output, ResultFile};
+
+/// Table of CPU costs in TOML (`bench costs --write`).
+pub(crate) const COSTS: Kind =
+    Kind { begin: "# What work costs: `weft bench costs --write`.\n", name: "table of costs" };
+
+/// Log of requests (`serve --record`).
+pub(crate) const LOG: Kind = Kind { begin: "fio version ", name: "log" };
+
+/// Man page (`weft man DIR`).
+pub(crate) const MAN_PAGE: Kind =
+    Kind { begin: ".ie \\n(.g .ds Aq \\(aq\n.el .ds Aq '\n.TH weft", name: "man page of weft" };
+
+/// Map of GNU ddrescue: ranges that were read and ranges that were not (`cat --map`).
+pub(crate) const MAP: Kind =
+    Kind { begin: "# Mapfile of weft cat --skip-unreadable\n", name: "map of weft cat" };
+
+/// Page with charts (`--report`).
+const REPORT: Kind = Kind { begin: weft_lab::report::BEGIN, name: "report of weft" };
+
+/// The page of `--report`, if requested.
+pub(crate) fn report(path: Option<&Path>, force: bool) -> Result<Option<ResultFile>, Failure> {
+    let asked = |path| Output { option: "--report", path, kind: REPORT, force, members: &[] };
+    path.map(|path| ResultFile::at(&asked(path))).transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_recognises_its_own_files_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("kinds");
+        let kinds = [COSTS, LOG, MAN_PAGE, MAP, REPORT];
+        for made in kinds {
+            std::fs::write(&path, format!("{} and more", made.begin)).unwrap();
+            for kind in kinds {
+                let asked =
+                    Output { option: "--map", path: &path, kind, force: true, members: &[] };
+                assert_eq!(asked.check().is_ok(), kind == made, "{} {}", made.name, kind.name);
+            }
+        }
+    }
+}
