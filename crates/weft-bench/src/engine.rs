@@ -3,20 +3,19 @@
 //! There are four questions. Alone, without members and memory: how many 4 KiB random writes does
 //! it process per second of CPU time, and how much do RAID 0, 1 and 10 add to a request of a bare
 //! member? With members in memory: how fast is a rebuild (`rebuild.rs`)? On a RAID 5 of four real
-//! files, served within this process over NBD: how many member requests are there, and how fast is
+//! files, created and served by `weft`: how many member requests are there, and how fast is
 //! it, with the policies of patches 000 and 004 on and off? The cache is 4 MiB for every variant
 //! (for stripes of 64 KiB the minimum of 17 stripes, 6 % more), as for kernel md, with whose counts
 //! they are compared.
 
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use weft_engine::knobs::Knobs;
 use weft_export::client::NbdClient;
 use weft_export::control::{Client, Command, MemberStatus};
 use weft_ondisk::Level;
-use weft_units::Bytes;
 use weft_units::rng::Rng;
 
 use crate::BenchError;
@@ -24,34 +23,7 @@ use crate::alone::{Alone, Asked};
 use crate::rebuild;
 use crate::rounds::{Effort, in_turns, per_cpu_second};
 use crate::sheet::{Sheet, SheetRow};
-
-/// A RAID 5 over files, created and served in the way that the calling program does for its users.
-pub trait FileVolume {
-    /// Creates the array on files that do not exist yet, of [`FILE_BYTES`] each, with chunks of
-    /// [`CHUNK`].
-    ///
-    /// # Errors
-    /// The files cannot be made.
-    fn make(&self, files: &[PathBuf]) -> Result<(), BenchError>;
-
-    /// Serves the array with these knobs while `client` runs; `client` receives the NBD URI and the
-    /// path of the control socket.
-    ///
-    /// # Errors
-    /// The array cannot be served, `client` fails, or the server does not stop cleanly.
-    fn serve(
-        &self,
-        files: &[PathBuf],
-        knobs: Knobs,
-        client: &mut dyn FnMut(&str, &Path) -> Result<(), BenchError>,
-    ) -> Result<(), BenchError>;
-}
-
-const FILES: usize = 4;
-/// Size of each file of a [`FileVolume`].
-pub const FILE_BYTES: Bytes = Bytes(256 << 20);
-/// Chunk size of a [`FileVolume`].
-pub const CHUNK: Bytes = Bytes(64 << 10);
+use crate::weft::{FILES, FileVolume};
 
 /// Each member's share of the cache in bytes, for any stripe size: 256 stripes of 4 KiB.
 const CACHE_BYTES: u64 = 256 * 4096;
@@ -59,17 +31,12 @@ const CACHE_BYTES: u64 = 256 * 4096;
 /// Requests in flight.
 const DEPTH: usize = 64;
 
-/// Fills rows for the engine alone, then for a volume over four files in `directory`: its rate, and
+/// Fills rows for the engine alone, then for a volume over four files below `dir`: its rate, and
 /// the number of member requests, with patches 000 and 004 on and off.
 ///
 /// # Errors
 /// The volume cannot be created or served, or a request fails.
-pub fn measure(
-    volume: &impl FileVolume,
-    directory: &Path,
-    effort: Effort,
-    sheet: &mut Sheet,
-) -> Result<(), BenchError> {
+pub fn measure(dir: Option<&Path>, effort: Effort, sheet: &mut Sheet) -> Result<(), BenchError> {
     let rounds = effort.rounds(5, 1);
     let cases = cases(effort.quick)?;
     let stripes = [256, 4096, 65_536];
@@ -90,7 +57,7 @@ pub fn measure(
         }
     }
     rebuild::measure(rounds, sheet)?;
-    over_files(volume, directory, &cases, rounds, sheet)
+    over_files(&FileVolume::make(dir)?, &cases, rounds, sheet)
 }
 
 /// Levels with little work per request, with the number of their members.
@@ -243,23 +210,19 @@ struct Counted {
 }
 
 fn over_files(
-    volume: &impl FileVolume,
-    directory: &Path,
+    volume: &FileVolume,
     cases: &[Case],
     rounds: u32,
     sheet: &mut Sheet,
 ) -> Result<(), BenchError> {
-    let files: Vec<PathBuf> =
-        (0..FILES).map(|number| directory.join(format!("weft-bench-{number}.img"))).collect();
-    volume.make(&files)?;
     // Every block of the files is allocated before the measurement.
-    run(volume, &files, Load::Sequential, Knobs::default())?;
+    run(volume, Load::Sequential, &Knobs::default())?;
     for case in cases {
         let mut counted: Vec<Vec<Counted>> = case.variants.iter().map(|_| Vec::new()).collect();
         for _ in 0..rounds {
             for ((variant, knobs), counted) in case.variants.iter().zip(&mut counted) {
                 sheet.now(&format!("{}, {variant}", case.name));
-                counted.push(run(volume, &files, case.load, *knobs)?);
+                counted.push(run(volume, case.load, knobs)?);
             }
         }
         // Without the patches: stripes of 4 KiB, and held stripes in order of arrival.
@@ -314,14 +277,9 @@ fn limit(case: &Case, auto: bool, first: bool, of_reads: bool) -> Option<f64> {
 }
 
 /// Serves the files with these knobs, runs the load, and counts member requests.
-fn run(
-    volume: &impl FileVolume,
-    files: &[PathBuf],
-    load: Load,
-    knobs: Knobs,
-) -> Result<Counted, BenchError> {
+fn run(volume: &FileVolume, load: Load, knobs: &Knobs) -> Result<Counted, BenchError> {
     let mut counted = None;
-    volume.serve(files, knobs, &mut |uri, control| {
+    volume.serve(knobs, &mut |uri, control| {
         let mut client = NbdClient::connect(uri).map_err(BenchError::Failed)?;
         let mut control = Client::connect(control).map_err(BenchError::failed)?;
         let before = requests(&mut control)?;
@@ -407,6 +365,7 @@ fn land(client: &mut NbdClient, flight: &mut VecDeque<u64>) -> Result<(), BenchE
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weft_units::Bytes;
 
     #[test]
     fn kernel_counts_are_there_for_each_case_that_names_them() {

@@ -43,3 +43,15 @@ impl From<BenchError> for Failure {
         }
     }
 }
+
+/// Converts a failure to an error of a benchmark, which converts back to the same exit status.
+impl From<Failure> for BenchError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Failed(text) => Self::Failed(text),
+            Failure::Usage(text) => Self::Usage(text),
+            Failure::Refused(text) => Self::Refused(text),
+            Failure::BrokenPipe => Self::failed("the reader of the output is gone"),
+        }
+    }
+}

@@ -36,6 +36,7 @@ mod rounds;
 pub mod sched;
 mod session;
 mod sheet;
+mod weft;
 
 pub use error::BenchError;
 pub use rounds::Effort;

@@ -15,7 +15,7 @@ use weft_terminal::outcome::{Exit, Failure, Outcome};
 use weft_terminal::result_file::{Output, ResultFile};
 use weft_terminal::terminal::stdout;
 
-use super::peers::{Files, start_weft};
+use super::peers::start_weft;
 use super::table;
 use crate::inside::ended;
 use crate::result_kinds::COSTS;
@@ -259,8 +259,7 @@ impl OfCosts {
 
 impl OfEngine {
     fn measure(&self, effort: Effort, sheet: &mut Sheet) -> Result<(), Failure> {
-        let files = Files::below(self.dir.as_deref())?;
-        Ok(engine::measure(&files, files.directory(), effort, sheet)?)
+        Ok(engine::measure(self.dir.as_deref(), effort, sheet)?)
     }
 }
 
