@@ -1,6 +1,6 @@
 //! Instruction counts of operations, compared with the committed ones.
 //!
-//! `weft bench repeat` repeats one piece of work, and the example `repeat` of weft-crash another;
+//! `weft-bench repeat` repeats one piece of work, and the example `repeat` of weft-crash another;
 //! callgrind counts the instructions of their `measured_part`. The counts do not depend on the
 //! machine's load, and hardly on the machine: two runs of one binary give the same number. They
 //! depend on the compiler, which the committed file therefore names: counts of another compiler are
@@ -20,7 +20,7 @@ use std::process::Command;
 /// Program that counts instructions.
 pub(crate) const PROGRAM: &str = "valgrind";
 
-/// Cases of `weft bench repeat`, each with its repetitions: about a second under callgrind.
+/// Cases of `weft-bench repeat`, each with its repetitions: about a second under callgrind.
 const CASES: &[(&str, u64)] = &[
     ("assemble", 200),
     ("engine-full-stripe-write", 500),
@@ -57,15 +57,16 @@ const SIMULATED: (&str, u64) = ("sim-random-write-tags", 3_000);
 /// Largest change in percent; a larger one is a failure, or must be recorded.
 const PERCENT_MAX: u64 = 3;
 
-/// Compares the counts with the committed file; `update` writes the file instead.
+/// Compares the counts of the `weft-bench` beside `weft` with the committed file; `update` writes
+/// the file instead.
 pub(crate) fn run(weft: &Path, update: bool) -> Ending {
-    match compare(weft, update) {
+    match compare(&weft.with_file_name("weft-bench"), update) {
         Ok(ending) => ending,
         Err(error) => Ending::Failed(format!("{error:#}")),
     }
 }
 
-fn compare(weft: &Path, update: bool) -> anyhow::Result<Ending> {
+fn compare(bench: &Path, update: bool) -> anyhow::Result<Ending> {
     if !has(PROGRAM) {
         return Ok(Ending::Skipped("valgrind is not installed: apt-get install valgrind".into()));
     }
@@ -84,7 +85,7 @@ fn compare(weft: &Path, update: bool) -> anyhow::Result<Ending> {
     let old = parse(&text)?;
     let mut new = BTreeMap::new();
     for (case, times) in CASES {
-        new.insert((*case).to_owned(), count(weft, case, *times, 0)?);
+        new.insert((*case).to_owned(), count(bench, case, *times, 0)?);
     }
     let (case, times) = SIMULATED;
     let mut example = Command::new(build_example("weft-crash", "repeat")?);
@@ -104,7 +105,7 @@ fn compare(weft: &Path, update: bool) -> anyhow::Result<Ending> {
     }
     // A comparison without findings must prove that it would detect a planted slow-down.
     let (case, times) = ("parity-xor-avx2", 5_000);
-    let slower = BTreeMap::from([(case.to_owned(), count(weft, case, times, 5)?)]);
+    let slower = BTreeMap::from([(case.to_owned(), count(bench, case, times, 5)?)]);
     let committed = old.get(case).map(|it| BTreeMap::from([(case.to_owned(), *it)]));
     let (_, found) = judge(&committed.unwrap_or_default(), &slower);
     if found.is_none() {
@@ -125,10 +126,10 @@ fn file() -> PathBuf {
 
 /// Counts the instructions for each of `times` operations of a case. The operations do `extra`
 /// percent more work than they should; this tests that a regression is found.
-fn count(weft: &Path, case: &str, times: u64, extra: u64) -> anyhow::Result<u64> {
+fn count(bench: &Path, case: &str, times: u64, extra: u64) -> anyhow::Result<u64> {
     let (count, extra) = (times.to_string(), extra.to_string());
-    let mut command = Command::new(weft);
-    counted(command.args(["bench", "repeat", case, &count, "--extra", &extra]), case, times)
+    let mut command = Command::new(bench);
+    counted(command.args(["repeat", case, &count, "--extra", &extra]), case, times)
 }
 
 /// Instructions for each of the `times` operations of a command.
@@ -197,7 +198,7 @@ fn parse(text: &str) -> anyhow::Result<BTreeMap<String, u64>> {
 
 fn written(counts: &BTreeMap<String, u64>) -> String {
     let mut text = format!(
-        "# Instructions for each operation of `weft bench repeat`, and of the crash simulator's example\n\
+        "# Instructions for each operation of `weft-bench repeat`, and of the crash simulator's example\n\
          # `repeat`, as callgrind counts them.\n\
          # Written by `cargo xtask instructions --update`; CI fails at a change of {PERCENT_MAX} %.\n\
          # by {}\n[instructions]\n",

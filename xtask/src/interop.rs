@@ -56,11 +56,11 @@ pub(crate) fn packages_missing() -> Vec<&'static str> {
     packages::missing(needs.chain([crate::instructions::PROGRAM]).chain(OF_TESTS))
 }
 
-/// Builds the release binary. Returns its path.
+/// Builds the release binaries: `weft` and, beside it, `weft-bench`. Returns the path of `weft`.
 pub(crate) fn build_release(report: &mut Report) -> Option<PathBuf> {
     let built = report.part("release build", || {
         run(
-            cargo(&["build", "--release", "-p", "weft-cli", "--bin", "weft"]),
+            cargo(&["build", "--release", "-p", "weft-cli", "-p", "weft-bench", "--bins"]),
             Duration::from_secs(1800),
         )
     });

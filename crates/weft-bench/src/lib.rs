@@ -1,4 +1,4 @@
-//! Benchmarks of weft: the measurements of `weft bench`, and their baselines.
+//! Benchmarks of weft: what the program `weft-bench` measures, and the baselines.
 //!
 //! Each benchmark fills a [`Sheet`] of rows. A row compares weft with one baseline that was
 //! measured alternately with it, in this process or beside it, a few milliseconds apart: the speed
@@ -14,7 +14,7 @@
 //! | [`repeat`] | one thing many times, for a profiler | |
 //! | [`sched`] | a request through each scheduler alone | kernel mq-deadline |
 //!
-//! The command line, the table and the JSON are in `weft-cli`. Unsafe code is confined to the
+//! The program adds the command line, the table and the JSON. Unsafe code is confined to the
 //! tests' `allocations.rs` and three files: `nbd/memory.rs` (memory without locks),
 //! `parity/arena.rs` (huge pages) and `parity/isal.rs` (a C library loaded at run time). None of it
 //! serves a user's volume.

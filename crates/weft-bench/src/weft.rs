@@ -1,6 +1,6 @@
 //! The program `weft` that is measured, and a volume that it creates and serves over files.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,9 +22,21 @@ const CHUNK: Bytes = Bytes(64 << 10);
 /// Name of the array and of the volume.
 const NAME: &str = "bench";
 
-/// A command of weft.
+/// A command of weft: of the program beside this one, else of the one on `PATH`.
 pub(crate) fn weft() -> std::io::Result<Command> {
-    Ok(Command::new(std::env::current_exe()?))
+    let beside = std::env::current_exe()?.with_file_name("weft");
+    Ok(Command::new(if beside.is_file() { beside } else { "weft".into() }))
+}
+
+/// The error of a weft that did not start.
+pub(crate) fn not_started(error: &std::io::Error) -> BenchError {
+    match error.kind() {
+        ErrorKind::NotFound => BenchError::failed(
+            "weft is not beside weft-bench, and not on PATH; for it: \
+             cargo install --path crates/weft-cli",
+        ),
+        _ => BenchError::failed(format!("weft: {error}")),
+    }
 }
 
 /// A RAID 5 over files, created and served by weft. Its files are removed when the value is dropped
@@ -66,7 +78,7 @@ impl FileVolume {
         create.args(["--raid-devices", &FILES.to_string()]);
         create.args(["--chunk", &format!("{}B", CHUNK.0)]);
         create.args(["--member-size", &format!("{}B", FILE_BYTES.0)]).args(&files);
-        let made = create.output().map_err(BenchError::failed)?;
+        let made = create.output().map_err(|error| not_started(&error))?;
         if !made.status.success() {
             return Err(ended(made.status, &String::from_utf8_lossy(&made.stderr)));
         }
@@ -91,7 +103,7 @@ impl FileVolume {
         serve.env("XDG_RUNTIME_DIR", directory).stdin(Stdio::null()).stdout(Stdio::piped());
         serve.stderr(std::fs::File::create(&log).map_err(BenchError::failed)?);
         let mut server = Running {
-            child: serve.spawn().map_err(BenchError::failed)?,
+            child: serve.spawn().map_err(|error| not_started(&error))?,
             known: Arc::clone(&self.server),
         };
         *locked(&self.server) = Some(Pid::from_child(&server.child));

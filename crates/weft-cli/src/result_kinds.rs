@@ -5,10 +5,6 @@ use std::path::Path;
 use weft_terminal::outcome::Failure;
 use weft_terminal::result_file::{Kind, Output, ResultFile};
 
-/// Table of CPU costs in TOML (`bench costs --write`).
-pub(crate) const COSTS: Kind =
-    Kind { begin: "# What work costs: `weft bench costs --write`.\n", name: "table of costs" };
-
 /// Log of requests (`serve --record`).
 pub(crate) const LOG: Kind = Kind { begin: "fio version ", name: "log" };
 
@@ -37,7 +33,7 @@ mod tests {
     fn each_kind_recognises_its_own_files_only() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("kinds");
-        let kinds = [COSTS, LOG, MAN_PAGE, MAP, REPORT];
+        let kinds = [LOG, MAN_PAGE, MAP, REPORT];
         for made in kinds {
             std::fs::write(&path, format!("{} and more", made.begin)).unwrap();
             for kind in kinds {

@@ -9,7 +9,7 @@
 
 mod common;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -17,24 +17,10 @@ use std::process::{Command, Stdio};
 use common::{Served, command};
 use tempfile::tempdir;
 use weft_engine::knobs::{Knobs, TABLE};
+use weft_testing::documents::{Helps, commands_named, pages, root};
 
 /// Programs of other projects that pages use.
 const OTHERS: [&str; 3] = ["mdadm", "nbdcopy", "nbdinfo"];
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// README.md and every user page of `docs/`.
-fn pages() -> Vec<(PathBuf, String)> {
-    let names = ["README.md"].into_iter().map(str::to_owned);
-    let docs =
-        ["compare", "reference", "replay", "reproduce", "rescue", "schedulers", "serve", "tune"];
-    let paths = names.chain(docs.iter().map(|name| format!("docs/{name}.md")));
-    let read =
-        |path: String| (root().join(&path), std::fs::read_to_string(root().join(path)).unwrap());
-    paths.map(read).collect()
-}
 
 fn is_update() -> bool {
     std::env::var("WEFT_DOCS_UPDATE").is_ok_and(|value| value == "1")
@@ -308,69 +294,23 @@ fn uuids_and_times_of_the_clock_may_differ_and_nothing_else() {
     assert_eq!(masked("weft check tour", sum), sum);
 }
 
-/// `weft` commands in the code of a page, by line, without comments.
-fn commands_named(page: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut fenced = false;
-    for line in page.lines() {
-        if line.starts_with("```") {
-            fenced = !fenced;
-        }
-        let code = if fenced { line.strip_prefix("$ ") } else { line.strip_prefix("    ") };
-        if let Some(code) = code {
-            found.push(code.split("  #").next().unwrap_or_default().trim_end().to_owned());
-        } else if !fenced {
-            let inline = line.split('`').skip(1).step_by(2);
-            found.extend(inline.filter(|code| code.starts_with("weft ")).map(str::to_owned));
-        }
-    }
-    found.retain(|code| code.starts_with("weft "));
-    found
-}
-
-/// Unknown parts of a weft command: its name, or an option.
-fn unknown(code: &str, helps: &mut BTreeMap<String, Option<String>>) -> Vec<String> {
-    let mut words = code.split([' ', '|', ';']).skip(1).filter(|word| !word.is_empty());
-    let Some(name) = words.next().filter(|name| name.chars().all(|c| c.is_ascii_lowercase()))
-    else {
-        return Vec::new();
-    };
-    let part = words.clone().next().filter(|_| name == "bench");
-    let asked = [Some(name), part].into_iter().flatten().collect::<Vec<_>>().join(" ");
-    let help = helps.entry(asked.clone()).or_insert_with(|| {
-        let mut arguments: Vec<&str> = asked.split(' ').collect();
-        arguments.push("--help");
-        let output = command(&root(), &arguments).output().unwrap();
-        output.status.success().then(|| String::from_utf8(output.stdout).unwrap())
-    });
-    let Some(help) = help else { return vec![format!("{code}: no command {asked:?}")] };
-    let options = words.take_while(|word| *word != "||").filter_map(|word| {
-        let option = word.split(['=', '[']).next().unwrap_or_default();
-        (option.starts_with("--") && option.len() > 2).then_some(option)
-    });
-    let listed: BTreeSet<&str> =
-        help.split([' ', '\n', ',', '=', '[']).filter(|word| word.starts_with("--")).collect();
-    options
-        .filter(|option| !listed.contains(option))
-        .map(|option| format!("{code}: no option {option}"))
-        .collect()
-}
-
 #[test]
 fn every_command_and_option_that_a_page_names_is_there_and_a_planted_one_is_found() {
-    let mut helps = BTreeMap::new();
+    let mut helps = Helps::new(|name| {
+        let output = command(&root(), &[name, "--help"]).output().unwrap();
+        output.status.success().then(|| String::from_utf8(output.stdout).unwrap())
+    });
     let mut named = 0;
     for (path, page) in pages() {
-        let commands = commands_named(&page);
+        let commands = commands_named(&page, "weft");
         named += commands.len();
-        let unknown: Vec<String> =
-            commands.iter().flat_map(|code| unknown(code, &mut helps)).collect();
+        let unknown: Vec<String> = commands.iter().flat_map(|code| helps.unknown(code)).collect();
         assert_eq!(unknown, Vec::<String>::new(), "{}", path.display());
     }
     assert!(named >= 60, "{named} commands were looked at: there are more");
     let planted = "`weft frobnicate m0` and\n\n    weft serve --no-such m0   # it\n\n`weft get --json tour`\n";
     let found: Vec<String> =
-        commands_named(planted).iter().flat_map(|code| unknown(code, &mut helps)).collect();
+        commands_named(planted, "weft").iter().flat_map(|code| helps.unknown(code)).collect();
     assert_eq!(found.len(), 2, "{found:?}");
 }
 

@@ -28,7 +28,6 @@ fn no_map_is_written_over_a_member_or_another_file() {
     std::fs::write(path.join("days.map"), "# Mapfile. Created by GNU ddrescue\n").unwrap();
     std::fs::write(path.join("page.html"), "<!DOCTYPE html>\n<p>mine\n").unwrap();
     std::fs::write(path.join("weft.1"), ".TH weft 1\n.SH mine\n").unwrap();
-    std::fs::write(path.join("costs"), "[mine]\n").unwrap();
     let before = contents(path);
     let cat = |file| vec!["cat", "--skip-unreadable", "--map", file, "a", "b", "c"];
     for force in [&[][..], &["--force"]] {
@@ -38,7 +37,6 @@ fn no_map_is_written_over_a_member_or_another_file() {
             (cat("hard"), "--map hard: is a member of the volume"),
             (cat("days.map"), "that is no map of weft cat"),
             (vec!["man", "."], "that is no man page of weft"),
-            (vec!["bench", "costs", "--write", "costs"], "that is no table of costs"),
             (vec!["reproduce", "004", "--report", "page.html"], "that is no report of weft"),
         ] {
             let words = [&words[..], force].concat();

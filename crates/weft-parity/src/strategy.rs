@@ -29,7 +29,7 @@
 //!
 //! Source: an AMD EPYC of family 26 (Zen 5) with 1 MiB of L2; medians of 11 rounds in turns. Older
 //! families have not been measured and get the same strategy. Intel's CPUs have been measured with
-//! strips in order only, and keep that order. `weft bench parity --strategy swapped` measures other
+//! strips in order only, and keep that order. `weft-bench parity --strategy swapped` measures other
 //! CPUs.
 //!
 //! # In no cache
@@ -100,7 +100,7 @@ impl Strategy {
     /// for prefetches.
     ///
     /// Shape    `sources` strips are read and `results` are written, of `strip_bytes` each
-    /// Source   `weft bench parity --only DRAM --strategy streaming`, and `in-order`: ratios to
+    /// Source   `weft-bench parity --only DRAM --strategy streaming`, and `in-order`: ratios to
     ///          ISA-L on an Intel Xeon with AVX-512: XOR 4+1 4K 1.20 and 1.24, 64K 1.20 and 0.97;
     ///          XOR 8+1 4K 1.06 and 1.09, 64K 1.09 and 0.98; P+Q 6+2 4K 1.17 and 0.99, 64K 1.35
     ///          and 1.03; P+Q 10+2 4K 1.20 and 1.07, 64K 1.29 and 1.15; P+Q 16+2 4K 1.03 and 1.12,

@@ -4,7 +4,9 @@
 //! returns. On a developer's machine the test passes and prints the reason. Under `CI=1` the test
 //! panics: a gate that silently tests less is worse than a red one. A test of xtask
 //! (`xtask/src/skips.rs`) finds skips that do not go through here. Only development dependencies
-//! use this crate, so no product contains it.
+//! use this crate, so no product contains it. [`documents`] reads the pages for users.
+
+pub mod documents;
 
 /// Whether a skip is a failure: `CI` is `1` or `true`.
 pub fn in_ci() -> bool {

@@ -1,7 +1,8 @@
 //! Rounds of cost measurements, and the table of their medians.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use weft_ondisk::MdTime;
 use weft_sim::machine::{CostTable, Costs};
 
 use crate::BenchError;
@@ -13,11 +14,11 @@ use super::of_engine::Loads;
 
 /// Fills a row for each cost (ns, or ps/byte), and one for each load of the engine: the time
 /// predicted by the costs as a share of the measured time. Returns the costs as a table of this CPU
-/// and of `date`, `YYYY-MM-DD`.
+/// and of today.
 ///
 /// # Errors
 /// The engine refuses a load or stops responding.
-pub fn measure(effort: Effort, date: String, sheet: &mut Sheet) -> Result<CostTable, BenchError> {
+pub fn measure(effort: Effort, sheet: &mut Sheet) -> Result<CostTable, BenchError> {
     let rounds = effort.rounds(25, 3);
     let turn = Duration::from_millis(if effort.quick { 4 } else { 20 });
     let mut loads = Loads::new()?;
@@ -41,10 +42,17 @@ pub fn measure(effort: Effort, date: String, sheet: &mut Sheet) -> Result<CostTa
         let row = SheetRow::faster(format!("of {load}"), "explained", &explained, None);
         sheet.push(row.with_quartiles(&explained));
     }
-    let cpu = cpu();
+    let (cpu, date) = (cpu(), today());
     sheet.note("cpu", cpu.clone());
     sheet.note("date", date.clone());
     Ok(CostTable { source: "measured".to_owned(), cpu: Some(cpu), date: Some(date), costs })
+}
+
+/// Today's date in UTC, as `2026-11-20`.
+fn today() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_secs());
+    let now = MdTime::from_secs(now).to_rfc3339();
+    now.split('T').next().unwrap_or_default().to_owned()
 }
 
 /// Kinds of cost with their units: those of the engine, then the direct ones.

@@ -25,7 +25,7 @@ const CACHE_BYTES: u64 = 256 * 4096 * MEMBERS;
 ///
 /// # Errors
 /// The knob `stripe_size` does not allow the value, or the array cannot be created or served.
-pub fn serve(socket: &Path, stripe_size: &str) -> Result<ExitState, BenchError> {
+pub fn serve(socket: &Path, stripe_size: &str) -> Result<(), BenchError> {
     let mut knobs = Knobs::default();
     let knob = knobs.parse("stripe_size", stripe_size).map_err(BenchError::usage)?;
     knobs.set(knob);
@@ -63,7 +63,10 @@ pub fn serve(socket: &Path, stripe_size: &str) -> Result<ExitState, BenchError> 
         shutdown: shutdown.into(),
         on_ready: Box::new(|_| {}),
     });
-    Ok(state?)
+    match state? {
+        ExitState::Clean => Ok(()),
+        ExitState::Poisoned(why) | ExitState::StopFailed(why) => Err(BenchError::Failed(why)),
+    }
 }
 
 /// Members with the superblocks of a new array; its parity is right, because all is zero.

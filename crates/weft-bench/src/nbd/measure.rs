@@ -9,17 +9,15 @@ use crate::rounds::Effort;
 use crate::sheet::{Sheet, SheetRow};
 
 use super::load::{Job, Result as Loaded};
-use super::server::{Server, ServerKind, StartWeft};
+use super::server::{Server, ServerKind};
 
-/// Load on NBD servers: duration, cases, and the command that starts weft as a server.
+/// Load on NBD servers: duration and cases.
 #[derive(Clone, Debug)]
 pub struct NbdLoad {
     /// Seconds for each measurement.
     pub seconds: f64,
     /// Part of the names of the cases to measure; empty for all.
     pub only: String,
-    /// Command that starts a server of weft.
-    pub start_weft: StartWeft,
 }
 
 impl NbdLoad {
@@ -38,7 +36,6 @@ impl NbdLoad {
             span: Duration::try_from_secs_f64(seconds)
                 .map_err(|error| BenchError::usage(format!("--seconds: {error}")))?,
             only: self.only.clone(),
-            start_weft: self.start_weft,
         };
         let arrays = ARRAY_CASES.len() * STRIPE_SIZES.len() + 1;
         sheet.expect(CASES.len() * 2 + 2 + RECORD_CASES.len() * 2 + arrays);
@@ -53,7 +50,6 @@ struct Bench {
     rounds: u32,
     span: Duration,
     only: String,
-    start_weft: StartWeft,
 }
 
 /// A load, with its required ratios to nbdkit and to the minimal server.
@@ -103,7 +99,7 @@ impl Figure {
 
 impl Bench {
     fn start(&self, kind: ServerKind) -> Result<Server, BenchError> {
-        Server::start(kind, self.dir.path(), self.start_weft)
+        Server::start(kind, self.dir.path())
     }
 
     fn wants(&self, case: &str) -> bool {
@@ -274,7 +270,7 @@ const fn case(
 }
 
 /// Size of every volume, in bytes.
-pub const EXPORT_BYTES: u64 = 512 << 20;
+pub(super) const EXPORT_BYTES: u64 = 512 << 20;
 const PINNED: Job = Job { pinned: true, ..job(false, 4096, 1, 1) };
 const PINNED_WRITE: Job = Job { pinned: true, ..job(true, 4096, 1, 1) };
 /// Latency relative to the minimal server: at most 1.3 times as long.

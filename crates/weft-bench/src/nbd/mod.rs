@@ -16,5 +16,4 @@ mod server;
 
 pub use array::serve as serve_array;
 pub use least::serve as serve_least;
-pub use measure::{EXPORT_BYTES, NbdLoad};
-pub use server::{ServerKind, StartWeft};
+pub use measure::NbdLoad;

@@ -11,10 +11,11 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use super::load::{Job, Result as Loaded, load};
 use super::measure::{EXPORT_BYTES, job};
 use crate::BenchError;
+use crate::weft::{not_started, weft};
 
 /// Kind of an NBD server of [`EXPORT_BYTES`] of memory.
 #[derive(Clone, Copy, Debug)]
-pub enum ServerKind {
+pub(super) enum ServerKind {
     /// Weft, a RAID 5 in memory, with this stripe size: [`serve_array`](super::serve_array).
     Array(&'static str),
     /// Weft, a bare member in memory.
@@ -29,8 +30,7 @@ pub enum ServerKind {
 
 impl ServerKind {
     /// Name of the server in a row.
-    #[must_use]
-    pub fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Array(stripe_size) => stripe_size,
             Self::Bare => "bare",
@@ -39,11 +39,38 @@ impl ServerKind {
             Self::Recorded => "recorded",
         }
     }
-}
 
-/// Function that returns the command for a server of weft of this kind on a unix socket, in a
-/// private directory; `None` for servers of other programs.
-pub type StartWeft = fn(ServerKind, &Path) -> std::io::Result<Option<Command>>;
+    /// The command that starts the server on a unix socket, in a private directory.
+    fn command(self, socket: &Path) -> std::io::Result<Command> {
+        let mut command = match self {
+            Self::Array(_) | Self::Least => Command::new(std::env::current_exe()?),
+            Self::Bare | Self::Recorded => weft()?,
+            Self::Nbdkit => Command::new("nbdkit"),
+        };
+        match self {
+            Self::Array(stripe_size) => {
+                command.args(["nbd", "--stripe-size", stripe_size, "--serve-array"]).arg(socket);
+            }
+            Self::Bare | Self::Recorded => {
+                let uri = format!("nbd+unix:///?socket={}", socket.display());
+                let name = format!("bench-{}-{}", self.name(), std::process::id());
+                command.args(["serve", "--bare", "--name", &name, "--listen", &uri]);
+                command.arg(format!("ram:{}M", EXPORT_BYTES >> 20));
+                command.env("XDG_RUNTIME_DIR", socket.parent().unwrap_or(Path::new("/")));
+                if let Self::Recorded = self {
+                    command.arg("--record").arg(socket.with_extension("iolog"));
+                }
+            }
+            Self::Least => {
+                command.args(["nbd", "--serve-least"]).arg(socket);
+            }
+            Self::Nbdkit => {
+                command.args(["-f", "-U"]).arg(socket).args(["memory", &EXPORT_BYTES.to_string()]);
+            }
+        }
+        Ok(command)
+    }
+}
 
 /// A server that runs until it is dropped.
 pub(super) struct Server {
@@ -54,26 +81,19 @@ pub(super) struct Server {
 
 impl Server {
     /// Starts the server and waits until clients may connect.
-    pub(super) fn start(
-        kind: ServerKind,
-        dir: &Path,
-        start_weft: StartWeft,
-    ) -> std::result::Result<Self, BenchError> {
+    pub(super) fn start(kind: ServerKind, dir: &Path) -> std::result::Result<Self, BenchError> {
         let word = kind.name().replace(' ', "-");
         let socket = dir.join(format!("{word}.nbd"));
         let _ = std::fs::remove_file(&socket);
         let failed =
             |error: std::io::Error| BenchError::failed(format!("{}: {error}", kind.name()));
-        let mut command = start_weft(kind, &socket).map_err(failed)?.unwrap_or_else(|| {
-            let mut nbdkit = Command::new("nbdkit");
-            nbdkit.args(["-f", "-U"]).arg(&socket).args(["memory", &EXPORT_BYTES.to_string()]);
-            nbdkit
-        });
+        let mut command = kind.command(&socket).map_err(failed)?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().map_err(|error| match (kind, error.kind()) {
             (ServerKind::Nbdkit, ErrorKind::NotFound) => {
                 BenchError::failed("nbdkit is not installed; for it install the package nbdkit")
             }
+            (ServerKind::Bare | ServerKind::Recorded, _) => not_started(&error),
             _ => failed(error),
         })?;
         let mut server = Self { kind, child, socket };

@@ -2,7 +2,6 @@
 
 mod add;
 mod assemble;
-mod bench;
 mod cat;
 mod check;
 mod compare;
@@ -56,7 +55,6 @@ pub(crate) enum Command {
     Set(set::Set),
     Explain(explain::Explain),
     Stop(stop::Stop),
-    Bench(bench::Bench),
     Reproduce(reproduce::Reproduce),
     Sim(Box<sim::Sim>),
     Replay(Box<replay::Replay>),
@@ -89,7 +87,6 @@ pub(crate) fn run(command: &Command, cli: fn() -> clap::Command) -> Outcome {
         Command::Set(arguments) => set::run(arguments),
         Command::Explain(arguments) => explain::run(arguments),
         Command::Stop(arguments) => stop::run(arguments),
-        Command::Bench(arguments) => bench::run(arguments),
         Command::Reproduce(arguments) => reproduce::run(arguments),
         Command::Sim(arguments) => sim::run(arguments),
         Command::Replay(arguments) => replay::run(arguments),

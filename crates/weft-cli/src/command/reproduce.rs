@@ -87,7 +87,7 @@ pub(crate) struct Reproduce {
     #[arg(long, value_name = "KNOB=VALUE", help_heading = OTHER)]
     set: Vec<String>,
     /// CPU costs instead of the experiment's: zero, published, frozen, md-2020-arm64 or a file
-    /// of `bench costs --write`, and *N for N times as much
+    /// of `weft-bench costs --write`, and *N for N times as much
     #[arg(long, value_name = "TABLE", help_heading = OTHER)]
     costs: Option<String>,
     /// Keep every run's parameters, course and results in this new directory

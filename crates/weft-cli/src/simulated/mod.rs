@@ -70,7 +70,7 @@ pub(crate) struct Simulated {
     #[arg(long = "as", value_name = "WHO", default_value = "weft", value_parser = ["weft", "md"])]
     tuned_as: String,
     /// Costs of CPU work: frozen (measured once, on a CPU that is named), zero, a patch's own
-    /// (published), or a file of weft bench costs; *N behind it is a CPU N times as slow
+    /// (published), or a file of weft-bench costs; *N behind it is a CPU N times as slow
     #[arg(long, value_name = "TABLE", default_value = "frozen")]
     costs: String,
     /// Memory of the host: the page cache of buffered jobs

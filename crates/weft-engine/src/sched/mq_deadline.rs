@@ -24,7 +24,7 @@
 //!          member queue implements (`member_queue.rs`); `max_sectors_kb`, `nomerges`
 //! Source   io-schedulers.md §1; Linux `block/mq-deadline.c`, rules checked against 6.12
 //! Measured as exact sequences (statements D1 to D14 of io-schedulers.md §6), and by replaying what
-//!          Linux 6.12 did (`fixtures/sched`); `weft bench sched` measures its cost
+//!          Linux 6.12 did (`fixtures/sched`); `weft-bench sched` measures its cost
 
 use weft_units::{Sectors, Span, Time};
 

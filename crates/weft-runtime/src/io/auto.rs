@@ -27,7 +27,7 @@
 //!
 //! Threads carry out the operations of io_uring where io_uring is refused.
 //!
-//! Measured   the loop of `weft bench member`, blocks of 4 KiB, nine rounds in turns on two busy
+//! Measured   the loop of `weft-bench member`, blocks of 4 KiB, nine rounds in turns on two busy
 //!            CPUs. On tmpfs, against io_uring alone and threads alone: reads 7.7 and 38 times as
 //!            fast at depth 1, 2.3 and 1.6 at 32; writes 5.6 and 23, 1.7 and 1.35. Writes to the
 //!            page cache of ext4: at depth 1 io_uring 15,000 a second, threads 6,000; at 32 27,000

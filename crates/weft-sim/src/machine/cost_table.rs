@@ -1,7 +1,7 @@
 //! Tables of CPU costs as TOML texts: the named tables, their keys and units.
 //!
 //! A table is TOML without sections: where it was measured, and every cost as a whole number of
-//! nanoseconds or picoseconds, as the end of its name says. `weft bench costs --write FILE` makes
+//! nanoseconds or picoseconds, as the end of its name says. `weft-bench costs --write FILE` makes
 //! one. A factor may follow the name of a table: `frozen*4` is the same work on a CPU four times
 //! slower.
 //!
@@ -42,7 +42,7 @@ pub struct CostTable {
 #[non_exhaustive]
 pub enum CostsError {
     /// No table has this name.
-    #[error("costs: found {found:?}, expected {NAMES}, or a file of `weft bench costs --write`")]
+    #[error("costs: found {found:?}, expected {NAMES}, or a file of `weft-bench costs --write`")]
     Name {
         /// The name.
         found: String,

@@ -3,7 +3,7 @@
 //! Each kernel thread with work for all (raid5d, a flusher) is one server: while it works on one
 //! thing the next one waits. A table says how long each kind of work takes ([`CostTable`]). There
 //! are three kinds of tables: all zero, figures that a patch printed, and figures measured once by
-//! `weft bench costs` on a named host. The clock of the host that simulates is never read.
+//! `weft-bench costs` on a named host. The clock of the host that simulates is never read.
 //!
 //! Source   experiments.md §3
 //!

@@ -34,7 +34,7 @@ impl Progress for Bar {
     }
 
     fn absent(&mut self, what: &str) {
-        self.bar.suspend(|| complain(&format!("bench {}: {what}", self.bench)));
+        self.bar.suspend(|| complain(&format!("{}: {what}", self.bench)));
     }
 
     fn end(&mut self) {

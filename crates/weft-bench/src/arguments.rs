@@ -1,10 +1,10 @@
-//! Options of `weft bench`, and the parameters of each benchmark.
+//! Options of `weft-bench`, and the parameters of each benchmark.
 
 use std::io::Write;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use weft_bench::member::MemberLoad;
 use weft_bench::nbd::{NbdLoad, serve_array, serve_least};
 use weft_bench::parity::ParityLoad;
@@ -12,14 +12,14 @@ use weft_bench::repeat::{REPETITIONS, Repetition};
 use weft_bench::{Effort, Sheet, costs, engine, sched};
 use weft_parity::{Level, Strategy};
 use weft_terminal::outcome::{Exit, Failure, Outcome};
-use weft_terminal::result_file::{Output, ResultFile};
+use weft_terminal::result_file::{Kind, Output, ResultFile};
 use weft_terminal::terminal::stdout;
 
-use super::peers::start_weft;
-use super::table;
-use crate::inside::ended;
-use crate::result_kinds::COSTS;
-use crate::when;
+use crate::table;
+
+/// Table of CPU costs in TOML (`costs --write`).
+const COSTS: Kind =
+    Kind { begin: "# What work costs: `weft-bench costs --write`.\n", name: "table of costs" };
 
 /// Measures how fast weft is, next to what else does the same
 ///
@@ -27,7 +27,8 @@ use crate::when;
 /// median ratio of neighbours in time. A ratio above 1 is better for weft. A baseline that is not
 /// installed is named on standard error, with what brings it. Exit status: 0, or 1 when something
 /// could not be measured or, with --check, is below its mark.
-#[derive(Debug, Args)]
+#[derive(Debug, Parser)]
+#[command(name = "weft-bench", version, max_term_width = 100)]
 pub(crate) struct Bench {
     #[command(subcommand)]
     what: What,
@@ -35,7 +36,7 @@ pub(crate) struct Bench {
     common: Common,
 }
 
-/// Subcommands of `weft bench`, one per benchmark.
+/// Subcommands, one per benchmark.
 #[derive(Debug, Subcommand)]
 enum What {
     Costs(OfCosts),
@@ -235,7 +236,7 @@ fn measure(
     match sheet.below_mark() {
         0 => Ok(Exit::Done),
         below if common.check => {
-            Err(Failure::failed(format!("bench {bench}: {below} rows are below their marks")))
+            Err(Failure::failed(format!("{bench}: {below} rows are below their marks")))
         }
         _ => Ok(Exit::Done),
     }
@@ -249,7 +250,7 @@ impl OfCosts {
             ResultFile::at(&asked)
         });
         let file = file.transpose()?;
-        let table = costs::measure(effort, when::today(), sheet)?;
+        let table = costs::measure(effort, sheet)?;
         if let Some(file) = file {
             file.write(format!("{}{}", COSTS.begin, table.to_toml()))?;
         }
@@ -278,10 +279,10 @@ impl OfNbd {
             return Ok(serve_least(socket)?);
         }
         if let Some(socket) = &self.serve_array {
-            return ended(serve_array(socket, &self.stripe_size)?);
+            return Ok(serve_array(socket, &self.stripe_size)?);
         }
         let only = self.only.clone().unwrap_or_default();
-        Ok(NbdLoad { seconds: self.seconds, only, start_weft }.measure(effort, sheet)?)
+        Ok(NbdLoad { seconds: self.seconds, only }.measure(effort, sheet)?)
     }
 }
 

@@ -1,0 +1,81 @@
+//! User pages, and the commands that they name: each program's tests look whether it has them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// The workspace's root.
+#[must_use]
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// README.md and every user page of `docs/`.
+///
+/// # Panics
+/// Panics if a page is missing.
+#[must_use]
+pub fn pages() -> Vec<(PathBuf, String)> {
+    let names = ["README.md"].into_iter().map(str::to_owned);
+    let docs =
+        ["compare", "reference", "replay", "reproduce", "rescue", "schedulers", "serve", "tune"];
+    let paths = names.chain(docs.iter().map(|name| format!("docs/{name}.md")));
+    let read =
+        |path: String| (root().join(&path), std::fs::read_to_string(root().join(path)).unwrap());
+    paths.map(read).collect()
+}
+
+/// Commands of a program in the code of a page, by line, without comments.
+#[must_use]
+pub fn commands_named(page: &str, program: &str) -> Vec<String> {
+    let begin = format!("{program} ");
+    let mut found = Vec::new();
+    let mut fenced = false;
+    for line in page.lines() {
+        if line.starts_with("```") {
+            fenced = !fenced;
+        }
+        let code = if fenced { line.strip_prefix("$ ") } else { line.strip_prefix("    ") };
+        if let Some(code) = code {
+            found.push(code.split("  #").next().unwrap_or_default().trim_end().to_owned());
+        } else if !fenced {
+            let inline = line.split('`').skip(1).step_by(2);
+            found.extend(inline.map(str::to_owned));
+        }
+    }
+    found.retain(|code| code.starts_with(&begin));
+    found
+}
+
+/// The `--help` of each command of a program, asked for once.
+pub struct Helps<F> {
+    ask: F,
+    known: BTreeMap<String, Option<String>>,
+}
+
+impl<F: FnMut(&str) -> Option<String>> Helps<F> {
+    /// `ask` returns what `PROGRAM NAME --help` prints, or `None` if there is no command `NAME`.
+    pub fn new(ask: F) -> Self {
+        Self { ask, known: BTreeMap::new() }
+    }
+
+    /// Unknown parts of a command: its name, or an option.
+    pub fn unknown(&mut self, code: &str) -> Vec<String> {
+        let mut words = code.split([' ', '|', ';']).skip(1).filter(|word| !word.is_empty());
+        let Some(name) = words.next().filter(|name| name.chars().all(|c| c.is_ascii_lowercase()))
+        else {
+            return Vec::new();
+        };
+        let help = self.known.entry(name.to_owned()).or_insert_with(|| (self.ask)(name));
+        let Some(help) = help else { return vec![format!("{code}: no command {name:?}")] };
+        let options = words.take_while(|word| *word != "||").filter_map(|word| {
+            let option = word.split(['=', '[']).next().unwrap_or_default();
+            (option.starts_with("--") && option.len() > 2).then_some(option)
+        });
+        let listed: BTreeSet<&str> =
+            help.split([' ', '\n', ',', '=', '[']).filter(|word| word.starts_with("--")).collect();
+        options
+            .filter(|option| !listed.contains(option))
+            .map(|option| format!("{code}: no option {option}"))
+            .collect()
+    }
+}
