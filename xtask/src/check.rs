@@ -4,7 +4,7 @@ use crate::part::{Ending, Report, cargo, run};
 use crate::runner::{tests, tests_of};
 use crate::{
     circles, citations, costs, deny, deps, fresh, functions, instructions, interop, links, long,
-    map, packages, purity, skips, words,
+    map, packages, product, purity, skips, words,
 };
 use std::process::Command;
 use std::time::Duration;
@@ -40,6 +40,7 @@ pub(crate) fn test(install: bool) -> anyhow::Result<Report> {
     lints(&mut report);
     let weft = interop::build_release(&mut report);
     if let Some(weft) = &weft {
+        report.part("size of weft", || product::size(weft));
         interop::start_lab(&mut report, weft)?;
     }
     report.part("tests", || tests(&["--workspace"]));

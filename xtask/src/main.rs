@@ -24,6 +24,7 @@ mod mutants;
 mod opens;
 mod packages;
 mod part;
+mod product;
 mod purity;
 mod runner;
 mod skips;

@@ -1,7 +1,8 @@
 //! The command line of weft: one file per subcommand.
 //!
 //! A subcommand is a clap `Args` struct, which is its documentation, and a `run` that returns an
-//! [`Outcome`](weft_terminal::outcome::Outcome). Help, man pages and completions are generated from the structs.
+//! [`Outcome`](weft_terminal::outcome::Outcome). Help, man pages and completions are generated from
+//! the structs.
 #![deny(unsafe_code)]
 
 mod assembly;

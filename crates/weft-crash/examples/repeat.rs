@@ -2,7 +2,7 @@
 //!
 //! A write of 4 KiB somewhere in a RAID 5, with tags for payload and without checkers: 64 writes in
 //! flight, members that answer in rounds, a flush after every thousand. Preparation stays outside
-//! of `measured_part`, as in `weft bench repeat`, of which the crash simulator is no part. `cargo
+//! of `measured_part`, as in `weft-bench repeat`, of which the crash simulator is no part. `cargo
 //! xtask instructions` compares the count of instructions with that of `benches/instructions.toml`.
 
 use std::hint::black_box;

@@ -1,5 +1,5 @@
-//! What `weft` and `weft-bench` have in common as programs: how they are called, what they print
-//! and write for their user, and how they end.
+//! Common parts of the programs `weft` and `weft-bench`: command line, output, result files, exit
+//! status.
 //!
 //! - [`program`]: from the command line to the exit status
 //! - [`outcome`]: the exit status of a command, or the failure that stopped it

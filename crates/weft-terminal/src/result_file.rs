@@ -1,4 +1,4 @@
-//! Files that a program writes for its user (`--map`, `--record`, `--report`, `--write`, man pages).
+//! Files that a program writes for its user: `--map`, `--record`, `--report`, `--write`, man pages.
 //!
 //! Decides   which file may be written: a new or an empty one, or with `--force` one of the same
 //!           kind, identified by its first bytes. Never a member of the volume by any path, never a

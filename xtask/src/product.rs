@@ -1,0 +1,110 @@
+//! The product `weft`: limits on its dependencies and on the size of its release binary.
+//!
+//! The benchmarks with their peers are a program of their own. A dependency that brings them back,
+//! or a profile that keeps the symbols, is found here.
+
+use crate::part::Ending;
+use std::path::Path;
+
+/// Largest release binary, in bytes. With symbols and line tables it has some 80 MB.
+const BYTES_MAX: u64 = 15_000_000;
+
+/// Part `size of weft`.
+pub(crate) fn size(weft: &Path) -> Ending {
+    let bytes = match std::fs::metadata(weft) {
+        Ok(found) => found.len(),
+        Err(error) => return Ending::Failed(format!("{}: {error}", weft.display())),
+    };
+    println!("{bytes} bytes");
+    too_large(bytes).map_or(Ending::Passed, Ending::Failed)
+}
+
+/// The finding for a binary that is too large.
+fn too_large(bytes: u64) -> Option<String> {
+    (bytes > BYTES_MAX).then(|| {
+        format!(
+            "found {bytes} bytes, expected at most {BYTES_MAX}: is it stripped (Cargo.toml, \
+             profile.release.package.weft-cli), and what was added?"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+    use std::collections::{BTreeMap, BTreeSet};
+
+    #[test]
+    fn a_larger_binary_is_found() {
+        assert_eq!(too_large(BYTES_MAX), None);
+        assert!(too_large(BYTES_MAX + 1).unwrap().contains("found 15000001 bytes"));
+        let folder = crate::interop::target_folder().join("tmp");
+        std::fs::create_dir_all(&folder).unwrap();
+        let planted = folder.join("a-larger-binary");
+        std::fs::File::create(&planted).unwrap().set_len(BYTES_MAX + 1).unwrap();
+        assert!(matches!(size(&planted), Ending::Failed(_)));
+        std::fs::remove_file(planted).unwrap();
+    }
+
+    /// Packages that a program must not be built of: the benchmarks, what finds their peers, and
+    /// code of tests.
+    const WORKSHOP: [&str; 3] = ["libloading", "weft-bench", "weft-testing"];
+
+    /// Output of `cargo metadata` with the packages that each package is built of.
+    fn resolved() -> Value {
+        let arguments = ["metadata", "--format-version", "1", "--offline", "--filter-platform"];
+        let mut command = crate::part::cargo(&arguments);
+        let output = command.arg("x86_64-unknown-linux-gnu").output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Names of the packages that a package is built of, without development dependencies.
+    fn built_of(metadata: &Value, program: &str) -> BTreeSet<String> {
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let packages = metadata["packages"].as_array().unwrap().iter();
+        let names: BTreeMap<String, String> =
+            packages.map(|package| (text(&package["id"]), text(&package["name"]))).collect();
+        let nodes = metadata["resolve"]["nodes"].as_array().unwrap().iter();
+        let nodes: BTreeMap<String, &Value> = nodes.map(|node| (text(&node["id"]), node)).collect();
+        let is_built = |to: &&Value| {
+            let kinds = to["dep_kinds"].as_array().unwrap();
+            kinds.iter().any(|kind| kind["kind"] != "dev")
+        };
+        let program = names.iter().find(|(_, name)| *name == program).unwrap().0;
+        let mut found = BTreeSet::new();
+        let mut open = vec![program.clone()];
+        while let Some(id) = open.pop() {
+            if found.insert(id.clone()) {
+                let to = nodes[&id]["deps"].as_array().unwrap();
+                open.extend(to.iter().filter(is_built).map(|to| text(&to["pkg"])));
+            }
+        }
+        found.iter().map(|id| names[id].clone()).collect()
+    }
+
+    fn of_the_workshop(metadata: &Value) -> Vec<String> {
+        let found = built_of(metadata, "weft-cli").into_iter();
+        found.filter(|name| WORKSHOP.contains(&name.as_str())).collect()
+    }
+
+    #[test]
+    fn weft_is_built_without_the_benchmarks_and_planted_ones_are_found() {
+        let mut metadata = resolved();
+        let product = built_of(&metadata, "weft-cli");
+        assert!(product.contains("weft-engine") && product.len() >= 100, "{product:?}");
+        assert!(built_of(&metadata, "weft-bench").contains("libloading"));
+        assert_eq!(of_the_workshop(&metadata), Vec::<String>::new());
+        let id = |metadata: &Value, name: &str| -> Value {
+            let packages = metadata["packages"].as_array().unwrap();
+            packages.iter().find(|package| package["name"] == name).unwrap()["id"].clone()
+        };
+        let (product, bench) = (id(&metadata, "weft-cli"), id(&metadata, "weft-bench"));
+        let nodes = metadata["resolve"]["nodes"].as_array_mut().unwrap();
+        let node = nodes.iter_mut().find(|node| node["id"] == product).unwrap();
+        let edge = json!({"name": "weft_bench", "pkg": bench, "dep_kinds": [{"kind": null}]});
+        node["deps"].as_array_mut().unwrap().push(edge);
+        assert_eq!(of_the_workshop(&metadata), ["libloading", "weft-bench"]);
+    }
+}
