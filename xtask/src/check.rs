@@ -3,8 +3,8 @@
 use crate::part::{Ending, Report, cargo, run};
 use crate::runner::{tests, tests_of};
 use crate::{
-    circles, citations, costs, deny, deps, fresh, functions, instructions, interop, links, long,
-    map, packages, product, purity, skips, words,
+    circles, citations, costs, deny, deps, fresh, instructions, interop, links, long, map,
+    packages, product, purity, skips, words,
 };
 use std::process::Command;
 use std::time::Duration;
@@ -115,7 +115,7 @@ fn none(found: anyhow::Result<Vec<String>>) -> Ending {
 }
 
 /// Number of parts of `lints`.
-const LINTS: usize = 10;
+const LINTS: usize = 9;
 
 fn lints(report: &mut Report) {
     report.part("rustfmt", || run(cargo(&["fmt", "--all", "--check"]), HALF_AN_HOUR));
@@ -137,7 +137,6 @@ fn lints(report: &mut Report) {
         Err(error) => Ending::Failed(error.to_string()),
     });
     report.part("words and width of prose", || none(words::found()));
-    report.part("length of functions", || none(functions::found()));
     let links = || Ok([links::found()?, citations::found()?].concat());
     report.part("links of documents", || none(links()));
     report.part("map", || none(map::check().map(|()| Vec::new())));

@@ -11,7 +11,6 @@ mod deny;
 mod deps;
 mod docs_sample;
 mod fresh;
-mod functions;
 mod grid;
 mod instructions;
 mod interop;

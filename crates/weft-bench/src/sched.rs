@@ -223,8 +223,7 @@ struct Way {
 fn ways() -> Vec<Way> {
     let mut ways = Vec::new();
     let base = Knobs::md();
-    let kinds = [SchedulerKind::None, SchedulerKind::MqDeadline, SchedulerKind::Bfq];
-    for kind in kinds {
+    for kind in SchedulerKind::ALL {
         let knobs = Knobs { scheduler: kind, ..base };
         let merging = ["never", "always"].into_iter().filter_map(|how| {
             let knob = knobs.parse("merge_queues", how).ok()?;

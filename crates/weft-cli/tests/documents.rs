@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 
 use common::{Served, command};
 use tempfile::tempdir;
-use weft_engine::knobs::{Knobs, TABLE};
+use weft_engine::knobs::{Knobs, SchedulerKind, TABLE};
 use weft_testing::documents::{Helps, commands_named, pages, root};
 
 /// Programs of other projects that pages use.
@@ -236,6 +236,19 @@ fn the_page_on_tuning_prints_what_its_commands_print() {
 #[test]
 fn the_page_on_schedulers_prints_what_its_commands_print() {
     check("docs/schedulers.md", 6);
+}
+
+/// Names of which a page has no row of a table that begins with them.
+fn without_row<'a>(page: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let has = |name: &&str| page.lines().any(|line| line.starts_with(&format!("| `{name}` |")));
+    names.into_iter().filter(|name| !has(name)).collect()
+}
+
+#[test]
+fn the_page_on_schedulers_has_a_row_for_each() {
+    let (_, page) = pages().into_iter().find(|(path, _)| path.ends_with("schedulers.md")).unwrap();
+    assert_eq!(without_row(&page, SchedulerKind::ALL.map(SchedulerKind::name)), [""; 0]);
+    assert_eq!(without_row(&page, ["none", "kyber"]), ["kyber"]);
 }
 
 #[test]

@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use weft_crash::script::{Profile, Script};
 use weft_crash::sweep::{Totals, Work, fresh_failures_max, run};
+use weft_engine::layout::level::LEVELS;
 use weft_engine::mutant::Mutant;
+use weft_ondisk::Level;
 
 fn quiet(_: usize, _: &Totals) {}
 
@@ -32,6 +34,25 @@ fn counts_do_not_depend_on_threads_and_are_those_of_the_scripts() {
     assert_eq!(one.requests, requests);
     assert!(one.requests > 500 && one.coverage.points > 10 && one.verified > 1000, "{one:?}");
     assert!(one.failures.is_empty());
+}
+
+/// Levels that no script of these seeds has, of any profile.
+fn levels_not_drawn(levels: &[Level], seeds: std::ops::Range<u64>) -> Vec<Level> {
+    let mut left = levels.to_vec();
+    for seed in seeds {
+        for profile in Profile::every() {
+            let drawn = Script::generate(seed, profile).options.level;
+            left.retain(|level| *level != drawn);
+        }
+    }
+    left
+}
+
+#[test]
+fn every_level_is_drawn() {
+    let levels: Vec<Level> = LEVELS.iter().map(|row| row.level).collect();
+    assert_eq!(levels_not_drawn(&levels, 0..20), []);
+    assert_eq!(levels_not_drawn(&levels, 0..0), levels);
 }
 
 /// A sweep with a planted bug has far more failures than are tolerated among fresh scripts.

@@ -77,6 +77,20 @@ fn edited(mut bytes: Vec<u8>, edits: &[Edit]) -> Vec<u8> {
     bytes
 }
 
+/// Text formats of which the samples have no line.
+fn without_sample(samples: &[(Format, &str)]) -> Vec<Format> {
+    // These have files, or a generator, of their own.
+    let others = [Format::Blktrace, Format::Iolog2, Format::Iolog3];
+    let has = |format: &Format| samples.iter().any(|(of, _)| of == format);
+    Format::ALL.into_iter().filter(|format| !has(format) && !others.contains(format)).collect()
+}
+
+#[test]
+fn every_text_format_has_a_sample() {
+    assert_eq!(without_sample(SAMPLES), []);
+    assert_eq!(without_sample(&SAMPLES[1..]), [SAMPLES[0].0]);
+}
+
 /// A record in a text format; `None` if the format has no such request.
 fn line(format: Format, index: usize, record: &Record) -> Option<String> {
     let (ns, pid) = (record.time.0, record.pid.unwrap_or(1));

@@ -150,6 +150,31 @@ mod tests {
         assert!(!is_settled(&Draws { mixed, unlisted, ..Draws::NONE }), "both");
     }
 
+    /// Words of a knob that no list has, though the knob is drawn. Words of former kernels count as
+    /// drawn.
+    fn words_not_drawn(name: &str, range: &str, draws: &Draws) -> Vec<String> {
+        let lists = [draws.start, draws.steps, draws.queues, draws.mixed, draws.one_queue];
+        let drawn = lists.concat();
+        let is_word = |text: &&str| !text.contains("..") && !text.contains(' ');
+        let words = range.split(" | ").filter(is_word).filter(|word| !drawn.contains(word));
+        words.map(|word| format!("{name}={word}")).collect()
+    }
+
+    /// Words of live volumes that no crash run draws, each with the reason.
+    const WORDS_NOT_DRAWN: [&str; 0] = [];
+
+    #[test]
+    fn words_that_scripts_do_not_draw_are_found() {
+        let mut found = Vec::new();
+        for row in TABLE.iter().filter(|row| row.unit == "word" && row.draws.unlisted.is_empty()) {
+            found.extend(words_not_drawn(row.name, &row.range_live(), &row.draws));
+        }
+        assert_eq!(found, WORDS_NOT_DRAWN);
+        let (queues, range): (&[&str], _) = (&["none", "bfq"], "none | kyber | bfq");
+        let planted = words_not_drawn("scheduler", range, &Draws { queues, ..Draws::NONE });
+        assert_eq!(planted, ["scheduler=kyber"]);
+    }
+
     #[test]
     fn a_knob_with_values_is_in_the_lists_even_if_no_order_has_it() {
         let by_order = list(&MIXED_ORDER, |draws| draws.mixed);

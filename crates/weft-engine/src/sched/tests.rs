@@ -8,7 +8,7 @@ use weft_units::{ClientId, Group, Sectors, Span, Time};
 use super::{BareScheduler, Direction, QueuedRequest};
 use crate::contract::input::{Attr, Class, Origin};
 use crate::contract::member::DeviceTraits;
-use crate::knobs::Knobs;
+use crate::knobs::{Knobs, SchedulerKind};
 
 const SCHEDULERS: [&[(&str, &str)]; 5] = [
     &[("scheduler", "none")],
@@ -93,6 +93,13 @@ fn order(settings: &[(&str, &str)], seed: u64, alike: bool, loses: bool) -> Vec<
     }
     assert!(waiting.is_empty(), "lost: {waiting:?}, {settings:?} {seed}");
     order
+}
+
+#[test]
+fn every_scheduler_is_among_those_that_are_tried() {
+    let tried = |name: &str| SCHEDULERS.iter().any(|it| it[0] == ("scheduler", name));
+    assert!(SchedulerKind::ALL.into_iter().all(|kind| tried(kind.name())));
+    assert!(!tried("kyber"));
 }
 
 #[test]

@@ -453,6 +453,19 @@ mod tests {
     }
 
     #[test]
+    fn every_text_in_the_folder_is_a_named_model() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("drives");
+        let mut files: Vec<String> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        files.sort();
+        let mut named: Vec<String> = TEXTS.iter().map(|(name, _)| format!("{name}.toml")).collect();
+        named.sort();
+        assert_eq!(files, named);
+    }
+
+    #[test]
     fn what_is_wrong_is_named_with_what_was_expected() {
         let of = |text: &str| Model::from_toml(text).unwrap_err().to_string();
         let on_hdd = |text: &str| of(&format!("base = 'hdd-2007-7200'\n{text}"));
