@@ -3,7 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// The system's allocator, with a counter.
+/// The system's allocator, which also counts the allocations of each thread.
 struct Counting;
 
 thread_local! {

@@ -1,7 +1,8 @@
 //! Engine alone: requests through an engine without members, memory or clock.
 //!
-//! Members answer at the next turn, computations take no time, and frames are numbers without
-//! memory. The remaining cost is the engine's work for a request, including all inputs and outputs.
+//! Member requests and computations complete when the engine is run next and take no time, and
+//! frames are numbers without memory. The remaining cost is the engine's work for a request,
+//! including all inputs and outputs.
 
 use std::collections::VecDeque;
 
@@ -37,7 +38,7 @@ fn superblocks_of(level: Level, members: usize) -> Result<Vec<Super1>, BenchErro
     array.plan().map_err(BenchError::failed)
 }
 
-/// Assembles the set with these superblocks.
+/// Assembles the array of these superblocks, each on a member of [`MEMBER_SIZE`].
 pub(crate) fn assembled(superblocks: Vec<Super1>) -> Result<Assembly, BenchError> {
     let candidates: Vec<Candidate> = (0..)
         .zip(superblocks)
@@ -56,7 +57,8 @@ pub(crate) struct Alone {
     engine: Engine,
     /// Frames that no request uses.
     free: VecDeque<Run>,
-    /// Most requests in flight. The frames of a write may be released before its answer.
+    /// Most requests in flight. Free frames are no sufficient limit: the frames of a write may be
+    /// released before its reply.
     depth: u64,
     /// Size of a request, in bytes.
     bytes: u64,
@@ -65,12 +67,12 @@ pub(crate) struct Alone {
     now: u64,
     tag: u64,
     rng: Rng,
-    /// Tokens of member requests and computations that complete at the next turn.
+    /// Tokens of member requests and computations that complete when the engine is run next.
     done: Vec<Token>,
     worked: Worked,
 }
 
-/// Counts of the engine's work.
+/// Amounts of the engine's work, by kind, since the engine was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Worked {
     pub(crate) turns: u64,
@@ -86,9 +88,9 @@ pub(crate) struct Worked {
 /// Kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// Read at a random offset.
+    /// Read at a random multiple of the request size.
     RandomRead,
-    /// Write at a random offset.
+    /// Write at a random multiple of the request size.
     RandomWrite,
     /// Write that follows the previous one.
     SequentialWrite,
@@ -108,14 +110,16 @@ impl Worked {
 }
 
 impl Alone {
-    /// Makes an engine for `depth` requests of `bytes` in flight.
+    /// Makes an engine with a RAID 5 of four members, for `depth` requests of `bytes` each in
+    /// flight.
     pub(crate) fn new(knobs: Knobs, bytes: u64, depth: u32) -> Result<Self, BenchError> {
         let assembly = assembled(superblocks()?)?;
         let size = assembly.layout.array_size();
         Self::with(Config::for_volume(assembly, knobs), size, bytes, depth)
     }
 
-    /// Makes an engine for an array of a level without parity.
+    /// Makes an engine with an array of a level without parity, for `depth` requests of `bytes`
+    /// each in flight.
     pub(crate) fn of_level(
         level: Level,
         members: usize,

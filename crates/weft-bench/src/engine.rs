@@ -3,10 +3,10 @@
 //! There are four questions. Alone, without members and memory: how many 4 KiB random writes does
 //! it process per second of CPU time, and how much do RAID 0, 1 and 10 add to a request of a bare
 //! member? With members in memory: how fast is a rebuild (`rebuild.rs`)? On a RAID 5 of four real
-//! files, created and served by `weft`: how many member requests are there, and how fast is
-//! it, with the policies of patches 000 and 004 on and off? The cache is 4 MiB for every variant
-//! (for stripes of 64 KiB the minimum of 17 stripes, 6 % more), as for kernel md, with whose counts
-//! they are compared.
+//! files, created and served by `weft`: how many member requests are there, and how fast is it,
+//! with the policies of patches 000 (stripe priority) and 004 (stripe size) on and off? The counts
+//! are compared with those of kernel md. Each variant has 4 MiB of stripe cache, as kernel md had;
+//! stripes of 64 KiB have 6 % more, because md's minimum is 17 stripes.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -25,14 +25,16 @@ use crate::rounds::{Effort, in_turns, per_cpu_second};
 use crate::sheet::{Sheet, SheetRow};
 use crate::weft::{FILES, FileVolume};
 
-/// Each member's share of the cache in bytes, for any stripe size: 256 stripes of 4 KiB.
+/// Each member's share of the stripe cache in bytes: 256 stripes of 4 KiB. Variants with larger
+/// stripes have fewer of them.
 const CACHE_BYTES: u64 = 256 * 4096;
 
-/// Requests in flight.
+/// Requests in flight; random loads have twice as many, as two jobs of fio.
 const DEPTH: usize = 64;
 
-/// Fills rows for the engine alone, then for a volume over four files below `dir`: its rate, and
-/// the number of member requests, with patches 000 and 004 on and off.
+/// Fills the rows of all four questions: the engine alone, levels over a bare member, rebuilds, and
+/// a volume over four files below `dir` (`None`: below the directory for temporary files). The
+/// volume is measured with the policies of patches 000 and 004 on and off.
 ///
 /// # Errors
 /// The volume cannot be created or served, or a request fails.
@@ -62,12 +64,13 @@ pub fn measure(dir: Option<&Path>, effort: Effort, sheet: &mut Sheet) -> Result<
 
 /// Levels with little work per request, with the number of their members.
 const LEVELS: [(Level, usize); 3] = [(Level::Raid0, 4), (Level::Raid1, 2), (Level::Raid10, 4)];
-/// Limit of the nanoseconds that they add to a request.
+/// Most CPU time that a level may add to a request of a bare member, in nanoseconds.
 ///
 /// Source   issue 12
 const OVER_BARE_MAX: f64 = 150.0;
 
-/// CPU time in nanoseconds that a level adds to a request of a bare member.
+/// Measures the CPU time in nanoseconds that a level adds to a request of a bare member. Returns
+/// the row.
 fn over_bare_member(
     case: String,
     (level, members): (Level, usize),
@@ -96,7 +99,8 @@ fn over_bare_member(
     Ok(SheetRow::fewer(case, "ns", &figures, None).limit(OVER_BARE_MAX).with_quartiles(&figures))
 }
 
-/// Requests per second of CPU time that the engine alone processes.
+/// Measures how many requests the engine alone processes per second of CPU time, with a cache of
+/// `stripes` stripes. Returns the row.
 fn alone(case: String, stripes: u32, rounds: u32, quick: bool) -> Result<SheetRow, BenchError> {
     let knobs = Knobs { stripe_cache_size: stripes, ..Knobs::md() };
     let mut engine = Alone::new(knobs, 4096, 64)?;
@@ -123,7 +127,7 @@ struct Case {
     name: &'static str,
     load: Load,
     variants: Vec<(String, Knobs)>,
-    /// Member reads and writes of kernel md.
+    /// Member reads and member writes of kernel md under the same load; `None` if not measured.
     kernel: Option<(f64, f64)>,
 }
 
@@ -143,7 +147,7 @@ impl Case {
     }
 }
 
-/// Sets knobs by name, starting from those of md.
+/// md's knobs with these changes, each by name and value.
 fn knobs(settings: &[(&str, String)]) -> Result<Knobs, BenchError> {
     let mut knobs = Knobs::md();
     for (name, value) in settings {
@@ -194,7 +198,7 @@ fn cases(quick: bool) -> Result<Vec<Case>, BenchError> {
     ])
 }
 
-/// Member reads and writes of kernel md in a case.
+/// Member reads and member writes of kernel md, from the row `case` of `kernel-md.csv`.
 fn kernel(case: &str) -> Result<(f64, f64), BenchError> {
     let lines = include_str!("kernel-md.csv").lines();
     let row = lines.map(|line| line.split(',').collect::<Vec<_>>()).find(|row| row[0] == case);
@@ -225,7 +229,8 @@ fn over_files(
                 counted.push(run(volume, case.load, knobs)?);
             }
         }
-        // Without the patches: stripes of 4 KiB, and held stripes in order of arrival.
+        // The first variant is without the patch: it has stripes of 4 KiB, or takes held stripes in
+        // order of arrival.
         let of = |index: usize, figure: fn(&Counted) -> f64| -> Vec<f64> {
             counted[index].iter().map(figure).collect()
         };
@@ -264,8 +269,10 @@ fn over_files(
     Ok(())
 }
 
-/// Limit of the member requests of one kind under a sequential load: with stripes of 4 KiB the
-/// writes of kernel md, with `auto` one write for each chunk plus 6 %, and one read at the end.
+/// Most member requests of one kind, reads (`of_reads`) or writes, that a variant may need under a
+/// sequential load; `None` if there is no limit. The `first` variant, with stripes of 4 KiB, may
+/// write as often as kernel md. With `stripe_size=auto` (`auto`) there may be one write for each
+/// chunk plus 6 %, and one read, for the full stripe that the load leaves incomplete at its end.
 fn limit(case: &Case, auto: bool, first: bool, of_reads: bool) -> Option<f64> {
     let md = case.kernel.filter(|_| case.load == Load::Sequential)?;
     match (auto, of_reads) {
@@ -276,7 +283,7 @@ fn limit(case: &Case, auto: bool, first: bool, of_reads: bool) -> Option<f64> {
     }
 }
 
-/// Serves the files with these knobs, runs the load, and counts member requests.
+/// Serves the files with these knobs, runs the load, and counts the member requests that it caused.
 fn run(volume: &FileVolume, load: Load, knobs: &Knobs) -> Result<Counted, BenchError> {
     let mut counted = None;
     volume.serve(knobs, &mut |uri, control| {
@@ -299,7 +306,7 @@ fn run(volume: &FileVolume, load: Load, knobs: &Knobs) -> Result<Counted, BenchE
     counted.ok_or_else(|| BenchError::failed("the volume was served without its client"))
 }
 
-/// Number of member requests so far: reads and writes.
+/// Numbers of member reads and of member writes so far, over all members.
 fn requests(control: &mut Client) -> Result<(u64, u64), BenchError> {
     let response = control.command(Command::Status).map_err(BenchError::failed)?;
     let volume = response.status.and_then(|mut status| status.volumes.pop());
@@ -308,7 +315,8 @@ fn requests(control: &mut Client) -> Result<(u64, u64), BenchError> {
     Ok((sum(|member| member.reads), sum(|member| member.writes)))
 }
 
-/// Runs a load with its number of requests in flight. Returns the number of bytes.
+/// Writes all blocks of a load, with [`DEPTH`] requests in flight, or twice as many if they are
+/// random. Returns the number of bytes written.
 fn write(client: &mut NbdClient, load: Load) -> Result<u64, BenchError> {
     let len = if load == Load::Sequential { 64 << 10 } else { 4096 };
     let depth = if load == Load::Random { 2 * DEPTH } else { DEPTH };

@@ -25,7 +25,8 @@ use crate::BenchError;
 use crate::rounds::{Effort, in_turns, median};
 use crate::sheet::{Sheet, SheetRow};
 
-/// Files that are read and written, and the duration.
+/// Parameters of the member benchmark: places and length of its files, and the time for each
+/// measurement.
 #[derive(Clone, Debug)]
 pub struct MemberLoad {
     /// Directory of the file, which is removed at the end.
@@ -110,7 +111,7 @@ impl MemberLoad {
     }
 }
 
-/// Kind of access to a file.
+/// Way in which a file is read or written.
 #[derive(Clone, Copy)]
 struct Work {
     backend: Backend,
@@ -119,7 +120,7 @@ struct Work {
     depth: u32,
 }
 
-/// Measures a row of `--backend auto` against the faster of the other backends.
+/// Measures `--backend auto` against the faster of the other two backends, and adds the row.
 fn each_way(
     place: &str,
     path: &Path,
@@ -227,5 +228,7 @@ fn fio(path: &Path, write: bool, span: Duration, mib: u64) -> Result<f64, BenchE
 const DEPTH: u32 = 32;
 /// Combinations of direction (whether it is a write) and number of requests in flight.
 const WAYS: [(bool, u32); 4] = [(false, 1), (false, DEPTH), (true, 1), (true, DEPTH)];
+/// Least ratio to fio, or to the faster of the other backends.
+///
 /// Source   the marks of issue 3
 const MARK: f64 = 0.95;

@@ -31,6 +31,8 @@ const MEMBER_SIZE: Sectors = Sectors(96 << 11);
 const CHUNK: Sectors = Sectors(128);
 /// Number of bytes that the baseline computes at a time.
 const PIECE: usize = 64 << 10;
+/// Least acceptable ratio of a rebuild to the minimal work.
+///
 /// Source   issue 12: as a share of one core's copy or parity bandwidth
 const MARK: f64 = 0.9;
 
@@ -146,12 +148,14 @@ fn write(member: &OpenMember, bytes: &[u8], at: u64) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Minimal work of a rebuild.
+/// Minimal work of a rebuild: the bytes of a member, computed from those of the other members in
+/// memory.
 struct Least {
     level: Level,
     parity: Parity,
     sources: Vec<Vec<u8>>,
-    /// Rebuilt member; for RAID 6 also the other parity, which is compared.
+    /// The rebuilt member. For RAID 6 also the other parity, which a rebuild computes to compare
+    /// it.
     made: Vec<Vec<u8>>,
 }
 

@@ -184,7 +184,7 @@ fn measured_part<T>(work: &mut dyn FnMut() -> T) -> T {
     black_box(work())
 }
 
-/// md's knobs, with this many stripes in the cache.
+/// md's knobs, with this many stripes in the stripe cache.
 fn stripes(stripes: u32) -> Knobs {
     Knobs { stripe_cache_size: stripes, ..Knobs::md() }
 }
@@ -220,7 +220,8 @@ fn single(asked: Asked, count: u64) -> Result<(), BenchError> {
     measured_part(&mut || alone.carry_out(asked, count))
 }
 
-/// Requests through a scheduler, random blocks of `processes` processes with four requests each.
+/// Sends `count` random reads of 4 KiB through a scheduler, from `processes` processes with four
+/// requests outstanding each.
 fn scheduled(scheduler: SchedulerKind, processes: u32, count: u64) -> Result<(), BenchError> {
     let knobs = Knobs { scheduler, ..Knobs::md() };
     let mut loaded = Loaded::new(&knobs, SchedLoad::reads(processes, 4));
@@ -231,14 +232,15 @@ fn scheduled(scheduler: SchedulerKind, processes: u32, count: u64) -> Result<(),
     })
 }
 
-/// Requests to 64 MiB that are all dirty, in a cache of four times that size.
+/// Carries out `count` requests for random or sequential blocks of 64 MiB that are all dirty, in a
+/// write-back cache of 256 MiB: no member is read or written.
 fn cached(asked: Asked, count: u64) -> Result<(), BenchError> {
     let mut alone = Alone::cached(Bytes::mib(256), Bytes::mib(64), 64)?;
     alone.carry_out(Asked::SequentialWrite, 16_384)?;
     measured_part(&mut || alone.carry_out(asked, count))
 }
 
-/// Requests to 8 GiB, behind a full cache of 16 MiB.
+/// Carries out `count` requests for blocks of 8 GiB behind a full write-back cache of 16 MiB.
 fn behind_cache(asked: Asked, count: u64) -> Result<(), BenchError> {
     let mut alone = Alone::cached(Bytes::mib(16), Bytes::mib(8192), 64)?;
     alone.carry_out(asked, 5000)?;

@@ -30,7 +30,7 @@ impl Effort {
 /// A contestant: does its work once and returns its figure.
 pub(crate) type Contestant<'a> = &'a mut dyn FnMut() -> Result<f64, BenchError>;
 
-/// Figures of each contestant, one for each round.
+/// Runs the contestants in turns. Returns the figures of each contestant, one for each round.
 ///
 /// Every second round runs in reverse order, so no contestant always follows the same other one.
 pub(crate) fn in_turns(
@@ -86,7 +86,8 @@ pub(crate) fn quartiles(figures: &[f64]) -> [f64; 2] {
     })
 }
 
-/// Median of the ratios of figures adjacent in time.
+/// Median of the ratios of `figures` to `baseline`, round by round: figures of one round are
+/// adjacent in time.
 pub(crate) fn median_ratio(figures: &[f64], baseline: &[f64]) -> f64 {
     let ratios: Vec<f64> = figures.iter().zip(baseline).map(|(ours, other)| ours / other).collect();
     median(&ratios)

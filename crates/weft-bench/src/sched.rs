@@ -31,7 +31,7 @@ pub(crate) enum Pattern {
     Streams,
 }
 
-/// Load of the processes.
+/// Load on a scheduler: its processes and their requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SchedLoad {
     pub(crate) processes: u32,
@@ -94,8 +94,8 @@ pub(crate) struct Loaded {
     timed: bool,
     split: [Duration; 3],
     count: u64,
-    /// Number of requests dispatched to the member so far; each merges some of those that `count`
-    /// counts.
+    /// Number of requests dispatched to the member so far. It is smaller than `count` if requests
+    /// were merged.
     dispatched: u64,
 }
 
@@ -213,7 +213,7 @@ fn request_of(id: u32, load: SchedLoad) -> QueuedRequest {
     QueuedRequest { id: u64::from(id), direction, attr, first, len, merges: true }
 }
 
-/// Configuration of a scheduler for a row.
+/// A scheduler with its knobs, under the name that rows use.
 struct Way {
     name: String,
     knobs: Knobs,

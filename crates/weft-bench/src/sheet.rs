@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::rounds::{median, median_ratio, quartiles};
 
-/// A comparison.
+/// A row of a benchmark: weft's figure in one case, beside that of a baseline.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SheetRow {
     /// Name of the benchmark.
@@ -17,16 +17,17 @@ pub struct SheetRow {
     pub unit: &'static str,
     /// Median of weft over the rounds.
     pub value: f64,
-    /// Name of the baseline.
+    /// Name of the baseline; `None` if weft is measured alone.
     pub baseline: Option<String>,
-    /// Median of the baseline over the rounds.
+    /// Median of the baseline over the rounds; `None` without a baseline.
     pub baseline_value: Option<f64>,
-    /// Ratio to the baseline; above 1 is better for weft.
+    /// Ratio to the baseline; above 1 is better for weft. `None` without a baseline, and if the
+    /// ratio is not finite.
     pub ratio: Option<f64>,
-    /// Least acceptable ratio.
+    /// Least acceptable ratio; `None` if the row is reported for comparison only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mark: Option<f64>,
-    /// Largest acceptable `value`.
+    /// Largest acceptable `value`; `None` for no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<f64>,
     /// First and third quartile over the rounds, if they are reported.
@@ -35,7 +36,8 @@ pub struct SheetRow {
 }
 
 impl SheetRow {
-    /// A row in which more is better: figures of all rounds, and those of a baseline.
+    /// A row in which more is better, from the figures of all rounds and those of a baseline, if
+    /// any.
     pub(crate) fn faster(
         case: impl Into<String>,
         unit: &'static str,
@@ -46,7 +48,8 @@ impl SheetRow {
         Self::new(case.into(), unit, figures, baseline, ratio)
     }
 
-    /// A row in which less is better: figures of all rounds, and those of a baseline.
+    /// A row in which less is better, from the figures of all rounds and those of a baseline, if
+    /// any.
     pub(crate) fn fewer(
         case: impl Into<String>,
         unit: &'static str,
@@ -79,12 +82,12 @@ impl SheetRow {
         }
     }
 
-    /// Sets the ratio that this row must reach.
+    /// Sets the ratio that this row must reach; `None` for no such ratio.
     pub(crate) fn mark(self, mark: impl Into<Option<f64>>) -> Self {
         Self { mark: mark.into(), ..self }
     }
 
-    /// Sets the value that this row must not exceed.
+    /// Sets the value that this row must not exceed; `None` for no such limit.
     pub(crate) fn limit(self, limit: impl Into<Option<f64>>) -> Self {
         Self { limit: limit.into(), ..self }
     }
@@ -110,7 +113,7 @@ pub trait Progress {
     fn now(&mut self, case: &str);
     /// An expected row is done.
     fn step(&mut self);
-    /// A peer is missing; `what` names it and how to install it.
+    /// A baseline is missing; `what` names it and says how to install it.
     fn absent(&mut self, what: &str);
     /// The benchmark ends.
     fn end(&mut self);
@@ -128,7 +131,7 @@ pub struct Sheet {
 }
 
 impl Sheet {
-    /// An empty sheet.
+    /// A sheet without rows for the benchmark `bench`, which reports its progress to `progress`.
     #[must_use]
     pub fn new(bench: &'static str, progress: Box<dyn Progress>) -> Self {
         Self { bench, rows: Vec::new(), notes: Vec::new(), progress }
@@ -171,7 +174,7 @@ impl Sheet {
         self.notes.push((name, text.into()));
     }
 
-    /// Reports a missing peer, and how to install it.
+    /// Reports a missing baseline, and how to install it.
     pub(crate) fn absent(&mut self, what: &str) {
         self.progress.absent(what);
     }

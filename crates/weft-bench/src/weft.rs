@@ -15,11 +15,11 @@ use crate::BenchError;
 
 /// Number of member files of a [`FileVolume`].
 pub(crate) const FILES: usize = 4;
-/// Size of each of them.
+/// Size of each member file.
 const FILE_BYTES: Bytes = Bytes(256 << 20);
 /// Chunk size of a [`FileVolume`].
 const CHUNK: Bytes = Bytes(64 << 10);
-/// Name of the array and of the volume.
+/// Name of the benchmark's array and of its volume.
 const NAME: &str = "bench";
 
 /// A command of weft: of the program beside this one, else of the one on `PATH`.

@@ -20,13 +20,13 @@ use crate::BenchError;
 use crate::rounds::{per_cpu_second, thread_cpu};
 use crate::session::session;
 
-/// Costs of the scheduler, XOR, copies, a system call, a request's submission, and a hop, in the
-/// units of a table.
+/// Measures each cost for `turn`: a request through the scheduler, XOR, a copy, a system call, a
+/// request over NBD, and a hop to another thread, in this order and in the units of the cost table.
 pub(super) fn costs(turn: Duration) -> Result<[f64; 6], BenchError> {
     Ok([scheduler(turn), xor(turn), copy(turn), syscall(turn), bio(turn)?, hop(turn)])
 }
 
-/// Time of one call of `work` in ns, measured in batches of `batch` calls.
+/// Time of one call of `work` in ns. Calls are measured in batches of `batch` calls, for `turn`.
 fn each(turn: Duration, batch: u32, mut work: impl FnMut()) -> f64 {
     let rate = per_cpu_second(turn, || (0..batch).for_each(|_| work()));
     1e9 / (rate * f64::from(batch))

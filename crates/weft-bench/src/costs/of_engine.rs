@@ -26,7 +26,7 @@ struct Load {
     observed: Vec<Observation>,
 }
 
-/// Kinds of the engine's work.
+/// Number of kinds of the engine's work.
 const KINDS: usize = 7;
 
 impl Loads {

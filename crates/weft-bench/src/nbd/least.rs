@@ -92,8 +92,8 @@ fn converse(
     }
 }
 
-/// Performs the handshake until an export is chosen. Returns the number of bytes of requests that
-/// arrived with its end.
+/// Performs the handshake until an export is chosen. Returns the number of request bytes that were
+/// received together with the last message of the handshake; they are at the start of `received`.
 fn shake_hands(
     stream: &mut UnixStream,
     mut codec: ServerConnection,
@@ -118,7 +118,7 @@ fn shake_hands(
     }
 }
 
-/// Simple replies that are sent in one call.
+/// Simple replies, collected so that one call sends all of them.
 #[derive(Default)]
 struct Replies {
     headers: Vec<[u8; 16]>,

@@ -32,7 +32,7 @@ pub(super) struct Job {
     pub(super) span: u64,
 }
 
-/// Result of a load.
+/// Requests, bytes and times of a load that has run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Result {
     pub(super) requests: u64,
@@ -54,7 +54,8 @@ impl Result {
     }
 }
 
-/// Runs a load on a server for some time.
+/// Runs a load on the server at `socket` for `span`. The result lacks the server's CPU time:
+/// `server_seconds` is 0.
 pub(super) fn load(
     socket: &Path,
     export: &str,
@@ -91,17 +92,17 @@ pub(super) fn load(
     })
 }
 
-/// A connection.
+/// A connection with its requests in flight. A request's slot, below `job.depth`, is its cookie.
 struct Session {
     stream: UnixStream,
     job: Job,
     /// Received bytes that have not been parsed.
     received: Vec<u8>,
     have: usize,
-    /// Number of bytes of data to be dropped.
+    /// Bytes of read data that have not been received yet and are dropped on arrival.
     skip: usize,
     free: Vec<usize>,
-    /// Time at which each request was sent.
+    /// Time at which each request was sent, by slot.
     sent: Vec<Instant>,
     rng: Rng,
     next: u64,
@@ -203,7 +204,7 @@ impl Session {
         Ok(())
     }
 
-    /// Parses replies, and drops data.
+    /// Parses replies, records their latencies, and drops data.
     fn look(&mut self, now: Instant) -> std::result::Result<(), String> {
         let data = if self.job.write { 0 } else { self.job.bytes as usize };
         let mut at = 0;

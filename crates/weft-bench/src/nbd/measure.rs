@@ -52,7 +52,8 @@ struct Bench {
     only: String,
 }
 
-/// A load, with its required ratios to nbdkit and to the minimal server.
+/// A load, with the least acceptable ratios to nbdkit and to the minimal server. Without a ratio
+/// weft is not compared with that server.
 struct Case {
     name: &'static str,
     job: Job,
@@ -61,7 +62,7 @@ struct Case {
     least: Option<f64>,
 }
 
-/// Reported figure of a result.
+/// Figure of a load's result that a case reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Figure {
     /// Requests per second.
@@ -106,7 +107,7 @@ impl Bench {
         case.contains(&self.only)
     }
 
-    /// Compares a bare member in memory, nbdkit and the minimal server.
+    /// Fills the rows that compare a bare member in memory with nbdkit and with the minimal server.
     fn bare(&self, sheet: &mut Sheet) -> Result<(), BenchError> {
         let cases: Vec<&Case> = CASES.iter().filter(|case| self.wants(case.name)).collect();
         if cases.is_empty() {
@@ -169,7 +170,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Compares RAID 5 on four members in memory, by stripe size.
+    /// Fills the rows of RAID 5 on four members in memory, for each stripe size.
     fn arrays(&self, sheet: &mut Sheet) -> Result<(), BenchError> {
         if !self.wants("RAID 5") && !ARRAY_CASES.iter().any(|case| self.wants(case.name)) {
             return Ok(());
@@ -206,7 +207,8 @@ impl Bench {
         self.full_stripes(&servers, sheet)
     }
 
-    /// User bytes of full-stripe writes per second of the server's CPU time.
+    /// Fills the rows that compare each array with a bare member: user bytes of full-stripe writes
+    /// per second of the server's CPU time.
     fn full_stripes(&self, servers: &[Server], sheet: &mut Sheet) -> Result<(), BenchError> {
         sheet.now(FULL_STRIPES.0);
         let results = self.in_turns(servers, &FULL_STRIPES.1)?;
@@ -221,7 +223,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Results of each server under a load, round by round.
+    /// Runs a load on the servers in turns. Returns the results of each server, round by round.
     fn in_turns(&self, servers: &[Server], job: &Job) -> Result<Vec<Vec<Loaded>>, BenchError> {
         let mut results: Vec<Vec<Loaded>> = servers.iter().map(|_| Vec::new()).collect();
         for round in 0..self.rounds {
@@ -273,10 +275,12 @@ const fn case(
 pub(super) const EXPORT_BYTES: u64 = 512 << 20;
 const PINNED: Job = Job { pinned: true, ..job(false, 4096, 1, 1) };
 const PINNED_WRITE: Job = Job { pinned: true, ..job(true, 4096, 1, 1) };
-/// Latency relative to the minimal server: at most 1.3 times as long.
+/// Least acceptable ratio of latencies: at most 1.3 times the latency of the minimal server.
 const LATENCY: Option<f64> = Some(1.0 / 1.3);
 const CPU_RATIO_MAX: f64 = 2.5;
 const FULL_STRIPE_RATIO: f64 = 0.6;
+/// Cases of a bare member, with their least ratios to nbdkit and to the minimal server.
+///
 /// Source   the marks of issue 3
 const CASES: &[Case] = &[
     case("4K read QD1, one CPU", PINNED, Figure::Latency, None, LATENCY),
@@ -289,7 +293,7 @@ const CASES: &[Case] = &[
     case("1M write QD4", job(true, 1 << 20, 4, 1), Figure::Bytes, Some(1.1), None),
 ];
 const NOT_RECORDED: &str = "not recorded";
-/// Least ratio of the rate with a log to the rate without.
+/// Least acceptable ratio of the rate with a log to the rate without a log.
 const RECORD_RATIO: f64 = 0.8;
 const RECORD_CASES: &[Case] = &[
     case("recorded 4K read QD32", on_one_cpu(false, 4096, 32), Figure::Rate, None, None),

@@ -119,7 +119,7 @@ impl Server {
         Ok(())
     }
 
-    /// Runs a load on the server.
+    /// Runs a load on the server for `span`. The result includes the CPU time that the server used.
     pub(super) fn load(
         &self,
         job: &Job,

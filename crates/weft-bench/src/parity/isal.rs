@@ -108,7 +108,7 @@ impl IsaL {
     }
 }
 
-/// Marks the upper halves of the vector registers as unused, which ISA-L's functions leave out.
+/// Marks the upper halves of the vector registers as unused, because ISA-L's functions do not.
 ///
 /// Otherwise the next SSE instruction waits until all of ISA-L's work is done, instead of
 /// overlapping with the next call. That would halve ISA-L's figures at 4 KiB through no fault of

@@ -69,13 +69,13 @@ impl ParityLoad {
     }
 }
 
-/// Less than a second-level cache of 1 MiB, which also holds other data.
+/// Size in bytes of the stripes that fit into a second-level cache of 1 MiB beside other data.
 const L2: usize = 640 << 10;
 
-/// Many times any last-level cache.
+/// Size in bytes of stripes that no last-level cache holds, so strips come from DRAM.
 const DRAM: usize = 768 << 20;
 
-/// Several times most last-level caches.
+/// Size in bytes of stripes that most last-level caches do not hold, for a quick run.
 const DRAM_QUICK: usize = 256 << 20;
 
 /// A row of the table.
@@ -141,8 +141,8 @@ impl Case {
         if self.work == Work::Xor { 1 } else { 2 }
     }
 
-    /// Required ratio to ISA-L, the higher of those in issues 3 and 15 of weft. Cases without a
-    /// mark are reported for comparison.
+    /// Least acceptable ratio to ISA-L, the higher of those in issues 3 and 15 of weft. `None`: the
+    /// case is reported for comparison only.
     fn mark(&self) -> Option<f64> {
         let wide = self.strip == 64 << 10;
         match (self.work, self.place, self.sources) {
@@ -156,7 +156,7 @@ impl Case {
         }
     }
 
-    /// Strategy that a caller would choose who knows where its strips are.
+    /// Strategy for a caller that knows whether its strips are in a cache or in DRAM.
     fn strategy(&self) -> Strategy {
         let maker = Maker::detect();
         match self.place {
