@@ -70,9 +70,10 @@ impl Backend {
     }
 }
 
-/// Requests in flight: more than the queues of today's disks, far less than an engine may submit.
+/// Most requests in flight in io_uring: more than the queues of today's disks hold, far fewer than
+/// an engine may submit.
 const URING_CAPACITY: u16 = 512;
-/// Threads: enough to keep the queue of a disk busy.
+/// Number of threads: enough to keep the queue of a disk busy.
 const THREADS: usize = 8;
-/// Requests given to the threads at one time.
+/// Most requests that the threads have at one time, including those that wait for a thread.
 const THREAD_CAPACITY: usize = 256;

@@ -13,19 +13,16 @@
 //!
 //! # Why the memory is valid for the whole operation
 //!
-//! 1. *The memory exists.* A lease owns a share of the mapping. A ring that gives an address of it
-//!    to the kernel keeps the lease in its table of outstanding operations, and waits for that
-//!    table
-//!    to become empty before it is dropped (`io/uring.rs`, `Drop`).
+//! 1. *The memory exists.* A lease owns a share of the mapping. A ring that gives an address of the
+//!    mapping to the kernel keeps the lease in its table of outstanding operations, and waits for
+//!    that table to become empty before it is dropped (`io/uring.rs`, `Drop`).
 //! 2. *Nothing else changes the memory.* A shared lease makes `bytes_mut`, `split` and exclusive
 //!    leases of the same sectors panic; an exclusive one makes `bytes` and shared leases panic as
 //!    well.
 //! 3. *No reference outlives a change of the leases.* A reference borrows the slab. The borrow
 //!    checker prevents that a lease which contradicts it is taken before it ends: an exclusive
-//!    lease
-//!    needs `&mut Slab`, and for a shared lease the contradicting reference, from `bytes_mut`,
-//!    holds
-//!    `&mut Slab`.
+//!    lease needs `&mut Slab`, and for a shared lease the contradicting reference, from
+//!    `bytes_mut`, holds `&mut Slab`.
 //!
 //! These panics are assertions about the engine (a frame does not change while it is leased). No
 //! client and no member can trigger them.
@@ -56,7 +53,7 @@ pub struct Slab {
 pub(crate) struct Memory {
     base: NonNull<u8>,
     bytes: usize,
-    /// Bytes of the frames that no device reads or writes.
+    /// Byte range of the frames that no device reads or writes; see [`Slab::with_private`].
     private: Range<usize>,
     /// One word per frame, one byte of it per sector: 0 free, `EXCLUSIVE`, or the number of shared
     /// leases.
@@ -126,7 +123,7 @@ pub(crate) struct Address {
 }
 
 impl Slab {
-    /// Maps `frames` frames of zeros. The first one is read-only.
+    /// Maps `frames` frames of zeros. The first one, the frame of zeros, is read-only.
     ///
     /// # Errors
     /// Fails when the kernel has no memory for the mapping.
@@ -540,7 +537,7 @@ impl Buffer {
         }
     }
 
-    /// The bytes of a metadata buffer.
+    /// The bytes of a metadata buffer; `None` if the buffer consists of parts of the slab.
     #[must_use]
     pub fn into_owned(self) -> Option<AlignedBytes> {
         match self {
@@ -581,14 +578,15 @@ impl AsMut<[u8]> for AlignedBytes {
     }
 }
 
-/// Window on the bytes of a list of segments: those that are still to be moved.
+/// The bytes that are still to be moved, in a list of segments: `limit` bytes after `skip` bytes.
 struct Window {
     skip: usize,
     limit: usize,
 }
 
 impl Window {
-    /// Offset and length of the bytes to move among the next `len` bytes.
+    /// Advances over the next segment, of `len` bytes. Returns the offset and length of the bytes
+    /// in it that are to be moved; `None` if there are none.
     fn take(&mut self, len: usize) -> Option<(usize, usize)> {
         let offset = self.skip.min(len);
         self.skip -= offset;
@@ -598,7 +596,8 @@ impl Window {
     }
 }
 
-/// The frames that a segment touches, each with a mask of the sectors touched, 0xff for each.
+/// The frames that a segment touches, each with a mask for its word of leases: 0xff in the byte of
+/// each touched sector.
 fn masks(segment: Segment) -> impl Iterator<Item = (usize, u64)> {
     let first = segment.slab_start() / SECTOR_BYTES;
     let last = (segment.slab_end() - 1) / SECTOR_BYTES;
@@ -614,6 +613,8 @@ fn masks(segment: Segment) -> impl Iterator<Item = (usize, u64)> {
 
 pub(crate) const FRAME_LEN: usize = 4096;
 const _: () = assert!(FRAME_LEN as u64 == FRAME_BYTES);
+/// Most buffers of one vectored read or write.
+///
 /// Source   limits.h, `IOV_MAX`
 const IOV_MAX: usize = 1024;
 /// Flag of an exclusively leased sector, in every byte of a frame's word.

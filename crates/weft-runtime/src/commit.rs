@@ -35,7 +35,7 @@ pub struct CommitPlan {
     pub label: String,
     /// Path of the member's overlay.
     pub overlay: PathBuf,
-    /// Bytes to write or to deallocate.
+    /// Number of bytes to write or to deallocate.
     pub bytes: Bytes,
     /// Whether an earlier commit was begun.
     pub begun: bool,
@@ -109,8 +109,8 @@ impl Commit {
         &self.committed
     }
 
-    /// Writes all overlays into their members and removes them. `progress` is called with the
-    /// number of bytes written.
+    /// Writes all overlays into their members and removes them. `progress` is called for each piece
+    /// that was written, with its number of bytes.
     ///
     /// # Errors
     /// Fails when a member or overlay does not answer. The overlays are still there, and another
@@ -182,7 +182,8 @@ pub fn discard(dir: &Path, specs: &[MemberSpec]) -> Result<Vec<PathBuf>, DeviceE
     Ok(found.into_iter().map(|(path, _)| path).collect())
 }
 
-/// Copies either the granules that hold superblocks, or all others.
+/// Copies changes from an overlay to its member: with `superblocks` the granules that hold
+/// superblocks, without it all others.
 fn copy(
     member: &OpenMember,
     overlay: &Overlay,

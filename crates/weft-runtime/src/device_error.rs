@@ -103,19 +103,19 @@ pub enum DeviceError {
     Size {
         /// Name of the member.
         label: String,
-        /// Property that does not fit.
+        /// Property that does not fit, such as the offset.
         what: &'static str,
-        /// Bytes.
+        /// Value that was found, in bytes.
         found: u64,
-        /// Range in bytes, in words.
+        /// Values that are allowed, as text.
         expected: String,
     },
     /// The text does not name a member.
     #[error("{label}: found {found}, expected PATH, PATH#N, PATH@OFFSET[+LENGTH] or ram:SIZE")]
     Spec {
-        /// The text.
+        /// Text that was given.
         label: String,
-        /// Form that was found.
+        /// Part of the text that is wrong.
         found: String,
     },
 }

@@ -24,7 +24,7 @@ pub struct Stretch {
     pub len: Bytes,
 }
 
-/// Stretch of a file from byte `start` on, of `len` bytes at most.
+/// Hole or data that begins at byte `start` of a file, up to where it ends or `len` bytes long.
 pub(crate) fn stretch_of(file: impl AsFd, start: u64, len: Bytes) -> Stretch {
     match seek(&file, SeekFrom::Data(start)) {
         Err(Errno::NXIO) => Stretch { hole: true, len },
@@ -36,7 +36,7 @@ pub(crate) fn stretch_of(file: impl AsFd, start: u64, len: Bytes) -> Stretch {
     }
 }
 
-/// Stretch of data from byte `start`, which is in no hole, up to the next hole.
+/// Data from byte `start`, which is in no hole, up to the next hole, at most `len` bytes.
 pub(crate) fn data_from(file: impl AsFd, start: u64, len: Bytes) -> Stretch {
     let position = match seek(file, SeekFrom::Hole(start)) {
         Ok(position) if position > start => position,

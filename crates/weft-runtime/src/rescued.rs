@@ -2,8 +2,7 @@
 //!
 //! Decides   which map belongs to an image: the one that was named for it, else `IMAGE.map`,
 //!           `IMAGE.mapfile`, `IMAGE.log`, or the same in place of its extension, if the file
-//!           begins
-//!           like a map. Two such maps are refused.
+//!           begins like a map. Two such maps are refused.
 //! Why       where a disk could not be read, ddrescue leaves zeros or the former content. Taken for
 //!           data, these bytes would be preferred to the copy or parity that has the right ones.
 //!
@@ -22,7 +21,7 @@ use weft_units::{Bytes, SectorRange, Sectors};
 /// Ranges of a member that were not rescued, by its map of ddrescue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rescued {
-    /// The map.
+    /// Path of the map.
     map: PathBuf,
     /// Ranges of bytes of the member that were not read, in order and disjoint.
     unread: Vec<Range<u64>>,
@@ -112,9 +111,9 @@ impl Rescued {
         }
     }
 
-    /// Why the member must not be opened for writing, and the way out: the map would not record
-    /// which bytes are good from then on. `None` where all of it was rescued. The text does not
-    /// name the member.
+    /// Reason why the member must not be opened for writing, and the way out: the map would not
+    /// record which bytes are good from then on. `None` where all of the member was rescued. The
+    /// text does not name the member.
     #[must_use]
     pub fn refuses_writes(&self) -> Option<String> {
         (self.unread_bytes() > 0).then(|| {
@@ -132,13 +131,14 @@ impl Rescued {
         self.next(bytes.start).is_some_and(|range| range.start < bytes.end)
     }
 
-    /// Number of bytes from `at` up to the first one that was not read.
+    /// Number of bytes from `at` up to the first one that was not read; `u64::MAX` if all were
+    /// read.
     #[must_use]
     pub fn rescued_from(&self, at: u64) -> u64 {
         self.next(at).map_or(u64::MAX, |range| range.start.saturating_sub(at))
     }
 
-    /// Number of bytes from `at` up to the first one that was read.
+    /// Number of bytes from `at` up to the first one that was read; 0 if the byte at `at` was read.
     #[must_use]
     pub fn unread_from(&self, at: u64) -> u64 {
         self.next(at).filter(|range| range.start <= at).map_or(0, |range| range.end - at)
@@ -252,7 +252,7 @@ fn next_line(map: &mut impl BufRead, number: u64) -> Result<Option<String>, Stri
 /// map.
 const LINE_MAX: u64 = 64 << 10;
 
-/// Reads the ranges that are marked as read.
+/// Reads the ranges that a map marks as read, in order and disjoint.
 fn parse(mut map: impl BufRead) -> Result<Vec<Range<u64>>, String> {
     let mut read: Vec<Range<u64>> = Vec::new();
     let (mut seen_status, mut last, mut lines) = (false, 0, 0);

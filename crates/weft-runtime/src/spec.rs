@@ -29,7 +29,7 @@ pub struct MemberSpec {
     /// Name as it was given, which labels the member in messages.
     pub label: String,
     pub(crate) place: Place,
-    /// Map of ddrescue that was named for the file or device.
+    /// Map of ddrescue that was named for the file or device; `None` if none was named.
     map: Option<PathBuf>,
 }
 
@@ -90,7 +90,7 @@ impl MemberSpec {
         Self { map: Some(map.to_owned()), ..self }
     }
 
-    /// Path of the file or device that the member is in.
+    /// Path of the file or device that the member is in; `None` for memory.
     #[must_use]
     pub fn file(&self) -> Option<&Path> {
         match &self.place {
@@ -99,7 +99,7 @@ impl MemberSpec {
         }
     }
 
-    /// Map of ddrescue that was named for the file or device.
+    /// Map of ddrescue that was named for the file or device; `None` if none was named.
     #[must_use]
     pub fn map(&self) -> Option<&Path> {
         self.map.as_deref()
@@ -119,7 +119,7 @@ impl MemberSpec {
         }
     }
 
-    /// Returns the same member, as all of another file.
+    /// Returns the spec of this member with another place: all of the file or device at `path`.
     pub(crate) fn of_whole(&self, path: &Path) -> Self {
         let place = Place::File { path: path.to_owned(), window: Window::Whole };
         Self { label: self.label.clone(), place, map: None }
@@ -197,7 +197,7 @@ impl MemberSpec {
     }
 }
 
-/// Splits a name that has the form of a part into path and part.
+/// Splits a name that has the form of a part into the path and the part; `None` for another form.
 fn split(name: &Path) -> Option<(&Path, Window)> {
     let bytes = name.as_os_str().as_bytes();
     let at = bytes.iter().rposition(|byte| matches!(byte, b'#' | b'@'))?;

@@ -11,7 +11,7 @@ use std::io::Write;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Open mark of a server.
+/// Mark of this server with its open file.
 #[derive(Debug)]
 pub struct UnwrittenMark {
     file: File,
@@ -35,7 +35,8 @@ impl UnwrittenMark {
         Ok(Self { file, path, says: false })
     }
 
-    /// The line of a server that ended while something was unwritten.
+    /// Line of the server that left the mark at `path` while something was unwritten. `None` if
+    /// nothing was, or there is no mark.
     ///
     /// # Errors
     /// Fails when there is a file that cannot be read.

@@ -18,7 +18,8 @@ pub(super) enum Identity {
 }
 
 impl Identity {
-    /// Number of the file system that a file is allocated from. A device has its own space.
+    /// Number of the file system that a file is allocated from; `None` for a device, which shares
+    /// its space with no other member.
     pub(super) fn space(self) -> Option<u64> {
         match self {
             Self::Block { .. } => None,
@@ -76,9 +77,8 @@ pub(super) fn identity_of(file: impl AsFd) -> Result<Identity, Errno> {
     })
 }
 
-/// The kernel's own device for a partition of a disk, if there is one and its node in `/dev` is
-/// that
-/// device.
+/// The kernel's own device for a partition of a disk: its node in `/dev` and its number. `None` if
+/// the kernel has no such partition, or the node is not that device.
 pub(super) fn kernel_partition(
     rdev: rustix::fs::Dev,
     number: u32,

@@ -16,15 +16,15 @@ pub struct FreshFile {
 }
 
 impl FreshFile {
-    /// Makes a file.
+    /// Makes a file at `path`.
     ///
     /// # Errors
-    /// Fails when there is one, or when none can be made.
+    /// Fails when there is a file already, or when none can be made.
     pub fn create_new(path: &Path) -> io::Result<Self> {
         Ok(Self { file: File::create_new(path)?, is_new: true })
     }
 
-    /// Makes a file, or opens the one that is there.
+    /// Makes a file at `path`, or opens the empty file that is there.
     ///
     /// # Errors
     /// [`io::ErrorKind::AlreadyExists`] when there is one that holds something; else as from
@@ -42,21 +42,21 @@ impl FreshFile {
         }
     }
 
-    /// Whether the file was made, and was not there before.
+    /// Whether this value made the file; false if an empty file was there before.
     #[must_use]
     pub fn is_new(&self) -> bool {
         self.is_new
     }
 
-    /// Sets the length. All of the file is a hole.
+    /// Sets the length of the file, all of which is a hole.
     ///
     /// # Errors
-    /// Fails when the file system has no such files.
+    /// Fails when the file system cannot hold a file of this length.
     pub fn set_len(&self, bytes: Bytes) -> io::Result<()> {
         self.file.set_len(bytes.0)
     }
 
-    /// Makes the length durable.
+    /// Makes the length of the file durable.
     ///
     /// # Errors
     /// Fails when the device does.

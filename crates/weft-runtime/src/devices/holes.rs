@@ -12,7 +12,7 @@ use super::{Access, Medium, OpenMember};
 use crate::holes::{Stretch, can_punch, data_from};
 
 impl OpenMember {
-    /// Length of the hole that begins at `at`, `len` at most; 0 without one.
+    /// Length of the hole that begins at `at`, at most `len`; 0 if there is data at `at`.
     #[must_use]
     pub fn hole(&self, at: Bytes, len: Bytes) -> Bytes {
         let start = self.start().0 + at.0;
@@ -29,7 +29,8 @@ impl OpenMember {
         }
     }
 
-    /// Stretch that begins at byte `at` of the member, of `len` bytes at most.
+    /// Hole or data that begins at byte `at` of the member, up to where it ends or `len` bytes
+    /// long.
     #[must_use]
     pub fn stretch(&self, at: Bytes, len: Bytes) -> Stretch {
         let hole = self.hole(at, len);

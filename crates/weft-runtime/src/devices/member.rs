@@ -33,7 +33,7 @@ impl OpenMember {
         self.mode
     }
 
-    /// Major and minor number of its block device when it was opened; `None` for a file.
+    /// Major and minor number of the member's block device, as found at opening; `None` for a file.
     #[must_use]
     pub fn device_number(&self) -> Option<(u32, u32)> {
         match self.identity {
@@ -54,8 +54,9 @@ impl OpenMember {
         self.medium == Medium::Memory
     }
 
-    /// Whether its file ends before the member does: it was cut short after it was opened. Never
-    /// blocks: for a network file system the answer is what this machine has cached.
+    /// Whether the member's file has been cut short since it was opened, so that it ends before the
+    /// member does. Never blocks: for a network file system the answer is what this machine has
+    /// cached.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         self.damage().is_cut
@@ -76,12 +77,12 @@ impl OpenMember {
         Damage { is_cut: found.stx_size < self.end(), is_deleted: found.stx_nlink == 0 }
     }
 
-    /// Whether its block device zeroes and unmaps a range on demand; false for files.
+    /// Whether the member's block device zeroes and unmaps a range on demand; false for files.
     pub(crate) fn device_discards(&self) -> bool {
         zeroes_and_unmaps(self.identity)
     }
 
-    /// Kind of its file: what its requests may block on.
+    /// Kind of the member's file, which says what its requests may block on.
     pub(crate) fn file_kind(&self) -> FileKind {
         self.file_kind
     }
@@ -124,21 +125,22 @@ impl OpenMember {
         Bytes(self.start)
     }
 
-    /// Overlay of the member, which holds its changes.
+    /// Overlay of the member, which holds its changes; `None` if writes go to the member itself.
     #[must_use]
     pub fn overlay(&self) -> Option<&Arc<Overlay>> {
         self.overlay.as_ref()
     }
 
-    /// The member without its overlay.
+    /// What an overlay needs of the member.
     pub(crate) fn underlay(&self) -> Underlay<'_> {
         let info = &self.info;
         Underlay { label: &info.label, size: info.size, start: self.start(), file: &self.file }
     }
 
-    /// Adds an overlay in `dir`, which takes the writes and is visible to reads. Opened for
-    /// reading, a member without an overlay stays as it is; opened for writing, it gets one. Memory
-    /// needs none.
+    /// Adds the overlay of this member in `dir`, which takes the writes and whose content reads
+    /// return. With [`Access::ReadWrite`] an overlay is created if there is none, and the member
+    /// becomes writable; with [`Access::ReadOnly`] a member without an overlay stays as it is.
+    /// Memory needs no overlay.
     ///
     /// # Errors
     /// Fails when the overlay cannot be created, is in use or damaged, or when the member was
@@ -219,7 +221,7 @@ impl OpenMember {
         Ok(())
     }
 
-    /// Makes everything that was written durable.
+    /// Makes everything that was written to the member durable.
     ///
     /// # Errors
     /// Fails when the device does.
@@ -243,8 +245,8 @@ impl OpenMember {
         &self.file
     }
 
-    /// Releases its locks before it is closed: the kernel may take a moment to close a file that a
-    /// ring had registered.
+    /// Releases the locks of the member before it is closed: the kernel may take a moment to close
+    /// a file that a ring had registered.
     pub(crate) fn unlock(&self) {
         let files = [Some(self.file.as_fd()), self.backing.as_ref().map(AsFd::as_fd)];
         files.into_iter().flatten().for_each(unlock_file);

@@ -89,7 +89,8 @@ pub struct OpenMember {
 /// Medium of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Medium {
-    /// A block device. A write that it has no space for will never succeed.
+    /// A block device. If it reports no space (`ENOSPC`), it has become smaller or was unplugged,
+    /// and the write will never succeed.
     BlockDevice,
     /// A regular file, which may be cut short by others; its file system may run full.
     File,

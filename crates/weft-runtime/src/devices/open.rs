@@ -27,7 +27,7 @@ impl OpenOptions {
         Self { access, buffered: false, lock_wait: Duration::from_secs(2) }
     }
 
-    /// Opens members, in order, with indices from `first`.
+    /// Opens members in order. The first one gets the index `first`, and the others follow.
     ///
     /// # Errors
     /// The error of the first member that cannot be used; none stays open.
@@ -81,7 +81,8 @@ impl OpenOptions {
         self.member(spec, index, Opened { file, is_ours, is_block, rdev: stat.st_rdev }, &others)
     }
 
-    /// Makes the member of an open file: its place and size, the overlap check, its lock and mode.
+    /// Makes the member of an open file: finds its range of bytes, refuses an overlap with other
+    /// members, locks the range, and chooses the mode of I/O.
     fn member(
         &self,
         spec: MemberSpec,

@@ -30,14 +30,14 @@ pub struct Probe {
     identity: Identity,
     logical_block: u32,
     is_ssd: bool,
-    /// First byte in the file or device.
+    /// First byte of the probed part in the file or device.
     start: u64,
     size: Sectors,
     /// Map of ddrescue of the file or device.
     rescued: Option<Rescued>,
 }
 
-/// Reasons why something cannot be looked at. The texts do not name it.
+/// Reasons why a file or device cannot be probed. The texts do not name it.
 #[derive(Debug, Error)]
 pub enum ProbeError {
     /// The path is neither a regular file nor a block device.
@@ -55,7 +55,8 @@ pub enum ProbeError {
 }
 
 impl Probe {
-    /// Opens a file or block device, or part of one. Calls back with oddities found on the way.
+    /// Opens a file or block device, or part of one. Calls `notice` with a sentence for each oddity
+    /// found on the way.
     ///
     /// # Errors
     /// Fails when it cannot be opened, is neither a file nor a block device, or has no such part.
@@ -97,7 +98,7 @@ impl Probe {
         })
     }
 
-    /// A part, by its bytes in the file or device.
+    /// A part of the probe. `bytes` counts from the start of the file or device.
     #[must_use]
     pub fn part(&self, bytes: Range<u64>) -> Self {
         let size = Bytes(bytes.end - bytes.start).sectors_floor();
@@ -106,31 +107,31 @@ impl Probe {
         Self { size, start: bytes.start, rescued, ..self.clone() }
     }
 
-    /// Size, without the rest of a last sector.
+    /// Size in whole sectors; an incomplete last sector does not count.
     #[must_use]
     pub fn size(&self) -> Sectors {
         self.size
     }
 
-    /// First byte in the file or device.
+    /// First byte of the probed part in the file or device.
     #[must_use]
     pub fn start(&self) -> u64 {
         self.start
     }
 
-    /// Logical block size, in bytes.
+    /// Logical block size in bytes; 512 for files.
     #[must_use]
     pub fn logical_block(&self) -> u32 {
         self.logical_block
     }
 
-    /// Whether it is on a block device rather than in a file.
+    /// Whether the probe is of a block device and not of a file.
     #[must_use]
     pub fn is_device(&self) -> bool {
         self.device_number().is_some()
     }
 
-    /// Major and minor number of the device.
+    /// Major and minor number of the device; `None` for a file.
     #[must_use]
     pub fn device_number(&self) -> Option<(u32, u32)> {
         match self.identity {
@@ -139,19 +140,19 @@ impl Probe {
         }
     }
 
-    /// Whether the device is known to be non-rotational.
+    /// Whether the device is known to be non-rotational; false for a file.
     #[must_use]
     pub fn is_ssd(&self) -> bool {
         self.is_ssd
     }
 
-    /// Map of ddrescue of the file or device.
+    /// Map of ddrescue of the file or device, if there is one.
     #[must_use]
     pub fn rescued(&self) -> Option<&Rescued> {
         self.rescued.as_ref()
     }
 
-    /// Partition table.
+    /// Reads the partition table of the probe.
     ///
     /// # Errors
     /// There is no valid partition table.
@@ -192,7 +193,7 @@ impl Probe {
         }
     }
 
-    /// Whether two have bytes in common. The same empty file counts as well.
+    /// Whether two probes have bytes in common. Two probes of the same empty file count as well.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
         let end = |probe: &Self| probe.start + probe.size.bytes().0;
@@ -200,7 +201,7 @@ impl Probe {
         self.identity == other.identity && (self.has_same_place(other) || !apart)
     }
 
-    /// Whether two have one place, each in its own file or device.
+    /// Whether two probes have the same start and size, each in its own file or device.
     #[must_use]
     pub fn has_same_place(&self, other: &Self) -> bool {
         (self.start, self.size) == (other.start, other.size)

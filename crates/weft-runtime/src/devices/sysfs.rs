@@ -56,12 +56,14 @@ fn folder(identity: Identity) -> Option<PathBuf> {
     }
 }
 
-/// A limit of the device's queue.
+/// Limit `name` of the queue of a device, or of its disk for a partition; `None` if sysfs does not
+/// tell.
 fn limit(folder: &Path, name: &str) -> Option<u64> {
     number(&folder.join("queue").join(name)).or_else(|| number(&folder.join("../queue").join(name)))
 }
 
-/// Commands that the disk behind a device works on at once, after `below` levels of the stack.
+/// Commands that the disk behind a device works on at once; `None` if not known. `below` is the
+/// number of stacked devices above this one.
 fn depth(folder: &Path, below: u32) -> Option<u32> {
     let is_part = folder.join("partition").exists();
     let disk = if is_part { folder.join("..") } else { folder.to_owned() };

@@ -277,7 +277,8 @@ impl Ring for AutoRing {
 
 /// Longest copy that is made at once.
 const AT_ONCE_BYTES: usize = 64 << 10;
-/// Bytes that are copied in one turn, before the caller looks for other work.
+/// Bytes copied by one `submit`, after which the caller looks for other work; the next `submit`
+/// goes on.
 const TURN_BYTES: usize = 1 << 20;
 
 #[cfg(test)]

@@ -1,5 +1,4 @@
 //! Fault injection for rings: short transfers, errors and late completions from a script (F21).
-//! (F21)
 //!
 //! [`FaultyRing`] wraps a real ring. For each operation a script decides whether it moves fewer
 //! bytes than asked for, ends with an `errno` instead of the work, or completes late. For tests,

@@ -19,19 +19,19 @@ use crate::buffers::Buffer;
 pub struct RingOp {
     /// Number that the caller gives the operation, unique among those outstanding.
     pub id: u32,
-    /// File, as given to [`Ring::set_file`].
+    /// Index of the file, as given to [`Ring::set_file`].
     pub file: u16,
-    /// Action on the file.
+    /// What to do with the file, with the memory for it.
     pub action: Action,
     /// Offset in the file of the first byte moved (the one after `skip`).
     pub offset: u64,
-    /// Bytes of the buffer that are done already.
+    /// Bytes at the start of the buffer that were moved before and are left out.
     pub skip: usize,
-    /// Limit of the bytes to move.
+    /// Most bytes to move.
     pub limit: usize,
 }
 
-/// Kind of an operation.
+/// What an operation does, with its memory.
 #[derive(Debug)]
 pub enum Action {
     /// `FALLOC_FL_PUNCH_HOLE`.
@@ -77,7 +77,8 @@ pub struct RingDone {
     pub panicked: bool,
 }
 
-/// Operations out of `all` that one of `files` files may have: three eighths, so that two files
+/// Of `all` operations, the number that one of `files` files may have: three eighths, so that two
+/// files that do not answer leave room for the others; all of them if there is a single file.
 /// that do not answer leave room for the others; all of them for a single file.
 pub(crate) fn share_of(all: usize, files: usize) -> usize {
     if files < 2 { all } else { (all * 3 / 8).max(1) }

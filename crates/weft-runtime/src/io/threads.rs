@@ -41,9 +41,9 @@ struct Shared {
 struct Queue {
     /// Indexed by the number of the file.
     files: Vec<OfFile>,
-    /// File that was served last.
+    /// Index of the file that was served last.
     turn: usize,
-    /// Limit of threads for one file.
+    /// Most threads that may work on one file.
     share: usize,
     idle: usize,
     closed: bool,

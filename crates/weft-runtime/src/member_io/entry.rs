@@ -12,7 +12,7 @@ use crate::io::ring::RingOp;
 
 pub(super) struct Entry {
     pub(super) member: OpenMember,
-    /// Mapping of a member of memory that is read and written at once.
+    /// Mapping of a member in memory, if it is read and written at once and not by the ring.
     pub(super) mapping: Option<Mapping>,
     /// Whether `RWF_DSYNC` works on the member.
     pub(super) dsync: bool,
@@ -28,9 +28,9 @@ pub(super) struct Entry {
     pub(super) in_ring: usize,
     /// Operations that exceed the member's share of the ring, in order.
     pub(super) held: VecDeque<RingOp>,
-    /// Operation with a flush in flight.
+    /// Request whose flush is in flight.
     pub(super) flushing: Option<u32>,
-    /// Operations that wait for their flush.
+    /// Requests that wait to send their flush, in order.
     pub(super) flush_next: VecDeque<u32>,
 }
 
@@ -84,9 +84,9 @@ impl Entry {
         self.member.medium() == Medium::BlockDevice
     }
 
-    /// Whether a read reaches behind the end of a cut image. Such a member was found too short for
-    /// its array at assembly, which is read-only then. A member that became shorter later answers
-    /// `Gone`.
+    /// Whether a read reaches behind the end of a cut image. Such an image was found too short at
+    /// assembly, and its array is read-only. A member that becomes shorter later answers `Gone`
+    /// instead.
     pub(super) fn is_behind_cut(&self, op: &MemberOp) -> bool {
         let MemberOp::Read { at, into } = op else { return false };
         let len: u64 = into.iter().map(|segment| u64::from(segment.len)).sum();

@@ -74,7 +74,7 @@ pub struct MemberIo<R> {
     waiting: VecDeque<RingOp>,
     /// Members with an operation that has ended; an operation of `Entry::held` may take its place.
     released: VecDeque<u16>,
-    /// Limit of operations in the ring for one member.
+    /// Most operations in the ring for one member.
     share: usize,
     answers: VecDeque<Answer>,
     done: Vec<RingDone>,
@@ -390,7 +390,7 @@ impl<R: MemberRing> MemberIo<R> {
         }
     }
 
-    /// The next answer.
+    /// Takes the next answer; `None` if there is none at present.
     pub fn answer(&mut self) -> Option<Answer> {
         self.answers.pop_front()
     }
@@ -415,13 +415,13 @@ impl<R: MemberRing> MemberIo<R> {
         self.operations.len() - self.free.len()
     }
 
-    /// Whether a worker panicked.
+    /// Whether the code that carried out an operation has panicked.
     #[must_use]
     pub fn panicked(&self) -> bool {
         self.panicked
     }
 
-    /// The ring below.
+    /// The ring that carries out the operations.
     #[must_use]
     pub fn ring(&self) -> &R {
         &self.ring

@@ -13,7 +13,7 @@ pub(super) struct Operation {
     pub(super) member: MemberIndex,
     pub(super) kind: Kind,
     pub(super) stage: Stage,
-    /// Memory of the request, while no operation of the ring has it.
+    /// Memory of the request; `None` while an operation of the ring has it, and if it needs none.
     pub(super) buffer: Option<Buffer>,
     pub(super) offset: u64,
     pub(super) len: usize,

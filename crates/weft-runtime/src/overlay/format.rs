@@ -30,7 +30,7 @@ const VERSION: u32 = 1;
 const LABEL_AT: usize = 128;
 const LABEL_MAX: usize = HEADER - 4 - LABEL_AT;
 
-/// State of an overlay: usable, or to be committed to its end.
+/// State of an overlay: usable, or of no use but to finish its commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OverlayState {
     /// A commit was begun; the member may be changed already.
@@ -45,7 +45,7 @@ pub(super) struct Header {
     pub(super) state: OverlayState,
     /// Size of the member in bytes.
     pub(super) size: u64,
-    /// Checksum over all superblock places of the member.
+    /// Checksum over all places of the member where a superblock may be.
     pub(super) base_sum: u32,
     /// Event count of the member's superblock; 0 without one.
     pub(super) events: u64,
@@ -123,8 +123,7 @@ impl Header {
 }
 
 /// First byte of the data in the overlay of a member of `size` bytes: after the map, aligned to 1
-/// MiB
-/// as file systems prefer.
+/// MiB as file systems prefer.
 pub(super) fn data_at(size: u64) -> u64 {
     (MAP_AT + map_bytes(size)).next_multiple_of(1 << 20)
 }

@@ -36,7 +36,7 @@ pub(crate) fn is_committed(member: Underlay<'_>, dir: &Path) -> Result<bool, Dev
     Ok(base.names.iter().any(|name| mark_beside(&dir.join(name)).exists()))
 }
 
-/// Path of a member's overlay, if it has one.
+/// Path of the overlay of a member in `dir`, if it has one there.
 pub(super) fn find(member: Underlay<'_>, base: &Base, dir: &Path) -> Option<PathBuf> {
     let by_name = base.names.iter().map(|name| dir.join(name)).find(|path| path.exists());
     by_name.or_else(|| {
@@ -49,7 +49,8 @@ pub(super) fn find(member: Underlay<'_>, base: &Base, dir: &Path) -> Option<Path
     })
 }
 
-/// Path of a member's overlay, if it has one; the member is read for its name.
+/// Path of the overlay of a member in `dir`, if it has one there. Reads the member, because the
+/// overlay is named after its content.
 pub(crate) fn find_of(member: Underlay<'_>, dir: &Path) -> Result<Option<PathBuf>, DeviceError> {
     let base = Base::of(member).map_err(|source| io_error(member.label, "reading", source))?;
     Ok(find(member, &base, dir))
@@ -82,7 +83,8 @@ pub(crate) fn lock_to_remove(
     Ok(Some((path, file)))
 }
 
-/// An overlay of the same arrays that is not among `named`, with the label of its member.
+/// An overlay in `dir` that is of the same array as one of `named`, or may be, and is not among
+/// them. Also returns the label of its member.
 pub(crate) fn left_out(dir: &Path, named: &[&Overlay]) -> Option<(PathBuf, String)> {
     list(dir).into_iter().find_map(|(path, header)| {
         let header = header.ok()?;

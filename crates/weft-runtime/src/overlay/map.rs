@@ -19,7 +19,7 @@ pub(super) struct Map {
 impl Map {
     /// Adds a page as read from disk, for a member of `granules` granules.
     ///
-    /// Errors    the highest granule of the first byte that reaches beyond the member
+    /// Errors    a bit is set for a granule beyond the end of the member; the error is that granule
     pub(super) fn load(&mut self, page: u64, bytes: &[u8; PAGE], granules: u64) -> Result<(), u64> {
         let first = page * PAGE_GRANULES;
         let mut count = 0;
@@ -47,7 +47,7 @@ impl Map {
         self.granules
     }
 
-    /// Pages that get their first bit when all of a range of bytes is set.
+    /// Pages of the map that would get their first bit if all granules of a byte range were set.
     pub(super) fn pages_new(&self, range: &Range<u64>) -> Vec<u64> {
         let pages = pages_of(range);
         pages.filter(|page| !self.pages.contains_key(page)).collect()
@@ -66,12 +66,14 @@ impl Map {
         }
     }
 
-    /// Whether a crash could lose a granule of a range that is set.
+    /// Whether a crash could lose a granule of a byte range, because a page with its bit is
+    /// pending.
     pub(super) fn is_pending(&self, range: &Range<u64>) -> bool {
         pages_of(range).any(|page| self.pending.contains(&page))
     }
 
-    /// Takes the pages that a flush has to write, as they are now. Their data was written before.
+    /// Takes the pending pages, which a flush has to write, with their numbers and present content.
+    /// Data of the granules that they name was written before.
     pub(super) fn take_pending(&mut self) -> Vec<(u64, Box<[u8; PAGE]>)> {
         let pending = std::mem::take(&mut self.pending);
         pending.into_iter().map(|page| (page, self.pages[&page].clone())).collect()

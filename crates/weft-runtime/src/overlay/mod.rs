@@ -49,7 +49,7 @@ pub(crate) use format::GRANULE;
 use format::{GRANULE_LEN, HEADER, Header, MAP_AT, OverlayState, PAGE, PAGE_GRANULES};
 use map::Map;
 
-/// A member without its overlay: what an overlay needs of it.
+/// What an overlay needs of its member.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Underlay<'a> {
     pub(crate) label: &'a str,
@@ -201,19 +201,19 @@ impl Overlay {
         })
     }
 
-    /// Path of the overlay.
+    /// Path of the overlay's file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Directory of the overlay.
+    /// Directory of the overlay's file.
     #[must_use]
     pub fn dir(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new("."))
     }
 
-    /// Bytes of the member that the overlay has.
+    /// Number of bytes of the member that the overlay has, in whole granules.
     #[must_use]
     pub fn bytes(&self) -> Bytes {
         Bytes(self.map().granules() * GRANULE)
@@ -231,7 +231,7 @@ impl Overlay {
         self.file.sync_data()
     }
 
-    /// Runs of the member that the overlay has, each of `bytes_max` at most.
+    /// Byte ranges of the member that the overlay has, each of `bytes_max` at most.
     pub(crate) fn granules(&self, bytes_max: u64) -> Vec<Range<u64>> {
         self.map().all(bytes_max)
     }
@@ -253,7 +253,7 @@ impl Overlay {
         Ok(())
     }
 
-    /// Releases its lock before it is closed.
+    /// Releases the lock of the overlay's file before it is closed.
     pub(crate) fn unlock(&self) {
         unlock_file(self.file.as_fd());
     }
@@ -378,12 +378,12 @@ impl Overlay {
         Ok(())
     }
 
-    /// Whether a discard can be a hole of the overlay's file.
+    /// Whether a discard can make a hole in the overlay's file.
     pub(crate) fn can_discard(&self) -> bool {
         can_punch(&self.file)
     }
 
-    /// Stretch at the start of a range that the overlay has: a hole of its file, or data.
+    /// Hole or data at the start of a byte range of the member, all of which the overlay has.
     pub(crate) fn stretch(&self, range: &Range<u64>) -> Stretch {
         stretch_of(&self.file, self.data_at() + range.start, Bytes(range.end - range.start))
     }
@@ -471,7 +471,7 @@ impl Overlay {
 /// State of a member, without its overlay, that an overlay is compared with: its superblock and the
 /// modification time of its file.
 struct Base {
-    /// Possible file names of its overlay; a new one gets the first.
+    /// Possible file names of the member's overlay; a new overlay gets the first.
     names: Vec<String>,
     sum: u32,
     events: u64,

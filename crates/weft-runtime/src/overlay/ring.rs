@@ -24,7 +24,8 @@ use crate::io::uring::UringRing;
 
 /// A ring for members, which may have overlays.
 pub trait MemberRing: Ring {
-    /// Sends writes to the registered file at `index` to an overlay only.
+    /// Sends writes to the registered file at `index` to `overlay`, so the file itself is not
+    /// written.
     ///
     /// # Errors
     /// Fails when this ring has no overlays, or no thread is left.

@@ -81,7 +81,7 @@ pub enum TableError {
     Nothing,
 }
 
-/// Reads the table of a disk of `size` bytes.
+/// Reads the partition table of a disk of `size` bytes.
 ///
 /// Shape    `block` is the logical block size of a device, `None` for an image
 ///
@@ -139,7 +139,7 @@ pub fn read(read: &mut ReadAt<'_>, size: u64, block: Option<u32>) -> Result<Tabl
 }
 
 impl Table {
-    /// The partition with a number.
+    /// The partition with a number; `None` if there is none.
     #[must_use]
     pub fn find(&self, number: u32) -> Option<&Partition> {
         self.partitions.iter().find(|partition| partition.number == number)
@@ -513,7 +513,8 @@ fn read_logical(
     }
 }
 
-/// Bytes 4 to 6, 6 to 8 and the first four bytes of a GUID are stored in little-endian order.
+/// Name of the partition type with a GUID, or the GUID itself. Its first three fields, of 4, 2 and
+/// 2 bytes, are little-endian.
 fn gpt_kind(guid: &[u8; 16]) -> String {
     let text = format!(
         "{:08X}-{:04X}-{:04X}-{:02X}{:02X}-{}",
@@ -567,11 +568,16 @@ const GPT_KINDS: [(&str, &str); 8] = [
     ("EBD0A0A2-B9E5-4433-87C0-68B6B72699C7", "Microsoft basic data"),
 ];
 
+/// Least size of a header.
+///
 /// Source   UEFI specification 2.10, table 5.5: its last defined field ends here
 const HEADER_BYTES: u32 = 92;
+/// Least size of an entry.
+///
 /// Source   UEFI specification 2.10, table 5.5, `SizeOfPartitionEntry`
 const ENTRY_BYTES: u32 = 128;
-/// Tables have 16 KiB; more than 32,768 entries of 128 bytes are a hostile count.
+/// Largest array of entries that is read. Tables have 16 KiB; more than 32,768 entries of 128 bytes
+/// are a hostile count.
 const ARRAY_BYTES_MAX: u64 = 4 << 20;
 /// Limit of logical partitions: the kernel has no device numbers beyond it.
 const LOGICAL_MAX: usize = 251;

@@ -1,9 +1,9 @@
 //! Driver of the real world: inputs to the engine, outputs carried out, one pass at a time.
 //!
-//! [`Driver`] owns the engine, the memory and the members. It records inputs as they arrive.
-//! `settle` lets the engine decide, carries out its outputs and starts all member requests of the
-//! pass with one submission. Replies, frames and credit become [`Event`]s for the ports (see
-//! `reactor.rs`).
+//! [`Driver`] owns the engine, the memory and the members. A pass is one round of the loop that
+//! serves clients (`reactor.rs`). The driver records inputs as they arrive. `settle` lets the
+//! engine decide, carries out its outputs and starts all member requests of the pass with one
+//! submission. Replies, frames and credit become [`Event`]s for the ports.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -37,14 +37,14 @@ pub struct Driver {
     parity: Parity,
     clock: Clock,
     now: Time,
-    /// An input was recorded since the last turn, or the last turn left work.
+    /// Whether an input was recorded since the engine was last run, or that run left work.
     unsettled: bool,
-    /// Outputs of a turn, while they are carried out.
+    /// Outputs of the engine, while they are carried out; otherwise empty.
     outputs: VecDeque<Output>,
     events: VecDeque<Event>,
     stalls: Stalls,
     mark: Option<UnwrittenMark>,
-    /// Snapshot of the engine, valid until its next input.
+    /// Snapshot of the engine, valid until its next input; `None` if none was taken since.
     snapshot: Option<Arc<Snapshot>>,
 }
 
@@ -154,20 +154,21 @@ impl Driver {
         })
     }
 
-    /// Keeps `mark` up to date: it marks that acknowledged data is in memory only.
+    /// Keeps `mark` up to date. The mark says whether acknowledged data is in memory only; `None`
+    /// for a server without a write-back cache.
     #[must_use]
     pub fn with_mark(mut self, mark: Option<UnwrittenMark>) -> Self {
         self.mark = mark;
         self
     }
 
-    /// The time of this pass.
+    /// Time of the current pass: that of the last [`tick`](Self::tick).
     #[must_use]
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// Reads the clock.
+    /// Reads the clock, at the start of a pass.
     pub fn tick(&mut self) {
         self.now = self.now.max(self.clock.now());
     }
@@ -187,7 +188,8 @@ impl Driver {
         self.handle(Input::ClientGone(client));
     }
 
-    /// Takes `count` adjacent frames for a client's payload.
+    /// Takes `count` adjacent frames for a client's payload. Returns `None` if the client may not
+    /// have that many, or no such run is free.
     pub fn take_frames(&mut self, client: ClientId, count: u32) -> Option<Run> {
         self.pool.take(client, count)
     }
@@ -221,24 +223,24 @@ impl Driver {
         &mut self.pool
     }
 
-    /// Turns of long requests.
+    /// Turns of trims and of writes of zeroes, of which few may be in flight.
     pub fn turns_mut(&mut self) -> &mut Turns {
         &mut self.turns
     }
 
-    /// Counter of returned frames and ended turns. When it changes, clients that wait for either
-    /// may try again.
+    /// Counter of returned frames and ended turns. When the counter changes, clients that wait for
+    /// frames or for a turn may try again.
     #[must_use]
     pub fn returns(&self) -> u64 {
         self.pool.returns() + self.turns.moves()
     }
 
-    /// Counters and states. `None` after a panic.
+    /// Counters and states of the engine; `None` after a panic.
     pub fn snapshot(&mut self) -> Option<Snapshot> {
         self.core.guard(|core| core.snapshot())
     }
 
-    /// Snapshot of the engine, shared by all callers until its next input.
+    /// Snapshot of the engine, shared by all callers until its next input; `None` after a panic.
     pub fn shared_snapshot(&mut self) -> Option<Arc<Snapshot>> {
         if self.snapshot.is_none() || self.poison().is_some() {
             self.snapshot = self.snapshot().map(Arc::new);
@@ -306,7 +308,7 @@ impl Driver {
         (self.unsettled && self.poison().is_none()) || self.io.busy() || !self.events.is_empty()
     }
 
-    /// The next event for a port.
+    /// Takes the next event for a port.
     pub fn event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
@@ -460,10 +462,11 @@ impl Driver {
     }
 }
 
-/// Turns before outputs are carried out: md's 8 stripes times 64 are more than the default cache.
+/// Most turns of the engine before outputs are carried out. md's 8 stripes times 64 are more than
+/// the default cache.
 const TURNS_MAX: u32 = 64;
-/// Passes before sockets are polled again, so that a resync from the page cache does not starve
-/// clients.
+/// Most rounds of one `settle`, after which sockets are polled again, so that a resync from the
+/// page cache does not starve clients.
 const PASSES_MAX: u32 = 16;
 /// Shortest time between two log lines about one member that stalls from time to time.
 const STALL_PERIOD: Span = Span::secs(60);

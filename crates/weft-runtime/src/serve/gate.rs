@@ -14,7 +14,7 @@ use weft_units::Span;
 
 use crate::clock::Clock;
 
-/// A value that one thread holds at a time.
+/// A value that one thread holds at a time, with the line of threads that wait for it.
 #[derive(Debug)]
 pub(crate) struct Gate<T> {
     value: Mutex<T>,

@@ -33,9 +33,9 @@ pub(crate) struct Hub {
     wake_at: AtomicU64,
     /// Count of returned frames at the last call of `offer_frames`.
     returns: AtomicU64,
-    /// Workers report when they have sent everything.
+    /// Whether workers report when they have sent everything.
     draining: AtomicBool,
-    /// A panic of any driver has stopped all acknowledgement.
+    /// Whether a panic of any driver has stopped all acknowledgement.
     poisoned: AtomicBool,
 }
 
@@ -43,9 +43,9 @@ pub(crate) struct Hub {
 struct Mailbox {
     messages: Mutex<Vec<Message>>,
     eventfd: OwnedFd,
-    /// Clients of the worker wait for frames that other workers' clients have.
+    /// Whether clients of the worker wait for frames that clients of other workers hold.
     waits: AtomicBool,
-    /// Everything that is due to its clients has been sent.
+    /// Whether everything that is due to clients of the worker has been sent.
     drained: AtomicBool,
 }
 
@@ -101,12 +101,13 @@ impl Hub {
         self.drivers.len()
     }
 
-    /// Whether a worker runs a driver: its ring and its clock.
+    /// Whether a worker has a driver to run, with its ring and its clock. If all workers share one
+    /// driver, the first worker runs it.
     pub(crate) fn looks_after(&self, worker: usize) -> bool {
         worker < self.drivers.len()
     }
 
-    /// Waits for the driver of a worker.
+    /// Waits for the driver that a worker uses, and locks it.
     pub(crate) fn hold(&self, worker: usize) -> Held<'_> {
         let driver = &self.drivers[worker % self.drivers.len()];
         Held { driver, guard: Some(lock_driver(driver)) }
@@ -118,7 +119,8 @@ impl Hub {
         (1..self.drivers.len()).map(|worker| self.hold(worker))
     }
 
-    /// Spreads the poison of any driver to `driver`. Returns whether it is poisoned.
+    /// Poisons `driver` if any other driver is poisoned, and the reverse. Returns whether `driver`
+    /// is poisoned.
     pub(crate) fn share_poison(&self, driver: &mut Driver) -> bool {
         if driver.poison().is_some() {
             self.poisoned.store(true, Ordering::Relaxed);
@@ -128,7 +130,7 @@ impl Hub {
         driver.poison().is_some()
     }
 
-    /// Readable when something is in the mailbox of a worker.
+    /// Descriptor that is readable when something is in the mailbox of a worker.
     pub(crate) fn eventfd(&self, worker: usize) -> BorrowedFd<'_> {
         self.mailboxes[worker].eventfd.as_fd()
     }
@@ -149,7 +151,7 @@ impl Hub {
         let _ = rustix::io::read(&self.mailboxes[worker].eventfd, &mut [0; 8]);
     }
 
-    /// Moves messages into a mailbox, so that `messages` is empty afterwards.
+    /// Moves messages into the mailbox of a worker and wakes it. `messages` is empty afterwards.
     pub(crate) fn tell(&self, worker: usize, messages: &mut Vec<Message>) {
         if messages.is_empty() {
             return;
@@ -173,7 +175,7 @@ impl Hub {
         self.mailboxes[worker].waits.store(waits, Ordering::Relaxed);
     }
 
-    /// From now on workers report when their clients have been sent everything.
+    /// From now on workers report when everything that is due to their clients has been sent.
     pub(crate) fn begin_draining(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }
@@ -182,19 +184,20 @@ impl Hub {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// Records that the clients of a worker have been sent everything.
+    /// Records that everything that is due to clients of a worker has been sent.
     pub(crate) fn report_drained(&self, worker: usize) {
         if !self.mailboxes[worker].drained.swap(true, Ordering::Relaxed) && worker > 0 {
             self.ring(0);
         }
     }
 
-    /// Whether the clients of all other workers have been sent everything.
+    /// Whether everything that is due to clients of all other workers has been sent.
     pub(crate) fn others_drained(&self) -> bool {
         self.mailboxes[1..].iter().all(|mailbox| mailbox.drained.load(Ordering::Relaxed))
     }
 
-    /// Wakes the workers with clients that wait for frames, if frames have come back.
+    /// Wakes the workers with clients that wait for frames, if frames have come back: if `returns`,
+    /// the driver's counter of them, has changed.
     pub(crate) fn offer_frames(&self, worker: usize, returns: u64) {
         if self.returns.swap(returns, Ordering::Relaxed) == returns {
             return;
@@ -206,7 +209,7 @@ impl Hub {
         }
     }
 
-    /// Records when the first worker wakes by itself.
+    /// Records when the first worker wakes by itself, in nanoseconds of the engine's clock.
     pub(crate) fn set_wake_at(&self, at: u64) {
         self.wake_at.store(at, Ordering::Relaxed);
     }

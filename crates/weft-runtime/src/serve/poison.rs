@@ -1,4 +1,4 @@
-//! Poisoning: after a panic in the engine or in a worker nothing more is acknowledged (F27). (F27)
+//! Poisoning: after a panic in the engine or in a worker nothing more is acknowledged (F27).
 //!
 //! [`Guarded`] catches the panic and keeps its message. From then on it takes no input and gives no
 //! output, because the state of the engine may be half changed. Exports learn of it

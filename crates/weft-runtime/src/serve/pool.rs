@@ -202,8 +202,8 @@ impl Pool {
         owner
     }
 
-    /// Takes back a run that was of no use because a further run was not to be had. `returns` does
-    /// not change, because no waiting client gains by it.
+    /// Takes back a run that a request cannot use, because another run that it needs was not free.
+    /// `returns` does not change, because no waiting client gains by it.
     ///
     /// # Panics
     /// Panics when the frames are not on loan.
@@ -212,13 +212,14 @@ impl Pool {
         self.returns -= 1;
     }
 
-    /// Client that holds a frame.
+    /// Client that holds a frame, or held it last.
     #[must_use]
     pub fn owner(&self, frame: Frame) -> ClientId {
         self.owners[(frame.0 - self.first) as usize]
     }
 
-    /// Start of the first free run of `count` frames at or above a word.
+    /// First frame, counted from the start of the pool, of the first free run of `count` frames.
+    /// `low` is the word of the bitmap where the search begins. `None` if no run is long enough.
     fn find(&self, low: usize, count: u32) -> Option<u32> {
         let mut run = 0;
         let mut start = 0;

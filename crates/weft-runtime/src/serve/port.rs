@@ -17,16 +17,17 @@ pub trait Port {
     /// # Errors
     /// Fails when the port cannot work; the reactor does not start then.
     fn on_start(&mut self, cx: &mut Context<'_, '_>) -> std::io::Result<()>;
-    /// A descriptor is ready.
+    /// A descriptor is ready; `key` is the one that [`Context::watch`] got for it.
     fn on_ready(&mut self, cx: &mut Context<'_, '_>, key: u32, ready: EventFlags);
-    /// An event for one of its clients.
+    /// An event for a client of the port.
     fn on_event(&mut self, cx: &mut Context<'_, '_>, event: Event);
     /// A client that a port of another worker has accepted, see [`Context::hand_over`]. Only the
     /// first port of a worker is called.
     fn on_socket(&mut self, cx: &mut Context<'_, '_>, socket: OwnedFd) {
         let _ = (cx, socket);
     }
-    /// The end of a pass: the port sends what is ready. It may record inputs.
+    /// The end of a pass (one round of the worker's loop, `reactor.rs`): the port sends what is
+    /// ready. It may record inputs.
     fn on_pass(&mut self, cx: &mut Context<'_, '_>);
     /// The engine or a worker has panicked: the port answers everything with an I/O error from now
     /// on.

@@ -19,13 +19,13 @@ use weft_units::ClientId;
 pub struct Turns {
     under_way: Vec<(ClientId, Tag)>,
     line: VecDeque<ClientId>,
-    /// Changes of either that may let another client go on.
+    /// Number of changes to `under_way` and `line` that may let another client go on.
     moves: u64,
 }
 
 impl Turns {
-    /// Begins a slice, or puts the client at the end of the line. Returns whether the slice has
-    /// begun.
+    /// Begins a slice of a request, or puts the client at the end of the line unless it stands in
+    /// it already. Returns whether the slice has begun.
     pub fn begin(&mut self, client: ClientId, tag: Tag) -> bool {
         let is_next = self.line.front().is_none_or(|next| *next == client);
         if !is_next || self.under_way.len() >= TURNS_MAX {

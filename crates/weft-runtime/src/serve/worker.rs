@@ -34,7 +34,7 @@ pub(crate) struct Worker<'h> {
     epoll: OwnedFd,
     head: Option<Head>,
     poison_told: bool,
-    /// Set when the worker has been told to end.
+    /// Whether the worker has been told to end.
     ended: bool,
     eagerness: Eagerness,
     /// Messages for the other workers, collected while the driver's events are handed out.
@@ -91,7 +91,7 @@ struct Head {
     shutdown: OwnedFd,
     volumes: u16,
     stop: Option<Ending>,
-    /// A volume could not write everything when the server was told to stop.
+    /// Whether a volume could not write everything when the server was told to stop.
     refused: bool,
     /// Number of drains so far.
     drains: u64,
@@ -147,7 +147,8 @@ impl<'h> Worker<'h> {
         Ok(worker)
     }
 
-    /// Makes it the first worker.
+    /// Makes this the first worker, which also has the shutdown descriptor, the ring and the
+    /// engine's clock.
     pub(crate) fn with_head(
         mut self,
         volumes: u16,
@@ -292,7 +293,8 @@ impl<'h> Worker<'h> {
         self.ask_all(driver, &Verb::Drain, tag);
     }
 
-    /// Sends a command to every volume. [`Self::on_volume_done`] gets the answers.
+    /// Sends a command to every volume, with tags from `first` on. [`Self::on_volume_done`] gets
+    /// the answers.
     fn ask_all(&self, driver: &mut Held<'h>, verb: &Verb, first: u64) {
         let Some(head) = &self.head else { return };
         let client = client_of(PORT_SHUTDOWN, 0);
@@ -307,7 +309,7 @@ impl<'h> Worker<'h> {
         self.hub.ring_others(self.index);
     }
 
-    /// A volume has answered `Drain` (`drain`) or `Stop`.
+    /// Handles the answer of a volume to `Drain` (if `drain`) or to `Stop`.
     fn on_volume_done(&mut self, drain: bool, result: Result<(), String>) {
         let Some(head) = &mut self.head else { return };
         let (left, error) = match &mut head.phase {
@@ -322,7 +324,8 @@ impl<'h> Worker<'h> {
         }
     }
 
-    /// Stops once everything is written. If a volume failed to write, the server goes on as before.
+    /// Goes on to stop the volumes once all have written everything. If a volume failed to write,
+    /// the server goes on as before.
     fn go_on_writing(&mut self, driver: &mut Held<'h>) {
         let Some(head) = &mut self.head else { return };
         let Phase::Writing { left: 0, error } = &mut head.phase else { return };
@@ -560,7 +563,7 @@ const PORT_RING: u8 = 255;
 const PORT_SHUTDOWN: u8 = 254;
 const PORT_EVENTFD: u8 = 253;
 const NANOS: u64 = 1_000_000_000;
-/// Descriptors handled per wait.
+/// Most descriptors handled after one wait.
 const READY_MAX: usize = 256;
-/// Rounds before descriptors are polled again.
+/// Most rounds before descriptors are polled again.
 const ROUNDS_MAX: u32 = 4;
