@@ -92,6 +92,7 @@ pub(crate) fn tell_dropped(dropped: &[Dropped]) {
 }
 
 /// Converts a refusal to the failure of a command: findings for each member, reason, and way out.
+/// `named` is the number of members on the command line.
 pub(crate) fn refusal(refused: &Refused, named: usize) -> Failure {
     if named > 1 {
         tell_dropped(&refused.dropped);
@@ -99,7 +100,7 @@ pub(crate) fn refusal(refused: &Refused, named: usize) -> Failure {
     Failure::Refused(sentence(refused, named))
 }
 
-/// Reason of a refusal, with the way out.
+/// Reason of a refusal, with the way out. `named` is the number of members on the command line.
 pub(crate) fn sentence(refused: &Refused, named: usize) -> String {
     // With a single device, the fault of the device is the whole reason.
     if let ([only], 1) = (refused.dropped.as_slice(), named) {

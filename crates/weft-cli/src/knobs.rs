@@ -92,7 +92,7 @@ pub(crate) fn table_of_running() -> String {
     format!("{}\n\nBeside the knobs:\n  {name} ({unit}, {range})\n      {doc}", table())
 }
 
-/// Setting of a running volume that is not a knob.
+/// Setting of a running volume that `get` and `set` know beside the knobs.
 pub(crate) struct BesideKnobs {
     pub(crate) name: &'static str,
     pub(crate) unit: &'static str,

@@ -65,8 +65,8 @@ impl Looked {
         Ok(Self { label, probe })
     }
 
-    /// Refuses a future member that lacks data of its disk: its map of ddrescue would not record
-    /// new writes.
+    /// Refuses a member for a new array if its map of ddrescue says that data was not rescued: the
+    /// map would not record new writes.
     ///
     /// # Errors
     /// The map marks a part of the member as not rescued.
@@ -189,7 +189,8 @@ impl Looked {
         Ok(places)
     }
 
-    /// Signature of another user of the member.
+    /// First known signature on the member of anything that may use it, such as a file system, a
+    /// partition table or an array; `None` if there is none.
     ///
     /// # Errors
     /// The member cannot be read.
@@ -197,8 +198,8 @@ impl Looked {
         Ok(self.every_foreign()?.into_iter().next())
     }
 
-    /// Every foreign signature on the member. After each one its block is treated as zeros, which
-    /// may reveal another signature.
+    /// Every known signature on the member. After each one its block is treated as zeros, which may
+    /// reveal another signature.
     ///
     /// # Errors
     /// The member cannot be read.
@@ -262,7 +263,7 @@ fn mend_sum(block: &mut [u8], version: Version, error: &SuperblockError) {
 /// Source   md-ondisk.md §1, `magic`
 const MAGIC: u32 = 0xa92b_4efc;
 
-/// A superblock reduced to this release; the names of newer features are kept.
+/// A superblock reduced to the features of this release; the names of newer features are kept.
 fn without_newer(block: &[u8], version: Version) -> Option<Super1> {
     let minor = version.minor()?;
     let mut block = block.to_vec();
@@ -318,7 +319,7 @@ pub(crate) fn open_all_with(paths: &[PathBuf], maps: &Maps) -> Result<Vec<Looked
     Ok(opened)
 }
 
-/// Error text for two arguments with bytes in common.
+/// Error text for two arguments that have bytes in common.
 pub(crate) fn twice(looked: &Looked, first: &Looked) -> String {
     let label = &looked.label;
     if looked.probe.has_same_place(&first.probe) {

@@ -27,8 +27,8 @@ pub(crate) struct NamedMembers {
     json: bool,
 }
 
-/// Sends the server `command` for the named members, and prints that they are `done` (`failed`);
-/// `schema` is the schema of the JSON.
+/// Sends the server `command` for the named members, and prints that they are in the state `done`,
+/// such as `failed`. `schema` is the schema of the JSON.
 ///
 /// # Errors
 /// A name matches no member or several, or the server refuses.
@@ -76,7 +76,7 @@ pub(crate) struct Named {
     pub(crate) index: String,
 }
 
-/// Member named by an argument.
+/// Finds the member that an argument names.
 ///
 /// # Errors
 /// The argument matches no member, or several.

@@ -13,14 +13,14 @@ use weft_engine::assemble::Candidate;
 /// Time limits for reading metadata.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
-    /// Time after which an unresponsive member is named, and the interval after that.
+    /// Time after which an unresponsive member is named on standard error, and is named again.
     pub(crate) notice: Duration,
     /// Longest wait for a member; `None` waits forever.
     pub(crate) bound: Option<Duration>,
 }
 
 impl Patience {
-    /// Limits with an optional bound, after which the command goes on without a member.
+    /// Limits with the usual notice period. After `bound` the command goes on without the member.
     pub(crate) fn new(bound: Option<Duration>) -> Self {
         Self { notice: NOTICE, bound }
     }

@@ -11,7 +11,7 @@ pub(crate) fn word(write: u32, address: u64) -> u64 {
     u64::from(write) << 40 | address >> 3
 }
 
-/// Content of a write.
+/// Content that the write with this number stores in `len` bytes from `start` on.
 pub(crate) fn fill(write: u32, start: u64, len: u64) -> Vec<u8> {
     (start..start + len).step_by(8).flat_map(|address| word(write, address).to_le_bytes()).collect()
 }

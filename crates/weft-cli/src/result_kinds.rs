@@ -19,7 +19,7 @@ pub(crate) const MAP: Kind =
 /// Page with charts (`--report`).
 const REPORT: Kind = Kind { begin: weft_lab::report::BEGIN, name: "report of weft" };
 
-/// The page of `--report`, if requested.
+/// Prepares the page of `--report`; `None` if the option is not given.
 pub(crate) fn report(path: Option<&Path>, force: bool) -> Result<Option<ResultFile>, Failure> {
     let asked = |path| Output { option: "--report", path, kind: REPORT, force, members: &[] };
     path.map(|path| ResultFile::at(&asked(path))).transpose()

@@ -91,7 +91,7 @@ pub(crate) fn human(bytes: Bytes) -> String {
     format!("{count} B")
 }
 
-/// The suffix that mdadm prints after large sizes: ` (9.00 MiB 9.44 MB)`; empty below 5000 KiB.
+/// Suffix that mdadm prints after large sizes: ` (9.00 MiB 9.44 MB)`; empty below 5000 KiB.
 ///
 /// Source   output of mdadm 4.2
 pub(crate) fn mdadm(bytes: Bytes) -> String {

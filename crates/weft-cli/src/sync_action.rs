@@ -34,7 +34,8 @@ pub(crate) struct Report {
     pub(crate) stripes: u64,
     /// Mismatch count in sectors, as md counts them.
     pub(crate) mismatch_cnt: u64,
-    /// Positions of the mismatches, and the member at fault.
+    /// Mismatches by the member that explains them, and the first of them; `None` if none were
+    /// found.
     pub(crate) mismatches: Option<MismatchesStatus>,
     /// Duration of the run.
     pub(crate) took: Duration,

@@ -123,7 +123,7 @@ fn named(text: &OsStr, members: &[PathBuf]) -> Result<Named, Failure> {
     }
 }
 
-/// Whether two paths name the same file or device.
+/// Whether two paths lead to the same file or device.
 fn is_same(a: &Path, b: &Path) -> bool {
     let absolute = |path: &Path| std::path::absolute(path).ok();
     let identity = |path: &Path| {

@@ -172,7 +172,7 @@ pub(crate) fn spec(path: &Path) -> MemberSpec {
     MemberSpec::path(&std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
 }
 
-/// Files of the members that are files or devices, or parts of one.
+/// Path of the file or device that each member is in or consists of; memory has none.
 pub(crate) fn files(members: &[MemberArg]) -> Vec<PathBuf> {
     let file = |member: &MemberArg| match member {
         MemberArg::Path(path) => spec(path).file().map(Path::to_owned),

@@ -59,7 +59,7 @@ fn role_text(superblock: &Super1, sync: InitialSync) -> String {
     }
 }
 
-/// Size of a member's data that the array uses.
+/// Number of sectors of a member's data that the array uses.
 fn used(superblock: &Super1) -> Sectors {
     match superblock.chunk {
         Sectors::ZERO => superblock.used_size(),
@@ -92,7 +92,8 @@ fn title(writes: &[MemberWrite], array: &Layout) -> String {
     )
 }
 
-/// Name of the layout, if it has a meaning: zones of RAID 0 are for unequal members.
+/// Name of the layout; `None` where it changes nothing, as for a RAID 0 of equal members, which has
+/// no zones.
 fn layout_name(first: &Super1) -> Option<String> {
     let said = first.level != Level::Raid0 || first.feature_map.contains(Features::RAID0_LAYOUT);
     layout_id::name(first.level, first.layout).filter(|_| said)

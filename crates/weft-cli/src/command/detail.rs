@@ -261,8 +261,8 @@ impl Facts {
         self.rows.iter().filter(|row| states.contains(&row.state)).count()
     }
 
-    /// Letter of the set of members that hold the array once, as mdadm prints it; only for a RAID
-    /// 10 with near copies that divide its slots evenly.
+    /// Letter of the mirror set of a slot, as mdadm prints it. A mirror set holds all data once.
+    /// `None` except for a RAID 10 with near copies that divide its slots evenly.
     fn mirror_set(&self, slot: usize) -> Option<char> {
         let parts = Raid10::from_code(self.array.layout)?;
         let near = parts.near as usize;

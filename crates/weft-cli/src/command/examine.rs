@@ -78,7 +78,8 @@ struct Place {
     found: Misplaced,
     /// Whether the superblock is at the standard position of its version.
     usual: bool,
-    /// MEMBER argument with which the superblock is at its standard position.
+    /// MEMBER argument for which the superblock is at its standard position; `None` if it is there
+    /// already, or no such argument exists.
     name: Option<String>,
 }
 
@@ -287,7 +288,7 @@ fn local_to(name: &str) -> String {
     }
 }
 
-/// Every field as stored on the member, including a wrong checksum.
+/// JSON of every field as stored on the member, including a checksum that is wrong.
 fn stored(superblock: &Superblock, wrong: Option<&SuperblockError>) -> Value {
     let mut fields = superblock_json::fields(superblock);
     if let Some(SuperblockError::Checksum { stored, .. }) = wrong {

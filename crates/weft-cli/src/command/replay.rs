@@ -164,7 +164,8 @@ impl Replay {
     }
 }
 
-/// An invalid trace is a failed operation, not a wrong command line.
+/// Converts an error of the simulation to a failure. An invalid trace is a failed operation and not
+/// a wrong command line.
 fn trace_failure(error: SimulateError) -> Failure {
     match error {
         SimulateError::Trace(ReplayError::Io { .. }) => {

@@ -182,7 +182,7 @@ pub(crate) fn run(arguments: &Reproduce) -> Outcome {
 /// Heading of the options that change an experiment's machine.
 const OTHER: &str = "Another machine than the experiment's";
 
-/// The machine that the options ask for in place of the texts'.
+/// The machine that the options ask for in place of the one in the experiments' texts.
 fn other_machine(arguments: &Reproduce) -> Result<OtherMachine, Failure> {
     let mut settings = Vec::new();
     for setting in &arguments.set {
@@ -249,7 +249,8 @@ fn print_source(experiments: &[Experiment]) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// Repeats the fits and reports whether the texts hold the results.
+/// Repeats the fits of the fitted parameters, and reports whether the values in the experiments'
+/// texts still hold.
 fn fit(experiments: &[Experiment], effort: Effort, json: bool) -> Outcome {
     let mut out = stdout();
     let (mut holds, mut fitted) = (true, Vec::new());
@@ -319,7 +320,7 @@ fn found_json(patch: &str, found: &Calibrated) -> Value {
     })
 }
 
-/// Runs magnitudes under other assumed values.
+/// Runs the rows that have a magnitude under other values of the assumed parameters.
 fn ranges(experiments: &[Experiment], effort: Effort, json: bool) -> Outcome {
     let mut out = stdout();
     let mut rows = Vec::new();
@@ -380,7 +381,7 @@ fn hours(seconds: u64) -> String {
     }
 }
 
-/// Keeps the rows that the words select.
+/// Keeps the rows with `words` in their names, and the experiments that have such rows.
 fn only(experiments: Vec<Experiment>, words: &str) -> Result<Vec<Experiment>, Failure> {
     let names: Vec<String> = experiments
         .iter()

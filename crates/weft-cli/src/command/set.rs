@@ -36,7 +36,7 @@ pub(crate) struct Set {
     json: bool,
 }
 
-/// Name of a knob that all volumes of a server share.
+/// Name of the knob that `setting` changes, if all volumes of a server share it.
 fn of_pool(setting: &str) -> Option<&str> {
     let (name, value) = setting.split_once('=')?;
     let knob = Knobs::default().parse(name, &crate::knobs::plain(name, value)).ok()?;

@@ -55,7 +55,8 @@ pub(crate) fn run(arguments: &Wait) -> Outcome {
     Ok(if volume.degraded > 0 { Exit::Degraded } else { Exit::Done })
 }
 
-/// Waits for the end. Returns the volume in its final state.
+/// Waits for the end of all syncs, and of the wait for one that is due. Returns the volume in its
+/// final state.
 fn settled(target: &mut Target) -> Result<VolumeStatus, weft_terminal::outcome::Failure> {
     let bar = progress("", 0);
     let mut pause = POLL_MIN;
@@ -89,7 +90,7 @@ fn settled(target: &mut Target) -> Result<VolumeStatus, weft_terminal::outcome::
     }
 }
 
-/// Whether a resync or recovery should start by itself.
+/// Whether a rebuild should start by itself: a slot is empty and a spare is there for it.
 fn is_due(volume: &VolumeStatus) -> bool {
     let waits = |member: &str| member == "spare" || member == "rebuilding";
     volume.sync_action == "idle"

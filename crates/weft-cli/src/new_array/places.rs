@@ -126,7 +126,7 @@ pub(super) fn only_ssds(places: &[Place]) -> bool {
     })
 }
 
-/// Slots and spares, in the form of the plan.
+/// Members of the slots (`None` for an empty one) and spares, as `NewArray` needs them.
 pub(super) fn members_of(
     places: &[Place],
     slots: usize,

@@ -20,7 +20,7 @@ use super::write::write_all;
 use crate::member::MemberArg;
 use crate::size;
 
-/// Everything that will be written.
+/// Everything that will be written to create an array.
 pub(crate) struct Planned {
     pub(crate) writes: Vec<MemberWrite>,
     pub(crate) layout: Layout,
@@ -175,7 +175,7 @@ fn layout_of(supers: &[Super1], slots: usize) -> Result<Layout, Failure> {
     Layout::new(level, layout, raid_disks, chunk, size, &sizes).map_err(Failure::usage)
 }
 
-/// Slots that have a member.
+/// Slots of the array that have a member.
 fn filled(array: &NewArray) -> SlotSet {
     let slots = (0_u16..).map(Slot).zip(&array.slots);
     slots.filter(|(_, member)| member.is_some()).map(|(slot, _)| slot).collect()
@@ -249,8 +249,9 @@ fn block_of(byte: u64, member_size: Sectors) -> Sectors {
     Sectors(Bytes(byte / blocks * blocks).sectors_floor().0.min(last))
 }
 
-/// Whether the block is in the data of the array, for which superblocks do not speak: with metadata
-/// at the end, the first block of a file system on the array is the first block of a member.
+/// Whether a block is in the array's data on the member. The superblock says nothing of its
+/// content: with metadata at the end, the first block of a file system on the array is the first
+/// block of a member.
 fn overlaps_data(block: Sectors, superblock: &Super1) -> bool {
     let end = block.0 + Bytes(SUPER_BYTES as u64).sectors_floor().0;
     let data = superblock.data_offset.0;

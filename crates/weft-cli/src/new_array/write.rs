@@ -17,7 +17,7 @@ use crate::volume;
 struct Opened<'a> {
     member: OpenMember,
     write: &'a MemberWrite,
-    /// Contents of every block to be overwritten.
+    /// Present contents of the blocks to be overwritten, each with its sector.
     before: Vec<(Sectors, Vec<u8>)>,
 }
 

@@ -197,7 +197,7 @@ pub(crate) fn interval(ratio: &Estimate) -> [f64; 2] {
     [gain_percent(ratio.low), gain_percent(ratio.high)]
 }
 
-/// The range of a row's gain over assumed parameters, from its text.
+/// Range of a row's gain over values of the assumed parameters, as the experiment's text says.
 pub(crate) fn assumed(row: &PublishedRow) -> Option<Value> {
     row.assumed
         .as_ref()

@@ -132,7 +132,7 @@ pub(super) fn print_rows(
     Ok(())
 }
 
-/// Prints the results of weft's own columns, row by row.
+/// Prints the results of columns that only weft has, row by row.
 fn print_beyond(
     out: &mut impl Write,
     experiment: &Experiment,
@@ -203,7 +203,7 @@ fn number(value: f64) -> String {
     }
 }
 
-/// The gain, unless the row has no magnitude.
+/// The gain as text, unless the row has no magnitude.
 fn magnitude(row: &Measured) -> String {
     if row.no_magnitude.is_empty() { gain(&row.ratio) } else { "no magnitude".to_owned() }
 }

@@ -106,7 +106,7 @@ fn told(goal: Goal, value: f64) -> String {
     }
 }
 
-/// Gain over untuned md, and over the next best.
+/// Gain of the advised volume over untuned md, and over the next best one.
 fn against(advice: &Advice) -> String {
     let mut text = format!("{} against md untuned", gain(&advice.md.ratio));
     if let Some(next) = &advice.next {
@@ -120,7 +120,7 @@ fn list(other: &Other) -> String {
     differs.collect::<Vec<_>>().join(" ")
 }
 
-/// Commands that create and serve such a volume.
+/// Commands that create and serve such a volume, as one line.
 fn words(volume: &Volume) -> String {
     [create(volume), serve(volume)].join("; ")
 }

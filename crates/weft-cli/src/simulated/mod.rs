@@ -191,7 +191,8 @@ impl Simulated {
         self.csv
     }
 
-    /// The volume from the options, if nothing is compared.
+    /// The volume that the options describe; `None` if they ask for a comparison of several volumes
+    /// or runs.
     ///
     /// # Errors
     /// The options describe no valid volume.

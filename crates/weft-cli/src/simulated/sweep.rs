@@ -293,7 +293,7 @@ fn print_bars(
     Ok(())
 }
 
-/// One sentence for each metric: the best setting, and whether it is certain.
+/// One sentence for each metric: the best setting, and whether it is certainly the best.
 fn verdicts(swept: &Swept, names: &[String], runs: u64) -> Vec<String> {
     let mut lines = Vec::new();
     for metric in Metric::ALL {
@@ -325,8 +325,8 @@ fn verdicts(swept: &Swept, names: &[String], runs: u64) -> Vec<String> {
     lines
 }
 
-/// Largest difference of the settings in percent, if it is too small to prefer one. The rates of a
-/// replay at the trace's times are equal for all settings that keep up.
+/// Largest difference of the settings in percent, if it is too small to prefer one; otherwise
+/// `None`. The rates of a replay at the trace's times are equal for all settings that keep up.
 fn alike(swept: &Swept, names: &[String], metric: Metric) -> Option<f64> {
     let values = || (0..names.len()).map(|setting| swept.estimate(setting, metric).value);
     let (low, high) = (values().fold(f64::MAX, f64::min), values().fold(0.0, f64::max));

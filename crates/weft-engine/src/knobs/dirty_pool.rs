@@ -13,7 +13,7 @@ use crate::page_cache::{Amount, DirtyThrottle, Kernel, PAGE_BYTES};
 /// Knobs of the pool of a write-back cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PoolKnobs {
-    /// Limit on the pages that are dirty or under writeback.
+    /// Most pages of the pool that may be dirty or under writeback.
     pub dirty: Amount,
     /// Dirty pages above which write-back starts at once.
     pub background: Amount,
@@ -40,20 +40,23 @@ impl Default for PoolKnobs {
 }
 
 impl PoolKnobs {
-    /// Rules of the pool; flushers need rules even if no client is throttled.
+    /// Rules of the pool. Without a throttle these are rules for the flushers alone, which need
+    /// some.
     #[must_use]
     pub fn kernel(&self) -> Kernel {
         self.throttle.unwrap_or(UNTHROTTLED)
     }
 }
 
-/// Default throttle.
+/// Throttle of the pool unless another one is set.
 const THROTTLE: Kernel = Kernel::Weft;
 
-/// Rules of flushers without a throttle. Those of turns would depend on waiting writers.
+/// Rules of flushers if no client is throttled. [`Kernel::Weft`] does not fit, because its turns
+/// depend on waiting writers.
 const UNTHROTTLED: Kernel = Kernel::IoLess(DirtyThrottle::Mainline6_12);
 
-/// A limit in bytes. Zero leaves a limit unchanged that is a ratio, since it reads so.
+/// Form of a limit in bytes. A limit that was set as a ratio reads as 0 here, so 0 leaves it as it
+/// is.
 pub(super) const fn limit_bytes<const LEAST: u64>() -> Form<Amount> {
     Form {
         unit: "bytes",
@@ -70,7 +73,8 @@ pub(super) const fn limit_bytes<const LEAST: u64>() -> Form<Amount> {
     }
 }
 
-/// A limit in percent. Zero leaves a limit unchanged that is in bytes, since it reads so.
+/// Form of a limit in percent. A limit that was set in bytes reads as 0 here, so 0 leaves it as it
+/// is.
 pub(super) const fn limit_ratio() -> Form<Amount> {
     Form {
         unit: "percent",
@@ -87,7 +91,7 @@ pub(super) const fn limit_ratio() -> Form<Amount> {
     }
 }
 
-/// A throttle, by the kernel that has it.
+/// Form of a throttle: the version of the kernel that has it, or `none`.
 pub(super) const fn throttle() -> Form<Option<Kernel>> {
     Form {
         unit: "word",

@@ -54,7 +54,7 @@ pub(super) use words;
 /// The largest value that the kernel accepts for most scheduler knobs.
 pub(super) const INT_MAX: u32 = i32::MAX as u32;
 
-/// A whole number from `MIN` to `MAX`.
+/// Form of a whole number from `MIN` to `MAX`.
 pub(super) const fn number<const MIN: u32, const MAX: u32>(unit: &'static str) -> Form<u32> {
     Form {
         unit,
@@ -64,7 +64,7 @@ pub(super) const fn number<const MIN: u32, const MAX: u32>(unit: &'static str) -
     }
 }
 
-/// A whole number of percent from `MIN` to `MAX`.
+/// Form of a whole number of percent from `MIN` to `MAX`.
 pub(super) const fn percent<const MIN: u8, const MAX: u8>() -> Form<u8> {
     Form {
         unit: "percent",
@@ -74,7 +74,7 @@ pub(super) const fn percent<const MIN: u8, const MAX: u8>() -> Form<u8> {
     }
 }
 
-/// Whether something is on.
+/// Form of a flag: 0 or 1.
 pub(super) const fn flag() -> Form<bool> {
     Form {
         unit: "flag",
@@ -84,7 +84,7 @@ pub(super) const fn flag() -> Form<bool> {
     }
 }
 
-/// Whether something is on, or as the device says.
+/// Form of a flag, or of `auto` for what the device reports.
 pub(super) const fn flag_or_auto() -> Form<Option<bool>> {
     Form {
         unit: "word",
@@ -96,7 +96,7 @@ pub(super) const fn flag_or_auto() -> Form<Option<bool>> {
     }
 }
 
-/// Whole milliseconds from `MIN`.
+/// Form of a time in whole milliseconds, at least `MIN`.
 pub(super) const fn millis<const MIN: u32>() -> Form<Span> {
     Form {
         unit: "milliseconds",
@@ -106,7 +106,7 @@ pub(super) const fn millis<const MIN: u32>() -> Form<Span> {
     }
 }
 
-/// Whole microseconds.
+/// Form of a time in whole microseconds.
 pub(super) const fn micros() -> Form<Span> {
     Form {
         unit: "microseconds",
@@ -116,7 +116,7 @@ pub(super) const fn micros() -> Form<Span> {
     }
 }
 
-/// Seconds with up to three decimals, up to a day.
+/// Form of a time in seconds with up to three decimals, at most a day.
 pub(super) const fn seconds() -> Form<Span> {
     Form {
         unit: "seconds",
@@ -126,7 +126,7 @@ pub(super) const fn seconds() -> Form<Span> {
     }
 }
 
-/// Kibibytes, up to `MAX`.
+/// Form of a size in whole KiB, at most `MAX`.
 pub(super) const fn kib<const MAX: u32>() -> Form<Bytes> {
     Form {
         unit: "KiB",
@@ -136,7 +136,8 @@ pub(super) const fn kib<const MAX: u32>() -> Form<Bytes> {
     }
 }
 
-/// KiB per second, as md's `sync_speed_min`, or `SYSTEM` of an untuned system.
+/// Form of a speed in KiB per second, as of md's `sync_speed_min`. The word `system` stands for
+/// `SYSTEM`, the value of an untuned system.
 pub(super) const fn speed<const SYSTEM: u32>() -> Form<Bytes> {
     Form {
         unit: "KiB/s",
@@ -149,7 +150,7 @@ pub(super) const fn speed<const SYSTEM: u32>() -> Form<Bytes> {
     }
 }
 
-/// Requests of a queue, in the kernel's range, or 0.
+/// Form of a number of requests: in the kernel's range, or 0.
 pub(super) const fn tokens() -> Form<u32> {
     Form {
         range: || "0 | 4..=2048".into(),
@@ -158,7 +159,7 @@ pub(super) const fn tokens() -> Form<u32> {
     }
 }
 
-/// Stripes, at most as many as the cache has.
+/// Form of a number of stripes, at most `stripe_cache_size`.
 pub(super) const fn bypass_threshold() -> Form<u32> {
     Form {
         range: || "0..=stripe_cache_size".into(),
@@ -167,7 +168,7 @@ pub(super) const fn bypass_threshold() -> Form<u32> {
     }
 }
 
-/// Seconds up to a minute, or without bound.
+/// Form of a time in seconds, at most a minute, or of `none` for a wait without bound.
 pub(super) const fn preread_wait() -> Form<Span> {
     Form {
         unit: "seconds",
@@ -183,7 +184,7 @@ pub(super) const fn preread_wait() -> Form<Span> {
     }
 }
 
-/// Memory of the stripe cache.
+/// Form of the size of the stripe cache in bytes, or 0.
 pub(super) const fn cache_bytes() -> Form<Bytes> {
     Form {
         unit: "bytes",

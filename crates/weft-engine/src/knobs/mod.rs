@@ -24,7 +24,8 @@ pub use self::value::{
 /// The values of all knobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Knobs {
-    /// Moment at which delayed stripes become held ones (patch 000).
+    /// Moment at which delayed stripes (md's delayed list) become held ones (md's hold list), which
+    /// may be preread (patch 000).
     pub activation: Activation,
     /// Knobs of the scheduler BFQ.
     pub bfq: BfqKnobs,
@@ -53,7 +54,8 @@ pub struct Knobs {
     pub ratios: BdiRatios,
     /// Rule by which a stripe obtains the strips that it needs: rmw, rcw, or the fewest reads.
     pub plan_rule: PlanRule,
-    /// Number of ready stripes that may pass a held one (patch 000).
+    /// Number of ready stripes, which need no preread, that may be handled before a held one (patch
+    /// 000).
     pub preread_bypass_threshold: u32,
     /// Longest time that a stripe waits to be filled, under any rule. [`WAITS_WITHOUT_BOUND`] is
     /// md's rule: wait for as long as other stripes are preread, or filled stripes are written.
@@ -102,7 +104,7 @@ pub enum KnobError {
     /// The value is not one of those allowed.
     #[error("{name}: found {found}, expected {expected}")]
     Value {
-        /// The knob.
+        /// Name of the knob.
         name: &'static str,
         /// Text that was given.
         found: String,
@@ -123,7 +125,7 @@ pub enum KnobError {
          expected {expected}"
     )]
     Historic {
-        /// The knob.
+        /// Name of the knob.
         name: &'static str,
         /// Value that was given.
         found: &'static str,
@@ -183,7 +185,7 @@ impl Knobs {
         }
     }
 
-    /// Number of stripes in a stripe cache with this many frames per stripe.
+    /// Number of stripes that a stripe cache has, if each stripe takes `stripe_frames` frames.
     #[must_use]
     pub fn cache_stripes(&self, stripe_frames: u32) -> u32 {
         if self.stripe_size != StripeSize::AUTO || self.stripe_cache_bytes == Bytes::ZERO {
@@ -196,7 +198,7 @@ impl Knobs {
 }
 
 impl Knobs {
-    /// Knobs of an untuned md, so that requests are the same as the kernel's.
+    /// Knobs of an untuned md. With these, member requests are those of the kernel.
     #[must_use]
     pub fn md() -> Self {
         Self {
@@ -264,7 +266,7 @@ pub const CACHES_PASSED_MAX: u64 = 64;
 const SYNC_SPEED_MIN: u32 = 1000;
 const SYNC_SPEED_MAX: u32 = 200_000;
 
-/// The row of a knob.
+/// Row of the knob with this name.
 fn row(name: &str) -> Result<&'static KnobRow, KnobError> {
     TABLE.iter().find(|row| row.name == name).ok_or_else(|| match absent::reason(name) {
         Some(reason) => KnobError::Absent { name: name.to_owned(), reason },

@@ -8,12 +8,12 @@ use super::KnobError;
 use super::form::{Form, words};
 
 words! {
-    /// Moment at which delayed stripes become held ones.
+    /// Moment at which delayed stripes become held ones, which may be preread.
     #[derive(Default)]
     pub enum Activation {
         /// At the end of the plug, 3 ms after its start, as in 2008.
         AtUnplug = "at_unplug",
-        /// At the next turn, as in md today.
+        /// When the engine runs next, as md's thread does today.
         #[default]
         EachTurn = "each_turn",
     }
@@ -113,7 +113,7 @@ words! {
     /// Selection of the client writes that wait for more data of their stripe.
     #[derive(Default)]
     pub enum Writes {
-        /// Writes with other writes recorded for their stripe in the same turn.
+        /// Writes to a stripe for which other writes were recorded in the same turn of the engine.
         #[default]
         Auto = "auto",
         /// Every write without the `sync` flag.
@@ -148,13 +148,15 @@ words! {
         Patch = "patch",
     }
 
-    /// Position of a queue in service before its first dispatch.
+    /// Position from which BFQ measures whether another queue is close, for a queue in service
+    /// before its first dispatch.
     #[derive(Default)]
     pub enum MergePosition {
-        /// No position.
+        /// No position: no other queue is close before the first dispatch.
         #[default]
         Own = "own",
-        /// Position of the previous queue, which merges queues that are far apart (Linux until
+        /// The position of the previous queue in service, so queues that are far apart are merged
+        /// (Linux until 2021).
         /// 2021).
         Stale = "stale",
     }
@@ -175,7 +177,8 @@ words! {
         /// 0: all merging.
         #[default]
         Allowed = "0",
-        /// 1: within a turn, and with the request that was last inserted or merged into, without a
+        /// 1: merging within a turn of the engine, and with the request that was last inserted or
+        /// merged into, without a lookup.
         /// lookup.
         LastOnly = "1",
         /// 2: no merging.
@@ -191,7 +194,7 @@ pub struct StripeSize {
 }
 
 impl StripeSize {
-    /// Strips of 4 KiB, handled by full stripes.
+    /// Strips of 4 KiB, which are handled together as full stripes where that is possible.
     pub const AUTO: Self = Self { bytes: MIN, auto: true };
 
     pub(super) const FORM: Form<Self> = Form {
@@ -372,7 +375,8 @@ impl GroupWeights {
         },
     };
 
-    /// Weights of the first groups, 1 to 1000 each, in order.
+    /// Weights of the first groups, 1 to 1000 each, in order; `None` if there are too many or one
+    /// is out of range.
     #[must_use]
     pub fn of(weights: &[u16]) -> Option<Self> {
         let mut of = Self::NONE;
@@ -383,7 +387,7 @@ impl GroupWeights {
         })
     }
 
-    /// The given weights, in order.
+    /// The weights that were given, in order of groups.
     #[must_use]
     pub fn given(&self) -> &[u16] {
         let count = self.0.iter().position(|weight| *weight == 0);

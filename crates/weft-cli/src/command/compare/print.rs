@@ -7,8 +7,9 @@
 //! ```
 //!
 //! The first set has its value, 24 columns wide; each other set has its change in 11 columns and
-//! its value in 12. The space between these two is the place of the mark, and values are followed
-//! by their spread if there are repeats. Lines that the mail does not have follow an empty line.
+//! its value in 12. The space between these two is the place of `*`, the mark of a change that is
+//! certain. Values are followed by their spread if there are repeats. Lines that the mail does not
+//! have follow an empty line.
 //!
 //! Source   writeback.md §5.1
 

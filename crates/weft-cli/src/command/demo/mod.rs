@@ -209,7 +209,8 @@ fn flip_a_byte(
     Ok((text, path.clone()))
 }
 
-/// Opens all five files read-only. Also returns the reason why the failed file is not used.
+/// Opens all five files read-only and serves the array. Also returns the reason why the failed file
+/// is not used.
 fn reopen(files: &[PathBuf], failed: &Path, sockets: &Path) -> Result<(Inside, String), Failure> {
     let volume = Opening::read_only().open(files)?;
     let assembly = &volume.assembly;

@@ -54,7 +54,7 @@ impl Measured {
     }
 }
 
-/// State of the tour.
+/// State of the tour, which collects the results of its steps.
 pub(super) struct Tour {
     pub(super) json: bool,
     pub(super) start: Instant,
@@ -176,7 +176,8 @@ impl Tour {
         Ok(())
     }
 
-    /// Prints the figures of the patches; as JSON, prints all figures.
+    /// Ends the report: as text, prints the figures of patches if they were measured; as JSON,
+    /// prints the results of all steps.
     pub(super) fn end(
         &self,
         result: &Result<Option<Reproduced>, Failure>,

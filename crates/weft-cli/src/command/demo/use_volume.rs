@@ -25,14 +25,14 @@ pub(super) struct Used {
     pub(super) client: NbdClient,
     pub(super) target: Target,
     pub(super) expected: Expected,
-    /// Bytes that the load writes and verifies.
+    /// Number of bytes that the load writes and verifies, from the start of the volume on.
     pub(super) all: u64,
-    /// Number of the last write.
+    /// Number of the last write, which its data contains (`pattern.rs`).
     pub(super) write: u32,
     pub(super) seed: u64,
 }
 
-/// Writes in flight, each with its range.
+/// Writes in flight: cookie and byte range of each.
 struct Flight(VecDeque<(u64, std::ops::Range<u64>)>);
 
 impl Used {
@@ -159,7 +159,8 @@ impl Used {
         Ok(((), Measured::new(text).bytes(total * 512, elapsed).stripes(total / STRIPE_SECTORS)))
     }
 
-    /// Runs a check or repair, which must read `stripes` stripes and find a count in the range.
+    /// Runs a check or repair (`action`), which must read `stripes` stripes and find a mismatch
+    /// count within `count`. `what` describes the step in the report.
     pub(super) fn check(
         &mut self,
         action: &'static str,

@@ -32,7 +32,7 @@ struct Part {
     zone: Option<(usize, Vec<Slot>)>,
     copies: Copies,
     len: Sectors,
-    /// Slots from which one is selected for reading.
+    /// Slots from which the engine selects one to read from.
     reads: SlotSet,
     why_read: &'static str,
     writes: SlotSet,
@@ -81,7 +81,8 @@ impl Array {
         }
     }
 
-    /// Slots from which one is selected for reading, with the reason.
+    /// Slots from which the engine selects one to read from, and the reason for the choice of
+    /// slots.
     ///
     /// Source   md-raid.md §5.4 and §5.5 (md: `read_balance`)
     fn readable(&self, copies: &Copies, len: Sectors, end: Sectors) -> (SlotSet, &'static str) {

@@ -32,11 +32,11 @@ pub(super) struct Array {
 /// Content of a slot.
 pub(super) struct Held {
     pub(super) label: Option<String>,
-    /// `None` if unknown.
+    /// First data sector on the member; `None` if unknown.
     pub(super) data_offset: Option<Sectors>,
     /// Data sectors that the array may use; `None` if unknown.
     used_size: Option<Sectors>,
-    /// Data sectors that are valid.
+    /// Number of data sectors, from the first one on, that are valid.
     pub(super) recovery_offset: Sectors,
     /// Whether the member is read only if no other can be.
     pub(super) write_mostly: bool,

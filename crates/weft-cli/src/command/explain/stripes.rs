@@ -27,7 +27,7 @@ pub(super) struct Piece {
 /// Consecutive stripes with equal plans.
 pub(super) struct Stripes {
     pub(super) full_stripe: FullStripe,
-    /// Sectors of each member's data.
+    /// Range of data sectors that the stripes have on each member.
     pub(super) sectors: std::ops::Range<u64>,
     pub(super) count: u64,
     pub(super) read: ReadPlan,
@@ -118,7 +118,7 @@ impl ParityArray<'_> {
         found
     }
 
-    /// Facts of an uncached stripe, for a write of these sectors.
+    /// Facts that the planner needs of an uncached stripe, for a write of these data sectors.
     fn facts(&self, sectors: &std::ops::Range<u64>) -> Facts {
         let placement =
             self.geometry.placement(self.geometry.full_stripe_of(Sectors(sectors.start)));
@@ -176,7 +176,7 @@ impl ParityArray<'_> {
         WritePlan { mode, reads, recovered, writes, why: self.why(&facts, mode) }
     }
 
-    /// Reason for the mode of a write.
+    /// Reason, in words, why a write has this mode.
     fn why(&self, facts: &Facts, mode: Option<Mode>) -> String {
         let rmw = facts.to_write.or(facts.parity());
         let rcw = facts.data().without(facts.overwrite);
@@ -227,7 +227,8 @@ impl ParityArray<'_> {
     }
 }
 
-/// Slots of a stripe that the pieces touch, and slots that they cover completely.
+/// Slots of a stripe that the pieces touch, and slots that they cover completely; `None` if they
+/// touch no slot. `stripe` is its range of data sectors.
 fn touched(pieces: &[Piece], stripe: &std::ops::Range<u64>) -> Option<(SlotSet, SlotSet)> {
     let (mut touched, mut whole) = (SlotSet::EMPTY, SlotSet::EMPTY);
     for piece in pieces {

@@ -113,7 +113,8 @@ impl<'m> Array<'m> {
         Self { uuid, found, candidates, decision, consent, writable, maps }
     }
 
-    /// End of the members, if their superblocks are there.
+    /// Where members of this array end; `None` if its superblocks are not at the end of the
+    /// members.
     fn end(&self) -> Option<End> {
         let mut superblocks =
             self.candidates.iter().filter_map(|candidate| candidate.superblock.as_ref().ok());
@@ -238,7 +239,8 @@ impl<'m> Array<'m> {
     }
 }
 
-/// Members as candidates, with the decision of `cat` or of `serve --overlay`.
+/// Makes the members candidates of an assembly, and decides it as `cat` does (`read_only`) or as
+/// `serve --overlay` does. `consent` has the options that accept risks.
 fn decide(
     looked: &[&Looked],
     read_only: bool,

@@ -25,11 +25,11 @@ pub(super) struct Disk {
     bytes: u64,
     table: String,
     notices: Vec<String>,
-    /// Members found on the disks.
+    /// Members found on the disk.
     pub(super) found: Vec<Found>,
     members: usize,
-    /// Whether this is an image without a partition table and without a member, whose superblock
-    /// may have been cut off.
+    /// Whether the disk is an image without a partition table and without a member. The superblock
+    /// of such an image may have been cut off.
     may_be_cut: bool,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Found {
     super_sector: Sectors,
 }
 
-/// End of the members of an array with superblocks at the end.
+/// Where the members of an array with superblocks at the end come to an end.
 pub(super) struct End {
     array: Uuid,
     version: Version,
@@ -87,7 +87,7 @@ impl FoundKind {
     }
 }
 
-/// Searches a disk. `deep` reads every sector.
+/// Searches a disk for members, under the name of its argument. `deep` reads every sector.
 pub(super) fn search(name: &Path, disk: &Looked, deep: bool) -> Result<Disk, Failure> {
     let mut seen = Disk {
         label: disk.label.clone(),

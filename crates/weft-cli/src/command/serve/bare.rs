@@ -82,7 +82,7 @@ pub(super) fn plan(arguments: &Serve) -> Result<Plan, Failure> {
     })
 }
 
-/// Converts an error of opening to a failure, with the remedies for a volume of its own.
+/// Converts an error of opening to a failure. Its remedies are those for a volume of one member.
 fn unusable(error: &DeviceError) -> Failure {
     match error {
         DeviceError::NotRescued { .. } => Failure::refused(format!(

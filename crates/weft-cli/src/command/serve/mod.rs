@@ -382,7 +382,8 @@ fn announce(ready: &Ready) {
     let _ = out.flush();
 }
 
-/// The knobs at the start; `may_be` decides which knobs may be set.
+/// The knobs at the start: the defaults with the changes of `--set`. `may_be` decides which knobs
+/// may be set.
 fn knobs(arguments: &Serve, may_be: impl Fn(Knob) -> bool) -> Result<Knobs, Failure> {
     let mut knobs = Knobs::default();
     knobs.bfq.groups = GroupArg::weights(&arguments.groups).map_err(Failure::Usage)?;

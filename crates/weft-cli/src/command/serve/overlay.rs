@@ -37,7 +37,7 @@ pub(crate) struct Overlay {
 }
 
 impl Overlay {
-    /// Commits or discards the overlay, if requested.
+    /// Commits or discards the overlay, if an option requests it; otherwise returns `None`.
     pub(crate) fn end(&self, paths: &[PathBuf], maps: &Maps) -> Option<Outcome> {
         let dir = self.dir.as_ref()?;
         let specs = paths.iter().map(|path| maps.with_map(volume::spec(path)));

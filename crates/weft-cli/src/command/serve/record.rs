@@ -163,9 +163,10 @@ struct Keeper<S> {
     device: DeviceIndex,
     /// Writer of the log, with text that has not yet been appended to the file.
     log: Writer<Vec<u8>>,
-    /// Number of requests in that text.
+    /// Number of requests in the text of `log`.
     recorded: u64,
-    /// Number of missing requests that the text reports, or that its next line will report.
+    /// Number of missing requests that the text of `log` reports, or that its next line will
+    /// report.
     lost: u64,
     totals: Totals,
 }
@@ -179,7 +180,7 @@ impl<S: Sink> Keeper<S> {
         Ok(Self { sink, devices, device, log, recorded: 0, lost: 0, totals: Totals::default() })
     }
 
-    /// Records arrivals until the end.
+    /// Records arrivals until the recorder ends.
     fn keep(mut self, recorder: &Recorder, label: &str) -> Totals {
         let mut arrivals = Vec::new();
         loop {
@@ -215,7 +216,7 @@ impl<S: Sink> Keeper<S> {
         }
     }
 
-    /// Appends the text to the file. If that fails, its requests count as missing.
+    /// Appends the text of `log` to the file. If that fails, its requests count as missing.
     fn write_out(&mut self) {
         let text = self.log.get_mut();
         if text.is_empty() {
@@ -274,9 +275,9 @@ fn records(arrival: &Arrival, device: DeviceIndex) -> impl Iterator<Item = Recor
 
 /// Longest time from a request to its line in the file.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// Size of the text at which it is appended.
+/// Size of the text of `log` from which it is appended to the file at once.
 const TEXT_BYTES: usize = 256 << 10;
-/// Largest request in a line.
+/// Largest number of bytes of a request in one line.
 const LINE_BYTES_MAX: u64 = 1 << 31;
 
 #[cfg(test)]

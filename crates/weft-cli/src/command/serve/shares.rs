@@ -76,7 +76,8 @@ impl SharesArg {
         })
     }
 
-    /// The socket that the argument names, in the form in which a listener describes itself.
+    /// Name of the socket that the argument means, in the form in which a listener describes
+    /// itself; `None` if the argument is the name of an export.
     fn socket(&self) -> Option<String> {
         if self.clients.contains('/') {
             let path = std::path::absolute(Path::new(&self.clients)).ok()?;
@@ -145,7 +146,7 @@ impl GroupArg {
     }
 }
 
-/// Whether the scheduler at the start uses weights.
+/// Whether the scheduler that the settings choose for the start uses weights.
 pub(super) fn heeded(settings: &[String]) -> bool {
     let scheduler = settings.iter().rev().find_map(|setting| setting.strip_prefix("scheduler="));
     scheduler == Some(SchedulerKind::Bfq.name())
