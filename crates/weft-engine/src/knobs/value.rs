@@ -157,7 +157,6 @@ words! {
         Own = "own",
         /// The position of the previous queue in service, so queues that are far apart are merged
         /// (Linux until 2021).
-        /// 2021).
         Stale = "stale",
     }
 
@@ -179,7 +178,6 @@ words! {
         Allowed = "0",
         /// 1: merging within a turn of the engine, and with the request that was last inserted or
         /// merged into, without a lookup.
-        /// lookup.
         LastOnly = "1",
         /// 2: no merging.
         Never = "2",

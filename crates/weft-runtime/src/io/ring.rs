@@ -79,7 +79,6 @@ pub struct RingDone {
 
 /// Of `all` operations, the number that one of `files` files may have: three eighths, so that two
 /// files that do not answer leave room for the others; all of them if there is a single file.
-/// that do not answer leave room for the others; all of them for a single file.
 pub(crate) fn share_of(all: usize, files: usize) -> usize {
     if files < 2 { all } else { (all * 3 / 8).max(1) }
 }
