@@ -153,7 +153,7 @@ fn line(candidate: &Candidate, decision: &Result<Assembly, Refused>) -> Line {
     line
 }
 
-/// State of a member in an assembly.
+/// Slot, state and remark of a member in an assembly; `None` if the assembly does not use it.
 fn standing(
     assembly: &Assembly,
     index: MemberIndex,

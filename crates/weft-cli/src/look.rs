@@ -260,6 +260,8 @@ fn mend_sum(block: &mut [u8], version: Version, error: &SuperblockError) {
     }
 }
 
+/// Magic number of every superblock of md.
+///
 /// Source   md-ondisk.md §1, `magic`
 const MAGIC: u32 = 0xa92b_4efc;
 

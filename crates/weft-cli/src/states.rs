@@ -66,7 +66,7 @@ pub(crate) fn lines_reading(states: &[AssemblyState]) -> Vec<String> {
         .collect()
 }
 
-/// States of a running volume that need attention.
+/// States of a running volume that the user has to act on.
 pub(crate) fn of_running(volume: &VolumeStatus) -> Vec<AssemblyState> {
     let any = |state: &str| volume.members.iter().any(|member| member.state == state);
     let filled = |slot: usize| {

@@ -203,5 +203,7 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
+/// Directory for the sockets of volumes that root serves.
+///
 /// Source   serve.md
 const SYSTEM_DIRECTORY: &str = "/run/weft";

@@ -13,7 +13,7 @@ use weft_runtime::spec::MemberSpec;
 use weft_terminal::outcome::Failure;
 use weft_terminal::terminal::{self, quoted};
 
-/// Maps named on the command line.
+/// Unreadable areas of disks, by maps of ddrescue that are named on the command line.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Unreadable {
     /// Believe MAP, a map of GNU ddrescue, of DISK, a file or device that is a member or has
@@ -46,7 +46,7 @@ impl Unreadable {
     }
 }
 
-/// Maps by disk.
+/// Maps of ddrescue by disk, as named on the command line.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Maps(Vec<Named>);
 
@@ -65,7 +65,8 @@ impl Maps {
         }
     }
 
-    /// Options that name these maps again for some members, each followed by a space.
+    /// Options that name the maps of the disks of some members again, for a suggested command; each
+    /// is followed by a space.
     pub(crate) fn options<'a>(&self, members: impl Iterator<Item = &'a Path>) -> String {
         let specs: Vec<MemberSpec> = members.map(MemberSpec::path).collect();
         let is_of = |named: &Named, spec: &MemberSpec| {

@@ -50,7 +50,7 @@ pub(crate) struct Opening {
 }
 
 impl Opening {
-    /// Options under which nothing is written.
+    /// Options under which nothing is written to a member.
     pub(crate) fn read_only() -> Self {
         Self {
             options: Options { read_only: true, ..Options::default() },

@@ -280,7 +280,7 @@ impl Memory {
         unsafe { self.base.as_ptr().add(start) }
     }
 
-    /// Asserts that a reference may be made now.
+    /// Asserts that no lease forbids a reference with this access now.
     fn check(&self, segment: Segment, access: Access) {
         assert!(segment.slab_end() <= self.bytes as u64, "{segment:?} is outside the slab");
         if segment.is_zero() {

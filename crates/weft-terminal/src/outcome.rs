@@ -38,17 +38,17 @@ pub enum Failure {
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 impl Failure {
-    /// The operation failed.
+    /// Creates [`Failure::Failed`] with this message.
     pub fn failed(message: impl ToString) -> Self {
         Self::Failed(message.to_string())
     }
 
-    /// The command line is invalid.
+    /// Creates [`Failure::Usage`] with this message.
     pub fn usage(message: impl ToString) -> Self {
         Self::Usage(message.to_string())
     }
 
-    /// The command refused for safety.
+    /// Creates [`Failure::Refused`] with this message.
     pub fn refused(message: impl ToString) -> Self {
         Self::Refused(message.to_string())
     }

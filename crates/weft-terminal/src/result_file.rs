@@ -253,7 +253,7 @@ impl ResultFile {
     }
 }
 
-/// A result file is readable by everyone, as far as the umask allows.
+/// Permissions of a result file: everyone may read it, as far as the umask allows.
 fn permissions() -> fs::Permissions {
     std::os::unix::fs::PermissionsExt::from_mode(0o666)
 }

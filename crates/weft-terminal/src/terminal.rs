@@ -242,11 +242,11 @@ fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// See [`set_program`].
+/// Name of the program, from [`set_program`].
 static PROGRAM: OnceLock<String> = OnceLock::new();
 /// Paths that are removed when the process is told to end; `None` leaves signals alone.
 static PASSING: Mutex<Option<Vec<PathBuf>>> = Mutex::new(None);
-/// See [`when_interrupted`].
+/// Callbacks that [`when_interrupted`] has registered.
 static LAST: Mutex<Vec<Box<dyn FnMut() + Send>>> = Mutex::new(Vec::new());
 /// See [`printed_json`].
 static PRINTED_JSON: AtomicBool = AtomicBool::new(false);

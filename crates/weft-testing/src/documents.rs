@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// The workspace's root.
+/// Path of the workspace's root.
 #[must_use]
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -46,7 +46,7 @@ pub fn commands_named(page: &str, program: &str) -> Vec<String> {
     found
 }
 
-/// The `--help` of each command of a program, asked for once.
+/// The `--help` of each command of a program. Each is asked for when it is first needed.
 pub struct Helps<F> {
     ask: F,
     known: BTreeMap<String, Option<String>>,
@@ -58,7 +58,8 @@ impl<F: FnMut(&str) -> Option<String>> Helps<F> {
         Self { ask, known: BTreeMap::new() }
     }
 
-    /// Unknown parts of a command: its name, or an option.
+    /// Parts of a command line that the program does not know, each as a message: the name of the
+    /// command, or options.
     pub fn unknown(&mut self, code: &str) -> Vec<String> {
         let mut words = code.split([' ', '|', ';']).skip(1).filter(|word| !word.is_empty());
         let Some(name) = words.next().filter(|name| name.chars().all(|c| c.is_ascii_lowercase()))

@@ -20,7 +20,7 @@ fn ci_is_on(value: &str) -> bool {
 /// Prints why the rest of a test is left out; the test then returns.
 ///
 /// # Panics
-/// Panics under `CI=1`.
+/// Panics where [`in_ci`] is true: there a skip is a failure.
 #[track_caller]
 pub fn skip(reason: &str) {
     if let Err(failure) = verdict(reason, in_ci()) {

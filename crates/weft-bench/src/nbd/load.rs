@@ -16,7 +16,7 @@ use weft_units::rng::Rng;
 
 use crate::rounds::median;
 
-/// Load on a server.
+/// Load on a server: kind, size and number of its requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job {
     pub(super) write: bool,

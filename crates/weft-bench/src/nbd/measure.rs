@@ -21,7 +21,7 @@ pub struct NbdLoad {
 }
 
 impl NbdLoad {
-    /// Fills a row for each case and peer.
+    /// Fills a row for each case and each server that weft is compared with.
     ///
     /// # Errors
     /// A server other than nbdkit does not start, or answers incorrectly; `seconds` is not a valid

@@ -5,7 +5,7 @@
 
 use weft_units::rng::Rng;
 
-/// Memory full of bytes without repetition.
+/// Memory for strips, filled with random bytes.
 pub(super) struct Arena {
     bytes: Vec<u8>,
     start: usize,

@@ -252,12 +252,12 @@ impl Case {
         parity.recover_two(&strips[..others], p, q, a, b, first, second);
     }
 
-    /// Exponents of the lost strips.
+    /// Exponents of the lost data strips in the sum that gives Q: their positions.
     fn lost(&self) -> [u8; 2] {
         [1, u8::try_from(self.sources - 2).expect("few strips")]
     }
 
-    /// Exponents of the remaining data strips.
+    /// Exponents of the remaining data strips: their positions.
     fn left(&self) -> impl Iterator<Item = u8> {
         let lost = self.lost();
         (0..=u8::MAX).filter(move |exponent| !lost.contains(exponent)).take(self.sources - 2)
@@ -312,7 +312,7 @@ impl Other {
         }
     }
 
-    /// Prepares the tables of a case.
+    /// Prepares the tables that ISA-L needs for a case; `None` if it needs none.
     fn prepare(&self, case: &Case) -> Option<Vec<u8>> {
         match self {
             Self::IsaL(library) if case.work == Work::RebuildTwo => {

@@ -143,7 +143,7 @@ impl Map {
         }
     }
 
-    /// Writes the final map.
+    /// Writes the final map. Returns whether that failed, and the areas.
     fn end(&mut self) -> (Result<(), Failure>, Areas) {
         let text = self.areas.to_map();
         let written = self.file.take().map_or(Ok(()), |file| file.write(&text));
@@ -208,7 +208,7 @@ impl Areas {
     }
 }
 
-/// Byte range to read.
+/// Byte range to read, by the options, of an array of `all` bytes.
 fn range(arguments: &Cat, all: u64) -> Result<Range<u64>, Failure> {
     let Bytes(start) = arguments.offset;
     if start > all {

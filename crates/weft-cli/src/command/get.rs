@@ -107,7 +107,8 @@ fn queue_line(member: &MemberStatus) -> String {
     )
 }
 
-/// Reduces an answer to the knobs of a member's queue.
+/// Reduces an answer to the values of the queue of `member`. An error if one of the names in
+/// `asked` is not a knob of queues.
 fn of_member(
     target: &mut Target,
     member: &str,

@@ -207,7 +207,7 @@ fn volume_text(text: &mut String, volume: &VolumeStatus) {
     text.push('\n');
 }
 
-/// State of the write-back cache of a volume.
+/// Appends the state of the write-back cache of a volume, if it has one.
 fn write_back_text(text: &mut String, volume: &VolumeStatus) {
     let Some(cache) = &volume.write_back else { return };
     let size = |bytes| size::human(Bytes(bytes));

@@ -12,7 +12,7 @@ use weft_lab::statistics::{Band, Estimate, gain_percent};
 
 use super::text::unit;
 
-/// The whole document.
+/// The whole JSON document of `weft reproduce`.
 pub(super) fn to_json(
     experiments: &[Experiment],
     found: &[Found],

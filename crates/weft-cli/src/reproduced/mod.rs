@@ -33,7 +33,7 @@ pub(crate) struct Reproduced {
 }
 
 impl Reproduced {
-    /// Every experiment, at the size of `weft reproduce --quick`.
+    /// Runs every experiment, at the size of `weft reproduce --quick`.
     pub(crate) fn quick() -> Result<Self, Failure> {
         let (size, runs) = QUICK;
         let experiments = Experiment::all().map_err(Failure::failed)?;

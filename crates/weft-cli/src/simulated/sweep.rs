@@ -31,7 +31,7 @@ pub(crate) struct Compared {
     pub(crate) facts: Vec<(String, String)>,
 }
 
-/// The settings, by name.
+/// The settings to compare: the swept knobs, and each combination of their values.
 struct Settings {
     knob: String,
     names: Vec<String>,
@@ -113,7 +113,7 @@ impl Settings {
     }
 }
 
-/// One combination of values, under construction.
+/// One combination of values of the swept knobs, under construction.
 #[derive(Clone)]
 struct Combination {
     names: Vec<String>,

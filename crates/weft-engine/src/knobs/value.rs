@@ -13,7 +13,7 @@ words! {
     pub enum Activation {
         /// At the end of the plug, 3 ms after its start, as in 2008.
         AtUnplug = "at_unplug",
-        /// When the engine runs next, as md's thread does today.
+        /// At the next turn of the engine, as in md's thread today.
         #[default]
         EachTurn = "each_turn",
     }

@@ -124,7 +124,8 @@ pub(super) fn refuse_claimed(label: &str, rdev: rustix::fs::Dev) -> Result<(), D
     }
 }
 
-/// Mount point of a device, from a `mountinfo` table.
+/// Mount point of the device `MAJOR:MINOR` (`number`) in a `mountinfo` table; `None` if it is not
+/// mounted.
 fn mounted_at<'a>(mounts: &'a str, number: &str) -> Option<&'a str> {
     mounts.lines().find_map(|line| {
         let mut fields = line.split(' ');

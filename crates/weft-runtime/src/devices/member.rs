@@ -131,16 +131,16 @@ impl OpenMember {
         self.overlay.as_ref()
     }
 
-    /// What an overlay needs of the member.
+    /// The member without its overlay, as the overlay reads it.
     pub(crate) fn underlay(&self) -> Underlay<'_> {
         let info = &self.info;
         Underlay { label: &info.label, size: info.size, start: self.start(), file: &self.file }
     }
 
-    /// Adds the overlay of this member in `dir`, which takes the writes and whose content reads
-    /// return. With [`Access::ReadWrite`] an overlay is created if there is none, and the member
-    /// becomes writable; with [`Access::ReadOnly`] a member without an overlay stays as it is.
-    /// Memory needs no overlay.
+    /// Adds the overlay of this member in `dir`: writes go to it, and reads return what it has.
+    /// With [`Access::ReadWrite`] an overlay is created if there is none, and the member becomes
+    /// writable; with [`Access::ReadOnly`] a member without an overlay stays as it is. Memory needs
+    /// no overlay.
     ///
     /// # Errors
     /// Fails when the overlay cannot be created, is in use or damaged, or when the member was

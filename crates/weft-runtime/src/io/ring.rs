@@ -21,7 +21,7 @@ pub struct RingOp {
     pub id: u32,
     /// Index of the file, as given to [`Ring::set_file`].
     pub file: u16,
-    /// What to do with the file, with the memory for it.
+    /// Action on the file, with the memory that it reads or fills.
     pub action: Action,
     /// Offset in the file of the first byte moved (the one after `skip`).
     pub offset: u64,
@@ -31,7 +31,7 @@ pub struct RingOp {
     pub limit: usize,
 }
 
-/// What an operation does, with its memory.
+/// Action of an operation on its file, with its memory.
 #[derive(Debug)]
 pub enum Action {
     /// `FALLOC_FL_PUNCH_HOLE`.
@@ -77,8 +77,8 @@ pub struct RingDone {
     pub panicked: bool,
 }
 
-/// Of `all` operations, the number that one of `files` files may have: three eighths, so that two
-/// files that do not answer leave room for the others; all of them if there is a single file.
+/// Number of operations, out of `all`, that one of `files` files may have: three eighths, so that
+/// two files that do not answer leave room for the others; all of them if there is a single file.
 pub(crate) fn share_of(all: usize, files: usize) -> usize {
     if files < 2 { all } else { (all * 3 / 8).max(1) }
 }

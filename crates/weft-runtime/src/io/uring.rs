@@ -126,7 +126,7 @@ impl UringRing {
         self.leaving = leaving;
     }
 
-    /// The registered region that contains all of a piece of memory.
+    /// Index of the registered region that contains all of a piece of memory; `None` if none does.
     fn region_of(&self, address: Address) -> Option<u16> {
         let position = self.regions.iter().position(|region| {
             let offset = address.start.addr().wrapping_sub(region.start.addr());

@@ -28,7 +28,7 @@ pub(super) struct Entry {
     pub(super) in_ring: usize,
     /// Operations that exceed the member's share of the ring, in order.
     pub(super) held: VecDeque<RingOp>,
-    /// Request whose flush is in flight.
+    /// Request with a flush in flight.
     pub(super) flushing: Option<u32>,
     /// Requests that wait to send their flush, in order.
     pub(super) flush_next: VecDeque<u32>,

@@ -179,7 +179,7 @@ fn cannot_discard(errno: Errno) -> bool {
     matches!(errno, Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL)
 }
 
-/// Zeros written at a time where a discard is not possible.
+/// Most zeros of one write, in bytes, where a discard is not possible.
 pub(super) const ZEROS_BYTES: usize = 1 << 20;
 
 /// Limit of restarts of one request on the kernel's demand. `EAGAIN` comes from queues that are

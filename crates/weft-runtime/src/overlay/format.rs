@@ -80,6 +80,8 @@ impl Header {
         bytes
     }
 
+    /// Decodes a header.
+    ///
     /// Errors    the faulty field, with byte, found and expected
     pub(super) fn decode(bytes: &[u8; HEADER]) -> Result<Self, String> {
         let wrong = |field: &str, byte: usize, found: String, expected: String| {

@@ -49,7 +49,7 @@ pub(crate) use format::GRANULE;
 use format::{GRANULE_LEN, HEADER, Header, MAP_AT, OverlayState, PAGE, PAGE_GRANULES};
 use map::Map;
 
-/// What an overlay needs of its member.
+/// A member without its overlay: the label, size, place and file that the overlay needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Underlay<'a> {
     pub(crate) label: &'a str,

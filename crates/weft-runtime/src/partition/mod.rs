@@ -290,6 +290,8 @@ impl GptHeader {
         Ok(Self::parse(&bytes, block, lba, size))
     }
 
+    /// Parses the header in block `lba`, and checks its checksum and its fields.
+    ///
     /// Source   UEFI specification 2.10, table 5.5
     fn parse(bytes: &[u8], block: u64, lba: u64, size: u64) -> Result<Self, HeaderFault> {
         if !bytes.starts_with(b"EFI PART") {
@@ -358,6 +360,8 @@ impl GptHeader {
         Ok(Ok(used.collect()))
     }
 
+    /// Parses an entry of the array; `None` if it is unused or its range is not legal.
+    ///
     /// Source   UEFI specification 2.10, table 5.6
     fn partition(&self, entry: &[u8], number: u32) -> Option<Partition> {
         let guid: [u8; 16] = entry.get(..16)?.try_into().ok()?;
@@ -556,6 +560,8 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     word.map_or(0, |word| u64::from_le_bytes(*word))
 }
 
+/// Names of types of partitions, by GUID.
+///
 /// Source   the Discoverable Partitions Specification, and UEFI specification 2.10, table 5.7
 const GPT_KINDS: [(&str, &str); 8] = [
     ("0657FD6D-A4AB-43C4-84E5-0933C84B4F4F", "Linux swap"),

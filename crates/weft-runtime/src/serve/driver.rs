@@ -54,7 +54,8 @@ pub struct Driver {
 struct Stalls(Vec<(MemberIndex, Time, u64)>);
 
 impl Stalls {
-    /// Whether the stall is logged again. Returns the number of lines left out since the last one.
+    /// Decides whether a stall of a member is logged now. Returns the number of lines left out
+    /// since its last line, or `None` if this line is left out too.
     fn tell(&mut self, member: MemberIndex, now: Time) -> Option<u64> {
         let Some(last) = self.0.iter_mut().find(|last| last.0 == member) else {
             self.0.push((member, now, 0));

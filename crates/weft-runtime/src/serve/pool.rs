@@ -87,7 +87,8 @@ impl Pool {
         self.shares.entry(client).or_default();
     }
 
-    /// Returns the floor of a client that leaves. Frames that it still holds come back as before.
+    /// Takes back the floor of a client that leaves. The client gives back the frames that it still
+    /// holds as before.
     pub fn leave(&mut self, client: ClientId) {
         if let Some(held) = self.shares.remove(&client) {
             self.kept += u64::from(held.min(self.floor));

@@ -111,13 +111,13 @@ impl Context<'_, '_> {
         Ok(epoll::modify(self.epoll, fd, data(self.port, key), flags)?)
     }
 
-    /// Ends the loop in good order. Only for ports of the first worker.
+    /// Ends the loop in good order, in the way `how`. Only for ports of the first worker.
     pub fn stop(&mut self, how: Ending) {
         *self.stop = Some(how).max(*self.stop);
     }
 }
 
-/// Adds the snapshot of another driver of the same volumes.
+/// Adds the counters of another driver of the same volumes to the snapshot `whole`.
 fn absorb(whole: &mut Snapshot, part: Snapshot) {
     for (volume, other) in whole.volumes.iter_mut().zip(part.volumes) {
         volume.requests_active += other.requests_active;

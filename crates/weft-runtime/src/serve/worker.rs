@@ -93,7 +93,7 @@ struct Head {
     stop: Option<Ending>,
     /// Whether a volume could not write everything when the server was told to stop.
     refused: bool,
-    /// Number of drains so far.
+    /// Number of times so far that all volumes got `Drain`.
     drains: u64,
     phase: Phase,
 }

@@ -113,8 +113,8 @@ impl<'m> Array<'m> {
         Self { uuid, found, candidates, decision, consent, writable, maps }
     }
 
-    /// Where members of this array end; `None` if its superblocks are not at the end of the
-    /// members.
+    /// This array and the size of its smallest member; `None` if its superblocks are not at the end
+    /// of its members.
     fn end(&self) -> Option<End> {
         let mut superblocks =
             self.candidates.iter().filter_map(|candidate| candidate.superblock.as_ref().ok());

@@ -44,7 +44,7 @@ pub(super) struct Found {
     super_sector: Sectors,
 }
 
-/// Where the members of an array with superblocks at the end come to an end.
+/// An array with superblocks at the end of its members, and the least size of a member.
 pub(super) struct End {
     array: Uuid,
     version: Version,
@@ -53,7 +53,8 @@ pub(super) struct End {
 }
 
 impl End {
-    /// Returns `None` if superblocks are at the start.
+    /// Array and least size of the member with this superblock; `None` if superblocks of its
+    /// version are at the start.
     pub(super) fn of(superblock: &Superblock) -> Option<Self> {
         let version = superblock.version();
         let behind = match version {
