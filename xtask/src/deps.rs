@@ -127,8 +127,14 @@ mod tests {
     }
 
     /// Files of weft-export without any protocol: they also serve the next protocol.
-    const WITHOUT_PROTOCOL: [&str; 6] =
-        ["allocation.rs", "crowd.rs", "looks.rs", "record.rs", "session/", "share.rs"];
+    const WITHOUT_PROTOCOL: [&str; 6] = [
+        "allocation.rs",
+        "connection_limit.rs",
+        "hole_probes.rs",
+        "record.rs",
+        "session/",
+        "share.rs",
+    ];
 
     /// Lines that name the crate of a protocol.
     fn protocols_named(file: &str, text: &str) -> Vec<String> {

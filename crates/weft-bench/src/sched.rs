@@ -214,13 +214,13 @@ fn request_of(id: u32, load: SchedLoad) -> QueuedRequest {
 }
 
 /// A scheduler with its knobs, under the name that rows use.
-struct Way {
+struct SchedCase {
     name: String,
     knobs: Knobs,
 }
 
 /// Every scheduler, and bfq with each of its options for merging queues.
-fn ways() -> Vec<Way> {
+fn ways() -> Vec<SchedCase> {
     let mut ways = Vec::new();
     let base = Knobs::md();
     for kind in SchedulerKind::ALL {
@@ -229,13 +229,13 @@ fn ways() -> Vec<Way> {
             let knob = knobs.parse("merge_queues", how).ok()?;
             let mut knobs = knobs;
             knobs.set(knob);
-            Some(Way { name: format!("{} merge_queues={how}", kind.name()), knobs })
+            Some(SchedCase { name: format!("{} merge_queues={how}", kind.name()), knobs })
         });
-        let merging: Vec<Way> = merging.collect();
+        let merging: Vec<SchedCase> = merging.collect();
         if kind == SchedulerKind::Bfq && !merging.is_empty() {
             ways.extend(merging);
         } else {
-            ways.push(Way { name: kind.name().to_owned(), knobs });
+            ways.push(SchedCase { name: kind.name().to_owned(), knobs });
         }
     }
     ways
@@ -295,11 +295,11 @@ pub fn measure(effort: Effort, sheet: &mut Sheet) -> Result<(), BenchError> {
 fn add_rows(
     sheet: &mut Sheet,
     load: SchedLoad,
-    ways: &[Way],
+    ways: &[SchedCase],
     loaded: &[Loaded],
     figures: &[Vec<f64>],
 ) {
-    let first = |kind| ways.iter().position(|way: &Way| way.knobs.scheduler == kind);
+    let first = |kind| ways.iter().position(|way: &SchedCase| way.knobs.scheduler == kind);
     let (deadline, bfq) = (first(SchedulerKind::MqDeadline), first(SchedulerKind::Bfq));
     for (index, way) in ways.iter().enumerate() {
         let case = format!("{}, {}", way.name, load.name());

@@ -18,7 +18,7 @@ use weft_runtime::holes::Stretch;
 use weft_runtime::serve::driver::Driver;
 use weft_units::{Bytes, MemberIndex, Slot, VolumeId};
 
-use crate::looks::LOOKS_MAX;
+use crate::hole_probes::LOOKS_MAX;
 
 /// Source of the holes of a volume.
 #[derive(Debug)]
@@ -84,10 +84,10 @@ impl Allocation {
         offset: u64,
         len: u64,
         most: usize,
-    ) -> Told {
+    ) -> FoundExtents {
         assert!(len > 0);
         let end = offset + len;
-        let mut told = Told::new(most);
+        let mut told = FoundExtents::new(most);
         let mut at = offset;
         match self {
             Self::Bare => {
@@ -260,13 +260,13 @@ pub(crate) struct Extent {
 }
 
 /// Extents found so far; neighbours of one kind are merged.
-pub(crate) struct Told {
+pub(crate) struct FoundExtents {
     extents: Vec<Extent>,
     most: usize,
     looks: usize,
 }
 
-impl Told {
+impl FoundExtents {
     fn new(most: usize) -> Self {
         Self { extents: Vec::new(), most, looks: 0 }
     }

@@ -7,27 +7,27 @@
 //! | a server from start to end | `serve.rs` |
 //! | NBD: clients, handshakes, codec | `nbd/` |
 //! | the life of a client's requests, of any protocol | `session/` |
-//! | places of clients, their time limits | `crowd.rs` |
+//! | places of clients, their time limits | `connection_limit.rs` |
 //! | shares of clients | `share.rs` |
 //! | what ports share | `shared.rs` |
-//! | looks at members, bounded | `looks.rs` |
+//! | looks at members, bounded | `hole_probes.rs` |
 //! | listening sockets | `socket.rs` |
 //! | a client for weft itself | `client.rs` |
 //! | recording of requests | `record.rs` |
-//! | rate-limited log lines | `rare.rs` |
+//! | rate-limited log lines | `log_limiter.rs` |
 //! | control protocol | `control.rs` |
 //! | its server | `control_port.rs` |
 #![forbid(unsafe_code)]
 
 mod allocation;
 pub mod client;
+mod connection_limit;
 pub mod control;
 mod control_port;
-mod crowd;
 mod error;
-mod looks;
+mod hole_probes;
+mod log_limiter;
 mod nbd;
-mod rare;
 mod record;
 mod serve;
 mod session;
@@ -35,7 +35,7 @@ mod share;
 mod shared;
 mod socket;
 
-pub use crowd::TimeLimits;
+pub use connection_limit::TimeLimits;
 pub use error::ServeError;
 pub use record::{Arrival, Asked, Recorder, Taken};
 pub use serve::{ExitState, ExportOptions, Ready, ServeOptions, Source, serve};

@@ -26,13 +26,13 @@ use weft_runtime::{Backend, RuntimeError};
 use weft_units::{Bytes, Time, VolumeId};
 
 use crate::allocation::Allocation;
+use crate::connection_limit::{ConnectionLimit, TimeLimits};
 use crate::control_port::ControlPort;
-use crate::crowd::{Crowd, TimeLimits};
 use crate::error::ServeError;
 use crate::nbd::NbdPort;
 use crate::record::Recorder;
 use crate::session::Served;
-use crate::share::{ClientShare, Roll};
+use crate::share::{ChosenExports, ClientShare};
 use crate::shared::{Shape, Shared};
 use crate::socket::{Listen, Listener};
 
@@ -155,13 +155,13 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     let ServeOptions { source, exports, listen, control, backend, clients_max, .. } = options;
     let limits = options.limits;
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(WORKERS_MAX);
-    let Made { crews, credit, shapes, allocations, trims } = make(source, workers)?;
-    let engines = crews.len();
+    let Made { unbuilt_drivers, credit, shapes, allocations, trims } = make(source, workers)?;
+    let engines = unbuilt_drivers.len();
     let mut drivers = VecDeque::with_capacity(engines);
-    for crew in crews {
-        drivers.push_back(crew.driver(backend, clients_max)?);
+    for driver in unbuilt_drivers {
+        drivers.push_back(driver.driver(backend, clients_max)?);
     }
-    let driver = drivers.pop_front().expect("a source makes at least one crew");
+    let driver = drivers.pop_front().expect("a source makes at least one driver");
     let mut driver = driver.with_mark(options.mark);
     let backend = driver.members().ring().describe();
 
@@ -178,16 +178,17 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
         listeners.iter().flat_map(|listener| all.iter().map(|name| listener.uri(name))).collect();
     options.sockets.iter().try_for_each(|(socket, _)| is_listened_on(socket, &listeners))?;
     let sockets: Arc<[_]> = options.sockets.into();
-    let roll = Arc::new(Roll::default());
-    let crowd = Arc::new(Crowd::new(workers, clients_max.min(room_for_clients(workers))));
+    let chosen = Arc::new(ChosenExports::default());
+    let connections =
+        Arc::new(ConnectionLimit::new(workers, clients_max.min(room_for_clients(workers))));
     let shared = Arc::new(Shared {
         names,
         engines,
         shapes,
         listen: uris.clone(),
         backend: backend.clone(),
-        crowd: Arc::clone(&crowd),
-        roll: Arc::clone(&roll),
+        connections: Arc::clone(&connections),
+        chosen: Arc::clone(&chosen),
         groups: options.groups,
     });
 
@@ -206,12 +207,13 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
         allocation: Arc::new(allocation),
         discards: trims,
         recorder: options.recorder.clone(),
-        roll: Arc::clone(&roll),
+        chosen: Arc::clone(&chosen),
     });
     let served = with_other_names(served.collect(), &exports);
     let nbd = |worker, listeners| {
-        let (infos, crowd) = (Arc::clone(&infos), Arc::clone(&crowd));
-        let port = NbdPort::new(worker, infos, served.clone(), listeners, credit, limits, crowd);
+        let (infos, connections) = (Arc::clone(&infos), Arc::clone(&connections));
+        let port =
+            NbdPort::new(worker, infos, served.clone(), listeners, credit, limits, connections);
         Box::new(port.with_shares(Arc::clone(&sockets)))
     };
     reactor.add_port(nbd(0, listeners));
@@ -292,8 +294,8 @@ fn is_listened_on(socket: &str, listeners: &[Listener]) -> Result<(), ServeError
 
 /// A source, made ready to be served.
 struct Made {
-    /// Parts of the drivers: one crew, or one for each worker.
-    crews: Vec<Crew>,
+    /// Parts of the drivers: one driver, or one for each worker.
+    unbuilt_drivers: Vec<UnbuiltDriver>,
     credit: Bytes,
     shapes: Vec<Shape>,
     allocations: Vec<Allocation>,
@@ -302,7 +304,7 @@ struct Made {
 }
 
 /// Parts of one driver: core, members, and numbers of frames.
-struct Crew {
+struct UnbuiltDriver {
     core: Box<dyn Core>,
     members: Vec<OpenMember>,
     /// Frames of the stripe caches; the write-back cache has its own.
@@ -313,7 +315,7 @@ struct Crew {
     client_frames: u32,
 }
 
-impl Crew {
+impl UnbuiltDriver {
     fn of_engine(config: Config, members: Vec<OpenMember>) -> Result<Self, ServeError> {
         let Config { cache_frames, client_frames, .. } = config;
         let write_back_frames = config.write_back_frames();
@@ -361,7 +363,7 @@ fn make(source: Source, workers: usize) -> Result<Made, ServeError> {
                 trims: members.iter().all(discards),
                 credit: config.client_credit,
                 shapes: shapes.collect(),
-                crews: vec![Crew::of_engine(*config, members)?],
+                unbuilt_drivers: vec![UnbuiltDriver::of_engine(*config, members)?],
             }
         }
         Source::Bare { member, read_only, knobs, write_back } => {
@@ -391,9 +393,9 @@ fn make(source: Source, workers: usize) -> Result<Made, ServeError> {
                 trims,
                 credit: share(&members[0]).client_credit,
                 shapes: vec![Shape::bare(block)],
-                crews: members
+                unbuilt_drivers: members
                     .into_iter()
-                    .map(|member| Crew::of_engine(share(&member), vec![member]))
+                    .map(|member| UnbuiltDriver::of_engine(share(&member), vec![member]))
                     .collect::<Result<_, _>>()?,
             }
         }
@@ -402,7 +404,7 @@ fn make(source: Source, workers: usize) -> Result<Made, ServeError> {
             shapes: vec![Shape::bare(block)],
             allocations: vec![Allocation::Unknown { full_stripe: 1 }],
             trims: false,
-            crews: vec![Crew {
+            unbuilt_drivers: vec![UnbuiltDriver {
                 core,
                 members,
                 cache_frames,

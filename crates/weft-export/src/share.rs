@@ -19,9 +19,9 @@ pub struct ClientShare {
 
 /// Exports that clients have chosen, by client.
 #[derive(Debug, Default)]
-pub(crate) struct Roll(Mutex<BTreeMap<ClientId, Arc<str>>>);
+pub(crate) struct ChosenExports(Mutex<BTreeMap<ClientId, Arc<str>>>);
 
-impl Roll {
+impl ChosenExports {
     pub(crate) fn enter(&self, client: ClientId, export: Arc<str>) {
         self.names().insert(client, export);
     }

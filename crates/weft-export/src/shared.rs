@@ -5,9 +5,9 @@ use std::sync::Arc;
 use weft_engine::assemble::Assembly;
 use weft_units::Bytes;
 
+use crate::connection_limit::ConnectionLimit;
 use crate::control::ArrayStatus;
-use crate::crowd::Crowd;
-use crate::share::Roll;
+use crate::share::ChosenExports;
 
 /// State that ports share.
 #[derive(Debug)]
@@ -19,15 +19,15 @@ pub(crate) struct Shared {
     pub(crate) shapes: Vec<Shape>,
     pub(crate) listen: Vec<String>,
     pub(crate) backend: String,
-    pub(crate) crowd: Arc<Crowd>,
-    pub(crate) roll: Arc<Roll>,
+    pub(crate) connections: Arc<ConnectionLimit>,
+    pub(crate) chosen: Arc<ChosenExports>,
     /// Names of groups of clients, from group 1 on.
     pub(crate) groups: Vec<String>,
 }
 
 impl Shared {
     pub(crate) fn clients(&self) -> usize {
-        self.crowd.count()
+        self.connections.count()
     }
 }
 

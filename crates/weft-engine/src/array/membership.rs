@@ -26,7 +26,7 @@ pub(crate) struct Membership {
     with_bad: SlotSet,
     /// Slots with a member that does not answer.
     stalled: SlotSet,
-    seats: Vec<Seat>,
+    entries: Vec<SlotEntry>,
     tolerance: Tolerance,
     /// Whether the array could do without some member when all are present. Otherwise no member is
     /// failed: its errors go to clients, as with md's RAID 0. The array need not be marked dirty
@@ -37,7 +37,7 @@ pub(crate) struct Membership {
 
 /// State of one slot.
 #[derive(Clone, Debug, Default)]
-struct Seat {
+struct SlotEntry {
     member: Option<MemberIndex>,
     /// Recovery offset of the slot's member, if it is being rebuilt.
     recovery_offset: Option<Sectors>,
@@ -47,7 +47,7 @@ struct Seat {
 /// Whether other members may be read in place of one that does not answer, and would return correct
 /// data late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Around {
+pub(crate) enum ReadAround {
     /// Yes: data and parity of the stripe are known to agree.
     Always,
     /// No: the read is for comparing parity, and a reconstructed strip always agrees with its
@@ -103,7 +103,7 @@ impl Membership {
             present: SlotSet::EMPTY,
             with_bad: SlotSet::EMPTY,
             stalled: SlotSet::EMPTY,
-            seats: vec![Seat::default(); slots],
+            entries: vec![SlotEntry::default(); slots],
             is_redundant: tolerance.is_redundant(slots),
             tolerance,
             planted: None,
@@ -133,12 +133,12 @@ impl Membership {
         let at_slots = members.iter().filter(|it| it.slot.is_some() && !it.is_faulty()).count();
         assert_eq!(at_slots, self.present.count() as usize, "a slot has one member");
         assert!(self.in_sync.without(self.present).is_empty(), "a member in sync takes writes");
-        for (seat, slot) in self.seats.iter_mut().zip(0u16..) {
+        for (entry, slot) in self.entries.iter_mut().zip(0u16..) {
             let member = members.iter().find(|member| member.slot == Some(Slot(slot)));
             let member = member.filter(|member| !member.is_faulty());
-            seat.member = member.map(|member| member.info.index);
-            seat.recovery_offset = member.and_then(recovery_offset);
-            seat.bad = member.map(|member| member.bad.clone()).unwrap_or_default();
+            entry.member = member.map(|member| member.info.index);
+            entry.recovery_offset = member.and_then(recovery_offset);
+            entry.bad = member.map(|member| member.bad.clone()).unwrap_or_default();
         }
     }
 
@@ -146,7 +146,7 @@ impl Membership {
     pub(crate) fn rebuilt(&mut self, members: &[Member]) {
         for member in members {
             if let Some(slot) = member.slot {
-                self.seats[slot.index()].recovery_offset = recovery_offset(member);
+                self.entries[slot.index()].recovery_offset = recovery_offset(member);
             }
         }
     }
@@ -156,7 +156,7 @@ impl Membership {
     pub(crate) fn in_sync(&self, end: Sectors) -> SlotSet {
         let mut set = self.in_sync;
         for slot in self.present.without(self.in_sync).ascending() {
-            if self.seats[slot.index()]
+            if self.entries[slot.index()]
                 .recovery_offset
                 .is_some_and(|recovery_offset| recovery_offset >= end)
             {
@@ -170,7 +170,7 @@ impl Membership {
     /// blocks there, and without stalled members if `around` permits to read the others instead and
     /// they suffice.
     #[inline]
-    pub(crate) fn readable(&self, stripe: SectorRange, around: Around) -> SlotSet {
+    pub(crate) fn readable(&self, stripe: SectorRange, around: ReadAround) -> SlotSet {
         if self.stalled.is_empty() && self.present == self.in_sync && self.with_bad.is_empty() {
             return self.in_sync;
         }
@@ -178,17 +178,17 @@ impl Membership {
     }
 
     #[inline(never)]
-    fn readable_in_part(&self, stripe: SectorRange, around: Around) -> SlotSet {
+    fn readable_in_part(&self, stripe: SectorRange, around: ReadAround) -> SlotSet {
         let mut in_sync = self.in_sync(stripe.end());
         for slot in self.with_bad.ascending() {
-            if self.seats[slot.index()].bad.first_in(stripe).is_some() {
+            if self.entries[slot.index()].bad.first_in(stripe).is_some() {
                 in_sync.remove(slot);
             }
         }
         let may = match around {
-            Around::Always => true,
-            Around::WhereChecked => self.resync_from.is_none_or(|from| stripe.end() <= from),
-            Around::Never => false,
+            ReadAround::Always => true,
+            ReadAround::WhereChecked => self.resync_from.is_none_or(|from| stripe.end() <= from),
+            ReadAround::Never => false,
         };
         if !may {
             return in_sync;
@@ -206,7 +206,7 @@ impl Membership {
     /// Whether every slot has a member that is in sync.
     #[inline]
     pub(crate) fn is_whole(&self) -> bool {
-        self.in_sync == SlotSet::first(self.seats.len() as u16)
+        self.in_sync == SlotSet::first(self.entries.len() as u16)
     }
 
     /// Whether every slot has a member that is in sync, answers and has no bad blocks.
@@ -217,7 +217,7 @@ impl Membership {
 
     /// Number of slots without a member that is in sync.
     pub(crate) fn degraded(&self) -> usize {
-        self.seats.len() - self.in_sync.count() as usize
+        self.entries.len() - self.in_sync.count() as usize
     }
 
     /// Whether the members in sync hold redundant data, so that there is something to compare.
@@ -234,7 +234,7 @@ impl Membership {
     pub(crate) fn reads_aligned(&self) -> bool {
         self.is_whole()
             && (self.stalled.is_empty()
-                || self.readable(SectorRange::new(0, 0), Around::Always) == self.in_sync)
+                || self.readable(SectorRange::new(0, 0), ReadAround::Always) == self.in_sync)
     }
 
     /// Whether the member at `slot` is being rebuilt.
@@ -244,13 +244,13 @@ impl Membership {
 
     /// Recovery offset of the member at `slot`; `None` if it is not being rebuilt.
     pub(crate) fn recovery_offset(&self, slot: Slot) -> Option<Sectors> {
-        self.seats[slot.index()].recovery_offset
+        self.entries[slot.index()].recovery_offset
     }
 
     /// The member at `slot`, unless it failed.
     #[inline]
     pub(crate) fn member_at(&self, slot: Slot) -> Option<MemberIndex> {
-        self.seats[slot.index()].member
+        self.entries[slot.index()].member
     }
 
     /// Whether the array would be broken without the member at `slot`.

@@ -35,7 +35,7 @@ use crate::array::flush::flush_batch::FlushBatch;
 use crate::array::issuer::Issuer;
 use crate::array::member::Member;
 use crate::array::membership::{Membership, Report};
-use crate::array::outbox::{Outbox, Outstanding, Owner, PassedRequest, Who};
+use crate::array::outbox::{CompletionTarget, Outbox, Outstanding, Owner, PassedRequest};
 use crate::assemble::{Assembly, SlotState};
 use crate::config::VolumeSource;
 use crate::contract::frame::Segment;
@@ -546,14 +546,14 @@ impl Array {
         position: usize,
         request: &MemberRequest,
         parts: &[Segment],
-        who: Who,
+        completion: CompletionTarget,
         out: &mut Outbox,
     ) {
         let end = request.sector + request.bytes.sectors_floor();
         assert!(!request.write || !self.membership.read_only, "no write while read-only");
         let member = &mut self.members[position];
         assert!(end <= member.data_size, "a request lies within the member's data");
-        out.stage(self.volume, member, request, parts, who);
+        out.stage(self.volume, member, request, parts, completion);
     }
 
     /// Configures the queues of the members, including new ones, from their knobs. `in_flight`

@@ -25,7 +25,7 @@ use crate::sched::request::{MemberRequest, MergeKind};
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Owner {
     /// Parts of a member request: the first, and the parts that were merged with it.
-    Parts(Who, Chain),
+    Parts(CompletionTarget, Chain),
     /// A client's read or write that was passed to a member unchanged.
     Passed(PassedRequest),
     /// Discard of a request's range.
@@ -82,7 +82,7 @@ pub(crate) struct CopyIo {
 
 /// Owner of one part of a member request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Who {
+pub(crate) enum CompletionTarget {
     Copy(CopyIo),
     Straight(StraightPart),
     Stripe(StripIo),
@@ -177,7 +177,7 @@ pub(crate) struct Outbox {
     /// Empty lists of operations, kept for their allocations.
     spare_ops: Vec<Vec<ComputeOp>>,
     /// Merged parts, each with the index of the next part of its chain.
-    merged: Vec<(Who, u32)>,
+    merged: Vec<(CompletionTarget, u32)>,
     merged_free: Vec<u32>,
 }
 
@@ -220,28 +220,28 @@ impl Outbox {
         member: &mut Member,
         request: &MemberRequest,
         parts: &[Segment],
-        who: Who,
+        completion: CompletionTarget,
     ) {
         if !member.queue.passes() {
-            self.stage_queued(member, request, parts, who);
+            self.stage_queued(member, request, parts, completion);
             return;
         }
         let MemberRequest { write, sector, bytes, kind: MergeKind { fua, .. }, .. } = *request;
         let at = member.data_sector(sector);
         if mutant::is(self.planted, Mutant::MergeAcrossFlush)
             && fua
-            && self.is_merged_across_flush(member, request, parts, who)
+            && self.is_merged_across_flush(member, request, parts, completion)
         {
             return;
         }
         let last = &mut member.queue.last[usize::from(write)];
         if let Some(place) = last.merge(self.turn, at, request, self.outputs.len()) {
-            self.append(place, parts, who);
+            self.append(place, parts, completion);
             self.work.merges += 1;
             member.moved(&request.kind.attr, write, bytes.sectors_floor());
             return;
         }
-        let owner = Owner::Parts(who, Chain::NONE);
+        let owner = Owner::Parts(completion, Chain::NONE);
         let to = member.info.index;
         let outstanding = Outstanding::new(volume, Some(to), write, owner, self.now);
         let token = self.issue(Outstanding { fua, ..outstanding });
@@ -259,7 +259,7 @@ impl Outbox {
         member: &mut Member,
         request: &MemberRequest,
         parts: &[Segment],
-        who: Who,
+        completion: CompletionTarget,
     ) -> bool {
         let (at, bare) = (member.data_sector(request.sector), request.without_fua());
         let last = &mut member.queue.last[usize::from(request.write)];
@@ -267,7 +267,7 @@ impl Outbox {
             return false;
         }
         let place = last.merge(self.turn, at, &bare, self.outputs.len());
-        self.append(place.expect("the write fits"), parts, who);
+        self.append(place.expect("the write fits"), parts, completion);
         self.work.merges += 1;
         member.moved(&bare.kind.attr, bare.write, bare.bytes.sectors_floor());
         true
@@ -280,7 +280,7 @@ impl Outbox {
         member: &mut Member,
         request: &MemberRequest,
         parts: &[Segment],
-        who: Who,
+        completion: CompletionTarget,
     ) {
         let MemberRequest { write, sector, bytes, kind: MergeKind { attr, .. }, .. } = *request;
         let at = member.data_sector(sector);
@@ -290,13 +290,13 @@ impl Outbox {
             let Owner::Parts(_, chain) = queue.append(place, parts) else {
                 unreachable!("a merged request has parts")
             };
-            link(&mut self.merged, &mut self.merged_free, chain, who);
+            link(&mut self.merged, &mut self.merged_free, chain, completion);
             self.work.merges += 1;
             member.moved(&attr, write, bytes.sectors_floor());
             return;
         }
         let op = op_of(at, request, parts);
-        self.queue(member, op, attr, Owner::Parts(who, Chain::NONE));
+        self.queue(member, op, attr, Owner::Parts(completion, Chain::NONE));
         member.sent(&attr, write, bytes.sectors_floor());
     }
 
@@ -349,10 +349,10 @@ impl Outbox {
 
     /// Adds the parts of `other` to those of `owner`.
     fn join(&mut self, owner: &mut Owner, other: Owner) {
-        let (Owner::Parts(_, chain), Owner::Parts(who, rest)) = (owner, other) else {
+        let (Owner::Parts(_, chain), Owner::Parts(completion, rest)) = (owner, other) else {
             unreachable!("only requests of parts are merged")
         };
-        link(&mut self.merged, &mut self.merged_free, chain, who);
+        link(&mut self.merged, &mut self.merged_free, chain, completion);
         if rest.first != END {
             self.merged[chain.last as usize].1 = rest.first;
             chain.last = rest.last;
@@ -413,7 +413,7 @@ impl Outbox {
     }
 
     #[inline(never)]
-    fn append(&mut self, place: usize, new: &[Segment], who: Who) {
+    fn append(&mut self, place: usize, new: &[Segment], completion: CompletionTarget) {
         let Some(Output::Submit { token, op, .. }) = self.outputs.get_mut(place) else {
             unreachable!("a turn's requests stay where they are until it ends")
         };
@@ -424,45 +424,45 @@ impl Outbox {
             }
             _ => unreachable!("only reads and writes are merged"),
         }
-        self.chain(token, who);
+        self.chain(token, completion);
     }
 
     /// Adds a part to the owner of a token.
-    fn chain(&mut self, token: Token, who: Who) {
+    fn chain(&mut self, token: Token, completion: CompletionTarget) {
         let entry = &mut self.tokens[token_place(token)];
         let Some(Outstanding { owner: Owner::Parts(_, chain), .. }) = &mut entry.outstanding else {
             unreachable!("a merged request has parts")
         };
-        link(&mut self.merged, &mut self.merged_free, chain, who);
+        link(&mut self.merged, &mut self.merged_free, chain, completion);
     }
 
     /// Removes the next part from a chain; `None` at the end.
     #[inline]
-    pub(crate) fn next_part(&mut self, chain: &mut Chain) -> Option<Who> {
+    pub(crate) fn next_part(&mut self, chain: &mut Chain) -> Option<CompletionTarget> {
         if chain.first == END {
             return None;
         }
         let place = chain.first;
-        let (who, next) = self.merged[place as usize];
+        let (completion, next) = self.merged[place as usize];
         chain.first = next;
         self.merged_free.push(place);
-        Some(who)
+        Some(completion)
     }
 
     /// All parts of a member request: `first`, and those on the chain.
-    pub(crate) fn parts(&self, first: Who, chain: Chain) -> Vec<Who> {
+    pub(crate) fn parts(&self, first: CompletionTarget, chain: Chain) -> Vec<CompletionTarget> {
         let mut parts = vec![first];
         let mut place = chain.first;
         while place != END {
-            let (who, next) = self.merged[place as usize];
-            parts.push(who);
+            let (completion, next) = self.merged[place as usize];
+            parts.push(completion);
             place = next;
         }
         parts
     }
 
     /// Replaces the parts that own a token.
-    pub(crate) fn replace_parts(&mut self, token: Token, parts: &[Who]) {
+    pub(crate) fn replace_parts(&mut self, token: Token, parts: &[CompletionTarget]) {
         let [first, rest @ ..] = parts else { unreachable!("a member request has parts") };
         let Some(outstanding) = self.outstanding_mut(token) else {
             unreachable!("a token with parts is outstanding")
@@ -714,12 +714,17 @@ const SPARE_OPS_LONG: usize = 16;
 const END: u32 = u32::MAX;
 
 /// Appends a part to a chain.
-fn link(merged: &mut Vec<(Who, u32)>, free: &mut Vec<u32>, chain: &mut Chain, who: Who) {
+fn link(
+    merged: &mut Vec<(CompletionTarget, u32)>,
+    free: &mut Vec<u32>,
+    chain: &mut Chain,
+    completion: CompletionTarget,
+) {
     let next = free.pop().unwrap_or_else(|| {
-        merged.push((who, END));
+        merged.push((completion, END));
         merged.len() as u32 - 1
     });
-    merged[next as usize] = (who, END);
+    merged[next as usize] = (completion, END);
     match std::mem::replace(&mut chain.last, next) {
         END => chain.first = next,
         last => merged[last as usize].1 = next,

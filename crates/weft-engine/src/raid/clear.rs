@@ -8,9 +8,9 @@ use smallvec::SmallVec;
 use weft_units::{ByteRange, FRAME_BYTES, Sectors};
 
 use super::straight::{self, Targets};
-use super::{Answer, ArrayIo, Cx, Event, Told};
+use super::{Answer, ArrayIo, Cx, Event, PartOutcome};
 use crate::array::Array;
-use crate::array::outbox::{Owner, StraightPart, Who};
+use crate::array::outbox::{CompletionTarget, Owner, StraightPart};
 use crate::contract::frame::{Segment, Segments, ZERO_FRAME};
 use crate::contract::input::{ClientRequest, Fault, RequestOp};
 use crate::contract::output::MemberOp;
@@ -115,22 +115,22 @@ impl Clears {
     /// redundancy.
     pub(super) fn part_told(
         &mut self,
-        part: Who,
+        part: CompletionTarget,
         answer: Answer,
         targets: impl Fn(ByteRange, &Array) -> Targets,
         events: &mut Vec<Event>,
         cx: &mut Cx<'_>,
-    ) -> Told {
-        let Who::Straight(StraightPart { request, .. }) = part else {
+    ) -> PartOutcome {
+        let CompletionTarget::Straight(StraightPart { request, .. }) = part else {
             unreachable!("a level without parity has no stripes")
         };
         if self.has(request) {
             self.done(request, answer.result, targets, events, cx);
-            return Told::Nothing;
+            return PartOutcome::Nothing;
         }
         match answer.result {
-            Ok(()) => Told::Done(request),
-            Err(fault) => Told::Failed(request, fault.into()),
+            Ok(()) => PartOutcome::Done(request),
+            Err(fault) => PartOutcome::Failed(request, fault.into()),
         }
     }
 

@@ -4,7 +4,7 @@ use weft_units::Slot;
 
 use crate::array::Array;
 use crate::array::membership::{Membership, Report};
-use crate::array::outbox::{Outbox, Who};
+use crate::array::outbox::{CompletionTarget, Outbox};
 use crate::contract::frame::Segment;
 use crate::knobs::Knobs;
 use crate::mutant::Mutant;
@@ -42,10 +42,10 @@ impl Cx<'_> {
         slot: Slot,
         request: &MemberRequest,
         parts: &[Segment],
-        who: Who,
+        completion: CompletionTarget,
     ) -> bool {
         let Some(position) = self.array.position_at(slot) else { return false };
-        self.array.stage(position, request, parts, who, self.out);
+        self.array.stage(position, request, parts, completion, self.out);
         true
     }
 

@@ -44,7 +44,7 @@ pub(crate) struct Answer {
 
 /// Meaning of a member's answer for the client request that the part belongs to.
 #[derive(Clone, Debug)]
-pub(crate) enum Told {
+pub(crate) enum PartOutcome {
     /// Nothing yet: the part is the personality's own, and its events report what follows.
     Nothing,
     /// One sub-request of the request is done.

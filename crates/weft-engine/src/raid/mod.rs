@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! Volume ── submit(ArrayIo) ──► Personality ── Cx::stage ──► members
-//!        ◄── Event, Told ──────             ◄── part_done ── their answers
+//!        ◄── Event, PartOutcome ──             ◄── part_done ── their answers
 //! ```
 
 mod clear;
@@ -23,14 +23,14 @@ mod striped;
 use weft_units::{ByteRange, Bytes, Sectors, Time, VolumeId};
 
 pub(crate) use self::cx::Cx;
-pub(crate) use self::io::{Answer, ArrayIo, Busy, Event, SPLITTING, Told};
+pub(crate) use self::io::{Answer, ArrayIo, Busy, Event, PartOutcome, SPLITTING};
 use self::mirror::Mirror;
 use self::parity::streams::WriteStream;
 pub(crate) use self::parity::{ParityRaid, StripeMemory};
 use self::single::Single;
 use self::striped::Striped;
 use crate::array::Array;
-use crate::array::outbox::{JobId, StraightPart, Who};
+use crate::array::outbox::{CompletionTarget, JobId, StraightPart};
 use crate::array::resync_window::{Pass, Resync};
 use crate::config::{VolumeConfig, VolumeSource};
 use crate::contract::error::ReplyError;
@@ -176,9 +176,9 @@ impl Personality {
         cached!(self, raid => raid.skip(io, now), ());
     }
 
-    /// Reads a part that failed to be read ([`Told::ReadFailed`]) in another way: from another copy
-    /// or by reconstruction. The request counts as being split again. `asked`: a member was asked
-    /// for it and failed.
+    /// Reads a part that failed to be read ([`PartOutcome::ReadFailed`]) in another way: from
+    /// another copy or by reconstruction. The request counts as being split again. `asked`: a
+    /// member was asked for it and failed.
     pub(crate) fn read_again(&mut self, part: StraightPart, io: &ArrayIo, asked: bool) {
         match self {
             Self::Mirror(raid) => raid.read_again(part, io),
@@ -211,7 +211,7 @@ impl Personality {
     #[cold]
     pub(crate) fn read_failed(
         &mut self,
-        first: Who,
+        first: CompletionTarget,
         position: Option<usize>,
         fault: Fault,
         cx: &mut Cx<'_>,
@@ -225,21 +225,31 @@ impl Personality {
 
     /// Handles a part of a member request that is done or was given up.
     #[inline(always)]
-    pub(crate) fn part_done(&mut self, part: Who, answer: Answer, cx: &mut Cx<'_>) -> Told {
+    pub(crate) fn part_done(
+        &mut self,
+        part: CompletionTarget,
+        answer: Answer,
+        cx: &mut Cx<'_>,
+    ) -> PartOutcome {
         each!(self, raid => raid.part_done(part, answer, cx))
     }
 
     /// Frees the memory that a part of a given-up member request still used. Returns the request
     /// that owns the memory; `None` if it was the personality's own.
-    pub(crate) fn part_freed(&mut self, part: Who) -> Option<RequestId> {
+    pub(crate) fn part_freed(&mut self, part: CompletionTarget) -> Option<RequestId> {
         match (self, part) {
             (Self::Parity(raid), part) => raid.part_freed(part),
-            (_, Who::Straight(part)) => Some(part.request),
-            (Self::Mirror(raid), Who::Copy(part)) => {
+            (_, CompletionTarget::Straight(part)) => Some(part.request),
+            (Self::Mirror(raid), CompletionTarget::Copy(part)) => {
                 raid.copy_freed(part);
                 None
             }
-            (_, Who::Copy(_) | Who::Stripe(_) | Who::Stripes(_)) => {
+            (
+                _,
+                CompletionTarget::Copy(_)
+                | CompletionTarget::Stripe(_)
+                | CompletionTarget::Stripes(_),
+            ) => {
                 unreachable!("a level without parity has no stripes")
             }
         }
@@ -279,7 +289,7 @@ impl Personality {
     // Reads that are given up.
 
     /// Whether the data of a read can be had in another way if the read is given up.
-    pub(crate) fn gains_by_giving_up(&self, part: &Who, array: &Array) -> bool {
+    pub(crate) fn gains_by_giving_up(&self, part: &CompletionTarget, array: &Array) -> bool {
         match self {
             Self::Mirror(raid) => raid.gains_by_giving_up(part, array),
             Self::Parity(raid) => raid.gains_by_giving_up(part, array),
@@ -288,13 +298,16 @@ impl Personality {
     }
 
     /// Number of reads of the same stripe that were given up before; 0 without a stripe cache.
-    pub(crate) fn given_up(&self, first: Who) -> u8 {
+    pub(crate) fn given_up(&self, first: CompletionTarget) -> u8 {
         cached!(self, raid => raid.given_up(first), 0)
     }
 
     /// Parts to report in place of `parts` when their member request is given up; `None`: `parts`
     /// themselves.
-    pub(crate) fn parts_given_up(&self, parts: &[Who]) -> Option<Vec<Who>> {
+    pub(crate) fn parts_given_up(
+        &self,
+        parts: &[CompletionTarget],
+    ) -> Option<Vec<CompletionTarget>> {
         cached!(self, raid => raid.parts_given_up(parts), None)
     }
 

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 use weft_units::{ByteRange, Bytes, FRAME_BYTES, Sectors};
 
 use super::{ArrayIo, Cx};
-use crate::array::outbox::{StraightPart, Who};
+use crate::array::outbox::{CompletionTarget, StraightPart};
 use crate::contract::frame::Segment;
 use crate::sched::request::{MemberRequest, MergeKind};
 
@@ -29,7 +29,7 @@ pub(super) fn send(io: &ArrayIo, target: &Target, parts: &[Segment], max: Bytes,
     let Target { position, sector, range } = *target;
     let request = MemberRequest { write: io.writes, sector, bytes: range.len, max, kind };
     let part = StraightPart { request: io.id, start: range.start, len: range.len.0 as u32 };
-    cx.array.stage(position, &request, parts, Who::Straight(part), cx.out);
+    cx.array.stage(position, &request, parts, CompletionTarget::Straight(part), cx.out);
 }
 
 /// Memory for a range of a request, in the request's frames.

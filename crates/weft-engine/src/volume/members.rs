@@ -10,7 +10,7 @@
 use weft_units::{MemberIndex, Span, Time};
 
 use super::Volume;
-use crate::array::outbox::{Chain, Outbox, Outstanding, Owner, Who};
+use crate::array::outbox::{Chain, CompletionTarget, Outbox, Outstanding, Owner};
 use crate::contract::error::ReplyError;
 use crate::contract::input::Fault;
 use crate::contract::output::{MemberOp, Notice};
@@ -239,7 +239,7 @@ impl Volume {
 
     /// Time after which a read is given up, `after` at first. It doubles each time the read was
     /// given up; otherwise a read that always takes longer than `after` would never end.
-    fn patience(&self, first: Who, after: Span) -> Span {
+    fn patience(&self, first: CompletionTarget, after: Span) -> Span {
         Span(after.0.saturating_mul(1 << self.raid.given_up(first).min(20)))
     }
 

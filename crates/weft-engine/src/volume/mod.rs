@@ -32,7 +32,7 @@ use self::requests::Active;
 use self::sync::changes_parity;
 use crate::array::Array;
 use crate::array::issuer::Issuer;
-use crate::array::outbox::{Chain, Outbox, Outstanding, Owner, PassedRequest, Who};
+use crate::array::outbox::{Chain, CompletionTarget, Outbox, Outstanding, Owner, PassedRequest};
 use crate::array::resync_window::Resync;
 use crate::array::superblock_update::FlushFor;
 use crate::config::VolumeConfig;
@@ -349,7 +349,7 @@ impl Volume {
     #[inline(always)]
     fn parts_done(
         &mut self,
-        (first, mut merged): (Who, Chain),
+        (first, mut merged): (CompletionTarget, Chain),
         outstanding: &Outstanding,
         position: Option<usize>,
         result: Result<(), Fault>,

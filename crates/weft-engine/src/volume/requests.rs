@@ -6,7 +6,7 @@ use weft_units::{ByteRange, Bytes, Sectors, Time};
 use super::{FULL_RETRY, Volume};
 use crate::array::flush::flush_batch::FlightId;
 use crate::array::issuer::Issuer;
-use crate::array::outbox::{Outbox, PassedRequest, StraightPart, Who};
+use crate::array::outbox::{CompletionTarget, Outbox, PassedRequest, StraightPart};
 use crate::array::superblock_update::FlushFor;
 use crate::array::write_intent::Lease;
 use crate::contract::error::ReplyError;
@@ -16,7 +16,7 @@ use crate::contract::output::Output;
 use crate::contract::token::RequestId;
 use crate::mutant::Mutant;
 use crate::raid::parity::streams::WriteStream;
-use crate::raid::{Answer, ArrayIo, Cx, SPLITTING, Told};
+use crate::raid::{Answer, ArrayIo, Cx, PartOutcome, SPLITTING};
 
 /// A request that is not answered yet, or has frames that are still in use.
 #[derive(Clone, Debug)]
@@ -83,14 +83,14 @@ impl Volume {
     /// Turns a passed read that its member failed to read into a normal request with one
     /// sub-request. Later writes to the range have not waited for the read and do not wait now.
     #[cold]
-    pub(super) fn keep_passed(&mut self, request: &PassedRequest) -> Who {
+    pub(super) fn keep_passed(&mut self, request: &PassedRequest) -> CompletionTarget {
         let PassedRequest { issuer, frames, start, len, attr, gone } = *request;
         assert!(self.passing > 0, "a request that passes is kept once");
         self.passing -= 1;
         let range = ByteRange { start, len: Bytes(len.into()) };
         let read = Active::new(issuer, RequestOp::Read, range, false);
         let request = self.keep(Active { gone, payload: range.len, frames, attr, ..read });
-        Who::Straight(StraightPart { request, start, len })
+        CompletionTarget::Straight(StraightPart { request, start, len })
     }
 
     /// Answers a request that was passed to a member unchanged.
@@ -310,23 +310,23 @@ impl Volume {
 
     /// Handles a part of a member request that is done or was given up.
     #[inline(always)]
-    pub(super) fn part_done(&mut self, part: Who, answer: Answer, out: &mut Outbox) {
+    pub(super) fn part_done(&mut self, part: CompletionTarget, answer: Answer, out: &mut Outbox) {
         let mut cx = Cx { array: &mut self.array, knobs: &self.knobs, out };
         match self.raid.part_done(part, answer, &mut cx) {
-            Told::Nothing => {}
-            Told::Done(request) => self.sub_request_done(request, Ok(()), out),
-            Told::Failed(request, error) => self.sub_request_done(request, Err(error), out),
-            Told::GivenUp(id) => {
+            PartOutcome::Nothing => {}
+            PartOutcome::Done(request) => self.sub_request_done(request, Ok(()), out),
+            PartOutcome::Failed(request, error) => self.sub_request_done(request, Err(error), out),
+            PartOutcome::GivenUp(id) => {
                 let request = self.active(id);
                 request.pins += 1;
                 request.stalled = true;
                 self.sub_request_done(id, Ok(()), out);
             }
-            Told::WriteGivenUp(id) => {
+            PartOutcome::WriteGivenUp(id) => {
                 self.active(id).pins += 1;
                 self.sub_request_done(id, Ok(()), out);
             }
-            Told::ReadFailed { part, asked } => {
+            PartOutcome::ReadFailed { part, asked } => {
                 let request = self.active(part.request);
                 request.pending += SPLITTING - 1;
                 let io = request.io(part.request);

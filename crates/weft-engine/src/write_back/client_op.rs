@@ -5,7 +5,7 @@ use std::ops::Range;
 use weft_units::{ByteRange, FRAME_BYTES};
 
 use super::edges::{Edges, change, edges_of};
-use super::op::{ClientOp, OpWork, Way};
+use super::op::{CachePath, ClientOp, OpWork};
 use super::{Cached, OpId, WriteBack};
 use crate::array::outbox::Outbox;
 use crate::contract::error::ReplyError;
@@ -96,17 +96,17 @@ impl WriteBack {
         let count = pages.end - pages.start;
         let op = self.client_op(id);
         let writes = op.request.op != RequestOp::Read;
-        if op.way == Way::Keep {
+        if op.path == CachePath::Keep {
             self.reserved += count;
         }
         self.lock_above(id, writes, volumes, out);
     }
 
     /// Starts requests that wait for room, in order, as long as there is room.
-    pub(super) fn let_in(&mut self, volumes: &mut [Volume], out: &mut Outbox) {
+    pub(super) fn admit_waiting(&mut self, volumes: &mut [Volume], out: &mut Outbox) {
         while let Some(id) = self.waiting.front().copied() {
             let pages = self.op(id).pages.clone();
-            let no_room = self.client_op(id).way == Way::Keep && !self.has_room(&pages, out);
+            let no_room = self.client_op(id).path == CachePath::Keep && !self.has_room(&pages, out);
             if no_room || self.is_behind_flush(id) {
                 return;
             }
@@ -127,7 +127,7 @@ impl WriteBack {
         for id in std::mem::take(&mut self.waiting) {
             let everywhere = mutant::is(out.planted, Mutant::OtherVolumeRefused);
             let refused = everywhere || self.op(id).volume.index() == index;
-            if refused && self.client_op(id).way == Way::Keep {
+            if refused && self.client_op(id).path == CachePath::Keep {
                 self.answer(id, Err(error.clone()), out);
             } else {
                 self.arrive(id, volumes, out);
@@ -176,7 +176,7 @@ impl WriteBack {
             Some(writer) => self.owe(writer, id, charge, volumes, out),
             None => self.answer(id, Ok(()), out),
         }
-        self.let_in(volumes, out);
+        self.admit_waiting(volumes, out);
     }
 
     /// Starts a read: pins the resident pages until the read ends, and reads the rest from the
@@ -222,7 +222,7 @@ impl WriteBack {
         out: &mut Outbox,
     ) {
         let op = self.client_op(id);
-        op.lent &= result.is_err();
+        op.on_loan &= result.is_err();
         if result.is_ok() && !op.pinned.is_empty() {
             self.copy_over(id, out);
         } else {
@@ -244,7 +244,7 @@ impl WriteBack {
         self.memory.give_back(&mut freed);
         self.unlock_above(id, volumes, out);
         self.answer(id, result, out);
-        self.let_in(volumes, out);
+        self.admit_waiting(volumes, out);
     }
 
     /// Handles the volume's answer to a request that changes data: drops the pages that the change
@@ -330,21 +330,22 @@ impl WriteBack {
             self.ask(id);
             return;
         }
-        op.way = if op.request.op == RequestOp::Read { Way::Read } else { Way::Through };
+        op.path =
+            if op.request.op == RequestOp::Read { CachePath::Read } else { CachePath::Through };
         self.arrive(id, volumes, out);
-        self.let_in(volumes, out);
+        self.admit_waiting(volumes, out);
     }
 
     /// Answers a client request, and returns its frames and credit.
     pub(super) fn answer(&mut self, id: OpId, result: Result<(), ReplyError>, out: &mut Outbox) {
         let index = self.op(id).volume.index();
         self.volumes[index].clients -= 1;
-        let ClientOp { request, gone, credit, lent, .. } = *self.client_op(id);
+        let ClientOp { request, gone, credit, on_loan, .. } = *self.client_op(id);
         let went_well = request.op == RequestOp::Read && result.is_ok() && !gone;
         if !gone {
             out.reply(request.client, request.tag, result);
         }
-        if lent {
+        if on_loan {
             self.op_mut(id).work = OpWork::Lent(request.frames);
         } else {
             self.forget(id);

@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 use weft_units::{ByteRange, FRAME_BYTES};
 
 use super::client_op::{covered, of_page};
-use super::op::{ClientOp, Way, pages_of};
+use super::op::{CachePath, ClientOp, pages_of};
 use super::{OpId, WriteBack};
 use crate::array::outbox::Outbox;
 use crate::contract::error::ReplyError;
@@ -190,12 +190,12 @@ impl WriteBack {
         self.unlock_above(id, volumes, out);
         let op = self.client_op(id);
         if result.is_ok() && op.edges == Edges::Here && op.request.flags.fua {
-            (op.edges, op.way) = (Edges::Flushed, Way::Flush);
+            (op.edges, op.path) = (Edges::Flushed, CachePath::Flush);
             self.begin_flush(id, volumes, out);
         } else {
             self.answer(id, result, out);
             self.flush_those_written(volumes, out);
         }
-        self.let_in(volumes, out);
+        self.admit_waiting(volumes, out);
     }
 }

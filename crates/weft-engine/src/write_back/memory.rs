@@ -31,12 +31,12 @@ struct Buffer {
     /// Number of runs in the buffer that are not done.
     runs: u32,
     /// Number of parts of runs that a volume uses.
-    lent: u32,
+    on_loan: u32,
 }
 
 impl Buffer {
     fn is_free(&self) -> bool {
-        self.runs == 0 && self.lent == 0
+        self.runs == 0 && self.on_loan == 0
     }
 
     fn leave(&mut self) {
@@ -109,14 +109,14 @@ impl Memory {
 
     /// Counts a part of a run, which begins at `frame`, as used by a volume.
     pub(super) fn lend(&mut self, frame: Frame) {
-        self.buffer_mut(frame).expect("the frame is in a buffer").lent += 1;
+        self.buffer_mut(frame).expect("the frame is in a buffer").on_loan += 1;
     }
 
     /// Takes back a part of a run from a volume. Returns `false` if the frames are not in a buffer.
     pub(super) fn comes_back(&mut self, run: Run) -> bool {
         let Some(buffer) = self.buffer_mut(run.first) else { return false };
-        assert!(buffer.lent > 0, "a part of a buffer comes back once");
-        buffer.lent -= 1;
+        assert!(buffer.on_loan > 0, "a part of a buffer comes back once");
+        buffer.on_loan -= 1;
         buffer.leave();
         true
     }
@@ -133,8 +133,8 @@ impl Memory {
 
     /// Whether a volume uses part of a buffer.
     #[cfg(test)]
-    pub(super) fn lent(&self) -> bool {
-        self.buffers.iter().any(|buffer| buffer.lent > 0)
+    pub(super) fn on_loan(&self) -> bool {
+        self.buffers.iter().any(|buffer| buffer.on_loan > 0)
     }
 
     fn buffer_mut(&mut self, frame: Frame) -> Option<&mut Buffer> {
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(buffers[1], Frame(10 + 32 + 2));
         memory.lend(buffers[1]);
         memory.give_back_buffer(buffers[1]);
-        assert!(!memory.has_buffer() && memory.lent(), "a member may still read it");
+        assert!(!memory.has_buffer() && memory.on_loan(), "a member may still read it");
         assert!(memory.comes_back(Run::new(buffers[1].0, 1)));
         assert_eq!(memory.take_buffer(2), Some(buffers[1]));
         assert!(!memory.comes_back(Run::new(config(32).frames() + 10, 1)), "a client's");

@@ -53,7 +53,7 @@ use weft_units::{ClientId, Span, Time, VolumeId};
 
 use self::edges::Edges;
 use self::memory::Memory;
-use self::op::{ClientOp, Op, OpWork, Way, pages_of};
+use self::op::{CachePath, ClientOp, Op, OpWork, pages_of};
 use self::resident::Resident;
 use self::trying::Trying;
 use self::tune::check_start;
@@ -230,9 +230,9 @@ impl WriteBack {
         self.arrivals += 1;
         let op = ClientOp::new(request, self.arrivals);
         let pages = pages_of(request.range);
-        let way = op.way;
+        let path = op.path;
         let id = self.keep(Op { volume: request.volume, pages, work: OpWork::Client(op) });
-        if way == Way::Flush {
+        if path == CachePath::Flush {
             self.begin_flush(id, volumes, out);
         } else if request.range.len.0 == 0 {
             self.ask(id);
@@ -341,7 +341,7 @@ impl WriteBack {
             return;
         }
         match &mut self.op_mut(id).work {
-            OpWork::Client(op) => op.lent = false,
+            OpWork::Client(op) => op.on_loan = false,
             OpWork::Lent(all) => {
                 out.push(Output::Release(*all));
                 self.forget(id);
@@ -356,11 +356,11 @@ impl WriteBack {
     pub(crate) fn computed(&mut self, job: JobId, volumes: &mut [Volume], out: &mut Outbox) {
         let id = job.0;
         match &self.op(id).work {
-            OpWork::Client(op) => match op.way {
-                Way::Keep => self.kept(id, volumes, out),
-                Way::Read => self.read_done(id, Ok(()), volumes, out),
-                Way::Through => self.through_computed(id, volumes, out),
-                Way::Flush => unreachable!("a flush computes nothing"),
+            OpWork::Client(op) => match op.path {
+                CachePath::Keep => self.kept(id, volumes, out),
+                CachePath::Read => self.read_done(id, Ok(()), volumes, out),
+                CachePath::Through => self.through_computed(id, volumes, out),
+                CachePath::Flush => unreachable!("a flush computes nothing"),
             },
             OpWork::Drain(_) | OpWork::Lent(_) | OpWork::Stop(_) => {
                 unreachable!("it computes nothing")
@@ -436,7 +436,7 @@ impl WriteBack {
     fn is_at_rest(&self) -> bool {
         self.ops.iter().all(Option::is_none)
             && self.reserved == 0
-            && !self.memory.lent()
+            && !self.memory.on_loan()
             && self.volumes.iter().all(|cached| cached.resident.is_empty())
     }
 
@@ -452,14 +452,14 @@ impl WriteBack {
                         RequestOp::Trim => volume.to_discard(request),
                         RequestOp::Flush | RequestOp::Read => None,
                     };
-                    op.lent |= request.frames.count > 0;
+                    op.on_loan |= request.frames.count > 0;
                 } else {
                     self.memory.lend(request.frames.first);
                 }
                 let mut entering = *request;
                 if let Err(error) = volume.request(&mut entering, Some(*id), out) {
                     if let OpWork::Client(op) = &mut self.op_mut(*id).work {
-                        op.lent &= request.frames.count == 0;
+                        op.on_loan &= request.frames.count == 0;
                     } else {
                         self.memory.comes_back(request.frames);
                     }
@@ -484,14 +484,14 @@ impl WriteBack {
         out: &mut Outbox,
     ) {
         match &mut self.op_mut(id).work {
-            OpWork::Client(op) => match op.way {
-                Way::Flush => self.answer(id, result, out),
-                Way::Keep => unreachable!("a kept write sends no request to a volume"),
-                Way::Read => self.read_below(id, result, volumes, out),
-                Way::Through if op.edges == Edges::FlushesFirst => {
+            OpWork::Client(op) => match op.path {
+                CachePath::Flush => self.answer(id, result, out),
+                CachePath::Keep => unreachable!("a kept write sends no request to a volume"),
+                CachePath::Read => self.read_below(id, result, volumes, out),
+                CachePath::Through if op.edges == Edges::FlushesFirst => {
                     self.flushed_first(id, result, volumes, out);
                 }
-                Way::Through => self.changed_below(id, result, volumes, out),
+                CachePath::Through => self.changed_below(id, result, volumes, out),
             },
             OpWork::Stop(command) => {
                 let (client, tag) = (command.client, command.tag);
@@ -559,11 +559,11 @@ impl WriteBack {
     /// Starts an operation that holds its lock above.
     fn start(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
         match &self.op(id).work {
-            OpWork::Client(op) => match op.way {
-                Way::Flush => unreachable!("a flush locks nothing"),
-                Way::Keep => self.fill(id, out),
-                Way::Read => self.start_read(id, volumes, out),
-                Way::Through => self.start_through(id, volumes, out),
+            OpWork::Client(op) => match op.path {
+                CachePath::Flush => unreachable!("a flush locks nothing"),
+                CachePath::Keep => self.fill(id, out),
+                CachePath::Read => self.start_read(id, volumes, out),
+                CachePath::Through => self.start_through(id, volumes, out),
             },
             OpWork::Drain(_) | OpWork::Lent(_) | OpWork::Stop(_) => {
                 unreachable!("it locks nothing")

@@ -45,13 +45,13 @@ pub(super) enum OpWork {
 #[derive(Clone, Debug)]
 pub(super) struct ClientOp {
     pub(super) request: ClientRequest,
-    pub(super) way: Way,
+    pub(super) path: CachePath,
     /// Whether the client is gone.
     pub(super) gone: bool,
     /// Number of bytes to return to the client's credit with the reply.
     pub(super) credit: u64,
     /// Whether the volume uses frames of the request.
-    pub(super) lent: bool,
+    pub(super) on_loan: bool,
     /// Resident pages that a read has pinned.
     pub(super) pinned: Pinned,
     /// Range that has new contents once the volume has executed the request; `None` if it changes
@@ -66,7 +66,7 @@ pub(super) struct ClientOp {
 
 /// Path of a client request through the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum CachePath {
     /// A flush, or at first a request with a preflush.
     Flush,
     /// A write that stays in the cache.
@@ -91,17 +91,17 @@ pub(super) struct WriteOut {
 
 impl ClientOp {
     pub(super) fn new(request: &ClientRequest, arrived: u64) -> Self {
-        let way = match request.op {
-            RequestOp::Flush => Way::Flush,
-            RequestOp::Read => Way::Read,
-            RequestOp::Trim | RequestOp::Write | RequestOp::WriteZeroes => Way::Through,
+        let path = match request.op {
+            RequestOp::Flush => CachePath::Flush,
+            RequestOp::Read => CachePath::Read,
+            RequestOp::Trim | RequestOp::Write | RequestOp::WriteZeroes => CachePath::Through,
         };
         Self {
             request: *request,
-            way: if request.flags.preflush { Way::Flush } else { way },
+            path: if request.flags.preflush { CachePath::Flush } else { path },
             gone: false,
             credit: request.payload().0,
-            lent: false,
+            on_loan: false,
             pinned: Pinned::new(),
             changes: None,
             asked: request.range,

@@ -12,7 +12,7 @@
 
 use weft_units::{FRAME_BYTES, VolumeId};
 
-use super::op::Way;
+use super::op::CachePath;
 use super::{Cached, WriteBack};
 use crate::array::outbox::Outbox;
 use crate::contract::error::ReplyError;
@@ -62,11 +62,11 @@ impl WriteBack {
     /// now stays in the cache and did not before.
     pub(super) fn way_of_write(&mut self, id: super::OpId, keeps: bool) -> bool {
         let op = self.client_op(id);
-        let was_kept = op.way == Way::Keep;
+        let was_kept = op.path == CachePath::Keep;
         if keeps {
-            op.way = Way::Keep;
+            op.path = CachePath::Keep;
         } else if was_kept {
-            op.way = Way::Through;
+            op.path = CachePath::Through;
         }
         keeps && !was_kept
     }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use weft_units::{FRAME_BYTES, Group, Time, VolumeId};
 
 use super::client_op::{page_len, push_copy};
-use super::op::{Op, OpWork, Way, WriteOut, bytes_of, runs_of};
+use super::op::{CachePath, Op, OpWork, WriteOut, bytes_of, runs_of};
 use super::{Issue, OpId, RETRY, StopStage, WriteBack, part_of};
 use crate::array::outbox::Outbox;
 use crate::contract::error::ReplyError;
@@ -237,7 +237,7 @@ impl WriteBack {
         self.flush_those_written(volumes, out);
         let forgets = mutant::is(out.planted, Mutant::RoomWaiterForgotten);
         if !(forgets && self.waiting.len() == 1) {
-            self.let_in(volumes, out);
+            self.admit_waiting(volumes, out);
         }
     }
 
@@ -264,7 +264,7 @@ impl WriteBack {
     /// Whether a write waits for room.
     fn waits_for_room(&self) -> bool {
         self.waiting.iter().any(|id| match &self.op(*id).work {
-            OpWork::Client(op) => op.way == Way::Keep,
+            OpWork::Client(op) => op.path == CachePath::Keep,
             _ => false,
         })
     }

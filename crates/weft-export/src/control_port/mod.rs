@@ -331,7 +331,7 @@ impl ControlPort {
                 requests_active: volume.requests_active,
                 shares: shares_of(
                     volume,
-                    |client| self.shared.roll.export_of(client),
+                    |client| self.shared.chosen.export_of(client),
                     &self.shared.groups,
                 ),
                 members: volume

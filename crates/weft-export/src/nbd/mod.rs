@@ -32,9 +32,9 @@ use weft_runtime::serve::driver::Event;
 use weft_runtime::serve::reactor::{Context, Exit, Port};
 use weft_units::{Bytes, ClientId, Span, Time};
 
-use crate::crowd::{Crowd, PLACES_MAX, TimeLimits};
-use crate::looks::Looks;
-use crate::rare::Rare;
+use crate::connection_limit::{ConnectionLimit, PLACES_MAX, TimeLimits};
+use crate::hole_probes::HoleProbeBudget;
+use crate::log_limiter::LogLimiter;
 use crate::session::{Connection, ConnectionStep, Served, end_turn_of_gone};
 use crate::share::ClientShare;
 use crate::socket::{Listener, local_address};
@@ -68,13 +68,13 @@ pub(crate) struct NbdPort {
     handshakes: VecDeque<(Time, ClientId)>,
     /// Frames that the engine still has for reads of disconnected clients.
     orphans: BTreeMap<(ClientId, Tag), Run>,
-    looks: Looks,
+    looks: HoleProbeBudget,
     credit: Bytes,
     limits: TimeLimits,
     log: Log,
     buffer: Vec<u8>,
     stopping: bool,
-    crowd: Arc<Crowd>,
+    connections: Arc<ConnectionLimit>,
     /// Shares of clients by the socket that they connect to.
     shares: Arc<[(String, ClientShare)]>,
 }
@@ -82,8 +82,8 @@ pub(crate) struct NbdPort {
 /// Rate limits of log lines that a client can cause repeatedly.
 #[derive(Debug, Default)]
 struct Log {
-    accept: Rare,
-    turned_away: Rare,
+    accept: LogLimiter,
+    turned_away: LogLimiter,
 }
 
 impl NbdPort {
@@ -95,7 +95,7 @@ impl NbdPort {
         listeners: Vec<Listener>,
         credit: Bytes,
         limits: TimeLimits,
-        crowd: Arc<Crowd>,
+        connections: Arc<ConnectionLimit>,
     ) -> Self {
         Self {
             worker,
@@ -114,13 +114,13 @@ impl NbdPort {
             again: false,
             handshakes: VecDeque::new(),
             orphans: BTreeMap::new(),
-            looks: Looks::default(),
+            looks: HoleProbeBudget::default(),
             credit,
             limits,
             log: Log::default(),
             buffer: vec![0; BUFFER_BYTES],
             stopping: false,
-            crowd,
+            connections,
             shares: Arc::new([]),
         }
     }
@@ -141,7 +141,7 @@ impl NbdPort {
     fn accept(&mut self, cx: &mut Context<'_, '_>, listener: usize) {
         while self.waiting.is_none() {
             match self.listeners[listener].accept() {
-                Ok(socket) if self.crowd.is_full() => self.set_waiting(cx, Some(socket)),
+                Ok(socket) if self.connections.is_full() => self.set_waiting(cx, Some(socket)),
                 Ok(socket) => self.give_place(cx, socket),
                 Err(Errno::AGAIN) => return,
                 Err(Errno::INTR | Errno::CONNABORTED | Errno::PERM) => {}
@@ -158,7 +158,7 @@ impl NbdPort {
     }
 
     fn give_place(&mut self, cx: &mut Context<'_, '_>, socket: OwnedFd) {
-        match self.crowd.enter() {
+        match self.connections.enter() {
             worker if worker == self.worker => self.admit(cx, socket),
             worker => cx.hand_over(worker, socket),
         }
@@ -167,7 +167,7 @@ impl NbdPort {
     /// Sets the client that waits for a place, or none. The limit for handshakes is shorter
     /// meanwhile.
     fn set_waiting(&mut self, cx: &mut Context<'_, '_>, socket: Option<OwnedFd>) {
-        self.crowd.wanted.store(socket.is_some(), Ordering::Relaxed);
+        self.connections.wanted.store(socket.is_some(), Ordering::Relaxed);
         if socket.is_some() {
             self.wake_others(cx);
         }
@@ -175,13 +175,13 @@ impl NbdPort {
     }
 
     fn wake_others(&self, cx: &Context<'_, '_>) {
-        let workers = 0..self.crowd.workers();
+        let workers = 0..self.connections.workers();
         workers.filter(|worker| *worker != self.worker).for_each(|worker| cx.wake_worker(worker));
     }
 
     fn admit(&mut self, cx: &mut Context<'_, '_>, socket: OwnedFd) {
         // A free place is reused only after all others, unless a new one may be added.
-        let places_max = (self.crowd.max * 2).min(PLACES_MAX as usize);
+        let places_max = (self.connections.max * 2).min(PLACES_MAX as usize);
         let fresh = self.clients.len() < places_max;
         let place = match (fresh, self.free.front()) {
             (true, _) | (false, None) => {
@@ -201,7 +201,7 @@ impl NbdPort {
                 tracing::warn!(%error, more, "client turned away");
             }
             self.free.push_back(place);
-            self.crowd.leave(self.worker);
+            self.connections.leave(self.worker);
             return;
         }
         let codec = ServerConnection::new(Arc::clone(&self.exports), Some(0));
@@ -245,8 +245,8 @@ impl NbdPort {
             self.orphans.insert((client, tag), run);
         }
         self.free.push_back(place);
-        let was_full = self.crowd.is_full();
-        self.crowd.leave(self.worker);
+        let was_full = self.connections.is_full();
+        self.connections.leave(self.worker);
         if self.worker == 0 {
             self.accept_if_there_is_room(cx);
         } else if was_full {
@@ -255,7 +255,7 @@ impl NbdPort {
     }
 
     fn accept_if_there_is_room(&mut self, cx: &mut Context<'_, '_>) {
-        if !self.stopping && self.accept_again.is_none() && !self.crowd.is_full() {
+        if !self.stopping && self.accept_again.is_none() && !self.connections.is_full() {
             if let Some((_, socket)) = self.waiting.take() {
                 self.set_waiting(cx, None);
                 self.give_place(cx, socket);
@@ -269,7 +269,7 @@ impl NbdPort {
         let late = |since: Time| since + self.limits.place <= cx.driver.now();
         if self.waiting.as_ref().is_some_and(|(since, _)| late(*since)) {
             if let Some(more) = self.log.turned_away.now(cx.driver.now()) {
-                let clients = self.crowd.count();
+                let clients = self.connections.count();
                 tracing::warn!(clients, more, "client turned away: no place became free");
             }
             self.set_waiting(cx, None);
@@ -307,7 +307,7 @@ impl NbdPort {
 
     /// Current limit of a handshake.
     fn handshake_span(&self) -> Span {
-        match self.crowd.wanted.load(Ordering::Relaxed) {
+        match self.connections.wanted.load(Ordering::Relaxed) {
             true => self.limits.handshake_wanted.min(self.limits.handshake),
             false => self.limits.handshake,
         }

@@ -21,7 +21,7 @@ use weft_units::{MemberIndex, VolumeId};
 
 use super::*;
 use crate::allocation::Allocation;
-use crate::looks::LOOKS_MAX;
+use crate::hole_probes::LOOKS_MAX;
 
 /// The client's end of a socket. It never blocks.
 struct Peer {
@@ -158,7 +158,7 @@ impl Port for Stepped {
     fn on_start(&mut self, cx: &mut Context<'_, '_>) -> std::io::Result<()> {
         self.port.on_start(cx)?;
         for socket in std::mem::take(&mut self.sockets) {
-            assert_eq!(self.port.crowd.enter(), 0);
+            assert_eq!(self.port.connections.enter(), 0);
             self.port.on_socket(cx, socket);
         }
         Ok(())
@@ -225,11 +225,12 @@ fn reader_beside(floods: usize) -> Seen {
         recorder: None,
         name: "v".into(),
         share: ClientShare::default(),
-        roll: Arc::default(),
+        chosen: Arc::default(),
     };
-    let (limits, crowd) = (TimeLimits::default(), Arc::new(Crowd::new(1, 32)));
+    let (limits, connections) = (TimeLimits::default(), Arc::new(ConnectionLimit::new(1, 32)));
     let exports: Arc<[_]> = vec![info].into();
-    let port = NbdPort::new(0, exports, vec![served], Vec::new(), Bytes::mib(1), limits, crowd);
+    let port =
+        NbdPort::new(0, exports, vec![served], Vec::new(), Bytes::mib(1), limits, connections);
     let (floods, mut sockets): (Vec<_>, Vec<_>) = (0..floods).map(|_| Peer::new()).unzip();
     let (good, socket) = Peer::new();
     // The reader comes last in every round.

@@ -17,7 +17,7 @@ use weft_units::FRAME_BYTES;
 use super::codec::{Codec, Heard, Work};
 use super::requests::At;
 use super::{Connection, ConnectionStep, REQUESTS_MAX, Served};
-use crate::looks::Looks;
+use crate::hole_probes::HoleProbeBudget;
 use crate::record::Asked;
 
 impl<C: Codec> Connection<C> {
@@ -73,7 +73,7 @@ impl<C: Codec> Connection<C> {
         &mut self,
         driver: &mut Driver,
         exports: &[Served],
-        looks: &mut Looks,
+        looks: &mut HoleProbeBudget,
         bytes: &[u8],
     ) -> (ConnectionStep, usize) {
         let mut rest = bytes;

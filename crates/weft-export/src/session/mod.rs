@@ -30,7 +30,7 @@
 //!
 //! Trims and zeroes bring no payload. They are carried out in slices, and for each slice the client
 //! needs a turn, which it gets in order with the other clients (`turns.rs`). Requests for block
-//! status are answered here, also with a limit that clients share in order (`looks.rs`).
+//! status are answered here, also with a limit that clients share in order (`hole_probes.rs`).
 
 pub(crate) mod codec;
 mod incoming;
@@ -48,9 +48,9 @@ use weft_runtime::serve::reactor::Held;
 use weft_units::{Bytes, ClientId, VolumeId};
 
 use crate::allocation::Allocation;
-use crate::looks::Looks;
+use crate::hole_probes::HoleProbeBudget;
 use crate::record::Recorder;
-use crate::share::{ClientShare, Roll};
+use crate::share::{ChosenExports, ClientShare};
 use codec::Codec;
 use requests::{At, Open, SubRequest, is_long};
 
@@ -65,7 +65,7 @@ pub(crate) struct Served {
     /// Whether trims discard data, as far as was known at the start.
     pub(crate) discards: bool,
     pub(crate) recorder: Option<Arc<Recorder>>,
-    pub(crate) roll: Arc<Roll>,
+    pub(crate) chosen: Arc<ChosenExports>,
 }
 
 /// Connection of one client.
@@ -168,7 +168,7 @@ impl<C: Codec> Connection<C> {
         let ClientShare { class, weight, group } = self.share.unwrap_or(served.share);
         let origin = Origin::Client(self.client, group);
         self.attr = Attr { class, weight, origin, ..Attr::default() };
-        served.roll.enter(self.client, Arc::clone(&served.name));
+        served.chosen.enter(self.client, Arc::clone(&served.name));
         self.served = Some(served);
     }
 
@@ -233,7 +233,7 @@ impl<C: Codec> Connection<C> {
         &mut self,
         driver: &mut Held<'_>,
         exports: &[Served],
-        looks: &mut Looks,
+        looks: &mut HoleProbeBudget,
         buffer: &mut [u8],
     ) -> ConnectionStep {
         if !self.may_receive() {
@@ -269,7 +269,7 @@ impl<C: Codec> Connection<C> {
         &mut self,
         driver: &mut Driver,
         exports: &[Served],
-        looks: &mut Looks,
+        looks: &mut HoleProbeBudget,
     ) -> ConnectionStep {
         for _ in 0..self.starved.len() {
             let slot = self.starved.pop_front().expect("counted");
@@ -358,9 +358,13 @@ impl<C: Codec> Connection<C> {
     /// Gives back the frames of the session and returns the frames of reads that the engine still
     /// has. If a slice of the client is in flight, the engine learns of the disconnection when the
     /// slice ends ([`end_turn_of_gone`]).
-    pub(crate) fn close(mut self, driver: &mut Driver, looks: &mut Looks) -> Vec<(Tag, Run)> {
+    pub(crate) fn close(
+        mut self,
+        driver: &mut Driver,
+        looks: &mut HoleProbeBudget,
+    ) -> Vec<(Tag, Run)> {
         if let Some(served) = &self.served {
-            served.roll.leave(self.client);
+            served.chosen.leave(self.client);
         }
         let mut reads = Vec::new();
         for (slot, open) in self.slots.iter_mut().enumerate() {

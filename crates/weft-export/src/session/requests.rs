@@ -10,7 +10,7 @@ use weft_units::{ByteRange, ClientId, FRAME_BYTES};
 
 use super::codec::{Codec, Work};
 use super::{Connection, Served, tag_of};
-use crate::looks::Looks;
+use crate::hole_probes::HoleProbeBudget;
 use crate::record::Asked;
 
 /// A request that is not answered yet.
@@ -61,7 +61,7 @@ impl<C: Codec> Connection<C> {
         &mut self,
         driver: &mut Driver,
         request: C::Request,
-        looks: &mut Looks,
+        looks: &mut HoleProbeBudget,
     ) -> bool {
         let work = self.codec.work(&request);
         let Work::Volume(asked) = work else {

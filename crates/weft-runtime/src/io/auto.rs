@@ -60,14 +60,14 @@ pub struct AutoRing {
 
 struct OfFile {
     file: Arc<OwnedFd>,
-    way: Way,
+    way: IoPath,
     /// Writes in flight in the ring below.
     writing: usize,
 }
 
 /// Place where the reads and writes of a file are carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum IoPath {
     /// By a copy in the thread that submits: the file is memory.
     AtOnce,
     /// By the ring below.
@@ -115,8 +115,8 @@ impl AutoRing {
         let result = rustix::io::pwritev2(&file.file, &slices, op.offset, flags);
         drop(slices);
         file.way = match result {
-            Ok(_) | Err(Errno::AGAIN) => Way::Below,
-            Err(_) => Way::Threads,
+            Ok(_) | Err(Errno::AGAIN) => IoPath::Below,
+            Err(_) => IoPath::Threads,
         };
         match result {
             Ok(moved) if moved > 0 => {
@@ -128,7 +128,7 @@ impl AutoRing {
     }
 
     /// Number of files that go one of these ways.
-    fn count(&self, ways: &[Way]) -> usize {
+    fn count(&self, ways: &[IoPath]) -> usize {
         self.files.iter().flatten().filter(|file| ways.contains(&file.way)).count()
     }
 }
@@ -143,7 +143,7 @@ impl Ring for AutoRing {
             threads.set_file(index, None)?;
         }
         self.below.set_file(index, file.clone())?;
-        self.files[at] = file.map(|file| OfFile { file, way: Way::Below, writing: 0 });
+        self.files[at] = file.map(|file| OfFile { file, way: IoPath::Below, writing: 0 });
         Ok(())
     }
 
@@ -152,11 +152,11 @@ impl Ring for AutoRing {
         let file = self.files[usize::from(index)].as_ref().expect("the caller put the file in");
         let way = match kind {
             FileKind::Device | FileKind::Server => return,
-            FileKind::Memory => Way::AtOnce,
-            FileKind::PageCache => Way::Untried,
+            FileKind::Memory => IoPath::AtOnce,
+            FileKind::PageCache => IoPath::Untried,
         };
         if self.threads_max == 0 {
-            if way != Way::AtOnce {
+            if way != IoPath::AtOnce {
                 return;
             }
         } else if let Err(error) = self.give_to_threads(index, Arc::clone(&file.file)) {
@@ -176,20 +176,20 @@ impl Ring for AutoRing {
         let file = self.files[usize::from(op.file)].as_mut().expect("the caller put the file in");
         let is_small = op.limit <= AT_ONCE_BYTES;
         let by_threads = match (file.way, &op.action) {
-            (_, Action::Discard { .. } | Action::Flush) | (Way::Below, _) => false,
-            (Way::AtOnce, Action::Read(_) | Action::Write { .. }) => {
+            (_, Action::Discard { .. } | Action::Flush) | (IoPath::Below, _) => false,
+            (IoPath::AtOnce, Action::Read(_) | Action::Write { .. }) => {
                 if is_small {
                     self.at_once.push_back(Job { op, file: Arc::clone(&file.file) });
                     return;
                 }
                 true
             }
-            (Way::Threads | Way::Untried, Action::Read(_)) => false,
-            (Way::Untried, Action::Write { durable: false, .. }) if is_small => {
+            (IoPath::Threads | IoPath::Untried, Action::Read(_)) => false,
+            (IoPath::Untried, Action::Write { durable: false, .. }) if is_small => {
                 self.try_write(op);
                 return;
             }
-            (Way::Threads | Way::Untried, Action::Write { .. }) => file.writing > 0,
+            (IoPath::Threads | IoPath::Untried, Action::Write { .. }) => file.writing > 0,
         };
         match &mut self.threads {
             Some(threads) if by_threads => threads.push(op),
@@ -263,11 +263,11 @@ impl Ring for AutoRing {
 
     fn describe(&self) -> String {
         let mut text = self.below.describe();
-        let at_once = self.count(&[Way::AtOnce]);
+        let at_once = self.count(&[IoPath::AtOnce]);
         if at_once > 0 {
             text += &format!("; memory of {at_once} members at once");
         }
-        let cached = self.count(&[Way::Threads, Way::Untried]);
+        let cached = self.count(&[IoPath::Threads, IoPath::Untried]);
         if cached > 0 {
             text += &format!("; writes to the page cache of {cached} members by threads");
         }
@@ -359,13 +359,13 @@ mod tests {
     #[test]
     fn the_first_write_shows_whether_a_file_system_writes_without_waiting() {
         let mut ring = ring(FileKind::PageCache);
-        assert_eq!(ring.count(&[Way::Untried]), 1);
+        assert_eq!(ring.count(&[IoPath::Untried]), 1);
         // Neither write is tried: one has to wait (it is durable), the other is long.
         ring.push(write(0, 4096, true));
         ring.push(write(1, 1 << 20, false));
-        assert_eq!(ring.count(&[Way::Untried]), 1);
+        assert_eq!(ring.count(&[IoPath::Untried]), 1);
         ring.push(write(2, 4096, false));
-        assert_eq!(ring.count(&[Way::Threads]), 1);
+        assert_eq!(ring.count(&[IoPath::Threads]), 1);
         assert!(ring.describe().ends_with("; writes to the page cache of 1 members by threads"));
         assert_eq!(places(&ring), [1, 2, 0]);
         assert_eq!(finish(&mut ring).len(), 3);
@@ -378,7 +378,7 @@ mod tests {
         let file = rustix::fs::memfd_create("next", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
         ring.set_file(0, Some(Arc::new(file))).unwrap();
         ring.set_kind(0, FileKind::PageCache);
-        assert_eq!(ring.count(&[Way::Untried]), 1);
+        assert_eq!(ring.count(&[IoPath::Untried]), 1);
     }
 
     #[test]

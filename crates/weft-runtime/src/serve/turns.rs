@@ -6,8 +6,8 @@
 //! client goes to the end of it when its slice ends. A request of another client therefore never
 //! finds more than [`TURNS_MAX`] slices ahead of it.
 //!
-//! `weft-export/src/looks.rs` cannot do this: a slice lasts many rounds, and the clients of all
-//! workers share the members, so the limit has to be on slices in flight and not on a round.
+//! `weft-export/src/hole_probes.rs` cannot do this: a slice lasts many rounds, and the clients of
+//! all workers share the members, so the limit has to be on slices in flight and not on a round.
 
 use std::collections::VecDeque;
 

@@ -518,8 +518,11 @@ fn two_gibibytes_page_by_page() {
 fn a_flusher_waits_for_anothers_turn_and_is_woken_when_that_ends() {
     let (mut cache, files, writers) = two_over_the_limit(Kernel::V3_1);
     let bdi = BdiId(0);
-    let next = |cache: &mut PageCache, who: usize| match cache.balance(Time(0), writers[who], 2000)
-    {
+    let next = |cache: &mut PageCache, completion: usize| match cache.balance(
+        Time(0),
+        writers[completion],
+        2000,
+    ) {
         Balance::Write(out) => Some(out.inode),
         Balance::Continue | Balance::Sleep { .. } => None,
     };

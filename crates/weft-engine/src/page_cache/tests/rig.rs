@@ -177,9 +177,9 @@ impl World {
             disk.written += out.pages.end - out.pages.start;
             disk.done_at = None;
             self.cache.written(self.now, out.inode, out.pages);
-            let room = |who: &mut At| {
-                if *who == At::Room {
-                    *who = At::Time(self.now);
+            let room = |completion: &mut At| {
+                if *completion == At::Room {
+                    *completion = At::Time(self.now);
                 }
             };
             self.writers

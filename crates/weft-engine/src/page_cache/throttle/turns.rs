@@ -361,10 +361,10 @@ impl Turns {
             let Some(writer) = self.next_in_turn(at, room) else { return };
             let device = &self.devices[at];
             let account = &self.writers[writer.index()];
-            let most = account.left.min(device.lump() * 2 - account.credit);
+            let most = account.left.min(device.batch() * 2 - account.credit);
             // Credit is granted in lumps rather than single pages, unless the device may run out of
             // work.
-            let least = if device.is_starving() { 1 } else { device.lump().min(most) };
+            let least = if device.is_starving() { 1 } else { device.batch().min(most) };
             if room < least {
                 return;
             }
@@ -381,8 +381,8 @@ impl Turns {
         if let Some(owner) = device.owner {
             let account = &self.writers[owner.index()];
             let over = account.left == 0 || now >= device.turn_ends;
-            let fed = account.credit >= device.lump();
-            let plenty = room > (device.share / 8).max(2 * device.lump());
+            let fed = account.credit >= device.batch();
+            let plenty = room > (device.share / 8).max(2 * device.batch());
             let idle = account.credit > 0
                 && (device.is_starving() || now.since(account.last_used) >= IDLE);
             let over = over || (fed && plenty);
@@ -399,7 +399,7 @@ impl Turns {
         let quantum = device.quantum(engaged);
         // A turn begins only when there is room for it; otherwise the first writer to ask would get
         // the turn, and not the writer that has received least.
-        if room < quantum.min(device.lump()) && !device.is_starving() {
+        if room < quantum.min(device.batch()) && !device.is_starving() {
             return None;
         }
         let writer = device.take_next(now, engaged, quantum)?;
@@ -596,7 +596,7 @@ impl Device {
     }
 
     /// Number of pages of credit that are granted at once.
-    fn lump(&self) -> u64 {
+    fn batch(&self) -> u64 {
         (self.share / 4).min(self.speed.pages_in(LUMP)).max(1)
     }
 

@@ -21,10 +21,10 @@ use self::read_balance::{ReadBalance, Readable};
 use self::sync::Copier;
 use super::clear::Clears;
 use super::straight::{self, Target, Targets};
-use super::{Answer, ArrayIo, Cx, Event, StripeMemory, Told};
+use super::{Answer, ArrayIo, Cx, Event, PartOutcome, StripeMemory};
 use crate::array::Array;
-use crate::array::membership::{Around, Report};
-use crate::array::outbox::{CopyIo, JobId, StraightPart, Who};
+use crate::array::membership::{ReadAround, Report};
+use crate::array::outbox::{CompletionTarget, CopyIo, JobId, StraightPart};
 use crate::array::resync_window::{Pass, Resync};
 use crate::contract::error::ReplyError;
 use crate::contract::input::{Fault, SyncAction, Value};
@@ -229,7 +229,7 @@ impl Mirror {
     }
 
     /// Handles a part of a write that is done or was given up.
-    fn part_written(&mut self, part: StraightPart, answer: Answer, cx: &mut Cx<'_>) -> Told {
+    fn part_written(&mut self, part: StraightPart, answer: Answer, cx: &mut Cx<'_>) -> PartOutcome {
         let request = part.request;
         let position = answer.member.and_then(|member| cx.array.position_of(member));
         let result = self.copy_written(position, range_of(part), answer.result, cx);
@@ -238,18 +238,18 @@ impl Mirror {
                 self.events.push(Event::Pinned { request });
             }
             self.clear_done(request, result, cx);
-            return Told::Nothing;
+            return PartOutcome::Nothing;
         }
         if cx.is_planted(Mutant::AckBeforeAllCopies) {
             let targets = targets(&self.places, range_of(part), cx.array);
             if targets.first().map(|target| target.position) != position {
-                return Told::Nothing;
+                return PartOutcome::Nothing;
             }
         }
         match result {
-            Ok(()) if answer.given_up => Told::WriteGivenUp(request),
-            Ok(()) => Told::Done(request),
-            Err(fault) => Told::Failed(request, fault.into()),
+            Ok(()) if answer.given_up => PartOutcome::WriteGivenUp(request),
+            Ok(()) => PartOutcome::Done(request),
+            Err(fault) => PartOutcome::Failed(request, fault.into()),
         }
     }
 
@@ -288,7 +288,7 @@ impl Mirror {
     pub(crate) fn passes(&mut self, range: ByteRange, array: &Array) -> Option<(usize, Sectors)> {
         let start = range.start.sectors_floor();
         let is_whole = array.membership.is_whole_and_answers();
-        let agree = is_whole && self.around(range, array) == Around::Always;
+        let agree = is_whole && self.around(range, array) == ReadAround::Always;
         if !agree || range.len > self.places.left_in_chunk(start).bytes() {
             return None;
         }
@@ -331,7 +331,7 @@ impl Mirror {
     /// take another one.
     #[cold]
     fn up_to_rebuilt(&self, range: ByteRange, array: &Array) -> ByteRange {
-        if self.around(range, array) == Around::Always {
+        if self.around(range, array) == ReadAround::Always {
             return range;
         }
         let left = |copy: Copy| {
@@ -354,8 +354,8 @@ impl Mirror {
         cx: &mut Cx<'_>,
     ) -> bool {
         let mut chosen = None;
-        if self.around(range, cx.array) == Around::Always {
-            let copies = self.readable(range, asked, Around::Always, cx.array);
+        if self.around(range, cx.array) == ReadAround::Always {
+            let copies = self.readable(range, asked, ReadAround::Always, cx.array);
             chosen = self.balance.choose(copies);
         }
         // Where copies may differ, two reads agree because both take the first copy. Elsewhere, the
@@ -375,7 +375,7 @@ impl Mirror {
         &'a self,
         range: ByteRange,
         asked: SlotSet,
-        around: Around,
+        around: ReadAround,
         array: &'a Array,
     ) -> impl Iterator<Item = Readable> + use<'a> {
         let readable = move |copy: Copy| {
@@ -383,7 +383,7 @@ impl Mirror {
             let readable = array.membership.readable(sectors, around).without(asked);
             let position = array.position_at(copy.slot).filter(|_| readable.contains(copy.slot))?;
             let member = &array.members[position];
-            let answers = around != Around::Always || !member.stalled;
+            let answers = around != ReadAround::Always || !member.stalled;
             answers.then(|| Readable::new(copy, position, member))
         };
         self.places.copies_of(range.start.sectors_floor()).filter_map(readable)
@@ -392,7 +392,7 @@ impl Mirror {
     /// The first readable copy outside `asked`, whether or not its member answers; members that
     /// missed data come last.
     fn first(&self, range: ByteRange, asked: SlotSet, array: &Array) -> Option<Readable> {
-        let copies = self.readable(range, asked, Around::Never, array);
+        let copies = self.readable(range, asked, ReadAround::Never, array);
         if array.is_planted(Mutant::MirrorReadUnsynced) {
             return copies.last();
         }
@@ -402,22 +402,22 @@ impl Mirror {
     /// Whether another copy of a range may be read in place of one on a stalled member. Not where
     /// copies may differ, because two reads would disagree. `resync_from` counts sectors of the
     /// array here.
-    fn around(&self, range: ByteRange, array: &Array) -> Around {
+    fn around(&self, range: ByteRange, array: &Array) -> ReadAround {
         let from = array.membership.resync_from;
         let checked = from.is_none_or(|from| range.end() <= from.bytes());
-        if checked { Around::Always } else { Around::Never }
+        if checked { ReadAround::Always } else { ReadAround::Never }
     }
 
     /// Whether another copy can be read if a read of `part` is given up.
-    pub(crate) fn gains_by_giving_up(&self, part: &Who, array: &Array) -> bool {
+    pub(crate) fn gains_by_giving_up(&self, part: &CompletionTarget, array: &Array) -> bool {
         // A resync needs the content of this very member.
-        let Who::Straight(part) = part else { return false };
+        let CompletionTarget::Straight(part) = part else { return false };
         let range = range_of(*part);
         match self.around(range, array) {
-            Around::Always => {
-                self.readable(range, SlotSet::EMPTY, Around::Always, array).next().is_some()
+            ReadAround::Always => {
+                self.readable(range, SlotSet::EMPTY, ReadAround::Always, array).next().is_some()
             }
-            Around::Never | Around::WhereChecked => self
+            ReadAround::Never | ReadAround::WhereChecked => self
                 .first(range, SlotSet::EMPTY, array)
                 .is_some_and(|copy| !array.members[copy.position].stalled),
         }
@@ -446,7 +446,7 @@ impl Mirror {
         let asked = self.asked.iter().find(|(of, _)| *of == part);
         let asked = asked.map_or(SlotSet::EMPTY, |(_, slots)| *slots);
         let range = range_of(part);
-        let agree = self.around(range, cx.array) == Around::Always;
+        let agree = self.around(range, cx.array) == ReadAround::Always;
         let unit = if agree { FRAME_BYTES } else { cx.array.request_unit.0 };
         let failed = !asked.is_empty();
         let splits = failed && range.len > Bytes(unit);
@@ -500,7 +500,7 @@ impl Mirror {
         let Some(place) = self.asked.iter().position(|(of, _)| *of == part) else { return };
         let (_, slots) = self.asked.swap_remove(place);
         let (mut range, most) = (range_of(part), self.copier.part_bytes());
-        if self.around(range, array) == Around::Always {
+        if self.around(range, array) == ReadAround::Always {
             let start = range.start.0 / FRAME_BYTES * FRAME_BYTES;
             range = ByteRange::new(start, range.end().0.next_multiple_of(FRAME_BYTES) - start);
         }
@@ -574,26 +574,33 @@ impl Mirror {
     }
 
     /// Handles a part of a member request that is done or was given up.
-    pub(crate) fn part_done(&mut self, part: Who, answer: Answer, cx: &mut Cx<'_>) -> Told {
+    pub(crate) fn part_done(
+        &mut self,
+        part: CompletionTarget,
+        answer: Answer,
+        cx: &mut Cx<'_>,
+    ) -> PartOutcome {
         let part = match part {
-            Who::Straight(part) => part,
-            Who::Copy(part) => {
+            CompletionTarget::Straight(part) => part,
+            CompletionTarget::Copy(part) => {
                 self.copy_done(part, answer, cx);
-                return Told::Nothing;
+                return PartOutcome::Nothing;
             }
-            Who::Stripe(_) | Who::Stripes(_) => unreachable!("a mirror has no stripes"),
+            CompletionTarget::Stripe(_) | CompletionTarget::Stripes(_) => {
+                unreachable!("a mirror has no stripes")
+            }
         };
         if answer.write {
             return self.part_written(part, answer, cx);
         }
         if answer.given_up {
-            return Told::GivenUp(part.request);
+            return PartOutcome::GivenUp(part.request);
         }
         if answer.result.is_ok() {
             if !self.asked.is_empty() {
                 self.read_elsewhere(part, cx.array);
             }
-            return Told::Done(part.request);
+            return PartOutcome::Done(part.request);
         }
         let position = answer.member.and_then(|member| cx.array.position_of(member));
         // A member that failed meanwhile has no slot, and is not asked again anyway.
@@ -603,7 +610,7 @@ impl Mirror {
                 None => self.asked.push((part, SlotSet::only(slot))),
             }
         }
-        Told::ReadFailed { part, asked: answer.member.is_some() }
+        PartOutcome::ReadFailed { part, asked: answer.member.is_some() }
     }
 
     /// Events that the volume has not yet taken.

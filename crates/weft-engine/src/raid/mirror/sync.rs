@@ -22,8 +22,8 @@ use weft_ondisk::Level;
 use weft_units::{ByteRange, Bytes, FRAME_BYTES, SectorRange, Sectors, Slot, VolumeId};
 
 use crate::array::Array;
-use crate::array::membership::{Around, Report};
-use crate::array::outbox::{CopyIo, JobId, Who};
+use crate::array::membership::{ReadAround, Report};
+use crate::array::outbox::{CompletionTarget, CopyIo, JobId};
 use crate::array::resync_window::{Pass, Resync, Settles};
 use crate::contract::frame::{Frame, Run, Segment};
 use crate::contract::input::{Attr, Fault, SyncAction, Value};
@@ -276,7 +276,7 @@ impl Copier {
         let asked = part.read.or(part.unreadable).or(part.given_up);
         for copy in &part.copies {
             let sectors = SectorRange::new(copy.sector.0, part.range.len.sectors_floor().0);
-            let readable = cx.membership().readable(sectors, Around::Never);
+            let readable = cx.membership().readable(sectors, ReadAround::Never);
             if readable.contains(copy.slot) && !asked.contains(copy.slot) {
                 sources.push(copy.slot);
             }
@@ -313,8 +313,8 @@ impl Copier {
             max: cx.knobs.max_sectors,
             kind: MergeKind { fua: false, stripes: false, attr: Attr::sync(cx.array.sync_class) },
         };
-        let who = Who::Copy(CopyIo { place, slot });
-        if cx.stage(slot, &request, &[memory], who) {
+        let completion = CompletionTarget::Copy(CopyIo { place, slot });
+        if cx.stage(slot, &request, &[memory], completion) {
             self.part(place).pending += 1;
         } else {
             let part = self.part(place);

@@ -22,13 +22,13 @@ use weft_units::{Span, StripeId, Time, VolumeId};
 use self::cache::{Acquired, Cache, Picked};
 use self::discard::Discard;
 use self::priority::PrioritySettings;
-use self::split::{Detour, SplitRequest};
+use self::split::{ReRead, SplitRequest};
 use self::streams::Streams;
 pub(crate) use self::stripe::SubRequest;
 use self::stripes::Stripes;
-use super::{Answer, Cx, Event, Told};
+use super::{Answer, Cx, Event, PartOutcome};
 use crate::array::Array;
-use crate::array::outbox::{JobId, Who};
+use crate::array::outbox::{CompletionTarget, JobId};
 use crate::array::resync_window::{Pass, Resync, Settles};
 use crate::contract::frame::Frame;
 use crate::contract::input::{Fault, Value};
@@ -54,10 +54,10 @@ pub(crate) struct ParityRaid {
     /// Requests that wait for a free stripe.
     starved: VecDeque<SplitRequest>,
     /// Parts of reads that have to go through the stripe cache.
-    detours: VecDeque<Detour>,
+    rereads: VecDeque<ReRead>,
     /// Detours took stripes that the first starved request needed: it goes before them in the next
     /// turn.
-    detours_wait: bool,
+    rereads_wait: bool,
     /// Stripes that were picked in this turn. Empty between turns, kept for its allocation.
     picked: Vec<StripeId>,
 }
@@ -87,8 +87,8 @@ impl ParityRaid {
             discards: Vec::new(),
             ready: VecDeque::new(),
             starved: VecDeque::new(),
-            detours: VecDeque::new(),
-            detours_wait: false,
+            rereads: VecDeque::new(),
+            rereads_wait: false,
             picked: Vec::new(),
         }
     }
@@ -99,42 +99,55 @@ impl ParityRaid {
     /// counts the errors of its own reads.
     pub(crate) fn read_failed(
         &mut self,
-        first: Who,
+        first: CompletionTarget,
         position: Option<usize>,
         fault: Fault,
         cx: &mut Cx<'_>,
     ) {
         match (first, fault, position) {
-            (Who::Straight(_), Fault::Gone, Some(position)) => cx.array.lose(position, cx.out),
-            (Who::Straight(_), _, Some(position)) => cx.array.members[position].read_errors += 1,
+            (CompletionTarget::Straight(_), Fault::Gone, Some(position)) => {
+                cx.array.lose(position, cx.out)
+            }
+            (CompletionTarget::Straight(_), _, Some(position)) => {
+                cx.array.members[position].read_errors += 1
+            }
             _ => {}
         }
     }
 
     /// Handles a part of a member request that is done or was given up.
     #[inline(always)]
-    pub(crate) fn part_done(&mut self, part: Who, answer: Answer, cx: &mut Cx<'_>) -> Told {
+    pub(crate) fn part_done(
+        &mut self,
+        part: CompletionTarget,
+        answer: Answer,
+        cx: &mut Cx<'_>,
+    ) -> PartOutcome {
         match part {
-            Who::Stripe(part) => self.stripes.done(part, answer, cx),
-            Who::Stripes(run) => self.stripes.run_done(run, answer, cx),
-            Who::Straight(part) if answer.given_up => return Told::GivenUp(part.request),
-            Who::Straight(part) if answer.result.is_ok() => return Told::Done(part.request),
-            Who::Straight(part) => {
-                return Told::ReadFailed { part, asked: answer.member.is_some() };
+            CompletionTarget::Stripe(part) => self.stripes.done(part, answer, cx),
+            CompletionTarget::Stripes(run) => self.stripes.run_done(run, answer, cx),
+            CompletionTarget::Straight(part) if answer.given_up => {
+                return PartOutcome::GivenUp(part.request);
             }
-            Who::Copy(_) => unreachable!("a parity level has no copies"),
+            CompletionTarget::Straight(part) if answer.result.is_ok() => {
+                return PartOutcome::Done(part.request);
+            }
+            CompletionTarget::Straight(part) => {
+                return PartOutcome::ReadFailed { part, asked: answer.member.is_some() };
+            }
+            CompletionTarget::Copy(_) => unreachable!("a parity level has no copies"),
         }
-        Told::Nothing
+        PartOutcome::Nothing
     }
 
     /// Frees the memory that a part of a given-up member request still used. Returns the request
     /// that owns the memory; `None` if it was a stripe's.
-    pub(crate) fn part_freed(&mut self, part: Who) -> Option<RequestId> {
+    pub(crate) fn part_freed(&mut self, part: CompletionTarget) -> Option<RequestId> {
         match part {
-            Who::Straight(part) => return Some(part.request),
-            Who::Stripe(part) => self.stripes.unpin(part),
-            Who::Stripes(_) => unreachable!("a batch is given up stripe by stripe"),
-            Who::Copy(_) => unreachable!("a parity level has no copies"),
+            CompletionTarget::Straight(part) => return Some(part.request),
+            CompletionTarget::Stripe(part) => self.stripes.unpin(part),
+            CompletionTarget::Stripes(_) => unreachable!("a batch is given up stripe by stripe"),
+            CompletionTarget::Copy(_) => unreachable!("a parity level has no copies"),
         }
         None
     }
@@ -158,32 +171,43 @@ impl ParityRaid {
     // Reads that are given up.
 
     /// Whether the data of a read can be had in another way if the read is given up.
-    pub(crate) fn gains_by_giving_up(&self, part: &Who, array: &Array) -> bool {
+    pub(crate) fn gains_by_giving_up(&self, part: &CompletionTarget, array: &Array) -> bool {
         match part {
-            Who::Stripe(part) => self.stripes.reads_around(*part, &array.membership),
-            Who::Copy(_) | Who::Straight(_) | Who::Stripes(_) => true,
+            CompletionTarget::Stripe(part) => self.stripes.reads_around(*part, &array.membership),
+            CompletionTarget::Copy(_)
+            | CompletionTarget::Straight(_)
+            | CompletionTarget::Stripes(_) => true,
         }
     }
 
     /// Number of reads of the part's stripe that were given up since the stripe was last reused.
-    pub(crate) fn given_up(&self, first: Who) -> u8 {
+    pub(crate) fn given_up(&self, first: CompletionTarget) -> u8 {
         match first {
-            Who::Stripe(part) => self.stripes.given_up(part.stripe),
-            Who::Copy(_) | Who::Straight(_) | Who::Stripes(_) => 0,
+            CompletionTarget::Stripe(part) => self.stripes.given_up(part.stripe),
+            CompletionTarget::Copy(_)
+            | CompletionTarget::Straight(_)
+            | CompletionTarget::Stripes(_) => 0,
         }
     }
 
     /// Parts to report in place of `parts`: the stripes of a batch one by one, because a batch may
     /// end before the member answers. `None` if no part is a run of a batch.
-    pub(crate) fn parts_given_up(&self, parts: &[Who]) -> Option<Vec<Who>> {
-        if !parts.iter().any(|part| matches!(part, Who::Stripes(_))) {
+    pub(crate) fn parts_given_up(
+        &self,
+        parts: &[CompletionTarget],
+    ) -> Option<Vec<CompletionTarget>> {
+        if !parts.iter().any(|part| matches!(part, CompletionTarget::Stripes(_))) {
             return None;
         }
         let mut each = Vec::new();
         for part in parts {
             match part {
-                Who::Stripes(run) => each.extend(self.stripes.parts_of(*run).map(Who::Stripe)),
-                Who::Copy(_) | Who::Straight(_) | Who::Stripe(_) => each.push(*part),
+                CompletionTarget::Stripes(run) => {
+                    each.extend(self.stripes.parts_of(*run).map(CompletionTarget::Stripe))
+                }
+                CompletionTarget::Copy(_)
+                | CompletionTarget::Straight(_)
+                | CompletionTarget::Stripe(_) => each.push(*part),
             }
         }
         Some(each)

@@ -10,8 +10,8 @@
 use weft_units::{ByteRange, FRAME_BYTES, SECTOR_BYTES, SectorRange, Sectors};
 
 use super::ParityRaid;
-use crate::array::membership::Around;
-use crate::array::outbox::{StraightPart, Who};
+use crate::array::membership::ReadAround;
+use crate::array::outbox::{CompletionTarget, StraightPart};
 use crate::knobs::PlanRule;
 use crate::layout::align::whole_blocks;
 use crate::raid::{ArrayIo, Cx, SPLITTING};
@@ -59,7 +59,7 @@ impl ParityRaid {
     fn place_of(&self, range: ByteRange, cx: &Cx<'_>) -> Option<(usize, Sectors)> {
         let position = self.geometry.locate(range.start.sectors_floor());
         let sectors = frames_of(position.sector, range);
-        let readable = cx.membership().readable(sectors, Around::WhereChecked);
+        let readable = cx.membership().readable(sectors, ReadAround::WhereChecked);
         let place = cx.array.position_at(position.slot)?;
         readable.contains(position.slot).then_some((place, position.sector))
     }
@@ -108,7 +108,7 @@ fn read(io: &ArrayIo, range: ByteRange, position: usize, sector: Sectors, cx: &m
     let in_frames = whole.start.0 - io.range.start.0 / FRAME_BYTES * FRAME_BYTES;
     let memory = io.frames.part(in_frames, whole.len.0);
     let part = StraightPart { request: io.id, start: range.start, len: range.len.0 as u32 };
-    cx.array.stage(position, &request, &[memory], Who::Straight(part), cx.out);
+    cx.array.stage(position, &request, &[memory], CompletionTarget::Straight(part), cx.out);
 }
 
 /// Data sectors of a member, in whole frames, that a read of `range` from `sector` on may touch

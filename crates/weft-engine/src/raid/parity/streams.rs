@@ -79,7 +79,7 @@ pub(crate) struct WriteStream {
     /// The rest of the write's stripe is on its way.
     pub(crate) fills: bool,
     /// The stream has brought at least a full stripe of data without a pause.
-    pub(crate) pours: bool,
+    pub(crate) saturates: bool,
 }
 
 impl Streams {

@@ -9,9 +9,9 @@ use weft_units::{ByteRange, Bytes, Sectors};
 
 use super::clear::Clears;
 use super::straight::{self, Target, Targets};
-use super::{Answer, ArrayIo, Cx, Event, Told};
+use super::{Answer, ArrayIo, Cx, Event, PartOutcome};
 use crate::array::Array;
-use crate::array::outbox::Who;
+use crate::array::outbox::CompletionTarget;
 use crate::contract::frame::Segments;
 use crate::contract::input::Fault;
 use crate::contract::token::RequestId;
@@ -68,7 +68,12 @@ impl Striped {
     }
 
     /// Handles a part of a member request that is done.
-    pub(crate) fn part_done(&mut self, part: Who, answer: Answer, cx: &mut Cx<'_>) -> Told {
+    pub(crate) fn part_done(
+        &mut self,
+        part: CompletionTarget,
+        answer: Answer,
+        cx: &mut Cx<'_>,
+    ) -> PartOutcome {
         let targets = |range, array: &Array| targets(&self.places, range, array);
         self.clears.part_told(part, answer, targets, &mut self.events, cx)
     }

@@ -41,7 +41,7 @@ pub(super) struct SplitRequest {
 /// Part of a read that has to go through the cache because its member is missing or failed to read
 /// it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Detour {
+pub(super) struct ReRead {
     part: StraightPart,
     /// Whether the member was asked and failed.
     asked: bool,
@@ -91,8 +91,8 @@ impl ParityRaid {
         let (id, flows) = self.streams.arrive(range, before_answer(), now);
         let fills =
             gathers && flows && self.streams.reaches(id, rest_of_full_stripe(range, geometry));
-        let pours = fills && self.streams.run(id).0 >= geometry.full_stripe_bytes();
-        WriteStream { id, fills, pours }
+        let saturates = fills && self.streams.run(id).0 >= geometry.full_stripe_bytes();
+        WriteStream { id, fills, saturates }
     }
 
     /// Notes that a write was answered.
@@ -138,14 +138,14 @@ impl ParityRaid {
     #[inline(never)]
     pub(crate) fn read_again(&mut self, part: StraightPart, io: &ArrayIo, asked: bool) {
         let (frames, start, attr) = (io.frames, io.range.start, io.attr);
-        self.detours.push_back(Detour { part, asked, frames, start, attr, sub_requests: 0 });
+        self.rereads.push_back(ReRead { part, asked, frames, start, attr, sub_requests: 0 });
     }
 
     /// Whether no stripe is in use, and no partly attached request waits for one.
     pub(crate) fn is_quiet(&self) -> bool {
         self.stripes.cache.is_quiet()
             && !self.stripes.has_displaced()
-            && self.detours.is_empty()
+            && self.rereads.is_empty()
             && self.starved.is_empty()
     }
 
@@ -162,7 +162,7 @@ impl ParityRaid {
 
     #[inline]
     fn waits_for_stripes(&self) -> bool {
-        !self.starved.is_empty() || !self.detours.is_empty() || self.stripes.has_displaced()
+        !self.starved.is_empty() || !self.rereads.is_empty() || self.stripes.has_displaced()
     }
 
     /// Whether work waits for a stripe while every stripe in use only holds a deferred write.
@@ -189,7 +189,7 @@ impl ParityRaid {
             self.skip(&split.io, now);
             self.attached(&split);
         }
-        for Detour { part, sub_requests, .. } in std::mem::take(&mut self.detours) {
+        for ReRead { part, sub_requests, .. } in std::mem::take(&mut self.rereads) {
             let request = part.request;
             self.stripes.events.push(fails(request));
             self.stripes.events.push(Event::Split { request, sub_requests, whole: false });
@@ -223,7 +223,7 @@ impl ParityRaid {
         }
     }
 
-    /// Attaches waiting work: displaced work first, then detours, then requests in order of
+    /// Attaches waiting work: displaced work first, then rereads, then requests in order of
     /// arrival. While the cache is about to be resized, only partly attached work goes on.
     #[inline(never)]
     fn attach_waiting(&mut self, cx: &Attaching, now: Time) {
@@ -232,8 +232,8 @@ impl ParityRaid {
         let mut first_refused = false;
         if relieved {
             self.stripes.place_displaced(&self.geometry);
-            if !self.detours_wait {
-                self.take_detours();
+            if !self.rereads_wait {
+                self.take_rereads();
             }
             // Requests that waited for stripes go before new ones, in order of arrival.
             while let Some(split) = self.starved.pop_back() {
@@ -266,19 +266,19 @@ impl ParityRaid {
         }
         self.ready.extend(later);
         if relieved {
-            // A request for many stripes would never find them if detours, which need one each,
+            // A request for many stripes would never find them if rereads, which need one each,
             // went first.
-            self.detours_wait = first_refused;
+            self.rereads_wait = first_refused;
             if !first_refused {
-                self.take_detours();
+                self.take_rereads();
             }
         }
     }
 
-    fn take_detours(&mut self) {
-        while let Some(detour) = self.detours.pop_front() {
-            if let Some(rest) = self.take_detour(detour) {
-                self.detours.push_front(rest);
+    fn take_rereads(&mut self) {
+        while let Some(reread) = self.rereads.pop_front() {
+            if let Some(rest) = self.take_reread(reread) {
+                self.rereads.push_front(rest);
                 break;
             }
         }
@@ -447,10 +447,10 @@ impl ParityRaid {
         stripes == run.stripes
     }
 
-    /// Attaches a detour to stripes. Returns the rest of it if no stripe was free.
-    fn take_detour(&mut self, mut detour: Detour) -> Option<Detour> {
+    /// Attaches a reread to stripes. Returns the rest of it if no stripe was free.
+    fn take_reread(&mut self, mut reread: ReRead) -> Option<ReRead> {
         let unit = self.stripes.cache.strip_bytes();
-        let part = detour.part;
+        let part = reread.part;
         let mut start = part.start.0;
         let end = start + u64::from(part.len);
         while start < end {
@@ -458,17 +458,17 @@ impl ParityRaid {
             let position = self.geometry.locate(Bytes(start).sectors_floor());
             let key = position.sector.0 / self.stripes.cache.height().0;
             let Acquired::Stripe(stripe) = self.stripes.cache.acquire(key, &self.geometry) else {
-                detour.part =
+                reread.part =
                     StraightPart { start: Bytes(start), len: (end - start) as u32, ..part };
-                return Some(detour);
+                return Some(reread);
             };
-            let in_frames = start - detour.start.0 / FRAME_BYTES * FRAME_BYTES;
+            let in_frames = start - reread.start.0 / FRAME_BYTES * FRAME_BYTES;
             let sub_request = SubRequest {
                 request: part.request,
                 slot: position.slot,
                 offset: (start % unit) as u32,
                 len: (stop - start) as u32,
-                memory: Some(detour.frames.part(in_frames, stop - start)),
+                memory: Some(reread.frames.part(in_frames, stop - start)),
                 fua: false,
             };
             let arrival = Arrival {
@@ -476,15 +476,15 @@ impl ParityRaid {
                 sync: true,
                 streams: false,
                 waited_for: false,
-                retried: detour.asked,
-                attr: detour.attr,
+                retried: reread.asked,
+                attr: reread.attr,
             };
             let sub_requests = [sub_request];
             self.stripes.attach(stripe, &sub_requests, Touched::by(&sub_requests, unit), arrival);
-            detour.sub_requests += 1;
+            reread.sub_requests += 1;
             start = stop;
         }
-        let (request, sub_requests) = (part.request, detour.sub_requests);
+        let (request, sub_requests) = (part.request, reread.sub_requests);
         self.stripes.events.push(Event::Split { request, sub_requests, whole: false });
         None
     }
@@ -505,7 +505,7 @@ impl ArrayIo {
         Arrival {
             write: self.writes,
             // A client that waits for its write must not wait for data that may never come.
-            sync: (self.sync && !self.stream.pours) || writes == Writes::Sync,
+            sync: (self.sync && !self.stream.saturates) || writes == Writes::Sync,
             streams: self.stream.fills,
             waited_for: self.waited_for,
             retried: false,

@@ -24,8 +24,8 @@ use super::cache::Cache;
 use super::plan::{Facts, StripeStep};
 use super::priority::patience_for_others;
 use super::stripe::{Batch, Operation, ResyncState};
-use crate::array::membership::{Around, Membership};
-use crate::array::outbox::{JobId, StripIo, Who};
+use crate::array::membership::{Membership, ReadAround};
+use crate::array::outbox::{CompletionTarget, JobId, StripIo};
 use crate::contract::error::ReplyError;
 use crate::contract::frame::Segment;
 use crate::contract::input::SyncAction;
@@ -172,11 +172,11 @@ impl Stripes {
     fn readable(&self, id: StripeId, membership: &Membership) -> SlotSet {
         let (stripe, height) = (self.cache.stripe(id), self.cache.height());
         let around = match stripe.sync {
-            Some((action, _)) if action != SyncAction::Recover => Around::Never,
+            Some((action, _)) if action != SyncAction::Recover => ReadAround::Never,
             // The stripe holds the strip that a member has no space for, and the other strips match
             // it.
-            _ if !stripe.deferred.is_empty() => Around::Always,
-            _ => Around::WhereChecked,
+            _ if !stripe.deferred.is_empty() => ReadAround::Always,
+            _ => ReadAround::WhereChecked,
         };
         membership.readable(SectorRange::new(stripe.sector(height).0, height.0), around)
     }
@@ -371,9 +371,9 @@ impl Stripes {
         let mut sent = 0;
         for slot in slots.descending() {
             let (memory, zero_copy_from) = stripe.memory(slot, frames);
-            let who = Who::Stripe(StripIo { stripe: id, slot, zero_copy_from });
+            let completion = CompletionTarget::Stripe(StripIo { stripe: id, slot, zero_copy_from });
             request.kind.attr.purpose = purposes.of(slot);
-            sent += u32::from(cx.stage(slot, &request, &[memory], who));
+            sent += u32::from(cx.stage(slot, &request, &[memory], completion));
         }
         stripe.in_flight += sent;
     }

@@ -10,7 +10,7 @@
 use weft_units::{Bytes, FRAME_BYTES, Slot, StripeId};
 
 use super::{Stripes, exponent};
-use crate::array::outbox::{StripRun, Who};
+use crate::array::outbox::{CompletionTarget, StripRun};
 use crate::contract::error::ReplyError;
 use crate::contract::frame::{Segment, Segments, ZERO_FRAME};
 use crate::contract::input::Class;
@@ -233,7 +233,7 @@ impl Stripes {
         let request = MemberRequest { bytes, ..strip };
         let (first, stripes) = (first as u32, count as u32);
         let run = StripRun { head, slot, first, count: stripes };
-        cx.stage(slot, &request, &parts, Who::Stripes(run));
+        cx.stage(slot, &request, &parts, CompletionTarget::Stripes(run));
         self.cache.stripe_mut(head).in_flight += 1;
         count
     }

@@ -7,12 +7,12 @@ use weft_units::{Span, Time};
 
 /// Rate limit of one kind of log line.
 #[derive(Debug, Default)]
-pub(crate) struct Rare {
+pub(crate) struct LogLimiter {
     again: Option<Time>,
     left_out: u64,
 }
 
-impl Rare {
+impl LogLimiter {
     /// Returns the number of lines left out since the last one, if a line may be written now;
     /// otherwise `None`, and the line is counted as left out.
     pub(crate) fn now(&mut self, now: Time) -> Option<u64> {
@@ -34,7 +34,7 @@ mod tests {
 
     #[test]
     fn what_is_left_out_is_counted() {
-        let mut rare = Rare::default();
+        let mut rare = LogLimiter::default();
         let lines: Vec<_> =
             (0..25).filter_map(|second| rare.now(Time(0) + Span::secs(second))).collect();
         assert_eq!(lines, [0, 9, 9]);

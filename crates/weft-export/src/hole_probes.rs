@@ -1,6 +1,6 @@
-//! Looks at members: their number per round of a worker, and the client that may take them.
+//! Budget of hole probes: queries of members for their holes, limited per round of a worker.
 //!
-//! A look is a query to a member for its holes. A request for block status takes looks on the
+//! A *look* is one query of a member for its holes. A request for block status takes looks on the
 //! thread that serves the clients of a worker; no other client is served meanwhile. All clients of
 //! a worker together therefore have [`LOOKS_MAX`] looks per round of its event loop, however many
 //! of them ask; the last request of a round may take as many again. A client that finds none left
@@ -14,16 +14,16 @@ use std::collections::VecDeque;
 
 use weft_units::ClientId;
 
-/// Looks at members that are left in a round, and the clients that wait for one.
+/// HoleProbeBudget at members that are left in a round, and the clients that wait for one.
 #[derive(Debug, Default)]
-pub(crate) struct Looks {
+pub(crate) struct HoleProbeBudget {
     left: usize,
     /// Client to which the looks of this round go.
     turn: Option<ClientId>,
     line: VecDeque<ClientId>,
 }
 
-impl Looks {
+impl HoleProbeBudget {
     /// Begins a round: all looks are available again, and no client has used any.
     pub(crate) fn begin_round(&mut self) {
         self.left = LOOKS_MAX;
@@ -57,7 +57,7 @@ impl Looks {
     }
 }
 
-/// Looks per round of a worker: some 0.2 ms, after which other requests are served.
+/// HoleProbeBudget per round of a worker: some 0.2 ms, after which other requests are served.
 pub(crate) const LOOKS_MAX: usize = 256;
 
 #[cfg(test)]
@@ -69,7 +69,7 @@ mod tests {
     /// client.
     #[test]
     fn clients_that_ask_without_end_take_turns() {
-        let mut looks = Looks::default();
+        let mut looks = HoleProbeBudget::default();
         let clients: Vec<_> = (0..16).map(ClientId).collect();
         let mut had = [0; 16];
         for round in 0..160 {
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn who_leaves_the_line_is_before_nobody() {
         let [a, b, c] = [ClientId(1), ClientId(2), ClientId(3)];
-        let mut looks = Looks::default();
+        let mut looks = HoleProbeBudget::default();
         looks.begin_round();
         assert!(looks.may_look(a));
         looks.take(LOOKS_MAX + 50);

@@ -27,14 +27,14 @@ impl Default for TimeLimits {
 
 /// Numbers of clients of each worker, and the limit on their sum.
 #[derive(Debug)]
-pub(crate) struct Crowd {
+pub(crate) struct ConnectionLimit {
     of_workers: Box<[AtomicUsize]>,
     pub(crate) max: usize,
     /// Set while a client waits for a place.
     pub(crate) wanted: AtomicBool,
 }
 
-impl Crowd {
+impl ConnectionLimit {
     /// Creates a count of zero clients, for this many workers and at most `max` clients.
     pub(crate) fn new(workers: usize, max: usize) -> Self {
         let of_workers = (0..workers).map(|_| AtomicUsize::new(0)).collect();
