@@ -1,8 +1,10 @@
-//! Array as the checkers know it: where its sectors lie on members, and which members it needs.
+//! Array as the checkers know it: the place of its sectors on members, and which members it needs.
 //!
-//! A *column* is a set of sectors that have to agree. With parity it is one data sector of each
-//! member, named by that sector. Without parity it is one sector of the array with all of its
-//! copies, named by the array sector: copies lie at different sectors of their members.
+//! A *column* is a set of sectors that have to agree. With parity it has one data sector of each
+//! member, all with the same number, which is also the number of the column. Without parity it has
+//! all copies of one array sector and the number of that array sector, because copies lie at
+//! different sectors of their members. *Data sectors* of a member count from the start of its data
+//! area.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +17,7 @@ use weft_units::{ByteRange, Sectors, Slot};
 
 use crate::model::pieces;
 
-/// One sector of the data of a slot's member.
+/// A data sector of the member at a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Slot of the member.
@@ -24,17 +26,18 @@ pub struct Place {
     pub sector: u64,
 }
 
-/// Places that have to store a sector of the array.
+/// The places that store an array sector, or that make up a column.
 pub type Places = SmallVec<[Place; 4]>;
 
-/// One column of a stripe, or the copies of a sector, as a write of an array sector needs them.
+/// Place of an array sector: its column, and all places that a write to the array sector changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Name of the column: see the module documentation.
+    /// Number of the column; see the module documentation.
     pub number: u64,
     /// Slot that holds the array sector, or its first copy.
     pub data: Slot,
-    /// All places that a write of the array sector changes, its data or first copy first.
+    /// All places that a write of the array sector changes. The data, or the first copy, comes
+    /// first.
     pub places: Places,
 }
 
@@ -43,16 +46,17 @@ pub struct Column {
 pub struct Array {
     /// Level, layout and sizes.
     pub layout: Layout,
-    /// First data sector of each disk.
+    /// First sector of the data area, by disk.
     pub data_offset: Vec<Sectors>,
-    /// Extents of each slot of a striped array, in order: data sector, length, array sector.
+    /// Extents of a striped array, by slot and in order: first data sector, length, first array
+    /// sector.
     extents: Arc<Vec<Vec<(u64, u64, u64)>>>,
-    /// Without parity: the sets of slots that hold a chunk, each set once.
+    /// Without parity: the sets of slots that hold the copies of some chunk, each set once.
     holders: Arc<BTreeSet<Vec<u16>>>,
 }
 
 impl Array {
-    /// An array of this layout on disks with data from `data_offset` on.
+    /// An array with this layout, on disks with these first sectors of the data area.
     #[must_use]
     pub fn new(layout: Layout, data_offset: Vec<Sectors>) -> Self {
         let mut extents = vec![Vec::new(); layout.members().into()];
@@ -115,7 +119,7 @@ impl Array {
         }
     }
 
-    /// Whether the members at the slots that are `there` suffice to read every byte.
+    /// Whether every byte can be read if only the slots for which `there` is true have members.
     #[must_use]
     pub fn suffices(&self, there: impl Fn(Slot) -> bool) -> bool {
         match &self.layout {
@@ -129,7 +133,7 @@ impl Array {
         }
     }
 
-    /// Whether the members at the slots that are `there` hold any redundancy.
+    /// Whether any redundancy is left if only the slots for which `there` is true have members.
     #[must_use]
     pub fn has_redundancy(&self, there: impl Fn(Slot) -> bool) -> bool {
         let count = |slots: &[u16]| slots.iter().filter(|slot| there(Slot(**slot))).count();
@@ -144,7 +148,7 @@ impl Array {
         }
     }
 
-    /// Slots and member sectors of an array sector.
+    /// Column and places of an array sector.
     #[must_use]
     pub fn column(&self, array_sector: u64) -> Column {
         let sector = Sectors(array_sector);
@@ -175,12 +179,12 @@ impl Array {
         }
     }
 
-    /// The columns of a range of bytes, with the array sector of each.
+    /// The array sectors of a byte range, each with its column.
     pub fn columns(&self, range: ByteRange) -> impl Iterator<Item = (u64, Column)> + '_ {
         pieces(range).map(|(sector, _, _)| (sector, self.column(sector)))
     }
 
-    /// The places of a column; with parity, every slot.
+    /// The places of a column. With parity, that is one on every slot.
     #[must_use]
     pub fn places(&self, column: u64) -> Places {
         match &self.layout {
@@ -192,8 +196,8 @@ impl Array {
         }
     }
 
-    /// The array sector that a data sector of a slot's member holds; `None` for parity and for
-    /// space that the array does not use.
+    /// Array sector that a data sector of a slot's member holds; `None` for parity and for space
+    /// that the array does not use.
     #[must_use]
     pub fn array_sector(&self, slot: Slot, sector: u64) -> Option<u64> {
         match &self.layout {
@@ -212,20 +216,20 @@ impl Array {
         }
     }
 
-    /// The column of a data sector of a slot's member.
+    /// Column of a data sector of a slot's member; `None` if the array does not use the sector.
     #[must_use]
     pub fn column_of(&self, slot: Slot, sector: u64) -> Option<u64> {
         if self.has_parity() { Some(sector) } else { self.array_sector(slot, sector) }
     }
 
-    /// Bytes of the array after which its layout repeats: a full stripe, or two chunks.
+    /// Length in bytes of a unit of the layout: a full stripe, or without parity two chunks.
     #[must_use]
     pub fn row_bytes(&self, chunk: Sectors) -> u64 {
         let geometry = self.layout.parity();
         geometry.map_or(chunk.bytes().0 * 2, Geometry::full_stripe_bytes)
     }
 
-    /// The part of a range that a trim discards.
+    /// Part of a range that a trim discards: with parity, only whole full stripes.
     #[must_use]
     pub fn discarded(&self, range: ByteRange) -> ByteRange {
         let Some(geometry) = self.layout.parity() else { return range };
@@ -235,26 +239,26 @@ impl Array {
         ByteRange::new(first, end.saturating_sub(first))
     }
 
-    /// The range that an acknowledgement of a request covers; `None` if it stores nothing.
+    /// Range that is stored once a request is acknowledged; `None` if the request stores nothing.
     #[must_use]
     pub fn stored_by(&self, op: RequestOp, range: ByteRange) -> Option<ByteRange> {
         match op {
             RequestOp::Flush | RequestOp::Read => None,
-            // Without redundancy a trim is advice, whether carried out or not.
+            // Without redundancy a trim is only advice, even if it is carried out.
             RequestOp::Trim if self.is_striped() => None,
             RequestOp::Trim => Some(self.discarded(range)),
             RequestOp::Write | RequestOp::WriteZeroes => Some(range),
         }
     }
 
-    /// The data sector of an absolute sector; `None` outside of the data.
+    /// Data sector of sector `absolute` of a disk; `None` outside of the data area.
     #[must_use]
     pub fn data_sector(&self, disk: usize, absolute: u64) -> Option<u64> {
         let first = self.data_offset.get(disk)?.0;
         absolute.checked_sub(first).filter(|sector| *sector < self.layout.member_size().0)
     }
 
-    /// The array sectors of a column, with the slot of each.
+    /// The array sectors of a column, each with the slot of its data or first copy.
     #[must_use]
     pub fn data_of(&self, column: u64) -> Vec<(Slot, u64)> {
         if !self.has_parity() {

@@ -1,9 +1,9 @@
 //! Power cuts: which sectors that are not durable survive on each member.
 //!
 //! On each member any subset of the sectors that are not durable survives ([`CutMode::Subset`]), or
-//! all writes before some point of its own ([`CutMode::Ordered`]: a cache that writes back in
-//! order). Outstanding writes count as not durable. Members are cut independently of each other, so
-//! one may keep everything and the next one nothing.
+//! all writes before a moment that differs by member ([`CutMode::Ordered`]: a cache that writes
+//! back in order). Outstanding writes count as not durable. Members are cut independently of each
+//! other, so one may keep everything and the next one nothing.
 //!
 //! Source   spec reliability.md §4 (F1, F11, F12), §6.1
 
@@ -11,10 +11,10 @@ use std::collections::BTreeSet;
 
 use weft_units::Span;
 
-/// Rule by which sectors that were not durable survive.
+/// Rule that decides which sectors survive a power cut although they were not durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CutMode {
-    /// Everything survives, including outstanding writes: as if only the process had crashed, late.
+    /// Everything survives, including outstanding writes, as if only the process had crashed later.
     Everything,
     /// Nothing survives that was not durable.
     Nothing,
@@ -23,16 +23,16 @@ pub enum CutMode {
     /// Any subset of the sectors that were not durable survives.
     #[default]
     Subset,
-    /// Any part survives, and of an outstanding superblock also the first part of a sector (F2).
-    /// This is beyond the promises, which assume that sectors are atomic, but the checksum detects
-    /// it.
+    /// Any part survives, as in `Subset`. In addition, one sector of an outstanding superblock may
+    /// hold only the first part of its new content (F2). This is beyond the promises, which assume
+    /// that sectors are atomic, but the superblock's checksum detects it.
     Torn,
 }
 
 /// Effect of a cut on one member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CutReport {
-    /// Sectors of which a version survived that was not durable.
+    /// Sectors of which a version survived although it was not durable.
     pub kept: BTreeSet<u64>,
     /// Sectors of which a version was lost.
     pub lost: BTreeSet<u64>,
@@ -42,34 +42,35 @@ pub struct CutReport {
     pub writes_in_flight: usize,
     /// Whether a metadata write was outstanding.
     pub metadata_in_flight: bool,
-    /// Whether one of those was torn: its sectors hold neither the old nor the new content.
+    /// Whether an outstanding metadata write was torn: its sectors hold neither the old nor the new
+    /// content as a whole.
     pub metadata_torn: bool,
 }
 
 /// Counts of the columns that were judged after a cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Judged {
-    /// Columns with data and with parity that was found right or wrong.
+    /// Columns that hold data and whose parity or copies could be compared.
     pub columns: u64,
-    /// Judged columns that superblocks promise: the array is clean, or dirty only from a later
-    /// column.
+    /// Of these, the columns that superblocks promise to be right: the array is clean, or dirty
+    /// Of the promised columns, those of an array that is dirty in later columns.
     pub promised: u64,
     /// Promised columns of an array that is dirty elsewhere.
     pub partly: u64,
-    /// Judged columns of a degraded array, compared by the one parity that is left.
+    /// Of the judged columns, those of a degraded array, compared by the one parity that is left.
     pub degraded: u64,
 }
 
-/// Circumstances of a cut, for asserting that a set of cuts covers enough.
+/// Circumstances of a cut. Tests use them to assert that a set of cuts covers enough.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CutShape {
-    /// A stripe has sectors that survived and sectors that did not.
+    /// Whether any stripe has sectors that survived and sectors that did not.
     pub half_written_stripe: bool,
-    /// Some content that was not durable survived, and some was lost.
+    /// Whether some content that was not durable survived, and some was lost.
     pub strict_subset: bool,
-    /// A metadata write was outstanding.
+    /// Whether a metadata write was outstanding.
     pub inside_metadata: bool,
-    /// A resync was running.
+    /// Whether a resync was running.
     pub during_sync: bool,
     /// Number of torn superblocks.
     pub torn_superblocks: u64,
@@ -82,56 +83,59 @@ pub struct CutShape {
 pub struct Coverage {
     /// Number of cuts.
     pub points: u64,
-    /// See [`CutShape::half_written_stripe`].
+    /// Cuts with a half-written stripe; see [`CutShape::half_written_stripe`].
     pub half_written_stripe: u64,
-    /// See [`CutShape::strict_subset`].
+    /// Cuts in which some volatile content survived and some was lost; see
+    /// [`CutShape::strict_subset`].
     pub strict_subset: u64,
-    /// See [`CutShape::inside_metadata`].
+    /// Cuts with an outstanding metadata write; see [`CutShape::inside_metadata`].
     pub inside_metadata: u64,
-    /// See [`CutShape::during_sync`].
+    /// Cuts while a resync was running; see [`CutShape::during_sync`].
     pub during_sync: u64,
-    /// See [`CutShape::torn_superblocks`].
+    /// Superblocks that were torn, over all cuts; see [`CutShape::torn_superblocks`].
     pub torn_superblocks: u64,
     /// Cuts after which the parity of any column was judged (I6).
     pub judged: u64,
-    /// Cuts after which parity was judged that superblocks promise: the array was clean, or dirty
-    /// only from a later sector.
+    /// Cuts after which columns were judged that superblocks promise to be right; see
+    /// [`Judged::promised`].
     pub judged_promised: u64,
-    /// Cuts after which the parity of a degraded array was judged.
+    /// Cuts after which columns of a degraded array were judged.
     pub judged_degraded: u64,
-    /// Cuts and stops after which parity was judged of an array that was dirty only from some
-    /// sector on.
+    /// Cuts and stops after which promised columns were judged of an array that was dirty only from
+    /// a later column on.
     pub judged_partly: u64,
     /// Columns judged for their parity, over all cuts.
     pub judged_columns: u64,
-    /// Columns that were compared because their bits of the bitmap were clear (I20).
+    /// Columns that were compared because their bits in the bitmap were clear (I20).
     pub judged_by_bits: u64,
-    /// Members with a superblock that an assembly could not read.
+    /// Superblocks of members that an assembly could not read.
     pub unreadable_superblocks: u64,
     /// Members that left and were re-added by the bitmap.
     pub re_added: u64,
     /// Discards that failed and were replaced by writes of zeros.
     pub discards_failed: u64,
-    /// Drains that were answered, completely or as far as pages could be written.
+    /// Drains that were answered, even if some pages could not be written.
     pub drains: u64,
     /// Assemblies that were refused because too many superblocks were torn or unreadable.
     pub refused: u64,
     /// Assemblies of dirty and degraded arrays, each refused before consent was given.
     pub consents: u64,
-    /// Longest time until all requests were answered, with all members answering.
+    /// Longest time from the start of [`crate::World::run`] until all requests were answered,
+    /// counting only runs at whose end no member stalled or lacked space. The service time of
+    /// members is not included.
     pub longest_finish: Span,
-    /// Longest time of a resync at the end of a script.
+    /// Longest time that the resyncs at the end of a script took.
     pub longest_sync: Span,
     /// Scripts that ended early because torn superblocks left fewer members than the level needs.
     pub given_up: u64,
-    /// Sectors read that were predicted to be possibly wrong (write hole).
+    /// Sectors read that the model predicted as possibly wrong (write hole).
     pub hole_predicted: u64,
-    /// Predicted sectors that were wrong.
+    /// Of the predicted sectors, those that were wrong.
     pub hole_wrong: u64,
 }
 
 impl Coverage {
-    /// Counts one cut.
+    /// Counts a cut, by its circumstances.
     pub fn add(&mut self, shape: CutShape) {
         self.points += 1;
         self.half_written_stripe += u64::from(shape.half_written_stripe);
@@ -173,7 +177,7 @@ impl Coverage {
         self.hole_wrong += other.hole_wrong;
     }
 
-    /// A count as a percentage of all cuts.
+    /// `count` as a percentage of all cuts, rounded down; 0 without cuts.
     #[must_use]
     pub fn percent(&self, count: u64) -> u64 {
         (count * 100).checked_div(self.points).unwrap_or(0)

@@ -3,11 +3,11 @@
 //! A checker cannot fail if its excuse always holds. Each excuse is therefore counted together with
 //! the number of checks, and `sweep gate` keeps the ratios below limits.
 
-/// Limit, of 10,000 columns that I6 judges with a write-back cache, of wrong columns that are
-/// excused only by the cache.
+/// Largest number of wrong columns that only the write-back cache excuses, per 10,000 columns that
+/// I6 judges.
 pub const CACHED_WRONG_MAX: u64 = 5;
 
-/// Counts of one run or of many.
+/// Counts of checks and of excuses, of one run or of many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Excuses {
     /// Sectors that were read and compared with the model (I1, I2, I3).
@@ -15,30 +15,31 @@ pub struct Excuses {
     /// Sectors read that might have been wrong: their member was missing or unreadable, and the
     /// members of their column disagreed.
     pub read_unsure: u64,
-    /// Sectors read that were wrong.
+    /// Of the sectors read, those with wrong content that was excused.
     pub read_wrong: u64,
-    /// Sectors read that consisted of parts of several writes that had been in flight together.
+    /// Sectors read that mixed parts of several writes which had been in flight together.
     pub read_mixed: u64,
-    /// Sectors like these that were compared byte for byte, because there were too many parts to
-    /// try all of their combinations.
+    /// Sectors read that might be such a mixture and were compared byte for byte, because there
+    /// were too many parts to try all of their combinations.
     pub read_mixed_bytes: u64,
     /// Data sectors that were written to members and compared with the model (I7).
     pub written: u64,
-    /// Sectors written that no client wrote, and that may have been reconstructed from members that
-    /// disagreed.
+    /// Data sectors written to members with content that no client wrote, excused because it may
+    /// have been reconstructed from members that disagreed.
     pub written_wrong: u64,
-    /// Columns that were measured after a cut.
+    /// Columns that were measured after a cut: their members were compared.
     pub measured: u64,
     /// Measured columns in which members disagreed.
     pub disagreed: u64,
-    /// Measured columns with parity that was not compared with the possible versions, because there
-    /// were too many.
+    /// Measured columns whose parity could not be compared with the versions that may have been
+    /// written, because there were too many combinations of them.
     pub too_many: u64,
-    /// Columns that I6 judged after cuts and kills of arrays with a write-back cache.
+    /// Columns that I6 judged after power cuts and process crashes of arrays with a write-back
+    /// cache.
     pub ended: u64,
-    /// Columns of these that were excused only by the cache, which may have been writing them.
+    /// Of the `ended` columns, those excused only because the cache may have been writing them.
     pub ended_cached: u64,
-    /// Excused columns with wrong parity or different copies.
+    /// Of the `ended_cached` columns, those with wrong parity or different copies.
     pub ended_cached_wrong: u64,
 }
 

@@ -26,7 +26,8 @@ use weft_engine::Fault;
 /// Current and planned faults of one member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// Sectors that cannot be read until they are written, durably if the power is cut.
+    /// Sectors that cannot be read until they are written; if the power is cut, until that write is
+    /// durable.
     pub bad_reads: BTreeSet<u64>,
     /// Sectors that cannot be read even after they are written.
     pub dead_reads: BTreeSet<u64>,
@@ -36,25 +37,27 @@ pub struct Faults {
     pub gone: bool,
     /// Nothing completes; outstanding requests stay outstanding.
     pub stalled: bool,
-    /// Number of discards that will fail. A failed discard leaves what a failed write leaves.
+    /// Number of discards that will fail. A failed discard leaves on the media what a failed write
+    /// would leave.
     pub discards_fail: u32,
     /// Flushes fail, and so do writes that imply one.
     pub flush_error: bool,
     /// Whether a write that fails or is aborted leaves nothing, a beginning, any part or all of
-    /// itself. Otherwise it leaves nothing, except for what precedes a sector of `bad_writes`.
+    /// itself on the media. If false it leaves nothing, except for the sectors before one in
+    /// `bad_writes`.
     pub tears: bool,
-    /// Number of sectors that the member still has after it was cut short. The sectors behind are
-    /// gone for good, and requests for them find that the member is gone.
+    /// Number of sectors that the member still has after it was cut short; `None` if it was not.
+    /// The sectors behind are gone for good, and requests for them fail as if the member were gone.
     pub ends_at: Option<u64>,
     /// Writes find no space.
     pub no_space: bool,
     /// Flushes succeed without effect.
     pub lying_flush: bool,
-    /// Planned faults by the number of their operation, counted from the member's first.
+    /// Planned faults, by the number of the operation: the member counts its operations from 0.
     pub schedule: BTreeMap<u64, Planned>,
 }
 
-/// A fault that waits for its operation.
+/// A fault that takes effect at a later operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planned {
     /// The member is gone from this operation on.
@@ -66,12 +69,12 @@ pub enum Planned {
 }
 
 impl Faults {
-    /// Sectors that cannot be read: for good, or until they are written.
+    /// Sectors that cannot be read: for good, or only until they are written.
     pub(crate) fn unreadable(&mut self, for_good: bool) -> &mut BTreeSet<u64> {
         if for_good { &mut self.dead_reads } else { &mut self.bad_reads }
     }
 
-    /// The first sector of the set that a range has, if any.
+    /// First sector of `set` among the `count` sectors from `at` on; `None` if there is none.
     pub(crate) fn hits(set: &BTreeSet<u64>, at: u64, count: u64) -> Option<u64> {
         set.range(at..at + count).next().copied()
     }

@@ -1,9 +1,10 @@
 //! Scripts stored as text: known failures and regressions.
 //!
 //! `scripts/open/` has the scripts that fail today, `scripts/regressions/` those that failed once,
-//! a file each. A file begins with its story in lines that begin with `#`. `fails TEXT` gives a
-//! part of the checker's message for a known failure. When the failure is mended the script moves
-//! from `open/` to the regressions. A script is its text: it does not depend on what a seed draws.
+//! one file each. A file begins with its story, in lines that begin with `#`. Each line `fails
+//! TEXT` gives a part of the checker's message for a known failure. When the failure is fixed, the
+//! script moves from `open/` to the regressions. The text determines the script: it does not depend
+//! on what a generator draws from a seed.
 
 use std::path::{Path, PathBuf};
 
@@ -14,11 +15,11 @@ use crate::script::{Failure, Plant, Script, ScriptError};
 /// A script in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
-    /// Name of its file, without `.script`.
+    /// Name of the file, without `.script`.
     pub name: String,
     /// Description of the script, and of what was or is wrong.
     pub story: String,
-    /// Parts of the checker's message, if the script is known to fail.
+    /// Parts of the checker's message; empty if the script is not known to fail.
     pub fails: Vec<String>,
     /// The script.
     pub script: Script,
@@ -30,12 +31,12 @@ pub enum KeptError {
     /// The file or folder cannot be read.
     #[error("{path}: {error}")]
     File {
-        /// The file or folder.
+        /// Path of the file or folder.
         path: PathBuf,
-        /// Error of the system.
+        /// Error of the operating system.
         error: std::io::Error,
     },
-    /// The name does not end in `.script`.
+    /// The file name does not end in `.script`.
     #[error("{0}: found among scripts, expected NAME.script")]
     Name(PathBuf),
     /// The text is not a script.
@@ -43,10 +44,10 @@ pub enum KeptError {
     Text {
         /// The file.
         path: PathBuf,
-        /// The invalid line.
+        /// Error of the first invalid line.
         error: ScriptError,
     },
-    /// The file has no story.
+    /// The file does not begin with a story.
     #[error("{0}: found no line that begins with #, expected its story at the head")]
     Story(PathBuf),
 }
@@ -54,7 +55,7 @@ pub enum KeptError {
 /// Scripts that fail today.
 ///
 /// # Errors
-/// A file is not a valid script.
+/// A file cannot be read or is not a valid script.
 pub fn open() -> Result<Vec<Kept>, KeptError> {
     of_folder(&scripts().join("open"))
 }
@@ -62,18 +63,18 @@ pub fn open() -> Result<Vec<Kept>, KeptError> {
 /// Scripts that failed once.
 ///
 /// # Errors
-/// A file is not a valid script.
+/// A file cannot be read or is not a valid script.
 pub fn regressions() -> Result<Vec<Kept>, KeptError> {
     of_folder(&scripts().join("regressions"))
 }
 
-/// The folder that has both.
+/// Folder that has the folders of open failures and of regressions.
 fn scripts() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts")
 }
 
-/// All scripts of a folder by name. A missing folder counts as empty, because git stores no empty
-/// folders.
+/// All scripts of a folder, ordered by name. A missing folder counts as empty, because git stores
+/// no empty folders.
 fn of_folder(folder: &Path) -> Result<Vec<Kept>, KeptError> {
     let failed = |error| KeptError::File { path: folder.to_owned(), error };
     let mut kept = Vec::new();
@@ -86,12 +87,12 @@ fn of_folder(folder: &Path) -> Result<Vec<Kept>, KeptError> {
     Ok(kept)
 }
 
-/// The script in the text of a file, which need not have a story.
+/// Parses the script in the text of a file, which need not have a story.
 ///
 /// # Errors
 /// The text is not a script.
 pub fn script_of(text: &str) -> Result<Script, ScriptError> {
-    // Every line is kept, so that errors have the right line number.
+    // No line is removed, so that errors have the right line number.
     let line = |line: &str| match line.starts_with("fails ") {
         true => "\n".to_owned(),
         false => format!("{line}\n"),
@@ -123,7 +124,7 @@ impl Kept {
         Ok(Self { name: name.to_owned(), story: story.join(" "), fails, script })
     }
 
-    /// A new failure that has not been investigated.
+    /// File for a new failure that was not investigated yet.
     #[must_use]
     pub fn of_failure(failure: &Failure) -> Self {
         let Failure { violation, script, .. } = failure;
@@ -152,10 +153,10 @@ impl Kept {
         text + &self.script.to_string()
     }
 
-    /// Checks that a known failure still fails, with the expected message.
+    /// Checks that a known failure still occurs, with the expected message.
     ///
     /// # Errors
-    /// The script does not fail, or with another message.
+    /// A description of what happened instead: no violation, or another message.
     pub fn still_fails(&self) -> Result<(), String> {
         self.still_fails_with(&|_| ())
     }

@@ -3,7 +3,7 @@
 //! The engine is a state machine without I/O. A [`World`] exposes it to everything that real disks,
 //! clients and power supplies may do, in any order, and judges it by checkers, one for each
 //! promise. Each checker has planted bugs that it must find. No product contains this crate; how
-//! long a load takes is the question of weft-sim.
+//! long a load takes is simulated by `weft-sim`.
 //!
 //! | Part | File |
 //! |---|---|

@@ -12,81 +12,85 @@ use weft_units::{Bytes, Sectors, Span};
 use crate::array::Array;
 use crate::payload::PayloadMode;
 
-/// Options of a world, which are printed with every failure.
+/// Options of a world. They are printed with every failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// RAID level.
     pub level: Level,
     /// Number of slots.
     pub members: usize,
-    /// Layout; the level's default if none.
+    /// Number of the layout; `None` for the level's default.
     pub layout: Option<u32>,
     /// Size of a chunk.
     pub chunk: Sectors,
-    /// Number of full stripes, which with the chunk gives the data of each member.
+    /// Number of full stripes, which with `chunk` determines the data size of each member.
     pub full_stripes: u64,
-    /// Additional data of each member, for RAID 0 and linear; none for members beyond the list.
+    /// Data size of each member beyond that, for RAID 0 and linear; zero for members beyond the
+    /// list.
     pub more_data: Vec<Sectors>,
     /// Number of spare disks.
     pub spares: usize,
     /// Whether the engine serves a bare volume beside the array.
     pub bare: bool,
-    /// Version of the superblocks, which decides their position.
+    /// Version of the superblocks, which determines their position.
     pub version: Version,
-    /// Number of the first member: lower numbers belonged to members that are gone. Not for 0.90,
-    /// where numbers are slots.
+    /// Device number of the first member. Lower numbers belonged to members that are gone. 0 for
+    /// version 0.90, where device numbers are slots.
     pub first_number: u16,
-    /// Whether the array is created clean: parity of zeros is zero.
+    /// Whether the array is created clean, which is right because its data and parity are zeros.
     pub assume_clean: bool,
-    /// Bytes of a chunk of the write-intent bitmap, if there is one. Not for 1.0.
+    /// Bytes of a chunk of the write-intent bitmap; `None` without bitmap. Not for version 1.0.
     pub bitmap: Option<Bytes>,
     /// Logical block size of every disk.
     pub logical_block: u32,
     /// Whether disks support discards.
     pub discards: bool,
-    /// Disks that are rotational.
+    /// Numbers of the disks that are rotational.
     pub rotational: Vec<usize>,
-    /// Members that are read only if no other has the data. For RAID 1, not for 0.90.
+    /// Numbers of the write-mostly members, which are read only if no other member has the data.
+    /// For RAID 1, not for version 0.90.
     pub write_mostly: Vec<usize>,
-    /// Whether all disks take their space from one file system.
+    /// Whether all disks take their space from one file system, as sparse files do.
     pub one_space: bool,
-    /// Whether a write that fails or is aborted may have happened, in part or whole. Otherwise it
-    /// has not.
+    /// Whether a write that fails or is aborted may have happened, in part or as a whole. If false
+    /// it has not happened.
     pub torn_writes: bool,
     /// Representation of payload.
     pub payload: PayloadMode,
-    /// Knobs at each start of an engine.
+    /// Knobs of the volumes at each start of an engine.
     pub knobs: Knobs,
-    /// Stripes of the stripe cache, if not `stripe_cache_size`.
+    /// Number of stripes of the stripe cache; `None` for `stripe_cache_size`.
     pub stripes_max: Option<u32>,
-    /// Frames of the stripe cache, as a number of stripes, if fewer than the cache has stripes.
+    /// Frames of the stripe cache, given as a number of stripes, if it has fewer frames than its
+    /// stripes need.
     pub cache_stripes: Option<u32>,
-    /// Number of frames for payload.
+    /// Number of frames for client payload.
     pub client_frames: u32,
-    /// Bytes that a client may have outstanding.
+    /// Bytes that a client may have outstanding (its credit).
     pub client_credit: Bytes,
-    /// Whether clients send requests beyond their credit, which are refused.
+    /// Whether clients send requests beyond their credit, which the engine refuses.
     pub greedy: bool,
     /// Seed of every random choice.
     pub seed: u64,
-    /// Whether computations complete in a chosen order, like member requests.
+    /// Whether computations complete in a chosen order, as member requests do. If false they
+    /// complete at once.
     pub defer_computes: bool,
-    /// Virtual time of each completion.
+    /// Virtual time that passes with each completion.
     pub latency: Span,
     /// Whether checkers run.
     pub checked: bool,
-    /// Whether the promises cover data; they do not if more members are hurt than the level
-    /// survives. Then all checkers still count until the power is cut or the process crashes. After
-    /// that I2 counts, which accepts the content of believed members like written content, and
-    /// checkers that are not about data.
+    /// Whether the promises cover data. They do not if more members are hurt than the level
+    /// survives. All checkers still count then until the power is cut or the process crashes. From
+    /// then on only I2 and the checkers that do not judge data count, and I2 accepts whatever
+    /// members in sync hold as if it had been written.
     pub data_promised: bool,
-    /// Whether disks may lie about flushes. Then checkers of data do not count.
+    /// Whether disks may lie about flushes. Violations by checkers of data are then ignored.
     pub disks_lie: bool,
-    /// The only checker that counts, by the beginning of its name; all if none.
+    /// Beginning of the name of the only checker whose violations count; `None` if all count.
     pub only: Option<&'static str>,
-    /// One state in this many is checked for lost wake-ups.
+    /// One state in this many is checked for lost wake-ups, which is expensive.
     pub lost_work_every: u64,
-    /// Whether requests and answers are recorded in the log of the `World`.
+    /// Whether requests and completions are recorded in [`crate::World::log`].
     pub logged: bool,
     /// Whether clients differ in I/O class, weight and group.
     pub classes: bool,
@@ -140,21 +144,23 @@ impl Options {
 }
 
 impl Options {
-    /// Number of parity strips of a full stripe: members that a level with parity can lose.
+    /// Number of parity strips of a full stripe: the members that a level with parity can lose; 0
+    /// without parity.
     #[must_use]
     pub fn parities(&self) -> usize {
         LevelRow::of(self.level).parities.into()
     }
 
-    /// Data of a member.
+    /// Size of the data area of a member.
     #[must_use]
     pub fn data_of(&self, member: usize) -> Sectors {
         let more = self.more_data.get(member).copied().unwrap_or_default();
         Sectors(self.chunk.0 * self.full_stripes) + more
     }
 
-    /// Whether every byte can be read without these disks. Disks that joined later count only with
-    /// parity, each as a member: otherwise such a disk replaces one that is already lost.
+    /// Whether every byte can be read without the disks in `lost`. With parity, each disk in `lost`
+    /// counts, even one that joined later. Without parity only the original members count, because
+    /// a disk that joined later has replaced one that is already lost.
     #[must_use]
     pub fn survives(&self, array: &Array, lost: &BTreeSet<usize>) -> bool {
         if array.has_parity() {
@@ -163,7 +169,7 @@ impl Options {
         array.suffices(|slot| !lost.contains(&slot.index()))
     }
 
-    /// Layout of the array.
+    /// Layout of the array that the options describe.
     ///
     /// # Panics
     /// Panics if no array can be made of the options.
@@ -180,8 +186,9 @@ impl Options {
     }
 }
 
-/// Largest member request: the limit of merging, a stripe or a chunk. Without parity, and on a bare
-/// volume, a client's write goes to a member unchanged, and zeros go in parts of 1 MiB.
+/// Largest member request in bytes: the largest of `max_sectors`, a stripe and a chunk. Without
+/// parity, and on a bare volume, a client's write goes to a member unchanged and zeros go in parts
+/// of 1 MiB, so it is at least 1 MiB.
 pub(crate) fn member_bytes_max(knobs: &Knobs, options: &Options) -> u64 {
     let has_parity = LevelRow::of(options.level).parities > 0;
     let least = if has_parity && !options.bare { 0 } else { 1 << 20 };
@@ -189,8 +196,8 @@ pub(crate) fn member_bytes_max(knobs: &Knobs, options: &Options) -> u64 {
     knobs.max_sectors.0.max(stripe).max(chunk).max(least)
 }
 
-/// Bytes that may be written while a stripe waits: enough to fill all stripes of the cache several
-/// times.
+/// Bytes of other requests that may be written while a stripe waits: enough to fill all stripes of
+/// the cache [`CACHES_PASSED_MAX`] times.
 pub(crate) fn passed_max(stripes: u32, options: &Options) -> Bytes {
     let strip = options.knobs.stripe_size.at_most(options.chunk.bytes()).bytes().0;
     Bytes(CACHES_PASSED_MAX * u64::from(stripes) * strip * options.members as u64)

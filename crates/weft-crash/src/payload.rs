@@ -1,7 +1,7 @@
 //! Representation of payload: whole bytes, tags of 16 bytes for each sector, or nothing.
 //!
-//! Metadata is complete in every mode. Client data is complete too ([`PayloadMode::Bytes`]), or
-//! each sector of 512 bytes is a *tag* of 16, or there is no data:
+//! Metadata is complete in every mode. Client data is complete ([`PayloadMode::Bytes`]), or 16
+//! bytes, the *tag*, represent each sector of 512 bytes, or there is no data:
 //!
 //! ```text
 //! a sector   |0        |32       |64       | …                |480      |512
@@ -9,13 +9,12 @@
 //! ```
 //!
 //! XOR and GF(2^8) work on tags as they do on sectors. A part of a sector is rounded outwards to
-//! whole bytes of the tag, so that a write of one byte is visible. Parts that only touch in a
-//! sector may overlap in its tag; they are still applied in the same order everywhere, to data and
-//! to parity.
+//! whole bytes of the tag, so that a write of one byte is visible. Adjacent parts of a sector may
+//! overlap in its tag; they are still applied in the same order everywhere, to data and to parity.
 //!
 //! The engine never sees payload. It learns of it only by the outcome of comparisons, and two tags
-//! differ when their sectors do: so the engine makes the same decisions with tags as with bytes,
-//! which `tests/payload.rs` verifies. Without payload nothing can be compared, so operations that
+//! differ when their sectors do, so the engine makes the same decisions with tags as with bytes.
+//! `tests/payload.rs` verifies this. Without payload nothing can be compared, so operations that
 //! compare are refused ([`NeedsPayload`]).
 //!
 //! Source   reliability.md §6.1
@@ -29,7 +28,7 @@ use weft_units::SECTOR_BYTES;
 /// Representation of payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PayloadMode {
-    /// No payload: requests have only places and lengths.
+    /// No payload: requests have only positions and lengths.
     None,
     /// Tags of 16 bytes per sector.
     Tags,
@@ -41,7 +40,7 @@ pub enum PayloadMode {
 /// Bytes of a tag.
 pub const TAG_BYTES: usize = 16;
 
-/// An operation that needs payload.
+/// An operation that needs payload, as the error of a world without it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{self:?} looks at payload, and this world has none: give it PayloadMode::Tags or Bytes")]
 pub enum NeedsPayload {
@@ -56,7 +55,7 @@ pub enum NeedsPayload {
 }
 
 impl PayloadMode {
-    /// Bytes that represent a sector of payload.
+    /// Number of bytes that represent a sector.
     #[must_use]
     pub const fn sector_bytes(self) -> usize {
         match self {
@@ -66,30 +65,30 @@ impl PayloadMode {
         }
     }
 
-    /// Bytes that represent a number of sectors.
+    /// Number of bytes that represent this many sectors.
     #[must_use]
     pub const fn bytes_of(self, sectors: u64) -> usize {
         self.sector_bytes() * sectors as usize
     }
 
-    /// Byte range that represents the bytes from `start` to `end`, which count from the start of a
-    /// sector.
+    /// Range, in the representation, of the bytes from `start` to `end`. Both count from the start
+    /// of a sector.
     #[must_use]
     pub const fn place(self, start: u64, end: u64) -> Range<usize> {
         let bytes = self.sector_bytes() as u64;
         (start * bytes / SECTOR_BYTES) as usize..(end * bytes).div_ceil(SECTOR_BYTES) as usize
     }
 
-    /// Byte range of a segment in the slab.
+    /// Range, in the representation of the slab, of a segment.
     #[must_use]
     pub fn part(self, part: Segment) -> Range<usize> {
         self.place(part.slab_start(), part.slab_end())
     }
 
-    /// Checks that there is payload for an operation.
+    /// Checks that there is payload for an operation that needs it.
     ///
     /// # Errors
-    /// There is no payload.
+    /// `what`, if there is no payload.
     pub fn needed_for(self, what: NeedsPayload) -> Result<(), NeedsPayload> {
         match self {
             Self::None => Err(what),

@@ -17,20 +17,20 @@ use crate::options::Options;
 use crate::world::Order;
 use crate::world::{Ticket, World};
 
-/// A world for tests.
+/// A world for short tests.
 #[derive(Clone)]
 pub struct Rig {
     world: World,
-    /// Order of completions in the calls that wait.
+    /// Order of completions in the calls that run until requests are answered.
     pub order: Order,
     last: Option<Ticket>,
 }
 
-/// Content of a block that was read.
+/// Bytes that a read returned, in the representation of the payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block(pub Vec<u8>);
 
-/// Bytes of a block of a rig.
+/// Bytes of a block, the unit in which a rig counts.
 pub const BLOCK: u64 = 4096;
 
 const CLIENT: ClientId = ClientId(1);
@@ -42,7 +42,7 @@ pub fn chunk_kib(kib: u64) -> Sectors {
 }
 
 impl Block {
-    /// Whether every byte has this value.
+    /// Whether every byte has this value; false if there are no bytes.
     #[must_use]
     pub fn is_all(&self, byte: u8) -> bool {
         !self.0.is_empty() && self.0.iter().all(|found| *found == byte)
@@ -50,25 +50,25 @@ impl Block {
 }
 
 impl Rig {
-    /// RAID 4.
+    /// RAID 4 with default options.
     #[must_use]
     pub fn raid4(members: usize, chunk: Sectors) -> Self {
         Self::raid(Level::Raid4, members, None, chunk)
     }
 
-    /// RAID 5, left-symmetric.
+    /// RAID 5, left-symmetric, with default options.
     #[must_use]
     pub fn raid5(members: usize, chunk: Sectors) -> Self {
         Self::raid(Level::Raid5, members, None, chunk)
     }
 
-    /// RAID 6, left-symmetric.
+    /// RAID 6, left-symmetric, with default options.
     #[must_use]
     pub fn raid6(members: usize, chunk: Sectors) -> Self {
         Self::raid(Level::Raid6, members, None, chunk)
     }
 
-    /// Any level and layout.
+    /// An array of any level and layout; `None` for the level's default layout.
     #[must_use]
     pub fn raid(level: Level, members: usize, layout: Option<u32>, chunk: Sectors) -> Self {
         Self::of(Options { layout, ..Options::new(level, members, chunk) })
@@ -80,7 +80,7 @@ impl Rig {
         Self { world: World::new(options), order: Order::Fifo, last: None }.checked()
     }
 
-    /// A rig of the same kind with other options, from the start.
+    /// A new rig with the options of this one, changed.
     #[must_use]
     pub fn with(self, change: impl FnOnce(&mut Options)) -> Self {
         let mut options = self.world.options;
@@ -90,51 +90,51 @@ impl Rig {
 
     // --- requests that wait for nothing ---------------------------------------------------------
 
-    /// Starts to fill a block with a byte.
+    /// Issues a write that fills a block with a byte, and does not wait.
     pub fn write(&mut self, block: u64, byte: u8) -> Ticket {
         let sync = Flags { sync: true, ..Flags::NONE };
         self.issue(RequestOp::Write, block * BLOCK, BLOCK, Payload::Fill(byte), sync)
     }
 
-    /// Starts a write of tags, of any start and length.
+    /// Issues a write of tags, with any start and length in bytes.
     pub fn put(&mut self, start: u64, len: u64) -> Ticket {
         let sync = Flags { sync: true, ..Flags::NONE };
         self.issue(RequestOp::Write, start, len, Payload::Tags, sync)
     }
 
-    /// Starts a write of tags without the sync flag.
+    /// Issues a write of tags without the sync flag.
     pub fn put_nosync(&mut self, start: u64, len: u64) -> Ticket {
         self.issue(RequestOp::Write, start, len, Payload::Tags, Flags::NONE)
     }
 
-    /// Starts a FUA write of tags.
+    /// Issues a FUA write of tags.
     pub fn fua(&mut self, start: u64, len: u64) -> Ticket {
         let flags = Flags { sync: true, fua: true, ..Flags::NONE };
         self.issue(RequestOp::Write, start, len, Payload::Tags, flags)
     }
 
-    /// Starts a write of zeros.
+    /// Issues a write of zeros.
     pub fn write_zeroes(&mut self, start: u64, len: u64) -> Ticket {
         let sync = Flags { sync: true, ..Flags::NONE };
         self.issue(RequestOp::WriteZeroes, start, len, Payload::Zeros, sync)
     }
 
-    /// Starts a trim.
+    /// Issues a trim.
     pub fn trim(&mut self, start: u64, len: u64) -> Ticket {
         self.issue(RequestOp::Trim, start, len, Payload::Zeros, Flags::NONE)
     }
 
-    /// Starts a flush.
+    /// Issues a flush.
     pub fn flush(&mut self) -> Ticket {
         self.issue(RequestOp::Flush, 0, 0, Payload::Zeros, Flags::NONE)
     }
 
-    /// Starts a read.
+    /// Issues a read.
     pub fn get(&mut self, start: u64, len: u64) -> Ticket {
         self.issue(RequestOp::Read, start, len, Payload::Zeros, Flags::NONE)
     }
 
-    /// Starts any request and gives the engine its turn.
+    /// Issues any request and lets the engine handle it.
     pub fn issue(
         &mut self,
         op: RequestOp,
@@ -149,8 +149,8 @@ impl Rig {
         ticket
     }
 
-    /// Starts any request without a turn of the engine, which sees it together with all that
-    /// follows before [`World::settle`].
+    /// Issues any request without letting the engine run. The engine handles it together with all
+    /// that is issued before the next [`World::settle`].
     pub fn plug(
         &mut self,
         op: RequestOp,
@@ -166,7 +166,7 @@ impl Rig {
 
     // --- requests that wait ---------------------------------------------------------------------
 
-    /// Fills a block and waits.
+    /// Fills a block with a byte and waits until all requests are answered.
     #[must_use]
     pub fn written(mut self, block: u64, byte: u8) -> Self {
         self.write(block, byte);
@@ -174,7 +174,7 @@ impl Rig {
         self
     }
 
-    /// Flushes and waits.
+    /// Flushes, and waits for success.
     #[must_use]
     pub fn flushed(mut self) -> Self {
         let ticket = self.flush();
@@ -183,12 +183,12 @@ impl Rig {
         self
     }
 
-    /// Reads a block.
+    /// Reads a block and waits for it.
     pub fn read(&mut self, block: u64) -> Block {
         self.read_bytes(block * BLOCK, BLOCK).unwrap_or_else(|error| panic!("read: {error}"))
     }
 
-    /// Reads a range of bytes.
+    /// Reads a range of bytes and waits for it.
     ///
     /// # Errors
     /// The engine's answer, if it is an error.
@@ -197,7 +197,7 @@ impl Rig {
         self.wait(ticket).map(Block)
     }
 
-    /// Writes tags and waits.
+    /// Writes tags to a range of bytes and waits for the answer.
     ///
     /// # Errors
     /// The engine's answer, if it is an error.
@@ -206,7 +206,7 @@ impl Rig {
         self.wait(ticket).map(|_| ())
     }
 
-    /// Runs until all requests are answered, and takes the answer of one.
+    /// Runs until all requests are answered, and takes the answer of one of them.
     ///
     /// # Errors
     /// The engine's answer, if it is an error.
@@ -223,7 +223,7 @@ impl Rig {
         self
     }
 
-    /// Ends this many requests in the rig's order.
+    /// Completes up to `count` member requests or computations in the rig's order.
     pub fn steps(&mut self, count: usize) -> &mut Self {
         for _ in 0..count {
             let order = self.order;
@@ -246,7 +246,7 @@ impl Rig {
         self.wait(ticket).map(|_| ())
     }
 
-    /// Declares a disk failed.
+    /// Declares a disk failed, as an administrator does.
     pub fn fail_disk(&mut self, disk: usize) -> &mut Self {
         let member = self.member_of(disk);
         self.command(Verb::Fail(member)).unwrap_or_else(|error| panic!("fail {disk}: {error}"));
@@ -267,21 +267,22 @@ impl Rig {
         self.command(Verb::SetQueues { members, knob })
     }
 
-    /// Removes a failed disk.
+    /// Removes a failed disk from the array.
     pub fn remove(&mut self, disk: usize) -> &mut Self {
         let member = self.member_of(disk);
         self.command(Verb::Remove(member)).unwrap_or_else(|error| panic!("remove {disk}: {error}"));
         self
     }
 
-    /// Adds a blank disk and waits until it is accepted, but not until it is rebuilt.
+    /// Adds a blank disk and waits until it is accepted, but not until it is rebuilt. Returns its
+    /// number.
     pub fn add(&mut self) -> usize {
         let (disk, ticket) = self.world.add_blank();
         self.wait(ticket).unwrap_or_else(|error| panic!("add {disk}: {error}"));
         disk
     }
 
-    /// Starts a kind of resync.
+    /// Starts or stops a resync, recovery, check or repair.
     ///
     /// # Errors
     /// The engine refuses the command.
@@ -289,12 +290,13 @@ impl Rig {
         self.command(Verb::SyncAction(action))
     }
 
-    /// Compares all parity. Returns `mismatch_cnt` and the number of stripes compared.
+    /// Runs a check of all parity or copies. Returns `mismatch_cnt` and the number of stripes
+    /// compared.
     pub fn check(&mut self) -> (u64, u64) {
         self.compare(SyncAction::Check)
     }
 
-    /// Compares all parity and repairs it. Returns `mismatch_cnt` and the number of stripes
+    /// Runs a repair of all parity or copies. Returns `mismatch_cnt` and the number of stripes
     /// compared.
     pub fn repair(&mut self) -> (u64, u64) {
         self.compare(SyncAction::Repair)
@@ -307,7 +309,7 @@ impl Rig {
         (volume.mismatch_cnt, volume.sync_stripes)
     }
 
-    /// Waits until no resync runs.
+    /// Lets time pass until no resync or recovery runs.
     pub fn until_idle(&mut self) -> &mut Self {
         for _ in 0..10_000 {
             self.finish();
@@ -320,21 +322,21 @@ impl Rig {
         panic!("resync does not end: {:?}", self.volume());
     }
 
-    /// Lets time pass.
+    /// Lets time pass, with all completions and timers in it.
     pub fn pass(&mut self, span: Span) -> &mut Self {
         self.world.idle(span);
         self.must();
         self
     }
 
-    /// Stops the volume, waits for the answer, and drops the engine.
+    /// Stops the array, waits for the answer, and drops the engine.
     pub fn stop(&mut self) -> &mut Self {
         self.command(Verb::Stop).unwrap_or_else(|error| panic!("stop: {error}"));
         self.world.stopped();
         self
     }
 
-    /// State of the volume.
+    /// State of the array's volume.
     #[must_use]
     pub fn volume(&self) -> VolumeSnapshot {
         self.world.snapshot().volumes.swap_remove(0)
@@ -342,20 +344,21 @@ impl Rig {
 
     // --- power ----------------------------------------------------------------------------------
 
-    /// Cuts the power; any subset of the content that is not durable survives.
+    /// Cuts the power. Any subset of the content that is not durable survives.
     pub fn power_cut(&mut self) -> &mut Self {
         self.cut(CutMode::Subset);
         self
     }
 
-    /// Cuts the power with another rule.
+    /// Cuts the power; `mode` decides what survives. Returns the circumstances of the cut.
     pub fn cut(&mut self, mode: CutMode) -> CutShape {
         let shape = self.world.power_cut(mode);
         self.must();
         shape
     }
 
-    /// Crashes the process; members keep what they completed, in their caches too.
+    /// Crashes the process while the power stays on. Disks keep what they completed, in their
+    /// caches too.
     pub fn kill(&mut self) -> &mut Self {
         self.world.kill();
         self.must();
@@ -368,7 +371,7 @@ impl Rig {
         self
     }
 
-    /// Variant of [`Self::recover`] that returns a refusal.
+    /// Variant of [`Self::recover`] that returns the refusal of an assembly.
     ///
     /// # Errors
     /// The assembly is refused.
@@ -380,7 +383,8 @@ impl Rig {
         Ok(())
     }
 
-    /// Reads everything twice: the second time must find the same (I3). Returns the sectors read.
+    /// Reads everything that was ever written, twice: the second time must return the same (I3).
+    /// Returns the number of sectors read.
     pub fn verify(&mut self) -> u64 {
         let order = self.order;
         let read = self.world.verify(order);
@@ -390,8 +394,8 @@ impl Rig {
         read
     }
 
-    /// Recomputes all parity from the media and asserts that it is right. Returns the number of
-    /// columns with data.
+    /// Recomputes all parity from the media and asserts that it is right and that no member is
+    /// missing. Returns the number of columns that hold data.
     pub fn scrub_clean(&self) -> u64 {
         let Scrub { wrong, written, columns } = self.world.scrub(Bytes::Visible);
         assert!(wrong.is_empty(), "{} of {columns} columns are wrong: {wrong:?}", wrong.len());
@@ -404,7 +408,7 @@ impl Rig {
         self
     }
 
-    /// Panics if a violation was found.
+    /// Panics if a checker found a violation.
     pub fn must(&self) {
         if let Some(violation) = self.world.failure() {
             panic!("{violation}\n{:?}", self.world.options);

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Values of some sectors, in order of sectors.
+/// Values by sector, in the order of sectors; not every sector has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SectorMap<T> {
     pages: BTreeMap<u64, Page<T>>,
@@ -26,7 +26,7 @@ fn place(sector: u64) -> (u64, usize) {
     (sector / PAGE as u64, (sector % PAGE as u64) as usize)
 }
 
-/// The part of a page that lies in a range of sectors.
+/// Part of a page that lies in a range: its first sector, and indexes within the page.
 fn part(page: u64, sectors: &Range<u64>) -> (u64, Range<usize>) {
     let first = page * PAGE as u64;
     let start = sectors.start.max(first);
@@ -99,7 +99,7 @@ impl<T> SectorMap<T> {
         self.pages.values_mut().flat_map(|entries| entries.iter_mut().flatten())
     }
 
-    /// Keeps the entries for which `wanted` is true; it may change them.
+    /// Keeps the entries for which `wanted` is true; `wanted` may change them.
     pub(crate) fn retain(&mut self, mut wanted: impl FnMut(u64, &mut T) -> bool) {
         self.pages.retain(|page, entries| {
             for (sector, entry) in (page * PAGE as u64..).zip(entries.iter_mut()) {

@@ -1,10 +1,12 @@
 //! Shrinking of a failing script to the steps that the failure needs.
 //!
-//! Steps are removed, halves first, then one by one, as long as the same checker still reports.
+//! Runs of steps are removed, long runs first, then single steps, as long as the same checker still
+//! reports.
 
 use crate::script::{Failure, Plant, Script};
 
-/// The shortest failing script that is found with at most `attempts` runs.
+/// Returns the shortest failing script found within `attempts` runs. Each engine that starts is
+/// passed to `plant`, which may plant a bug.
 #[must_use]
 pub fn shrink(failure: &Failure, plant: Plant<'_>, attempts: usize) -> Failure {
     let mut best = failure.clone();

@@ -1,10 +1,10 @@
-//! Digest of texts and bytes: the part of a state that a fingerprint covers.
+//! Digest of texts and bytes, for fingerprints of a state.
 
 use std::fmt::{self, Write};
 
 use weft_units::digest::Digest;
 
-/// Digest of the text that is written to it.
+/// Digest of everything that was written to it.
 #[derive(Default)]
 pub(crate) struct TextDigest(Digest);
 
@@ -14,7 +14,7 @@ impl TextDigest {
         self.0.0
     }
 
-    /// Adds bytes and their number.
+    /// Adds bytes, followed by their number.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         let (words, rest) = bytes.as_chunks::<8>();
         words.iter().for_each(|word| self.0.add_word(u64::from_le_bytes(*word)));

@@ -12,7 +12,7 @@ pub struct Violation {
 }
 
 impl Violation {
-    /// A violation that the named checker found.
+    /// A violation that the checker with this name found.
     #[must_use]
     pub fn new(checker: &'static str, message: impl Into<String>) -> Self {
         Self { checker, message: message.into() }

@@ -2,8 +2,8 @@
 
 use weft_units::VolumeId;
 
-/// The volume of the array.
+/// Number of the volume that is the array.
 pub const ARRAY: VolumeId = VolumeId(0);
 
-/// The bare volume.
+/// Number of the bare volume beside the array.
 pub const BARE: VolumeId = VolumeId(1);

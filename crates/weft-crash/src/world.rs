@@ -1,11 +1,12 @@
 //! World: an engine with simulated disks, memory, clients, clock and checkers.
 //!
-//! A [`World`] does what a driver must: it owns the slab, submits and computes, honours credit, and
-//! repeats requests that the engine answers with a stall. The clock moves only when told.
-//! `world/driver.rs` chooses the next event. A clone of a world continues independently.
+//! A [`World`] does what a driver must: it owns the slab, submits member requests, computes,
+//! honours credit, and repeats requests that the engine answers with a stall. The clock moves only
+//! when a method says so. `world/driver.rs` chooses the next event. A clone of a world continues
+//! independently.
 //!
-//! Every restart takes the path of a real one: superblock sectors are read off the media, parsed
-//! and assembled, and an engine is made from the assembly.
+//! Every restart takes the path of a real one: superblocks are read from the media, parsed and
+//! assembled, and an engine is started from the assembly.
 
 mod at_stake;
 mod bare;
@@ -57,13 +58,13 @@ use crate::volumes::{ARRAY, BARE};
 /// Client and tag of a request or command.
 pub type Ticket = (ClientId, Tag);
 
-/// Result of a request. A read returns its bytes, or their representation.
+/// Result of a request. A read returns its bytes, as [`crate::payload`] represents them.
 pub type Answer = Result<Vec<u8>, ReplyError>;
 
-/// Entry of the log.
+/// Entry of the log of a world.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Logged {
-    /// A request was answered.
+    /// A request was answered: client and tag, and whether it succeeded.
     Answer(Ticket, bool),
     /// A member request completed.
     Done {
@@ -79,7 +80,7 @@ pub enum Logged {
     },
     /// A read was submitted.
     Read {
-        /// Index of the disk.
+        /// First sector, counted from the start of the disk.
         disk: usize,
         /// First absolute sector.
         at: u64,
@@ -88,19 +89,20 @@ pub enum Logged {
         /// Origin of the request.
         origin: Origin,
     },
-    /// End of a round: requests since the previous one were submitted before any of them completed.
+    /// End of a round: the member requests logged since the last round ended were all submitted
+    /// before any of them completed.
     Round,
     /// A write was submitted.
     Write {
         /// Index of the disk.
         disk: usize,
-        /// First absolute sector.
+        /// First sector, counted from the start of the disk.
         at: u64,
         /// Number of sectors.
         count: u64,
         /// Whether the data is durable at completion.
         fua: bool,
-        /// Whether it writes metadata (superblock or bitmap).
+        /// Whether the write is of metadata (superblock or bitmap).
         metadata: bool,
         /// Origin of the request.
         origin: Origin,
@@ -112,23 +114,23 @@ pub enum Logged {
 pub struct World {
     /// Options that the world was made with.
     pub options: Options,
-    /// The clock.
+    /// The virtual clock.
     pub now: Time,
     /// All disks, present or not; their numbers never change.
     pub disks: Vec<Disk>,
     disk_of: Vec<usize>,
     pub(crate) engine: Option<Engine>,
-    /// Whether the engine received an input since its last turn.
+    /// Whether the engine received an input since it last ran.
     pub(crate) plugged: bool,
     memory: Memory,
     pub(crate) pending: BTreeMap<Token, Pending>,
     issued: BTreeMap<Ticket, Issued>,
-    /// Ranges of writes by disconnected clients, until the engine ends.
+    /// Volume and range of the writes that disconnected clients left, until the engine ends.
     pub(crate) orphans: Vec<(VolumeId, ByteRange)>,
     commands: BTreeSet<Ticket>,
-    /// Unanswered drains, with what had been acknowledged before each.
+    /// Unanswered drains, each with its volume and a mark of what had been acknowledged before it.
     drains: BTreeMap<Ticket, (VolumeId, FlushMark)>,
-    /// Size of the stripe cache; `resizes` holds the sizes of unanswered requests to change it.
+    /// Stripes of the stripe cache. `resizes` has the sizes in unanswered requests to change it.
     cache_stripes: u32,
     resizes: BTreeMap<Ticket, u32>,
     waiting: VecDeque<Waiting>,
@@ -136,41 +138,42 @@ pub struct World {
     answers: BTreeMap<Ticket, Answer>,
     answered: u64,
     next_tag: u64,
-    /// Columns that verification reads as a whole.
+    /// Columns that verification reads as a whole, with all their data sectors.
     at_stake: AtStake,
     /// Columns in which members disagree.
     pub(crate) suspects: Suspects,
-    /// Whether members may disagree after a cut or a process crash and were not measured since.
+    /// Whether members may disagree since a cut or a process crash, and were not measured since.
     measure_due: bool,
-    /// Members that were being rebuilt when the engine started, by slot: the disk, and the column
-    /// up to which it is read.
+    /// Members that were being rebuilt when the engine started, by slot: number of the disk, and
+    /// the data sector up to which it is read.
     half_rebuilt: BTreeMap<u16, (usize, u64)>,
     served: Served,
     /// Whether copies of a mirror may differ because a member lacked space.
     lacked_space: bool,
     /// Model of what clients may read.
     pub model: Model,
-    /// Bare volume beside the array, if any.
+    /// The bare volume beside the array, if there is one.
     bare: Option<Bare>,
     /// Geometry of the array.
     pub array: Array,
     /// Content of the durable superblocks.
     pub record: Record,
-    /// Content of the superblocks as they were written, if some of them cannot be read.
+    /// Content of the superblocks as they were last written; `None` if all of them can be read.
     written: Option<Record>,
-    /// The record when the last engine ended, before a power cut destroyed or tore superblocks.
+    /// `record` when the last engine ended, before a power cut destroyed or tore superblocks.
     record_before: Record,
-    /// Disks with a superblock that a cut tore.
+    /// Disks with a superblock that a power cut tore.
     torn: BTreeSet<usize>,
     pub(crate) checkers: Checkers,
     pub(crate) failure: Option<Violation>,
     /// Whether the power was cut or the process crashed at any time.
     interrupted: bool,
-    /// Whether the interruption was a cut in the middle of something or a crash, and not a stop.
+    /// Whether it was interrupted by a power cut in the middle of something or by a crash, and not
+    /// only by the cut that follows a stop.
     pub(crate) was_cut: bool,
     /// Notices of the engine, each with its time.
     pub notices: Vec<(Time, Notice)>,
-    /// Requests and answers, if [`Options::logged`].
+    /// Requests and answers of members and clients, if [`Options::logged`].
     pub log: Vec<Logged>,
     /// Digest of every output with its time.
     pub digest: Digest,
@@ -178,15 +181,15 @@ pub struct World {
     pub coverage: Coverage,
     /// Counts of reads that passed with an excuse, beside those of the checkers.
     excuses: Excuses,
-    /// Number of requests and computations that completed.
+    /// Number of member requests and computations that completed.
     pub(crate) completed: u64,
-    /// Random numbers that choose completions.
+    /// Random numbers that choose which request completes next.
     pub rng: Rng,
     parity: Parity,
 }
 
 impl World {
-    /// Makes the array with `weft-ondisk`, writes its superblocks and starts an engine on it.
+    /// Creates the array with `weft-ondisk`, writes its superblocks, and starts an engine on it.
     ///
     /// # Panics
     /// Panics if no array can be made from the options.
@@ -268,7 +271,7 @@ impl World {
         world
     }
 
-    /// Starts an engine from what is on the media.
+    /// Starts an engine from the content of the media.
     ///
     /// # Errors
     /// The assembly is refused.
@@ -321,13 +324,14 @@ impl World {
         self.allow_waits();
         let engine = Engine::new(config, self.now);
         self.engine = Some(engine.unwrap_or_else(|error| panic!("{error}")));
-        // The engine may have to act on the state of its members.
+        // The engine may have to act on the state of its members, so it runs although it got no
+        // input.
         self.plugged = true;
         self.settle();
         Ok(())
     }
 
-    /// Checks P5 for an assembly that had consent.
+    /// Checks P5 for an assembly that was made with consent to start a dirty and degraded array.
     fn judge_consent(&mut self, how: &assemble::Options, with: &Assembly) {
         if !how.force_dirty {
             return;
@@ -340,7 +344,7 @@ impl World {
         }
     }
 
-    /// Refuses arrays with a partial parity log, which needs payload.
+    /// Refuses arrays with a partial parity log, if there is no payload.
     fn refuse_logs(&self) -> Result<(), Refused> {
         let logged = |disk: &usize| self.record.of(*disk).is_some_and(|sb| sb.ppl_area().is_some());
         let found = (0..self.disks.len()).find(logged).map(|_| NeedsPayload::Ppl);
@@ -354,7 +358,7 @@ impl World {
         })
     }
 
-    /// The assembly that the media would give now.
+    /// Returns the assembly that a start would make from the media now.
     ///
     /// # Errors
     /// The assembly is refused.
@@ -366,7 +370,7 @@ impl World {
         assemble::assemble(&candidates, how)
     }
 
-    /// A disk as an opened device, with its metadata.
+    /// A disk as a candidate for assembly: an opened device with its metadata.
     fn candidate(&self, disk: usize) -> Candidate {
         let state = &self.disks[disk];
         let metadata = Metadata::read(state.size(), |sector, len| {
@@ -376,13 +380,14 @@ impl World {
         Candidate::new(self.member_info(disk, MemberIndex(disk as u16)), metadata)
     }
 
-    /// Reads the record again, after superblocks were written or became unreadable.
+    /// Reads the records of superblocks again, after some were written or became unreadable.
     pub(crate) fn read_record(&mut self) {
         self.record = Record::read(&self.disks, self.options.version);
         self.written = Record::written(&self.disks, self.options.version);
     }
 
-    /// Number of present, whole disks with a superblock that cannot be read now.
+    /// Number of disks whose superblock cannot be read now, without disks that are gone or cut
+    /// short.
     fn unreadable_superblocks(&self) -> u64 {
         let unreadable = |disk: &usize| {
             let at = self.options.version.position(self.disks[*disk].size());
@@ -394,16 +399,16 @@ impl World {
         (0..self.disks.len()).filter(unreadable).count() as u64
     }
 
-    /// Disks with a superblock that a cut tore and that was not written since.
+    /// Disks with a superblock that a power cut tore and that was not written since.
     #[must_use]
     pub fn torn_out(&self) -> BTreeSet<usize> {
         let none = |disk: &&usize| self.record.of(**disk).is_none();
         self.torn.iter().filter(none).copied().collect()
     }
 
-    /// Whether a refusal to assemble breaks a promise. It does not if superblocks that were whole
-    /// when the last engine ended are now torn or unreadable on so many members that the rest is
-    /// too few.
+    /// Whether a refusal to assemble would break a promise. It would not if so many superblocks
+    /// that were whole when the last engine ended are now torn or unreadable that the other members
+    /// are too few.
     #[must_use]
     pub fn must_assemble(&self) -> bool {
         let whole = |disk: usize| self.candidate(disk).superblock.is_ok();
@@ -411,7 +416,7 @@ impl World {
             |disk: &usize| !self.disks[*disk].faults.gone && self.record_before.of(*disk).is_some();
         let spoiled = (0..self.disks.len()).filter(had).any(|disk| !whole(disk))
             || self.unreadable_superblocks() > 0;
-        // Some of these members may have recorded later events.
+        // The torn or unreadable superblocks may have recorded later events.
         let still = |disk: &usize| {
             let faults = &self.disks[*disk].faults;
             let there = !faults.gone && faults.ends_at.is_none();
@@ -459,16 +464,18 @@ impl World {
         self.failure.as_ref()
     }
 
-    /// Reports a violation that was found outside of the checkers.
+    /// Reports a violation that was found outside of the checkers, unless its checker does not
+    /// count.
     pub fn fail(&mut self, violation: Violation) {
         if self.counts(violation.checker) {
             self.failure.get_or_insert(violation);
         }
     }
 
-    /// Whether violations of a checker count.
+    /// Whether violations that the checker with this name reports count; see
+    /// [`Options::data_promised`].
     fn counts(&self, checker: &str) -> bool {
-        // Acknowledged data may be on members that are missing or no longer believed.
+        // Acknowledged data may be on members that are missing or no longer counted as in sync.
         let lost = ["I1 ", "I3 ", "I4 ", "I5 ", "I6 ", "I7 ", "I8 ", "I20", "I2 "];
         let lost = match (self.options.data_promised, self.interrupted) {
             // Nothing is known of data where disks lie about flushes.
@@ -486,8 +493,8 @@ impl World {
         self.suspects.columns().filter(|column| self.suspects.contains(*column)).collect()
     }
 
-    /// Counts of what passed with an excuse. If disks lie, checks of data do not count, and neither
-    /// do these.
+    /// Counts of checks that passed only with an excuse. All are 0 if disks lie, because checks of
+    /// data do not count then.
     #[must_use]
     pub fn excuses(&self) -> Excuses {
         let mut excuses = self.checkers.excuses;
@@ -495,7 +502,7 @@ impl World {
         if self.options.disks_lie { Excuses::default() } else { excuses }
     }
 
-    /// Size of the volume in bytes.
+    /// Size of the array in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.array.layout.array_size().bytes().0

@@ -3,14 +3,14 @@
 //!
 //! - (a) A write is acknowledged after every member that a restart would believe has completed it.
 //! - (b) With FUA, the write is durable on each of them.
-//! - (c) A flush is acknowledged after all that was acknowledged before its receipt is durable on
+//! - (c) A flush is acknowledged after everything acknowledged before its receipt is durable on
 //!   each member.
-//! - (d) A member that missed the write may be left out only once no survivor's durable superblock
-//!   counts it as in sync: that is what "would believe" means. A survivor does not count if its
-//!   superblock can never be read again. A superblock that was written there does, because its
-//!   writer cannot know.
-//! - (e) Data of a write with PREFLUSH goes to members after (c) and (d) hold for what was
-//!   acknowledged before its receipt.
+//! - (d) A restart "would believe" a member as long as any survivor's durable superblock counts it
+//!   as in sync; only then may no longer be left out of (a) to (c). A survivor whose superblock can
+//!   never be read again does not count. A superblock that was written to such a place does,
+//!   because its writer cannot know.
+//! - (e) Data of a write with PREFLUSH goes to members after (c) and (d) hold for everything that
+//!   was acknowledged before its receipt.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ use super::{Record, View, Violation};
 
 const NAME: &str = "I4 no early acknowledgement";
 
-/// Order of submissions, completions, receipts and replies.
+/// Checker I4: the order of submissions, completions, receipts and replies, by a counter.
 #[derive(Clone, Debug, Default)]
 pub struct Acknowledge {
     clock: u64,
@@ -30,7 +30,7 @@ pub struct Acknowledge {
     flushes: BTreeMap<Token, (usize, u64)>,
     /// The last write of each sector, by disk and absolute sector.
     stored: BTreeMap<(usize, u64), Stored>,
-    /// By disk: writes completed before this time are durable.
+    /// By disk: writes that completed before this time are durable.
     durable: BTreeMap<usize, u64>,
     /// By disk: the last completion that an acknowledged write relies on.
     relied_on: BTreeMap<usize, u64>,
@@ -59,16 +59,17 @@ struct Write {
 struct Stored {
     submitted: u64,
     completed: u64,
-    /// Submission of the last write that is known to be durable; later ones may have followed.
+    /// Submission time of the last write that is known to be durable; later writes may have
+    /// followed.
     known_durable: u64,
-    /// Submission and completion of each earlier write that was not durable when it was replaced. A
-    /// flush that had begun by then still makes it durable.
+    /// Submission and completion time of each earlier write that was not durable when it was
+    /// replaced. A flush that was submitted in between still makes it durable.
     replaced: Vec<(u64, u64)>,
 }
 
 impl Stored {
-    /// Whether a write submitted after `received` is durable, or was before it was replaced, given
-    /// that writes completed before `flushed` are durable.
+    /// Whether a write submitted after `received` is durable, or was durable before it was
+    /// replaced. Writes that completed before `flushed` are durable.
     fn is_durable(&self, received: u64, flushed: u64) -> bool {
         let was =
             |(submitted, completed): &(u64, u64)| *submitted > received && *completed < flushed;
@@ -77,7 +78,7 @@ impl Stored {
 }
 
 impl Acknowledge {
-    /// See [`super::Checkers::input`].
+    /// Records requests and completions. A flush that completes makes earlier writes durable.
     pub fn input(&mut self, view: View<'_>, input: &Input) {
         self.clock += 1;
         match input {
@@ -109,7 +110,7 @@ impl Acknowledge {
         }
     }
 
-    /// See [`super::Checkers::output`].
+    /// Records member requests, and checks (e) for writes and the other rules for replies.
     pub fn output(&mut self, view: View<'_>, output: &Output, found: &mut Vec<Violation>) {
         self.clock += 1;
         match output {
@@ -155,8 +156,7 @@ impl Acknowledge {
         }
     }
 
-    /// Disks that must be durable before a request's flush completes, and are not. The request is a
-    /// flush or begins with one.
+    /// Disks that a flush must still make durable for a request, which is a flush or has PREFLUSH.
     fn not_flushed_for<'a>(
         &'a self,
         view: View<'a>,
@@ -164,15 +164,15 @@ impl Acknowledge {
     ) -> impl Iterator<Item = usize> + 'a {
         let late = move |(disk, completed): &(&usize, &u64)| {
             let in_sync = |record: &Record| record.is_in_sync(**disk);
-            // A missing disk may come back, and is believed as long as survivors count it as in
-            // sync.
+            // A missing disk may come back, and a restart believes it as long as survivors count it
+            // as in sync.
             let counts = in_sync(view.record) && in_sync(view.written);
             counts && self.durable.get(disk).copied().unwrap_or(0) < **completed
         };
         request.must_be_durable.iter().filter(late).map(|(disk, _)| *disk)
     }
 
-    /// Checks (e) for a client's write that goes to a disk.
+    /// Checks (e) for a client's write that is about to go to a disk.
     fn follows_its_flush(&self, view: View<'_>, write: &Write, found: &mut Vec<Violation>) {
         let begins = |request: &&Request| {
             let stores = matches!(request.op, RequestOp::Write | RequestOp::WriteZeroes);
@@ -186,8 +186,8 @@ impl Acknowledge {
                 start < end && first < start + len && other.op != RequestOp::Read
             };
             let alone = self.requests.values().filter(overlaps).count() == 1;
-            // A write that is larger than the request may carry a block of which another request
-            // changed a part.
+            // A member write that is larger than the client's may also carry a block that another
+            // request changed.
             let places = view.array.columns(request.range).filter_map(|(_, column)| {
                 let place = *column.places.iter().find(|place| place.slot == column.data)?;
                 let own = view.record.in_sync(place.slot) == Some(write.disk);
@@ -232,8 +232,8 @@ impl Acknowledge {
             found.push(Violation::new(NAME, text));
         }
         let advice = request.op == RequestOp::Trim && !view.discards;
-        // (a) does not hold for data that a cache keeps, a whole write or parts of one. Reads after
-        // a cut show whether a flush covered it.
+        // (a) does not hold for data that a write-back cache keeps, be it a whole write or a part.
+        // Reads after a cut show whether a flush covered such data.
         if view.may_keep(request.op) && !request.flags.fua {
             return;
         }

@@ -1,9 +1,9 @@
-//! Checker I20, bits before data: the bit of a chunk is durable on every member that will be
-//! believed before what members hold of the chunk changes, and is cleared only once they agree.
+//! Checker I20, bits before data: the bit of a chunk is durable on every member that a restart
+//! would believe before the chunk changes on any member, and is cleared only once members agree.
 //!
-//! This is for the write-intent bitmap what I5 is for the clean state. Bits are read off the media,
-//! as the next start would read them; all bits of an out-of-date bitmap count as set. A change is
-//! what counts as one in [`super::Dirty`], which calls this checker.
+//! This is for the write-intent bitmap what I5 is for the clean state. Bits are read from the
+//! media, as the next start would read them; all bits of an out-of-date bitmap count as set. Which
+//! writes count as a change is decided by [`super::Dirty`], which calls this checker.
 
 use weft_engine::Token;
 use weft_ondisk::Features;
@@ -26,10 +26,10 @@ fn changed(view: View<'_>, (disk, at, count): Place, bytes: &[u8]) -> Vec<u64> {
     changed.map(|(at, _)| at).collect()
 }
 
-/// Checks a write of data that is about to change what a member holds. Sectors that keep their
-/// content do not count. Neither do those of a member that is being rebuilt and is not believed
-/// there yet, because stripes are written to it as a whole. A member that returned by its bitmap is
-/// believed wherever no bit is set.
+/// Checks a write of data that is about to change the content of a member. Sectors that keep their
+/// content do not count. Neither do sectors of a member that is being rebuilt which a restart would
+/// not yet believe, because the rebuild writes whole stripes. A member that returned by its bitmap
+/// is believed wherever no bit is set.
 pub(super) fn before_data(
     view: View<'_>,
     (disk, at, count): Place,
@@ -53,7 +53,8 @@ pub(super) fn before_data(
     }
 }
 
-/// End of the data sectors up to which a member is believed; `None` for all of them.
+/// End of the data sectors up to which a restart would believe a member; `None` if it would believe
+/// all of them.
 fn believed_to(view: View<'_>, disk: usize) -> Option<Sectors> {
     if view.record.is_in_sync(disk) {
         return None;
@@ -66,8 +67,9 @@ fn believed_to(view: View<'_>, disk: usize) -> Option<Sectors> {
     slotted.recovery_offset().filter(|_| !by_bitmap)
 }
 
-/// Checks a metadata write that is about to go to a disk. Where it clears bits, no outstanding
-/// write changes these chunks, and what members hold of them is durable and agrees.
+/// Checks a metadata write that is about to be submitted to a disk. If it clears bits, no
+/// outstanding write may change their chunks, and the content of these chunks must be durable and
+/// agree on all members.
 pub(super) fn before_clear(
     view: View<'_>,
     (disk, at): (usize, u64),
@@ -90,7 +92,7 @@ pub(super) fn before_clear(
     };
     for (token, place) in outstanding {
         let (other, at, count) = place;
-        // Most of a stripe that is written as a whole stays the same.
+        // Most sectors of a write of a whole stripe keep their content.
         let written = match view.disks[other].payload_of(token) {
             Some(bytes) if !bytes.is_empty() => changed(view, place, bytes),
             _ => (at..at + count).collect(),
@@ -110,7 +112,7 @@ pub(super) fn before_clear(
     }
 }
 
-/// The first disk in sync that may lose its content of a column.
+/// The first disk in sync that may lose its content of a column in a power cut.
 fn volatile(view: View<'_>, column: u64) -> Option<usize> {
     let may_lose = |slot: Slot, sector: u64| {
         let disk = view.record.in_sync(slot)?;
@@ -123,8 +125,8 @@ fn volatile(view: View<'_>, column: u64) -> Option<usize> {
     places.iter().find_map(|place| may_lose(place.slot, place.sector))
 }
 
-/// Checks, before a power cut or a process crash, that every column that members may lose has its
-/// bit set.
+/// Checks, before a power cut or a process crash, that the bit is set of every column of which a
+/// member may lose content.
 pub fn before_cut(view: View<'_>, found: &mut Vec<Violation>) {
     if !view.record.has_bitmaps() {
         return;

@@ -1,14 +1,15 @@
 //! Checker I19, bounded wait: no request waits forever while the volume serves others.
 //!
-//! While members answer and other requests of the volume complete, a request waits at most
-//! [`WAITS`] times as long as a stripe may wait, plus the service time of members; and at most
-//! [`WAITS`] times as many bytes are written meanwhile as may pass a stripe. The wait starts anew
-//! when an earlier request that it overlaps is answered, when a member has not answered for a
-//! second, and when a member answers with an error: what follows an error has bounds of its own
-//! (`no_space_wait`, superblocks). After a lack of space it starts when the engine tries again.
+//! While members answer and other requests of the volume complete, two bounds hold for each
+//! request. It waits at most [`WAITS`] times as long as a stripe may wait, plus the service time of
+//! members. Meanwhile at most [`WAITS`] times as many bytes of other requests are written as may be
+//! written ahead of a waiting stripe. The wait starts anew when an earlier request that it overlaps
+//! is answered, when a member has not answered for a second, and when a member answers with an
+//! error: the handling of an error has bounds of its own (`no_space_wait`, superblocks). After a
+//! lack of space the wait starts when the engine tries again.
 //!
-//! With `preread_wait_max=none` stripes wait as md's do, for as long as others are read or written.
-//! Nothing is promised then, and nothing is checked.
+//! With `preread_wait_max=none` a stripe waits as in md, for as long as other stripes are read or
+//! written. Nothing is promised then, and nothing is checked.
 
 use std::collections::BTreeMap;
 
@@ -20,8 +21,8 @@ use super::Violation;
 
 const NAME: &str = "I19 bounded wait";
 
-/// Factor on a stripe's longest wait. A request may wait for a free stripe and for that stripe to
-/// be filled, and do both twice after an unlucky read or with a full cache.
+/// Factor on the longest wait of a stripe. A request may wait for a free stripe and then for that
+/// stripe to be filled, and do both twice after an unlucky read or with a full cache.
 const WAITS: u64 = 4;
 
 /// Longest service time of a member request. A member that takes longer counts as silent.
@@ -30,20 +31,20 @@ const SERVICE: Span = Span::secs(1);
 /// Time from a write that found no space to its next attempt.
 const SPACE_RETRY: Span = Span::secs(1);
 
-/// Number of other requests that must be answered before a wait counts as unbounded.
+/// Number of other requests that must be answered meanwhile before a long wait is a violation.
 const OTHERS: u64 = 16;
 
-/// Checker I19: the requests that wait, each with its start.
+/// Checker I19: the requests that wait, each with the start of its wait.
 #[derive(Clone, Debug)]
 pub struct BoundedWait {
     wait_max: Span,
-    /// Bytes that may pass a stripe.
+    /// Bytes of other requests that may be written while a stripe waits.
     passed_max: Bytes,
     requests: BTreeMap<(ClientId, Tag), Waits>,
-    /// Number of requests received so far; `answered` counts replies.
+    /// Number of requests received so far. `answered` is the number of replies so far.
     arrived: u64,
     answered: u64,
-    /// Bytes of answered writes so far.
+    /// Bytes of all writes answered so far.
     written: u64,
     /// Outstanding member requests, each with the time of its submission.
     submitted: BTreeMap<Token, Time>,
@@ -56,7 +57,8 @@ struct Waits {
     range: ByteRange,
     writes: bool,
     number: u64,
-    /// Time from which the wait counts; `answered` and `written` are the counters at that time.
+    /// Time from which the wait counts. `answered` and `written` are the checker's counters at that
+    /// time.
     since: Time,
     answered: u64,
     written: u64,
@@ -78,7 +80,8 @@ impl Default for BoundedWait {
 }
 
 impl BoundedWait {
-    /// Sets how long stripes may wait from now on, and how many bytes may pass one.
+    /// Sets how long a stripe may wait from `now` on, and how many bytes of other requests may be
+    /// written meanwhile.
     pub fn allow(&mut self, wait_max: Span, passed_max: Bytes, now: Time) {
         self.wait_max = wait_max;
         self.passed_max = passed_max;
@@ -91,7 +94,8 @@ impl BoundedWait {
         self.longest
     }
 
-    /// See [`super::Checkers::input`].
+    /// Records requests that arrive and member requests that complete; late and failed completions
+    /// restart every wait.
     pub fn input(&mut self, now: Time, input: &Input) {
         match input {
             Input::Client(request) => {
@@ -122,7 +126,7 @@ impl BoundedWait {
         }
     }
 
-    /// See [`super::Checkers::output`].
+    /// Records member requests and replies, and checks all waits after each reply.
     pub fn output(&mut self, now: Time, output: &Output, found: &mut Vec<Violation>) {
         match output {
             Output::Submit { token, .. } => {

@@ -19,7 +19,7 @@ pub struct Limits {
     pub client_frames: u32,
     /// Bytes that a client may have outstanding. A single request may exceed it.
     pub client_credit: Bytes,
-    /// Largest member request in bytes.
+    /// Largest size of a member request in bytes.
     pub member_bytes: u64,
 }
 
@@ -27,11 +27,11 @@ pub struct Limits {
 #[derive(Clone, Debug)]
 pub struct Bounds {
     limits: Limits,
-    /// Bytes of requests without an answer.
+    /// Bytes of each request that was not answered.
     sent: BTreeMap<(ClientId, Tag), u64>,
-    /// Bytes and number of the requests of each client with credit that is not back yet.
+    /// By client: bytes and number of the requests for which the engine has not returned credit.
     outstanding: BTreeMap<ClientId, (u64, u64)>,
-    /// Largest limit of dirty pages since the dirty pages were last within the limit at rest.
+    /// Largest dirty limit, in pages, since dirty pages were last within the dirty limit at rest.
     limit_pages: u64,
 }
 
@@ -42,18 +42,18 @@ impl Bounds {
         Self { limits, sent: BTreeMap::new(), outstanding: BTreeMap::new(), limit_pages: 0 }
     }
 
-    /// The limits.
+    /// Limits that are checked now.
     #[must_use]
     pub fn limits(&self) -> Limits {
         self.limits
     }
 
-    /// Changes the limits after a change of a knob.
+    /// Changes the limits after a knob of the engine changed.
     pub fn change(&mut self, change: impl FnOnce(&mut Limits)) {
         change(&mut self.limits);
     }
 
-    /// See [`super::Checkers::input`].
+    /// Adds the credit of a request that arrives; a client that leaves owes none.
     pub fn input(&mut self, input: &Input) {
         match input {
             Input::Client(request) if request.payload() > Bytes::ZERO => {
@@ -70,7 +70,7 @@ impl Bounds {
         }
     }
 
-    /// See [`super::Checkers::output`].
+    /// Subtracts credit that is returned, and checks the size and place of member requests.
     pub fn output(&mut self, view: View<'_>, output: &Output, found: &mut Vec<Violation>) {
         let back = match output {
             Output::Credit { client, bytes } => Some((client, bytes.0)),
@@ -118,7 +118,7 @@ impl Bounds {
         }
     }
 
-    /// See [`super::Checkers::at_rest`].
+    /// Lowers the allowed dirty pages to the present limit if the dirty pages are within it.
     pub fn at_rest(&mut self, snapshot: &Snapshot) {
         if let Some(cache) = &snapshot.write_back
             && cache.dirty_pages + cache.writeback_pages <= cache.limit_pages
@@ -127,7 +127,7 @@ impl Bounds {
         }
     }
 
-    /// See [`super::Checkers::settled`].
+    /// Checks stripes, dirty pages, credit and client frames against their limits.
     pub fn settled(&mut self, snapshot: &Snapshot, found: &mut Vec<Violation>) {
         let stripes: u32 =
             snapshot.volumes.iter().map(|volume| volume.raid.stripe_cache_active).sum();
@@ -139,7 +139,7 @@ impl Bounds {
         }
         if let Some(cache) = &snapshot.write_back {
             let (pages, limit) = (cache.dirty_pages + cache.writeback_pages, cache.limit_pages);
-            // A knob may lower the limit below the dirty pages and the requests that were already
+            // A knob may lower the limit below the dirty pages and the writes that were already
             // admitted.
             self.limit_pages = self.limit_pages.max(limit);
             if pages > self.limit_pages {
@@ -147,7 +147,7 @@ impl Bounds {
                 found.push(Violation::new(NAME, text));
             }
         }
-        // Requests beyond the credit are refused in the same turn in which they arrive.
+        // The engine refuses requests beyond the credit in the round in which they arrive.
         let limit = self.limits.client_credit;
         for (client, (bytes, requests)) in &self.outstanding {
             if *bytes > limit.0 && *requests > 1 {

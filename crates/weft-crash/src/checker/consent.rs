@@ -1,8 +1,8 @@
 //! Checker P5, consent: assembly refuses an array that is dirty and degraded unless the caller
 //! consents, and refuses no other array for that reason.
 //!
-//! Parity of a stripe that was being written may be wrong, and a missing block would be computed
-//! from it. A member that holds only parity may be missing.
+//! The parity of a stripe that was being written may be wrong, and the block of a missing member
+//! would be computed from it. A missing member that holds only parity does no harm.
 
 use weft_engine::assemble::{Assembly, AssemblyState, Refused, SlotState};
 use weft_units::{Sectors, Slot};
@@ -11,11 +11,11 @@ use super::{Array, Violation};
 
 const NAME: &str = "P5 dirty and degraded";
 
-/// Whether an assembly needs consent: members that hold data are missing, and superblocks say
-/// dirty.
+/// Whether an assembly needs consent: a member that holds data is missing, and the superblocks say
+/// that the array is dirty.
 #[must_use]
 pub fn needs_consent(array: &Array, with: &Assembly, dirty_from: Option<Sectors>) -> bool {
-    // Mirrors and stripes without parity compute no data.
+    // Nothing is computed on mirrors or on stripes without parity.
     let Some(geometry) = array.layout.parity() else { return false };
     let stripes = geometry.member_size().0 / geometry.chunk().0;
     let holds_data = |slot: u16| {
@@ -28,7 +28,7 @@ pub fn needs_consent(array: &Array, with: &Assembly, dirty_from: Option<Sectors>
         && slots.any(|(state, slot)| !matches!(state, SlotState::InSync(_)) && holds_data(slot))
 }
 
-/// Compares the result of an assembly without consent with whether consent was needed.
+/// Compares the result of an assembly without consent with whether consent was `needed`.
 #[must_use]
 pub fn judge(needed: bool, without: &Result<Assembly, Refused>) -> Option<Violation> {
     match without {

@@ -1,11 +1,11 @@
 //! Checker I5, dirty before data: superblocks say dirty, durably, before data changes, and say
 //! clean only when all writes have ended and are durable.
 //!
-//! An array that is dirty only from some sector on also counts as clean. A stopped resync leaves
-//! such superblocks: all columns before that sector then have to be without outstanding writes and
-//! durable.
+//! An array that is dirty only from some sector on counts as clean before that sector. A stopped
+//! resync leaves such superblocks. All columns before that sector then must be durable and without
+//! outstanding writes.
 //!
-//! A write counts if it changes what the member holds. Writes of a resync count too: parity is
+//! A write counts if it changes the content of a member. Writes of a resync count too: parity is
 //! wrong until they end. Writes to a member that is being rebuilt do not count, nor do rewrites of
 //! unreadable blocks, which change no content.
 
@@ -27,34 +27,34 @@ pub struct Dirty {
     writes: BTreeMap<Token, Write>,
     /// Members that the engine has reported as failed.
     failed: BTreeSet<MemberIndex>,
-    /// The write that is being submitted.
+    /// Token of the write that was just submitted, for the call of [`Self::write`] that follows.
     submitted: Option<Token>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Write {
-    /// Device number of the write's disk in superblocks, recorded at submission: a disk that
-    /// becomes shorter may lose its superblock before it answers.
+    /// Device number, in superblocks, of the disk that is written. It is recorded at submission: a
+    /// disk that becomes shorter may lose its superblock before it answers.
     number: Option<u32>,
     /// Disk and sectors of the write.
     place: bits::Place,
     /// Column of the first sector.
     column: u64,
-    /// Whether the write is a client's, or changes what the member holds.
+    /// Whether the write counts: it is a client's, or changes the content of the member.
     counts: bool,
 }
 
 impl Dirty {
-    /// See [`super::Checkers::input`].
+    /// Removes a write that completes.
     pub fn input(&mut self, input: &Input) {
         if let Input::Done { token, .. } = input {
             self.writes.remove(token);
         }
     }
 
-    /// See [`super::Checkers::output`].
+    /// Records member writes, and checks metadata writes that say clean or clear bits.
     pub fn output(&mut self, view: View<'_>, output: &Output, found: &mut Vec<Violation>) {
-        // Without redundancy nothing can disagree, and nothing is marked dirty.
+        // Without redundancy no members can disagree, and nothing is marked dirty.
         if view.array.is_striped() {
             return;
         }
@@ -90,7 +90,8 @@ impl Dirty {
         }
     }
 
-    /// See [`super::Checkers::write`]. Follows the `output` of the same write.
+    /// Checks that superblocks say dirty before data changes. Called after [`Self::output`] for the
+    /// same write.
     pub fn write(
         &mut self,
         view: View<'_>,
@@ -105,13 +106,13 @@ impl Dirty {
         let changes = view.disks[disk].peek(at, count) != bytes;
         let write = self.submitted.and_then(|token| self.writes.get_mut(&token));
         let Some(write) = write else { return };
-        // A member that is being rebuilt is not believed.
+        // A restart does not believe a member that is being rebuilt.
         let rebuilt = !write.counts && !view.record.is_in_sync(disk);
         write.counts |= changes && !rebuilt;
         if changes && !rebuilt {
             bits::before_data(view, (disk, at, count), bytes, found);
         }
-        // An engine that wrote a superblock does not know that it cannot be read.
+        // The engine does not know that a superblock it wrote became unreadable.
         if changes && !rebuilt && !view.record.all_dirty() && !view.written.all_dirty() {
             found.push(Violation::new(
                 NAME,
@@ -125,16 +126,18 @@ impl Dirty {
     fn superblock(&self, view: View<'_>, bytes: &[u8], found: &mut Vec<Violation>) {
         let mut block = bytes.to_vec();
         block.resize(4096.max(bytes.len()), 0);
-        // The size of any member will do: it locates a superblock and does not change its content.
+        // The size of any member will do: it determines the place of a superblock but not its
+        // content.
         let size = view.disks.first().map_or(Sectors::ZERO, Disk::whole_size);
         let decode = |version: &Version| Superblock::decode(&block, *version, size).ok();
         let Some(sb) = Version::ALL.iter().find_map(decode) else { return };
-        // Columns below this are clean; the rest is dirty.
+        // Columns below this one are clean; the rest is dirty.
         let clean_to = sb.dirty_from().map_or(u64::MAX, |from| from.0);
         if clean_to == 0 {
             return;
         }
-        // Under 0.90 the number of a member is its slot, which another disk may occupy by now.
+        // Under 0.90 the device number of a member is its slot, which another disk may occupy by
+        // now.
         let replaced = |disk: usize| {
             let index = view.disk_of.iter().rposition(|known| *known == disk);
             let index = index.map(|index| MemberIndex(index as u16));
@@ -151,7 +154,7 @@ impl Dirty {
         }
         for (disk, state) in view.disks.iter().enumerate() {
             let data = view.array.data_offset.get(disk).map_or(0, |first| first.0);
-            // The superblock's own entry for the disk counts.
+            // The role that this superblock gives to the disk counts.
             let number = view.record.of(disk).map(|own| own.dev_number());
             let active = number.and_then(|number| sb.role(number).ok());
             if view.record.is_in_sync(disk)

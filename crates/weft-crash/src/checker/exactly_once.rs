@@ -20,15 +20,15 @@ pub struct ExactlyOnce {
     outstanding: BTreeSet<Token>,
     requests: BTreeMap<(ClientId, Tag), (RequestOp, Run, i128)>,
     commands: BTreeSet<(ClientId, Tag)>,
-    /// Frames that the engine holds.
+    /// Client frames that the engine holds, with the number of requests that use them.
     frames: BTreeMap<Run, usize>,
     gone: BTreeSet<ClientId>,
-    /// Bytes sent less bytes credited.
+    /// By client: bytes of requests sent, less bytes of credit returned.
     credit: BTreeMap<ClientId, i128>,
 }
 
 impl ExactlyOnce {
-    /// See [`super::Checkers::input`].
+    /// Records requests and commands, and checks that each token is done once.
     pub fn input(&mut self, input: &Input, found: &mut Vec<Violation>) {
         match input {
             Input::Client(request) => {
@@ -59,7 +59,8 @@ impl ExactlyOnce {
         }
     }
 
-    /// See [`super::Checkers::output`].
+    /// Checks that tokens are new, and that replies, frames, credit and aborts belong to something
+    /// outstanding.
     pub fn output(&mut self, output: &Output, found: &mut Vec<Violation>) {
         let mut fail = |message: String| found.push(Violation::new(NAME, message));
         match output {
@@ -75,7 +76,7 @@ impl ExactlyOnce {
                     fail(format!("a reply to {client:?}, which is gone"));
                 } else if let Some((op, run, credit)) = self.requests.remove(&(*client, *tag)) {
                     if *result == Err(ReplyError::Busy(NO_CREDIT)) {
-                        // A request refused for lack of credit took none.
+                        // A request that is refused for lack of credit has used none.
                         *self.credit.entry(*client).or_default() -= credit;
                     }
                     if op == RequestOp::Read && result.is_ok() && run.count > 0 {
@@ -104,7 +105,8 @@ impl ExactlyOnce {
         }
     }
 
-    /// See [`super::Checkers::at_rest`].
+    /// Checks that every request and command was answered, all frames and credit came back, and the
+    /// engine's counters are zero.
     pub fn at_rest(&mut self, snapshot: &Snapshot, found: &mut Vec<Violation>) {
         let mut fail = |message: String| found.push(Violation::new(NAME, message));
         if let Some((client, tag)) = self.requests.keys().next() {

@@ -1,9 +1,9 @@
 //! Checkers: one for each promise of the engine, judged from its inputs and outputs and from the
 //! media.
 //!
-//! Checkers watch the inputs and outputs of an engine and the contents of the media. Of the
-//! engine's own account they use only its counters at rest: members in sync and the clean state are
-//! read off the durable superblocks ([`Record`]), as a restart would.
+//! Checkers watch the inputs and outputs of an engine and the contents of the media. Of what the
+//! engine reports about itself they use only its counters at rest. Members in sync and the clean
+//! state are read from the durable superblocks ([`Record`]), as a restart would read them.
 //!
 //! | Checker | Invariants | File |
 //! |---|---|---|
@@ -74,19 +74,20 @@ pub struct View<'a> {
     pub now: Time,
     /// All disks, present or not.
     pub disks: &'a [Disk],
-    /// The disk of each member index.
+    /// Disk number of each member, by member index.
     pub disk_of: &'a [usize],
-    /// The disk of a bare volume beside the array.
+    /// Number of the disk that is exported as a bare volume beside the array, if there is one.
     pub bare: Option<usize>,
     /// Geometry of the array.
     pub array: &'a Array,
     /// Content of the durable superblocks.
     pub record: &'a Record,
-    /// Content of the superblocks as they were written, including those that cannot be read.
+    /// Content of the superblocks as they were last written, including those that are unreadable
+    /// now.
     pub written: &'a Record,
     /// Model of what clients wrote.
     pub model: &'a Model,
-    /// Columns where members disagree.
+    /// Columns in which members disagree; see [`crate::suspects`].
     pub suspects: &'a Suspects,
 }
 
@@ -97,14 +98,15 @@ impl View<'_> {
         self.write_back && matches!(op, RequestOp::Write | RequestOp::WriteZeroes)
     }
 
-    /// The column of an absolute sector of a disk. Without parity, the slot is taken from the
-    /// disk's own superblock.
+    /// Column ([`crate::array`]) that sector `absolute` of a disk belongs to; `None` if the sector
+    /// holds no data of the array. Without parity, the slot is taken from the disk's own
+    /// superblock.
     #[must_use]
     pub fn column_at(&self, disk: usize, absolute: u64) -> Option<u64> {
         self.record.column_at(self.array, disk, absolute)
     }
 
-    /// The disk of a member.
+    /// Number of the disk that is this member.
     #[must_use]
     pub fn disk(&self, member: MemberIndex) -> usize {
         self.disk_of[member.index()]
@@ -122,14 +124,14 @@ pub struct Checkers {
     exactly_once: ExactlyOnce,
     bounds: Bounds,
     bounded_wait: BoundedWait,
-    /// Counts of what passed with an excuse.
+    /// Counts of checks that passed only with an excuse.
     pub excuses: Excuses,
     /// Violations, the earliest first.
     pub found: Vec<Violation>,
 }
 
 impl Checkers {
-    /// Checkers for an engine that starts.
+    /// Checkers for an engine that is about to start.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self {
@@ -146,7 +148,8 @@ impl Checkers {
         }
     }
 
-    /// Checks an input of the engine. The media already show a completed write.
+    /// Checks an input of the engine. If the input completes a write, the media already have its
+    /// data.
     pub fn input(&mut self, view: View<'_>, input: &Input) {
         let found = &mut self.found;
         self.single_flight.input(input);
@@ -162,7 +165,8 @@ impl Checkers {
         self.bounded_wait.input(view.now, input);
     }
 
-    /// Checks an output of the engine. The media do not show a new write yet.
+    /// Checks an output of the engine. If the output submits a write, the media do not have its
+    /// data yet.
     pub fn output(&mut self, view: View<'_>, output: &Output) {
         let found = &mut self.found;
         self.single_flight.output(view, output, found);
@@ -179,7 +183,7 @@ impl Checkers {
         self.bounded_wait.output(view.now, output, found);
     }
 
-    /// Checks a write that is about to go to a disk.
+    /// Checks a write of `count` sectors from sector `at` that is about to be submitted to a disk.
     pub fn write(&mut self, view: View<'_>, disk: usize, at: u64, count: u64, bytes: &[u8]) {
         if view.bare == Some(disk) {
             return;
@@ -193,13 +197,13 @@ impl Checkers {
         self.bounds.settled(snapshot, &mut self.found);
     }
 
-    /// Checks the counters when nothing is outstanding.
+    /// Checks the counters when no request and no member request is outstanding.
     pub fn at_rest(&mut self, snapshot: &Snapshot) {
         self.bounds.at_rest(snapshot);
         self.exactly_once.at_rest(snapshot, &mut self.found);
     }
 
-    /// Drops what concerns the engine, which has stopped; what members hold stays.
+    /// Drops the state that concerns the engine, which has stopped. Facts about members stay.
     pub fn stopped(&mut self) {
         let limits = self.bounds.limits();
         let found = std::mem::take(&mut self.found);
@@ -209,34 +213,36 @@ impl Checkers {
         *self = Self { stale, excuses, found, ..Self::new(limits) };
     }
 
-    /// The state that outlives an engine, for the fingerprint of what a cut would find.
+    /// State that outlives the engine, for the fingerprint of the state that a power cut leaves.
     pub(crate) fn after_a_stop(&self) -> impl fmt::Debug {
         (self.bounds.limits(), self.stale.after_a_stop())
     }
 
-    /// Records a power cut after [`Self::stopped`], with the content that members not in sync lost.
+    /// Records a power cut, after [`Self::stopped`]. `lost` lists the disk and data sector of
+    /// content that members not in sync lost.
     pub fn power_cut(&mut self, lost: &[(usize, u64)]) {
         self.stale.power_cut(lost);
     }
 
-    /// Checks an assembly that is about to become an engine.
+    /// Checks an assembly from which an engine is about to start.
     pub fn assembled(&mut self, view: View<'_>, assembly: &Assembly) {
         self.stale.assembled(view, assembly, &mut self.found);
     }
 
-    /// Records that a disk joins, whether or not it was a member before. `keeps` says that it kept
-    /// its content.
+    /// Records that a disk joins the array, whether or not it was a member before. It misses what
+    /// was acknowledged in `columns`; `keeps` says that it kept its content elsewhere.
     pub fn disk_added(&mut self, disk: usize, keeps: bool, columns: impl Iterator<Item = u64>) {
         self.stale.disk_added(disk, keeps, columns);
     }
 
-    /// Whether a token is outstanding, as far as the checkers know.
+    /// Whether a member request or computation with this token is outstanding.
     #[must_use]
     pub fn knows(&self, token: Token) -> bool {
         self.single_flight.knows(token)
     }
 
-    /// Sets the bounds of a stripe's wait from now on: its time, and the bytes that may pass it.
+    /// Sets the bounds of a stripe's wait from `now` on: its duration, and the bytes of other
+    /// requests that may be written before the stripe.
     pub fn allow_waits(&mut self, wait_max: Span, passed_max: Bytes, now: Time) {
         self.bounded_wait.allow(wait_max, passed_max, now);
     }

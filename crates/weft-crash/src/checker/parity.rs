@@ -1,15 +1,16 @@
 //! Checker I6, parity or dirty: the parity of every stripe is right and copies agree, or the stripe
 //! is recorded as suspect.
 //!
-//! The checker computes P and Q of every column anew from the media and compares. A scrub reports
-//! how many columns it read, so that a test can tell zero mismatches from zero stripes. RAID 6 with
-//! one member missing has one parity left to compare. For mirrors the checker compares the copies
-//! that are present, and counts columns with at most one copy left as not written.
+//! The checker computes P and Q of every column anew from the media and compares them with the
+//! stored ones. A scrub reports how many columns it read, so that a test can tell zero mismatches
+//! from zero stripes. RAID 6 with one member missing has one parity left to compare. For mirrors
+//! the checker compares the copies that are present, and counts columns with at most one copy left
+//! as not written.
 //!
 //! After a cut a column is judged where the superblocks promise that its parity is right. A quiet
-//! column is judged whatever they say: no member had volatile data of it, no unanswered request
-//! writes to it, and it was right before. Its stripe is not half written, and the write hole is not
-//! open in it (P5: only stripes that were being written may be damaged).
+//! column is judged even where they do not: no member had volatile data of it, no unanswered
+//! request writes to it, and its parity was right before. Its stripe is not half written, so it has
+//! no write hole (P5: only stripes that were being written may be damaged).
 
 use std::collections::BTreeSet;
 
@@ -23,7 +24,7 @@ use crate::disk::Disk;
 
 const NAME: &str = "I6 parity or dirty";
 
-/// Counts of a scrub.
+/// Counts of a scrub, in columns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scrub {
     /// Columns that were read (member data sectors).
@@ -34,7 +35,7 @@ pub struct Scrub {
     pub wrong: BTreeSet<u64>,
 }
 
-/// The bytes that a scrub reads.
+/// The bytes of the media that are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bytes {
     /// Bytes that would survive the worst power cut.
@@ -43,8 +44,8 @@ pub enum Bytes {
     Visible,
 }
 
-/// Scrubs columns. Columns are left out if the record says that as many members are missing as
-/// there are parities.
+/// Checks the parity or copies of `columns`. If members are missing and no redundancy is left, no
+/// column is read.
 #[must_use]
 pub fn scrub(
     disks: &[Disk],
@@ -67,13 +68,13 @@ pub fn scrub(
     scrub
 }
 
-/// Media of an array with enough members to compare something.
+/// The media of an array that has enough members in sync to compare parity or copies.
 pub(super) struct Media<'a> {
     disks: &'a [Disk],
     array: &'a Array,
     bytes: Bytes,
     parity: Parity,
-    /// The disk of each slot.
+    /// Number of the disk in sync at each slot.
     members: Vec<Option<usize>>,
 }
 
@@ -95,8 +96,8 @@ impl<'a> Media<'a> {
         self.members.contains(&None)
     }
 
-    /// Whether the parity of a column is right, or its copies agree; `None` if the column holds
-    /// only zeros or there is nothing to compare.
+    /// Whether the parity of a column is right, or its copies agree. `None` if the column holds
+    /// only zeros, or if fewer than two copies are present.
     pub(super) fn look(&self, column: u64) -> Option<bool> {
         let read = |place: &Place| {
             let disk = self.members[place.slot.index()]?;
@@ -121,8 +122,8 @@ impl<'a> Media<'a> {
     }
 }
 
-/// Whether all parity that is present is right. At most one block is missing. If it is data, it is
-/// computed from P, and Q tells whether it is right.
+/// Whether all parity that is present is right. At most one block is missing. If a data block is
+/// missing, it is computed from P, and Q tells whether the result is right.
 fn consistent(parity: &Parity, placement: &Placement, blocks: &[Option<Vec<u8>>]) -> bool {
     let (p, q) = (placement.p, placement.q);
     let data_of = |slot: Slot| placement.data_index(slot).is_some();
@@ -145,7 +146,7 @@ fn consistent(parity: &Parity, placement: &Placement, blocks: &[Option<Vec<u8>>]
     right(p, &p_found) && q.is_none_or(|q| right(q, &q_found))
 }
 
-/// P and Q of data strips, each with its exponent. Exponents are ignored without Q.
+/// P and Q of data strips, each given with its exponent. Without Q the exponents are ignored.
 pub(super) fn syndromes(
     parity: &Parity,
     data: &[(u8, Vec<u8>)],
@@ -163,9 +164,10 @@ pub(super) fn syndromes(
     (p, q)
 }
 
-/// Judges columns after a power cut or a process crash: a column with wrong parity was being
-/// written, and a restart will check it. `quiet` says whether a column was right before and not
-/// being written. Returns the counts of what was judged.
+/// Judges columns after a power cut or a process crash: a wrong parity is allowed only in a column
+/// that was being written and that a restart will check. `quiet` says whether the parity of a
+/// column was right before and the column was not being written. Returns the counts of what was
+/// judged.
 pub fn after_cut(
     view: View<'_>,
     columns: impl Iterator<Item = u64>,

@@ -14,18 +14,19 @@ use crate::disk::Disk;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Record {
     supers: Vec<Option<Superblock>>,
-    /// Bitmaps of the disks; empty where no readable superblock announces one.
+    /// Bitmap of each disk; `None` where no readable superblock announces one.
     bitmaps: Vec<Option<Bitmap>>,
     gone: Vec<bool>,
     freshest: Option<usize>,
 }
 
-/// The superblock of a disk, whether it can be read or not.
+/// The superblock of a disk, even if a fault makes its sectors unreadable; `None` if it does not
+/// parse.
 fn parsed(disk: &Disk, version: Version) -> Option<Superblock> {
     let at = version.position(disk.size()).filter(|at| at.0 + 8 <= disk.size().0)?;
     let bytes = disk.peek_stable(at.0, 8);
-    // A member that joined when the disk was short already has a superblock of today's size. A disk
-    // that was cut short behind its superblock is still known by it.
+    // A member that joined when the disk was short has a superblock for the short size. A disk that
+    // was cut short behind its superblock has one for the original size.
     let of_size = |size| Superblock::parse(&bytes, version, size).ok();
     of_size(disk.size()).or_else(|| of_size(disk.whole_size()))
 }
@@ -51,7 +52,7 @@ fn bitmap_of(disk: &Disk, sb: &Superblock) -> Option<Bitmap> {
 }
 
 impl Record {
-    /// Reads the superblocks of all disks, at the position that the version defines.
+    /// Reads the superblocks of all disks, each at the position that `version` defines.
     #[must_use]
     pub fn read(disks: &[Disk], version: impl Into<Version>) -> Self {
         let version = version.into();
@@ -71,8 +72,8 @@ impl Record {
         record
     }
 
-    /// Content of the superblocks as they were written, including those that cannot be read: the
-    /// engine that wrote one cannot know that. `None` if all can be read.
+    /// Content of the superblocks as they were last written, including those that have since become
+    /// unreadable: the engine that wrote one cannot know that. `None` if all can be read.
     #[must_use]
     pub fn written(disks: &[Disk], version: impl Into<Version>) -> Option<Self> {
         let version = version.into();
@@ -85,8 +86,8 @@ impl Record {
         disks.iter().any(dead).then(written)
     }
 
-    /// Event count of a disk's superblock, even if it cannot be read or the disk was cut short
-    /// before it.
+    /// Event count of a disk's superblock, even if the superblock is unreadable or lies beyond the
+    /// end at which the disk was cut short.
     #[must_use]
     pub fn events_on(disk: &Disk, version: impl Into<Version>) -> Option<u64> {
         let (version, size) = (version.into(), disk.whole_size());
@@ -118,7 +119,8 @@ impl Record {
         self.bitmaps.iter().any(Option::is_some)
     }
 
-    /// A present disk in sync that has a bitmap which says that members agree about a column.
+    /// A present disk in sync with a bitmap in which the bit of this column is clear, so that
+    /// members must agree about it.
     #[must_use]
     pub fn clear_bit(&self, column: u64) -> Option<usize> {
         let clear = |bitmap: &Bitmap| bitmap.state(column / bitmap.chunk.0) == ChunkState::Clean;
@@ -127,8 +129,8 @@ impl Record {
             .find(|disk| says(disk) && !self.gone[*disk] && self.is_in_sync(*disk))
     }
 
-    /// The chunks for which metadata that are about to be written to a disk clear the bit: the
-    /// first column of each, and its length.
+    /// Chunks whose bits are cleared by a metadata write of `bytes` to sector `at` of a disk: the
+    /// first column of each chunk, and its length in columns.
     #[must_use]
     pub fn cleared_by(&self, state: &Disk, disk: usize, at: u64, bytes: &[u8]) -> Vec<(u64, u64)> {
         let Some(Some(bitmap)) = self.bitmaps.get(disk) else { return Vec::new() };
@@ -162,7 +164,8 @@ impl Record {
         }
     }
 
-    /// The column of an absolute sector of a disk. A disk without a slot has one only with parity.
+    /// Column of sector `absolute` of a disk. Without parity, a disk that has no slot has no
+    /// columns.
     #[must_use]
     pub fn column_at(&self, array: &Array, disk: usize, absolute: u64) -> Option<u64> {
         let sector = array.data_sector(disk, absolute)?;
@@ -178,16 +181,16 @@ impl Record {
         self.supers.get(disk)?.as_ref()
     }
 
-    /// The superblock with the most events among the present disks.
+    /// The superblock with the most events among those of present disks that claim a slot.
     #[must_use]
     pub fn freshest(&self) -> Option<&Superblock> {
         self.of(self.freshest?)
     }
 
-    /// The slot at which a witness believes a disk to be in sync.
+    /// The slot at which a witness counts a disk as in sync: the superblock of `witness` decides.
     fn slot_by(&self, witness: usize, disk: usize) -> Option<Slot> {
         let own = self.of(disk)?;
-        // A disk that does not know of its slot does not have all of its data.
+        // A disk whose own superblock records no slot does not have all of its data.
         let has_slot = matches!(own.own_role(), Ok(Role::Active(_)));
         if own.recovery_offset().is_some() || !has_slot {
             return None;
@@ -212,9 +215,9 @@ impl Record {
             .find(|disk| !self.gone[*disk] && self.slot_by(freshest, *disk) == Some(slot))
     }
 
-    /// The disk that at least one survivor counts as in sync at a slot: were the others lost, a
-    /// restart would believe it. A disk is no witness for itself. Neither is a missing disk, nor
-    /// one that the freshest superblock does not count as in sync.
+    /// The disk that at least one survivor counts as in sync at a slot: if the others were lost, a
+    /// restart would believe this disk. A disk is no witness for itself. Neither is a missing disk,
+    /// nor a disk that the freshest superblock does not count as in sync.
     #[must_use]
     pub fn believed(&self, slot: Slot) -> Option<usize> {
         let disks = 0..self.supers.len();
@@ -228,13 +231,13 @@ impl Record {
         })
     }
 
-    /// Whether the freshest superblock counts a disk as in sync somewhere.
+    /// Whether the freshest superblock counts a disk as in sync at any slot.
     #[must_use]
     pub fn is_in_sync(&self, disk: usize) -> bool {
         self.freshest.is_some_and(|freshest| self.slot_by(freshest, disk).is_some())
     }
 
-    /// Whether every disk in sync says that the array is dirty.
+    /// Whether the superblocks of all disks in sync say that the array is dirty.
     #[must_use]
     pub fn all_dirty(&self) -> bool {
         (0..self.supers.len())
@@ -242,8 +245,8 @@ impl Record {
             .all(|disk| self.of(disk).is_some_and(|sb| sb.dirty_from().is_some()))
     }
 
-    /// The first member data sector that may have wrong parity, according to the freshest
-    /// superblock.
+    /// Data sector of members from which on parity may be wrong, according to the freshest
+    /// superblock; `None` if the array is clean.
     #[must_use]
     pub fn dirty_from(&self) -> Option<Sectors> {
         self.freshest()?.dirty_from()

@@ -1,9 +1,8 @@
-//! Checker I10, single flight: outstanding writes to a member do not overlap, and no frame is
-//! shared.
+//! Checker I10, single flight: outstanding writes to a member do not overlap, and an outstanding
+//! operation shares its frames with no writer.
 //!
-//! No two outstanding writes to a member overlap. A frame that an outstanding operation reads or
-//! writes is neither written by another nor given back to the driver. The frame of zeros is never
-//! written.
+//! A frame that an outstanding operation reads or writes is neither written by another operation
+//! nor given back to the driver. The frame of zeros is never written.
 
 use std::collections::BTreeMap;
 
@@ -15,24 +14,24 @@ use super::{View, Violation};
 
 const NAME: &str = "I10 single flight";
 
-/// All outstanding operations.
+/// Checker I10: all outstanding member requests and computations.
 #[derive(Clone, Debug, Default)]
 pub struct SingleFlight {
     flights: BTreeMap<Token, Flight>,
-    /// Client reads: their frames come back with the reply.
+    /// Frames of outstanding client reads, which come back to the client with the reply.
     reads: BTreeMap<(ClientId, Tag), Run>,
 }
 
 #[derive(Clone, Debug)]
 struct Flight {
-    /// Disk and sectors that the operation writes, from and to.
+    /// Disk, first sector and end of the sectors that the operation writes.
     sectors: Option<(usize, u64, u64)>,
     reads: Vec<Segment>,
     writes: Vec<Segment>,
 }
 
 impl SingleFlight {
-    /// See [`super::Checkers::input`].
+    /// Records completions, and the frames of client reads.
     pub fn input(&mut self, input: &Input) {
         match input {
             Input::Done { token, .. } => {
@@ -51,7 +50,8 @@ impl SingleFlight {
         self.flights.contains_key(&token)
     }
 
-    /// See [`super::Checkers::output`].
+    /// Checks a new operation against all outstanding ones, and that frames that are given back are
+    /// not in use.
     pub fn output(&mut self, view: View<'_>, output: &Output, found: &mut Vec<Violation>) {
         let (token, flight) = match output {
             Output::Submit { token, member, op, .. } => {
@@ -128,7 +128,7 @@ impl SingleFlight {
         }
         let whole = run.part(0, u64::from(run.count) * 4096);
         for (token, flight) in &self.flights {
-            // A copy that has still to be read out of the frame would read new content.
+            // An operation that still reads the frame would read its next content.
             let used = flight.writes.iter().chain(&flight.reads).any(|part| part.overlaps(whole));
             if used {
                 found.push(Violation::new(

@@ -1,17 +1,17 @@
 //! Checker I8, no stale member: a member that missed an acknowledged write is never counted as in
 //! sync.
 //!
-//! The checker keeps, for each disk, the columns of which it misses the newest acknowledged
+//! The checker keeps, for each disk, the columns of which the disk misses the newest acknowledged
 //! content. An acknowledgement adds the columns that the disk did not store; a completed write of
 //! any origin removes them. After a restart no such column may lie where the assembly counts the
-//! disk as good.
+//! disk as in sync.
 //!
-//! A member that is being rebuilt is good below its recovery offset, like a member in sync: an
-//! acknowledged write there that was not flushed may be lost with the power, and the model knows
-//! it. Content that the rebuild wrote must not be lost. A column that such a disk lost therefore
-//! counts as missing, unless a version of it was durable before, or the disk came back with its old
-//! content and missed nothing there. A column that reads the same after the cut as before was not
-//! lost: the correction of a read error writes the same content again.
+//! Below its recovery offset a member that is being rebuilt counts like a member in sync. An
+//! acknowledged write there that was not flushed may be lost with the power, as the model knows.
+//! Content that the rebuild wrote must not be lost. A column that such a disk lost therefore counts
+//! as missing, unless a version of it was durable before, or the disk came back with its old
+//! content and missed nothing in this column. A column that reads the same after the cut as before
+//! was not lost: the correction of a read error writes the same content again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,27 +23,28 @@ use super::{View, Violation};
 
 const NAME: &str = "I8 no stale member";
 
-/// Follows every disk that ever was a member.
+/// Checker I8: the state of every disk that ever was a member.
 #[derive(Clone, Debug, Default)]
 pub struct Stale {
     requests: BTreeMap<(ClientId, Tag), (u64, ByteRange)>,
     writes: BTreeMap<Token, Write>,
     flushes: BTreeMap<Token, (usize, u64)>,
     clock: u64,
-    /// Submission of the last completed write per disk and column.
+    /// Submission time of the last completed write, by disk and column.
     stored: BTreeMap<(usize, u64), u64>,
-    /// By disk: the columns that completed and are not durable, each with its time of completion.
+    /// By disk: columns of completed writes that are not durable, each after its time of
+    /// completion.
     volatile: BTreeMap<usize, Vec<(u64, u64)>>,
-    /// By disk: the columns of which a version was made durable since it joined.
+    /// By disk: columns of which some version became durable since the disk joined.
     durable: BTreeMap<usize, BTreeSet<u64>>,
-    /// By disk: the columns that it misses.
+    /// By disk: columns of which it misses the newest acknowledged content.
     missing: BTreeMap<usize, BTreeSet<u64>>,
-    /// Columns that a disk which joins without its content will miss once its new superblock is
-    /// there. Until then a restart may find the old superblock, and the disk's content is
-    /// unchanged.
+    /// By disk: columns that a disk which joins without its content will miss once its new
+    /// superblock is stored. Until then a restart may find the old superblock, and the content of
+    /// the disk is unchanged.
     joining: BTreeMap<usize, BTreeSet<u64>>,
-    /// For each disk that came back with its old content: the columns that it missed, or held only
-    /// in its cache, at that time or at any time since.
+    /// By disk that came back with its old content: columns that it missed, or held only in its
+    /// cache, when it came back or later.
     owed: BTreeMap<usize, BTreeSet<u64>>,
 }
 
@@ -57,7 +58,7 @@ struct Write {
 }
 
 impl Stale {
-    /// See [`super::Checkers::input`].
+    /// Records requests and completions. A completed flush makes columns durable.
     pub fn input(&mut self, view: View<'_>, input: &Input) {
         self.clock += 1;
         match input {
@@ -97,7 +98,7 @@ impl Stale {
         }
     }
 
-    /// See [`super::Checkers::output`].
+    /// Records member requests. After a reply, disks that did not store the data miss it.
     pub fn output(&mut self, view: View<'_>, output: &Output) {
         self.clock += 1;
         match output {
@@ -167,8 +168,8 @@ impl Stale {
         }
     }
 
-    /// A disk joins and misses the writes to these columns. `keeps` says that it kept its content
-    /// elsewhere.
+    /// Records that a disk joins and misses the writes to `columns`. `keeps` says that it kept its
+    /// content elsewhere.
     pub fn disk_added(&mut self, disk: usize, keeps: bool, columns: impl Iterator<Item = u64>) {
         self.durable.remove(&disk);
         self.owed.remove(&disk);
@@ -182,14 +183,15 @@ impl Stale {
         }
     }
 
-    /// A disk that joins has its new superblock, which is written before anything else.
+    /// Records that a disk that joins has its new superblock, which is written before anything
+    /// else.
     fn joined(&mut self, disk: usize) {
         if let Some(columns) = self.joining.remove(&disk) {
             self.missing.entry(disk).or_default().extend(columns);
         }
     }
 
-    /// Records a power cut. `lost` are the data columns that read differently than before, on disks
+    /// Records a power cut. `lost` lists data sectors that read differently than before, on disks
     /// that were not in sync. (For disks in sync the model knows what may be lost.)
     pub fn power_cut(&mut self, lost: &[(usize, u64)]) {
         let has = |all: Option<&BTreeSet<u64>>, column: &u64| all.map(|it| it.contains(column));
@@ -202,7 +204,7 @@ impl Stale {
         self.volatile.clear();
     }
 
-    /// Forgets what was outstanding, because the engine is gone.
+    /// Forgets requests and outstanding operations, because the engine is gone.
     pub fn stopped(&mut self) {
         self.requests.clear();
         self.writes.clear();
@@ -210,8 +212,8 @@ impl Stale {
         self.stored.clear();
     }
 
-    /// The state that [`Self::stopped`] leaves. Times of completion do not count, because
-    /// everything that follows is later.
+    /// State that outlives [`Self::stopped`]. Times of completion do not count, because everything
+    /// that follows is later.
     pub(super) fn after_a_stop(&self) -> impl std::fmt::Debug {
         let columns = |all: &Vec<(u64, u64)>| -> Vec<u64> { all.iter().map(|it| it.0).collect() };
         let volatile: Vec<_> = self.volatile.iter().map(|it| (*it.0, columns(it.1))).collect();
@@ -219,7 +221,7 @@ impl Stale {
         (volatile, self.durable.clone(), joining, missing, self.owed.clone())
     }
 
-    /// See [`super::Checkers::assembled`].
+    /// Checks that no member in sync, or below its recovery offset, misses acknowledged content.
     pub fn assembled(&mut self, view: View<'_>, assembly: &Assembly, found: &mut Vec<Violation>) {
         let joining: Vec<usize> = self.joining.keys().copied().collect();
         for disk in joining.into_iter().filter(|disk| !view.record.is_in_sync(*disk)) {

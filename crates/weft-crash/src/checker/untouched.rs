@@ -1,9 +1,9 @@
 //! Checker I7, untouched data: a write to a stripe changes only the sectors that a client wrote.
 //!
-//! Every data sector that goes to a member either holds a client's write that was not overwritten
-//! since, or the content that the array already has there. A wrong address, a stale block carried
-//! along by a wider write, a frame reused too early: all of them show here at once, before any
-//! read.
+//! Every data sector that is written to a member holds either a client's write that was not
+//! overwritten since, or the content that the array already has in that sector. A wrong address, a
+//! stale block carried along by a wider write and a frame reused too early all show here at once,
+//! before any read.
 
 use weft_units::Slot;
 
@@ -13,12 +13,12 @@ use crate::model::Why;
 
 const NAME: &str = "I7 untouched data";
 
-/// Checker I7: compares payload with the model.
+/// Checker I7: compares the payload of member writes with the model.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Untouched;
 
 impl Untouched {
-    /// See [`super::Checkers::write`].
+    /// Checks the data sectors of a write, and counts in `excuses` those that pass with an excuse.
     pub fn write(
         self,
         view: View<'_>,
@@ -41,12 +41,13 @@ impl Untouched {
                     excuses.written_wrong += u64::from(why == Why::Reconstructed);
                     continue;
                 }
-                // The content was computed for a member that rejoined, or the model never saw it.
+                // The content was computed for a member that was added again, or the model never
+                // saw it.
                 None if view.disks[disk].peek(absolute, 1) == content => continue,
                 None => {}
             }
-            // Content reconstructed from members that disagreed is written back to the slot it
-            // belongs to.
+            // Content reconstructed from members that disagreed is written back to the slot that
+            // lost it.
             let errors = view.suspects.errors(view.array, column, slot);
             if view.model.media_allows_off(sector, content, &errors) {
                 excuses.written_wrong += 1;

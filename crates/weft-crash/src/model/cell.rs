@@ -12,53 +12,55 @@ use crate::violation::Violation;
 
 #[derive(Clone, Debug)]
 pub(super) struct Cell {
-    /// Number of the first version that is kept.
+    /// Number of the oldest version that is kept.
     pub(super) first: u64,
     pub(super) versions: VecDeque<Version>,
     pub(super) read_floor: u64,
     pub(super) durable_floor: u64,
-    /// Newest version that a drain has covered, which survives the process.
+    /// Newest version that a drain has stored on members, so that it survives a process crash.
     pub(super) drained: u64,
-    /// Acknowledged versions that are not durable, with the count at their acknowledgement.
+    /// Acknowledged versions that are not durable, each with the model's count of acknowledgements
+    /// at that time.
     pub(super) volatile: SmallVec<[(u64, u64); 1]>,
-    /// Whether writes of parts were in flight together: they may take effect in any order, so that
-    /// only each single byte is known to be of one of the versions. This lasts until the whole
-    /// sector is written.
+    /// Whether writes of parts of the sector were in flight together. They may take effect in any
+    /// order, so that all that is known of each byte is that it belongs to one of the versions.
+    /// This lasts until the whole sector is written.
     pub(super) mixed: bool,
-    /// Version that ended the mixture, which a power cut may undo: 0 for none.
+    /// Number of the version that ended the mixture, 0 if none did. A power cut may undo it.
     pub(super) unmixed_by: u64,
-    /// Count of known reconstructions when the last one of this sector became known.
+    /// Model's count of known reconstructions when the latest one of this sector became known.
     pub(super) reconstructed: u64,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Version {
     pub(super) write: WriteId,
-    /// Possible contents of the sector in this version: one, or more if it changes a part of the
-    /// sector and an earlier version had failed.
+    /// Possible contents of the sector in this version. There may be several if the version changes
+    /// only a part of the sector and an earlier version failed.
     pub(super) contents: SmallVec<[Content; 1]>,
-    /// Number of contents at the end of the list that are possible results of reconstruction and
-    /// were not written.
+    /// Number of `contents`, at the end of the list, that were never written but may result from
+    /// reconstruction.
     pub(super) reconstructed: usize,
-    /// Count of acknowledgements including its own, unless a power cut took it back.
+    /// Model's count of acknowledgements when this version was acknowledged; `None` if it was not,
+    /// or if a power cut took it back.
     pub(super) acknowledged: Option<u64>,
-    /// Part that it changed, if not the whole sector.
+    /// Part of the sector that the version changed; `None` for the whole sector.
     pub(super) patch: Option<Box<Patch>>,
     pub(super) failed: bool,
-    /// For a failed version: the count of reads at the first one that saw it. `gone` is the count
-    /// at the first later read that saw an older version in its place.
+    /// For a failed version: the model's count of reads when the first read returned it. `gone` is
+    /// the count when a later read first returned an older version in its place.
     pub(super) seen: Option<u64>,
     pub(super) gone: Option<u64>,
 }
 
-/// A part of a sector that was written.
+/// A write to a part of a sector.
 #[derive(Clone, Debug)]
 pub(super) struct Patch {
-    /// First byte within the 512 of the sector.
+    /// First byte of the part within the 512 bytes of the sector.
     pub(super) offset: usize,
     /// Length in bytes.
     pub(super) len: usize,
-    /// Byte range of the content within the payload.
+    /// Byte range of the part within the representation of the sector.
     pub(super) place: Range<usize>,
     pub(super) content: Content,
 }
@@ -83,13 +85,13 @@ impl Version {
         self.contents.iter().any(|content| content.looks_like(sector, at, bytes))
     }
 
-    /// Whether the content was written and not reconstructed.
+    /// Whether this content was written, and not only possible as the result of a reconstruction.
     pub(super) fn was_written(&self, sector: u64, at: usize, bytes: &[u8]) -> bool {
         let written = self.contents.len() - self.reconstructed;
         self.contents[..written].iter().any(|content| content.looks_like(sector, at, bytes))
     }
 
-    /// Whether the version changed a byte, given by its place in the payload of the sector.
+    /// Whether the version changed a byte, given by its offset in the representation of the sector.
     pub(super) fn covers(&self, place: usize) -> bool {
         self.patch.as_ref().is_none_or(|patch| patch.place.contains(&place))
     }
@@ -99,13 +101,13 @@ impl Version {
 pub(super) enum Content {
     Bytes(Arc<[u8]>),
     Fill(u8),
-    /// Tags of a part of a sector.
+    /// Tags in a part of a sector; `Tags` fill a whole one.
     Part(WriteId),
     Tags(WriteId),
 }
 
 impl Content {
-    /// Appends a part of a sector's content.
+    /// Appends the bytes of `place`, a part of the representation of the sector.
     pub(super) fn write(&self, sector: u64, place: Range<usize>, into: &mut Vec<u8>) {
         match self {
             Self::Bytes(content) => into.extend_from_slice(&content[place]),
@@ -139,10 +141,10 @@ impl Content {
     }
 }
 
-/// The word in every 8 bytes of a tagged sector: 24 bits of the write and 32 of the sector, seven
-/// in each byte below a bit that is set. Whether two contents differ at a place then depends
-/// neither on the place nor on the number of bytes that represent a sector: a byte is zero, of a
-/// part, or of a whole sector.
+/// The word in every 8 bytes of a tagged sector: 24 bits of the write's number and 32 of the
+/// sector's, seven bits in each byte below a bit that is set. Whether two contents differ at an
+/// offset then depends neither on the offset nor on the number of bytes that represent a sector:
+/// each byte is zero, belongs to a part, or belongs to a whole sector.
 #[must_use]
 pub fn tag(write: WriteId, sector: u64) -> [u8; 8] {
     let mut rest = u64::from(write.0) << 32 | (sector & 0xffff_ffff);
@@ -154,14 +156,14 @@ pub fn tag(write: WriteId, sector: u64) -> [u8; 8] {
     word
 }
 
-/// The write and the sector that a tag word encodes.
+/// Number of the write and of the sector that a tag word encodes; `None` if it is no tag word.
 pub(super) fn untag(word: [u8; 8]) -> Option<(u64, u64)> {
     let set = word.iter().all(|byte| byte & 0x80 != 0);
     let bits = word.iter().rev().fold(0, |bits, byte| bits << 7 | u64::from(byte & 0x7f));
     set.then_some((bits >> 32, bits & 0xffff_ffff))
 }
 
-/// The byte at a place in a part of a sector.
+/// Byte at offset `at` in a tagged part of a sector.
 pub(super) fn tag_byte(write: WriteId, sector: u64, at: usize) -> u8 {
     1 + ((u64::from(write.0) + sector + at as u64) % 127) as u8
 }
@@ -188,7 +190,7 @@ impl Cell {
         self.first + self.versions.len() as u64 - 1
     }
 
-    /// Whether a version that is kept changed only a part of the sector.
+    /// Whether a version changed only a part of the sector; false if the version is no longer kept.
     pub(super) fn is_patch(&self, number: u64) -> bool {
         let index = (number - self.first) as usize;
         self.versions.get(index).is_some_and(|version| version.patch.is_some())
@@ -205,8 +207,8 @@ impl Cell {
         number <= self.durable_floor && version.acknowledged.is_some() && !volatile
     }
 
-    /// Drops versions that no read may return any longer. Of parts that were in flight together,
-    /// each may be stored without those before it until all are settled.
+    /// Drops versions that no read may return any longer. Parts that were in flight together may
+    /// each be stored without the parts before it, until all are settled.
     pub(super) fn prune(&mut self) {
         if self.mixed || self.durable_floor < self.unmixed_by {
             let numbers = self.first + 1..=self.last();
@@ -227,7 +229,7 @@ impl Cell {
         }
     }
 
-    /// Adds a content to the newest version that may have been reconstructed.
+    /// Adds a content to the newest version, as a possible result of reconstruction.
     pub(super) fn add_possible(&mut self, content: Content) {
         let newest = self.versions.back_mut().expect("a cell is never empty");
         if !newest.contents.contains(&content) {
@@ -236,8 +238,8 @@ impl Cell {
         }
     }
 
-    /// The possible contents after a write of a part as the version at this index: the part is
-    /// based on the version before, and on earlier ones as long as versions failed.
+    /// Possible contents of the sector after a write of a part, as version `index`. The rest of the
+    /// sector comes from the version before, and from earlier ones as long as these failed.
     pub(super) fn patched(
         &self,
         index: usize,
@@ -260,14 +262,14 @@ impl Cell {
         contents
     }
 
-    /// Records that a version failed: it may or may not have happened.
+    /// Records that a version failed: its write may or may not have happened.
     pub(super) fn fail(&mut self, number: u64, sector: u64, payload: PayloadMode) {
         let Some(index) = number.checked_sub(self.first).map(|index| index as usize) else {
             return;
         };
         let Some(version) = self.versions.get_mut(index) else { return };
         version.failed = true;
-        // Later writes of a part may be based on the content before the failed version.
+        // A later write of a part may apply to the content before the failed version.
         for later in index + 1..self.versions.len() {
             let version = &self.versions[later];
             match version.patch.clone() {
@@ -280,20 +282,20 @@ impl Cell {
         }
     }
 
-    /// Records that a drain has covered what was acknowledged up to a count.
+    /// Records that a drain has stored everything that was acknowledged up to `count`.
     pub(super) fn drained(&mut self, count: u64) {
         let covered = self.volatile.iter().filter(|(_, at)| *at <= count);
         self.drained = covered.map(|(number, _)| *number).fold(self.drained, u64::max);
     }
 
-    /// Takes back what was acknowledged and is not durable.
+    /// Takes back every acknowledged version that is not durable: a power cut may have lost it.
     pub(super) fn take_back(&mut self) {
         self.drained = 0;
         self.take_back_but_drained();
     }
 
-    /// Takes back what no drain has covered. Returns the newest version that is certainly kept;
-    /// newer ones may be.
+    /// Takes back every acknowledged version that no drain has covered. Returns the newest version
+    /// that is certainly kept; newer ones may be.
     pub(super) fn take_back_but_drained(&mut self) -> u64 {
         let kept = self.durable_floor.max(self.drained);
         self.read_floor = kept;
@@ -312,9 +314,9 @@ impl Cell {
         kept
     }
 
-    /// The newest version not below `floor` that matches `bytes` at `offset` of the sector. If
-    /// parts were in flight together, those that had been acknowledged at that count have taken
-    /// effect.
+    /// The newest version from `floor` on that matches `bytes` at `offset` of the sector. Where
+    /// parts were in flight together, any mixture matches in which all versions acknowledged up to
+    /// `acknowledged` have taken effect.
     pub(super) fn find(
         &self,
         (floor, acknowledged): (u64, u64),
@@ -336,8 +338,9 @@ impl Cell {
         Some((self.last(), why))
     }
 
-    /// Records that a read saw only this version; `issued` is the count of reads at its issue.
-    /// Returns an error if the version had failed, was seen, and had disappeared before.
+    /// Records that a read returned this version and that no other matches. `issued` is the count
+    /// of reads when the read was issued, `now` the count when it returned. Returns an error if the
+    /// version had failed, was seen, and had disappeared before.
     pub(super) fn saw(&mut self, number: u64, issued: u64, now: u64) -> Result<(), WriteId> {
         let index = (number - self.first) as usize;
         let version = &mut self.versions[index];
@@ -357,16 +360,16 @@ impl Cell {
         Ok(())
     }
 
-    /// A failed version that was seen may disappear: reads may again return the last version before
-    /// it that did not fail.
+    /// Allows a failed version that was seen to disappear: reads may again return the last version
+    /// before it that did not fail.
     pub(super) fn forget_failed(&mut self) {
         let seen = self.versions.iter().take((self.read_floor + 1 - self.first) as usize);
         let failed = seen.rev().take_while(|version| version.failed).count() as u64;
         self.read_floor = self.read_floor.saturating_sub(failed).max(self.first);
     }
 
-    /// Whether the content results when each version takes effect as a whole or not at all, in
-    /// order. Versions that had been acknowledged do.
+    /// Whether the content results if each version, in order, takes effect as a whole or not at
+    /// all. Versions that had been acknowledged do take effect.
     pub(super) fn mixes(
         &self,
         acknowledged: u64,
@@ -377,7 +380,8 @@ impl Cell {
         let must = |version: &Version| version.acknowledged.is_some_and(|it| it <= acknowledged);
         let later = || self.versions.iter().skip(1);
         if later().filter(|version| !must(version)).count() > PARTS_MAX {
-            // Each byte is of the last acknowledged version that changed it, or of a later version.
+            // Each byte belongs to the last acknowledged version that changed it, or to a later
+            // version.
             let last = |at: usize| {
                 let changed = |version: &Version| must(version) && version.covers(at);
                 self.versions.iter().rposition(changed).unwrap_or(0)
@@ -418,8 +422,8 @@ impl Cell {
         states.iter().any(|state| state == bytes).then_some(Why::Mixed)
     }
 
-    /// The newest version that matches except for one of the errors. Writes of parts may lie over
-    /// it.
+    /// The newest version that matches except for one of `errors` (XOR). Writes of parts may lie
+    /// over the wrong content.
     pub(super) fn find_off(
         &self,
         floor: u64,
@@ -442,8 +446,8 @@ impl Cell {
         matching.last().map(|(number, _)| number)
     }
 
-    /// Whether the content that was read may become the only one: nothing is in flight or may be
-    /// undone.
+    /// Whether the content that was read may become the only one, because no version is in flight
+    /// or can be undone.
     pub(super) fn is_quiet(&self) -> bool {
         self.volatile.is_empty()
             && self.last() <= self.read_floor
@@ -451,7 +455,7 @@ impl Cell {
     }
 }
 
-/// Largest number of versions of a sector of which all combinations are tried.
+/// Largest number of unacknowledged versions of a sector whose combinations are all tried.
 const PARTS_MAX: usize = 10;
 
 pub(super) fn patched(base: &Content, sector: u64, patch: &Patch, payload: PayloadMode) -> Content {
@@ -502,7 +506,8 @@ pub(super) fn explain(
         Some((write, of)) => format!("write {write} at sector {of}"),
         None => format!("a mixture that begins with {:02x?}", &found[..found.len().min(8)]),
     };
-    // Versions that no read may return are kept for a while; later ones are found by their tag.
+    // Versions that no read may return are kept for a while. A version dropped since is recognized
+    // by its tag.
     let older =
         older.map(|number| u64::from(cell.versions[(number - cell.first) as usize].write.0));
     let first = u64::from(cell.versions.front().expect("a cell is never empty").write.0);

@@ -1,8 +1,8 @@
 //! Reference model: for each sector, the versions that a read may return.
 //!
-//! For each sector the model has the list of versions that were written to it, in the order of
-//! issue, which is also the order in which overlapping writes take effect. Two marks move along the
-//! list:
+//! For each sector the model has the list of versions that were written to it, in the order in
+//! which they were issued, which is also the order in which overlapping writes take effect. Two
+//! marks move along the list:
 //!
 //! ```text
 //!   versions   v0   v1   v2   v3   v4
@@ -12,19 +12,20 @@
 //!                   └ durable floor: a flush or FUA covered it; a power cut leaves v1 or later
 //! ```
 //!
-//! A read returns one version between the read floor at its issue and the newest version: whole, at
-//! its own address, and never content that was not written (I2). After a power cut it may be any
-//! version from the durable floor on (I1); the content that the first read finds is the only one
-//! that later reads may find (I3). A write that failed, or that a disconnected client left, may
-//! become visible, and may disappear again where there is no space: once, without coming back (I3).
+//! A read returns one version between the read floor at the time of its issue and the newest
+//! version. The content is complete, belongs to this address, and was written (I2). After a power
+//! cut a read may return any version from the durable floor on (I1); all later reads must then
+//! return the content that the first read found (I3). A write that failed, or that a disconnected
+//! client left, may become visible. Where members lack space it may also disappear again, but only
+//! once: it never comes back (I3).
 //!
-//! The write hole is predicted, not forgiven: only where members disagree after a cut and the
-//! sector's own member is missing, a read may return the result of reconstruction from them, and
-//! nothing else ([`crate::suspects`]). Such reads are counted, so that a test in which none is ever
-//! wrong is known to test nothing.
+//! The write hole is predicted, not forgiven. Only where members disagree after a cut and the
+//! sector's own member is missing may a read return the result of reconstructing the sector from
+//! the other members, and nothing else ([`crate::suspects`]). Such reads are counted: if none of
+//! them ever returns wrong content, the test of the prediction tests nothing.
 //!
-//! Contents are as long as [`PayloadMode`] says; without payload no content is kept, and reads may
-//! return anything.
+//! [`PayloadMode`] decides how many bytes represent a sector. Without payload no content is kept,
+//! and reads may return anything.
 //!
 //! Source   reliability.md §3 and §5 (I1-I3, I7)
 
@@ -43,7 +44,7 @@ use cell::{Cell, Content, Patch, Version, came_back, collapse, explain};
 
 pub use cell::tag;
 
-/// Number of a write; part of every word of its payload.
+/// Number of a write. Every word of its payload contains it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WriteId(pub u32);
 
@@ -52,42 +53,43 @@ pub struct WriteId(pub u32);
 pub enum Payload {
     /// One byte, repeated.
     Fill(u8),
-    /// In a whole sector, every 8-byte word has the write's id and the sector's address. In a part
-    /// of a sector, every byte depends on both and on its own place.
+    /// Tags: in a whole sector, every 8-byte word has the write's number and the sector's address.
+    /// In a part of a sector, every byte depends on both and on its own offset.
     Tags,
     /// Nothing but zeros.
     Zeros,
 }
 
-/// Versions that each sector may hold.
+/// Reference model: the versions that each sector may hold.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     payload: PayloadMode,
     cells: SectorMap<Cell>,
-    /// Acknowledged writes that are not durable, with the count at their acknowledgement.
+    /// Ranges of acknowledged writes that are not durable, each with the value of `acknowledged`
+    /// after its acknowledgement.
     unflushed: VecDeque<(u64, ByteRange)>,
-    /// Count of the last acknowledgement that a drain covered.
+    /// Value of `acknowledged` up to which a drain has stored all writes on members.
     drained: u64,
     writes: BTreeMap<WriteId, Issued>,
     writes_issued: u32,
-    /// Number of acknowledgements.
+    /// Number of acknowledged writes so far.
     acknowledged: u64,
     reads_outstanding: u32,
     /// Number of reads that returned content.
     reads_done: u64,
-    /// Number of reconstructions with a known result.
+    /// Number of times that the result of a reconstruction became known.
     reconstructed: u64,
 }
 
-/// State of the model at a read's issue: the read floor of each of its sectors, and the counts.
+/// State of the model when a read was issued: the read floor of each of its sectors, and counters.
 #[derive(Clone, Debug)]
 pub struct ReadMark {
     range: ByteRange,
     floors: Vec<u64>,
     acknowledged: u64,
-    /// Count of reads that had returned.
+    /// Value of [`Model::reads_done`] at that time.
     reads_done: u64,
-    /// Count of reconstructions with a known result.
+    /// Value of [`Model::reconstructed`] at that time.
     reconstructed: u64,
 }
 
@@ -96,7 +98,7 @@ pub struct ReadMark {
 pub enum Why {
     /// A client wrote the content.
     Written,
-    /// The content consists of parts that clients wrote together.
+    /// Several clients wrote parts of the content, and the parts were in flight together.
     Mixed,
     /// Variant of `Mixed` that was compared byte for byte, because there were too many parts to try
     /// all combinations.
@@ -105,18 +107,18 @@ pub enum Why {
     Reconstructed,
 }
 
-/// Count of known reconstructions at some time, for [`Model::settle`].
+/// Number of reconstructions whose results were known at some time, for [`Model::settle`].
 #[derive(Clone, Copy, Debug)]
 pub struct Reconstructed(u64);
 
-/// State of the model at a flush's receipt: the acknowledgements that it covers.
+/// State of the model when a flush was received: how many acknowledged writes the flush covers.
 #[derive(Clone, Copy, Debug)]
 pub struct FlushMark(u64);
 
 #[derive(Clone, Debug)]
 struct Issued {
     range: ByteRange,
-    /// Number of its version in each of its sectors.
+    /// Number of the write's version in each sector of the range.
     numbers: Vec<u64>,
 }
 
@@ -128,12 +130,13 @@ impl ReadMark {
     }
 }
 
-/// The sectors of a byte range.
+/// Numbers of the sectors that a byte range touches.
 fn sectors(range: ByteRange) -> Range<u64> {
     range.start.0 / SECTOR_BYTES..(range.start.0 + range.len.0).div_ceil(SECTOR_BYTES)
 }
 
-/// The sectors of a byte range, with offset and length of the part inside each.
+/// Sectors that a byte range touches: number of the sector, then offset and length of the part
+/// inside it.
 pub(crate) fn pieces(range: ByteRange) -> impl Iterator<Item = (u64, usize, usize)> {
     let (start, end) = (range.start.0, range.start.0 + range.len.0);
     sectors(range).map(move |sector| {
@@ -144,13 +147,13 @@ pub(crate) fn pieces(range: ByteRange) -> impl Iterator<Item = (u64, usize, usiz
 }
 
 impl Model {
-    /// A model for a mode of payload.
+    /// An empty model for payload that is represented as `payload` says.
     #[must_use]
     pub fn new(payload: PayloadMode) -> Self {
         Self { payload, ..Self::default() }
     }
 
-    /// Records that a write is issued. Returns its number and its bytes.
+    /// Records that a write is issued. Returns its number and the bytes to write.
     pub fn write_issued(&mut self, range: ByteRange, payload: Payload) -> (WriteId, Vec<u8>) {
         self.writes_issued += 1;
         let write = WriteId(self.writes_issued);
@@ -168,7 +171,8 @@ impl Model {
         let cells = self.cells.all_of(sectors(range), Cell::new);
         for ((_, offset, len), (sector, cell)) in pieces(range).zip(cells) {
             if len < 512 {
-                // Overlapping parts take effect in order of issue.
+                // Parts that overlap take effect in order of issue; parts that do not may take
+                // effect in any.
                 let apart = cell.from(cell.read_floor + 1).any(|(_, version)| {
                     let other = version.patch.as_ref().map_or((0, 512), |p| (p.offset, p.len));
                     !version.failed && (other.0 + other.1 <= offset || offset + len <= other.0)
@@ -216,7 +220,7 @@ impl Model {
             {
                 version.acknowledged = Some(self.acknowledged);
             }
-            // The version of the whole sector was written after all others.
+            // This version of the whole sector was written after all others.
             if cell.mixed && number == cell.last() && !cell.is_patch(number) {
                 (cell.mixed, cell.unmixed_by) = (false, number);
             }
@@ -231,7 +235,7 @@ impl Model {
         }
     }
 
-    /// Records that a write failed: from then on it may or may not have happened.
+    /// Records that a write failed: from now on it may or may not have happened.
     pub fn write_failed(&mut self, write: WriteId) {
         if self.payload == PayloadMode::None {
             return;
@@ -244,39 +248,40 @@ impl Model {
         }
     }
 
-    /// Records that a copy of a mirror is lost while another one misses writes that failed for lack
-    /// of space. Content of such a write that reads have seen may be lost with it; acknowledged
-    /// content is on both.
+    /// Records that a copy of a mirror is lost while another copy misses writes that failed for
+    /// lack of space. If reads have returned the content of such a write, it may be lost with the
+    /// copy; acknowledged content is on both copies.
     pub fn copy_lost(&mut self) {
         self.cells.values_mut().for_each(Cell::forget_failed);
     }
 
-    /// Variant of [`Self::write_failed`] for a write of a disconnected client that a write-back
-    /// cache may keep until a flush.
+    /// Variant of [`Self::write_failed`] for a write that a disconnected client left behind and
+    /// that a write-back cache may keep until a flush.
     pub fn write_left(&mut self, write: WriteId) {
         self.acknowledged += 1;
         self.unflushed.extend(self.range_of(write).map(|range| (self.acknowledged, range)));
         self.write_failed(write);
     }
 
-    /// The mark of a flush that is received now.
+    /// Mark for a flush that is received now, to pass when it is acknowledged.
     #[must_use]
     pub fn flush_issued(&self) -> FlushMark {
         FlushMark(self.acknowledged)
     }
 
-    /// Records that a flush is acknowledged: what had been acknowledged at its receipt is durable.
+    /// Records that a flush is acknowledged: everything acknowledged before its receipt is durable.
     pub fn flush_acknowledged(&mut self, mark: FlushMark) {
         self.flush_acknowledged_but(mark, &[]);
     }
 
-    /// Records that a stop is answered: everything acknowledged is durable, except for `lost`.
+    /// Records that a stop is answered: everything acknowledged is durable, except for the ranges
+    /// in `lost`.
     pub fn stop_answered(&mut self, lost: &[ByteRange]) {
         self.flush_acknowledged_but(self.flush_issued(), lost);
     }
 
-    /// Records that a drain is answered: what had been acknowledged at its receipt is stored on
-    /// members and survives the process, except for `left`.
+    /// Records that a drain is answered: everything acknowledged before its receipt is stored on
+    /// members and survives a process crash, except for the ranges in `left`.
     pub fn drained(&mut self, mark: FlushMark, left: &[ByteRange]) {
         self.drained = self.drained.max(mark.0);
         let is_left = |sector| left.iter().any(|range| sectors(*range).contains(&sector));
@@ -325,16 +330,17 @@ impl Model {
         ReadMark { range, floors, acknowledged, reads_done, reconstructed: self.reconstructed }
     }
 
-    /// Records that a read failed, or that its client is gone.
+    /// Records that a read failed or that its client disconnected.
     pub fn read_failed(&mut self) {
         self.reads_outstanding -= 1;
     }
 
-    /// Checks a read that returned `bytes`. `errors` gives the errors that a sector may have if it
-    /// had to be reconstructed from members that disagreed. Excuses are counted.
+    /// Checks a read that returned `bytes`. `errors(sector)` lists the XOR differences by which a
+    /// sector may be wrong if it had to be reconstructed from members that disagreed. Reads that
+    /// pass only with an excuse are counted in `excuses`.
     ///
     /// # Errors
-    /// The model does not allow the content that was read.
+    /// A violation, if the model does not allow the content that was read.
     pub fn read_done(
         &mut self,
         mark: &ReadMark,
@@ -359,12 +365,12 @@ impl Model {
             let errors = errors(sector);
             let unsure = !errors.is_empty()
                 || cell.from(*floor).any(|(_, version)| version.reconstructed > 0);
-            // The sector's member may have been read before it failed.
+            // The sector may have been read from its member before that member failed.
             let late = cell.reconstructed > mark.reconstructed;
             excuses.read += 1;
             excuses.read_unsure += u64::from(unsure);
             match cell.find((*floor, mark.acknowledged), sector, offset, found) {
-                // P3: a version that was seen does not go away again.
+                // P3: once a read has returned a version, later reads do not return an older one.
                 Some((number, why)) => {
                     excuses.read_wrong += u64::from(why == Why::Reconstructed);
                     excuses.read_mixed += u64::from(why == Why::Mixed);
@@ -396,16 +402,16 @@ impl Model {
         Ok(())
     }
 
-    /// The count to pass to [`Self::settle`] for a read that is issued now.
+    /// Mark to pass to [`Self::settle`] for a read that is issued now.
     #[must_use]
     pub fn reconstructed(&self) -> Reconstructed {
         Reconstructed(self.reconstructed)
     }
 
-    /// Settles a sector after a power cut: the content that was read is its only content from now
-    /// on (I3). Later writes that are not durable stay possible. If the sector was reconstructed
-    /// since the read was issued, its member may have been read before it failed, and all earlier
-    /// contents stay possible too.
+    /// Settles a sector after a power cut: the content that a read returned is its only content
+    /// from now on (I3). Later writes that are not durable stay possible. If the sector was
+    /// reconstructed since the read was issued, the read may have used its member before that
+    /// member failed, so all earlier contents stay possible too.
     pub fn settle(&mut self, sector: u64, bytes: &[u8], issued: Reconstructed) {
         if let Some(cell) = self.cells.get_mut(sector)
             && cell.volatile.is_empty()
@@ -445,8 +451,8 @@ impl Model {
     }
 
     /// Records the crash of a process with a write-back cache while the power stays on. Writes that
-    /// neither a flush nor a drain covered may or may not be kept, and are not durable; those that
-    /// a drain covered are kept, and are as durable as before.
+    /// neither a flush nor a drain covered may be lost, and are not durable. Writes that a drain
+    /// covered are kept, and are as durable as before.
     pub fn process_died_with_cache(&mut self) {
         self.process_died();
         let drained = self.drained;
@@ -474,13 +480,13 @@ impl Model {
         self.writes.values().map(|issued| issued.range).collect()
     }
 
-    /// Byte ranges of answered writes that no flush has covered since: a write-back cache may write
-    /// them at any time.
+    /// Byte ranges of answered writes that no flush has covered since: a write-back cache may still
+    /// write them to members at any time.
     pub fn unflushed_ranges(&self) -> impl Iterator<Item = ByteRange> {
         self.unflushed.iter().map(|(_, range)| *range)
     }
 
-    /// The reason for which a read that is issued now may return this content, if it may.
+    /// Reason why a read that is issued now may return this content; `None` if it may not.
     #[must_use]
     pub fn why_now(&self, sector: u64, bytes: &[u8]) -> Option<Why> {
         match self.cells.get(sector) {
@@ -492,14 +498,14 @@ impl Model {
         }
     }
 
-    /// Whether the sector's own member may have this content on its media: some version that was
-    /// written and not durably overwritten since.
+    /// Whether the sector's own member may have this content on its media: the content was written,
+    /// and not durably overwritten since.
     #[must_use]
     pub fn media_allows(&self, sector: u64, bytes: &[u8]) -> bool {
         self.why(sector, bytes).is_some()
     }
 
-    /// The reason for which the sector's own member may have this content on its media, if it may.
+    /// Reason why the sector's own member may have this content on its media; `None` if it may not.
     #[must_use]
     pub fn why(&self, sector: u64, bytes: &[u8]) -> Option<Why> {
         match self.cells.get(sector) {
@@ -508,7 +514,7 @@ impl Model {
         }
     }
 
-    /// Whether the content is a written version that is wrong by one of the errors.
+    /// Whether the content differs from a version that was written by one of `errors` (XOR).
     #[must_use]
     pub fn media_allows_off(&self, sector: u64, bytes: &[u8], errors: &[Vec<u8>]) -> bool {
         let unwritten = Cell::new();
@@ -516,7 +522,7 @@ impl Model {
         cell.find_off(cell.first, sector, 0, bytes, errors).is_some()
     }
 
-    /// All contents that a sector may have as a whole, and whether parts of it may be mixed.
+    /// All contents that the whole sector may have, and whether it may be a mixture of parts.
     #[must_use]
     pub fn choices(&self, sector: u64) -> (Vec<Vec<u8>>, bool) {
         let len = self.payload.sector_bytes();
@@ -528,15 +534,15 @@ impl Model {
         (contents, cell.mixed)
     }
 
-    /// Allows a content that may have been reconstructed.
+    /// Allows a content that may result from reconstruction.
     pub fn add_possible(&mut self, sector: u64, bytes: &[u8]) {
         for (_, cell) in self.cells.all_of(sector..sector + 1, Cell::new) {
             cell.add_possible(Content::Bytes(bytes.into()));
         }
     }
 
-    /// Records that reconstruction of the sector gives this content from now on. Reads that were
-    /// issued before may return other content.
+    /// Records that reconstruction of the sector gives this content from now on. Reads issued
+    /// earlier may return other content.
     pub fn is_reconstructed(&mut self, sector: u64, bytes: &[u8]) {
         if self.why_now(sector, bytes).is_none() {
             self.add_possible(sector, bytes);
@@ -547,8 +553,8 @@ impl Model {
         }
     }
 
-    /// Whether a write to the sector is unanswered, or was answered with an error or abandoned and
-    /// may still be carried out.
+    /// Whether a write to the sector may still be carried out: it is unanswered, or was answered
+    /// with an error, or its client disconnected.
     #[must_use]
     pub fn in_flight(&self, sector: u64) -> bool {
         self.cells.get(sector).is_some_and(|cell| {
@@ -562,7 +568,7 @@ impl Model {
         self.cells.iter().map(|(sector, _)| sector)
     }
 
-    /// Writes issued so far.
+    /// Number of writes issued so far.
     #[must_use]
     pub fn writes_issued(&self) -> u32 {
         self.writes_issued

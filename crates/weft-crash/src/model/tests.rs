@@ -16,7 +16,7 @@ fn a_read_sees_the_acknowledged_write_or_a_newer_one() {
     assert_eq!(one[8..16], tag(first, 7));
     assert!(read(&mut model, SECTOR, &[0; 512]).is_ok());
     assert!(read(&mut model, SECTOR, &one).is_ok());
-    // A version that was read once stays.
+    // A version that a read has returned stays.
     assert!(read(&mut model, SECTOR, &[0; 512]).is_err());
     model.write_acknowledged(first, false);
     assert!(read(&mut model, SECTOR, &one).is_ok());
@@ -53,7 +53,7 @@ fn a_cut_may_take_what_was_not_flushed_and_nothing_else() {
     assert!(model.media_allows(7, &one) && !model.media_allows(7, &two));
 }
 
-/// A member is read and then fails before the whole read is answered, and the reconstruction from
+/// A member returns data and then fails before the whole read is answered, and reconstruction from
 /// then on gives other content. Found by faults-and-cuts, seeds 2000116, 2001438 and 2001915.
 #[test]
 fn a_read_that_saw_a_member_that_failed_since_does_not_settle_what_is_reconstructed() {

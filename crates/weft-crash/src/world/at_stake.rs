@@ -1,10 +1,10 @@
 //! Columns that a power cut or a failed write put at stake, which verification reads as a whole.
 //!
-//! This is no excuse ([`crate::suspects`]) but a choice of what verification reads: beside every
-//! sector that was ever written, all sectors that share a column with content that was not durable
-//! at a cut. A column leaves the set after a complete resync of an array with all its members.
-//! Beyond the level's redundancy it stays for good: wrongly reconstructed content remains, although
-//! members agree about it after the resync.
+//! This is no excuse ([`crate::suspects`]) but a choice of what verification reads: every sector
+//! that was ever written, and all sectors that share a column with content that was not durable at
+//! a power cut. A column leaves the set after a complete resync of an array with all its members.
+//! If more members were lost than the level survives it stays for good, because wrongly
+//! reconstructed content remains even though members agree about it after the resync.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 #[derive(Clone, Debug, Default)]
 pub(super) struct AtStake {
     columns: BTreeSet<u64>,
-    /// Slots that were missing at any time since the columns were recorded.
+    /// Slots that had no member at any time since the columns were recorded.
     missing: BTreeSet<u16>,
     /// Whether a member ever failed to read a sector.
     unreadable: bool,
@@ -31,7 +31,7 @@ impl AtStake {
         self.columns.extend(columns);
     }
 
-    /// Records the missing slots when an engine starts.
+    /// Records the slots without a member when an engine starts.
     pub(super) fn started(&mut self, missing: impl Iterator<Item = u16>) {
         if self.columns.is_empty() {
             self.missing.clear();
@@ -47,7 +47,8 @@ impl AtStake {
         self.unreadable = true;
     }
 
-    /// Clears the set after a complete resync, if no member was missing or unreadable.
+    /// Clears the set after a complete resync, unless a slot was missing or a sector was
+    /// unreadable.
     pub(super) fn synced(&mut self) {
         if self.missing.is_empty() && !self.unreadable {
             self.columns.clear();

@@ -1,10 +1,11 @@
 //! Bare volume beside the array: one disk that is exported unchanged, with clients of its own.
 //!
-//! One engine serves both volumes: they share clients, credit, frames, tags, turns, and the
-//! write-back cache with its limits. Data of the one must never appear in the other.
+//! One engine serves both volumes: they share clients, credit, frames, tags, turns of the engine,
+//! and the write-back cache with its limits. Data of one volume must never appear in the other.
 //!
-//! Clients use the sectors between [`FIRST`] and [`END`] of the disk; there is no superblock where
-//! one is looked for. If the disk fails, the volume's requests may fail too.
+//! Clients use the sectors between [`FIRST`] and [`END`] of the disk, so the disk has no superblock
+//! at any position where one is searched for. If the disk fails, requests of the volume may fail
+//! too.
 
 use std::ops::Range;
 
@@ -17,7 +18,7 @@ use crate::model::Model;
 use crate::options::Options;
 use crate::violation::Violation;
 
-/// Bytes of the bare volume that clients use.
+/// Bytes of the bare volume that clients use, as a range of offsets.
 pub(crate) const BARE_BYTES: Range<u64> = FIRST * 512..END * 512;
 
 /// First sector that clients use.
@@ -37,7 +38,7 @@ pub(super) struct Bare {
     pub(super) answered: u64,
 }
 
-/// The disk of a bare volume.
+/// A disk for the bare volume.
 pub(super) fn new_disk(options: &Options) -> Disk {
     Disk::new(Sectors(END + 256), options.logical_block)
         .carrying(FIRST..END, options.payload)
@@ -45,25 +46,25 @@ pub(super) fn new_disk(options: &Options) -> Disk {
 }
 
 impl World {
-    /// Number of the bare volume's disk.
+    /// Number of the bare volume's disk; `None` without a bare volume.
     #[must_use]
     pub fn bare_disk(&self) -> Option<usize> {
         self.bare.as_ref().map(|bare| bare.disk)
     }
 
-    /// The first block of the bare volume that clients use.
+    /// The first block of the bare volume that clients use; `None` without a bare volume.
     #[must_use]
     pub fn first_of_bare(&self) -> Option<ByteRange> {
         self.bare.as_ref().map(|_| ByteRange::new(BARE_BYTES.start, 4096))
     }
 
-    /// Requests of the bare volume answered so far.
+    /// Number of requests of the bare volume answered so far.
     #[must_use]
     pub fn bare_requests_answered(&self) -> u64 {
         self.bare.as_ref().map_or(0, |bare| bare.answered)
     }
 
-    /// Configuration of the bare volume for an engine.
+    /// Configuration of the bare volume for an engine; `None` without a bare volume.
     pub(super) fn bare_config(&self, read_only: bool) -> Option<VolumeConfig> {
         let disk = self.bare_disk()?;
         let member = self.member_info(disk, MemberIndex(disk as u16));
@@ -71,7 +72,7 @@ impl World {
         Some(VolumeConfig { source, knobs: self.options.knobs, stripes_max: None })
     }
 
-    /// Model of the values that clients of a volume may read.
+    /// Model of the values that clients of `volume` may read.
     pub(super) fn model_of(&mut self, volume: VolumeId) -> &mut Model {
         match &mut self.bare {
             Some(bare) if volume == BARE => &mut bare.model,
@@ -84,7 +85,7 @@ impl World {
         [&mut self.model].into_iter().chain(self.bare.as_mut().map(|bare| &mut bare.model))
     }
 
-    /// Ranges of a volume that disconnected clients were writing.
+    /// Ranges of a volume that disconnected clients were writing when they left.
     pub(super) fn orphans_of(&self, volume: VolumeId) -> impl Iterator<Item = ByteRange> {
         let of_volume = self.orphans.iter().filter(move |(of, _)| *of == volume);
         of_volume.map(|(_, range)| *range)
@@ -98,7 +99,8 @@ impl World {
         })
     }
 
-    /// Reports an I/O error of the bare volume although its disk failed nothing.
+    /// Reports a violation if the bare volume answers an I/O error although its disk failed no
+    /// request.
     pub(super) fn judge_bare(&mut self, error: &ReplyError) {
         if *error == ReplyError::Io && !self.bare_failed() {
             let message = "the bare volume answers an I/O error, and its disk failed nothing";
@@ -106,7 +108,7 @@ impl World {
         }
     }
 
-    /// Stops the bare volume. Its disk has everything afterwards.
+    /// Stops the bare volume. Afterwards all its acknowledged data must be durable on its disk.
     pub fn stop_bare(&mut self, order: Order) {
         if self.bare.is_none() {
             return;
@@ -124,8 +126,8 @@ impl World {
         }
     }
 
-    /// Reads all that was ever written to the bare volume, block by block. Returns the number of
-    /// sectors read.
+    /// Reads everything that was ever written to the bare volume, block by block. Returns the
+    /// number of sectors read.
     pub(super) fn verify_bare(&mut self, order: Order) -> u64 {
         let Some(bare) = &self.bare else { return 0 };
         let block = u64::from(self.options.logical_block) / 512;

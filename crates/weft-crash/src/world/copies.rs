@@ -1,9 +1,9 @@
 //! Measurement of copies: whether the copies of a sector agree, after a cut and after writes.
 //!
-//! After a cut the copies may be of different times. Each is a version that was written and not
-//! overwritten durably. The copy that is read, the first of them, is the content of the sector from
-//! then on (I3), until that copy is lost: then another copy is read, which may hold another
-//! version.
+//! After a power cut the copies may be from different times. Each is a version that was written and
+//! not durably overwritten. The first copy is the one that is read, and is the content of the
+//! sector from then on (I3), until this copy is lost: then another copy is read, which may hold
+//! another version.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,7 @@ impl World {
         self.array.places(column).into_iter().filter_map(read).collect()
     }
 
-    /// Measures one sector of an array without parity; see [`World::measure_all`].
+    /// Measures the copies of one sector of an array without parity; see [`World::measure_all`].
     pub(super) fn measure_copies(&mut self, column: u64, assembly: &Assembly, before: &Suspects) {
         let copies = self.copies(column, |place| match assembly.slots.get(place.slot.index()) {
             Some(SlotState::InSync(member)) => {
@@ -61,7 +61,7 @@ impl World {
                 self.model.add_possible(column, found);
             }
         }
-        // If the copy that was read is lost, the first remaining copy is read from now on.
+        // If the copy that was read so far is lost, the first remaining copy is read from now on.
         if let Some((slot, found)) = copies.first() {
             let there = |slot: Slot| copies.iter().any(|(other, _)| *other == slot);
             let lost = before.preferred(column).is_some_and(|slot| !there(slot))
@@ -80,9 +80,9 @@ impl World {
         }
     }
 
-    /// Whether members that are not believed have more events than those that are: they are gone,
-    /// or their superblocks cannot be read or were torn. A single copy assembles as a mirror,
-    /// however old it is; that is beyond the promises.
+    /// Whether any disk that is not part of the assembly recorded more events than those that are:
+    /// it is gone, or its superblock cannot be read or was torn. A single copy assembles as a
+    /// mirror, however old it is; that is beyond the promises.
     fn is_older_than_gone(&self, assembly: &Assembly) -> bool {
         let events = |disk: usize| {
             let before = self.record_before.of(disk).map(weft_ondisk::Superblock::events);
@@ -97,7 +97,7 @@ impl World {
         others.map(events).max() > believed.iter().map(|disk| events(*disk)).max()
     }
 
-    /// Measures one sector of an array without parity again; see [`World::look_again`].
+    /// Measures the copies of one suspect sector again; see [`World::look_again`].
     pub(super) fn look_again_at_copies(&mut self, column: u64) {
         let unrecorded = self.unrecorded();
         let disk_of = |place: Place| self.disk_read(place.slot, place.sector, &unrecorded);
@@ -105,7 +105,8 @@ impl World {
         if !differences(&copies).is_empty() || self.is_written_to(column) {
             return;
         }
-        // The copy that was read may be lost; then this copy is read from now on.
+        // The copy that was read so far may be lost; then the first remaining copy is read from now
+        // on.
         if let Some((slot, left)) = copies.first() {
             let errors = self.suspects.errors(&self.array, column, *slot);
             if self.model.why_now(column, left).is_none()

@@ -1,7 +1,7 @@
 //! Superblocks of a new array, of each version.
 //!
-//! `weft-ondisk` makes those of 1.0 to 1.2. Those of 0.90 are converted here from 1.0, because weft
-//! serves such arrays and creates none.
+//! `weft-ondisk` makes superblocks of versions 1.0 to 1.2. Those of 0.90 are converted here from
+//! 1.0, because weft serves arrays with such superblocks but creates none.
 
 use weft_ondisk::{
     DISKS_090_MAX, Disk090, NewArray, NewBitmap, NewMember, ROLES_MAX, ResyncOffset, Role, Super1,
@@ -12,8 +12,8 @@ use weft_units::Sectors;
 use super::device_uuid;
 use crate::options::Options;
 
-/// Sectors of a member: its data and the space before and behind it. md leaves 128 MiB before the
-/// data of large members.
+/// Size of a member: its data, and space before and behind it. md leaves 128 MiB before the data of
+/// large members.
 pub(super) fn member_size(options: &Options, member: usize) -> Sectors {
     let data = options.data_of(member);
     data + Sectors(if data.0 > 1 << 24 { 1 << 19 } else { 16_384 })
@@ -28,7 +28,8 @@ pub(super) fn superblocks(options: &Options) -> Vec<Superblock> {
     };
     let mut array = NewArray::new(options.level, (0..options.members).map(member).collect());
     array.spares = (options.members..count).map(member).collect();
-    // Data begins at the same sector as under 0.90, and ends before either superblock.
+    // In version 1.0, data begins at the same sector as under 0.90, and ends before either
+    // superblock.
     array.minor = options.version.minor().unwrap_or(weft_ondisk::Minor::V1_0);
     array.layout = options.layout;
     array.chunk = options.level.is_striped().then_some(options.chunk);
@@ -39,7 +40,7 @@ pub(super) fn superblocks(options: &Options) -> Vec<Superblock> {
     array.force = true;
     array.bitmap = options.bitmap.map(|_| new_bitmap(options));
     if options.bitmap.is_some() && options.version == Version::V0_90 {
-        // The bitmap lies behind the superblock of 0.90, and not before that of 1.0.
+        // The bitmap lies behind the superblock of 0.90, but before that of 1.0.
         array.bitmap = None;
     }
     let mut supers = array.plan().unwrap_or_else(|error| panic!("{options:?}: {error}"));
@@ -64,13 +65,13 @@ pub(super) fn superblocks(options: &Options) -> Vec<Superblock> {
     supers.into_iter().map(Superblock::from).collect()
 }
 
-/// Bitmap of a new array. Its bits are cleared after the shortest delay, one second.
+/// Bitmap of a new array. Its bits are cleared after one second, the shortest delay.
 pub(super) fn new_bitmap(options: &Options) -> NewBitmap {
     NewBitmap { chunk: options.bitmap, daemon_sleep: 1 }
 }
 
-/// Numbers members from `first` on, as if as many others had been added and removed before. Numbers
-/// above 127 make a superblock longer than a sector.
+/// Renumbers members from `first` on, as if `first` other members had been added and removed
+/// before. Numbers above 127 make a superblock longer than a sector.
 fn number_from(sb: &mut Super1, first: u16) {
     let vacant = Role::Faulty.code();
     sb.roles.splice(0..0, (0..first).map(|_| vacant));
@@ -78,7 +79,7 @@ fn number_from(sb: &mut Super1, first: u16) {
     sb.dev_number += u32::from(first);
 }
 
-/// Superblock 0.90 of the same member of the same array.
+/// Superblock 0.90 of the same member of the same array. `all` are the superblocks of all members.
 fn old(sb: &Super1, all: &[Super1], member_size: Sectors) -> Super090 {
     let mut disks = [Disk090::default(); DISKS_090_MAX as usize];
     for (other, disk) in all.iter().zip(&mut disks) {

@@ -1,8 +1,9 @@
-//! Driver of a simulated world: order of completions, turns of the engine, timers.
+//! Driver of a simulated world: order of completions, runs of the engine, timers.
 //!
 //! Nothing in a [`World`] happens by itself: the driver chooses which request completes next, so
-//! that every order can be tried. It keeps the engine's contract for drivers: it gives turns until
-//! there is no more work, takes every output, and wakes the engine at the time that it named.
+//! that every order can be tried. It keeps the engine's contract for drivers: it runs the engine
+//! until it has no more work, takes every output, and wakes the engine at the time that it named. A
+//! *turn* is one bounded piece of the engine's work.
 
 use std::collections::VecDeque;
 
@@ -14,7 +15,7 @@ use weft_units::{ClientId, Span, Time};
 use super::{ARRAY, Logged, Pending, World};
 use crate::violation::Violation;
 
-/// Order in which outstanding requests complete.
+/// Order in which outstanding member requests and computations complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
     /// The oldest request completes first.
@@ -22,7 +23,7 @@ pub enum Order {
     Fifo,
     /// The newest request completes first.
     Lifo,
-    /// Any request, chosen by the seed; sometimes several before the engine gets its turn.
+    /// Any request, chosen by the world's random numbers; sometimes several before the engine runs.
     Random,
 }
 
@@ -30,12 +31,12 @@ const TURNS_MAX: u32 = 100_000;
 const WAKES_MAX: u32 = 20_000;
 
 /// Longest time until all requests are answered once members answer and have space (I13). Requests
-/// that found no space wait longest: they are tried again every second. (A stripe waits to be
-/// filled for a minute at most, but only if a knob says so, which no script sets.)
+/// that found no space wait longest: they are tried again every second. (A stripe may wait a minute
+/// to be filled, but only if a knob says so, which no script sets.)
 pub const ANSWERED_WITHIN: Span = Span::secs(10);
 
 impl World {
-    /// Outstanding requests that may complete, oldest first.
+    /// Tokens of outstanding member requests and computations that may complete now, oldest first.
     #[must_use]
     pub fn pending(&self) -> Vec<Token> {
         self.pending
@@ -45,7 +46,7 @@ impl World {
             .collect()
     }
 
-    /// All outstanding requests, including those of disks that stall.
+    /// All outstanding member requests and computations, including those of disks that stall.
     pub fn outstanding(&self) -> impl Iterator<Item = (Token, &Pending)> {
         self.pending.iter().map(|(token, pending)| (*token, pending))
     }
@@ -54,8 +55,8 @@ impl World {
         pending.aborted || pending.disk.is_none_or(|disk| self.disks[disk].can_complete())
     }
 
-    /// Ends one outstanding request or computation. The engine sees its completion at its next
-    /// turn.
+    /// Completes one member request or computation without running the engine, which sees the
+    /// completion when it runs next.
     ///
     /// # Panics
     /// Panics if the token is not outstanding.
@@ -68,13 +69,14 @@ impl World {
         }
     }
 
-    /// Ends one request and gives the engine its turns.
+    /// Completes one member request or computation and runs the engine.
     pub fn complete(&mut self, token: Token) {
         self.complete_only(token);
         self.settle();
     }
 
-    /// Ends the request that `order` chooses. False if there is none.
+    /// Completes the request that `order` chooses and runs the engine. Returns whether there was
+    /// one.
     pub fn step(&mut self, order: Order) -> bool {
         let may =
             |(token, pending): (&Token, &Pending)| self.can_complete(pending).then_some(*token);
@@ -103,8 +105,8 @@ impl World {
         true
     }
 
-    /// Ends all outstanding requests, oldest first, before the engine gets its turn. False if there
-    /// are none.
+    /// Completes all member requests that may complete, oldest first, and then runs the engine.
+    /// Returns whether there were any.
     pub fn round(&mut self) -> bool {
         let pending = self.pending();
         for token in &pending {
@@ -117,8 +119,8 @@ impl World {
         !pending.is_empty()
     }
 
-    /// Runs until every request and command is answered and nothing is outstanding. If this never
-    /// ends it is a violation (I13).
+    /// Runs until every request and command is answered and nothing is outstanding. It is a
+    /// violation (I13) if this does not happen in time.
     pub fn run(&mut self, order: Order) {
         self.settle();
         let mut wakes = 0;
@@ -160,7 +162,7 @@ impl World {
         }
     }
 
-    /// Whether no member stalls or lacks space.
+    /// Whether every member answers and has space.
     fn members_answer(&self) -> bool {
         self.disks.iter().all(|disk| disk.can_complete() && !disk.faults.no_space)
     }
@@ -185,14 +187,14 @@ impl World {
         self.now = self.now.max(until);
     }
 
-    /// Time at which the engine asks to be woken, if any.
+    /// Time at which the engine asks to be woken; `None` if it does not, or if no engine runs.
     #[must_use]
     pub fn next_wake(&self) -> Option<Time> {
         self.engine.as_ref().and_then(Engine::next_wake)
     }
 
-    /// Lets time pass in which nothing completes: timers fire, and the requests that they start
-    /// stay outstanding.
+    /// Lets time pass without completions: timers fire, and the requests that they start stay
+    /// outstanding.
     pub fn pass_time(&mut self, span: Span) {
         let until = self.now + span;
         self.settle();
@@ -207,7 +209,8 @@ impl World {
         self.now = self.now.max(until);
     }
 
-    /// Advances to the time at which the engine asks to be woken. False if there is none.
+    /// Advances the clock to the time at which the engine asks to be woken, and wakes it. Returns
+    /// whether the engine had asked.
     pub fn wake(&mut self) -> bool {
         let Some(at) = self.engine.as_ref().and_then(Engine::next_wake) else { return false };
         self.now = self.now.max(at);
@@ -223,15 +226,15 @@ impl World {
         true
     }
 
-    /// Gives the engine its turns and takes its outputs until there are no more. An engine that
-    /// received no input since its last turn gets none, because a turn would hide that it forgot to
-    /// ask for one.
+    /// Runs the engine and takes its outputs until there are no more. An engine that received no
+    /// input since it last ran is not run, because running it would hide that it forgot to ask for
+    /// that.
     pub fn settle(&mut self) {
         if !std::mem::take(&mut self.plugged) {
             return;
         }
         let mut turns = 0;
-        // Whether anything was answered since waiting requests were last sent.
+        // Whether any request was answered since the waiting requests were last tried.
         let mut answered = false;
         loop {
             let Some(engine) = &mut self.engine else { return };
@@ -274,7 +277,7 @@ impl World {
             self.checkers.settled(&snapshot);
             if snapshot.volumes.iter().all(|volume| volume.requests_active == 0) {
                 let orphans = std::mem::take(&mut self.orphans);
-                // Waiting writes may overlap them.
+                // Waiting writes may overlap the ranges that disconnected clients left.
                 waited = !orphans.is_empty();
             }
             if snapshot.tokens_outstanding != self.pending.len() {
@@ -297,12 +300,12 @@ impl World {
         })
     }
 
-    /// Checks that an engine has no work that it did not announce (I13): one more turn of a copy of
-    /// it must change nothing. Only a resync may issue further requests when one of its requests
-    /// ends.
+    /// Checks that the engine has no work that it did not announce (I13): one more turn of a copy
+    /// of the engine must change nothing. Only a resync may have more to do, because it issues
+    /// further requests when one of its requests completes.
     fn ask_for_lost_work(&mut self) {
-        // A copy is expensive. The state decides whether it is checked, and so the choice differs
-        // by seed.
+        // A copy is expensive, so only some states are checked. The digest decides which, so the
+        // choice differs by seed.
         if !self.digest.0.is_multiple_of(self.options.lost_work_every) {
             return;
         }
@@ -316,7 +319,8 @@ impl World {
         let mut lost = outputs.into_iter().find(|output| {
             let of_sync = match output {
                 Output::Submit { attr, .. } => attr.origin == Origin::Sync,
-                // A stripe that is all in the cache begins with a comparison; only resync compares.
+                // Handling a stripe that is completely in the cache begins with a comparison; only
+                // resync compares.
                 Output::Compute { ops, .. } => {
                     ops.iter().all(|op| matches!(op, ComputeOp::Compare { .. }))
                 }
@@ -324,9 +328,9 @@ impl World {
             };
             !(syncing && of_sync)
         });
-        // A resync may also begin with computing a strip that its member cannot return at present.
-        // Such a computation belongs to resync if the turn does nothing once resync requests no
-        // more stripes.
+        // A resync may also begin by computing a strip that its member cannot return at present.
+        // Such a computation belongs to the resync if the turn does nothing once the resync
+        // requests no more stripes.
         if syncing && matches!(lost, Some(Output::Compute { .. })) {
             lost = lost.filter(|_| self.is_lost_without_sync());
         }
@@ -337,14 +341,14 @@ impl World {
         }
     }
 
-    /// Whether one more turn does something although a running resync requests no more stripes.
+    /// Whether one more turn does something even if the running resync requests no more stripes.
     fn is_lost_without_sync(&self) -> bool {
         let action = self.snapshot().volumes[0].sync_action;
         let Some(mut twin) = self.engine.clone() else { return false };
         if matches!(action, SyncAction::Idle | SyncAction::Frozen) {
             return true;
         }
-        // The command is answered when the stripes of the resync are done.
+        // The engine answers the command when the stripes of the resync are done.
         let verb = Verb::SyncAction(SyncAction::Frozen);
         let (client, tag, volume) = (ClientId(u32::MAX), Tag(u64::MAX), ARRAY);
         let command = Command { client, tag, volume, verb };
@@ -352,7 +356,7 @@ impl World {
         !self.one_turn_more(twin).1.is_empty()
     }
 
-    /// Outputs of a copy of the engine in one more turn, and whether it has more to do.
+    /// Outputs of a copy of the engine in one more turn, and whether it then has more to do.
     fn one_turn_more(&self, mut twin: Engine) -> (bool, VecDeque<Output>) {
         let mut outputs = VecDeque::new();
         (twin.run(self.now, 1, &mut outputs).more, outputs)

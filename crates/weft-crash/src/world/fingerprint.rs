@@ -1,12 +1,12 @@
-//! Fingerprint of the state that a power cut would find; equal fingerprints mean equal cuts.
+//! Fingerprint of the state that a power cut would leave; equal fingerprints mean equal cuts.
 //!
-//! A cut takes the engine, its memory and the connections with it, so the fingerprint covers what
-//! stays: the disks with their caches and outstanding requests, what clients may expect, what
-//! checkers remember of disks, and the time. Values with `Debug` are hashed by their text as it is
-//! written; bytes are hashed as they are. The names of requests do not count, their order does.
+//! A power cut destroys the engine, its memory and the connections, so the fingerprint covers what
+//! survives: the disks with their caches and outstanding requests, what clients may expect to read,
+//! what checkers remember of disks, and the time. Values with `Debug` are hashed by their text,
+//! bytes as they are. The tokens of requests do not count, but their order does.
 //!
 //! (A fingerprint that included the engine would almost never match another: the order in which two
-//! requests ended stays visible in the names of later ones.)
+//! requests completed stays visible in the tokens of later ones.)
 //!
 //! `tests/crash_points.rs` cuts states with equal fingerprints side by side and compares them.
 
@@ -16,7 +16,8 @@ use super::World;
 use crate::text_digest::TextDigest;
 
 impl World {
-    /// One number for each part of what a cut would find.
+    /// Fingerprints of four parts of the state that a power cut would leave, by the name of the
+    /// part.
     #[must_use]
     pub fn cut_fingerprints(&self) -> [(&'static str, u64); 4] {
         let Self { disks, model, orphans, at_stake, suspects, measure_due, checkers, .. } = self;

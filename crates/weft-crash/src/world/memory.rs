@@ -1,8 +1,8 @@
 //! Memory of a world: the slab, its frames, and garbage in frames that were given back.
 //!
 //! There is one slab, sized by the engine's configuration. Its payload frames are allocated to
-//! requests and given back. A frame that is given back is filled with garbage, so that a late
-//! reader reads garbage.
+//! requests and given back. A frame that is given back is filled with garbage, so that garbage
+//! shows in anything that still reads it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,13 +14,13 @@ use weft_units::{FRAME_BYTES, SECTOR_BYTES};
 
 use crate::payload::PayloadMode;
 
-/// The memory between engine and disks.
+/// The memory through which engine and disks exchange data.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memory {
     /// Content of all frames in order, in the representation of `payload`.
     slab: Vec<u8>,
     payload: PayloadMode,
-    /// Free payload frames: first and count.
+    /// Runs of free payload frames: the number of frames, by first frame.
     free: BTreeMap<u32, u32>,
 }
 
@@ -34,7 +34,7 @@ impl Memory {
         Self { slab, payload, free }
     }
 
-    /// Allocates a run of frames, if as many adjacent ones are free.
+    /// Allocates a run of adjacent frames; `None` if no run of that length is free.
     pub(super) fn allocate(&mut self, count: u32) -> Option<Run> {
         if count == 0 {
             return Some(Run::EMPTY);
@@ -58,7 +58,7 @@ impl Memory {
         if run.count == 0 {
             return;
         }
-        // A late reader of the run reads garbage.
+        // Anything that still reads the run finds garbage.
         let part = run.part(0, u64::from(run.count) * FRAME_BYTES);
         self.part(part).fill(GARBAGE);
         let (mut first, mut count) = (run.first.0, run.count);
@@ -79,12 +79,12 @@ impl Memory {
         self.free.insert(first, count);
     }
 
-    /// Bytes of a segment.
+    /// Bytes that represent a segment.
     pub(super) fn part(&mut self, part: Segment) -> &mut [u8] {
         &mut self.slab[self.payload.part(part)]
     }
 
-    /// Content of several segments, concatenated.
+    /// Content of several segments, one behind the other.
     pub(super) fn gather(&self, parts: &Segments) -> Vec<u8> {
         let mut bytes = Vec::new();
         for part in parts {
@@ -98,12 +98,12 @@ impl Frames for Memory {
     fn split(&mut self, read: &[Segment], write: &[Segment]) -> Split<'_> {
         assert!(write.iter().all(|to| !to.is_zero()), "the frame of zeros is never written");
         let place = |segment: &Segment| self.payload.part(*segment);
-        // Collected in a loop: arrays mapped to arrays would be moved four times.
+        // The loop over a list avoids arrays mapped to arrays, which would be moved four times.
         let reads: SmallVec<[Range<usize>; 8]> = read.iter().map(place).collect();
         let writes: SmallVec<[Range<usize>; 8]> = write.iter().map(place).collect();
         let mut split = split_slice(&mut self.slab, &reads, &writes);
-        // A strip may begin within a sector and the frame of zeros does not, so their
-        // representations may differ in length by a byte: the zeros are cut to the length of the
+        // A strip may begin within a sector, which the frame of zeros does not, so their
+        // representations may differ in length by a byte. The zeros are cut to the length of the
         // strips.
         let mut strips = read.iter().zip(&split.read).filter(|it| !it.0.is_zero());
         let len = strips.next().map(|it| it.1.len()).or(split.write.first().map(|it| it.len()));

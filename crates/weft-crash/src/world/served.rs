@@ -1,7 +1,7 @@
 //! Members that the running engine still has to read, according to its own notices.
 //!
-//! A restart may believe other members: where the last members could not record a failure, their
-//! superblocks still count the failed member, although nothing was written to it since.
+//! A restart may believe other members. Where the last members could not record a failure, their
+//! superblocks still count the failed member as in sync, although nothing was written to it since.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use weft_units::Slot;
 
 use super::World;
 
-/// Disks that the engine reads, by slot.
+/// Number of the disk that the engine reads, by slot.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Served(BTreeMap<u16, usize>);
 
 impl Served {
-    /// The disk that is read at a slot.
+    /// Number of the disk that the engine reads at a slot.
     pub(super) fn at(&self, slot: Slot) -> Option<usize> {
         self.0.get(&slot.0).copied()
     }
@@ -32,7 +32,7 @@ impl World {
         self.served = Served(in_sync.collect());
     }
 
-    /// Records that a member has failed. A member that the others cannot replace is still read.
+    /// Records that the member at a slot failed. It is still read if the others do not suffice.
     pub(super) fn serves_no_more(&mut self, slot: Slot) {
         let others = |other: Slot| other != slot && self.served.at(other).is_some();
         if self.array.suffices(others) {
@@ -40,8 +40,8 @@ impl World {
         }
     }
 
-    /// Column of an absolute sector of a disk, by its own superblock or by the slot that the engine
-    /// gave it and that its superblock does not record yet.
+    /// Column of sector `absolute` of a disk. The slot is taken from the disk's own superblock, or
+    /// from the engine if the superblock does not record it yet.
     pub(super) fn column_served_at(&self, disk: usize, absolute: u64) -> Option<u64> {
         self.record.column_at(&self.array, disk, absolute).or_else(|| {
             let (slot, _) = self.served.0.iter().find(|(_, served)| **served == disk)?;
@@ -49,7 +49,7 @@ impl World {
         })
     }
 
-    /// Records members that may have been rebuilt.
+    /// Adds members that are in sync now because they were rebuilt.
     pub(super) fn serves_more(&mut self) {
         for member in &self.snapshot().volumes[0].members {
             if let (Some(slot), MemberState::InSync) = (member.slot, member.state) {
