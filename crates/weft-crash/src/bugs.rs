@@ -1,7 +1,7 @@
 //! Planted bugs: the scripts that show each bug and the checkers that must report it.
 //!
-//! If two checkers report a bug, one may hide that the other has stopped seeing it. So the table
-//! names every checker that must report a bug, and each runs alone, with the others off
+//! If two checkers report a bug, one of them may stop seeing it unnoticed. So the table names every
+//! checker that must report a bug, and each checker runs alone, with all others ignored
 //! ([`crate::Options::only`]).
 //!
 //! Source   spec reliability.md §6.4
@@ -22,13 +22,13 @@ use crate::script::{Plant, Profile, Script, ScriptStep};
 use crate::volumes::ARRAY;
 use crate::world::Order;
 
-/// The checkers that a script can be run with alone, by the beginning of their names.
+/// Beginnings of the names of the checkers that can be run alone.
 pub const CHECKERS: [&str; 16] = [
     "I1 ", "I2 ", "I3 ", "I4 ", "I5 ", "I6 ", "I7 ", "I8 ", "I9 ", "I10", "I11", "I12", "I13",
     "I19", "I20", "P5 ",
 ];
 
-/// The checkers that must report each planted bug within a few scripts, each with all others off.
+/// Checkers that must report each planted bug within a few scripts, each with all others ignored.
 pub const SEEN_BY: [(Mutant, &[&str]); 44] = [
     (Mutant::AckBeforeAllCopies, &["I4 "]),
     (Mutant::AckBeforeParity, &["I4 ", "I5 ", "I1 "]),
@@ -76,11 +76,11 @@ pub const SEEN_BY: [(Mutant, &[&str]); 44] = [
     (Mutant::ZoneBoundaryOffByOne, &["I4 ", "I7 "]),
 ];
 
-/// Bugs that need more scripts than the table allows: any checker may report them.
+/// Bugs that need more scripts than the table allows. Any checker may report them.
 pub const RARE: [Mutant; 3] =
     [Mutant::ZeroCopyNotPinned, Mutant::WriteWhileReadOnly, Mutant::PartlyRebuiltSettles];
 
-/// Checkers that the table does not need, and the test that shows that each works.
+/// Checkers that no bug of the table needs, each with the test that shows that it works.
 pub const UNUSED: [(&str, &str); 3] = [
     (
         "I3 ",
@@ -92,16 +92,17 @@ pub const UNUSED: [(&str, &str); 3] = [
 
 const PROFILES: [Profile; 3] = [Profile::CUTS, Profile::FAULTS, Profile::FAULTS_AND_CUTS];
 
-/// The profiles of levels without parity.
+/// Profiles of levels without parity.
 const STRAIGHT: [Profile; 3] = [Profile::STRAIGHT[1], Profile::STRAIGHT[3], Profile::STRAIGHT[4]];
 
-/// Profiles of arrays with a bitmap, on which members fail and are re-added.
+/// Profiles of arrays with a bitmap, with and without parity, on which members fail and are
+/// re-added.
 const BITMAPS: [Profile; 4] =
     [Profile::BITMAPS[2], Profile::BITMAPS[6], Profile::BITMAPS[3], Profile::BITMAPS[7]];
 
 const FIRST_SEED: u64 = 20_000;
 
-/// The script with this number for a bug.
+/// Script with this number for a bug.
 #[must_use]
 pub fn script(mutant: Mutant, number: u64) -> Script {
     match mutant {
@@ -148,7 +149,8 @@ pub fn script(mutant: Mutant, number: u64) -> Script {
     script
 }
 
-/// The first of a number of scripts in which a bug is reported by a checker, or by any checker.
+/// Number of the first script, below `scripts`, in which a checker reports the bug that `plant`
+/// plants. Only the checker `only` counts, or all if it is `None`.
 #[must_use]
 pub fn hunt(
     mutant: Mutant,
@@ -159,12 +161,12 @@ pub fn hunt(
     (0..scripts).find(|number| {
         let mut script = script(mutant, *number);
         script.options.only = only;
-        // Assertions of the engine do not count: they are not tested here.
+        // Failed assertions of the engine do not count, because checkers are tested here.
         script.run_with(plant).is_err_and(|failure| failure.violation.checker != "panic")
     })
 }
 
-/// Options of scripts that are written for one bug: a small array of RAID 5.
+/// Options for scripts that are written for one bug: a small RAID 5 array.
 fn small(number: u64) -> Options {
     let mut options = Options::new(Level::Raid5, 3, chunk_kib(4));
     options.full_stripes = 64;
@@ -181,7 +183,7 @@ fn write(client: u32, start: u64, len: u64, sync: bool) -> ScriptStep {
     ScriptStep::Ask { volume: ARRAY, client, op: RequestOp::Write, start, len, flags }
 }
 
-/// The stripe cache is made smaller; then more stripes are written together than it has left.
+/// The stripe cache is made smaller. Then more stripes are written at once than it has left.
 fn shrinking(number: u64) -> Script {
     let mut options = small(number);
     options.knobs.stripe_cache_size = 64;
@@ -191,7 +193,7 @@ fn shrinking(number: u64) -> Script {
     made("shrinking", options, Order::Random, steps)
 }
 
-/// Clients send requests beyond their credit, which are refused.
+/// Clients send requests beyond their credit, which the engine must refuse.
 fn greedy(number: u64) -> Script {
     let mut options = small(number);
     (options.client_credit, options.greedy) = (Bytes(32_768), true);
@@ -207,7 +209,7 @@ fn greedy(number: u64) -> Script {
     made("greedy", options, Order::Random, steps)
 }
 
-/// A client issues a write and a FUA write beside it before either is dispatched.
+/// A client issues a write and an adjacent FUA write before either is dispatched.
 fn appending(number: u64) -> Script {
     let mut options = Options::new(Level::Raid1, 2, chunk_kib(64));
     options.seed = number;
@@ -230,9 +232,9 @@ fn appending(number: u64) -> Script {
     made("appending", options, Order::Random, steps)
 }
 
-/// A client issues a write and then one with PREFLUSH that depends on it. A member fails or goes
-/// away at about the time of its flush. The arrays are mirrors: stripes wait for the record of a
-/// failure in any case.
+/// A client issues a write, and after its answer a write with PREFLUSH that depends on it. A member
+/// fails a request or goes away at about the time of its flush. The arrays are mirrors, because
+/// with parity a write waits in any case until a failure is recorded.
 fn committing(number: u64) -> Script {
     let mut options = Options::new(Level::Raid1, 3, chunk_kib(64));
     options.seed = number;
@@ -255,7 +257,7 @@ fn committing(number: u64) -> Script {
     made("committing", options, Order::Random, steps)
 }
 
-/// Trims arrive while all parity is compared.
+/// Trims arrive while parity is repaired.
 fn trimming(number: u64) -> Script {
     let mut options = small(number);
     options.discards = true;
@@ -283,8 +285,8 @@ fn trimming(number: u64) -> Script {
     made("trimming", options, Order::Random, steps)
 }
 
-/// A disk has no space for data or its superblock for a while. Writes use their clients' memory
-/// (zero-copy).
+/// A disk has no space for data or for its superblock for a while. Writes use the memory of their
+/// clients (zero-copy).
 fn filling(number: u64) -> Script {
     let mut options = small(number);
     options.knobs.skip_copy = true;
@@ -294,7 +296,8 @@ fn filling(number: u64) -> Script {
     for turn in 0..6 {
         let disk = rng.index(3);
         let start = rng.below(32) * stripe;
-        // In every other turn the array is clean before, and the superblock update finds no space.
+        // In every other round the array is clean before, so that the superblock update finds no
+        // space.
         let before = if turn % 2 == 0 { ScriptStep::Sleep(500) } else { write(1, 0, 4096, true) };
         steps.extend([before, ScriptStep::NoSpace(disk), write(2, start, stripe * 8, true)]);
         steps.extend([
@@ -307,8 +310,9 @@ fn filling(number: u64) -> Script {
     made("filling", options, Order::Random, steps)
 }
 
-/// A load that starves a block under most rules unless its wait is bounded: the block is written by
-/// a client that does not wait, and the stripes beside it by one that never pauses.
+/// A load that starves a block under most priority rules unless its wait is bounded. The block is
+/// written by a client that does not wait, and the full stripes beside it by another client that
+/// never pauses.
 fn starving(number: u64) -> Script {
     let priorities = [
         (PriorityRule::Bypass, 1),
@@ -336,11 +340,11 @@ fn starving(number: u64) -> Script {
         ..Knobs::md()
     };
     let (block, stripe) = (4096, 8192);
-    // The array is already dirty, so that no request waits for that.
+    // The array is already dirty, so that no request waits for a superblock update.
     let mut steps =
         vec![write(1, 0, block, true), ScriptStep::Finish, write(2, stripe, block, false)];
-    // Each write fills a stripe, or is one block of a stripe that must be preread at once. As many
-    // complete meanwhile.
+    // Each write fills a stripe, or is one block of a stripe that must be preread at once. Three
+    // requests complete for each write.
     for turn in 0..460 {
         let len = if turn % 3 == 0 { block } else { stripe };
         steps.push(write(1, (2 + turn % 60) * stripe, len, true));

@@ -1,17 +1,18 @@
 //! Search of a small scope: power cuts in a sample of the states that a short script can reach.
 //!
 //! A small scope has scripts of one or two operations on a small array. The next event is a choice:
-//! an outstanding request or computation ends, the next operation is issued, or time passes until
-//! the engine asks to be woken. A *walk* makes one choice after the other until no event is left.
-//! Each further walk starts at a random state of an earlier one that has a choice left. So every
-//! walk is another order. Some of the states on the walks are picked, no two of which look the same
-//! to a cut ([`World::cut_fingerprints`]), and in each of these the power is cut several times,
-//! each time with another part of the content that is not durable surviving. Some cuts also lose a
-//! member, some are followed by another cut during recovery, some only crash the process.
+//! an outstanding request or computation completes, the next operation is issued, or time passes
+//! until the engine asks to be woken. A *walk* makes one choice after the other until no event is
+//! left. Each further walk starts at a random state of an earlier walk that has a choice left, so
+//! every walk is another order of events. Some of the states on the walks are picked, no two of
+//! which have the same fingerprint ([`World::cut_fingerprints`]). In each of these the power is cut
+//! several times, and each time another part of the content that is not durable survives. Some cuts
+//! also lose a member, some are followed by another cut during recovery, and some only crash the
+//! process.
 //!
 //! All random choices come from [`Search::seed`]. A script is *exhausted* if its walks made every
-//! choice; mostly it is sampled, and [`Search`] counts both. A violation stops the search with a
-//! panic that tells its state.
+//! choice; most scripts are only sampled, and [`Search`] counts both. A violation stops the search
+//! with a panic that describes the state.
 
 use std::collections::BTreeMap;
 
@@ -32,25 +33,25 @@ use crate::payload::PayloadMode;
 use crate::world::Order;
 use crate::world::World;
 
-/// Limits of the search of one shape.
+/// Limits on the search of the scripts of one array.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
     /// Largest number of operations of a script: one or two.
     pub operations: usize,
-    /// Number of scripts of one shape; if there are more, they are chosen at random.
+    /// Largest number of scripts; if there are more, they are chosen at random.
     pub scripts: usize,
-    /// Number of walks, each of another order.
+    /// Largest number of walks per script, each in another order of events.
     pub walks: u64,
-    /// Number of states that are cut.
+    /// Largest number of states per script in which the power is cut.
     pub states: usize,
     /// Number of cuts in each of these states.
     pub cuts: u64,
 }
 
-/// A search and its counts so far.
+/// A search, and its counts so far.
 #[derive(Debug, Default)]
 pub struct Search {
-    /// Counts of its cuts.
+    /// Counts of power cuts, by their circumstances.
     pub coverage: Coverage,
     /// Scripts tried.
     pub scripts: u64,
@@ -58,37 +59,40 @@ pub struct Search {
     pub two_orders: u64,
     /// Orders tried, over all scripts.
     pub orders: u64,
-    /// States on all walks.
+    /// States on all walks, over all scripts.
     pub reached: u64,
-    /// States that look to a cut like another state of the same script.
+    /// Picked states with the same fingerprint as an earlier one of the same script. A power cut
+    /// would leave the same.
     pub alike: u64,
-    /// Distinct states that were cut.
+    /// Distinct states in which the power was cut.
     pub states: u64,
-    /// Cut states in which a client already had an answer.
+    /// Of these states, those in which a client had already received an answer.
     pub answered: u64,
-    /// Cut states in which a write of data or parity was outstanding at a member.
+    /// Of these states, those in which a write of data or parity was outstanding at a member.
     pub data_outstanding: u64,
-    /// Scripts that had a cut state with such a write.
+    /// Scripts with a cut state in which such a write was outstanding.
     pub scripts_with_data: u64,
-    /// Process crashes, with the power on.
+    /// Number of process crashes while the power stayed on.
     pub kills: u64,
-    /// Scripts of which every order was tried.
+    /// Scripts of which every order of events was tried.
     pub exhausted: u64,
     /// Sectors read by verification.
     pub verified: u64,
-    /// Columns with data that had their parity recomputed.
+    /// Columns with data whose parity or copies were checked.
     pub scrubbed: u64,
-    /// Restarts that needed consent.
+    /// Restarts that needed consent, because the array was dirty and degraded.
     pub refused: u64,
     /// Seed of the search.
     pub seed: u64,
-    /// Plants a bug in every engine, for showing that the bug is found.
+    /// Plants a bug in every engine, to show that the search finds it.
     pub planted: Option<fn(&mut World)>,
-    /// Whether states with equal fingerprints are cut and compared ([`same_after_cuts`]).
+    /// Whether states with equal fingerprints are cut and compared with each other
+    /// ([`same_after_cuts`]), instead of being skipped.
     pub compared: bool,
-    /// Part of the fingerprint to leave out, for showing that its absence is noticed.
+    /// Name of the part of the fingerprint that is ignored, to show that the comparison notices
+    /// this.
     pub left_out: Option<&'static str>,
-    /// States with equal fingerprints that differed after cuts.
+    /// States that had equal fingerprints but differed after cuts.
     pub wrongly_alike: u64,
 }
 
@@ -97,35 +101,36 @@ pub struct Search {
 enum Choice {
     /// The next operation of the script is issued.
     Ask,
-    /// An outstanding request or computation ends.
+    /// An outstanding request or computation completes.
     Complete(Token),
-    /// Time passes until the engine asks to be woken, and nothing ends.
+    /// Time passes, without completions, until the engine asks to be woken.
     Wake,
 }
 
 /// A state on a walk.
 struct Node {
     world: World,
-    /// Number of operations of the script that were issued.
+    /// Number of operations of the script that were issued so far.
     asked: usize,
     wakes: u32,
-    /// Choices that no walk has made yet; the last one is made first.
+    /// Choices that no walk has made yet. The last one is made next.
     left: Vec<Choice>,
 }
 
-/// Times at which the operations of a script are issued.
+/// When the operations of a script are issued.
 #[derive(Clone, Copy, Debug)]
 enum Arrival {
-    /// All before the engine's first turn.
+    /// All operations before the engine runs.
     Together,
-    /// One after the other, before anything ends.
+    /// One after the other, and the engine runs after each, but nothing completes in between.
     Turns,
-    /// The second operation at any time.
+    /// The first at once, the second at any time.
     AnyTime,
 }
 
 impl Search {
-    /// Searches scripts of one or two operations from `start`.
+    /// Searches scripts of one or two operations on the array of `start`. `shape` names the array
+    /// in messages and changes the random choices.
     pub fn run_scripts(&mut self, start: &World, budget: Budget, shape: &str) {
         let mut start = start.clone();
         self.plant(&mut start);
@@ -163,7 +168,7 @@ impl Search {
         self.two_orders += u64::from(orders > 1);
         self.exhausted += u64::from(nodes.iter().all(|node| node.left.is_empty()));
         self.reached += nodes.len() as u64;
-        // Every other state has a data write in flight, if there are enough.
+        // Every other state has an outstanding write of data, if there are enough such states.
         let mut picked: Vec<usize> = (0..nodes.len()).collect();
         rng.shuffle(&mut picked);
         let (with, without): (Vec<usize>, Vec<usize>) =
@@ -207,7 +212,8 @@ impl Search {
         self.scripts_with_data += u64::from(self.data_outstanding > data_before);
     }
 
-    /// Walks from a state. Returns all states on the walks, and the number of orders.
+    /// Walks from a state, from which the first `asked` operations were issued. Returns all states
+    /// on the walks, and the number of walks.
     fn walk(
         &self,
         first: World,
@@ -248,7 +254,7 @@ impl Search {
                 nodes.push(Node::new(world, asked, wakes, script, rng));
             }
             if nodes[at].is_end(script) {
-                // An unanswered request is answered when time passes, or never.
+                // A request that is still unanswered must be answered when time passes.
                 let mut end = nodes[at].world.clone();
                 end.run(Order::Fifo);
                 self.must(&end, note);
@@ -267,7 +273,7 @@ impl Search {
         sum.0
     }
 
-    /// Cuts the power, recovers, and verifies everything.
+    /// Cuts the power or crashes the process, recovers, and verifies everything.
     fn cut(&mut self, mut world: World, mut rng: Rng, may_lose: bool, note: &str) {
         world.rng = rng.fork();
         world.coverage = Coverage::default();
@@ -279,7 +285,7 @@ impl Search {
             world.power_cut(rng.pick(&MODES));
         }
         self.must(&world, note);
-        // One in four loses a member too, and one in three is followed by another cut.
+        // One in four also loses a member, and one in three is followed by another cut.
         if may_lose && rng.percent(25) {
             let lost = rng.index(world.options.members);
             world.disks[lost].faults.gone = true;
@@ -344,8 +350,8 @@ impl Node {
     }
 }
 
-/// Whether cuts of all kinds leave two worlds the same: an engine that starts on them has the same
-/// outputs and reads the same content, with the same random choices.
+/// Whether power cuts of all kinds, and a process crash, leave two worlds the same: an engine that
+/// starts afterwards has the same outputs and reads the same content, with the same random choices.
 #[must_use]
 pub fn same_after_cuts(a: &World, b: &World, rng: &mut Rng) -> bool {
     let how = assemble::Options { run: true, force_dirty: true, ..assemble::Options::default() };
@@ -383,14 +389,14 @@ fn has_data_outstanding(world: &World) -> bool {
     })
 }
 
-/// State of an array before the first operation.
+/// State of an array before the first operation of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// Old content everywhere, durable; the array is clean and the stripe cache empty.
+    /// Content everywhere, all of it durable. The array is clean and the stripe cache empty.
     Clean,
-    /// State `Dirty` with one failed member.
+    /// As `Dirty`, but with one failed member.
     Degraded,
-    /// Old content everywhere, flushed; the array is dirty.
+    /// Content everywhere, flushed. The array is dirty.
     Dirty,
 }
 
@@ -399,11 +405,11 @@ impl Start {
     pub const ALL: [Self; 3] = [Self::Clean, Self::Degraded, Self::Dirty];
 }
 
-/// A small array of this shape in this state.
+/// A small array with these options, in this state.
 #[must_use]
 pub fn begin(mut options: Options, start: Start) -> World {
     options.full_stripes = 4;
-    // Only RAID 4 has all bytes of the payload, as a sample.
+    // Only RAID 4 has complete payload, as a sample.
     if options.level != Level::Raid4 {
         options.payload = PayloadMode::Tags;
     }
@@ -432,7 +438,8 @@ pub fn begin(mut options: Options, start: Start) -> World {
     world
 }
 
-/// Knobs that differ from md's defaults, one at a time, then weft's defaults.
+/// Settings of knobs that differ from md's defaults, mostly in one knob, and then weft's defaults;
+/// each with a name.
 #[must_use]
 pub fn policies() -> Vec<(&'static str, Knobs)> {
     let with = |settings: &[(&str, &str)]| {
@@ -475,9 +482,9 @@ const UNMAP: Flags = Flags { discard: true, ..SYNC };
 /// An operation of a script.
 #[derive(Clone, Copy, Debug)]
 enum Op {
-    /// A client issues a request, in bytes.
+    /// A client issues a request: operation, first byte, length in bytes, flags.
     Ask(RequestOp, u64, u64, Flags),
-    /// A blank disk joins.
+    /// An administrator adds a blank disk.
     Add,
     /// An administrator declares the first disk failed.
     Fail,
@@ -500,9 +507,9 @@ impl Op {
     }
 }
 
-/// The smallest request of each kind: a sector, a block, a stripe, a write across two stripes,
-/// zeros, a trim, FUA, flush, a read; a member that joins, and one that fails if the level survives
-/// it.
+/// Operations that scripts consist of: a write of a sector, of a block, of a full stripe and across
+/// two full stripes; zeros, with and without permission to discard; a trim, a FUA write, a flush, a
+/// read; a disk that is added; and a member that fails, if the level survives it.
 fn alphabet(world: &World, degraded: bool) -> Vec<Op> {
     let stripe = world.array.row_bytes(world.options.chunk);
     let mut ops = vec![

@@ -1,11 +1,11 @@
 //! Sweeps: many seeds of every kind of run, on all CPUs, with counts of what was simulated.
 //!
-//! Each piece of work depends only on its number. There are these kinds: seeds of a [`Profile`];
-//! the small scope of one array ([`crate::scope`]); steady load, which is thousands of requests
-//! without a fault, many at a time, on an array large enough for them to spread; such load with
-//! members that fail and are rebuilt; and silent faults, which a check has to count. [`run`]
-//! carries out a list of work on all CPUs and sums the counts. The order of the work does not
-//! change the result.
+//! Each piece of work depends only on its number. Its kinds are: seeds of a [`Profile`]; the small
+//! scope of one array ([`crate::scope`]); steady load, which is thousands of requests without a
+//! fault, many at a time, on an array that is large enough for them to spread; such load with
+//! members that fail and are rebuilt; and silent faults, which a check must count. [`run`] carries
+//! out a list of work on all CPUs and sums the counts. The order of the work does not change the
+//! result.
 
 mod faulty;
 mod features;
@@ -37,18 +37,18 @@ use crate::world::World;
 pub use features::{Feature, Met, PAIRS};
 pub use silent::Silent;
 
-/// A piece of work.
+/// A piece of work of a sweep.
 #[derive(Clone, Copy, Debug)]
 pub enum Work {
-    /// A script of a profile.
+    /// The script of a seed under a profile.
     Seed(Profile, u64),
-    /// Power cuts at sampled points of short scripts, on an array that the number chooses.
+    /// Power cuts in sampled states of short scripts, on an array that the number chooses.
     Scope(u64),
     /// Load without faults, on an array that the number chooses.
     Steady(u64),
     /// Load while members fail, return and are rebuilt, on an array that the number chooses.
     Faulty(u64),
-    /// Lost, misdirected and stale writes, which a check counts, on an array that the number
+    /// Lost, misdirected and stale writes, which a check must count, on an array that the number
     /// chooses.
     Silent(u64),
     /// [`Work::Scope`] for levels without parity.
@@ -59,7 +59,7 @@ pub enum Work {
     StraightFaulty(u64),
 }
 
-/// Counts of a sweep.
+/// Counts of a sweep, and its failures.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
     /// Scripts of profiles that were run.
@@ -74,62 +74,62 @@ pub struct Totals {
     pub bitmap_seeds: u64,
     /// Power cuts and process crashes in scripts with a bitmap.
     pub bitmap_points: u64,
-    /// Times that members lacked space for seconds and then had it again.
+    /// Number of times that members had no space for seconds and then had it again.
     pub lacks: u64,
-    /// Counts of scripts by the pairs of features that they combine.
+    /// Number of scripts by the pairs of features that they combine.
     pub met: Met,
     /// Client requests that were answered.
     pub requests: u64,
-    /// Requests of bare volumes beside arrays that were answered.
+    /// Requests of bare volumes that were answered.
     pub bare_requests: u64,
-    /// Requests of steady loads.
+    /// Answered requests of steady loads.
     pub steady_requests: u64,
-    /// Requests of loads with faults, and of scripts of profiles with disk faults.
+    /// Answered requests of loads with faults, and of scripts of profiles with disk faults.
     pub faulty_requests: u64,
-    /// Requests of loads of levels without parity, steady and with faults.
+    /// Answered requests of loads of levels without parity, steady and with faults.
     pub straight_requests: u64,
-    /// Requests of loads with faults, on mirrors.
+    /// Answered requests of loads with faults on mirrors.
     pub straight_faulty_requests: u64,
-    /// States of short scripts of levels without parity at which the power was cut.
+    /// Distinct states of short scripts in which the power was cut, of levels without parity.
     pub straight_scope_states: u64,
     /// Member requests that failed with an I/O error.
     pub io_errors: IoErrors,
     /// Counts of silent faults that were planted and found.
     pub silent: Silent,
-    /// Arrays that were stopped and found clean and durable.
+    /// Arrays that were stopped and then found clean and durable.
     pub stops: u64,
-    /// Distinct states of short scripts at which the power was cut.
+    /// Distinct states of short scripts in which the power was cut.
     pub scope_states: u64,
-    /// Power cuts by their circumstances. The small scope cuts the power several times at each of
+    /// Power cuts, by their circumstances. A small scope cuts the power several times in each of
     /// its states, or crashes the process there.
     pub coverage: Coverage,
-    /// Counts of what checkers excused in scripts.
+    /// Counts of checks in scripts that passed only with an excuse.
     pub excuses: Excuses,
-    /// Process crashes.
+    /// Number of process crashes.
     pub kills: u64,
     /// Sectors that were read back and found right.
     pub verified: u64,
     /// Blocks that were written again after more members were lost than the level survives.
     pub written_again: u64,
-    /// Columns with data that had their parity recomputed and found right.
+    /// Columns with data whose parity or copies were checked and found right.
     pub scrubbed: u64,
-    /// Failures, each with the command that replays it.
+    /// Texts of failures, each with the command that replays it.
     pub failures: Vec<String>,
-    /// Seeds of scripts that failed.
+    /// Profile and seed of each script that failed.
     pub failing: Vec<(Profile, u64)>,
 }
 
-/// Failures that are tolerated among a number of fresh scripts, one in 1,000. They are as old as
-/// the code that they are in, and each is reported and kept. A change that breaks something fails
-/// more of them.
+/// Number of failures that are tolerated among `scripts` scripts of new seeds: one in 1,000. Such
+/// failures are as old as the code that has the bug, and each is reported and stored. A change that
+/// breaks something makes more scripts fail.
 #[must_use]
 pub fn fresh_failures_max(scripts: u64) -> u64 {
     scripts / 1000
 }
 
 impl Work {
-    /// Work for `seeds` seeds of each profile from `first` on, and for a tenth as many of each
-    /// other kind.
+    /// Work for `seeds` seeds of each profile from `first` on, and for a tenth as many numbers of
+    /// each other kind.
     #[must_use]
     pub fn of_sweep(first: u64, seeds: u64) -> Vec<Self> {
         let numbers = first..first + seeds;
@@ -203,8 +203,8 @@ impl Work {
         Totals { failures: vec![format!("{text}{again}")], failing, ..Totals::default() }
     }
 
-    /// The work of a name: a profile's, `scope`, `steady`, `faulty` or `silent`. `scope`, `steady`
-    /// and `faulty` may have the prefix `straight-`.
+    /// Work with this name: that of a profile, `scope`, `steady`, `faulty` or `silent`. `scope`,
+    /// `steady` and `faulty` may have the prefix `straight-`. `None` if nothing has the name.
     #[must_use]
     pub fn named(name: &str, number: u64) -> Option<Self> {
         match name {
@@ -255,16 +255,15 @@ impl Totals {
         self.failing.extend(other.failing);
     }
 
-    /// Points at which the power was cut or the process crashed, and the content was verified
-    /// afterwards.
+    /// Number of power cuts and process crashes, after each of which the content was verified.
     #[must_use]
     pub fn crash_points(&self) -> u64 {
         self.coverage.points + self.kills
     }
 }
 
-/// Carries out all work on a number of threads. `progress` receives the number of finished pieces
-/// and the totals so far, after each piece.
+/// Carries out all work on a number of threads. After each piece, `progress` receives the number of
+/// finished pieces and the totals so far.
 #[must_use]
 pub fn run(work: &[Work], threads: usize, progress: &(dyn Fn(usize, &Totals) + Sync)) -> Totals {
     let next = AtomicUsize::new(0);
@@ -316,7 +315,7 @@ fn seed_of(profile: Profile, seed: u64) -> Result<Totals, String> {
     })
 }
 
-/// Runs the small scope of one policy on one level, for one state of the array at its start.
+/// Searches the small scope for one policy and level, with one state of the array at the start.
 fn scope(number: u64) -> Totals {
     let policies = policies();
     let (name, knobs) = policies[number as usize % policies.len()];
@@ -328,7 +327,7 @@ fn scope(number: u64) -> Totals {
     scope_of(number, options, Start::ALL[number as usize % 3], name)
 }
 
-/// Runs the small scope of one shape without parity, for one state of the array at its start.
+/// Searches the small scope for one level without parity, with one state of the array at the start.
 fn straight_scope(number: u64) -> Totals {
     let starts = [Start::Clean, Start::Degraded, Start::Dirty];
     let (level, members, layout) = STRAIGHT_SHAPES[number as usize % STRAIGHT_SHAPES.len()];
@@ -355,7 +354,7 @@ fn scope_of(number: u64, options: Options, start: Start, name: &str) -> Totals {
     }
 }
 
-/// A random request of a load: 58 of 100 are writes, and `fua` of these have FUA.
+/// A random request of a load: 58 in 100 are writes, and `fua` of these have FUA.
 fn ask(rng: &mut Rng, blocks: u64, fua: u64) -> (RequestOp, ByteRange, Flags) {
     let sync = Flags { sync: true, ..Flags::NONE };
     let block = if rng.percent(50) { rng.below(blocks) } else { rng.below(blocks / 8) };
@@ -375,7 +374,7 @@ fn ask(rng: &mut Rng, blocks: u64, fua: u64) -> (RequestOp, ByteRange, Flags) {
     }
 }
 
-/// Fewest members of an array in a sweep: enough for two members of data.
+/// Smallest number of members of an array in a sweep: at least three, so that two hold data.
 fn members_min(level: Level) -> usize {
     LevelRow::of(level).members_min.max(3).into()
 }
@@ -432,7 +431,7 @@ fn steady(number: u64, straight: bool) -> Result<Totals, String> {
     })
 }
 
-/// Shapes of the small scope without parity: each level, and each kind of RAID 10.
+/// Arrays of the small scope without parity: each level, and each kind of RAID 10.
 const STRAIGHT_SHAPES: [(Level, usize, Option<u32>); 8] = [
     (Level::Raid1, 2, None),
     (Level::Raid10, 4, None),
@@ -444,11 +443,11 @@ const STRAIGHT_SHAPES: [(Level, usize, Option<u32>); 8] = [
     (Level::Linear, 2, None),
 ];
 const REPLAY: &str = "replay: cargo run --release -p weft-crash --example sweep -- replay";
-/// Budget of a small scope: 56 of the possible scripts.
+/// Limits on a small scope: it has 56 of the possible scripts.
 const SCOPE_BUDGET: Budget = Budget { operations: 2, scripts: 56, walks: 6, states: 6, cuts: 2 };
 /// Requests of a steady load.
 const STEADY_REQUESTS: u64 = 20_000;
-/// Full stripes of its array: a few MiB per member.
+/// Full stripes of the array of a steady load: a few MiB per member.
 const STEADY_FULL_STRIPES: u64 = 64;
-/// Outstanding requests of a load.
+/// Largest number of requests that a load has outstanding.
 const DEPTH: usize = 32;

@@ -80,9 +80,9 @@ pub enum Logged {
     },
     /// A read was submitted.
     Read {
-        /// First sector, counted from the start of the disk.
+        /// Index of the disk.
         disk: usize,
-        /// First absolute sector.
+        /// First sector, counted from the start of the disk.
         at: u64,
         /// Number of sectors.
         count: u64,

@@ -1,8 +1,9 @@
 //! The timed simulator of the weft engine: how long loads take on modelled drives, in virtual time.
 //!
-//! The engine is a state machine without I/O. A [`Machine`](machine::Machine) runs it on drives
-//! that say when they answer, for processes that say what they ask for. Payload does not exist
-//! here, and no power is cut: the crash simulator, weft-crash, shows that nothing goes wrong.
+//! The engine is a state machine without I/O. A [`Machine`](machine::Machine) runs it on drive
+//! models that determine when each command completes, with processes that issue the requests. There
+//! is no payload, and the power is never cut: weft-crash, the crash simulator, checks that data is
+//! right.
 //!
 //! | Part | Folder |
 //! |---|---|

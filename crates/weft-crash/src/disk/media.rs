@@ -9,12 +9,14 @@ pub(super) const PAGE_SECTORS: u64 = 8;
 /// Durable content: sparse, zero where nothing was written, cheap to copy.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Media {
-    /// Pages of eight sectors each, all in the same representation.
+    /// Pages of eight sectors each, by page number; all sectors of a page have the same
+    /// representation.
     pub(super) pages: BTreeMap<u64, Arc<[u8]>>,
 }
 
 impl Media {
-    /// Content of the sectors up to `stop`, which lie on one page.
+    /// Content from `sector` to `stop`, which must be on one page, with `len` bytes per sector;
+    /// `None` if nothing was written to the page.
     pub(super) fn get(&self, sector: u64, stop: u64, len: usize) -> Option<&[u8]> {
         let start = (sector % PAGE_SECTORS) as usize * len;
         let bytes = (stop - sector) as usize * len;
@@ -25,7 +27,7 @@ impl Media {
         self.put_all([(sector, bytes)].into_iter());
     }
 
-    /// Stores sectors in order; each page is looked up once.
+    /// Stores sectors, which must be in ascending order; each page is looked up once.
     pub(super) fn put_all<'a>(&mut self, contents: impl Iterator<Item = (u64, &'a [u8])>) {
         let mut contents = contents.peekable();
         while let Some((first, _)) = contents.peek().copied() {

@@ -1,11 +1,12 @@
 //! Contents of a simulated member: stable media, a volatile cache, outstanding requests, faults.
 //!
 //! A request begins with [`Disk::submit`], which copies the payload of a write, and ends with
-//! [`Disk::complete`], which returns the result; the driver chooses when and in which order. In
-//! between its effect is open: a power cut may find any part of an outstanding write on the media.
+//! [`Disk::complete`], which returns the result. The driver chooses when and in which order
+//! requests complete. Until then the effect of a write is open: a power cut may find any part of it
+//! on the media.
 //!
-//! - A write is stored in the cache at its completion, or on the media with FUA.
-//! - A flush makes durable what was complete when the flush was submitted.
+//! - A write is stored in the cache when it completes, or on the media with FUA.
+//! - A flush makes durable what had completed when the flush was submitted.
 //! - A metadata write does both (`PREFLUSH | FUA`).
 //! - A logical block is atomic; a longer write is not.
 //!
@@ -33,46 +34,47 @@ pub use volatile_cache::{Sector, Version, VolatileCache};
 pub struct Disk {
     size: Sectors,
     logical_block: u32,
-    /// Sectors that hold payload, and its representation.
+    /// Sectors that hold payload, and how it is represented. All other sectors have 512 bytes.
     payload: (Range<u64>, PayloadMode),
     stable: Media,
     cache: VolatileCache,
     outstanding: BTreeMap<Token, Outstanding>,
     /// Number of completed writes.
     sequence: u64,
-    /// Number of operations, for the schedule of faults.
+    /// Number of operations submitted so far, by which [`Faults::schedule`] plans faults.
     operations: u64,
-    /// Chooses what remains of a write that fails.
+    /// Random numbers that choose what remains of a write that fails.
     chance: Rng,
     /// Faults of this disk.
     pub faults: Faults,
-    /// Whether writes are refused and counted, for assemblies that promise to write nothing.
+    /// Whether writes are refused and counted, to check that an array started read-only writes
+    /// nothing.
     pub read_only: bool,
     /// Counters of requests and sectors.
     pub stats: Stats,
 }
 
-/// A request to a member, with its payload.
+/// A request to a disk, with its payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DiskOp {
-    /// Makes durable what is complete.
+    /// Makes everything durable that completed before.
     Flush,
     /// Reads sectors.
     Read {
-        /// First sector.
+        /// First sector, counted from the start of the disk.
         at: u64,
         /// Number of sectors.
         count: u64,
     },
     /// Writes sectors.
     Write {
-        /// First sector.
+        /// First sector, counted from the start of the disk.
         at: u64,
         /// Number of sectors.
         count: u64,
-        /// Content in the representation of the sectors.
+        /// Content, as the sectors are represented.
         bytes: Vec<u8>,
-        /// Whether it is durable at completion.
+        /// Whether the data is durable when the write completes.
         fua: bool,
         /// Whether everything that completed before becomes durable first.
         preflush: bool,
@@ -94,7 +96,7 @@ pub struct Stats {
     pub sectors_written: u64,
     /// Requests that failed.
     pub failed: u64,
-    /// Writes that were submitted while the member was read-only.
+    /// Writes that were submitted while the disk was read-only.
     pub forbidden_writes: u64,
     /// Requests that failed with an I/O error, by kind.
     pub io_errors: IoErrors,
@@ -103,17 +105,17 @@ pub struct Stats {
 /// Requests that failed with an I/O error, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IoErrors {
-    /// Flushes.
+    /// Flushes that failed.
     pub flushes: u64,
-    /// Writes of data with FUA.
+    /// Writes of data with FUA that failed.
     pub fua_writes: u64,
-    /// Reads.
+    /// Reads that failed.
     pub reads: u64,
-    /// Writes of superblocks.
+    /// Metadata writes that failed.
     pub superblocks: u64,
-    /// Writes of data without FUA.
+    /// Writes of data without FUA that failed.
     pub writes: u64,
-    /// Writes of either kind that failed and still stored something.
+    /// Failed writes, or aborted ones, of which some sectors were stored.
     pub landed: u64,
 }
 
@@ -122,13 +124,13 @@ sums!(IoErrors: flushes, fua_writes, reads, superblocks, writes, landed);
 #[derive(Clone, Debug)]
 struct Outstanding {
     op: DiskOp,
-    /// Count of completed writes when it was submitted.
+    /// Value of `Disk::sequence` at submission: the request's flush covers the writes before it.
     before: u64,
     number: u64,
 }
 
 impl Disk {
-    /// A member full of zeros.
+    /// A disk full of zeros, with a logical block size in bytes.
     #[must_use]
     pub fn new(size: Sectors, logical_block: u32) -> Self {
         assert!(logical_block.is_power_of_two() && (512..=4096).contains(&logical_block));
@@ -148,7 +150,7 @@ impl Disk {
         }
     }
 
-    /// Sets which sectors hold payload, and its representation.
+    /// Sets which sectors hold payload, and how it is represented.
     ///
     /// # Panics
     /// Panics if the sectors do not fill whole pages, or if anything was written already.
@@ -168,7 +170,7 @@ impl Disk {
         self
     }
 
-    /// Bytes that represent a sector.
+    /// Number of bytes that represent a sector.
     #[must_use]
     pub fn sector_bytes(&self, sector: u64) -> usize {
         match &self.payload {
@@ -189,7 +191,7 @@ impl Disk {
         self.size
     }
 
-    /// Logical block size in bytes: a block is written as a whole or not at all.
+    /// Logical block size in bytes, the unit that is written as a whole or not at all.
     #[must_use]
     pub fn logical_block(&self) -> u32 {
         self.logical_block
@@ -228,7 +230,7 @@ impl Disk {
     /// Completes a request. A successful read returns its bytes.
     ///
     /// # Errors
-    /// The result depends on the faults.
+    /// The fault that the disk has or that is planned for this operation.
     ///
     /// # Panics
     /// Panics if the token is not outstanding.
@@ -259,7 +261,7 @@ impl Disk {
         }
     }
 
-    /// Stores what remains of a write that fails, if [`Faults::tears`].
+    /// Stores what remains of a write that fails, if the disk [`Faults::tears`].
     fn leave(&mut self, op: DiskOp, before: u64) {
         let DiskOp::Write { at, count, bytes, fua, preflush } = op else { return };
         if !self.faults.tears || self.faults.gone || self.read_only {
@@ -315,13 +317,13 @@ impl Disk {
         !self.faults.stalled || self.faults.gone
     }
 
-    /// Operations submitted so far.
+    /// Number of operations submitted so far.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.operations
     }
 
-    /// Content that a read would return, ignoring errors, in the representation of the sectors.
+    /// Content that reads would return if they had no errors, as the sectors are represented.
     #[must_use]
     pub fn peek(&self, at: u64, count: u64) -> Vec<u8> {
         let mut bytes = self.peek_stable(at, count);
@@ -332,7 +334,7 @@ impl Disk {
         bytes
     }
 
-    /// Content after the worst power cut.
+    /// Content that survives the worst power cut, as the sectors are represented.
     #[must_use]
     pub fn peek_stable(&self, at: u64, count: u64) -> Vec<u8> {
         let len = self.sector_bytes(at);
@@ -350,8 +352,8 @@ impl Disk {
         bytes
     }
 
-    /// The content that a search for metadata finds: 512 bytes of every sector. Payload in another
-    /// representation is repeated to fill the sector.
+    /// Content as a search for metadata reads it: 512 bytes of every sector. A shorter
+    /// representation of payload is repeated to fill the sector.
     #[must_use]
     pub fn peek_whole(&self, at: u64, count: u64) -> Vec<u8> {
         let mut bytes = vec![0; (count * SECTOR_BYTES) as usize];
@@ -365,10 +367,10 @@ impl Disk {
         bytes
     }
 
-    /// Reads sectors as an opening does that looks for metadata.
+    /// Reads 512 bytes of every sector, as opening a device does to search for metadata.
     ///
     /// # Errors
-    /// A sector cannot be read or lies behind the end.
+    /// A sector cannot be read or lies beyond the end, or the disk is gone.
     pub fn read_whole(&self, at: u64, count: u64) -> Result<Vec<u8>, Fault> {
         if self.faults.gone || at + count > self.size().0 {
             return Err(Fault::Gone);
@@ -376,15 +378,15 @@ impl Disk {
         if self.is_readable(at, count) { Ok(self.peek_whole(at, count)) } else { Err(Fault::Io) }
     }
 
-    /// Whether the sectors can be read. Content written over a bad sector is read from the cache
-    /// until it is durable.
+    /// Whether all the sectors can be read. Content that was written over a bad sector is read from
+    /// the cache until it is durable.
     pub(crate) fn is_readable(&self, at: u64, count: u64) -> bool {
         let mut bad = self.faults.bad_reads.range(at..at + count);
         bad.all(|sector| self.cache.newest(*sector).is_some())
             && Faults::hits(&self.faults.dead_reads, at, count).is_none()
     }
 
-    /// Changes content directly, without a request.
+    /// Changes content durably without a request.
     pub fn poke(&mut self, at: u64, bytes: &[u8]) {
         let len = self.sector_bytes(at);
         for (sector, from) in (at..).zip(bytes.chunks_exact(len.max(1))) {
@@ -414,7 +416,7 @@ impl Disk {
         &self.cache
     }
 
-    /// Sector ranges of outstanding writes.
+    /// First sector and number of sectors of each outstanding write.
     pub fn outstanding_writes(&self) -> impl Iterator<Item = (u64, u64)> {
         self.outstanding.values().filter_map(|entry| match &entry.op {
             DiskOp::Write { at, count, .. } => Some((*at, *count)),
@@ -422,7 +424,7 @@ impl Disk {
         })
     }
 
-    /// Payload that an outstanding write stores.
+    /// Payload of an outstanding write; `None` for other requests.
     pub(crate) fn payload_of(&self, token: Token) -> Option<&[u8]> {
         match &self.outstanding.get(&token)?.op {
             DiskOp::Write { bytes, .. } => Some(bytes),
@@ -430,12 +432,12 @@ impl Disk {
         }
     }
 
-    /// First sectors of all pages that were ever made durable.
+    /// First sector of each page that was ever made durable.
     pub fn pages(&self) -> impl Iterator<Item = u64> {
         self.stable.pages.keys().map(|page| page * PAGE_SECTORS)
     }
 
-    /// Hashes the state that a cut would find: content as bytes, the rest as text.
+    /// Hashes the state that a power cut would find: content as bytes, everything else as text.
     pub(crate) fn hash_into(&self, text: &mut TextDigest) {
         for (number, page) in &self.stable.pages {
             text.bytes(&number.to_le_bytes());
@@ -461,7 +463,7 @@ impl Disk {
         text.debug(&(size, logical_block, sequence, operations, faults, read_only));
     }
 
-    /// Makes durable what completed before. Returns the sectors.
+    /// Makes the writes durable that completed before `before`. Returns their sectors.
     fn settle(&mut self, before: u64) -> Vec<u64> {
         let durable = self.cache.settle(before);
         self.stable.put_all(durable.iter().map(|(sector, bytes)| (*sector, &bytes[..])));
@@ -471,7 +473,7 @@ impl Disk {
         durable.into_iter().map(|(sector, _)| sector).collect()
     }
 
-    /// Makes a sector durable, and readable with it.
+    /// Makes new content of a sector durable. The sector can be read again.
     fn harden(&mut self, sector: u64, bytes: &[u8]) {
         self.stable.put(sector, bytes);
         self.faults.bad_reads.remove(&sector);
@@ -559,7 +561,7 @@ impl Disk {
     }
 }
 
-/// The content of one sector in a buffer of several.
+/// Content of the sector with this index in a buffer of several.
 fn nth(bytes: &[u8], index: u64, len: usize) -> &[u8] {
     &bytes[index as usize * len..][..len]
 }

@@ -8,12 +8,12 @@ use weft_units::rng::Rng;
 use super::{Disk, DiskOp, Sector, nth};
 use crate::crash::{CutMode, CutReport};
 
-/// Sectors that survive or are lost together: sequence of their write, first sector, contents.
+/// Sectors that survive or are lost together: number of their write, first sector, contents.
 type Piece = (u64, u64, Vec<Sector>);
 
 impl Disk {
-    /// Cuts the power: content that is not durable survives or is lost, as `mode` and `rng` choose,
-    /// and nothing is outstanding any more.
+    /// Cuts the power. `mode` and `rng` choose which content that is not durable survives, and
+    /// afterwards nothing is outstanding. Returns what was kept and lost.
     pub fn power_cut(&mut self, mode: CutMode, rng: &mut Rng) -> CutReport {
         let atom = u64::from(self.logical_block) / SECTOR_BYTES;
         let mut report = CutReport::default();
@@ -28,7 +28,8 @@ impl Disk {
             report.writes_in_flight += 1;
             in_flight.push((at, count, bytes, preflush, entry.before));
         }
-        // A metadata write starts with its flush, and nothing of it is stored before that is done.
+        // A metadata write starts with a flush, and no part of it is stored before that flush is
+        // done.
         for (_, count, _, preflush, before) in &mut in_flight {
             if *preflush && rng.percent(50) {
                 report.settled.extend(self.settle(*before));
@@ -58,8 +59,8 @@ impl Disk {
             CutMode::Everything => pieces.len(),
             CutMode::Nothing | CutMode::Subset | CutMode::Torn => 0,
         };
-        // Chosen per cut, so that cuts that keep nearly all or nearly nothing are as frequent as
-        // others.
+        // The chance is chosen for each cut, so that cuts that keep nearly all or nearly nothing
+        // are as frequent as others.
         let chance = rng.pick(&[10, 50, 50, 90]);
         for (index, (_, sector, contents)) in pieces.into_iter().enumerate() {
             let any = matches!(mode, CutMode::Subset | CutMode::Torn);
@@ -87,10 +88,11 @@ impl Disk {
         report
     }
 
-    /// Sectors that read differently after a cut, and of which no version was durable.
+    /// Sectors that were lost: they read differently than before the cut, and no version of them
+    /// became durable.
     ///
-    /// A sector has lost nothing if the lost write had the same content as before, as the
-    /// correction of a read error has.
+    /// A sector is not lost if the lost write had the same content as before, as the correction of
+    /// a read error has.
     pub fn lost_since<'a>(
         &'a self,
         before: &'a Self,
@@ -100,7 +102,8 @@ impl Disk {
         lost.filter(|at| before.peek(*at, 1) != self.peek(*at, 1))
     }
 
-    /// Takes the content of the cache, in parts of `atom` sectors that a cut keeps or loses as one.
+    /// Takes the content of the cache, in pieces of `atom` sectors, which a cut keeps or loses as a
+    /// whole.
     fn pieces_of_cache(&mut self, atom: u64) -> Vec<Piece> {
         let mut atoms: BTreeMap<(u64, u64), Vec<Sector>> = BTreeMap::new();
         for (sector, versions) in self.cache.take() {
@@ -113,8 +116,8 @@ impl Disk {
         pieces.map(|((sequence, number), contents)| (sequence, number * atom, contents)).collect()
     }
 
-    /// Tears one sector of an outstanding superblock: it holds only the first part of its new
-    /// content.
+    /// Tears one sector of an outstanding superblock: the sector holds only the first part of its
+    /// new content.
     fn tear_a_sector(&mut self, at: u64, new: &[u8], rng: &mut Rng) {
         let sector = rng.below(new.len() as u64 / SECTOR_BYTES);
         let content = nth(new, sector, SECTOR_BYTES as usize);
@@ -122,7 +125,7 @@ impl Disk {
         let differs = |place: &usize| torn[*place] != content[*place];
         let first = (0..torn.len()).find(differs).unwrap_or(0);
         let last = (0..torn.len()).rfind(differs).unwrap_or(0);
-        // Usually at the end of a word of the superblock, otherwise anywhere.
+        // The tear is usually at the end of a word of the superblock, otherwise anywhere.
         let end = first + rng.index(last - first + 1);
         let end = if rng.percent(80) { end.next_multiple_of(4) } else { end };
         torn[..end].copy_from_slice(&content[..end]);

@@ -177,7 +177,7 @@ fn a_write_that_fails_leaves_nothing_a_beginning_any_part_or_all() {
     for how in [fails, given_up, full] {
         assert_eq!((left(true, how), left(false, how)), (8, 1));
     }
-    // Nothing is ever left in a sector that cannot be written.
+    // A failed write stores nothing in a sector that cannot be written.
     let bad = |disk: &mut Disk| {
         disk.faults.bad_writes.insert(9);
         assert_eq!(disk.complete(Token(1)), Err(Fault::Io));

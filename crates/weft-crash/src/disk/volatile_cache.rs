@@ -1,7 +1,7 @@
 //! Volatile cache of a simulated member: writes that completed and are not yet durable.
 //!
 //! Every write that completed since the last flush is kept as versions of its sectors, oldest
-//! first. After a power cut any of them may survive or none, sector by sector. A flush makes
+//! first. After a power cut any or none of them may survive, sector by sector. A flush makes
 //! durable what had completed when the flush was *submitted*, which is all that the block layer
 //! promises.
 
@@ -12,13 +12,13 @@ use smallvec::SmallVec;
 use crate::payload::TAG_BYTES;
 use crate::sector_map::SectorMap;
 
-/// Content of a sector, in its representation.
+/// Content of a sector, as its payload is represented.
 pub type Sector = SmallVec<[u8; TAG_BYTES]>;
 
-/// A content of a sector, and when it was written.
+/// A version of a sector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
-    /// Position among all writes of the member, in order of completion.
+    /// Number of the write among all completed writes of the disk.
     pub sequence: u64,
     /// The content.
     pub bytes: Sector,
@@ -34,7 +34,7 @@ pub struct VolatileCache {
 }
 
 impl VolatileCache {
-    /// The newest content of a sector, if the cache has any.
+    /// The newest volatile content of a sector; `None` if the cache has none.
     #[must_use]
     pub fn newest(&self, sector: u64) -> Option<&[u8]> {
         self.sectors.get(sector).and_then(|versions| versions.last()).map(|last| &last.bytes[..])
@@ -46,24 +46,24 @@ impl VolatileCache {
         self.sectors.is_empty()
     }
 
-    /// Every sector with versions, oldest version first.
+    /// Every sector that has versions, with its versions, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &[Version])> {
         self.sectors.iter().map(|(sector, versions)| (sector, versions.as_slice()))
     }
 
-    /// Whether a sector of the range has versions.
+    /// Whether any of the `count` sectors from `at` on has versions.
     #[must_use]
     pub fn touches(&self, at: u64, count: u64) -> bool {
         self.sectors.range(at..at + count).next().is_some()
     }
 
-    /// The newest content of the sectors of a range that the cache has, in order.
+    /// The newest content of each sector in the range that the cache has, in order of sectors.
     pub(super) fn newest_of(&self, at: u64, count: u64) -> impl Iterator<Item = (u64, &[u8])> {
         let sectors = self.sectors.range(at..at + count);
         sectors.filter_map(|(sector, versions)| Some((sector, &versions.last()?.bytes[..])))
     }
 
-    /// Adds a version of each of the sectors from `at` on.
+    /// Adds a version to each of the sectors from `at` on, one for each of `contents`.
     pub fn push<'a>(
         &mut self,
         at: u64,
@@ -78,13 +78,13 @@ impl VolatileCache {
         }
     }
 
-    /// Drops a sector of which newer content is durable.
+    /// Drops all versions of a sector, because newer content is durable.
     pub fn forget(&mut self, sector: u64) {
         self.sectors.remove(sector);
     }
 
-    /// Removes from each sector the versions that completed before `sequence`, and returns the
-    /// newest of them. Later versions stay.
+    /// Removes all versions from writes before `sequence`, and returns the newest of these by
+    /// sector. Versions from later writes stay.
     pub fn settle(&mut self, sequence: u64) -> Vec<(u64, Sector)> {
         let mut durable = Vec::new();
         self.sectors.retain(|sector, versions| {

@@ -87,9 +87,9 @@ pub struct ReadMark {
     range: ByteRange,
     floors: Vec<u64>,
     acknowledged: u64,
-    /// Value of [`Model::reads_done`] at that time.
+    /// Value of the model's `reads_done` at that time.
     reads_done: u64,
-    /// Value of [`Model::reconstructed`] at that time.
+    /// Value of the model's `reconstructed` at that time.
     reconstructed: u64,
 }
 

@@ -14,7 +14,7 @@ use crate::options::Options;
 use crate::volumes::BARE;
 use crate::world::BARE_BYTES;
 
-/// Adds a bare volume beside the array.
+/// Adds a bare volume to the options, with a write-back cache in most scripts.
 pub(super) fn draw(rng: &mut Rng, options: &mut Options) {
     options.bare = true;
     options.write_back = cache::draw_in(60, rng);
@@ -24,7 +24,7 @@ pub(super) fn draw(rng: &mut Rng, options: &mut Options) {
 }
 
 impl Draw {
-    /// Adds requests of the bare volume, a drain of it, or a fault of its disk.
+    /// Adds, at random, requests of the bare volume, a drain of it, or a fault of its disk.
     pub(super) fn before_with_bare(&mut self, steps: &mut Vec<ScriptStep>) {
         let disk = self.members + self.options.spares;
         match self.bare.below(100) {

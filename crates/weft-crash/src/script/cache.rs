@@ -15,19 +15,20 @@ pub(super) fn draw(rng: &mut Rng) -> WriteBackConfig {
     of_pages(rng.pick(&PAGES))
 }
 
-/// A write-back cache in `percent` of the scripts.
+/// A write-back cache of random size in `percent` of the scripts; `None` in the others.
 pub(super) fn draw_in(percent: u64, rng: &mut Rng) -> Option<WriteBackConfig> {
     let config = draw(rng);
     rng.percent(percent).then_some(config)
 }
 
-/// Chooses weft's own throttle or one of the kernel's.
+/// Chooses weft's own throttle of writers or that of one of the kernels.
 pub(super) fn draw_throttle(rng: &mut Rng, options: &mut Options) {
     set_throttle(rng.index(Kernel::NAMES.len() + 1), options);
 }
 
-/// Adds a write-back cache in a sixth of the seeds, with each throttle in turn. The seed decides,
-/// so that scripts of the other seeds stay the same as before caches were added.
+/// Adds a write-back cache in a sixth of the seeds, with each throttle in turn. The seed decides
+/// this without a random draw, so that scripts of all other seeds stay as they were before caches
+/// were added.
 pub(super) fn add_by_seed(options: &mut Options, seed: u64) {
     let of_cache = (seed / 6) as usize;
     if seed % 6 == 4 {
@@ -40,7 +41,8 @@ fn of_pages(pages: u64) -> WriteBackConfig {
     WriteBackConfig::of(Bytes::kib(4 * pages))
 }
 
-/// Sets a kernel's throttle, or weft's own for the index after the last kernel.
+/// Sets the throttle of the kernel with this index, or weft's own for the index after the last
+/// kernel.
 fn set_throttle(index: usize, options: &mut Options) {
     options.knobs.pool.throttle = Kernel::NAMES.get(index).map(|(_, kernel)| *kernel);
 }

@@ -23,20 +23,22 @@ pub(super) struct Course<'a> {
     plant: Plant<'a>,
     world: World,
     report: Report,
-    /// A stop that was requested.
+    /// Command of a stop that was requested and not completed.
     stop: Option<Ticket>,
-    /// Disks that faults were planted in.
+    /// Disks of the array that faults were planted in.
     hurt: BTreeSet<usize>,
 }
 
 impl<'a> Course<'a> {
-    /// A script in a new world, before its first step.
+    /// A script in a new world, before its first step. `plant` is called after each start of an
+    /// engine.
     pub(super) fn new(script: &'a Script, plant: Plant<'a>) -> Self {
         let (world, report) = (World::new(script.options.clone()), Report::default());
         Self { script, plant, world, report, stop: None, hurt: BTreeSet::new() }
     }
 
-    /// Carries out all steps and checks the end of the run.
+    /// Carries out all steps and checks the end of the run. `at` receives the index of the step
+    /// that is carried out, or the number of steps at the end.
     pub(super) fn perform(mut self, at: &mut usize) -> Result<Report, Violation> {
         (self.plant)(&mut self.world);
         // The client number of a closed connection is not used again.
@@ -61,7 +63,8 @@ impl<'a> Course<'a> {
             let member = step.hurts().filter(|disk| self.world.bare_disk() != Some(*disk));
             self.hurt.extend(member);
             self.give_up();
-            // The assembly was refused, as may happen beyond the promises.
+            // The assembly was refused, as may happen if more members were hurt than the level
+            // survives.
             if !self.world.is_running() {
                 break;
             }
@@ -81,8 +84,7 @@ impl<'a> Course<'a> {
         Ok(report)
     }
 
-    /// Carries out steps of clients, administrators and time; faults and ends have functions of
-    /// their own.
+    /// Carries out one step. Faults and the steps that end an engine have functions of their own.
     fn step(&mut self, step: ScriptStep) -> Result<(), Violation> {
         let (script, world) = (self.script, &mut self.world);
         match step {
@@ -93,7 +95,7 @@ impl<'a> Course<'a> {
             ScriptStep::Ask { volume, client, op, start, len, flags } => {
                 let range = ByteRange::new(start, len);
                 world.request_of(volume, ClientId(client), op, range, Payload::Tags, flags);
-                // Half of the requests reach the engine together with the next step.
+                // About half of the requests reach the engine together with those of the next step.
                 if start / 4096 % 2 == 0 {
                     world.settle();
                 }
@@ -102,7 +104,7 @@ impl<'a> Course<'a> {
                 world.disconnect(ClientId(client));
                 world.settle();
             }
-            // A shortened script may lack the step by which a disk joined.
+            // A shrunk script may lack the step that added the disk.
             ScriptStep::FailDisk(disk) | ScriptStep::Remove(disk) if disk >= world.disks.len() => {}
             ScriptStep::FailDisk(disk) => {
                 let member = world.member_of(disk);
@@ -117,7 +119,7 @@ impl<'a> Course<'a> {
             }
             ScriptStep::Return(disk) => {
                 if world.is_out(disk) && !world.disks[disk].faults.gone {
-                    // The bitmap tells what the disk misses, if its superblock may be believed.
+                    // The bitmap tells what the disk misses, if its superblock can be believed.
                     let with_bitmap = world.options.bitmap.is_some();
                     let own = if with_bitmap { world.record.of(disk).cloned() } else { None };
                     world.add(disk, own.map(Box::new));
@@ -163,7 +165,7 @@ impl<'a> Course<'a> {
         Ok(())
     }
 
-    /// Cuts the power, crashes the process, or has an administrator stop the array.
+    /// Carries out a step that ends the engine: a power cut, a process crash or a stop.
     fn ending(&mut self, step: ScriptStep) -> Result<(), Violation> {
         if !matches!(step, ScriptStep::Stop | ScriptStep::Stopped) {
             self.stop = None;
@@ -222,8 +224,8 @@ impl<'a> Course<'a> {
         Ok(())
     }
 
-    /// Ends the run if more members are lost than were drawn because a cut tore superblocks: that
-    /// is beyond the promises.
+    /// Ends the run if torn superblocks made the array lose more members than it survives: that is
+    /// beyond the promises.
     fn give_up(&mut self) {
         if self.script.assembles && self.world.is_running() && self.lost_too_many() {
             self.world.coverage.given_up += 1;
@@ -231,15 +233,16 @@ impl<'a> Course<'a> {
         }
     }
 
-    /// Whether a cut tore superblocks of members that the array needs beside those that are hurt.
+    /// Whether a power cut tore superblocks on so many members that, with the hurt ones, the array
+    /// lost more than it survives.
     fn lost_too_many(&self) -> bool {
         let torn = self.world.torn_out();
         let lost = || self.hurt.union(&torn).copied().collect();
         !torn.is_empty() && !self.script.options.survives(&self.world.array, &lost())
     }
 
-    /// Completes a stop. Members may be closed afterwards, so their caches must hold nothing of the
-    /// array: a power cut verifies this.
+    /// Completes a stop. Members may be closed after a stop, so their caches must hold no data of
+    /// the array that is not durable: a power cut verifies this.
     fn stopped(&mut self, ticket: Ticket) -> Result<(), Violation> {
         answer_again(&mut self.world);
         self.world.run(self.script.order);
@@ -247,8 +250,8 @@ impl<'a> Course<'a> {
             return Ok(());
         }
         let answer = self.world.take_answer(ticket);
-        // The stop may fail to record the clean state or to write pages of the cache, for lack of
-        // space or beyond the promises.
+        // The stop may fail to record the clean state, or to write pages of the cache: for lack of
+        // space, or beyond the promises.
         let refused = match &answer {
             Some(Err(ReplyError::NoSpace)) => true,
             Some(Err(ReplyError::Unwritten(it))) if it.error == ReplyError::NoSpace => true,
@@ -274,7 +277,7 @@ impl<'a> Course<'a> {
         if self.world.failure().is_some() {
             return Ok(());
         }
-        // This cut is at rest and is not counted.
+        // The array is at rest, so this cut is not counted.
         let (coverage, was_cut) = (self.world.coverage, self.world.was_cut);
         self.world.power_cut(CutMode::Nothing);
         self.world.was_cut = was_cut;
@@ -283,14 +286,15 @@ impl<'a> Course<'a> {
         self.restart(false)
     }
 
-    /// Starts a new engine from the media.
+    /// Starts a new engine from the media. If the assembly may be refused and is, no engine runs
+    /// afterwards.
     fn begin(&mut self, read_only: bool) -> Result<(), Violation> {
         if self.world.failure().is_some() {
             return Ok(());
         }
         have_space(&mut self.world);
-        // A single member assembles as a mirror, however old it is; only torn superblocks reveal
-        // it.
+        // A single member assembles as a mirror, however old its content is; only the torn
+        // superblocks of the others show that something is missing.
         if self.script.assembles && !self.world.array.has_parity() && self.lost_too_many() {
             self.world.coverage.given_up += 1;
             return Ok(());
@@ -310,11 +314,11 @@ impl<'a> Course<'a> {
         Ok(())
     }
 
-    /// Starts a new engine from the media, and verifies everything.
+    /// Starts a new engine from the media, and reads everything.
     fn restart(&mut self, read_only: bool) -> Result<(), Violation> {
         self.begin(read_only)?;
         if self.world.is_running() && self.world.failure().is_none() {
-            // A disk that stalls does so for the next engine too.
+            // A disk that stalls also stalls for the next engine.
             if stalls(&self.world) {
                 self.world.idle(STALL);
             }
@@ -324,12 +328,12 @@ impl<'a> Course<'a> {
         Ok(())
     }
 
-    /// Reads all content, or all that can be read.
+    /// Reads all content, or all that can be read. Returns the number of sectors read.
     fn verify(&mut self) -> u64 {
         match (self.script.within_promises, self.script.assembles) {
             (true, _) => self.world.verify(self.script.order),
             (false, false) => self.world.verify_readable(self.script.order),
-            // The content of disks that lie is unknown.
+            // The content of disks that lie about flushes is unknown.
             (false, true) => 0,
         }
     }
@@ -395,7 +399,7 @@ impl<'a> Course<'a> {
         Ok(())
     }
 
-    /// Checks that a resync that is needed starts and ends once members answer (I13).
+    /// Checks that a resync that is needed starts, and ends within [`SYNCED_WITHIN`] (I13).
     fn run_syncs(&mut self) {
         let begun = self.world.now;
         while self.world.failure().is_none() {
@@ -428,25 +432,26 @@ impl<'a> Course<'a> {
     }
 }
 
-/// Time that a disk stalls at least, if anything can be done without it: longer than `read_around`.
+/// Shortest time for which a disk stalls, if requests can be answered without it: longer than the
+/// knob `read_around`.
 const STALL: Span = Span::secs(5);
 
-/// Longest time of a resync once members answer, on arrays as small as those of scripts.
+/// Longest time that a resync may take once members answer, on arrays as small as those of scripts.
 const SYNCED_WITHIN: Span = Span::secs(10);
 
-/// Ends the run, if violations of the checker count.
+/// Reports a violation. Returns it as an error if violations of its checker count.
 fn fail(world: &mut World, violation: Violation) -> Result<(), Violation> {
     world.fail(violation);
     world.failure().map_or(Ok(()), |violation| Err(violation.clone()))
 }
 
-/// Issues an administrator's command.
+/// Issues an administrator's command to the array.
 fn administer(world: &mut World, verb: Verb) {
     world.admin(verb);
     world.settle();
 }
 
-/// Changes one disk's queue, or the bitmap.
+/// Changes a knob of one disk's queue, or adds or removes the bitmap.
 fn change(world: &mut World, step: ScriptStep) {
     match step {
         ScriptStep::SetQueue(disk, name, value) if disk < world.disks.len() => {
@@ -462,7 +467,7 @@ fn change(world: &mut World, step: ScriptStep) {
     world.settle();
 }
 
-/// Plants a fault of a disk, or removes one that is toggled.
+/// Plants a fault of a disk, or ends a fault that the step toggles.
 fn fault(world: &mut World, step: ScriptStep) {
     let first = |disk: usize| world.array.data_offset[disk].0;
     match step {
@@ -508,7 +513,7 @@ fn fault(world: &mut World, step: ScriptStep) {
     }
 }
 
-/// Completes up to `count` requests.
+/// Completes up to `count` member requests or computations.
 fn complete(world: &mut World, order: Order, count: u32) {
     for _ in 0..count {
         if world.failure().is_some() || !world.step(order) {
@@ -522,8 +527,8 @@ fn stalls(world: &World) -> bool {
     world.disks.iter().any(|disk| !disk.can_complete())
 }
 
-/// Completes what is possible without a disk that stalls; only if requests then remain, the stall
-/// ends.
+/// Completes everything that is possible without the disks that stall. Only if client requests are
+/// then unanswered, the stall ends.
 fn finish(world: &mut World, order: Order) {
     if stalls(world) {
         world.idle(STALL);
@@ -534,7 +539,7 @@ fn finish(world: &mut World, order: Order) {
     }
 }
 
-/// Lets all disks answer and have space.
+/// Ends all stalls and lack of space.
 fn answer_again(world: &mut World) {
     have_space(world);
     world.disks.iter_mut().for_each(|disk| disk.faults.stalled = false);

@@ -1,7 +1,7 @@
 //! Generator of drains: an administrator writes out all dirty data while clients continue.
 //!
 //! A drain may be at any step, and is often right before the process crashes: nothing that was
-//! acknowledged before the drain was requested may then be lost. RAID 6 is also corrected
+//! acknowledged before the drain was requested may be lost then. RAID 6 is also corrected
 //! occasionally. The generator has a random stream of its own.
 
 use weft_engine::SyncAction;
@@ -13,14 +13,14 @@ use super::{ScriptStep, cache};
 use crate::options::Options;
 use crate::volumes::ARRAY;
 
-/// Adds a write-back cache to the array.
+/// Adds a write-back cache and its throttle to the options of the array.
 pub(super) fn draw(rng: &mut Rng, options: &mut Options) {
     options.write_back = Some(cache::draw(rng));
     cache::draw_throttle(rng, options);
 }
 
 impl Draw {
-    /// Adds a drain before a step, with or without writes of its own.
+    /// Adds steps before `step`: often none, otherwise a drain, with or without writes around it.
     pub(super) fn before_with_drains(&mut self, step: ScriptStep, steps: &mut Vec<ScriptStep>) {
         let dies = matches!(step, ScriptStep::Kill);
         match self.drains.below(100) {

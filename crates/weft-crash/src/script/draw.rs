@@ -1,7 +1,7 @@
 //! Generator of scripts: array, knobs and steps of a seed under a profile.
 //!
-//! The steps have the proportions of a [`Profile`]. Faults are drawn so that no more members are
-//! hurt than the level survives, unless the profile goes beyond that on purpose.
+//! The profile determines how frequent each kind of step is. Faults are drawn so that no more
+//! members are hurt than the level survives, unless the profile exceeds that on purpose.
 
 use weft_engine::knobs::{CacheForm, Knobs};
 use weft_engine::layout::Layout;
@@ -20,15 +20,16 @@ use crate::payload::PayloadMode;
 use crate::volumes::ARRAY;
 use crate::world::Order;
 
-/// One seed in this many runs with all bytes of its payload.
+/// One seed in this many uses complete payload instead of tags.
 const BYTES_EVERY: u64 = 8;
 
 /// State of a generator.
 pub(super) struct Draw {
     rng: Rng,
-    /// Random stream of [`Profile::more`]; a separate one keeps what `rng` draws the same.
+    /// Random stream of [`Profile::more`]. It is separate so that `rng` draws the same as without
+    /// it.
     more: Rng,
-    /// Separate stream of the steps around a power cut.
+    /// Separate stream of the steps before a power cut.
     around: Rng,
     /// Separate stream of [`Profile::queues`].
     queues: Rng,
@@ -51,32 +52,33 @@ pub(super) struct Draw {
     /// Separate stream of [`Profile::mixed`].
     pub(super) mixed: Rng,
     pub(super) profile: Profile,
-    /// Options of the array, which decide which losses it survives.
+    /// Options of the array. They determine which losses it survives.
     pub(super) options: Options,
     array: Array,
     pub(super) members: usize,
-    /// Most members that the array can lose: for mirrors, the number of copies less one.
+    /// Largest number of members that the array can lose: of a mirror, the number of copies less
+    /// one.
     parities: usize,
     chunk: Sectors,
-    /// Bytes of a full stripe; without parity, of a few chunks.
+    /// Bytes of a full stripe; without parity, of two chunks.
     full_stripe: u64,
-    /// Data sectors of each member.
+    /// Data sectors that every member has.
     columns: u64,
     /// Bytes of the array.
     pub(super) size: u64,
-    /// Places around which most requests are, so that they overlap.
+    /// Byte offsets near which most requests are, so that requests overlap.
     hot: Vec<u64>,
-    /// Disks that may fail.
+    /// Disks that faults were drawn for.
     hurt: Vec<usize>,
     spares: usize,
-    /// Steps until a stop that was requested is completed.
+    /// Steps until a stop that was requested is completed; `None` if no stop was requested.
     stops_in: Option<u64>,
-    /// Number of blank disks that joined.
+    /// Number of blank disks that were added.
     pub(super) added: usize,
 }
 
 impl Script {
-    /// The script of a seed under a profile.
+    /// Draws the script of a seed under a profile.
     #[must_use]
     pub fn generate(seed: u64, profile: Profile) -> Self {
         let mut draw = Draw::new(seed, profile);
@@ -156,7 +158,7 @@ impl Draw {
             Layout::Mirrors(_) => array.column(0).places.len() - 1,
             Layout::Striped(_) => 0,
         };
-        // Data that every member has, even if some have more.
+        // The size of the data that every member has, even if some members have more.
         let columns = chunk.0 * options.full_stripes;
         let size = array.layout.array_size().bytes().0;
         Self {
@@ -190,7 +192,7 @@ impl Draw {
         }
     }
 
-    /// Adds the steps before a step that the profile's additional features draw.
+    /// Adds the steps that come before `step` because of the profile's additional features.
     fn before(&mut self, step: ScriptStep, steps: &mut Vec<ScriptStep>) {
         if self.profile.queues && self.queues.percent(5) {
             let (name, values) = self.queues.pick(&lists::QUEUES);
@@ -223,7 +225,8 @@ impl Draw {
         let asks =
             matches!(step, ScriptStep::Ask { op: RequestOp::Write | RequestOp::WriteZeroes, .. });
         if asks && self.more.percent(10) {
-            // With nothing outstanding, the array is being marked clean when the request arrives.
+            // If nothing is outstanding, the array is just being marked clean when the request
+            // arrives.
             if self.more.percent(70) {
                 steps.push(ScriptStep::Finish);
             }
@@ -265,7 +268,7 @@ impl Draw {
         }
     }
 
-    /// Fails members until the array cannot lose another one, or nearly so.
+    /// Fails members until the array cannot lose another one, or almost until then.
     fn lose_all_but_the_last(&mut self, steps: &mut Vec<ScriptStep>) {
         let mut disks: Vec<usize> = (0..self.members).collect();
         while !disks.is_empty() {
@@ -282,7 +285,8 @@ impl Draw {
         }
     }
 
-    /// A remaining member fails its flushes from now on, or fails the next operations.
+    /// Adds, at random, a step from which on a remaining member fails its flushes, or two reads
+    /// that it fails.
     fn before_on_the_last_copy(&mut self, steps: &mut Vec<ScriptStep>) {
         let left: Vec<usize> = (0..self.members).filter(|disk| !self.hurt.contains(disk)).collect();
         let disk = self.last.pick(&left);
@@ -294,7 +298,7 @@ impl Draw {
                 }
                 steps.push(ScriptStep::FlushError(disk));
             }
-            // A read fails twice.
+            // The read fails, and so does the next operation.
             2..=7 => {
                 steps.push(ScriptStep::Finish);
                 let how = Planned::Once(Fault::Io);
@@ -310,11 +314,12 @@ impl Draw {
         }
     }
 
-    /// Bits are being cleared, or a member leaves and is re-added.
+    /// Adds, at random, steps in which bits are cleared, or in which a member leaves and is
+    /// re-added.
     fn before_with_bits(&mut self, steps: &mut Vec<ScriptStep>) {
         match self.bits.below(100) {
-            // Two runs of the bitmap's daemon, a second apart, with and without the requests that
-            // they start.
+            // Two runs of the bitmap's daemon, a second apart. The requests of the first complete;
+            // those of the second complete only in part.
             0..=5 => {
                 steps.extend([ScriptStep::Finish, ScriptStep::Sleep(1100), ScriptStep::Wait(1100)]);
                 let after = self.bits.below(3 * self.members as u64) as u32;
@@ -335,7 +340,7 @@ impl Draw {
         }
     }
 
-    /// A member is failed and removed; writes follow while it is away.
+    /// Adds steps that fail and remove a member, and writes that it misses.
     fn leaves(&mut self, disk: usize, steps: &mut Vec<ScriptStep>) {
         if self.bits.percent(70) {
             steps.extend([ScriptStep::Finish, ScriptStep::Sleep(self.bits.pick(&[1, 3500]))]);
@@ -349,7 +354,8 @@ impl Draw {
         }
     }
 
-    /// A blank disk takes the slot of the member, bits are cleared, and the disk leaves.
+    /// Adds steps in which a blank disk takes the slot of the member, bits are cleared, and the
+    /// disk leaves again.
     fn is_replaced_for_a_while(&mut self, steps: &mut Vec<ScriptStep>) {
         let added = steps.iter().filter(|step| **step == ScriptStep::Add).count();
         let disk = self.first_added() + added;
@@ -367,7 +373,8 @@ impl Draw {
         ScriptStep::Ask { volume: ARRAY, client: 1, op: RequestOp::Write, start, len, flags }
     }
 
-    /// Full stripes are being written, or all requests are complete and the array is marked clean.
+    /// Adds, at random, steps that write full stripes, or after which everything is complete and
+    /// the array is being marked clean.
     fn before_a_cut(&mut self, steps: &mut Vec<ScriptStep>) {
         match self.around.below(100) {
             0..=29 => {
@@ -400,13 +407,14 @@ impl Draw {
         }
     }
 
-    /// About as many completions as members have flushes before an array is marked clean.
+    /// A step with about as many completions as there are member flushes before an array is marked
+    /// clean.
     fn flushes(&mut self) -> ScriptStep {
         let (from, to) = (self.members - self.parities, self.members + self.spares);
         ScriptStep::Steps((from + self.more.index(to - from + 1)) as u32)
     }
 
-    /// A permanent fault of a disk.
+    /// Draws a permanent fault of a disk, or one that fails a single operation.
     fn failing(&mut self, disk: usize) -> ScriptStep {
         let rng = &mut self.more;
         match rng.below(12) {
@@ -418,7 +426,7 @@ impl Draw {
             }
             7..=9 => ScriptStep::BadSuperblock { disk, dead: rng.percent(30) },
             _ => {
-                // Its end may be in the data, in the metadata, or at 0.
+                // The new end of the disk is in the data, in the metadata, or at 0.
                 let left = rng.pick(&[16_384, 4096, 0]);
                 let data = if left > 4096 { rng.below(self.columns) } else { 0 };
                 ScriptStep::Shrink { disk, sectors: left / 2 + data }
@@ -426,12 +434,12 @@ impl Draw {
         }
     }
 
-    /// Number of the first blank disk that joins.
+    /// Number of the first blank disk that is added.
     fn first_added(&self) -> usize {
         self.members + self.spares + usize::from(self.options.bare)
     }
 
-    /// Whether a disk may fail. If so, it counts as hurt from now on.
+    /// Whether a fault may be drawn for a disk. If so, the disk counts as hurt from now on.
     pub(super) fn may_hurt(&mut self, disk: usize) -> bool {
         let hurt = self.hurt.contains(&disk);
         let with_it = || self.hurt.iter().copied().chain([disk]).collect();
@@ -489,14 +497,14 @@ impl Draw {
         }
     }
 
-    /// A disk that may be hurt.
+    /// Draws a member that a fault may hurt; `None` if the one that is drawn may not be hurt.
     fn victim(&mut self) -> Option<usize> {
         let disk = self.rng.index(self.members);
         self.may_hurt(disk).then_some(disk)
     }
 
     fn fault(&mut self, choice: u64) -> ScriptStep {
-        // A disk that joined takes a slot that already counts as hurt.
+        // A disk that was added takes a slot that already counts as hurt.
         if self.added > 0 && self.rng.percent(20) {
             let disk = self.first_added() + self.rng.index(self.added);
             let how = Planned::Once(Fault::NoSpace);
@@ -553,7 +561,7 @@ impl Draw {
         if too_high { ScriptStep::Set("stripe_size", "4096") } else { ScriptStep::Set(name, value) }
     }
 
-    /// A discard of a few full stripes, with ends that may be anywhere.
+    /// A discard of up to a few full stripes, with ends that need not be aligned.
     fn discard(&mut self) -> ScriptStep {
         let (rng, size) = (&mut self.rng, self.size);
         let full_stripe = self.full_stripe;
@@ -576,7 +584,8 @@ impl Draw {
         ScriptStep::Ask { volume: ARRAY, client, op, start, len, flags }
     }
 
-    /// A range in whole logical blocks, as arrays without parity require; occasionally not.
+    /// Extends a range to whole logical blocks, as arrays without parity require; occasionally
+    /// leaves it as it is.
     fn in_blocks(&mut self, start: u64, len: u64) -> (u64, u64) {
         if !self.profile.straight || self.queues.percent(4) {
             return (start, len);
@@ -618,7 +627,7 @@ impl Draw {
     }
 }
 
-/// Options of a script, without those that [`Profile`]s add.
+/// Draws the options of a script, without those that additional features of a [`Profile`] draw.
 fn draw_options(rng: &mut Rng, seed: u64, profile: Profile) -> Options {
     let mut options = draw_shape(rng);
     let chunk = options.chunk;
@@ -628,11 +637,12 @@ fn draw_options(rng: &mut Rng, seed: u64, profile: Profile) -> Options {
     options.full_stripes = if chunk.0 > 32 { 4 } else { 12 };
     options.defer_computes = rng.percent(50);
     options.assume_clean = rng.percent(80);
-    // Not drawn, so that older seeds keep their meaning.
+    // The seed decides this without a draw, so that older seeds keep their meaning.
     if seed % 5 == 3 {
         options.knobs.stripe_cache_form = CacheForm::Of2008;
     }
-    // Not drawn either. A sample has bytes; with tags results are the same (tests/payload.rs).
+    // This is not drawn either. A sample of the seeds has all bytes; with tags the results are the
+    // same (`tests/payload.rs`).
     let bytes = seed.is_multiple_of(BYTES_EVERY);
     options.payload = if bytes { PayloadMode::Bytes } else { PayloadMode::Tags };
     options.logical_block = if rng.percent(80) { 512 } else { 4096 };
@@ -648,7 +658,7 @@ fn draw_options(rng: &mut Rng, seed: u64, profile: Profile) -> Options {
     options
 }
 
-/// Level, members, chunk and layout of an array with parity.
+/// Draws level, members, chunk and layout of an array with parity.
 fn draw_shape(rng: &mut Rng) -> Options {
     let level = rng.pick(&[Level::Raid4, Level::Raid5, Level::Raid5, Level::Raid6]);
     let row = LevelRow::of(level);
@@ -659,7 +669,8 @@ fn draw_shape(rng: &mut Rng) -> Options {
     options
 }
 
-/// Chooses superblock versions, lengths of superblocks, spares, and whether failed writes tear.
+/// Chooses the version and length of superblocks, the number of spares, and whether failed writes
+/// tear.
 fn draw_media(rng: &mut Rng, options: &mut Options) {
     let versions = [Version::V1_2, Version::V1_2, Version::V1_0, Version::V1_1, Version::V0_90];
     options.version = rng.pick(&versions);
@@ -672,8 +683,8 @@ fn draw_media(rng: &mut Rng, options: &mut Options) {
     options.torn_writes = rng.percent(75);
 }
 
-/// Chooses a write-intent bitmap of few or many chunks. 0.90 and 1.0 have no room for one beside
-/// the data of members this small.
+/// Chooses a write-intent bitmap of few or many chunks. Versions 0.90 and 1.0 have no room for one
+/// beside the data of members this small.
 fn draw_bitmap(rng: &mut Rng, options: &mut Options) {
     options.bitmap = Some(Bytes(rng.pick(&[4096, 4096, 8192, 16384, 65536])));
     if matches!(options.version, Version::V0_90 | Version::V1_0) {
@@ -681,7 +692,7 @@ fn draw_bitmap(rng: &mut Rng, options: &mut Options) {
     }
 }
 
-/// The default in half of the cases, otherwise any layout of the level.
+/// The default layout in half of the cases, otherwise any layout of the level.
 fn draw_layout(rng: &mut Rng, layouts: &[u32]) -> Option<u32> {
     (!layouts.is_empty() && rng.percent(50)).then(|| rng.pick(layouts))
 }

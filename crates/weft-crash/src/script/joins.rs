@@ -1,15 +1,16 @@
 //! Generator of members that join at any step of a superblock update, with an end soon afterwards.
 //!
-//! A member leaves and some time passes, so that the array is marked clean and bits are cleared.
-//! Writes start the next update. A member is added, re-added or returned after some of its
-//! requests, and the power is cut or the process crashes after some more.
+//! A member leaves and some time passes, so that the array is marked clean and bits of the bitmap
+//! are cleared. Writes start the next superblock update. After some of its requests have completed,
+//! a member is added, re-added or returned. After some more, the power is cut or the process
+//! crashes.
 
 use super::ScriptStep;
 use super::draw::Draw;
 use crate::crash::CutMode;
 
 impl Draw {
-    /// Steps that precede the profile's other steps.
+    /// Adds the steps that precede the profile's other steps.
     pub(super) fn joins(&mut self, steps: &mut Vec<ScriptStep>) {
         let disk = self.joins.index(self.members);
         if !self.may_hurt(disk) {

@@ -1,8 +1,9 @@
-//! Lists of the knobs that scripts draw, with the values that the engine's table has for each.
+//! Lists of the knobs that scripts draw, with the values that the engine's knob table gives for
+//! each.
 //!
-//! The order of a list is part of what a seed means, and so each has the knobs in the order in
-//! which they came to it. A knob that is new in the table comes last in the lists that its entry
-//! names, without a line here.
+//! The order of a list decides what a seed draws. Each list therefore has its knobs in the order in
+//! which they were added to it. A new knob of the table comes last in the lists for which its entry
+//! has values, without a change here.
 
 use std::sync::LazyLock;
 
@@ -14,13 +15,13 @@ pub(super) type Drawn = (&'static str, &'static [&'static str]);
 /// Knobs of an array at the start of a script.
 pub(super) static START: LazyLock<Vec<Drawn>> = LazyLock::new(|| list(&START_ORDER, |it| it.start));
 
-/// Knobs of any profile at run time, each with one value.
+/// Knobs that any profile may set at run time, as pairs of a name and one value.
 pub(super) static STEPS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
     let list = list(&STEPS_ORDER, |draws| draws.steps);
     let pairs =
         list.into_iter().flat_map(|(name, values)| values.iter().map(move |it| (name, *it)));
     let mut pairs: Vec<_> = pairs.collect();
-    // plan_rule=least came after activation.
+    // `plan_rule=least` was added after `activation`.
     let of_plan = pairs.iter().position(|pair| *pair == ("plan_rule", "least"));
     let least = of_plan.expect("plan_rule is drawn");
     pairs[least..least + 3].rotate_left(1);
@@ -31,16 +32,16 @@ pub(super) static STEPS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
 pub(super) static QUEUES: LazyLock<Vec<Drawn>> =
     LazyLock::new(|| list(&QUEUES_ORDER, |draws| draws.queues));
 
-/// Run-time knobs of mixed profiles.
+/// Knobs that only mixed profiles set at run time.
 pub(super) static MIXED: LazyLock<Vec<Drawn>> =
     LazyLock::new(|| list(&MIXED_ORDER, |draws| draws.mixed));
 
-/// Knobs that may differ for one member's queue. The largest request is not among them: I12 has one
-/// limit for all members.
+/// Knobs that may be set for the queue of a single member. The largest request size is not among
+/// them, because I12 has one limit for all members.
 pub(super) static ONE_QUEUE: LazyLock<Vec<Drawn>> =
     LazyLock::new(|| list(&ONE_QUEUE_ORDER, |draws| draws.one_queue));
 
-/// The knobs with these names, then those of the rest of the table that have values.
+/// The knobs in `order`, then all other knobs of the table that have values in this list.
 fn list(order: &[&str], values: fn(&Draws) -> &'static [&'static str]) -> Vec<Drawn> {
     let drawn = |row: &KnobRow| (row.name, values(&row.draws));
     let named = order.iter().map(|name| {
@@ -51,8 +52,8 @@ fn list(order: &[&str], values: fn(&Draws) -> &'static [&'static str]) -> Vec<Dr
     named.chain(rest.filter(|(_, values)| !values.is_empty())).collect()
 }
 
-/// `priority` and `stripe_size` have their values in `draw.rs`, because `preread_wait_max` depends
-/// on the former, and the latter on the chunk.
+/// The values of `priority` and `stripe_size` are in `draw.rs`: `preread_wait_max` is drawn
+/// together with `priority`, and `stripe_size` depends on the chunk.
 const START_ORDER: [&str; 9] = [
     "writes",
     "rmw_level",

@@ -1,8 +1,8 @@
 //! Generator of features that no other profile combines.
 //!
-//! The features are bitmaps beside schedulers and caches, every knob at run time, every flush rule,
-//! knobs of one member's queue, bitmaps that are added and removed, far sets, clients of different
-//! classes, and mirrors that are long enough for a recovery to have a middle.
+//! These are bitmaps beside schedulers and caches, every knob at run time, every flush rule, knobs
+//! of a single member's queue, bitmaps that are added and removed, far sets of RAID 10, clients of
+//! different classes, and mirrors that are long enough for a recovery to have a middle.
 //!
 //! The generator has a random stream of its own and runs after all others, so that seeds of other
 //! profiles keep their meaning.
@@ -17,7 +17,7 @@ use super::rebuilds::UNDER_WAY_MAX;
 use super::{ScriptStep, cache, lists};
 use crate::options::Options;
 
-/// Changes the drawn array.
+/// Adds the features to the drawn options.
 pub(super) fn draw(rng: &mut Rng, options: &mut Options) {
     options.write_back = cache::draw_in(50, rng);
     cache::draw_throttle(rng, options);
@@ -38,7 +38,7 @@ pub(super) fn draw(rng: &mut Rng, options: &mut Options) {
     }
 }
 
-/// Chooses a flush rule.
+/// Chooses the rule by which flushes of clients become flushes of members.
 pub(super) fn draw_flush_rule(rng: &mut Rng, options: &mut Options) {
     options.knobs.flush_batch = rng.pick(&FlushRule::ALL);
 }
@@ -50,7 +50,8 @@ fn is_possible(layout: u32, options: &Options) -> bool {
 }
 
 impl Draw {
-    /// Adds a knob of all queues or of one, or adds or removes a bitmap.
+    /// Adds, at random, a step that sets a knob of all queues or of one, or that adds or removes a
+    /// bitmap.
     pub(super) fn before_mixed(&mut self, steps: &mut Vec<ScriptStep>) {
         let rng = &mut self.mixed;
         match rng.below(100) {
@@ -75,5 +76,5 @@ impl Draw {
     }
 }
 
-/// RAID 10 layouts with far copies in sets of members, and with offset copies.
+/// RAID 10 layouts with far copies or offset copies in sets of members.
 const FAR_SETS: [u32; 3] = [0x2_0201, 0x4_0201, 0x5_0201];

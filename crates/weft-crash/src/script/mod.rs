@@ -1,12 +1,12 @@
 //! Scripts: printable random runs, drawn from a seed, that can be replayed and shortened.
 //!
-//! A seed becomes a [`Script`]: an array and a list of steps, both printable. A run depends on
-//! nothing else, so a failure is reported as the text of its script, from which it can be parsed
-//! again. [`crate::shrink`] shortens the list, and the result is stored in a file
+//! A seed and a [`Profile`] determine a [`Script`]: an array and a list of steps, both printable. A
+//! run depends on nothing else, so a failure is reported as the text of its script, which can be
+//! parsed and run again. [`crate::shrink`] shortens the list, and the result is stored in a file
 //! ([`crate::kept`]).
 //!
 //! Faults are drawn so that no more members are hurt than the level survives, except for profiles
-//! that go beyond it on purpose ([`Profile::beyond`]).
+//! that exceed this on purpose ([`Profile::beyond`]).
 
 mod bare;
 mod cache;
@@ -42,17 +42,18 @@ pub use text::ScriptError;
 /// An array and the steps that are carried out on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
-    /// Name of the profile.
+    /// Name of the profile from which the script was drawn.
     pub profile: &'static str,
-    /// Shape of the array, its knobs and the seed.
+    /// Shape of the array, knobs and seed.
     pub options: Options,
     /// Order in which member requests complete.
     pub order: Order,
     /// Steps, in order.
     pub steps: Vec<ScriptStep>,
-    /// Whether the array's content must be right at the end.
+    /// Whether the array's content must be right at the end: no more members were hurt than the
+    /// level survives, and no disk lies.
     pub within_promises: bool,
-    /// Whether the array has to assemble whenever enough superblocks can be read.
+    /// Whether the array must assemble at each restart for which enough superblocks can be read.
     pub assembles: bool,
 }
 
@@ -61,27 +62,28 @@ pub struct Script {
 pub struct Report {
     /// Counts of power cuts, by their circumstances.
     pub coverage: Coverage,
-    /// Counts of what passed with an excuse.
+    /// Counts of checks that passed only with an excuse.
     pub excuses: Excuses,
-    /// Process crashes.
+    /// Number of process crashes.
     pub kills: u64,
-    /// Read-only restarts, which must write nothing.
+    /// Read-only starts, after which nothing may have been written.
     pub looks: u64,
-    /// Times that members lacked space for seconds.
+    /// Number of times that disks had no space for seconds.
     pub lacks: u64,
-    /// Stops by an administrator.
+    /// Number of successful stops by an administrator.
     pub stops: u64,
     /// Member requests that failed with an I/O error.
     pub io_errors: IoErrors,
-    /// Client requests answered.
+    /// Client requests of the array that were answered.
     pub requests: u64,
-    /// Requests of bare volumes answered.
+    /// Client requests of the bare volume that were answered.
     pub bare_requests: u64,
     /// Sectors read by verification.
     pub verified: u64,
-    /// Blocks that were written again at the end, on arrays that lost members.
+    /// Blocks that were written again at the end, on arrays that lost more members than the level
+    /// survives.
     pub written_again: u64,
-    /// Columns with data that had their parity recomputed at the end.
+    /// Columns with data whose parity or copies were checked at the end.
     pub scrubbed: u64,
     /// Digest of every output of the engine with its time.
     pub digest: Digest,
@@ -111,14 +113,14 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Callback after each start of an engine, which may plant a bug.
+/// Callback after each start of an engine. It may plant a bug.
 pub type Plant<'a> = &'a dyn Fn(&mut World);
 
 impl Script {
     /// Runs the script with checkers.
     ///
     /// # Errors
-    /// The first violation. A panic of the engine is a violation too.
+    /// The first violation, with the script. A panic of the engine is a violation too.
     pub fn run(&self) -> Result<Report, Box<Failure>> {
         self.run_with(&|_| ())
     }
@@ -126,7 +128,7 @@ impl Script {
     /// Runs the script, and calls `plant` for each engine that starts.
     ///
     /// # Errors
-    /// The first violation.
+    /// The first violation, with the script. A panic of the engine is a violation too.
     pub fn run_with(&self, plant: Plant<'_>) -> Result<Report, Box<Failure>> {
         let mut at = 0;
         let outcome = catch_unwind(AssertUnwindSafe(|| Course::new(self, plant).perform(&mut at)));

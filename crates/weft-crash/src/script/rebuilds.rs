@@ -1,9 +1,10 @@
 //! Generator of scripts that rebuild two members at once, with a cut or crash in the middle.
 //!
-//! One member is replaced and partly rebuilt, then a second one is replaced: their recovery offsets
-//! differ. Clients write meanwhile, mostly below the larger offset, and the power is cut or the
-//! process crashes. Members have more recovery units than may be under way at once, so that a
-//! recovery has a middle. The generator has a random stream of its own.
+//! One member is replaced and partly rebuilt, then a second one is replaced, so that their recovery
+//! offsets differ. Clients write meanwhile, mostly below the larger offset, and the power is cut or
+//! the process crashes. Members have more recovery units than may be in flight at once, so that a
+//! recovery has a middle, with some units done, some in flight and some left. The generator has a
+//! random stream of its own.
 
 use weft_engine::SyncAction;
 use weft_engine::{Flags, RequestOp};
@@ -28,7 +29,7 @@ pub(super) fn draw(rng: &mut Rng, seed: u64, options: &mut Options) {
     match options.level {
         Level::Raid1 => {
             options.members = rng.pick(&[3, 3, 3, 3, 4]);
-            // Units of a resync are of 128 sectors, if chunks are not smaller.
+            // A unit of the recovery has at least 128 sectors.
             options.chunk = Sectors(128);
         }
         Level::Raid10 => {
@@ -45,7 +46,7 @@ pub(super) fn draw(rng: &mut Rng, seed: u64, options: &mut Options) {
 }
 
 impl Draw {
-    /// Steps that precede the profile's other steps.
+    /// Adds the steps that precede the profile's other steps.
     pub(super) fn rebuilds(&mut self, steps: &mut Vec<ScriptStep>) {
         for _ in 0..4 + self.rebuilds.below(6) {
             steps.push(self.write_below(self.size));
@@ -55,13 +56,14 @@ impl Draw {
             steps.push(ScriptStep::Sleep(self.rebuilds.pick(&[1, 400, 3500])));
         }
         let Some((first, second)) = self.two_members() else { return };
-        // Recovery units that the first member has when the second one fails.
+        // Recovery units that the first new member has when the second member fails.
         let units = self.options.full_stripes;
         let done = units * (20 + self.rebuilds.below(75)) / 100;
         self.is_replaced(first, steps);
         let completions = done * (3 + self.rebuilds.below(18)) / 10;
         self.some_completions(completions, steps);
-        // A recovery under way continues without the second member; a new one includes both.
+        // A recovery that is running continues without the second member; one that starts anew
+        // includes both.
         let way = self.rebuilds.below(10);
         if way < 7 {
             steps.extend([ScriptStep::Sync(SyncAction::Frozen), ScriptStep::Finish]);
@@ -70,7 +72,7 @@ impl Draw {
         match way {
             0..=5 => steps.extend([ScriptStep::Finish, ScriptStep::Sync(SyncAction::Idle)]),
             7 | 8 => steps.push(ScriptStep::Sync(SyncAction::Idle)),
-            // The recovery stays frozen: the next engine begins it.
+            // The recovery stays frozen until the next engine starts it.
             _ => {}
         }
         let rest = self.rebuilds.below(units / 4);
@@ -92,7 +94,7 @@ impl Draw {
         }
     }
 
-    /// Two members that the array can lose.
+    /// Two members that the array can lose, if the first two that are drawn can be lost.
     fn two_members(&mut self) -> Option<(usize, usize)> {
         let first = self.rebuilds.index(self.members);
         let second = self.rebuilds.index(self.members);
@@ -100,7 +102,7 @@ impl Draw {
         two.then_some((first, second))
     }
 
-    /// A member is failed and removed, and a blank disk takes its slot.
+    /// Adds steps that fail and remove a member and add a blank disk, which takes its slot.
     fn is_replaced(&mut self, disk: usize, steps: &mut Vec<ScriptStep>) {
         let few = |rng: &mut Rng| ScriptStep::Steps(rng.below(6) as u32);
         steps.extend([ScriptStep::FailDisk(disk), few(&mut self.rebuilds)]);
@@ -109,7 +111,7 @@ impl Draw {
         self.added += 1;
     }
 
-    /// About `count` requests complete, with client writes in between.
+    /// Adds steps in which about `count` requests complete, with client writes in between.
     fn some_completions(&mut self, count: u64, steps: &mut Vec<ScriptStep>) {
         let parts = 1 + self.rebuilds.below(3);
         for _ in 0..parts {
@@ -125,7 +127,8 @@ impl Draw {
     }
 }
 
-/// A write of whole blocks that begins below a byte offset, for an array of the given size.
+/// A write of whole blocks that begins before the byte offset `below`, for an array of `size`
+/// bytes.
 pub(super) fn write_below(rng: &mut Rng, below: u64, size: u64) -> ScriptStep {
     let start = rng.below(below) / 4096 * 4096;
     let len = (4096 * (1 + rng.below(4))).min(size - start);
@@ -134,5 +137,5 @@ pub(super) fn write_below(rng: &mut Rng, below: u64, size: u64) -> ScriptStep {
     ScriptStep::Ask { volume: ARRAY, client, op: RequestOp::Write, start, len, flags }
 }
 
-/// Largest number of a mirror's recovery units that are under way at once.
+/// Largest number of recovery units of a mirror that are in flight at once.
 pub(super) const UNDER_WAY_MAX: u64 = 32;

@@ -1,9 +1,9 @@
 //! Lack of space for seconds: the array must notice when its members have space again.
 //!
-//! Clients continue meanwhile, and may receive errors for lack of space. With space again nothing
-//! of that may remain: within [`NOTICED_WITHIN`] every write and flush succeeds, and the volume
-//! reports that there is space. No member was failed, because the lack was shorter than
-//! `no_space_wait`, which counts from the beginning of this lack and not of an earlier one.
+//! Clients continue meanwhile, and may receive errors for lack of space. Once there is space again
+//! these errors must end: within [`NOTICED_WITHIN`] every write and flush succeeds, and the volume
+//! reports that it has space. No member was failed, because the lack was shorter than
+//! `no_space_wait`, which counts from the start of this lack and not of an earlier one.
 
 use weft_engine::{Flags, MemberState, ReplyError, RequestOp};
 use weft_units::{ByteRange, ClientId, Span};
@@ -12,7 +12,7 @@ use crate::model::Payload;
 use crate::violation::Violation;
 use crate::world::{Ticket, World};
 
-/// Takes the space of `count` disks from `first` on for some seconds.
+/// Takes the space of `count` disks from `first` on for some seconds, and checks what follows.
 pub(super) fn lack(world: &mut World, first: usize, count: usize, seconds: u64) {
     let members = world.disks.len();
     let full: Vec<usize> = (first..first + count).map(|disk| disk % members).collect();
@@ -38,7 +38,7 @@ pub(super) fn lack(world: &mut World, first: usize, count: usize, seconds: u64) 
         in_a_row = if answered { in_a_row + 1 } else { 0 };
     }
     judge(world, in_a_row, faulty);
-    // Writes that were refused meanwhile must be refused for lack of space.
+    // Writes that failed meanwhile must have failed for lack of space.
     for ticket in asked {
         let answer = world.take_answer(ticket);
         if !matches!(answer, Some(Ok(_) | Err(ReplyError::NoSpace))) {
@@ -72,7 +72,7 @@ fn set_space(world: &mut World, full: &[usize], space: bool) {
     full.iter().for_each(|disk| world.disks[*disk].faults.no_space = !space);
 }
 
-/// A client's write, to another place each time, and a flush occasionally.
+/// Issues a client's write, to another block each time, and occasionally a flush.
 fn ask(world: &mut World, turn: u64) -> Vec<Ticket> {
     let (client, blocks) = (ClientId(7), world.size() / BLOCK);
     let range = ByteRange::new(turn * 37 % blocks * BLOCK, BLOCK);
@@ -88,12 +88,12 @@ fn ask(world: &mut World, turn: u64) -> Vec<Ticket> {
 
 const BLOCK: u64 = 4096;
 
-/// Writes per second.
+/// Number of writes per second.
 const PER_SECOND: u64 = 4;
 
-/// Seconds within which an array must notice that its members have space again: a few times the
+/// Seconds within which an array must notice that its members have space again: several times the
 /// second after which it tries again.
 const NOTICED_WITHIN: u64 = 8;
 
-/// Number of turns in a row at the end in which every write has to succeed.
+/// Number of successive writes, up to the end of that time, that must all have succeeded.
 const SUCCEED: u64 = 8;

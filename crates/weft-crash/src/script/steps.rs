@@ -9,136 +9,139 @@ use crate::faults::Planned;
 /// One step of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScriptStep {
-    /// A blank disk joins.
+    /// An administrator adds a blank disk.
     Add,
-    /// A client issues a request, in bytes.
+    /// A client issues a request.
     Ask {
         /// Volume of the request.
         volume: VolumeId,
-        /// Client that issues it.
+        /// Number of the client, from 1 to 3.
         client: u32,
         /// Operation.
         op: RequestOp,
-        /// First byte.
+        /// First byte, from the start of the volume.
         start: u64,
         /// Length in bytes.
         len: u64,
-        /// Flags of the request.
+        /// Flags of the request (sync, FUA, PREFLUSH and so on).
         flags: Flags,
     },
     /// An administrator adds a bitmap with chunks of this many bytes, or removes the bitmap.
     Bitmap(Option<u64>),
-    /// The power is cut; restart; everything is read.
+    /// The power is cut. After a restart everything is read.
     Cut(CutMode),
-    /// The power is cut; restart; soon afterwards it is cut again, or an administrator stops the
-    /// array; restart; everything is read.
+    /// The power is cut. Soon after a restart it is cut again, or an administrator stops the array.
+    /// After another restart everything is read.
     CutAgain {
-        /// Rule by which sectors survive the cut.
+        /// Rule that decides what survives each cut.
         mode: CutMode,
-        /// Requests that complete in between.
+        /// Requests and computations that complete after the first restart.
         after: u32,
-        /// Whether the array is stopped.
+        /// Whether the array is stopped instead of the second cut.
         stop: bool,
     },
-    /// A client disconnects.
+    /// The client with this number disconnects.
     Disconnect(u32),
     /// An administrator drains a volume's dirty data from the write-back cache.
     Drain(VolumeId),
     /// A later operation of a disk fails.
     FailOperation {
-        /// Index of the disk.
+        /// Number of the disk.
         disk: usize,
-        /// Number of operations before it.
+        /// Number of operations of the disk that come before it.
         after: u64,
         /// Kind of the failure.
         how: Planned,
     },
     /// The next discards of a disk fail.
     FailDiscards {
-        /// Index of the disk.
+        /// Number of the disk.
         disk: usize,
-        /// Number of discards.
+        /// Number of discards that fail.
         count: u32,
     },
-    /// An administrator declares a disk failed.
+    /// An administrator declares the disk with this number failed.
     FailDisk(usize),
-    /// A removed disk is re-added; with a bitmap only the columns that it misses are copied.
+    /// An administrator re-adds a removed disk. With a bitmap only the columns that it misses are
+    /// copied.
     ReAdd(usize),
-    /// A sector becomes unreadable, until it is written or for good.
+    /// A sector becomes unreadable, for good or until it is written.
     BadRead {
-        /// Index of the disk.
+        /// Number of the disk.
         disk: usize,
-        /// Data sector of the column.
+        /// Number of the data sector.
         column: u64,
-        /// Whether it stays unreadable when it is written.
+        /// Whether it stays unreadable even after it is written.
         dead: bool,
     },
-    /// The superblock of a disk becomes unreadable, until it is written or for good.
+    /// The superblock of a disk becomes unreadable, for good or until it is written.
     BadSuperblock {
-        /// Index of the disk.
+        /// Number of the disk.
         disk: usize,
-        /// Whether it stays unreadable when it is written.
+        /// Whether it stays unreadable even after it is written.
         dead: bool,
     },
     /// All further writes of a sector fail.
     BadWrite {
-        /// Index of the disk.
+        /// Number of the disk.
         disk: usize,
-        /// Data sector of the column.
+        /// Number of the data sector.
         column: u64,
     },
-    /// The engine runs until all requests are answered.
+    /// Everything completes until all requests are answered.
     Finish,
-    /// All further flushes of a disk fail, and operations that imply one.
+    /// All further flushes of a disk fail, and so do operations that imply one.
     FlushError(usize),
-    /// The process crashes while the power stays on; restart; everything is read.
+    /// The process crashes while the power stays on. After a restart everything is read.
     Kill,
     /// All further flushes of a disk succeed without effect.
     LyingFlush(usize),
-    /// The power is cut; the array is started read-only and a write is tried; then a restart.
+    /// The power is cut. The array is started read-only and a write is tried, which must fail. Then
+    /// the array is started normally and everything is read.
     Look(CutMode),
     /// Disks have no space for a while: longer than the delay after which a failed write is tried
-    /// again, and shorter than the engine waits for members. Clients continue. Then there is space
-    /// again, and soon every write and flush has to succeed.
+    /// again, and shorter than the engine waits before it fails a member (`no_space_wait`). Clients
+    /// continue. Then there is space again, and soon every write and flush must succeed.
     LackSpace {
-        /// Index of the first disk.
+        /// Number of the first disk.
         first: usize,
-        /// Number of disks from there on; the first disk follows the last.
+        /// Number of disks from the first on; after the last disk follows disk 0.
         count: usize,
         /// Duration in seconds.
         seconds: u64,
     },
-    /// Toggles whether a disk has space.
+    /// A disk loses its space, or has space again if it had none.
     NoSpace(usize),
     /// An administrator removes a failed disk.
     Remove(usize),
-    /// A removed disk joins again with its content.
+    /// An administrator adds a removed disk again, with its content.
     Return(usize),
-    /// Sets a knob.
+    /// An administrator sets a knob: name and value.
     Set(&'static str, &'static str),
-    /// Sets a knob of one disk's queue.
+    /// An administrator sets a knob of one disk's queue: disk, name and value.
     SetQueue(usize, &'static str, &'static str),
-    /// A disk becomes shorter.
+    /// A disk becomes shorter, for good.
     Shrink {
-        /// Index of the disk.
+        /// Number of the disk.
         disk: usize,
-        /// Sectors that are left.
+        /// Sectors that are left on the disk.
         sectors: u64,
     },
-    /// Milliseconds pass, with all events in them.
+    /// Time passes, in milliseconds, with all completions and timers in it.
     Sleep(u64),
-    /// This many requests complete.
+    /// This many member requests or computations complete.
     Steps(u32),
-    /// Toggles whether a disk stalls, that is completes nothing.
+    /// A disk stalls, that is completes nothing, or stops stalling if it did.
     Stall(usize),
-    /// An administrator stops the array.
+    /// An administrator requests that the array is stopped.
     Stop,
-    /// If a stop was requested: it completes; the power is cut; restart; everything is read.
+    /// If a stop was requested, it completes. Then the power is cut, and after a restart everything
+    /// is read.
     Stopped,
-    /// An administrator starts or stops resync.
+    /// An administrator starts or stops a resync, recovery, check or repair.
     Sync(SyncAction),
-    /// Milliseconds pass in which nothing completes: timers fire, and the requests that they start
-    /// stay outstanding.
+    /// Time passes, in milliseconds, without completions: timers fire, and the requests that they
+    /// start stay outstanding.
     Wait(u64),
 }
 
@@ -155,59 +158,61 @@ pub struct Profile {
     pub faults: bool,
     /// Whether administrators act.
     pub admin: bool,
-    /// Percentage of steps that trim, or store zeros that need not be stored. If it is 0, disks do
-    /// not support discards.
+    /// Percentage of steps that trim, or that write zeros which may be discarded instead. If it is
+    /// 0, disks do not support discards.
     pub discards: u64,
     /// Percentage of steps that change a knob.
     pub knobs: u64,
-    /// Whether more is drawn than when the first seeds were: versions of superblocks and spares,
-    /// time that passes while nothing completes, stops, writes that fail in part, disks that cannot
-    /// write or flush, or that become shorter. It has a random stream of its own.
+    /// Whether the script also has what was not drawn when the first seeds were: other versions of
+    /// superblocks and spares, time without completions, stops, writes that fail in part, disks
+    /// that cannot write or flush, and disks that become shorter. These have a random stream of
+    /// their own.
     pub more: bool,
-    /// Whether requests wait in the queues of members: schedulers, and bounds on the requests at a
-    /// member. They have a random stream of their own.
+    /// Whether requests wait in the queues of members: schedulers and bounds on the requests at a
+    /// member are drawn. They have a random stream of their own.
     pub queues: bool,
     /// Whether disks lie about flushes, at most as many as the level survives. Nothing is promised
-    /// of data then, but the array assembles.
+    /// about data then, but the array must assemble.
     pub lies: bool,
-    /// Whether more disks may be hurt than the level survives. See
+    /// Whether more disks may be hurt than the level survives; see
     /// [`crate::Options::data_promised`].
     pub beyond: bool,
     /// Whether the array is of a level without parity: RAID 0, 1, 10 or linear. Their options have
     /// a random stream of their own, so that seeds of profiles with parity keep their meaning.
     pub straight: bool,
-    /// Whether the array has a write-intent bitmap, and members leave and are re-added. It has a
-    /// random stream of its own.
+    /// Whether the array has a write-intent bitmap, and members leave and are re-added. Both have a
+    /// random stream of their own.
     pub bitmaps: bool,
-    /// Percentage of steps in which disks have no space for a while. It has a random stream of its
-    /// own, as has the write-back cache, which half of these scripts have.
+    /// Percentage of steps in which disks have no space for a while. These steps have a random
+    /// stream of their own, as has the write-back cache that half of these scripts have.
     pub lacks: u64,
     /// Whether the script starts with two members that are rebuilt at once from different offsets,
-    /// and a power cut or process crash. The array survives the loss of two members. Both have a
-    /// random stream of their own.
+    /// followed by a power cut or process crash. The array survives the loss of two members. These
+    /// scripts have a random stream of their own.
     pub rebuilds: bool,
-    /// Whether discards of any disk fail. This has a random stream of its own.
+    /// Whether discards of any disk fail at times. The failures have a random stream of their own.
     pub trims_fail: bool,
-    /// Whether the script starts with members that join at any step of a superblock update, and a
-    /// power cut or process crash. This has a random stream of its own.
+    /// Whether the script starts with members that join at any step of a superblock update,
+    /// followed by a power cut or process crash. These steps have a random stream of their own.
     pub joins: bool,
     /// Whether members fail until the array cannot lose another one. Then flushes and superblock
-    /// writes of the remaining members fail, and reads occasionally. This has a random stream of
-    /// its own.
+    /// writes of the remaining members fail, and occasionally their reads. These steps have a
+    /// random stream of their own.
     pub last_copy: bool,
-    /// Whether the array has a write-back cache that is drained occasionally, beside everything
-    /// else. This has a random stream of its own.
+    /// Whether the array has a write-back cache that is drained occasionally, besides everything
+    /// else. Cache and drains have a random stream of their own.
     pub drains: bool,
-    /// Whether a bare volume is served beside the array. It has a random stream of its own.
+    /// Whether a bare volume is served beside the array. Its requests have a random stream of their
+    /// own.
     pub bare: bool,
-    /// Whether features are combined that other profiles draw separately, with others that no
-    /// profile draws: caches beside bitmaps and schedulers, every knob at run time. It has a random
-    /// stream of its own.
+    /// Whether features are combined that other profiles draw separately, and with features that no
+    /// other profile draws: caches beside bitmaps and schedulers, every knob at run time. They have
+    /// a random stream of their own.
     pub mixed: bool,
 }
 
 impl Profile {
-    /// Only client requests.
+    /// Client requests only.
     pub const CALM: Self = Self {
         name: "calm",
         steps: 60,
@@ -231,26 +236,27 @@ impl Profile {
         bare: false,
         mixed: false,
     };
-    /// Power cuts.
+    /// Client requests and power cuts.
     pub const CUTS: Self = Self { name: "cuts", cuts: 6, ..Self::CALM };
-    /// Many power cuts.
+    /// Client requests and many power cuts.
     pub const MANY_CUTS: Self = Self { name: "many-cuts", steps: 40, cuts: 15, ..Self::CALM };
     /// Knobs that change at any step, and power cuts.
     pub const KNOBS: Self = Self { name: "knobs", cuts: 4, knobs: 20, ..Self::CALM };
-    /// Faults and administrators.
+    /// Faults and administrators' commands.
     pub const FAULTS: Self = Self { name: "faults", faults: true, admin: true, ..Self::CALM };
-    /// Faults, administrators and power cuts.
+    /// Faults, administrators' commands and power cuts.
     pub const FAULTS_AND_CUTS: Self = Self { name: "faults-and-cuts", cuts: 5, ..Self::FAULTS };
     /// More faults than the level survives.
     pub const BEYOND: Self = Self { name: "beyond", cuts: 3, beyond: true, ..Self::FAULTS };
-    /// More faults than the level survives while the power stays on: content that is read and
-    /// writes that are acknowledged are right.
+    /// More faults than the level survives while the power stays on. Content that is read, and
+    /// writes that are acknowledged, must be right.
     pub const BEYOND_POWERED: Self = Self { name: "beyond-powered", cuts: 0, ..Self::BEYOND };
 
     /// Disks that lie about flushes.
     pub const LIES: Self = Self { name: "lies", cuts: 6, lies: true, ..Self::FAULTS };
 
-    /// Faults, administrators and power cuts while requests wait in the queues of members.
+    /// Faults, administrators' commands and power cuts while requests wait in the queues of
+    /// members.
     pub const QUEUES: Self =
         Self { name: "queues", knobs: 3, queues: true, ..Self::FAULTS_AND_CUTS };
 
@@ -267,7 +273,7 @@ impl Profile {
         Self::QUEUES.straight("straight-queues"),
     ];
 
-    /// The profile for levels without parity, under another name.
+    /// This profile for levels without parity, under another name.
     const fn straight(self, name: &'static str) -> Self {
         Self { name, straight: true, ..self }
     }
@@ -284,7 +290,7 @@ impl Profile {
         Self::FAULTS_AND_CUTS.straight("").bitmaps("straight-bitmap-faults-and-cuts"),
     ];
 
-    /// The profile for arrays with a bitmap, under another name.
+    /// This profile for arrays with a bitmap, under another name.
     const fn bitmaps(self, name: &'static str) -> Self {
         Self { name, bitmaps: true, ..self }
     }
@@ -298,13 +304,13 @@ impl Profile {
         Self::CALM.straight("").bitmaps("").lacks("straight-bitmap-lacks"),
     ];
 
-    /// The profile for arrays with members that lack space, under another name.
+    /// This profile for arrays with members that lack space, under another name.
     const fn lacks(self, name: &'static str) -> Self {
         Self { name, lacks: 8, ..self }
     }
 
-    /// Profiles of two members that are rebuilt at once: requests go to members at once, or wait in
-    /// queues, or the array has a bitmap.
+    /// Profiles of two members that are rebuilt at once: requests go to members directly, or wait
+    /// in queues, or the array has a bitmap.
     pub const REBUILDS: [Self; 3] = [
         Self::CALM.rebuilds("rebuilds"),
         Self { queues: true, ..Self::CALM.rebuilds("rebuilds-queues") },
@@ -315,7 +321,7 @@ impl Profile {
         Self { name, steps: 12, cuts: 4, straight: true, rebuilds: true, ..self }
     }
 
-    /// Profiles of discards that fail, which is harmless: with parity, then others.
+    /// Profiles of discards that fail, which is harmless: levels with parity, then others.
     pub const TRIMS: [Self; 2] =
         [Self::CALM.trims("trims-fail"), Self::CALM.straight("").trims("straight-trims-fail")];
 
@@ -323,8 +329,8 @@ impl Profile {
         Self { name, cuts: 3, discards: 30, trims_fail: true, ..self }
     }
 
-    /// Profiles of members that join during an update of an array with a bitmap: with parity, then
-    /// mirrors.
+    /// Profiles of arrays with a bitmap, to which members are added during a superblock update:
+    /// with parity, then mirrors.
     pub const JOINS: [Self; 2] = [
         Self::CALM.bitmaps("").joins("joins"),
         Self::CALM.straight("").bitmaps("").joins("straight-joins"),
@@ -344,8 +350,8 @@ impl Profile {
         Self { name, steps: 40, beyond: true, last_copy: true, ..self }
     }
 
-    /// Profiles of a write-back cache that is drained: with parity, then others, then arrays with a
-    /// bitmap and with members that lack space.
+    /// Profiles of a write-back cache that is drained: with parity, then other levels; then the
+    /// same two for arrays with a bitmap and members that lack space.
     pub const DRAINS: [Self; 4] = [
         Self::FAULTS_AND_CUTS.drains("drains"),
         Self::FAULTS_AND_CUTS.straight("").drains("straight-drains"),
@@ -357,7 +363,7 @@ impl Profile {
         Self { name, drains: true, ..self }
     }
 
-    /// Profiles of a bare volume beside the array: with parity, then others.
+    /// Profiles of a bare volume beside the array: with parity, then other levels.
     pub const BARES: [Self; 2] =
         [Self::QUEUES.bare("bare"), Self::QUEUES.straight("").bare("straight-bare")];
 
@@ -365,7 +371,8 @@ impl Profile {
         Self { name, bare: true, ..self }
     }
 
-    /// Profiles that combine features: with parity, then mirrors.
+    /// Profiles that combine features which other profiles draw separately: levels with parity, and
+    /// mirrors.
     pub const MIXED: [Self; 7] = [
         Self::MANY_CUTS.mixed("mixed-cuts"),
         Self::FAULTS_AND_CUTS.mixed("mixed-faults-and-cuts"),
@@ -380,7 +387,7 @@ impl Profile {
         Self { name, knobs: 3, queues: true, bitmaps: true, mixed: true, ..self }
     }
 
-    /// Profiles of every level.
+    /// All profiles.
     pub fn every() -> impl Iterator<Item = Self> + Clone {
         let before = Self::ALL.into_iter().chain(Self::STRAIGHT).chain(Self::BITMAPS);
         let before = before.chain(Self::LACKS).chain(Self::REBUILDS).chain(Self::TRIMS);
@@ -388,7 +395,7 @@ impl Profile {
         before.chain(since).chain(Self::DRAINS).chain(Self::MIXED).chain(Self::BARES)
     }
 
-    /// Every profile of levels with parity.
+    /// The basic profiles, for levels with parity.
     pub const ALL: [Self; 10] = [
         Self::CALM,
         Self::CUTS,
@@ -404,7 +411,7 @@ impl Profile {
 }
 
 impl ScriptStep {
-    /// The disk that a step makes fail.
+    /// Number of the disk that a step makes fail; `None` if it makes none fail.
     pub(super) fn hurts(self) -> Option<usize> {
         match self {
             Self::BadRead { disk, .. }

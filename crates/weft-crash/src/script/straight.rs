@@ -1,9 +1,9 @@
 //! Generator of arrays without parity: RAID 0, 1, 10 and linear, with all layouts and members.
 //!
-//! The options drawn for an array with parity are kept, knobs included; only the shape is replaced,
+//! The options drawn for an array with parity are kept, knobs included; only its shape is replaced,
 //! from a random stream of its own. RAID 0 and linear have members of unequal size and no
-//! redundancy, so no fault of theirs is within the promises: they are drawn only for profiles
-//! without faults, or with more than the level survives.
+//! redundancy, so any fault of a member exceeds the promises. They are drawn only for profiles
+//! without faults, or with more faults than the level survives.
 
 use weft_engine::layout::mirrors::Mirrors;
 use weft_ondisk::{Level, Version, layout_id};
@@ -12,7 +12,8 @@ use weft_units::rng::Rng;
 
 use crate::options::Options;
 
-/// Replaces the array by one without parity; by a mirror if members are going to fail.
+/// Replaces the drawn array by one without parity. With `mirrors`, because members will fail, it
+/// has redundancy.
 pub(crate) fn draw(seed: u64, mirrors: bool, options: &mut Options) {
     let mut rng = Rng::new(seed ^ 0x57a1);
     let levels: &[Level] = match mirrors {
@@ -38,20 +39,20 @@ pub(crate) fn draw(seed: u64, mirrors: bool, options: &mut Options) {
     options.rotational = some_members(&mut Rng::new(seed ^ 0x707a), options.members);
 }
 
-/// A RAID 10 layout that is possible with the number of members.
+/// A RAID 10 layout that is possible with this number of members and chunk.
 pub(super) fn draw_mirrors(rng: &mut Rng, options: &Options) -> u32 {
     let layouts = LAYOUTS.into_iter().filter(|it| is_possible(*it, options));
     let layouts: Vec<u32> = layouts.collect();
     rng.pick(&layouts)
 }
 
-/// No member in half of the cases, otherwise each member with even odds.
+/// No members in half of the cases, otherwise each member with a probability of one half.
 pub(super) fn some_members(rng: &mut Rng, members: usize) -> Vec<usize> {
     let draws = rng.percent(50);
     (0..members).filter(|_| draws && rng.percent(50)).collect()
 }
 
-/// RAID 10 of two and three copies: near, far, offset, and near and far together.
+/// RAID 10 layouts of two and three copies: near, far, offset, and near and far together.
 const LAYOUTS: [u32; 8] = [0x102, 0x102, 0x201, 0x1_0201, 0x103, 0x301, 0x1_0301, 0x202];
 
 fn is_possible(layout: u32, options: &Options) -> bool {
@@ -60,8 +61,8 @@ fn is_possible(layout: u32, options: &Options) -> bool {
         && Mirrors::raid10(layout, members as u16, options.chunk, options.data_of(0)).is_some()
 }
 
-/// RAID 0 with up to three zones, and linear. Neither has spares, nor superblocks of 0.90, under
-/// which members are as large as their devices.
+/// Chooses RAID 0 with up to three zones, or linear. Neither has spares or superblocks of version
+/// 0.90, under which members are as large as their devices.
 fn draw_striped(rng: &mut Rng, options: &mut Options) {
     options.members = rng.pick(&[2, 2, 3, 4, 5]);
     options.spares = 0;
@@ -72,7 +73,7 @@ fn draw_striped(rng: &mut Rng, options: &mut Options) {
         options.layout = Some(layout_id::RAID0_ALTERNATE);
     }
     let chunk = options.chunk;
-    // A remainder below one chunk is not used.
+    // The remainder of a member below one chunk is not used.
     let more = |rng: &mut Rng| Sectors(rng.pick(&[0, 0, 0, 1, 2, 5]) * chunk.0 + rng.below(2) * 8);
     options.more_data = (0..options.members).map(|_| more(rng)).collect();
 }

@@ -15,8 +15,9 @@
 //! ```
 //!
 //! A line is a name and its value. Options and knobs that differ from those of [`Options::new`]
-//! stand before `steps`; the steps follow, one a line. A line that begins with `#` is a comment. A
-//! script depends only on its text: a later generator may draw something else from the same seed.
+//! come before `steps`, and the steps follow, one per line. A line that begins with `#` is a
+//! comment. A script depends only on its text, while a later version of the generator may draw
+//! another script from the same seed.
 
 mod options;
 mod step;
@@ -42,7 +43,7 @@ pub struct ScriptError {
     pub line: usize,
     /// Text of the line.
     pub found: String,
-    /// Values that are valid there.
+    /// Description of what is valid in its place.
     pub expected: String,
 }
 
@@ -68,7 +69,7 @@ impl fmt::Display for Script {
 }
 
 /// Knobs that lead from `reached` to those of the options, in an order in which they can be set:
-/// one knob may bound another, or change it.
+/// the value of one knob may bound or change another.
 fn knobs(reached: &Knobs, options: &Options) -> Vec<(&'static str, String)> {
     let (mut reached, mut lines) = (*reached, Vec::new());
     for _ in 0..3 {
@@ -123,7 +124,7 @@ fn says_something(line: &str) -> bool {
     !line.is_empty() && !line.starts_with('#')
 }
 
-/// Parts of a text: line, name and value before the steps, and the steps.
+/// Contents of a text: line number, name and value of each line before the steps, and the steps.
 struct Reader<'a> {
     head: Vec<(usize, &'a str, &'a str)>,
     steps: Vec<ScriptStep>,
@@ -152,14 +153,15 @@ impl Reader<'_> {
         Ok(script)
     }
 
-    /// Level, members and chunk, from which the other options have their defaults.
+    /// Options with the level, members and chunk of the text, and with their defaults for
+    /// everything else.
     fn first_options(&self, missing: &dyn Fn(&str) -> ScriptError) -> Result<Options, ScriptError> {
         let value = |wanted: &str| {
             let line = self.head.iter().find(|(_, name, _)| *name == wanted);
             line.map(|(.., value)| *value)
                 .ok_or_else(|| missing(&format!("a line \"{wanted} VALUE\" before the steps")))
         };
-        // An invalid value is reported with its line, where it is set again.
+        // An invalid value is reported when its line is applied.
         let level = value("level")?.parse().unwrap_or(weft_ondisk::Level::Raid5);
         let members = value("members")?.parse().unwrap_or(3);
         let chunk = value("chunk")?.parse().unwrap_or(8);
@@ -168,7 +170,7 @@ impl Reader<'_> {
 }
 
 impl Script {
-    /// Applies a line before the steps; the error is what was expected.
+    /// Applies a line that stands before the steps. The error describes what was expected.
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         match name {
             "profile" => self.profile = interned(value),
@@ -185,7 +187,7 @@ impl Script {
         Ok(())
     }
 
-    /// The profile that the script was drawn from, if its name still exists.
+    /// Profile that the script was drawn from; `None` if no profile has its name any more.
     #[must_use]
     pub fn drawn_from(&self) -> Option<Profile> {
         Profile::every().find(|profile| profile.name == self.profile)
@@ -195,13 +197,13 @@ impl Script {
 const ORDERS: [(&str, Order); 3] =
     [("fifo", Order::Fifo), ("lifo", Order::Lifo), ("random", Order::Random)];
 
-/// Name of a value in a list of them.
+/// Name of a value in a list of names and values.
 fn name_of<T: Copy + PartialEq>(list: &[(&'static str, T)], value: T) -> &'static str {
     let (name, _) = list.iter().find(|(_, it)| *it == value).expect("every value has a name");
     name
 }
 
-/// Value of a name in a list; the error is what was expected.
+/// Value of a name in a list of names and values. The error lists the valid names.
 fn named<T: Copy>(list: &[(&'static str, T)], name: &str) -> Result<T, String> {
     let found = list.iter().find(|(it, _)| *it == name);
     found.map(|(_, value)| *value).ok_or_else(|| {
@@ -218,7 +220,8 @@ fn number<T: FromStr>(value: &str, of: &str) -> Result<T, String> {
     value.parse().map_err(|_| format!("{of}, a number"))
 }
 
-/// Text with a static lifetime: steps are copied, and there are few names and values.
+/// Returns a copy of the text with static lifetime. Steps are `Copy`, and there are few names and
+/// values.
 fn interned(text: &str) -> &'static str {
     static TEXTS: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut texts = TEXTS.lock().expect("nothing panics while the lock is held");

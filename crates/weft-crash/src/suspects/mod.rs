@@ -1,10 +1,10 @@
 //! Suspect columns: sectors of a stripe about which members disagree, and the values that a read
 //! may return.
 //!
-//! A power cut, a process crash or a write that a member refuses can leave data and parity of
-//! different times (the write hole). While every member is read nothing is visible. Content
-//! reconstructed from them is wrong, but not arbitrary: it follows from the parity relation and the
-//! content of the members:
+//! A power cut, a process crash or a write that a member refuses can leave data and parity from
+//! different times (the write hole). While every member can be read, nothing of this is visible.
+//! Content that is reconstructed in such a column is wrong, but not arbitrary: it follows from the
+//! parity relation and the content of the members:
 //!
 //! ```text
 //!   data      D₀ D₁ D₂     as on the members; each some version that was written
@@ -13,15 +13,16 @@
 //!   D₁ lost   reads as D₁ ⊕ error, where the error solves the syndrome
 //! ```
 //!
-//! The columns are therefore measured after each cut instead of being guessed. If its members
-//! agree, a column is not suspect. Otherwise its parity must be that of *some* choice of versions,
-//! and the syndrome is kept: a slot that is lost from then on may be wrong by the errors that the
-//! syndrome can cause, and by no others. Read-modify-write keeps the syndrome; a full-stripe write,
-//! a resync or a rebuild makes it zero. Each column is measured again after a write to it has
-//! ended, and stops being suspect as soon as its members agree, independently of other columns.
+//! The columns are therefore measured after each cut instead of being guessed. A column with
+//! members that agree is not suspect. Otherwise its parity must be that of *some* choice of
+//! versions, and its syndrome is kept: if a slot is lost from then on, its reconstructed content
+//! may be wrong by the errors that the syndrome can cause, and by no others. Read-modify-write
+//! keeps the syndrome; a full-stripe write, a resync or a rebuild makes it zero. Each column is
+//! measured again after a write to it was answered, and stops being suspect as soon as its members
+//! agree, independently of other columns.
 //!
-//! Differing copies of a mirror are a simpler case: an error is the difference between two copies,
-//! and it may become visible once the copy that was read is lost.
+//! Mirrors are a simpler case: if copies differ, an error is the difference between two copies, and
+//! it may become visible once the copy that was read is lost.
 //!
 //! Source   spec reliability.md §3 (P5), §5 (I1, I2, I3, I6, I7); H. P. Anvin, "The mathematics of
 //!          RAID-6", §4
@@ -37,7 +38,7 @@ use crate::model::Model;
 pub use strips::{Outcome, Strips, Syndrome};
 use strips::{add_multiple, closure, data_slots, errors_by};
 
-/// Columns about which members do not agree, or may disagree after a cut.
+/// Columns in which members disagree, or may disagree after a cut.
 #[derive(Clone, Debug, Default)]
 pub struct Suspects {
     columns: BTreeMap<u64, Suspect>,
@@ -45,19 +46,20 @@ pub struct Suspects {
 
 #[derive(Clone, Debug, Default)]
 struct Suspect {
-    /// Slots that were missing or unreadable at any time since: content that was reconstructed for
-    /// them stays, even after they are filled again.
+    /// Slots that were missing or unreadable at any time since the column became suspect. Content
+    /// that was reconstructed for them stays on the media even after they have members again.
     lost: BTreeSet<u16>,
     syndromes: BTreeSet<Syndrome>,
-    /// For a mirror: the slot with the copy that is read.
+    /// For a mirror: slot of the copy that is read; `None` for other levels.
     preferred: Option<u16>,
-    /// Whether a member refused a write: the column is measured whenever nothing is outstanding.
+    /// Whether a member refused a write: the column is measured each time no write to it is
+    /// outstanding.
     open: bool,
-    /// Whether members agree again, although a power cut may undo that.
+    /// Whether members agree again, although a power cut may undo this.
     dormant: bool,
 }
 
-/// Result of the search for a choice of versions that explains a parity.
+/// Whether some choice of written versions has the parity that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Explained {
     /// Some choice of versions explains the parity.
@@ -68,7 +70,7 @@ pub enum Explained {
     No,
 }
 
-/// Largest number of choices tried for one column, and of allowed errors of one slot.
+/// Largest number of combinations of versions that are tried for one column.
 const CHOICES_MAX: usize = 4096;
 
 fn xor(a: &[u8], b: &[u8]) -> Vec<u8> {
@@ -76,24 +78,24 @@ fn xor(a: &[u8], b: &[u8]) -> Vec<u8> {
 }
 
 impl Suspects {
-    /// All columns, dormant ones included.
+    /// Numbers of all columns that are kept, including those in which members agree again for now.
     pub fn columns(&self) -> impl Iterator<Item = u64> {
         self.columns.keys().copied()
     }
 
-    /// Whether there are no columns.
+    /// Whether no columns are kept.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.columns.is_empty()
     }
 
-    /// Whether members of a column disagree.
+    /// Whether the members of a column disagree, or may disagree.
     #[must_use]
     pub fn contains(&self, column: u64) -> bool {
         self.columns.get(&column).is_some_and(|suspect| !suspect.dormant)
     }
 
-    /// Adds a column with its syndromes, while the slots in `missing` are missing.
+    /// Adds syndromes to a column. The slots in `missing` have no member now.
     pub fn insert(
         &mut self,
         column: u64,
@@ -106,8 +108,8 @@ impl Suspects {
         suspect.lost.extend(missing);
     }
 
-    /// Adds a column with copies that differ by `by`, and of which one slot's copy is read until
-    /// they agree.
+    /// Adds a column of a mirror, with copies that differ by `by` (XOR). The copy at `preferred` is
+    /// read until the copies agree.
     pub fn insert_copies(&mut self, column: u64, by: BTreeSet<Vec<u8>>, preferred: Slot) {
         let nothing = Vec::new();
         let syndromes = by.into_iter().map(|p| Syndrome { p, q: nothing.clone() }).collect();
@@ -115,30 +117,31 @@ impl Suspects {
         self.columns.entry(column).or_default().preferred = Some(preferred.0);
     }
 
-    /// The slot with the copy of a column that is read, if copies differ.
+    /// Slot of the copy that is read, if the copies of a column differ; `None` otherwise.
     #[must_use]
     pub fn preferred(&self, column: u64) -> Option<Slot> {
         self.columns.get(&column)?.preferred.map(Slot)
     }
 
-    /// Adds a column about which members may disagree because one refused a write.
+    /// Adds a column in which members may disagree because a member refused a write. The slots in
+    /// `missing` have no member now.
     pub fn open(&mut self, column: u64, missing: impl IntoIterator<Item = u16>) {
         self.insert(column, BTreeSet::new(), missing);
         self.columns.entry(column).or_default().open = true;
     }
 
-    /// Whether a column was opened so and not cleared since.
+    /// Whether a column was added by [`Self::open`] and not cleared since.
     #[must_use]
     pub fn is_open(&self, column: u64) -> bool {
         self.columns.get(&column).is_some_and(|suspect| suspect.open)
     }
 
-    /// Records that a slot is missing from now on.
+    /// Records that a slot has no member from now on.
     pub fn lose(&mut self, slot: u16) {
         self.columns.values_mut().for_each(|suspect| _ = suspect.lost.insert(slot));
     }
 
-    /// Records that a slot cannot be read at a column.
+    /// Records that the member at a slot cannot read its sector of a column.
     pub fn lose_at(&mut self, slot: u16, column: u64) {
         if let Some(suspect) = self.columns.get_mut(&column) {
             suspect.lost.insert(slot);
@@ -152,7 +155,8 @@ impl Suspects {
         suspect.map_or_else(Vec::new, |suspect| suspect.lost.iter().copied().map(Slot).collect())
     }
 
-    /// Records that the members of a column agree.
+    /// Records that the members of a column agree. If this is not yet `durable`, a power cut may
+    /// undo it, and the column is kept as dormant.
     pub fn clear(&mut self, column: u64, durable: bool) {
         if durable {
             self.columns.remove(&column);
@@ -161,13 +165,13 @@ impl Suspects {
         }
     }
 
-    /// Takes all columns, to measure them again.
+    /// Takes out all columns, so that they can be measured again.
     #[must_use]
     pub fn take(&mut self) -> Self {
         std::mem::take(self)
     }
 
-    /// Keeps the earlier knowledge of a column that has volatile content.
+    /// Keeps what was known `before` about a column with content that a power cut may still undo.
     pub fn remember(&mut self, before: &Self, column: u64) {
         let Some(old) = before.columns.get(&column) else { return };
         match self.columns.get_mut(&column) {
@@ -182,7 +186,8 @@ impl Suspects {
         }
     }
 
-    /// Errors that a slot may have if it was lost; none if it was not.
+    /// XOR differences by which the content of a slot may be wrong, if the slot was lost while the
+    /// column was suspect; empty if it was not lost.
     #[must_use]
     pub fn errors(&self, array: &Array, column: u64, slot: Slot) -> Vec<Vec<u8>> {
         match self.columns.get(&column) {
@@ -197,7 +202,7 @@ impl Suspects {
         }
     }
 
-    /// Variant of [`Self::errors`] for a slot that need not be lost.
+    /// Variant of [`Self::errors`] that assumes that the slot was lost.
     #[must_use]
     pub fn errors_if_lost(&self, array: &Array, column: u64, slot: Slot) -> Vec<Vec<u8>> {
         let Some(suspect) = self.columns.get(&column) else { return Vec::new() };
@@ -212,8 +217,9 @@ impl Suspects {
         errors.into_iter().collect()
     }
 
-    /// Whether the present parities, P and Q, are each that of some choice of versions, or differ
-    /// from one by an earlier syndrome. Returns the first failure.
+    /// Whether each parity that is present, P or Q, is that of some choice of versions, or differs
+    /// from it by a syndrome that is already known. With several results, the first `No` is
+    /// returned, otherwise `TooMany` if there is one.
     #[must_use]
     pub fn explains(
         &self,
@@ -230,7 +236,7 @@ impl Suspects {
             let sector = array.array_sector(slot, column).expect("the slot holds data");
             let (written, mixed) = model.choices(sector);
             let mut contents = written.clone();
-            // Lost content may have been reconstructed wrongly, and parity computed with it.
+            // Lost content may have been reconstructed wrongly, and parity computed from it.
             for error in self.errors(array, column, slot) {
                 contents.extend(written.iter().map(|it| xor(it, &error)));
             }
@@ -256,7 +262,8 @@ impl Suspects {
     }
 }
 
-/// Whether a parity is that of one content of each set, or differs from one by a residue.
+/// Whether a parity is that of one content from each set, or differs from it by one of `residues`.
+/// With `by_byte`, each byte may come from another content.
 fn is_chosen(
     found: &[u8],
     sets: &[(u8, Vec<Vec<u8>>)],

@@ -9,20 +9,21 @@ use weft_units::{Sectors, Slot};
 use crate::array::Array;
 use crate::disk::Disk;
 
-/// Difference between parity and the members' data: P ⊕ P′ and Q ⊕ Q′, zeros for a missing parity.
+/// Difference between the stored parity and that of the members' data: P ⊕ P′ and Q ⊕ Q′. The
+/// difference of a missing parity counts as zero.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Syndrome {
     /// Difference of P.
     pub p: Vec<u8>,
-    /// Difference of Q; empty without Q.
+    /// Difference of Q; empty if the level has no Q.
     pub q: Vec<u8>,
 }
 
-/// Content of one column on every member.
+/// Content of one column, a sector on every member.
 #[derive(Clone, Debug)]
 pub struct Strips {
     pub(super) placement: Placement,
-    /// Content by slot; `None` where a member is missing.
+    /// Content by slot; `None` for a slot without a member.
     pub(super) blocks: Vec<Option<Vec<u8>>>,
     pub(super) len: usize,
 }
@@ -30,9 +31,9 @@ pub struct Strips {
 /// Values that reconstruction may give for one column.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// For each missing data slot, all values that may be reconstructed for it.
+    /// All values that may be reconstructed for slots that hold data and have no member.
     pub values: Vec<(Slot, Vec<u8>)>,
-    /// Syndromes once missing slots have one of these values; no syndrome is zero.
+    /// Syndromes that are left once each such slot has one of its values; none of them is zero.
     pub syndromes: BTreeSet<Syndrome>,
 }
 
@@ -40,7 +41,7 @@ pub(super) fn zero(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| *byte == 0)
 }
 
-/// Adds gᵏ times a strip, with k = `exponent`.
+/// Adds gᵏ times `strip`, with k = `exponent`, to `to`.
 pub(super) fn add_multiple(exponent: u8, strip: &[u8], to: &mut [u8]) {
     let zeros = vec![0; strip.len()];
     Parity::detect().update_pq(exponent, &zeros, strip, None, Some(to));
@@ -51,7 +52,7 @@ impl Syndrome {
         zero(&self.p) && zero(&self.q)
     }
 
-    /// The remaining syndrome when the data of a slot is wrong by an error.
+    /// Syndrome that is left when the data of a slot, given by its exponent, is wrong by `error`.
     pub(super) fn after(&self, exponent: u8, error: &[u8]) -> Self {
         let mut after = self.clone();
         after.take_away(exponent, error);
@@ -65,14 +66,14 @@ impl Syndrome {
         }
     }
 
-    /// The error of a slot that is reconstructed from Q.
+    /// Error of a slot that is reconstructed from Q.
     pub(super) fn by_q(&self, exponent: u8) -> Vec<u8> {
         let mut error = vec![0; self.q.len()];
         Parity::detect().recover_data_from_q(&[], &self.q, exponent, &mut error);
         error
     }
 
-    /// The errors of two slots that are reconstructed together.
+    /// Errors of two slots, given by their exponents, that are reconstructed together from P and Q.
     pub(super) fn of_two(&self, a: u8, b: u8) -> (Vec<u8>, Vec<u8>) {
         let (mut of_a, mut of_b) = (vec![0; self.p.len()], vec![0; self.p.len()]);
         Parity::detect().recover_two(&[], &self.p, &self.q, a, b, &mut of_a, &mut of_b);
@@ -81,7 +82,8 @@ impl Syndrome {
 }
 
 impl Strips {
-    /// Reads a column from the disks, ignoring read errors.
+    /// Reads a column from the disks, without regard to read errors. `disk_of` gives the number of
+    /// the disk at a slot, or `None` if it has no member.
     #[must_use]
     pub fn read(
         array: &Array,
@@ -99,7 +101,7 @@ impl Strips {
         Self { placement, blocks: (0..geometry.members()).map(block).collect(), len }
     }
 
-    /// Sector of a slot at this column; `None` if its member is missing.
+    /// Content of the column at a slot; `None` if the slot has no member.
     #[must_use]
     pub fn at(&self, slot: Slot) -> Option<&[u8]> {
         self.blocks[slot.index()].as_deref()
@@ -109,7 +111,8 @@ impl Strips {
         data_slots(&self.placement, self.blocks.len() as u16)
     }
 
-    /// Values that may be reconstructed for missing slots; none if too many are missing.
+    /// Values that may be reconstructed for slots without a member, and the syndromes. There are no
+    /// values if too many members are missing.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         let (has_p, q) = (self.at(self.placement.p).is_some(), self.placement.q);
@@ -162,8 +165,8 @@ pub(super) fn data_slots(placement: &Placement, members: u16) -> Vec<Slot> {
     (0..members).map(Slot).filter(|slot| placement.data_index(*slot).is_some()).collect()
 }
 
-/// All syndromes that remain when one parity is written anew, or when one slot was reconstructed
-/// and stays so.
+/// All syndromes that may be left after one parity was written anew, or after the data of one slot
+/// was reconstructed and written.
 pub(super) fn closure(
     placement: &Placement,
     members: u16,
@@ -187,7 +190,7 @@ pub(super) fn closure(
     states
 }
 
-/// Errors that a syndrome can cause in a slot.
+/// XOR differences that a syndrome can cause in the reconstructed content of a slot.
 pub(super) fn errors_by(
     placement: &Placement,
     members: u16,

@@ -17,14 +17,14 @@ use crate::script;
 use crate::world::Order;
 use crate::world::World;
 
-/// Requests per load.
+/// Requests of a load.
 pub(super) const REQUESTS: u64 = 20_000;
-/// Requests between a fault and its end, and between that and the next fault.
+/// Number of requests after which a fault begins or ends, in turn.
 const PERIOD: u64 = 60;
 const FULL_STRIPES: u64 = 16;
 
-/// Runs the load of a number. At most one member is hurt at any time, so that everything is
-/// promised. `straight` selects mirrors.
+/// Runs the load with this number. At most one member is hurt at any time, so all promises hold.
+/// `straight` selects mirrors instead of levels with parity.
 pub(super) fn faulty(number: u64, straight: bool) -> Result<Totals, String> {
     let mut rng = Rng::new(number ^ 0xfa_17ed);
     let level = rng.pick(&[Level::Raid4, Level::Raid5, Level::Raid5, Level::Raid6]);
@@ -94,7 +94,7 @@ pub(super) fn faulty(number: u64, straight: bool) -> Result<Totals, String> {
     Ok(totals)
 }
 
-/// Plants a fault of a member.
+/// Plants a random fault of a member.
 fn hurt_one(world: &mut World, disk: usize, rng: &mut Rng) {
     let first = world.array.data_offset[disk].0;
     let columns = world.array.layout.member_size().0;
@@ -114,7 +114,8 @@ fn hurt_one(world: &mut World, disk: usize, rng: &mut Rng) {
     }
 }
 
-/// Ends the faults of a member. If the array failed it, it is removed, joins again and is rebuilt.
+/// Ends the faults of a disk. If its member was failed, the disk is removed, added again and
+/// rebuilt.
 fn heal(world: &mut World, disk: usize, order: Order) -> Result<(), String> {
     world.disks[disk].faults = Faults { tears: true, ..Faults::default() };
     world.run(order);

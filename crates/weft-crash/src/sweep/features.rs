@@ -1,8 +1,8 @@
 //! Features of scripts, and how often two of them are combined.
 //!
 //! Bugs hide where features are combined: a sweep that draws two features often but never together
-//! does not test their combination. So pairs are counted, and the gate requires a minimum for each
-//! of [`PAIRS`].
+//! does not test their combination. Scripts are therefore counted by the pairs that they combine,
+//! and the gate requires a minimum for each of [`PAIRS`].
 
 use weft_engine::knobs::{FlushRule, SchedulerKind};
 use weft_ondisk::Level;
@@ -12,15 +12,15 @@ use crate::script::{Script, ScriptStep};
 /// A feature of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feature {
-    /// A bare volume beside the array.
+    /// A bare volume is served beside the array.
     Bare,
     /// bfq orders the requests of members.
     Bfq,
-    /// A write-intent bitmap.
+    /// The array has a write-intent bitmap.
     Bitmap,
     /// A bitmap is added or removed at run time.
     BitmapChange,
-    /// The write-back cache.
+    /// A write-back cache lies above the array.
     Cache,
     /// Knobs of the write-back cache change at run time.
     CacheKnobs,
@@ -28,33 +28,34 @@ pub enum Feature {
     Classes,
     /// The power is cut or the process crashes.
     Cuts,
-    /// The cache is drained.
+    /// The write-back cache is drained.
     Drains,
-    /// RAID 10 with far or offset copies.
+    /// The array is RAID 10 with far or offset copies.
     Far,
-    /// RAID 10 with far or offset copies in sets of members.
+    /// The array is RAID 10 with far or offset copies in sets of members.
     FarSets,
-    /// A flush rule other than `batch`.
+    /// The flush rule is another than `batch`.
     FlushRule,
     /// mq-deadline orders the requests of members.
     MqDeadline,
-    /// A mirror with more recovery units than may be under way at once.
+    /// The array is a mirror with more recovery units than may be in flight at once.
     Middle,
-    /// A member's queue has a knob of its own.
+    /// A knob of a single member's queue is set at run time.
     OneQueue,
-    /// Parity.
+    /// The level has parity.
     Parity,
     /// The pace of a resync changes at run time.
     Pace,
-    /// Members leave and come back.
+    /// Members leave and are re-added.
     ReAdd,
-    /// A member that stalls is read around after another time than by default.
+    /// The knob `read_around`, the time after which reads avoid a member that stalls, changes at
+    /// run time.
     ReadAround,
 }
 
 use Feature as F;
 
-/// Pairs of features that the gate counts, each with its minimum number of scripts.
+/// Pairs of features that the gate counts, each with the smallest number of scripts required.
 pub const PAIRS: [(Feature, Feature, u64); 31] = [
     (F::Bitmap, F::MqDeadline, 50),
     (F::Bitmap, F::Bfq, 50),
@@ -89,12 +90,12 @@ pub const PAIRS: [(Feature, Feature, u64); 31] = [
     (F::Bare, F::FlushRule, 100),
 ];
 
-/// Number of scripts that combine each of [`PAIRS`].
+/// Number of scripts that combine each of [`PAIRS`], in their order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Met(pub [u64; PAIRS.len()]);
 
 impl Met {
-    /// The pairs that a script combines.
+    /// A count of 1 for each pair that a script combines.
     #[must_use]
     pub fn of(script: &Script) -> Self {
         let met =

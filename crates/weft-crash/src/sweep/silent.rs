@@ -1,9 +1,9 @@
 //! Silent faults: lost and misdirected writes, and regions with old content.
 //!
-//! They are beyond the promises, because md keeps no checksums of data. But `check` counts every
-//! stripe in which data and parity disagree, and on RAID 6 locates the wrong member. (Its result is
-//! compared with what `weft-parity` computes here from the media.) `correct` then restores these
-//! strips, and leaves alone a stripe in which two are wrong.
+//! They are beyond the promises, because md keeps no checksums of data. But `check` must count
+//! every stripe in which data and parity disagree, and on RAID 6 name the wrong member. (The member
+//! is compared with the one that `weft-parity` computes here from the media.) `correct` then
+//! restores the wrong strips, and must leave a stripe alone in which two strips are wrong.
 
 use std::collections::BTreeMap;
 
@@ -21,24 +21,24 @@ use crate::options::Options;
 use crate::world::Order;
 use crate::world::World;
 
-/// Numbers of faults that were planted and found.
+/// Numbers of silent faults that were planted, and of stripes in which they were found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Silent {
-    /// Lost writes.
+    /// Lost writes: the member kept its old content.
     pub lost: u64,
-    /// Writes that went to another place of the same member.
+    /// Writes that were stored at another place of the same member.
     pub elsewhere: u64,
-    /// Writes that went to another member.
+    /// Writes that were stored on another member.
     pub other_member: u64,
-    /// Regions of a member that hold what they held some time ago.
+    /// Regions of a member that have their content of some time ago.
     pub stale: u64,
-    /// Stripes in which one member was made wrong; `check` counted all of them.
+    /// Stripes in which one member is wrong. `check` counted all of them.
     pub counted: u64,
-    /// Counted stripes of RAID 6; the wrong member was located in all of them.
+    /// Counted stripes of RAID 6. `check` named the wrong member in all of them.
     pub located: u64,
-    /// Corrected stripes: all that were located.
+    /// Stripes that `correct` restored: all that were located.
     pub corrected: u64,
-    /// Stripes with two wrong strips, which were left unchanged.
+    /// Stripes with two wrong strips, which `correct` left unchanged.
     pub left: u64,
 }
 
@@ -47,8 +47,8 @@ sums!(Silent: lost, elsewhere, other_member, stale, counted, located, corrected,
 /// Sectors of a stripe on each member.
 const STRIPE_SECTORS: u64 = 8;
 
-/// Plants faults in stripes of their own and has them found. The disks are as drives would leave
-/// them that did so with a write of the last pass.
+/// Plants silent faults, each in a stripe of its own, and verifies that they are found. The disks
+/// are left as if they had mistreated a write of the second pass over the array.
 pub(super) fn silent(number: u64) -> Result<Totals, String> {
     let mut rng = Rng::new(number ^ 0x51_1e47);
     let level = rng.pick(&[Level::Raid4, Level::Raid5, Level::Raid6, Level::Raid6]);
@@ -63,7 +63,7 @@ pub(super) fn silent(number: u64) -> Result<Totals, String> {
     }
     let clean = world.disks.clone();
     let mut silent = Silent::default();
-    // The wrong disk, by the first column of its stripe.
+    // Number of the wrong disk, by the first column of its stripe.
     let mut wrong: BTreeMap<u64, usize> = BTreeMap::new();
     let mut stripes: Vec<u64> = (0..world.array.layout.member_size().0 / STRIPE_SECTORS).collect();
     rng.shuffle(&mut stripes);
@@ -77,7 +77,7 @@ pub(super) fn silent(number: u64) -> Result<Totals, String> {
         let old = before[disk].peek(offset(disk) + column + at, count);
         let new = world.disks[disk].peek(offset(disk) + column + at, count);
         let place = offset(disk) + column + at;
-        // Parity may be the same as before; losing it is no fault then.
+        // Parity may be the same as before; losing such a write is no fault.
         if old == new {
             continue;
         }
@@ -111,8 +111,9 @@ pub(super) fn silent(number: u64) -> Result<Totals, String> {
     Ok(Totals { silent, ..Totals::default() })
 }
 
-/// Corrects the planted faults, beside a stripe in which two strips each have a wrong byte of their
-/// own. (Two strips that differ by the same bytes could look like a third one alone.)
+/// Corrects the planted faults. One more stripe has two strips with a wrong byte each, at different
+/// offsets. (Two strips that were wrong by the same bytes could look like a third one that is wrong
+/// alone.)
 fn correct(
     world: &mut World,
     wrong: &BTreeMap<u64, usize>,
@@ -158,8 +159,8 @@ fn correct(
     Ok(())
 }
 
-/// Verifies that a check counts every wrong stripe and on RAID 6 names the disk. `wrong` has the
-/// disk by first column.
+/// Verifies that a check counts every wrong stripe, and on RAID 6 names the wrong disk. `wrong` has
+/// that disk by the first column of the stripe.
 fn found(
     world: &mut World,
     wrong: &BTreeMap<u64, usize>,
@@ -194,7 +195,7 @@ fn found(
     Ok(silent)
 }
 
-/// Writes every sector and lets the array come to rest.
+/// Writes every sector, and lets time pass until nothing is outstanding.
 fn write_all(world: &mut World) -> Result<(), String> {
     let size = world.size();
     let flags = Flags { sync: true, ..Flags::NONE };
@@ -207,8 +208,8 @@ fn write_all(world: &mut World) -> Result<(), String> {
     world.failure().map_or(Ok(()), |violation| Err(violation.to_string()))
 }
 
-/// `mismatch_cnt` of a check of the whole array and the mismatches, after a restart so that nothing
-/// is in the cache.
+/// Restarts the engine so that its caches are empty, and checks the whole array. Returns
+/// `mismatch_cnt` and the mismatches.
 fn check(world: &mut World) -> Result<(u64, Mismatches), String> {
     stop(world);
     compare(world, SyncAction::Check)
@@ -233,7 +234,8 @@ fn compare(world: &mut World, action: SyncAction) -> Result<(u64, Mismatches), S
     }
 }
 
-/// The disk that explains what is wrong with a stripe.
+/// Number of the disk whose content alone explains what is wrong with a stripe; `None` if there is
+/// none.
 fn culprit(world: &World, column: u64) -> Option<usize> {
     let geometry = world.array.geometry();
     let placement = geometry.placement(geometry.full_stripe_of(Sectors(column)));

@@ -1,6 +1,6 @@
 //! Outputs of the engine carried out: disk requests, computations, answers, notices.
 //!
-//! Each completion becomes the value that the engine receives. Checkers see both sides.
+//! Each completion becomes a value that the engine receives. Checkers see outputs and completions.
 
 use std::hash::{Hash, Hasher};
 
@@ -17,16 +17,16 @@ use crate::disk::DiskOp;
 use crate::payload::PayloadMode;
 use crate::violation::Violation;
 
-/// An outstanding operation that may be chosen to complete.
+/// An outstanding member request or computation. The driver chooses when it completes.
 #[derive(Clone, Debug)]
 pub struct Pending {
-    /// Disk of the request; none for a computation.
+    /// Number of the disk; `None` for a computation.
     pub disk: Option<usize>,
-    /// Origin of the request; none for a computation.
+    /// Origin of the request; `None` for a computation.
     pub origin: Option<Origin>,
     work: Work,
-    /// Some for a discard that was not replaced by a write of zeros; the value says whether it is
-    /// FUA.
+    /// `Some` for a discard, unless it failed and was replaced by a write of zeros; the value says
+    /// whether the discard is FUA.
     discards: Option<bool>,
     pub(crate) aborted: bool,
 }
@@ -60,7 +60,8 @@ impl World {
         }
     }
 
-    /// Carries out an output of the engine. Returns the token of a computation to be done at once.
+    /// Carries out an output of the engine. Returns the token of a computation that must be done at
+    /// once; `None` for all other outputs.
     pub(crate) fn output(&mut self, output: Output) -> Option<Token> {
         let mut hasher = Fnv(self.digest);
         (self.now, &output).hash(&mut hasher);
@@ -184,8 +185,8 @@ impl World {
         self.pending.insert(token, Pending { disk, origin, work, discards, aborted: false });
     }
 
-    /// Ends a request. If it is a discard that fails, zeros are written in its place and the result
-    /// is theirs.
+    /// Completes a member request or computation. If it is a discard that fails, a write of zeros
+    /// is submitted in its place, and `None` is returned: the result of that write will count.
     pub(crate) fn end_or_store_zeros(
         &mut self,
         token: Token,
@@ -228,7 +229,7 @@ impl World {
         (at..at + count).filter_map(move |at| self.column_served_at(disk, at))
     }
 
-    /// Has the checkers see a write. Without payload there is nothing to compare.
+    /// Shows a member write to the checkers. Without payload there is nothing to compare.
     fn check_write(&mut self, disk: usize, at: u64, count: u64, bytes: &[u8]) {
         if self.options.checked && self.options.payload != PayloadMode::None {
             let view = view!(self);
@@ -247,7 +248,7 @@ impl World {
         }
         if let Work::Write { from, .. } = &pending.work {
             let then = self.disks[disk].payload_of(token);
-            // Zeros written for a discard do not come from a frame.
+            // Zeros that are written in place of a discard do not come from a frame.
             if !from.is_empty() && then != Some(&self.memory.gather(from)) {
                 self.fail(Violation::new(
                     "I10 single flight",

@@ -1,7 +1,7 @@
 //! Clients and administrators of a world: requests, commands, credit, answers.
 //!
-//! Clients honour credit, own their frames and use each tag once. The model learns of every request
-//! and every answer.
+//! Clients honour credit, own their frames and use each tag once. The model is told of every
+//! request and every answer.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -27,15 +27,16 @@ pub(super) struct Issued {
     frames: Run,
 }
 
-/// Information that the model needs when the answer arrives.
+/// Information that the model needs when the answer arrives, by the kind of the request.
 #[derive(Clone, Debug)]
 pub(super) enum Expected {
     Flush(FlushMark),
-    /// Advice that changes nothing.
+    /// A trim on disks that do not support discards, which changes nothing.
     Advice,
-    /// The request must be refused.
+    /// A request that the engine must refuse.
     Nothing,
-    /// A write that may or may not have happened, whatever the answer: a trim that is only advice.
+    /// A write that may or may not have happened even if it is acknowledged: a trim of an array
+    /// without redundancy.
     Perhaps(WriteId, Flags, FlushMark),
     Read(ReadMark),
     Write(WriteId, Flags, FlushMark),
@@ -52,12 +53,12 @@ pub(super) struct Waiting {
     flags: Flags,
 }
 
-/// The administrator's client number.
+/// Client number under which the administrator issues commands.
 const ADMIN: ClientId = ClientId(1_000_001);
 
 impl World {
-    /// Issues a client's request to the array. It reaches the engine at once, or when credit and
-    /// frames allow.
+    /// Issues a client's request to the array. The engine receives it at once, or as soon as the
+    /// client has credit and frames are free.
     pub fn request(
         &mut self,
         client: ClientId,
@@ -69,7 +70,7 @@ impl World {
         self.request_of(ARRAY, client, op, range, payload, flags)
     }
 
-    /// Issues a client's request to a volume.
+    /// Issues a client's request to a volume; see [`Self::request`].
     pub(crate) fn request_of(
         &mut self,
         volume: VolumeId,
@@ -86,7 +87,8 @@ impl World {
         ticket
     }
 
-    /// Closes a client's connection.
+    /// Closes a client's connection. Its waiting requests are dropped, and its writes may or may
+    /// not happen.
     pub fn disconnect(&mut self, client: ClientId) {
         self.waiting.retain(|waiting| waiting.ticket.0 != client);
         let (left, stay) = std::mem::take(&mut self.issued)
@@ -98,8 +100,8 @@ impl World {
             let model = self.model_of(volume);
             match expected {
                 Expected::Read(_) => model.read_failed(),
-                // The result of the write will be unknown: as a rule it is stored, but not without
-                // space.
+                // The result of the write will be unknown: usually it is stored, but not if members
+                // lack space.
                 Expected::Perhaps(write, ..) | Expected::Write(write, ..) => {
                     let range = model.range_of(write);
                     if with_cache {
@@ -119,15 +121,15 @@ impl World {
     /// Issues an administrator's command to the array.
     ///
     /// # Panics
-    /// Panics if the command needs payload and there is none; see [`World::try_admin`].
+    /// Panics if the command compares payload and there is none; see [`World::try_admin`].
     pub fn admin(&mut self, verb: Verb) -> Ticket {
         self.try_admin(verb).unwrap_or_else(|needs| panic!("{needs}"))
     }
 
-    /// Variant of [`Self::admin`] that does not panic if there is no payload.
+    /// Variant of [`Self::admin`] that does not panic if the command needs payload.
     ///
     /// # Errors
-    /// The command compares payload, and there is none.
+    /// The command compares payload, and the world has none.
     pub fn try_admin(&mut self, verb: Verb) -> Result<Ticket, NeedsPayload> {
         let needs = match verb {
             Verb::SyncAction(SyncAction::Check) => Some(NeedsPayload::Check),
@@ -173,8 +175,8 @@ impl World {
         self.checkers.allow_waits(self.options.knobs.preread_wait_max, passed_max, self.now);
     }
 
-    /// Limits the stripes to the size that the engine accepted last, or to the largest one that was
-    /// requested and not answered yet.
+    /// Limits the stripes that checkers allow to the size that the engine accepted last, or to the
+    /// largest size in an unanswered request, if that is larger.
     fn limit_stripes(&mut self) {
         let most = self.resizes.values().copied().fold(self.cache_stripes, u32::max);
         self.checkers.limit(|limits| limits.stripes = most);
@@ -201,7 +203,7 @@ impl World {
         self.admin(Verb::SetQueues { members, knob })
     }
 
-    /// Adds a blank disk of the same size as a spare. Returns its number.
+    /// Adds a blank disk of the same size as the first to the array. Returns its number.
     pub fn add_blank(&mut self) -> (usize, Ticket) {
         let disk = self.disks.len();
         let size = self.disks[0].whole_size();
@@ -216,19 +218,20 @@ impl World {
         (disk, ticket)
     }
 
-    /// Adds an existing disk to the array, for the first time or again.
+    /// Adds an existing disk to the array. With the superblock of a former member, the disk may
+    /// keep its content.
     pub fn add(&mut self, disk: usize, superblock: Option<Box<Superblock>>) -> Ticket {
         let member = self.join(disk, superblock.is_some());
         self.admin(Verb::Add { member, superblock, device_uuid: device_uuid(disk) })
     }
 
-    /// Re-adds a former member to its slot. The engine may refuse it.
+    /// Re-adds a former member to the slot that its superblock claims. The engine may refuse it.
     pub fn re_add(&mut self, disk: usize, superblock: Box<Superblock>) -> Ticket {
         let member = self.join(disk, true);
         self.admin(Verb::ReAdd { member, superblock })
     }
 
-    /// Gives a disk a new member index. `keeps` says that its content may be believed again.
+    /// Gives a disk a new member index. `keeps` says that its old content may be believed again.
     fn join(&mut self, disk: usize, keeps: bool) -> weft_engine::MemberInfo {
         let index = MemberIndex(self.disk_of.len() as u16);
         self.disk_of.push(disk);
@@ -239,14 +242,14 @@ impl World {
         self.member_info(disk, index)
     }
 
-    /// The member index under which the engine knows a disk now.
+    /// The latest member index of a disk, under which the engine knows it.
     #[must_use]
     pub fn member_of(&self, disk: usize) -> MemberIndex {
         let index = self.disk_of.iter().rposition(|known| *known == disk);
         MemberIndex(index.expect("every disk has an index") as u16)
     }
 
-    /// Whether no volume of the engine has a disk as its member.
+    /// Whether the disk is a member of no volume of the engine.
     #[must_use]
     pub fn is_out(&self, disk: usize) -> bool {
         let known = |member: &weft_engine::MemberSnapshot| {
@@ -256,35 +259,35 @@ impl World {
         volumes.iter().all(|volume| !volume.members.iter().any(known))
     }
 
-    /// Takes the result of a request, which is returned once.
+    /// Takes the result of a request or command. It can be taken once; `None` if there is none.
     pub fn take_answer(&mut self, ticket: Ticket) -> Option<Answer> {
         self.answers.remove(&ticket)
     }
 
-    /// Forgets results that were not taken.
+    /// Drops results that were not taken.
     pub fn forget_answers(&mut self) {
         self.answers.clear();
     }
 
-    /// Whether a request was answered.
+    /// Whether a request or command was answered and its result was not taken yet.
     #[must_use]
     pub fn is_answered(&self, ticket: Ticket) -> bool {
         self.answers.contains_key(&ticket)
     }
 
-    /// Requests answered so far.
+    /// Number of requests answered so far, of all volumes.
     #[must_use]
     pub fn requests_answered(&self) -> u64 {
         self.answered
     }
 
-    /// Requests and commands without an answer.
+    /// Number of requests and commands that were not answered yet, including requests not yet sent.
     #[must_use]
     pub fn unanswered(&self) -> usize {
         self.issued.len() + self.commands.len() + self.waiting.len()
     }
 
-    /// Sends waiting requests as far as credit and frames allow. True if a request was sent.
+    /// Sends waiting requests as far as credit and frames allow. Returns whether any was sent.
     pub(crate) fn pump(&mut self) -> bool {
         if self.waiting.is_empty() {
             return false;
@@ -317,7 +320,7 @@ impl World {
             return false;
         }
         let writes = !matches!(op, RequestOp::Flush | RequestOp::Read);
-        // Clients order the writes to a volume that does not order them itself.
+        // Clients must order the writes to a volume that does not order overlapping writes itself.
         let orders = volume == ARRAY && !self.array.is_striped();
         if writes && !orders && self.is_being_written(volume, range) {
             return false;
@@ -365,7 +368,8 @@ impl World {
         true
     }
 
-    /// Attributes of a client's requests: if clients differ, each has one of four kinds.
+    /// Attributes of a client's requests. With `classes`, clients have four kinds of class, weight
+    /// and group.
     fn attr_of(&self, client: ClientId) -> Attr {
         let group = |number| Group::new(number).expect("15 groups exist");
         let (class, weight, group) = match client.0 % 4 {
@@ -378,7 +382,7 @@ impl World {
         Attr { class, weight, origin: Origin::Client(client, group), ..Attr::default() }
     }
 
-    /// Reports an I/O error that a mirror answers with enough members left.
+    /// Reports an I/O error that a mirror answers although enough members are left.
     fn judge_error(&mut self, volume: VolumeId, error: &ReplyError) {
         if volume == BARE {
             self.judge_bare(error);
@@ -393,8 +397,8 @@ impl World {
         }
     }
 
-    /// Whether a write that overlaps a range is under way. Clients order the writes to striped
-    /// arrays, and wait for each other's.
+    /// Whether a write that overlaps `range` is in flight. On striped arrays clients wait for such
+    /// a write before they send their own.
     fn is_being_written(&mut self, volume: VolumeId, range: ByteRange) -> bool {
         let in_flight = self.model_of(volume).in_flight_ranges();
         in_flight.into_iter().chain(self.orphans_of(volume)).any(|other| other.overlaps(range))
@@ -484,8 +488,8 @@ impl World {
         self.answers.insert(ticket, answer);
     }
 
-    /// Handles a write that was answered with an error. The array may have broken in the middle of
-    /// it, which leaves it half done for good.
+    /// Records a write that was answered with an error. If the array is beyond the promises it may
+    /// have broken in the middle of the write, which then stays half done.
     fn write_failed(&mut self, volume: VolumeId, write: WriteId) {
         let range = self.model_of(volume).range_of(write);
         let range = range.filter(|_| volume == ARRAY && !self.options.data_promised);
@@ -496,8 +500,8 @@ impl World {
         self.model_of(volume).write_failed(write);
     }
 
-    /// Handles the answer of a drain: members now have all that was acknowledged before it, except
-    /// for the ranges that the answer names.
+    /// Records the answer of a drain: everything that was acknowledged before it is stored on
+    /// members, except for the ranges that the answer names.
     fn drained(&mut self, volume: VolumeId, mark: FlushMark, result: &Result<(), ReplyError>) {
         match result {
             Ok(()) => self.model_of(volume).drained(mark, &[]),
@@ -509,7 +513,8 @@ impl World {
         self.coverage.drains += 1;
     }
 
-    /// Returns the bytes of an answered read, which the model must allow, and frees its frames.
+    /// Returns the bytes of a read that was answered, which the model must allow, and frees its
+    /// frames.
     fn read_done(&mut self, volume: VolumeId, mark: &ReadMark, frames: Run) -> Vec<u8> {
         let range = mark.range();
         let part = frames.part(range.start.0 % FRAME_BYTES, range.len.0);
@@ -537,7 +542,7 @@ impl World {
         bytes
     }
 
-    /// Describes a world without progress.
+    /// Describes a world that makes no progress, for the message of a violation.
     pub(crate) fn describe_stuck(&self) -> String {
         let volumes = self.engine.as_ref().map(|engine| engine.snapshot().volumes);
         let state = volumes.and_then(|volumes| {

@@ -14,15 +14,16 @@ use crate::disk::{Disk, IoErrors};
 use crate::model::{Model, Payload};
 use crate::violation::Violation;
 
-/// The client that verifies.
+/// Number of the client that verifies.
 const VERIFIER: ClientId = ClientId(1_000_000);
 
 /// Columns in which a write may have been under way at the end of a run.
 #[derive(Debug)]
 struct BeingWritten {
-    /// Columns of writes that were not answered, or that a disconnected client left.
+    /// Columns of writes that were not answered, or that a disconnected client left behind.
     asked: BTreeSet<u64>,
-    /// Columns of writes that a write-back cache answered, unless the column is already suspect.
+    /// Columns of writes that a write-back cache answered and may have been writing, unless they
+    /// are in `asked`, at stake or suspect.
     cached: BTreeSet<u64>,
 }
 
@@ -37,8 +38,8 @@ impl BeingWritten {
 }
 
 impl World {
-    /// Cuts the power. Content that is not durable may or may not survive, and all requests are
-    /// dropped.
+    /// Cuts the power. Content that is not durable may or may not survive, as `mode` says, and all
+    /// requests are dropped. Returns the circumstances of the cut.
     pub fn power_cut(&mut self, mode: CutMode) -> CutShape {
         let syncing =
             self.engine.as_ref().is_some_and(|engine| {
@@ -89,7 +90,7 @@ impl World {
         shape
     }
 
-    /// Drops the engine after it reported that it has stopped; power stays on.
+    /// Drops the engine, which has stopped or lost its power; disks keep their content.
     pub fn stopped(&mut self) {
         self.engine = None;
         self.pending.clear();
@@ -106,8 +107,8 @@ impl World {
         self.disk_of = (0..self.disks.len()).collect();
     }
 
-    /// Variant of [`Self::stopped`] for an engine that wrote nothing: superblocks count as whole
-    /// before if the previous engine left them whole, even if a cut tore them since.
+    /// Variant of [`Self::stopped`] for an engine that wrote nothing. Superblocks that the previous
+    /// engine left whole still count as whole at its end, even if a cut tore them since.
     pub fn looked(&mut self) {
         let before = std::mem::take(&mut self.record_before);
         self.stopped();
@@ -129,7 +130,7 @@ impl World {
             self.at_stake.extend(sectors.filter_map(column_at));
             self.disks[disk].process_killed(&mut rng);
         }
-        // A part of a stripe may be complete and the rest not even submitted.
+        // A part of a stripe may be stored while the rest was not even submitted.
         let written = self.columns_being_written();
         self.at_stake.extend(written.all().copied());
         self.stopped();
@@ -141,7 +142,7 @@ impl World {
         self.judge_parity(&written, parity::Bytes::Visible);
     }
 
-    /// Columns of writes that were not answered, that a disconnected client left, or that a
+    /// Columns of writes that were not answered, that a disconnected client left behind, or that a
     /// write-back cache answered.
     fn columns_being_written(&self) -> BeingWritten {
         let columns = |ranges: &mut dyn Iterator<Item = ByteRange>| -> BTreeSet<u64> {
@@ -157,7 +158,7 @@ impl World {
         BeingWritten { asked, cached }
     }
 
-    /// Checks I20 for the content that may be lost now.
+    /// Checks I20 for the content that a power cut or crash may now lose.
     fn judge_bits(&mut self) {
         if self.options.checked && self.engine.is_some() {
             let mut found = Vec::new();
@@ -166,7 +167,8 @@ impl World {
         }
     }
 
-    /// Checks I6 for the content that is left. Returns the counts of what was judged, if I6 counts.
+    /// Checks I6 and I20 for the content that is left. Returns the counts of what I6 judged, zeros
+    /// if I6 does not count.
     fn judge_parity(&mut self, written: &BeingWritten, bytes: parity::Bytes) -> Judged {
         if !self.options.checked {
             return Judged::default();
@@ -197,22 +199,22 @@ impl World {
         judged
     }
 
-    /// Reads everything that was ever written, and everything that shares a suspect column with it,
-    /// through the engine. After a power cut this pins the content: later reads must return the
-    /// same. Returns the number of sectors read.
+    /// Reads, through the engine, everything that was ever written and everything that shares a
+    /// column at stake with it. After a power cut this settles the content: later reads must return
+    /// the same. Returns the number of sectors read.
     pub fn verify(&mut self, order: Order) -> u64 {
         self.verify_all(order, true)
     }
 
-    /// Variant of [`Self::verify`] for an array that lost more members than its level can lose:
-    /// content that is read must be right, and unreadable sectors are left out. Returns the number
+    /// Variant of [`Self::verify`] for an array that lost more members than its level survives:
+    /// content that is read must be right, and unreadable sectors are skipped. Returns the number
     /// of sectors that could be read.
     pub fn verify_readable(&mut self, order: Order) -> u64 {
         self.verify_all(order, false)
     }
 
-    /// Writes every block again that was ever written, on an array that lost members and still
-    /// accepts writes. Returns the number of blocks.
+    /// Writes every block again that was ever written, on an array that lost members, for as long
+    /// as it accepts writes. Returns the number of blocks written.
     pub fn write_again(&mut self, order: Order) -> u64 {
         let takes_writes = |world: &Self| {
             let state = world.snapshot().volumes[0].array_state;
@@ -253,8 +255,8 @@ impl World {
         self.disks.iter().map(|disk| disk.stats.io_errors.reads).sum()
     }
 
-    /// Whether the remaining members suffice for reads: the members that the engine has to read,
-    /// with no faults but failed flushes and superblocks and reads that are over.
+    /// Whether the remaining members suffice for reads: those that the engine has to read, without
+    /// any fault except flushes, superblock writes and reads that failed in the past.
     fn is_still_served(&self) -> bool {
         let is_well = |disk: &usize| {
             let Disk { faults, stats, .. } = &self.disks[*disk];
@@ -268,7 +270,8 @@ impl World {
         self.array.suffices(|slot| self.served.at(slot).as_ref().is_some_and(is_well))
     }
 
-    /// Reads sectors of a volume and pins their content: later reads must return the same.
+    /// Reads sectors of a volume and settles their content: later reads must return the same.
+    /// `None` if the read was not answered.
     pub(super) fn read_for_good(
         &mut self,
         volume: VolumeId,
@@ -299,7 +302,7 @@ impl World {
         for column in self.at_stake.columns().chain(self.suspects.columns()) {
             sectors.extend(self.array.data_of(column).into_iter().map(|(_, sector)| sector));
         }
-        // Clients without parity read whole logical blocks.
+        // On arrays without parity clients read whole logical blocks.
         if !self.array.has_parity() && self.options.logical_block > 512 {
             let block = u64::from(self.options.logical_block) / 512;
             let whole = |sector: u64| (0..block).map(move |it| sector / block * block + it);
@@ -354,7 +357,8 @@ impl World {
         read
     }
 
-    /// Recomputes the parity of every column of the array from what is on the media.
+    /// Checks the parity or copies of every column of the array on the media; see
+    /// [`parity::scrub`].
     #[must_use]
     pub fn scrub(&self, bytes: parity::Bytes) -> parity::Scrub {
         let columns = 0..self.array.columns_count();

@@ -14,12 +14,12 @@ use crate::suspects::{Explained, Strips, Suspects};
 use crate::violation::Violation;
 
 impl World {
-    /// Whether the content of members can be compared with what was written.
+    /// Whether comparing the content of members shows anything: there is payload, and no disk lies.
     fn measures(&self) -> bool {
         self.options.payload != PayloadMode::None && !self.options.disks_lie
     }
 
-    /// Slots that have no member in sync.
+    /// Slots without a member in sync.
     fn missing(&self) -> Vec<u16> {
         (0..self.array.members())
             .filter(|slot| self.record.in_sync(Slot(*slot)).is_none())
@@ -27,7 +27,8 @@ impl World {
     }
 
     /// Measures the columns when an engine starts on members that a cut may have left in
-    /// disagreement: their content tells what is suspect and what may be read there.
+    /// disagreement. The content of the members tells which columns are suspect and what reads of
+    /// them may return.
     pub(super) fn measure_all(&mut self, assembly: &Assembly) {
         let rebuilding = |(slot, state): (u16, &SlotState)| match state {
             SlotState::Rebuilding { member, recovery_offset } => {
@@ -53,7 +54,7 @@ impl World {
                 continue;
             }
             let disk_of = |slot: Slot| match assembly.slots.get(slot.index()) {
-                // Sectors behind the end of a member that was cut short are reconstructed.
+                // Sectors beyond the end of a member that was cut short are reconstructed.
                 Some(SlotState::InSync(member)) => {
                     let disk = member.info.index.index();
                     let at = column + self.array.data_offset[disk].0;
@@ -107,8 +108,8 @@ impl World {
         }
     }
 
-    /// Keeps content as possible that was reconstructed wrongly for a lost slot and written to its
-    /// new member. It is on the media, whether members agree by now or not.
+    /// Keeps wrong content as possible that was reconstructed for a lost slot and written to the
+    /// slot's new member. It is on the media even if members agree by now.
     fn keep_reconstructed(&mut self, before: &Suspects, column: u64, strips: &Strips) {
         for slot in before.lost(column) {
             if let Some(found) = strips.at(slot)
@@ -123,9 +124,9 @@ impl World {
         }
     }
 
-    /// Accepts what believed members hold. Beyond the promises they may hold any older content, and
-    /// reads return it. While the power stays on this applies only where a write failed: all
-    /// members have what was acknowledged.
+    /// Accepts what members in sync hold. If more members were hurt than the level survives, they
+    /// may hold any older content, and reads return it. While the power stays on this applies only
+    /// where a write failed: everywhere else all members have what was acknowledged.
     fn believe(&mut self, column: u64, strips: &Strips) {
         if !self.was_cut && !self.at_stake.contains(column) {
             return;
@@ -143,7 +144,7 @@ impl World {
         self.array.array_sector(slot, column).expect("the slot holds data")
     }
 
-    /// Whether a member holds volatile content of a column, which a power cut may take.
+    /// Whether a disk holds volatile content of a column, which a power cut may lose.
     pub(super) fn is_volatile(&self, column: u64) -> bool {
         let places = self.array.places(column);
         let touched = |(disk, first): (&crate::disk::Disk, &Sectors)| {
@@ -152,15 +153,15 @@ impl World {
         self.disks.iter().zip(&self.array.data_offset).any(touched)
     }
 
-    /// Whether any write to a column is under way.
+    /// Whether a write to a column is in flight at a client or outstanding at a member.
     pub(super) fn is_written_to(&self, column: u64) -> bool {
         let in_flight = |(_, sector)| self.model.in_flight(sector);
         self.has_outstanding(column) || self.array.data_of(column).into_iter().any(in_flight)
     }
 
-    /// Marks columns as open: a member refused a write of theirs, or a write ended in the middle.
+    /// Marks columns as open: a member refused a write to one of them, or the write ended halfway.
     pub(super) fn open_columns(&mut self, columns: impl IntoIterator<Item = u64>) {
-        // The model already knows the remains of a copy, as a failed version.
+        // What is left of a write to a copy is already in the model, as a failed version.
         if self.measures() && self.array.has_parity() {
             let missing = self.missing();
             for column in columns {
@@ -169,7 +170,7 @@ impl World {
         }
     }
 
-    /// Measures the suspect columns of a range again after a write to it.
+    /// Measures the suspect columns of a range again, after a write to the range was answered.
     pub(super) fn look_again_at(&mut self, range: ByteRange) {
         if !self.suspects.is_empty() {
             let columns: Vec<u64> = self.array.columns(range).map(|(_, it)| it.number).collect();
@@ -184,9 +185,9 @@ impl World {
     }
 
     /// Members that the running engine reads although no readable superblock says that they are in
-    /// sync, by slot: the disk, and the column up to which it is read. Such a member's rebuild has
-    /// ended, but it had no space for its superblock, or its superblock has become unreadable. Its
-    /// content takes part in the comparison of the members.
+    /// sync, by slot: number of the disk, and the data sector up to which it is read. The rebuild
+    /// of such a member has ended, but the member had no space for its superblock, or its
+    /// superblock became unreadable. Its content takes part in the comparison of the members.
     pub(super) fn unrecorded(&self) -> BTreeMap<u16, (usize, u64)> {
         let missing = self.missing();
         let volume = self.engine.as_ref().filter(|_| !missing.is_empty());
@@ -204,8 +205,8 @@ impl World {
         read.filter(|(slot, _)| missing.contains(slot)).collect()
     }
 
-    /// Measures a suspect column again. It stops being suspect once it is not being written, its
-    /// members agree and its reconstructed content is known to the model.
+    /// Measures a suspect column again. The column stops being suspect once no write to it is in
+    /// flight, its members agree, and the model allows its reconstructed content.
     pub(super) fn look_again(&mut self, column: u64) {
         let open = self.suspects.is_open(column);
         if !open && !self.suspects.contains(column) {
@@ -233,7 +234,7 @@ impl World {
         if !outcome.syndromes.is_empty() || self.is_written_to(column) {
             return;
         }
-        // Content of slots that were lost: on their new members, or still to be reconstructed.
+        // Content of slots that were lost: stored on their new members, or reconstructed by reads.
         let there = self.suspects.lost(column).into_iter().filter_map(|slot| {
             let sector = self.array.array_sector(slot, column)?;
             Some((slot, sector, strips.at(slot)?.to_vec()))
@@ -253,7 +254,8 @@ impl World {
         self.suspects.clear(column, !self.is_volatile(column));
     }
 
-    /// The disk of a slot from which the running engine reads a data sector.
+    /// Number of the disk from which the running engine reads a data sector of a slot. `unrecorded`
+    /// is the result of [`Self::unrecorded`].
     pub(super) fn disk_read(
         &self,
         slot: Slot,
@@ -266,8 +268,8 @@ impl World {
         self.record.in_sync(slot).or_else(others)
     }
 
-    /// Whether a write to a column may be outstanding. Without parity a write by any disk to the
-    /// sector of any copy counts, which may answer yes too often.
+    /// Whether a write to a column may be outstanding at a member. Without parity, a write by any
+    /// disk to the data sector of any copy counts, so the answer may be yes too often.
     fn has_outstanding(&self, column: u64) -> bool {
         let places = self.array.places(column);
         self.disks.iter().zip(&self.array.data_offset).any(|(disk, first)| {
@@ -279,7 +281,7 @@ impl World {
     }
 }
 
-/// Data sectors of the places, each once.
+/// Data sectors of the places, without repeating the first one.
 fn sectors_of(places: &Places) -> impl Iterator<Item = u64> {
     let mut rest = places.iter().map(|place| place.sector);
     let first = rest.next();

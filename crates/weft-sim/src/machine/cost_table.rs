@@ -1,9 +1,9 @@
 //! Tables of CPU costs as TOML texts: the named tables, their keys and units.
 //!
-//! A table is TOML without sections: where it was measured, and every cost as a whole number of
-//! nanoseconds or picoseconds, as the end of its name says. `weft-bench costs --write FILE` makes
-//! one. A factor may follow the name of a table: `frozen*4` is the same work on a CPU four times
-//! slower.
+//! A table is TOML without sections. It says where it was measured, and gives every cost as a whole
+//! number of nanoseconds or picoseconds, as the end of the cost's name says. `weft-bench costs
+//! --write FILE` makes such a file. A factor may follow the name of a table: `frozen*4` is the same
+//! work on a CPU that is four times slower.
 //!
 //! ```
 //! use weft_sim::machine::CostTable;
@@ -24,33 +24,33 @@ use toml::{Table, Value};
 
 use super::Costs;
 
-/// Costs and their origin.
+/// CPU costs, and where they come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CostTable {
-    /// Name of the table, weft's or the user's, with its factor.
+    /// Name of the table or path of its file, with its factor unless that is 1.
     pub source: String,
-    /// CPU on which it was measured, if it was.
+    /// CPU on which the costs were measured; `None` if they were not measured.
     pub cpu: Option<String>,
-    /// Date of the measurement, as `2026-01-31`.
+    /// Date of the measurement, as `2026-01-31`; `None` if the costs were not measured.
     pub date: Option<String>,
-    /// CPU costs of each kind of work.
+    /// CPU cost of each kind of work.
     pub costs: Costs,
 }
 
-/// Error of a table of costs.
+/// Error of a name or text that is not a valid table of costs.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CostsError {
-    /// No table has this name.
+    /// No table of weft has this name.
     #[error("costs: found {found:?}, expected {NAMES}, or a file of `weft-bench costs --write`")]
     Name {
-        /// The name.
+        /// The name that was given.
         found: String,
     },
     /// The argument names a file that cannot be read.
     #[error("costs: {path}: {why}")]
     File {
-        /// The file.
+        /// Path of the file.
         path: String,
         /// Message of the operating system.
         why: String,
@@ -66,23 +66,23 @@ pub enum CostsError {
     /// The text is not TOML.
     #[error("costs: not TOML: {0}")]
     Syntax(String),
-    /// A key is missing or has a value out of its range.
+    /// A key is missing, is unknown, or has a value out of its range.
     #[error("costs: {key}: found {found}, expected {expected}")]
     Key {
-        /// The key.
+        /// Name of the key.
         key: String,
-        /// Value that the key has.
+        /// Value that the key has, or `nothing`.
         found: String,
-        /// Range or form that it should have.
+        /// Range or form of a valid value.
         expected: String,
     },
 }
 
 impl CostTable {
-    /// A table that weft has, such as `frozen`, with a factor if one follows the name.
+    /// A table that weft contains, such as `frozen`, with a factor if one follows the name.
     ///
     /// # Errors
-    /// No table has this name.
+    /// No table has this name, or its suffix is not a factor.
     pub fn named(name: &str) -> Result<Self, CostsError> {
         let (name, factor) = factor_of(name)?;
         let table = match name {
@@ -95,10 +95,11 @@ impl CostTable {
         Ok(table.times(factor))
     }
 
-    /// The table that `--costs NAME` or `--costs FILE` names, with a factor if one follows.
+    /// The table of an argument `--costs NAME` or `--costs FILE`, with a factor if one follows.
     ///
     /// # Errors
-    /// The argument is neither a name nor a file with a table.
+    /// The argument is neither the name of a table nor a file with a valid one, or its suffix is
+    /// not a factor.
     pub fn of_argument(argument: &str) -> Result<Self, CostsError> {
         let (name, factor) = factor_of(argument)?;
         match Self::named(name) {
@@ -111,10 +112,10 @@ impl CostTable {
         }
     }
 
-    /// Parses the text of a table, under a name of the caller's.
+    /// Parses the text of a table. `source` becomes its name.
     ///
     /// # Errors
-    /// The text is not a table of costs.
+    /// The text is not TOML, or its keys are not those of a table of costs.
     pub fn parse(source: &str, text: &str) -> Result<Self, CostsError> {
         let table: Table =
             text.parse().map_err(|error: toml::de::Error| CostsError::Syntax(error.to_string()))?;
@@ -140,7 +141,7 @@ impl CostTable {
         Ok(Self { source: source.into(), cpu: Some(cpu), date: Some(date), costs })
     }
 
-    /// Costs of the same work on a CPU that is `factor` times slower.
+    /// Table for a CPU that is `factor` times slower.
     #[must_use]
     pub fn times(self, factor: u64) -> Self {
         if factor == 1 {
@@ -150,7 +151,7 @@ impl CostTable {
         Self { source, costs: self.costs.times(factor), ..self }
     }
 
-    /// Text that [`CostTable::parse`] reads.
+    /// Text of the table, for [`CostTable::parse`].
     #[must_use]
     pub fn to_toml(&self) -> String {
         let word =
@@ -163,7 +164,7 @@ impl CostTable {
     }
 }
 
-/// Splits a name from the factor that follows it.
+/// Splits a name from the factor that follows it; the factor is 1 if none does.
 fn factor_of(name: &str) -> Result<(&str, u64), CostsError> {
     let Some((name, found)) = name.rsplit_once('*') else { return Ok((name, 1)) };
     let factor = found.parse().ok().filter(|factor| *factor <= FACTOR_MAX);
@@ -176,13 +177,13 @@ fn wrong(key: &str, value: Option<&Value>, expected: &str) -> CostsError {
     CostsError::Key { key: key.into(), found, expected: expected.into() }
 }
 
-/// CPU time that patches printed: mq-deadline takes 0.7 µs for a request (patch 003, on a core of
-/// 2011 at 3.5 GHz). The other figures of that patch are of BFQ.
+/// CPU time that the text of a patch gives: mq-deadline takes 0.7 µs per request (patch 003, on a
+/// core of 2011 at 3.5 GHz). The other figures of that patch are those of BFQ.
 const PUBLISHED: Costs = Costs { submit: 700, ..Costs::ZERO };
 
 const FROZEN: &str = include_str!("../../../../experiments/costs/frozen.toml");
 
-/// Costs of Linux md by figures that its authors published; the file names them.
+/// Costs of Linux md from figures that its authors published; the file names the sources.
 const MD_2020_ARM64: &str = include_str!("../../../../experiments/costs/md-2020-arm64.toml");
 
 const NAMES: &str = "zero, published, frozen or md-2020-arm64";

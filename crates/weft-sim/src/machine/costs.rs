@@ -1,9 +1,10 @@
 //! CPU costs in simulated time: the engine's thread and the kernel's as servers with a queue.
 //!
-//! Each kernel thread with work for all (raid5d, a flusher) is one server: while it works on one
-//! thing the next one waits. A table says how long each kind of work takes ([`CostTable`]). There
-//! are three kinds of tables: all zero, figures that a patch printed, and figures measured once by
-//! `weft-bench costs` on a named host. The clock of the host that simulates is never read.
+//! A kernel thread that all requests share (raid5d, a flusher) is one server: while it works on one
+//! thing, the next one waits. A table says how long each kind of work takes ([`CostTable`]). There
+//! are three kinds of tables: all zero, figures that the text of a patch gives, and figures
+//! measured once by `weft-bench costs` on a named host. The clock of the simulating host is never
+//! read.
 //!
 //! Source   experiments.md §3
 //!
@@ -12,25 +13,25 @@
 use weft_engine::{ComputeOp, Work};
 use weft_units::Span;
 
-/// Costs in nanoseconds, or in picoseconds per byte.
+/// CPU cost of each kind of work, in nanoseconds, or in picoseconds per byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
-    /// A turn of the engine's thread without its inputs, ns.
+    /// A turn of the engine (one run of its thread), without the work that follows, ns.
     pub turn: u64,
     /// An input, ns: a request or a completion.
     pub input: u64,
-    /// A request attached to a stripe, ns.
+    /// Attaching a request to a stripe, ns.
     pub attach: u64,
-    /// A stripe that is handled, ns (`stripe_handle`).
+    /// Handling a stripe once, ns (`stripe_handle`).
     pub stripe: u64,
-    /// A filled stripe that is written together with another one, ns.
+    /// A filled stripe that is written together with a preceding one, ns.
     pub follower: u64,
-    /// A member request on its way through the block layer to its member, ns (`bio_submit` and
+    /// Way of a member request through the block layer to its member, ns (`bio_submit` and
     /// `mqdl_request`). The engine's own work for it is part of the input that completes it.
     pub submit: u64,
-    /// A part that is merged into another member request, ns.
+    /// Merging a part into another member request, ns.
     pub merge: u64,
-    /// A step of a computation without its bytes, ns: a copy, or the parity of a stripe.
+    /// A step of a computation without the work per byte, ns: a copy, or the parity of a stripe.
     pub operation: u64,
     /// XOR and syndromes, ps per byte read.
     pub xor: u64,
@@ -38,18 +39,18 @@ pub struct Costs {
     pub copy: u64,
     /// A client's call into the kernel, ns (`syscall`).
     pub syscall: u64,
-    /// Submission of a request, ns, charged to the submitter.
+    /// Submission of a request, ns, charged to the submitting thread.
     pub bio: u64,
     /// Time from the wake-up of another thread until it runs, ns (`wq_hop`). The engine has no such
-    /// hops; work queues have.
+    /// hops between threads, but work queues of the kernel have.
     pub hop: u64,
 }
 
-/// Name of a cost in a table, which ends in its unit, and access to it.
+/// Name of a cost in a table, with its unit at the end, and access to the cost.
 pub(super) type Field = (&'static str, fn(&mut Costs) -> &mut u64);
 
 impl Costs {
-    /// Costs of zero: only disks take time.
+    /// Zero for all costs: only disks take time.
     pub const ZERO: Self = Self {
         turn: 0,
         input: 0,
@@ -83,7 +84,7 @@ impl Costs {
         ("hop_ns", |costs| &mut costs.hop),
     ];
 
-    /// All costs by their names in a table.
+    /// All costs, each with its name in a table.
     pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         let mut costs = *self;
         Self::FIELDS.iter().map(move |(name, of)| (*name, *of(&mut costs)))
@@ -99,7 +100,7 @@ impl Costs {
         costs
     }
 
-    /// CPU time of a turn, by the work that it reports.
+    /// CPU time of engine turns, from the counts of work that they report.
     pub(super) fn of_turn(&self, work: Work) -> Span {
         let Work { turns, inputs, attaches, stripes, followers, submits, merges, operations } =
             work;
@@ -135,7 +136,7 @@ impl Costs {
         Span(picos / 1000)
     }
 
-    /// CPU time of a client's call that moves this many bytes.
+    /// CPU time of a system call that copies this many bytes.
     #[must_use]
     pub fn of_call(&self, bytes: u64) -> Span {
         Span(self.syscall + bytes * self.copy / 1000)

@@ -1,7 +1,7 @@
 //! Faults of a machine: members that fail, are slow or have unreadable sectors from some time on.
 //!
-//! A machine with faults shows how long requests take under them; the crash simulator
-//! (weft-crash) shows whether the data read is right.
+//! A machine with faults shows how long requests take under them. Whether the data is right is
+//! tested by weft-crash, the crash simulator.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -10,7 +10,7 @@ use weft_engine::{Fault, Token, Value};
 use weft_units::rng::Rng;
 use weft_units::{MemberIndex, Sectors, Span, Time};
 
-/// A fault of a member from some time on.
+/// A fault that a member has from some time on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlannedFault {
     /// Member with the fault.
@@ -21,17 +21,17 @@ pub struct PlannedFault {
     pub kind: FaultKind,
 }
 
-/// Fault of a member.
+/// Kind of a fault of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
     /// The member is gone: all its requests fail.
     Gone,
-    /// One in this many reads finds a sector that cannot be read until it is written.
+    /// One in this many reads finds a sector that stays unreadable until it is written.
     Media {
         /// Mean number of reads per unreadable sector, at least 1.
         one_in: u64,
     },
-    /// Every request takes this many times as long.
+    /// Every request takes `factor` times as long.
     Slow {
         /// Factor, at least 1.
         factor: u32,
@@ -42,20 +42,20 @@ pub enum FaultKind {
 #[derive(Debug)]
 pub(super) struct Faults {
     planned: Vec<PlannedFault>,
-    /// Time of submission of each request to a slow member.
+    /// Time of submission of each outstanding request to a slow member.
     submitted: BTreeMap<Token, Time>,
-    /// Requests that the disk has completed and its slow member has not: time of completion and
-    /// token.
+    /// Requests that the simulated disk has completed but that take longer because the member is
+    /// slow: time of completion, and token.
     late: BinaryHeap<Reverse<(Time, Token)>>,
-    /// Requests that fail when they end.
+    /// Outstanding requests that will fail when they complete.
     failing: BTreeMap<Token, Fault>,
-    /// By member: sectors that cannot be read, first and end.
+    /// By member: first sector and end of each range that cannot be read.
     bad: BTreeMap<u16, Vec<(u64, u64)>>,
-    /// Members and blocks of 4 KiB that were bad and were written since: the drive has remapped
-    /// them.
+    /// By member: blocks of 4 KiB that were unreadable and were written since. The drive has
+    /// remapped them, so they never fail again.
     healed: BTreeSet<(u16, u64)>,
     rng: Rng,
-    /// Number of failed reads.
+    /// Number of reads that found an unreadable sector.
     pub(super) unreadable: u64,
 }
 
@@ -89,7 +89,7 @@ impl Faults {
         })
     }
 
-    /// Records a request to a member. An error means that it fails at once.
+    /// Records a request to a member. Returns the error with which it fails at once, if it does.
     pub(super) fn on_submit(
         &mut self,
         now: Time,
@@ -105,7 +105,7 @@ impl Faults {
         Ok(())
     }
 
-    /// Decides whether a submitted read fails.
+    /// Decides whether a read that was just submitted will fail.
     pub(super) fn on_read(
         &mut self,
         now: Time,
@@ -131,7 +131,7 @@ impl Faults {
         }
     }
 
-    /// Makes sectors readable again that a write covers.
+    /// Makes the sectors that a write covers readable again.
     pub(super) fn on_write(&mut self, member: MemberIndex, (first, len): (Sectors, Sectors)) {
         let Some(bad) = self.bad.get_mut(&member.0) else { return };
         let (start, end) = (first.0, first.0 + len.0);
@@ -148,8 +148,8 @@ impl Faults {
         *bad = left;
     }
 
-    /// Result of a request that the disk has completed. `None`: the slow member has not completed
-    /// it yet.
+    /// Result of a request that the simulated disk has completed; `None` if it takes longer because
+    /// the member is slow.
     pub(super) fn on_done(
         &mut self,
         now: Time,
@@ -172,12 +172,12 @@ impl Faults {
         fault.map_or(Ok(Value::Nothing), Err)
     }
 
-    /// Time of the next completion of a slow member.
+    /// Time of the next completion by a slow member.
     pub(super) fn next_event(&self) -> Option<Time> {
         self.late.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// The next request that a slow member has completed by now.
+    /// The next request that a slow member has completed by now, with its result.
     pub(super) fn ended(&mut self, now: Time) -> Option<(Token, Result<Value, Fault>)> {
         self.late.peek().filter(|Reverse((at, _))| *at <= now)?;
         let Reverse((_, token)) = self.late.pop().expect("peek found an entry");

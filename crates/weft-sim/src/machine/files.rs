@@ -1,8 +1,8 @@
 //! Files on a volume: the page cache, its flusher, and the location of each file's pages.
 //!
-//! The machine uses the engine's own page cache, and runs the flusher of the volume's device as a
-//! process. Pages are written out in requests of a largest size; on completion the page cache is
-//! told, and the processes that wait for them are woken.
+//! The machine uses the engine's page cache, and runs the flusher of the volume's device as a
+//! process. Pages are written in requests of limited size. When a request completes, the page cache
+//! is told, and processes that wait for these pages are woken.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -19,10 +19,10 @@ use super::host::{Asked, Host};
 use super::thread::Thread;
 use super::{Machine, Pid, Process, Woken};
 
-/// Location of the pages of files on the volume.
+/// Allocator that decides where the pages of files are on the volume.
 pub trait Place: std::fmt::Debug {
-    /// Location of a page, which is allocated now if the page has none; and how many of the `count`
-    /// pages from there on are contiguous.
+    /// Returns the position of a page on the volume, and how many of the `count` pages from this
+    /// one on are contiguous there. Pages without a position are allocated.
     fn place(&mut self, inode: InodeId, page: u64, count: u64) -> (Bytes, u64);
 }
 
@@ -32,17 +32,17 @@ pub(super) struct Files {
     cache: PageCache,
     bdi: BdiId,
     places: Box<dyn Place>,
-    /// Pages of the largest request.
+    /// Largest number of pages in a request that writes pages.
     bio_pages: u64,
     flusher: Pid,
     writers: BTreeMap<WriterId, Pid>,
-    /// Processes that wait for writes of a file.
+    /// Processes that wait until pages of a file are written.
     waiters: BTreeMap<InodeId, Vec<Pid>>,
 }
 
 impl Machine {
-    /// Puts a page cache in front of the volume and starts its flusher. `places` locates files;
-    /// `bio` is the largest request in which pages are written out.
+    /// Puts a page cache in front of the volume and starts its flusher. `places` allocates the
+    /// pages of files; `bio` is the largest request in which pages are written.
     pub fn add_page_cache(&mut self, config: PoolConfig, places: Box<dyn Place>, bio: Bytes) {
         let flusher = self.add_with(|pid| Box::new(Flusher { thread: Thread::new(pid) }));
         let mut cache = PageCache::new(config);
@@ -69,26 +69,26 @@ impl Host {
         &self.files().cache
     }
 
-    /// Dirty bytes in the page cache, if there is one.
+    /// Dirty bytes in the page cache; 0 without a page cache.
     #[must_use]
     pub fn dirty_bytes(&self) -> Bytes {
         let pages = self.files.as_ref().map_or(0, |files| files.cache.sums().dirty);
         Bytes(pages * PAGE_BYTES)
     }
 
-    /// Adds a file.
+    /// Adds a file to the page cache.
     pub fn add_file(&mut self) -> InodeId {
         let files = self.files_mut();
         files.cache.add_inode(files.bdi)
     }
 
-    /// Location of a page of a file, and how many of `count` pages are contiguous; see
-    /// [`Place::place`].
+    /// Position of a page of a file on the volume, and how many of `count` pages from there on are
+    /// contiguous; see [`Place::place`].
     pub fn place(&mut self, inode: InodeId, page: u64, count: u64) -> (Bytes, u64) {
         self.files_mut().places.place(inode, page, count)
     }
 
-    /// Adds a process that writes files, on a CPU.
+    /// Adds a process that writes files and runs on a CPU with this number.
     pub fn add_writer(&mut self, pid: Pid, cpu: u32) -> WriterId {
         let files = self.files_mut();
         let writer = files.cache.add_writer(cpu);
@@ -96,7 +96,7 @@ impl Host {
         writer
     }
 
-    /// Writes to pages of a file; see [`PageCache::write`].
+    /// Dirties pages of a file; see [`PageCache::write`].
     pub fn write_pages(&mut self, writer: WriterId, inode: InodeId, pages: Range<u64>) -> Written {
         let now = self.now;
         let written = self.files_mut().cache.write(now, writer, inode, pages);
@@ -104,7 +104,7 @@ impl Host {
         written
     }
 
-    /// Verdict of the page cache on a writer that may be throttled; see [`PageCache::balance`].
+    /// Decision of the page cache whether a writer is throttled; see [`PageCache::balance`].
     pub fn balance(&mut self, writer: WriterId) -> Balance {
         let now = self.now;
         let files = self.files_mut();
@@ -114,12 +114,12 @@ impl Host {
         balance
     }
 
-    /// Begins an fsync of a file.
+    /// Begins an fsync of a whole file.
     pub fn fsync(&mut self, inode: InodeId) -> Fsync {
         self.files_mut().cache.fsync(inode, 0..u64::MAX)
     }
 
-    /// Next step of an fsync; see [`PageCache::fsync_step`]. If the step is to wait, the process is
+    /// Next step of an fsync; see [`PageCache::fsync_step`]. If the process has to wait, it is
     /// woken when pages of the file are written.
     pub fn fsync_step(&mut self, pid: Pid, fsync: &mut Fsync) -> SyncStep {
         let files = self.files_mut();
@@ -132,7 +132,7 @@ impl Host {
         step
     }
 
-    /// Whether pages of a file are under writeback. If so, the process is woken when pages of the
+    /// Whether any page of a file is under writeback. If so, the process is woken when pages of the
     /// file are written.
     pub fn awaits_pages(&mut self, pid: Pid, inode: InodeId) -> bool {
         let files = self.files_mut();
@@ -143,19 +143,19 @@ impl Host {
         awaits
     }
 
-    /// Removes a file; its dirty pages are dropped.
+    /// Removes a file. Its dirty pages are dropped.
     pub fn remove_file(&mut self, inode: InodeId) {
         self.files_mut().cache.remove(inode);
         self.wake_for_files();
     }
 
-    /// Drops the dirty pages of a file from a page on.
+    /// Drops the dirty pages of a file from page `first` on.
     pub fn truncate(&mut self, inode: InodeId, first: u64) {
         self.files_mut().cache.truncate(inode, first);
         self.wake_for_files();
     }
 
-    /// Submits a process's request for the first of the pages, and removes them from `out`.
+    /// Submits a request that writes the first pages of `out`, and removes them from it.
     pub(super) fn send_pages(&mut self, pid: Pid, out: &mut WriteOut, sync: bool) {
         let files = self.files_mut();
         let count = (out.pages.end - out.pages.start).min(files.bio_pages);
@@ -221,7 +221,7 @@ impl Host {
     }
 }
 
-/// The kernel's thread that writes dirty pages back.
+/// The kernel thread that writes back dirty pages of the page cache.
 #[derive(Debug)]
 pub struct Flusher {
     thread: Thread,
@@ -229,7 +229,7 @@ pub struct Flusher {
 
 impl Process for Flusher {
     fn run(&mut self, host: &mut Host, woken: Woken) {
-        // Every wake-up but the timer ends its sleep: the page cache says what there is to do.
+        // Any wake-up but the timer ends its sleep, because the page cache may have new work.
         if woken != Woken::Timer {
             self.thread.stop_sleeping();
         }

@@ -32,10 +32,10 @@ use super::probe::History;
 use super::{Costs, MachineParts, PartsError, Pid, PlannedFault, Woken};
 use crate::drive::{Drive, Model};
 
-/// Client that starts a check; no process has its number.
+/// Client number of the command that starts a check or repair; no process has this number.
 pub(super) const ADMIN: ClientId = ClientId(u32::MAX - 1);
 
-/// An engine with its disks, its clock and the planned events.
+/// A simulated host: an engine with its disks, its clock and the planned events.
 #[derive(Debug)]
 pub struct Host {
     pub(super) now: Time,
@@ -45,83 +45,84 @@ pub struct Host {
     hops: Hops,
     flush_rule: FlushRule,
     flush_order: FlushOrder,
-    /// Flushes that the volume received, with data or without.
+    /// Number of flushes that the volume received, empty ones and those before a write.
     flushes_asked: u64,
     parity: Parity,
-    /// Planned wake-ups: the time, the order of planning, the process.
+    /// Planned wake-ups: time, order in which they were planned, process.
     timers: BinaryHeap<Reverse<(Time, u64, Pid)>>,
     timers_set: u64,
-    /// Time at which the engine's thread is free again.
+    /// Time at which the engine's thread has finished its present work.
     engine_free: Time,
-    /// Inputs that wait for the engine's thread.
+    /// Inputs that wait until the engine's thread is free.
     inbox: Vec<Input>,
-    /// Outputs of the engine that leave at a time, after the work that made them; and whether the
-    /// engine had more to do.
+    /// Outputs of engine turns whose CPU work is not finished: when they take effect, and whether
+    /// the engine then had more to do.
     leaving: VecDeque<(Time, VecDeque<Output>, bool)>,
     engine_woken: Option<Time>,
-    /// Client requests that are not answered, by tag, with what their completion notifies.
+    /// Unanswered client requests by tag, each with the party to notify of the answer.
     requests: BTreeMap<u64, (Asked, ClientRequest)>,
     next_tag: u64,
     next_frame: u32,
     frames: (u32, u32),
     size: Bytes,
     stripes: Stripes,
-    /// Whether there is a write-back cache in front of the volume.
+    /// Whether a write-back cache of weft is in front of the volume.
     write_back: bool,
-    /// Most pages that were dirty or under writeback in that cache.
+    /// Largest number of pages that were dirty or under writeback in that cache at one time.
     dirty_pages_max: u64,
-    /// Processes to be run, in this order.
+    /// Processes that are to run now, in this order, and why.
     pub(super) ready: VecDeque<(Pid, Woken)>,
-    /// Number of failed requests; none should fail.
+    /// Number of requests that were answered with an error.
     failed: u64,
-    /// Processes that wait until requests find stripes, in the order of `turns`.
+    /// Processes that wait for free stripes. Their keys are from `turns`, and the lowest is first.
     blocked: BTreeMap<u64, Pid>,
-    /// Turn of each process that waits, which it keeps if it is woken and finds no stripe.
+    /// Place in the queue of each process that waits for free stripes. A process that is woken but
+    /// finds no stripe keeps its place.
     turns: BTreeMap<Pid, u64>,
     next_turn: u64,
     pub(super) files: Option<Files>,
-    /// Watched requests, if any are watched, and the tag of the first one.
+    /// Watched requests to the volume, if they are watched, and the tag of the first one.
     seen: Option<(u64, Vec<Seen>)>,
     engine_work: Span,
     requests_done: u64,
     bytes_done: Bytes,
-    /// Samples over time, if they are taken.
+    /// Samples of the machine over time, if they are taken.
     history: Option<Box<History>>,
-    /// Bytes requested, read and written.
+    /// Bytes that requests to the volume asked to read, and to write.
     asked_bytes: (u64, u64),
-    /// I/O classes of the processes that set one.
+    /// I/O class of each process that has set one.
     classes: BTreeMap<Pid, Class>,
-    /// Planned faults of the members, if any.
+    /// Planned faults of members, if there are any.
     faults: Option<Box<Faults>>,
-    /// Notices of the engine about its members, with their times.
+    /// Notices of the engine about its members, each with its time.
     notices: Vec<(Time, Notice)>,
-    /// Bytes that were reconstructed because they could not be read.
+    /// Bytes that were reconstructed because a member could not return them.
     recovered: u64,
 }
 
-/// A watched request to the volume.
+/// A request to the volume that was recorded; see [`Host::watch_requests`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// Time of submission.
     pub at: Time,
     /// Operation of the request.
     pub op: RequestOp,
-    /// Byte range of the request.
+    /// Bytes of the volume that the request covers.
     pub range: ByteRange,
     /// Flags of the request.
     pub flags: Flags,
-    /// Party that the request is charged to.
+    /// Party that schedulers charge the request to, and its priority.
     pub attr: Attr,
-    /// Time of the answer.
+    /// Time of the answer; `None` if it was not answered yet.
     pub answered: Option<Time>,
 }
 
-/// The party to notify of an answer.
+/// Party to notify when a request is answered.
 #[derive(Clone, Debug)]
 pub(super) enum Asked {
-    /// A process, with the name that it gave the request.
+    /// A process, and the name that it gave to the request.
     Process { pid: Pid, name: u64 },
-    /// The page cache: a process has written these pages.
+    /// The page cache, for a process that writes these pages of a file.
     Pages { pid: Pid, inode: InodeId, pages: Range<u64> },
 }
 
@@ -194,7 +195,7 @@ impl Host {
 
     // --- for processes -------------------------------------------------------------------------
 
-    /// Virtual time now.
+    /// Virtual time.
     #[must_use]
     pub fn now(&self) -> Time {
         self.now
@@ -212,7 +213,8 @@ impl Host {
         self.size
     }
 
-    /// Submits a request; the process is woken with `name` on completion.
+    /// Submits a request of a process. The process is woken with [`Woken::Done`] of `name` when the
+    /// request is answered.
     pub fn submit(&mut self, pid: Pid, name: u64, op: RequestOp, range: ByteRange, flags: Flags) {
         self.request(Asked::Process { pid, name }, op, range, flags);
     }
@@ -244,8 +246,8 @@ impl Host {
         self.tell_engine(Input::Client(request));
     }
 
-    /// Attributes of a request: each process is a client of the schedulers, as in the kernel.
-    /// Writes for which no process waits are background.
+    /// Attributes of a request. As in the kernel, each process is a client of the schedulers, and
+    /// writes that no process waits for are background.
     fn attr(&self, pid: Pid, op: RequestOp, flags: Flags) -> Attr {
         let class = self.classes.get(&pid).copied().unwrap_or_default();
         let origin = Origin::Client(ClientId(pid.0), Group::ROOT);
@@ -254,19 +256,19 @@ impl Host {
         Attr { class, origin, background, meta: flags.meta, ..Attr::default() }
     }
 
-    /// Sets the I/O class of a process's requests. Pages that it leaves to the page cache have the
-    /// flusher's class, unless the process has to write them out itself.
+    /// Sets the I/O class of a process's requests. Pages that the flusher writes for the process
+    /// have the flusher's class.
     pub fn set_class(&mut self, pid: Pid, class: Class) {
         self.classes.insert(pid, class);
     }
 
-    /// Plans faults from now on; random choices come from the seed.
+    /// Plans faults of members. `seed` determines their random choices.
     pub fn plan_faults(&mut self, planned: Vec<PlannedFault>, seed: u64) {
         self.faults = Some(Box::new(Faults::new(planned, seed)));
     }
 
-    /// Congestion of the stripe cache. Writers into a write-back cache wait for its answer, never
-    /// for stripes.
+    /// Congestion of the stripe cache. With a write-back cache there is none, because writers wait
+    /// for the answers of that cache and never for stripes.
     #[must_use]
     pub fn congestion(&self) -> Congestion {
         if self.write_back { Congestion::None } else { self.engine.congestion(VolumeId(0)) }
@@ -299,7 +301,8 @@ impl Host {
         true
     }
 
-    /// Upper bound of the stripes that writes will need which the engine has not received yet.
+    /// Upper bound of the stripes that will be needed by writes which the engine has not received
+    /// yet.
     fn stripes_wanted(&self) -> u64 {
         let stripes = self.inbox.iter().map(|input| match input {
             Input::Client(request) if request.op == RequestOp::Write => {
@@ -316,8 +319,8 @@ impl Host {
     }
 
     /// Whether a process that has just submitted a request is blocked, as md blocks its callers. If
-    /// so, it is woken when requests find stripes again, in order of arrival: a process that is
-    /// woken and finds no stripe keeps its turn.
+    /// so, it is woken when stripes are free again, in order of arrival: a process that is woken
+    /// and finds no stripe keeps its place in the queue.
     pub fn blocks(&mut self, pid: Pid) -> bool {
         if self.congestion() < Congestion::Blocked {
             self.turns.remove(&pid);
@@ -327,8 +330,8 @@ impl Host {
         true
     }
 
-    /// Wakes blocked processes before those that are answered now, which would otherwise take the
-    /// stripes again each time.
+    /// Lets blocked processes run before those whose requests were answered at this time, which
+    /// would otherwise take the stripes again each time.
     fn wake_blocked(&mut self) {
         while let Some((_, pid)) = self.blocked.pop_last() {
             self.ready.push_front((pid, Woken::Unblocked));
@@ -341,13 +344,13 @@ impl Host {
         self.blocked.insert(turn, pid);
     }
 
-    /// Wakes a process at a time.
+    /// Wakes a process at a time, or now if the time has passed.
     pub fn wake_at(&mut self, pid: Pid, at: Time) {
         self.timers_set += 1;
         self.timers.push(Reverse((at.max(self.now), self.timers_set, pid)));
     }
 
-    /// Wakes another process now.
+    /// Wakes another process now, with a word that it receives as [`Woken::Told`].
     pub fn tell(&mut self, pid: Pid, word: u64) {
         self.ready.push_back((pid, Woken::Told(word)));
     }

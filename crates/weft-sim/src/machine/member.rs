@@ -1,6 +1,6 @@
 //! Disk of one simulated member: a drive behind the engine's queue, its command tags and traffic.
 //!
-//! Merging, sorting, the plug of 2008 and the bound on commands at the disk are part of the engine
+//! Merging, sorting, the plug of 2008 and the limit on commands at the disk are part of the engine
 //! (`weft_engine::sched`). A disk without a volatile cache never receives a flush, as in the
 //! kernel.
 
@@ -9,22 +9,22 @@ use weft_units::{Bytes, Sectors, Time};
 
 use crate::drive::{Access, Command, Done, Drive};
 
-/// Commands that a member's disk received, after merging.
+/// Counts of the commands that a member's disk received, after merging.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Commands that read.
+    /// Read commands.
     pub reads: u64,
-    /// Commands that write.
+    /// Write commands.
     pub writes: u64,
-    /// Flushes.
+    /// Flush commands.
     pub flushes: u64,
     /// Sectors read.
     pub sectors_read: u64,
     /// Sectors written.
     pub sectors_written: u64,
-    /// Commands that read, by size.
+    /// Histogram of the sizes of read commands.
     pub read_sizes: Sizes,
-    /// Commands that write, by size.
+    /// Histogram of the sizes of write commands.
     pub write_sizes: Sizes,
 }
 
@@ -39,18 +39,18 @@ const SIZES: usize = 12;
 #[derive(Debug)]
 pub(super) struct Member {
     drive: Drive,
-    /// Commands at the disk, by tag.
+    /// Token of the command that occupies each tag.
     at_disk: Vec<Option<Token>>,
     /// Tags that are free.
     tags: Vec<usize>,
     done: Vec<Done>,
-    /// Whether the disk executes a flush or FUA write beside which it accepts no command.
+    /// Whether the disk executes a flush or FUA write during which it accepts no other command.
     flushing: bool,
     /// Commands that the disk received.
     pub(super) traffic: Traffic,
 }
 
-/// Properties of a disk that the engine's queue depends on.
+/// Traits of a disk that the engine's queue depends on.
 pub(super) fn device_traits(drive: &Drive) -> DeviceTraits {
     let depth = Some(drive.depth().min(TAGS_MAX));
     let (write_cache, rotational) = (drive.volatile_cache(), drive.rotational());
@@ -75,12 +75,13 @@ impl Member {
         &self.drive
     }
 
-    /// Commands at the disk.
+    /// Number of commands at the disk.
     pub(super) fn commands(&self) -> u32 {
         (self.at_disk.len() - self.tags.len()) as u32
     }
 
-    /// Submits a command to the disk. False means that there is nothing to do and it is complete.
+    /// Submits a command to the disk. Returns false if the disk need not do anything, so that the
+    /// command is complete.
     #[must_use]
     pub(super) fn submit(
         &mut self,
@@ -102,12 +103,12 @@ impl Member {
         true
     }
 
-    /// Time of the disk's next event.
+    /// Time of the disk's next event, at which [`Self::advance`] must be called.
     pub(super) fn next_event(&self) -> Option<Time> {
         self.drive.next_event()
     }
 
-    /// Reports every command that the disk has completed by now.
+    /// Calls `ended` for every command that the disk has completed by now.
     pub(super) fn advance(&mut self, now: Time, mut ended: impl FnMut(Token)) {
         let mut done = std::mem::take(&mut self.done);
         self.drive.advance(now, &mut done);
@@ -148,8 +149,8 @@ impl Sizes {
         self.0[size.min(SIZES - 1)] += 1;
     }
 
-    /// Number of commands of at most each size and larger than half of it. The last entry counts
-    /// all that are larger than the one before.
+    /// Number of commands by size. Each entry counts the commands of at most its size and larger
+    /// than half of it; the last entry has no upper limit.
     pub fn iter(&self) -> impl Iterator<Item = (Bytes, u64)> + '_ {
         self.0.iter().enumerate().map(|(size, count)| (Bytes::kib(4 << size), *count))
     }
@@ -161,7 +162,7 @@ impl Sizes {
     }
 }
 
-/// Most commands at a disk that accepts any number.
+/// Largest number of commands at a disk that itself has no limit.
 const TAGS_MAX: u32 = 1024;
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
 //! Performance simulator: an engine over drive models, with processes, in virtual time.
 //!
 //! A [`Machine`] is an engine over [`Drive`]s with processes that use it, in virtual time. It moves
-//! no payload: frames are only numbers. Experiments, `weft sim` and `weft replay` run it; the
-//! correctness of data under faults is tested in the crash simulator, weft-crash.
+//! no payload: frames are only numbers. Experiments, `weft sim` and `weft replay` run it. Whether
+//! data is right under faults is tested by weft-crash, the crash simulator.
 //!
 //! ```text
 //! processes ─ page cache ─ requests ─▶ engine (one server, costs.rs) ─▶ disk of each member (member.rs)
 //! ```
 //!
-//! Every event has a virtual time. Events of the same time happen in a fixed order: disks by index,
+//! Every event has a virtual time. Events at the same time happen in a fixed order: disks by index,
 //! then planned events in the order of planning, then the engine, so that requests which arrive at
-//! one time are one plug. Nothing depends on the host.
+//! the same time are one plug. Nothing depends on the host that simulates.
 
 mod cost_table;
 mod costs;
@@ -41,39 +41,39 @@ use crate::drive::{Drive, Model};
 /// Configuration of a machine.
 #[derive(Clone, Debug)]
 pub struct MachineParts {
-    /// md's level; `None` for a single member without metadata.
+    /// RAID level; `None` for a single member without metadata.
     pub level: Option<weft_ondisk::Level>,
-    /// The members' disks, all of one model.
+    /// Model of the members' disks.
     pub model: Model,
     /// Number of members.
     pub members: u16,
     /// Size of a chunk.
     pub chunk: Sectors,
-    /// Sectors of each disk that are used; `None` is all of it.
+    /// Sectors of each disk that the array uses; `None` for all of the smallest disk.
     pub member_size: Option<Sectors>,
-    /// Knobs of the volume and of its members' queues. Without a scheduler disks are served in
+    /// Knobs of the volume and of its members' queues. Without a scheduler, disks are served in
     /// order of arrival.
     pub knobs: Knobs,
-    /// weft's write-back cache in front of the volume, if there is one. Processes have a page cache
-    /// of their own in front of it.
+    /// weft's write-back cache in front of the volume; `None` without one. Processes may have a
+    /// page cache of their own above it.
     pub write_back: Option<WriteBackConfig>,
-    /// Pass over all members that runs beside the load from the start: a resync as after an unclean
-    /// stop, recovery of the last member, a check or a repair. Nothing is stored, so parity agrees
-    /// everywhere.
+    /// Operation over all stripes that runs beside the load from the start: a resync as after an
+    /// unclean stop, a recovery of the last member, a check or a repair. `None` for no such
+    /// operation. No data is stored, so parity agrees everywhere.
     pub sync: Option<SyncAction>,
     /// Costs of CPU work.
     pub costs: Costs,
-    /// Duration of a hop between threads, of which md's rounds of flushes have some.
+    /// Duration of a hop between threads; md's rounds of flushes have such hops.
     pub flush_hop: Span,
     /// Seed of all random choices.
     pub seed: u64,
 }
 
 impl MachineParts {
-    /// RAID 5 of four whole drives of a named model, served by mq-deadline; CPU work costs nothing.
+    /// RAID 5 of four whole drives of the named model, with mq-deadline; CPU work costs nothing.
     ///
     /// # Panics
-    /// Panics if there is no model of this name.
+    /// Panics if there is no drive model of this name.
     #[must_use]
     pub fn raid5(model: &str, chunk: Bytes, knobs: Knobs) -> Self {
         Self {
@@ -108,18 +108,18 @@ pub enum PartsError {
         /// Number of members.
         members: usize,
     },
-    /// The volume has nothing to resync, recover or check.
+    /// The volume has no redundancy, so there is nothing to resync, recover or check.
     #[error("sync: found {volume}, expected a level with redundancy: 1, 4, 5, 6 or 10")]
     Sync {
-        /// Level of the array, or a note that it has none.
+        /// Level of the array, or `a single member` if it has none.
         volume: String,
     },
-    /// The array does not assemble.
+    /// The assembly of the new array is refused.
     #[error("{0}")]
     Assembly(String),
 }
 
-/// Number of a process of a machine.
+/// Number of a process of a machine, in the order in which processes were added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pid(pub u32);
 
@@ -128,20 +128,20 @@ pub struct Pid(pub u32);
 pub enum Woken {
     /// The process runs for the first time.
     Started,
-    /// A request that it submitted under this name is complete.
+    /// The request that the process submitted under this name was answered.
     Done(u64),
-    /// A time for which it had asked has come.
+    /// A time came for which the process had asked with [`Host::wake_at`].
     Timer,
-    /// Requests find stripes again.
+    /// Stripes are free again, after the process was blocked.
     Unblocked,
-    /// Another process woke it, with a word.
+    /// Another process woke it, with this word.
     Told(u64),
 }
 
-/// Simulated process that uses a volume. It is woken and does what it can; before it returns it
-/// asks the [`Host`] for the wake-ups that it waits for.
+/// A simulated process that uses a volume. When it is woken it does what it can. Before it returns
+/// it asks the [`Host`] for the wake-ups that it waits for.
 pub trait Process {
-    /// Runs until it has to wait, after `woken` happened.
+    /// Runs until the process has to wait. `woken` is the reason why it runs.
     fn run(&mut self, host: &mut Host, woken: Woken);
 
     /// Whether the machine may stop without waiting for this process.
@@ -151,15 +151,15 @@ pub trait Process {
     fn as_any(&self) -> &dyn Any;
 }
 
-/// A host and its processes.
+/// A simulated machine: a host and its processes.
 pub struct Machine {
-    /// The host.
+    /// Engine, disks and clock.
     pub host: Host,
     processes: Vec<Box<dyn Process>>,
 }
 
 impl Machine {
-    /// Makes a machine with an array that is new and in sync.
+    /// Makes a machine with a new array, in sync unless the parts ask for a resync or recovery.
     ///
     /// # Panics
     /// Panics if no array can be made of the parts.
@@ -169,9 +169,9 @@ impl Machine {
         Self::of_models(parts, &models).expect("an array can be made of the parts")
     }
 
-    /// Variant of [`Machine::new`] with a disk of each of these models. Unless the parts say how
-    /// much of each disk is used, the smallest disk decides. `model` and `members` of the parts are
-    /// ignored.
+    /// Variant of [`Machine::new`] with one disk of each of these models. Unless the parts say how
+    /// much of each disk is used, the capacity of the smallest disk decides. `model` and `members`
+    /// of the parts are ignored.
     ///
     /// # Errors
     /// No array can be made of the parts.
@@ -179,7 +179,7 @@ impl Machine {
         Ok(Self { host: Host::new(parts, models)?, processes: Vec::new() })
     }
 
-    /// Adds a process, which `make` receives its number for; it runs when the machine does.
+    /// Adds a process, made by `make` from its number. It first runs when the machine runs next.
     pub fn add_with(&mut self, make: impl FnOnce(Pid) -> Box<dyn Process>) -> Pid {
         let pid = Pid(self.processes.len() as u32);
         self.processes.push(make(pid));
@@ -187,30 +187,30 @@ impl Machine {
         pid
     }
 
-    /// A process, by its type.
+    /// The process with this number, as its own type.
     ///
     /// # Panics
-    /// Panics if the process is of another type.
+    /// Panics if there is no such process or it has another type.
     #[must_use]
     pub fn process<P: 'static>(&self, pid: Pid) -> &P {
         let process = self.processes[pid.0 as usize].as_any();
         process.downcast_ref().expect("the process is of this type")
     }
 
-    /// Whether all processes have ended.
+    /// Whether all processes may be stopped and none is to run now.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.host.ready.is_empty() && self.processes.iter().all(|process| process.is_done())
     }
 
-    /// Time of the next event, as far as it is known.
+    /// Time of the next event; `None` if there is none.
     #[must_use]
     pub fn next_event(&self) -> Option<Time> {
         self.host.next_event()
     }
 
-    /// Runs until all processes have ended, no event is left, or the time `until` is reached.
-    /// Returns which of these it was.
+    /// Runs until all processes are done, no event is left, or the next event is later than
+    /// `until`. Returns which of these it was.
     pub fn run(&mut self, until: Time) -> Ran {
         loop {
             while let Some((pid, woken)) = self.host.ready.pop_front() {
@@ -234,10 +234,10 @@ impl Machine {
 /// Reason why a machine stopped running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ran {
-    /// All processes have ended.
+    /// All processes are done.
     Done,
-    /// A process waits, and no event is left.
+    /// A process is not done, but no event is left.
     Stuck,
-    /// The time was reached.
+    /// The next event is later than the given time.
     Until,
 }

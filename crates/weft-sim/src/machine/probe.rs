@@ -1,8 +1,9 @@
 //! Samples of a machine over virtual time: stripes, queue depths, bytes moved, CPU work.
 //!
-//! The state is sampled at even intervals of virtual time. Nothing happens between two events, so a
-//! sample between them shows the state that held all the time. The number of stored samples is
-//! bounded: when there are too many, pairs of them are merged. Sampling is off by default.
+//! The state is read (*looked at*) at even intervals of virtual time, and one or more looks make a
+//! sample. Nothing happens between two events, so a look between them sees the state that held all
+//! the time. The number of stored samples is bounded: when there are too many, pairs of them are
+//! merged. Sampling is off by default.
 
 use weft_engine::StripesInUse;
 use weft_units::{Bytes, Span, Time};
@@ -14,16 +15,16 @@ use super::member::Traffic;
 pub struct History {
     /// Time between two looks at the machine.
     look: Span,
-    /// Looks that are merged into a sample, a power of two.
+    /// Number of looks that make a sample; a power of two.
     looks: u64,
     samples: Vec<Sample>,
-    /// Time of the next sample.
+    /// Time of the next look.
     next: Time,
     /// Counters at the last look.
     sums: Sums,
 }
 
-/// State and work of an interval.
+/// State and work of a machine during an interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// Start of the interval.
@@ -31,7 +32,7 @@ pub struct Sample {
     looks: u64,
     /// Stripes in use.
     pub active: Count,
-    /// Stripes that wait for permission to preread.
+    /// Stripes that are delayed, in the hope that more writes fill them before they preread.
     pub delayed: Count,
     /// Stripes that may preread, but only when no stripe is ready.
     pub held: Count,
@@ -41,11 +42,11 @@ pub struct Sample {
     pub prereading: Count,
     /// Commands at all disks together.
     pub at_disks: Count,
-    /// Bytes moved and time worked in the interval.
+    /// Work done in the interval.
     pub sums: Sums,
 }
 
-/// Number of stripes in each state, or of commands, summed over several looks.
+/// Number of stripes in some state, or of commands, summed over the looks of a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     sum: u64,
@@ -53,12 +54,12 @@ pub struct Count {
     pub most: u32,
 }
 
-/// Counters that only grow.
+/// Work done: counters that only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
     /// CPU time of the engine.
     pub engine: Span,
-    /// Bytes of answered requests.
+    /// Bytes of answered requests to the volume.
     pub answered: Bytes,
     /// Bytes that disks were told to read.
     pub read: Bytes,
@@ -66,7 +67,7 @@ pub struct Sums {
     pub written: Bytes,
 }
 
-/// Counters and stripe states now.
+/// State of a machine at a look.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct View {
     pub(super) stripes: StripesInUse,
@@ -74,7 +75,7 @@ pub(super) struct View {
     pub(super) sums: Sums,
 }
 
-/// Largest number of samples: a chart has no more pixels than this.
+/// Largest number of samples that are stored, because a chart has no more pixels.
 const SAMPLES_MAX: usize = 1024;
 
 impl History {
@@ -83,13 +84,13 @@ impl History {
         Self { look, looks: 1, samples: Vec::new(), next: now, sums }
     }
 
-    /// Whether a look is due before this time.
+    /// Whether a look is due before the time `before`.
     pub(super) fn is_due(&self, before: Time) -> bool {
         self.next < before
     }
 
-    /// Takes the looks that are due before this time, at the state that has held since the last
-    /// event.
+    /// Takes the looks that are due before the time `before`. `view` is the state that has held
+    /// since the last event.
     pub(super) fn look(&mut self, before: Time, view: &View) {
         while self.is_due(before) {
             let due = (before.0 - 1 - self.next.0) / self.look.0 + 1;
@@ -103,7 +104,7 @@ impl History {
         }
     }
 
-    /// The sample that is not full yet.
+    /// Index of the sample that does not have all its looks yet.
     fn current(&mut self) -> usize {
         if self.samples.last().is_none_or(|last| last.looks == self.looks) {
             if self.samples.len() == SAMPLES_MAX {
@@ -115,19 +116,19 @@ impl History {
         self.samples.len() - 1
     }
 
-    /// Duration of a sample; the last one may not have ended.
+    /// Duration of a sample. The last sample may be shorter.
     #[must_use]
     pub fn span(&self) -> Span {
         Span(self.look.0 * self.looks)
     }
 
-    /// All samples in order of time, without a gap.
+    /// All samples in order of time, without gaps between them.
     #[must_use]
     pub fn samples(&self) -> &[Sample] {
         &self.samples
     }
 
-    /// At most `most` samples, made by merging neighbours.
+    /// Returns at most `most` samples, made by merging neighbours.
     #[must_use]
     pub fn joined(&self, most: usize) -> Vec<Sample> {
         let each = self.samples.len().div_ceil(most.max(1)).max(1);
@@ -170,7 +171,7 @@ impl Sample {
         }
     }
 
-    /// Mean of one of the sample's counts.
+    /// Mean over the sample's looks of one of its counts.
     #[must_use]
     pub fn mean(&self, count: Count) -> f64 {
         count.sum as f64 / self.looks.max(1) as f64

@@ -1,8 +1,9 @@
 //! Thread of a process: CPU time, sleeps, and requests that block while no stripe is free.
 //!
-//! Work takes CPU time; a sleep ends at its time or when another process ends it. A thread submits
-//! requests to the volume one at a time and is blocked while the volume has no free stripe, as md's
-//! callers are. Each time that a process is woken it asks its [`Thread`] whether it can continue.
+//! A thread's work takes CPU time. A sleep ends at its time, or when another process ends it. A
+//! thread submits requests to the volume one at a time, and is blocked while the volume has no free
+//! stripe, as md's callers are. Each time a process is woken it asks its [`Thread`] whether it can
+//! continue.
 
 use weft_engine::page_cache::WriteOut;
 use weft_engine::{Flags, RequestOp};
@@ -14,54 +15,56 @@ use super::{Host, Pid};
 #[derive(Debug)]
 pub struct Thread {
     pid: Pid,
-    /// End of its CPU work.
+    /// Time at which its CPU work ends.
     busy: Time,
-    /// End of its sleep.
+    /// Time at which its sleep ends.
     asleep: Time,
-    /// Pages that it submits to the volume, and whether a process waits for them.
+    /// Pages that it is submitting to the volume, and whether a process waits for them (sync).
     out: Option<(WriteOut, bool)>,
     blocked: bool,
     timer: Time,
 }
 
 impl Thread {
-    /// The thread of a process.
+    /// The thread of the process with this number.
     #[must_use]
     pub fn new(pid: Pid) -> Self {
         Self { pid, busy: Time(0), asleep: Time(0), out: None, blocked: false, timer: Time(0) }
     }
 
-    /// The process of the thread.
+    /// Number of the thread's process.
     #[must_use]
     pub fn pid(&self) -> Pid {
         self.pid
     }
 
-    /// Adds CPU time.
+    /// Occupies the thread for this CPU time, after the work that it already has.
     pub fn work(&mut self, host: &mut Host, span: Span) {
         self.busy = self.busy.max(host.now()) + span;
     }
 
-    /// Sleeps until a time, or until [`Thread::stop_sleeping`].
+    /// Sleeps until a time, or until [`Thread::stop_sleeping`] is called.
     pub fn sleep(&mut self, host: &mut Host, until: Time) {
         self.asleep = until.max(host.now());
     }
 
-    /// Ends a sleep.
+    /// Ends a sleep early.
     pub fn stop_sleeping(&mut self) {
         self.asleep = Time(0);
     }
 
-    /// Submits pages to the volume before the thread continues.
+    /// Submits pages to the volume before the thread continues. `sync` says that a process waits
+    /// for them.
     ///
     /// # Panics
-    /// Panics if the thread still submits others.
+    /// Panics if the thread is still submitting other pages.
     pub fn write_out(&mut self, out: WriteOut, sync: bool) {
         assert!(self.out.is_none(), "one write-out at a time");
         self.out = Some((out, sync));
     }
 
-    /// Submits a single request to the volume; the process is woken with `name` on completion.
+    /// Submits a single request to the volume. The process is woken with `name` when it is
+    /// answered.
     pub fn submit(
         &mut self,
         host: &mut Host,
@@ -76,7 +79,7 @@ impl Thread {
         self.blocked = host.congestion() == weft_engine::Congestion::Blocked;
     }
 
-    /// Whether the thread can continue. If not, its process is woken when it can.
+    /// Whether the thread can continue. If not, its process is woken when the thread can.
     pub fn goes_on(&mut self, host: &mut Host) -> bool {
         loop {
             if self.blocked {
@@ -87,7 +90,7 @@ impl Thread {
             }
             let until = self.busy.max(self.asleep);
             if host.now() < until {
-                // A single timer is set for each time.
+                // No second timer is set for the same time.
                 if self.timer != until {
                     self.timer = until;
                     host.wake_at(self.pid, until);

@@ -7,8 +7,8 @@ use super::{interned, name_of, named, number, yes};
 use crate::options::Options;
 use crate::payload::PayloadMode;
 
-/// Names and values of the options that differ from the defaults, and of level, members and chunk,
-/// which have no defaults.
+/// Names and values of the options that differ from their defaults. `level`, `members` and `chunk`
+/// have no defaults and are always included.
 pub(super) fn changed(options: &Options) -> Vec<(&'static str, String)> {
     let defaults = lines(&Options::new(options.level, options.members, options.chunk));
     let needed = |name| matches!(name, "level" | "members" | "chunk");
@@ -16,7 +16,8 @@ pub(super) fn changed(options: &Options) -> Vec<(&'static str, String)> {
     all.filter(|(line, default)| needed(line.0) || line != default).map(|(line, _)| line).collect()
 }
 
-/// All options but knobs. The struct is destructured so that no new field is forgotten.
+/// Names and values of all options except knobs. The struct is destructured so that no new field is
+/// forgotten.
 fn lines(options: &Options) -> Vec<(&'static str, String)> {
     let Options { level, members, layout, chunk, full_stripes, more_data, spares, .. } = options;
     let Options { version, first_number, assume_clean, bitmap, logical_block, .. } = options;
@@ -65,7 +66,7 @@ fn lines(options: &Options) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Applies a line; the error is what was expected.
+/// Applies a line. The error describes the value that was expected.
 pub(super) fn set(options: &mut Options, name: &str, value: &str) -> Result<(), String> {
     match name {
         "level" => options.level = value.parse().map_err(|it| format!("{it}"))?,

@@ -119,7 +119,7 @@ const STEPS: &str = "add, ask|ask-bare CLIENT OPERATION START+LENGTH [FLAG]..., 
                      stall DISK, steps COUNT, stop, stopped, sync ACTION, wait MILLISECONDS";
 
 impl FromStr for ScriptStep {
-    /// Text of what was expected.
+    /// A description of what was expected.
     type Err = String;
 
     fn from_str(line: &str) -> Result<Self, String> {
@@ -197,7 +197,7 @@ impl FromStr for ScriptStep {
     }
 }
 
-/// The words of a line after the first.
+/// Words of a line that were not parsed yet, and the name of the step for error messages.
 struct Words<'a> {
     name: &'a str,
     rest: SplitWhitespace<'a>,
@@ -227,7 +227,7 @@ impl Words<'_> {
         Ok(ScriptStep::Ask { volume, client, op, start, len, flags })
     }
 
-    /// Name and value at the end of a line.
+    /// Parses NAME=VALUE at the end of a line.
     fn set(&mut self, line: &str) -> Result<(&'static str, &'static str), String> {
         self.rest.by_ref().for_each(drop);
         let setting = line.split_once('=').and_then(|(name, value)| {
@@ -235,7 +235,7 @@ impl Words<'_> {
             Some((name, value.trim()))
         });
         let (name, value) = setting.ok_or("KNOB=VALUE")?;
-        // A value may depend on others, so it is checked when it is set; a name is checked here.
+        // Whether a value is valid may depend on other knobs, so it is checked when it is set.
         let row = TABLE.iter().find(|row| row.name == name);
         row.map(|row| (row.name, interned(value))).ok_or_else(|| "the name of a knob".to_owned())
     }
@@ -268,7 +268,8 @@ impl Words<'_> {
     }
 }
 
-/// Names of flags, and whether they are set. Destructured so that no new flag is forgotten.
+/// Names of all flags, and whether they are set. The struct is destructured so that no new flag is
+/// forgotten.
 fn flags_of(flags: Flags) -> [(&'static str, bool); 7] {
     let Flags { sync, fua, preflush, meta, discard, ahead, again } = flags;
     [

@@ -10,7 +10,8 @@ use super::super::member::device_traits;
 use super::super::{MachineParts, PartsError};
 use crate::drive::Drive;
 
-/// Size of the stripe cache in stripes, and byte lengths of a stripe, a chunk and a full stripe.
+/// Size of the stripe cache in stripes, and lengths in bytes of a stripe, a chunk and a full
+/// stripe.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stripes {
     pub(super) stripes: u64,
@@ -32,7 +33,7 @@ impl Stripes {
         }
     }
 
-    /// Upper bound of the stripes that a write takes.
+    /// Upper bound of the number of stripes that a write takes.
     pub(super) fn stripes_of(&self, range: ByteRange) -> u64 {
         let (mut at, end) = (range.start.0, range.start.0 + range.len.0);
         let mut stripes = 0;
@@ -45,7 +46,8 @@ impl Stripes {
     }
 }
 
-/// A new array, in sync except for what is to be synced, or a single drive.
+/// Configuration of an engine for a new array or a single drive. The array is in sync unless `sync`
+/// of the parts asks for a resync or recovery.
 pub(super) fn new_volume(
     parts: &MachineParts,
     drives: &[Drive],
@@ -78,7 +80,7 @@ fn new_array(
     let mut array = NewArray::in_sync(level, drives.len(), size);
     match parts.sync {
         Some(SyncAction::Resync) => (array.assume_clean, array.force) = (false, true),
-        // The slot is empty, and its member becomes the spare that is recovered there.
+        // The last slot is empty, and its member becomes a spare that is recovered into it.
         Some(SyncAction::Recover) => {
             array.spares.extend(array.slots.last_mut().and_then(Option::take));
         }

@@ -1,12 +1,13 @@
 //! Flush order checker: what must be durable on each member when a flush is answered.
 //!
-//! A flush request promises that all writes which were complete when it arrived are durable when it
-//! is answered. So a flush of each member must have started after the last of these writes
-//! completed there, and have ended before the answer. This is checked for members with a volatile
-//! cache and without one, because md sends flushes to both; under `needed` a member without a cache
-//! needs none. Machines with faults are not checked: a failed member promises nothing.
+//! A flush request promises that all writes which had completed when it arrived are durable when it
+//! is answered. So each member must have received a flush after the last of these writes completed,
+//! and the member flush must have completed before the answer. This is checked for members with a
+//! volatile cache and without one, because md sends flushes to both; under the rule `needed`, a
+//! member without a cache needs none. Machines with faults are not checked: a failed member
+//! promises nothing.
 //!
-//! The order of a request's own data after its PREFLUSH is checked in weft-crash, not here.
+//! Whether a request's own data comes after its PREFLUSH is checked in weft-crash, not here.
 //!
 //! Source   md-raid.md §4.1; the rules are those of `flush_batch.rs`, checked by other means
 
@@ -16,17 +17,19 @@ use weft_engine::knobs::FlushRule;
 use weft_engine::{Input, MemberOp, RequestOp, Token};
 use weft_units::MemberIndex;
 
-/// Writes and flushes of each member, and the promises to unanswered requests.
+/// State of each member's writes and flushes, and what unanswered flush requests promise.
 #[derive(Debug)]
 pub(super) struct FlushOrder {
     members: Vec<Written>,
-    /// Writes without FUA that are outstanding, with their member.
+    /// Outstanding writes without FUA, each with the index of its member.
     writes: BTreeMap<Token, usize>,
-    /// Flushes that are outstanding: their member, and the writes that each covers.
+    /// Outstanding member flushes, each with the index of its member and the number of writes that
+    /// it makes durable.
     flushes: BTreeMap<Token, (usize, u64)>,
-    /// By tag: the writes that were complete on each member when the request arrived.
+    /// By tag of a flush request: the number of writes that had completed on each member when it
+    /// arrived.
     promises: BTreeMap<u64, Vec<u64>>,
-    /// Members of which a flush failed; they are not checked from then on.
+    /// Members that failed a flush. They are not checked from then on.
     failed: BTreeSet<usize>,
     counts: FlushOrderCounts,
 }
@@ -36,14 +39,14 @@ pub(super) struct FlushOrder {
 pub struct FlushOrderCounts {
     /// Flush requests that were answered and checked.
     pub answers: u64,
-    /// Completed member writes that these answers promised to be durable.
+    /// Completed member writes that these requests promised to make durable, over all members.
     pub writes: u64,
-    /// Answers that came before a promised write was durable. Anything but 0 is a bug of the
-    /// engine.
+    /// Requests that were answered before a write that they promised was durable. Any number but 0
+    /// is a bug of the engine.
     pub early: u64,
 }
 
-/// Number of completed writes of one member; 1 stands for its content at the start.
+/// Completed and durable writes of one member. The count starts at 1, for the content at the start.
 #[derive(Clone, Copy, Debug)]
 struct Written {
     completed: u64,
@@ -52,7 +55,7 @@ struct Written {
 }
 
 impl FlushOrder {
-    /// A checker of members, each with a volatile cache or without.
+    /// A checker for members, given whether each has a volatile cache.
     pub(super) fn new(rule: FlushRule, caches: impl Iterator<Item = bool>) -> Self {
         let member = |cache| {
             let owes = cache || rule != FlushRule::Needed;
@@ -72,7 +75,7 @@ impl FlushOrder {
         self.counts
     }
 
-    /// Records a request that the engine sends to a member.
+    /// Records a request that the engine submits to a member.
     pub(super) fn sends(&mut self, member: MemberIndex, token: Token, op: &MemberOp) {
         let index = usize::from(member.0);
         match op {
@@ -86,7 +89,8 @@ impl FlushOrder {
         }
     }
 
-    /// Records an input of the engine.
+    /// Records an input of the engine: a flush request that arrives, or a member request that
+    /// completes.
     pub(super) fn told(&mut self, input: &Input) {
         match input {
             Input::Client(request) if request.op == RequestOp::Flush || request.flags.preflush => {
@@ -108,7 +112,7 @@ impl FlushOrder {
         }
     }
 
-    /// Checks a request that is answered without an error.
+    /// Checks a request that was answered without an error.
     pub(super) fn answered(&mut self, tag: u64) {
         let Some(promised) = self.promises.remove(&tag) else { return };
         let members = self.members.iter().zip(&promised).enumerate();

@@ -1,8 +1,9 @@
 //! Hops between threads in md's flushes: the time until the next thread runs.
 //!
 //! The engine has no work queues, but md's rounds of flushes use them. One hop lies between the
-//! start of a round and the flushes of the members, a second one between the last answer and the
-//! requests that the round was for. Hops are not CPU work: many may be in progress at once.
+//! start of a round and the flushes of the members, and a second one between the last answer and
+//! the requests that the round was for. Hops are not CPU work: any number may be in progress at
+//! once.
 //!
 //! | `flush_batch` | hops |
 //! |---|---|
@@ -21,14 +22,14 @@ use weft_units::{MemberIndex, Span, Time};
 
 use super::Host;
 
-/// Inputs and flushes that wait for a thread to run.
+/// Inputs and member flushes that are delayed by a hop.
 #[derive(Debug, Default)]
 pub(super) struct Hops {
     span: Span,
-    /// Waiting hops by their end and their order of arrival.
+    /// Hops in progress, by their end and the order in which they began.
     waiting: BTreeMap<(Time, u64), Hop>,
     count: u64,
-    /// Flushes at the members that take a hop when they are answered.
+    /// Outstanding member flushes whose completion will be delayed by a hop.
     flushes: BTreeSet<Token>,
 }
 
@@ -54,22 +55,22 @@ impl Hops {
 }
 
 impl Host {
-    /// Passes a request to the engine, after the hop that precedes it, if any.
+    /// Passes an input to the engine, after the hop that precedes it, if there is one.
     pub(super) fn tell_engine(&mut self, input: Input) {
         let hops = self.hops.span > Span::ZERO && self.flush_rule == FlushRule::Parallel;
         match input {
             Input::Client(request)
                 if hops && request.flags.preflush && request.op == RequestOp::Write =>
             {
-                // The position of this hop does not matter to the client: no other request waits
-                // for it.
+                // The position of this hop does not matter to the client, because no other request
+                // waits for it.
                 self.hops.wait(self.now, Hop::Tell(input));
             }
             input => self.inbox.push(input),
         }
     }
 
-    /// Whether a member flush takes hops. If so, its first hop starts now.
+    /// Whether a member request is a flush that takes hops. If so, its first hop starts now.
     pub(super) fn takes_hop(&mut self, member: MemberIndex, token: Token, op: &MemberOp) -> bool {
         let rounds =
             matches!(self.flush_rule, FlushRule::Batch | FlushRule::Needed | FlushRule::Serial);
@@ -80,7 +81,7 @@ impl Host {
         hops
     }
 
-    /// Continues whatever hops end now.
+    /// Continues with everything whose hop has ended.
     pub(super) fn end_hops(&mut self) {
         while self.hops.next_event().is_some_and(|at| at <= self.now) {
             let (_, hop) = self.hops.waiting.pop_first().expect("next_event found an entry");
@@ -94,7 +95,7 @@ impl Host {
         }
     }
 
-    /// Delays the answers to flushes by a hop before the engine receives them.
+    /// Delays completions of member flushes by a hop before the engine receives them.
     pub(super) fn delay_answers(&mut self) {
         if self.hops.flushes.is_empty() {
             return;

@@ -10,7 +10,7 @@ use super::{FlushOrderCounts, Host, Seen};
 use crate::drive::Drive;
 
 impl Host {
-    /// Commands that each member's disk received, after merging.
+    /// Counts of the commands that each member's disk received, after merging.
     pub fn traffic(&self) -> impl Iterator<Item = Traffic> + '_ {
         self.members.iter().map(|member| member.traffic)
     }
@@ -20,24 +20,24 @@ impl Host {
         self.members.iter().map(Member::drive)
     }
 
-    /// Records the requests to the volume from now on.
+    /// Starts recording the requests to the volume.
     pub fn watch_requests(&mut self) {
         self.seen.get_or_insert((self.next_tag, Vec::new()));
     }
 
-    /// Requests since [`Host::watch_requests`], with their times of submission and answer.
+    /// Requests since [`Host::watch_requests`] was called; none if it was not.
     #[must_use]
     pub fn watched(&self) -> &[Seen] {
         self.seen.as_ref().map_or(&[], |(_, seen)| seen)
     }
 
-    /// Byte ranges of the requests since [`Host::watch_requests`], in order.
+    /// Byte ranges of the requests since [`Host::watch_requests`] was called, in order.
     #[must_use]
     pub fn requests_seen(&self) -> Vec<ByteRange> {
         self.watched().iter().map(|seen| seen.range).collect()
     }
 
-    /// Samples the machine at this interval from now on.
+    /// Starts sampling the state of the machine, with this interval between looks.
     ///
     /// # Panics
     /// Panics if the interval is zero.
@@ -46,7 +46,7 @@ impl Host {
         self.history = Some(Box::new(history));
     }
 
-    /// Samples since [`Host::watch_over_time`].
+    /// Samples since [`Host::watch_over_time`] was called; `None` if it was not.
     #[must_use]
     pub fn history(&self) -> Option<&History> {
         self.history.as_deref()
@@ -61,19 +61,19 @@ impl Host {
         }
     }
 
-    /// The engine's own counters.
+    /// The engine's own counters and states.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         self.engine.snapshot()
     }
 
-    /// Decision counters of the members' `bfq`, if that is the scheduler.
+    /// Decision counters of the members' bfq schedulers; none with another scheduler.
     pub fn bfq_stats(&self) -> impl Iterator<Item = &BfqStats> {
         self.engine.bfq_stats(VolumeId(0))
     }
 
-    /// Most pages of 4 KiB that were dirty or under writeback in the write-back cache at one time;
-    /// 0 without such a cache. Its other counters are in [`Host::snapshot`].
+    /// Largest number of pages of 4 KiB that were dirty or under writeback in weft's write-back
+    /// cache at one time; 0 without such a cache. Its other counters are in [`Host::snapshot`].
     #[must_use]
     pub fn dirty_pages_max(&self) -> u64 {
         self.dirty_pages_max
@@ -85,38 +85,38 @@ impl Host {
         self.engine_work
     }
 
-    /// Number of answered requests, and how many of them failed.
+    /// Number of answered requests, and the number of these that failed.
     #[must_use]
     pub fn answered(&self) -> (u64, u64) {
         (self.requests_done, self.failed)
     }
 
-    /// Flushes that the volume received: empty ones, and those before a write.
+    /// Number of flushes that the volume received: empty ones, and those before a write.
     #[must_use]
     pub fn flushes_asked(&self) -> u64 {
         self.flushes_asked
     }
 
-    /// Number of answered flush requests, and whether the writes that they promised were durable.
-    /// The counts are meaningless for machines with planned faults.
+    /// Counts of the flush order checker. They are meaningless for machines with planned faults.
     #[must_use]
     pub fn flush_order(&self) -> FlushOrderCounts {
         self.flush_order.counts()
     }
 
-    /// Bytes requested from the volume, read and written, including writes of the page cache.
+    /// Bytes that requests asked the volume to read, and to write, including writes of the page
+    /// cache.
     #[must_use]
     pub fn asked_bytes(&self) -> (Bytes, Bytes) {
         (Bytes(self.asked_bytes.0), Bytes(self.asked_bytes.1))
     }
 
-    /// The first thousand notices of the engine about its members, with their times.
+    /// The first thousand notices of the engine about its members, each with its time.
     #[must_use]
     pub fn notices(&self) -> &[(Time, Notice)] {
         &self.notices
     }
 
-    /// Bytes that were reconstructed because they could not be read.
+    /// Bytes that were reconstructed because a member could not return them.
     #[must_use]
     pub fn recovered(&self) -> Bytes {
         Bytes(self.recovered)

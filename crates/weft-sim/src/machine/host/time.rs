@@ -49,7 +49,7 @@ impl Host {
             }
         }
         self.end_hops();
-        // Queues dispatch while the engine works: in the kernel an interrupt does this.
+        // Queues dispatch while the engine works: in the kernel, an interrupt does this.
         let mut dispatched = VecDeque::new();
         self.engine.run_queues(at, &mut dispatched);
         self.submit_dispatched(dispatched);
@@ -71,13 +71,13 @@ impl Host {
         }
     }
 
-    /// Gives the engine its turns now, instead of after all processes that can run: later requests
+    /// Runs the engine now, instead of after all processes that can run. Requests submitted later
     /// are another plug.
     pub fn settle(&mut self) {
         while self.engine_turn() {}
     }
 
-    /// Gives the engine a turn if it has work and is free. Returns whether it had one.
+    /// Runs one turn of the engine if it has work and its thread is free. Returns whether it did.
     pub(in crate::machine) fn engine_turn(&mut self) -> bool {
         self.delay_answers();
         let woken = self.engine_woken.is_some_and(|at| at <= self.now);
@@ -100,7 +100,8 @@ impl Host {
                 cost = Span(cost.0 + self.costs.of_compute(ops).0);
             }
         }
-        // The work of a turn takes its time, then its outputs leave, then the next turn starts.
+        // The CPU work of a turn takes its time, then its outputs take effect, then the next turn
+        // starts.
         self.engine_free = self.now + cost;
         self.engine_work = Span(self.engine_work.0 + cost.0);
         self.engine_woken =
@@ -140,7 +141,7 @@ impl Host {
                     let (asked, request) =
                         self.requests.remove(&tag.0).expect("an answered request is known");
                     if result == Err(ReplyError::Stalled) {
-                        // The stalled member may still read into these frames.
+                        // The stalled member may still write its data into the old frames.
                         let flags = Flags { again: true, ..request.flags };
                         let frames = self.take_frames(request.range);
                         let request = ClientRequest { frames, flags, ..request };
@@ -180,7 +181,7 @@ impl Host {
         self.submit_dispatched(dispatched);
     }
 
-    /// Submits the requests that the engine's queues dispatched.
+    /// Submits the member requests that the engine's queues dispatched.
     fn submit_dispatched(&mut self, mut dispatched: VecDeque<Output>) {
         while let Some(output) = dispatched.pop_front() {
             let Output::Submit { token, member, op, .. } = output else {
@@ -250,5 +251,6 @@ impl Host {
     }
 }
 
-/// Bound on memory. Each notice is about a member or a block, and a report shows no more.
+/// Largest number of notices that are kept. Each is about a member or a block, and a report shows
+/// no more.
 const NOTICES_MAX: usize = 1000;
