@@ -9,8 +9,8 @@ use weft_units::{Sectors, Slot};
 use crate::array::Array;
 use crate::disk::Disk;
 
-/// Difference between the stored parity and that of the members' data: P ⊕ P′ and Q ⊕ Q′. The
-/// difference of a missing parity counts as zero.
+/// Difference between the stored parity and that of the members' data: P ⊕ P′ and Q ⊕ Q′.
+/// The difference of a missing parity counts as zero.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Syndrome {
     /// Difference of P.

@@ -2,59 +2,61 @@
 
 use weft_units::{Bytes, Span};
 
-/// Sums since the drive was made. Counters that a kind of drive does not have stay zero.
+/// Sums since the drive was made. Counters that do not apply to the kind of drive stay zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Read commands received.
+    /// Number of read commands received.
     pub reads: u64,
-    /// Write commands received.
+    /// Number of write commands received.
     pub writes: u64,
-    /// Flushes received.
+    /// Number of flush commands received.
     pub flushes: u64,
-    /// Discards received.
+    /// Number of discard commands received.
     pub discards: u64,
-    /// Bytes of the read commands.
+    /// Bytes of all read commands.
     pub read_bytes: Bytes,
-    /// Bytes of the write commands.
+    /// Bytes of all write commands.
     pub written_bytes: Bytes,
-    /// Reads that were answered from a cache alone.
+    /// Number of reads that were answered from a cache alone.
     pub cache_hits: u64,
-    /// Time during which the link was occupied.
+    /// Time for which the link was occupied.
     pub link_busy: Span,
-    /// Time during which the arm (disk) worked, or the sum over all dies (solid-state drive).
+    /// Time for which the arm worked (disk), or the sum of this time over all dies (solid-state
+    /// drive).
     pub media_busy: Span,
-    /// Disk: accesses to the platters.
+    /// Disk: number of accesses to the platters.
     pub media_accesses: u64,
-    /// Disk: accesses that moved the arm.
+    /// Disk: number of accesses that moved the arm.
     pub seeks: u64,
-    /// Disk: time in which the arm moved, heads were switched and writes settled.
+    /// Disk: time for which the arm moved, heads were switched or writes settled.
     pub seek_time: Span,
-    /// Disk: time in which only the platter moved.
+    /// Disk: time for which the arm waited for the platter to turn.
     pub rotational_wait: Span,
-    /// Disk: pieces of the write cache written to the platters.
+    /// Disk: number of pieces of the write cache that were written to the platters.
     pub destages: u64,
     /// Disk: bytes of these pieces.
     pub destaged_bytes: Bytes,
-    /// Solid-state drive: pages read from dies for the host, for readahead and for collection.
+    /// Solid-state drive: number of reads of dies, for the host, for readahead and for garbage
+    /// collection.
     pub nand_reads: u64,
-    /// Solid-state drive: programs of all planes of a die.
+    /// Solid-state drive: number of programs, each of all planes of a die.
     pub nand_programs: u64,
-    /// Solid-state drive: bytes of these programs: the host's, moved ones, padding and map.
+    /// Solid-state drive: bytes of all programs: data of the host, moved data, padding and the map.
     pub nand_bytes: Bytes,
-    /// Solid-state drive: bytes of the host in these programs.
+    /// Solid-state drive: bytes of the host's data in all programs.
     pub nand_host_bytes: Bytes,
-    /// Solid-state drive: bytes in these programs that collection moved.
+    /// Solid-state drive: bytes that garbage collection moved, in all programs.
     pub nand_moved_bytes: Bytes,
-    /// Solid-state drive: bytes of padding in these programs.
+    /// Solid-state drive: bytes of padding in all programs.
     pub nand_padding_bytes: Bytes,
-    /// Solid-state drive: bytes of the map in these programs.
+    /// Solid-state drive: bytes of the map in all programs.
     pub nand_map_bytes: Bytes,
-    /// Solid-state drive: blocks erased, all planes of a die.
+    /// Solid-state drive: number of erasures, each of a block on all planes of a die.
     pub erases: u64,
 }
 
 impl Counters {
-    /// Bytes programmed per programmed byte of the host; `None` before the first.
+    /// Bytes programmed per byte of the host's data that was programmed; `None` if there was none.
     #[must_use]
     pub fn write_amplification(&self) -> Option<f64> {
         (self.nand_host_bytes.0 > 0)

@@ -4,7 +4,8 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use weft_units::Time;
 
-/// Events in order of time, those of the same time in the order of planning.
+/// Planned events in order of time; events at the same time in the order in which they were
+/// planned.
 #[derive(Clone, Debug)]
 pub(super) struct Events<E> {
     heap: BinaryHeap<Planned<E>>,
@@ -19,23 +20,22 @@ struct Planned<E> {
 }
 
 impl<E> Events<E> {
-    /// An empty queue.
     pub(super) fn new() -> Self {
         Self { heap: BinaryHeap::new(), planned: 0 }
     }
 
-    /// Plans an event.
+    /// Plans an event at a time, which may also be in the past.
     pub(super) fn plan(&mut self, at: Time, event: E) {
         self.planned += 1;
         self.heap.push(Planned { at, order: self.planned, event });
     }
 
-    /// Time of the next event.
+    /// Time of the next event; `None` if none is planned.
     pub(super) fn next_at(&self) -> Option<Time> {
         self.heap.peek().map(|planned| planned.at)
     }
 
-    /// The next event, unless it is after `now`.
+    /// Takes the next event with its time; `None` if none is planned up to `now`.
     pub(super) fn pop(&mut self, now: Time) -> Option<(Time, E)> {
         if self.next_at()? > now {
             return None;
@@ -59,7 +59,7 @@ impl<E> PartialOrd for Planned<E> {
 }
 
 impl<E> Ord for Planned<E> {
-    /// The earliest event is the greatest, because a heap pops its greatest first.
+    /// The earliest event counts as the greatest, because a heap pops its greatest element first.
     fn cmp(&self, other: &Self) -> Ordering {
         (other.at, other.order).cmp(&(self.at, self.order))
     }

@@ -1,8 +1,8 @@
 //! Drive models: when a disk or solid-state drive answers its commands, in virtual time.
 //!
-//! The models have time and no payload: a drive decides when it answers. The contents of members
-//! are simulated in weft-crash (`disk/`). A [`Drive`] is a state machine without I/O. It receives
-//! commands and the time, and returns the time of its next event:
+//! A model determines when a drive answers each command; there is no payload. (The contents of
+//! members are simulated in weft-crash, `disk/`.) A [`Drive`] is a state machine without I/O. It
+//! receives commands and the time, and returns the time of its next event:
 //!
 //! ```
 //! use weft_sim::drive::{Access, Command, Drive};
@@ -25,15 +25,15 @@
 //! | hard disks | `hdd/`: geometry, arm, caches |
 //! | solid-state drives | `ssd/`: dies, mapping, collection, buffer |
 //! | event queue | `events.rs` |
-//! | a disk of a rate and moves | `reduced.rs` |
+//! | a disk reduced to a rate and the cost of a jump | `reduced.rs` |
 //! | link to the host | `link.rs` |
 //! | counters | `counters.rs` |
 //!
-//! All values are whole nanoseconds and sectors. Floating point is used only for the four
-//! operations and the square root, which IEEE 754 defines to the bit: the same seed gives the same
-//! times on any host, in debug and in release builds.
+//! All values are whole nanoseconds and sectors. Floating point is used only for the four basic
+//! operations and the square root, whose results IEEE 754 defines to the bit: the same seed gives
+//! the same times on any host, in debug and in release builds.
 //!
-//! Order    events of the same time happen in the order of planning
+//! Order    events at the same time happen in the order in which they were planned
 //! Source   `experiments.md` §2 for the models' structure and the targets that each must meet
 
 mod counters;
@@ -61,10 +61,10 @@ pub enum Access {
     Read,
     /// Writes sectors.
     Write {
-        /// Whether the command completes only when they are on the medium.
+        /// Whether the command completes only when the sectors are on the medium.
         fua: bool,
     },
-    /// Writes the data of completed commands to the medium. The range of the command is ignored.
+    /// Writes the data of completed commands to the medium. A flush has no range.
     Flush,
     /// Discards sectors.
     Discard,
@@ -75,7 +75,8 @@ pub enum Access {
 /// Shape    `length` is not zero except for [`Access::Flush`]; the range lies within the drive
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// The caller's own number, which is returned in [`Done`].
+    /// Number chosen by the caller, which is returned in [`Done`]. No other command has it
+    /// meanwhile.
     pub tag: u64,
     /// Kind of the command.
     pub access: Access,
@@ -85,7 +86,7 @@ pub struct Command {
     pub length: Sectors,
 }
 
-/// A command that has completed.
+/// Notice that a command has completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
     /// Tag of the completed command.
@@ -96,17 +97,17 @@ pub struct Done {
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant, reason = "a machine has a handful of drives")]
 pub enum Drive {
-    /// A rotational disk.
+    /// A rotational disk with platters, an arm and caches.
     Hdd(Hdd),
-    /// A disk reduced to a rate and moves.
+    /// A disk reduced to a constant rate and the cost of a jump.
     Reduced(Reduced),
-    /// A solid-state drive.
+    /// A solid-state drive with dies, a page mapping and a write buffer.
     Ssd(Ssd),
     /// A drive that takes a fixed time for every command.
     Null(Null),
 }
 
-/// Calls a method of the drive, whatever its kind.
+/// Evaluates an expression for the drive of whatever kind, under the name `$it`.
 macro_rules! each {
     ($drive:expr, $it:ident => $body:expr) => {
         match $drive {
@@ -119,7 +120,7 @@ macro_rules! each {
 }
 
 impl Drive {
-    /// A named model: one of [`models`].
+    /// The model with this name, one of [`models`].
     ///
     /// # Errors
     /// [`ModelError::Name`] if no model has that name.
@@ -127,8 +128,8 @@ impl Drive {
         Model::named(name)
     }
 
-    /// A drive of this model. Its random choices (the position of the platter at the start, the
-    /// blocks that collection considers) come from `seed`.
+    /// A drive of this model. `seed` determines its random choices: the angle of the platter at the
+    /// start, the blocks that garbage collection considers, and the spread of latencies.
     #[must_use]
     pub fn new(model: &Model, seed: u64) -> Self {
         match model.kind() {
@@ -139,20 +140,21 @@ impl Drive {
         }
     }
 
-    /// Number of commands that the drive holds at once. The caller queues further ones.
+    /// Number of commands that the drive holds at once. The caller must queue further commands.
     #[must_use]
     pub fn depth(&self) -> u32 {
         each!(self, it => it.depth())
     }
 
-    /// Whether the drive reports a volatile cache. If not, the block layer drops flushes and FUA
-    /// before they reach the drive: [`Drive::wanted`].
+    /// Whether the drive reports a volatile cache. If not, the block layer removes flushes and FUA
+    /// before the drive receives them; see [`Drive::wanted`].
     #[must_use]
     pub fn volatile_cache(&self) -> bool {
         each!(self, it => it.volatile_cache())
     }
 
-    /// An access as the block layer passes it on: no flush, and no FUA, without a volatile cache.
+    /// The access as the block layer passes it on. Without a volatile cache, FUA is removed, and a
+    /// flush becomes `None`.
     #[must_use]
     pub fn wanted(&self, access: Access) -> Option<Access> {
         match access {
@@ -162,8 +164,8 @@ impl Drive {
         }
     }
 
-    /// Whether the drive accepts a flush or a FUA write beside other commands. If not, the host
-    /// keeps them apart.
+    /// Whether the drive accepts a flush or a FUA write while it holds other commands. If not, the
+    /// host must send it alone.
     #[must_use]
     pub fn flush_queueable(&self) -> bool {
         match self {
@@ -172,7 +174,7 @@ impl Drive {
         }
     }
 
-    /// Whether the drive has an arm, on which schedulers' ordering by place depends.
+    /// Whether the drive has an arm, so that schedulers gain by ordering commands by sector.
     #[must_use]
     pub fn rotational(&self) -> bool {
         matches!(self, Self::Hdd(_) | Self::Reduced(_))
@@ -184,11 +186,11 @@ impl Drive {
         each!(self, it => it.capacity())
     }
 
-    /// Submits a command at `now`, which is not before the time of the last call and not after
+    /// Submits a command at `now`, which is neither before the time of the last call nor after
     /// [`Drive::next_event`].
     ///
     /// Panics if the drive already holds [`Drive::depth`] commands, or if the range is not within
-    /// it.
+    /// the drive.
     pub fn submit(&mut self, now: Time, command: Command) {
         let end = command.first.checked_add(command.length);
         assert!(
@@ -203,26 +205,26 @@ impl Drive {
         each!(self, it => it.submit(now, command));
     }
 
-    /// Time of the next event inside the drive if no command arrives; `None` if it is idle.
+    /// Time of the drive's next event if no command arrives before; `None` if it is idle.
     #[must_use]
     pub fn next_event(&self) -> Option<Time> {
         each!(self, it => it.next_event())
     }
 
-    /// Carries out everything up to and including `now`; appends the commands that completed, in
-    /// order.
+    /// Carries out all events up to and including `now`, and appends the commands that completed to
+    /// `done`, in order.
     pub fn advance(&mut self, now: Time, done: &mut Vec<Done>) {
         each!(self, it => it.advance(now, done));
     }
 
-    /// Counters since the drive was made.
+    /// Counters of what happened since the drive was made.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         each!(self, it => it.counters())
     }
 
-    /// Whether all of these sectors would survive a power cut now, as none of them is in a cache
-    /// that loses power. Sectors that were never written survive.
+    /// Whether all of these sectors would survive a power cut now, because none of them is only in
+    /// a volatile cache. Sectors that were never written survive.
     #[must_use]
     pub fn durable(&self, first: Sectors, length: Sectors) -> bool {
         each!(self, it => it.durable(first, length))

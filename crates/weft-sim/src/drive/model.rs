@@ -1,9 +1,10 @@
 //! Drive models as TOML texts: the named models, their parameters, and the keys of a text.
 //!
-//! A model is a TOML text of keys without sections. Units end a key's name: `_ms`, `_us`, `_kib`,
-//! `_mib`, `_mb_s` (millions of bytes a second). Each named model lies in `drives/NAME.toml` with
-//! the source of every value, or `[A]` where it is assumed. `base = "NAME"` takes a named model and
-//! replaces the other keys of the text in it:
+//! A model is a TOML text of keys without sections. The end of a key's name is its unit: `_ms`,
+//! `_us`, `_kib`, `_mib`, `_mb_s` (10^6 bytes per second). Each named model is in
+//! `drives/NAME.toml`, with the source of every value, or `[A]` where a value is assumed. With
+//! `base = "NAME"`, a text takes over the keys of a named model and replaces those that it contains
+//! itself:
 //!
 //! ```
 //! use weft_sim::drive::Model;
@@ -14,7 +15,8 @@
 //! # Ok::<(), weft_sim::drive::ModelError>(())
 //! ```
 //!
-//! `weft sim --device` takes a name or such a file, `--drive` one key of it.
+//! `weft sim --device` takes the name of a model or such a file, and `--drive` a single key that
+//! replaces one of the model's.
 
 mod fields;
 
@@ -27,7 +29,7 @@ use std::sync::{Arc, OnceLock};
 use toml::{Table, Value};
 use weft_units::{Bytes, Sectors, Span};
 
-/// The texts of the named models.
+/// Names and texts of the named models.
 const TEXTS: &[(&str, &str)] = &[
     ("hdd-2007-7200", include_str!("../../drives/hdd-2007-7200.toml")),
     ("hdd-2011-7200", include_str!("../../drives/hdd-2011-7200.toml")),
@@ -46,9 +48,9 @@ const TEXTS: &[(&str, &str)] = &[
     ("null", include_str!("../../drives/null.toml")),
 ];
 
-/// The named models, each with its description in one line.
+/// The names of all named models, each with a description in one line.
 ///
-/// Order    disks, solid-state drives, then the null drive; by age
+/// Order    disks, solid-state drives, then the null drive; each from old to new
 #[must_use]
 pub fn models() -> &'static [(&'static str, &'static str)] {
     &[
@@ -73,7 +75,7 @@ pub fn models() -> &'static [(&'static str, &'static str)] {
     ]
 }
 
-/// Parameters of a drive, without its seed.
+/// Parameters of a drive, without the seed of its random choices.
 #[derive(Clone, Debug)]
 pub struct Model {
     table: Table,
@@ -96,18 +98,18 @@ pub(super) enum DriveKind {
     Null(NullParameters),
 }
 
-/// Reason why a text is not a model.
+/// Reason why a text or an argument is not a valid model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelError {
     /// No model has this name.
     #[error("model: found {found:?}, expected one of {known}, or FILE.toml{near}", near = meant(near.as_ref()))]
     Name {
-        /// The unknown name.
+        /// The name that was given.
         found: String,
-        /// Known names, joined by commas.
+        /// All names of models, joined by commas.
         known: String,
-        /// The known name that was perhaps meant.
+        /// The known name that is most similar; `None` if none is.
         near: Option<String>,
     },
     /// The file cannot be read.
@@ -115,15 +117,15 @@ pub enum ModelError {
     Unread {
         /// Path of the file.
         path: String,
-        /// Error of the host.
+        /// Error of the operating system, or what the file should be.
         why: String,
     },
-    /// The text of the file is not a model.
+    /// The text of a file is not a valid model.
     #[error("{path}: {source}")]
     File {
         /// Path of the file.
         path: String,
-        /// Error of its text.
+        /// Error of the text.
         source: Box<ModelError>,
     },
     /// The text is not TOML.
@@ -132,39 +134,39 @@ pub enum ModelError {
     /// A required key is missing.
     #[error("{key}: not found, expected {expected}")]
     Missing {
-        /// The key.
+        /// Name of the key.
         key: String,
         /// Range or form that the key should have.
         expected: String,
     },
-    /// A key has a value out of its range.
+    /// A key has a value of the wrong form or outside of its range.
     #[error("{key}: found {found}, expected {expected}")]
     Wrong {
-        /// The key.
+        /// Name of the key.
         key: String,
-        /// Value that was found.
+        /// Value that the key has.
         found: String,
-        /// Range or form of its values.
+        /// Range or form of valid values.
         expected: String,
     },
-    /// Models of this kind do not have this key.
+    /// The text has a key that models of its kind do not have.
     #[error("{key}: found, expected only {expected}{near}", near = meant(near.as_ref()))]
     Unknown {
-        /// The key.
+        /// Name of the key.
         key: String,
-        /// Known keys, joined by commas.
+        /// Names of all keys of the kind, joined by commas.
         expected: String,
-        /// The known key that was perhaps meant.
+        /// The known key that is most similar; `None` if none is.
         near: Option<String>,
     },
 }
 
-/// End of a message about an unknown name.
+/// End of a message about an unknown name, which suggests the similar one if there is any.
 fn meant(near: Option<&String>) -> String {
     near.map_or_else(String::new, |near| format!("; did you mean {near}?"))
 }
 
-/// The known name that is nearest to a wrong one, if any is near.
+/// The known name that is most similar to a wrong one; `None` if none is similar enough.
 fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Option<String> {
     let near = names.into_iter().map(|name| (strsim::damerau_levenshtein(wrong, name), name));
     let near = near.min().filter(|(distance, _)| *distance <= 1 + wrong.len() / 3);
@@ -172,11 +174,11 @@ fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Option<
 }
 
 impl Model {
-    /// A model from a user's own text.
+    /// Makes a model from a user's text.
     ///
     /// # Errors
-    /// The text is not TOML, or a key is missing, unknown or has an invalid value; with the key,
-    /// the value found and the values expected.
+    /// The text is not TOML, or a key is missing, unknown or has an invalid value. The error has
+    /// the key, the value found and the valid values.
     pub fn from_toml(text: &str) -> Result<Self, ModelError> {
         let table = parsed(text)?;
         match table.get("base") {
@@ -191,7 +193,7 @@ impl Model {
         Ok(Self { table, kind })
     }
 
-    /// A named model.
+    /// The named model with this name.
     pub(super) fn named(name: &str) -> Result<Self, ModelError> {
         let text = TEXTS.iter().find(|(of, _)| *of == name);
         let (_, text) = text.ok_or_else(|| ModelError::Name {
@@ -202,12 +204,12 @@ impl Model {
         Self::from_toml(text)
     }
 
-    /// The model of `--device MODEL` or `--device FILE.toml`: an argument that ends in `.toml` is a
-    /// file.
+    /// The model of an argument `--device MODEL` or `--device FILE.toml`: if the argument ends in
+    /// `.toml` it is the path of a file.
     ///
     /// # Errors
-    /// No model has this name; or the file cannot be read, is larger than 1 MiB, or is not a model,
-    /// as in [`Model::from_toml`].
+    /// No model has this name; or the file cannot be read, is larger than 1 MiB, or does not have a
+    /// valid model, as for [`Model::from_toml`].
     pub fn of_argument(argument: &str) -> Result<Self, ModelError> {
         if !argument.ends_with(".toml") {
             return Self::named(argument);
@@ -223,10 +225,11 @@ impl Model {
             .map_err(|source| ModelError::File { path: argument.to_owned(), source: source.into() })
     }
 
-    /// This model with some keys replaced: `text` as in [`Model::from_toml`], without `base`.
+    /// This model with the keys of `text` replaced. The text is as for [`Model::from_toml`],
+    /// without `base`.
     ///
     /// # Errors
-    /// See [`Model::from_toml`].
+    /// The text or the resulting model is not valid; see [`Model::from_toml`].
     pub fn with(&self, text: &str) -> Result<Self, ModelError> {
         let changes = parsed(text)?;
         if let Some(value) = changes.get("base") {
@@ -235,10 +238,11 @@ impl Model {
         Self::of(merged(self.table.clone(), &changes))
     }
 
-    /// This model with one key replaced: `value` as in TOML, or a word without quotes.
+    /// This model with one key replaced. `value` is written as in TOML, or is a word without
+    /// quotes.
     ///
     /// # Errors
-    /// See [`Model::from_toml`].
+    /// The resulting model is not valid; see [`Model::from_toml`].
     pub fn with_key(&self, key: &str, value: &str) -> Result<Self, ModelError> {
         let literal = format!("value = {value}").parse::<Table>().ok();
         let literal = literal.filter(|table| table.len() == 1);
@@ -252,7 +256,7 @@ impl Model {
         Self::of(table)
     }
 
-    /// All keys with their values, in order of their names, for reports and hashes.
+    /// All keys with their values as TOML, in order of their names, for reports and hashes.
     #[must_use]
     pub fn to_toml(&self) -> String {
         self.table.to_string()
@@ -263,7 +267,7 @@ impl Model {
     }
 }
 
-/// Largest file that is read.
+/// Largest size of a file that is read.
 const TEXT_BYTES_MAX: u64 = 1 << 20;
 
 fn parsed(text: &str) -> Result<Table, ModelError> {
@@ -271,7 +275,7 @@ fn parsed(text: &str) -> Result<Table, ModelError> {
     text.parse().map_err(syntax)
 }
 
-/// A table with keys added or replaced.
+/// The table `base` with the keys of `changes` added or replaced.
 fn merged(mut base: Table, changes: &Table) -> Table {
     for (key, value) in changes.iter().filter(|(key, _)| *key != "base") {
         base.insert(key.clone(), value.clone());
@@ -354,7 +358,8 @@ fn reduced(fields: &mut Fields<'_>) -> Result<ReducedParameters, ModelError> {
     })
 }
 
-/// Slots are pages of 4 KiB, whatever the size of the flash's own pages.
+/// Reads the parameters of a solid-state drive. A slot is 4 KiB, whatever the size of the flash's
+/// own pages.
 fn ssd(fields: &mut Fields<'_>) -> Result<SsdParameters, ModelError> {
     let planes = fields.count("planes", 1..=16)?;
     let page_kib = fields.count("page_kib", 4..=256)?;
@@ -367,7 +372,7 @@ fn ssd(fields: &mut Fields<'_>) -> Result<SsdParameters, ModelError> {
     }
     let superpage = planes * page_kib / 4;
     let dies = fields.count("dies", 1..=4_096)?;
-    // Vendors' gigabytes of 10^9 bytes.
+    // Vendors count gigabytes of 10^9 bytes.
     let capacity = u64::from(fields.count("capacity_gb", 1..=1_000_000)?) * 1_000_000_000;
     let pages = capacity / 4_096;
     let simulated = u64::from(fields.count("simulated_mib", 64..=16_384)?) * 256;

@@ -1,13 +1,13 @@
 //! Null drive: a fixed time for every command.
 //!
-//! The drive is for tests, and for curves that show only the host's costs.
+//! The drive is for tests, and for measurements that show only the costs of the host.
 
 use super::counters::Counters;
 use super::events::Events;
 use super::{Access, Command, Done};
 use weft_units::{Bytes, Sectors, Span, Time};
 
-/// Parameters of a [`Null`].
+/// Parameters of a [`Null`] drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NullParameters {
     pub(super) capacity: Sectors,
@@ -66,7 +66,7 @@ impl Null {
 }
 
 impl Counters {
-    /// Counts a command from the host.
+    /// Counts a command that the host submitted.
     pub(super) fn take(&mut self, command: &Command) {
         let bytes = command.length.bytes();
         match command.access {

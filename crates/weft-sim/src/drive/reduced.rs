@@ -1,14 +1,14 @@
-//! Reduced disk: a constant rate, and a move to each command that does not continue the last one.
+//! Reduced disk: a constant rate, and a move for each command that does not continue the last one.
 //!
-//! Commands are carried out one after the other, in the order of their arrival. A move takes the
-//! arm's time over the distance, settling, and half a revolution; there are no tracks and no zones.
-//! A command that continues where the last one ended never waits for the rotation, however late it
-//! arrives: the disk has just enough buffer for a stream to lose nothing at a gap, and answers
-//! nothing before it is written.
+//! Commands are carried out one after the other, in order of arrival. A move takes the arm's time
+//! for the distance, the settling time of a write, and half a revolution; there are no tracks and
+//! no zones. A command that continues where the last one ended never waits for the rotation,
+//! however late it arrives. The disk thus behaves as if it had just enough buffer for a stream to
+//! lose nothing at a gap, yet it completes no write before it is on the platter.
 //!
-//! The model is for experiments that depend only on a disk's rate and the cost of a jump: a disk
-//! with tracks and without a cache loses a revolution at each gap, and one with a cache of many MiB
-//! answers before it writes.
+//! The model is for experiments that depend only on a disk's rate and the cost of a jump. A disk
+//! with tracks and without a cache would lose a revolution at each gap, and one with a cache of
+//! many MiB would answer before it writes.
 //!
 //! Source   writeback.md §6.1, §6.2: rate, seek by distance, rotation
 
@@ -19,7 +19,7 @@ use super::{Access, Command, Done};
 use std::collections::VecDeque;
 use weft_units::{Sectors, Span, Time};
 
-/// Parameters of a [`Reduced`].
+/// Parameters of a [`Reduced`] disk.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ReducedParameters {
     pub(super) capacity: Sectors,
@@ -27,13 +27,13 @@ pub(super) struct ReducedParameters {
     pub(super) bytes_per_second: u64,
     pub(super) command_overhead: Span,
     pub(super) seek: Seek,
-    /// Cylinders that the seek curve covers.
+    /// Number of cylinders that the seek curve covers.
     pub(super) cylinders: u32,
-    /// Half a revolution, ns.
+    /// Duration of half a revolution, ns.
     pub(super) half_turn: u64,
 }
 
-/// A disk with a constant rate and moves.
+/// A disk with a constant rate, and a move for each command that does not continue the last one.
 #[derive(Clone, Debug)]
 pub struct Reduced {
     parameters: ReducedParameters,
@@ -41,7 +41,7 @@ pub struct Reduced {
     counters: Counters,
     /// Commands in order of arrival; the first one is being carried out.
     commands: VecDeque<Command>,
-    /// End of the last command.
+    /// Sector after the last command.
     position: u64,
 }
 
@@ -78,7 +78,7 @@ impl Reduced {
         }
     }
 
-    /// Starts the next command, after `decoding`.
+    /// Starts the command at the front, if there is one. It takes `decoding` ns before its move.
     fn begin(&mut self, now: Time, decoding: u64) {
         let Some(command) = self.commands.front() else { return };
         let (first, length) = (command.first.0, command.length.0);
@@ -100,7 +100,7 @@ impl Reduced {
         self.events.plan(now + Span(time), command.tag);
     }
 
-    /// Time in which the arm moves to a sector, without rotation.
+    /// Time in ns for which the arm moves to a sector, without the rotation.
     fn move_to(&self, sector: u64, write: bool) -> u64 {
         let ReducedParameters { capacity, cylinders, seek, .. } = &self.parameters;
         let sectors = sector.abs_diff(self.position);
@@ -117,7 +117,7 @@ impl Reduced {
         while let Some((at, tag)) = self.events.pop(now) {
             self.commands.pop_front();
             done.push(Done { tag });
-            // The next command was decoded meanwhile.
+            // The next command was decoded while this one was carried out.
             self.begin(at, 0);
         }
     }

@@ -1,8 +1,8 @@
 //! Workload `dd if=/dev/zero of=/dev/mdX bs=… count=…`.
 //!
 //! The process fills the page cache of the block device with one `write` after the other, is
-//! throttled there, and closes the device: the last close writes back all dirty pages. `dd` reads
-//! the clock after that.
+//! throttled by it, and closes the device. The last close writes back all dirty pages, and `dd`
+//! reads the clock after that.
 //!
 //! Source   experiments.md §1.1; coreutils `dd.c` for when the clock is read
 
@@ -13,7 +13,7 @@ use weft_units::{Bytes, Span, Time};
 
 use crate::machine::{Host, Pid, Place, Process, Thread, Woken};
 
-/// A block device as a file: its pages lie at their own offsets.
+/// A block device as a file: each page has its own offset on the volume.
 #[derive(Clone, Copy, Debug)]
 pub struct Device;
 
@@ -23,20 +23,21 @@ impl Place for Device {
     }
 }
 
-/// Process `dd if=/dev/zero of=/dev/mdX`.
+/// The process `dd if=/dev/zero of=/dev/mdX`.
 #[derive(Debug)]
 pub struct Dd {
     thread: Thread,
     block: u64,
     count: u64,
-    /// Its number in the page cache and the device's file, once it runs.
+    /// Its number as a writer in the page cache, and the device's file; `None` before its first
+    /// run.
     writer: Option<(WriterId, InodeId)>,
-    /// Number of pages written.
+    /// Number of pages written to the page cache so far.
     at: u64,
     state: State,
-    /// Time at which the last byte was in the page cache.
+    /// Time at which the last byte was in the page cache; `None` before that.
     pub written: Option<Time>,
-    /// Time at which the device was closed.
+    /// Time at which the device was closed and all data written; `None` before that.
     pub closed: Option<Time>,
 }
 
@@ -48,7 +49,7 @@ enum State {
 }
 
 impl Dd {
-    /// `count` writes of `block` bytes each.
+    /// A process that makes `count` writes of `block` bytes each.
     ///
     /// # Panics
     /// Panics if a block is not a whole number of pages.
@@ -67,13 +68,13 @@ impl Dd {
         }
     }
 
-    /// Bytes written.
+    /// Number of bytes that the process writes in all.
     #[must_use]
     pub fn bytes(&self) -> Bytes {
         Bytes(self.block * self.count * PAGE_BYTES)
     }
 
-    /// Bytes that are in the page cache so far.
+    /// Number of bytes that are in the page cache so far.
     #[must_use]
     pub fn done(&self) -> Bytes {
         Bytes(self.at * PAGE_BYTES)

@@ -1,9 +1,9 @@
 //! Workload of `dd` beside writers of single blocks.
 //!
 //! `dd` streams onto the front half of the device, through its page cache. Each writer writes
-//! blocks of 4 KiB anywhere in the back half, past the page cache, and waits for each answer. The
-//! work of all is fixed, so a policy that delays the writers until `dd` is done has not achieved
-//! more by that.
+//! blocks of 4 KiB to random places of the back half, with direct I/O, and waits for each answer.
+//! The work of all processes is fixed, so a policy cannot gain by delaying the writers until `dd`
+//! is done.
 
 use weft_engine::{Flags, RequestOp};
 use weft_units::rng::Rng;
@@ -13,17 +13,17 @@ use super::dd::Dd;
 use super::jobs::{Ask, Found, Io, Job, Pace};
 use crate::machine::{Machine, Pid};
 
-/// Sizes, numbers and times of the workload.
+/// Parameters of the workload.
 #[derive(Clone, Copy, Debug)]
 pub struct Mixed {
     /// MiB that `dd` writes, in blocks of 1 MiB.
     pub mib: u64,
     /// Number of writers of single blocks.
     pub writers: u64,
-    /// Writes of each writer.
+    /// Number of writes of each writer.
     pub writes: u64,
-    /// Whether the writes carry the `sync` flag, as those of `O_DIRECT` do today: the stripe of
-    /// such a write is preread at once. The md of 2008 had no such flag.
+    /// Whether the writes carry the `sync` flag, as those of `O_DIRECT` do today, so that the
+    /// stripe of such a write is preread at once. The md of 2008 had no such flag.
     pub sync_flag: bool,
     /// Seed of the writers' offsets.
     pub seed: u64,
@@ -39,14 +39,14 @@ pub struct Running {
 /// Latencies of the writers' requests.
 #[derive(Clone, Debug)]
 pub struct Answers {
-    /// Mean latency.
+    /// Mean latency of the requests.
     pub mean: Span,
-    /// Latency that 99 % of requests do not exceed.
+    /// Latency that 99 % of the requests do not exceed.
     pub p99: Span,
 }
 
 impl Mixed {
-    /// Adds the processes to a machine that has the page cache of a device.
+    /// Adds the processes to a machine that has a page cache for its device.
     ///
     /// # Panics
     /// Panics if the device is too small for `dd` to stay in its front half.
@@ -75,14 +75,15 @@ impl Running {
         machine.process(self.dd)
     }
 
-    /// Bytes of all processes so far.
+    /// Bytes that all processes have written so far.
     #[must_use]
     pub fn done(&self, machine: &Machine) -> Bytes {
         let of = |job: &Job| job.found(RequestOp::Write).bytes.0;
         Bytes(self.dd(machine).done().0 + self.jobs(machine).map(of).sum::<u64>())
     }
 
-    /// Time at which the last of them was done, if all are.
+    /// Time at which the last process was done; `None` if `dd` is not. Call it after the run has
+    /// ended.
     #[must_use]
     pub fn ended(&self, machine: &Machine) -> Option<Time> {
         let closed = self.dd(machine).closed?;

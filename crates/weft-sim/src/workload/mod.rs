@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `dbench`: clients of a file server, on ext4 | [`dbench`], [`ext4`] |
 //! | `dd` onto a block device | [`dd`] |
-//! | endless `dd`s on the disks of a box, under a limit of dirty pages | [`dirty_limit`] |
+//! | endless `dd`s on the disks of a box, under a dirty limit | [`dirty_limit`] |
 //! | `dd` beside writers of single blocks | [`mixed`] |
 //! | `tiobench` on a file system | [`tiobench`], [`xfs`] |
 //! | a clone of an `fio` job | [`jobs`] |

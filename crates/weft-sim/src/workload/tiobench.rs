@@ -1,14 +1,14 @@
 //! Workload `tiobench`: threads that write and read files in four phases.
 //!
-//! Several threads, each with a file of its own, run four phases in which all do the same:
-//! sequential writes, random writes, sequential reads, random reads. Each thread fsyncs and closes
-//! its file at the end of a phase. A phase lasts from the start of all threads to the end of the
-//! last one, so the fsyncs are included.
+//! Several threads, each with a file of its own, go through up to four phases in which all do the
+//! same: sequential writes, random writes, sequential reads, random reads. Each thread fsyncs and
+//! closes its file at the end of a phase. A phase lasts from the start of its threads until the
+//! last one has closed its file, so the fsyncs are included.
 //!
 //! No content of a file stays in memory once it is written: every read goes to the volume. The
-//! files are twice as large as the memory was, so sequential reads would have found nothing there,
-//! and random reads up to half. Sequential reads run ahead by a window of 128 KiB. An fsync ends
-//! with a record of 32 KiB in the file system's log, if anything was written.
+//! files were twice as large as the memory, so sequential reads would have found nothing there, and
+//! random reads at most half. Sequential reads run ahead by a window of 128 KiB. If anything was
+//! written, an fsync ends with a record of 32 KiB in the file system's log.
 //!
 //! Source   experiments.md §1.1; tiobench's `tiotest.c` for what is timed
 
@@ -25,7 +25,7 @@ use weft_units::{ByteRange, Bytes, Span, Time};
 
 use crate::machine::{Host, Machine, Pid, Process, Thread, Woken};
 
-/// Arguments of `tiobench`.
+/// Arguments of `tiobench`, and the machine that it runs on.
 #[derive(Clone, Debug)]
 pub struct Tiobench {
     /// Number of threads (`--threads`).
@@ -34,13 +34,13 @@ pub struct Tiobench {
     pub size: Bytes,
     /// Bytes of a request (`--block`).
     pub block: Bytes,
-    /// Operations of all threads in a random phase (`--random`).
+    /// Operations of all threads together in a random phase (`--random`).
     pub random: u64,
-    /// Phases, in order.
+    /// Phases, in the order in which they run.
     pub phases: Vec<Phase>,
-    /// CPUs of the machine; the threads are assigned to them in turn.
+    /// Number of CPUs of the machine, to which threads are assigned in turn.
     pub cpus: u32,
-    /// Whether writes of a sync carry the `sync` flag, as in current kernels and not in 2.6.24.
+    /// Whether writes of an fsync carry the `sync` flag, as in current kernels and unlike 2.6.24.
     pub sync_flag: bool,
     /// Byte range of the file system's log.
     pub log: ByteRange,
@@ -48,7 +48,7 @@ pub struct Tiobench {
     pub seed: u64,
 }
 
-/// A phase, in which all threads are at the same time.
+/// A phase. All threads are in the same phase at any time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Phase {
     /// Sequential writes of each thread to its own file.
@@ -74,25 +74,25 @@ impl Phase {
     }
 }
 
-/// Duration of a phase.
+/// Times and counts of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timed {
-    /// The phase.
+    /// The phase that was measured.
     pub phase: Phase,
-    /// Time at which its threads started.
+    /// Time at which the threads started the phase.
     pub began: Time,
-    /// Time at which the last thread had completed its last operation.
+    /// Time at which the last thread had completed its last operation, before its fsync.
     pub operated: Time,
     /// Time at which the last thread had closed its file.
     pub ended: Time,
-    /// Operations of all threads.
+    /// Number of operations of all threads.
     pub operations: u64,
-    /// Bytes of all threads.
+    /// Number of bytes of all threads.
     pub bytes: Bytes,
 }
 
 impl Timed {
-    /// Bytes per second.
+    /// Bytes per second, over the time that includes the fsyncs.
     #[must_use]
     pub fn rate(&self) -> f64 {
         self.bytes.0 as f64 / (self.ended.since(self.began).0 as f64 / 1e9)
@@ -100,24 +100,26 @@ impl Timed {
 }
 
 impl Tiobench {
-    /// The run of patch 000's measurements, except for threads and block size.
+    /// Arguments of the runs that patch 000 measured. Threads and block size differ between its
+    /// runs.
     #[must_use]
     pub fn published(threads: u32, block: Bytes, log: ByteRange, seed: u64) -> Self {
         let (size, random, phases) = (Bytes::mib(2048), 4000, Phase::ALL.to_vec());
         Self { threads, size, block, random, phases, cpus: 4, sync_flag: false, log, seed }
     }
 
-    /// Size of each thread's file.
+    /// Size of each thread's file, in whole blocks.
     #[must_use]
     pub fn file_size(&self) -> Bytes {
         Bytes(self.size.0 / u64::from(self.threads) / self.block.0 * self.block.0)
     }
 
-    /// Adds the workload to a machine that has a page cache. The process is a [`Run`].
+    /// Adds the workload to a machine that has a page cache. The process that is returned is a
+    /// [`Run`].
     ///
     /// # Panics
-    /// Panics if there is no thread or no phase, if a block is not a whole number of pages, or if a
-    /// file has no block.
+    /// Panics if there are no threads or no phases, if a block is not a whole number of pages, or
+    /// if a file has no block.
     pub fn add_to(&self, machine: &mut Machine) -> Pid {
         assert!(self.threads > 0 && !self.phases.is_empty(), "there are threads and phases");
         let block = self.block.0;
@@ -149,7 +151,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// Durations of the phases that have begun.
+    /// Times and counts of the phases that have begun.
     #[must_use]
     pub fn timed(&self) -> &[Timed] {
         &self.timed
@@ -204,27 +206,27 @@ impl Process for Run {
     }
 }
 
-/// Word that a thread sends after its last operation; after closing its file it sends the number of
-/// its operations.
+/// Word that a thread tells the parent after its last operation. After closing its file it tells
+/// the number of its operations.
 const OPERATED: u64 = u64::MAX;
 
-/// Window of sequential reads in bytes.
+/// Window of sequential reads, in bytes.
 const WINDOW: u64 = 128 << 10;
 
-/// Bytes that an fsync writes to the log.
+/// Bytes that an fsync after writes adds to the log.
 const LOG_RECORD: u64 = 32 << 10;
 
-/// Name of a write to the log; a read is named by the number of its window.
+/// Name of a request that writes to the log. A request that reads is named by its window.
 const LOG_WRITE: u64 = u64::MAX;
 
-/// A thread of `tiotest`.
+/// A thread of `tiotest`, which carries out the operations of each phase.
 #[derive(Debug)]
 struct Child {
     thread: Thread,
     parent: Pid,
     of: Tiobench,
     rng: Rng,
-    /// Its number in the page cache and its file, once it runs.
+    /// Its number as a writer in the page cache, and its file; `None` before its first run.
     who: Option<(WriterId, InodeId)>,
     cpu: u32,
     log_head: Rc<Cell<u64>>,
@@ -240,17 +242,18 @@ enum State {
     Logs { operations: u64, asked: bool, done: bool },
 }
 
-/// Operations of one phase.
+/// Operations of a thread in one phase.
 #[derive(Debug)]
 struct Operations {
     phase: Phase,
-    /// Number of all operations; `done` counts the finished ones.
+    /// Number of all operations. `done` is the number of finished ones.
     count: u64,
     done: u64,
-    /// Pages of the current operation; empty before it begins.
+    /// Pages that are left of the current operation; empty before it begins.
     pages: Range<u64>,
     balances: bool,
-    /// Number of windows read; `reading` has the outstanding requests of each.
+    /// Number of windows requested so far. `reading` has the number of outstanding requests of
+    /// each.
     windows: u64,
     reading: BTreeMap<u64, u32>,
 }
@@ -291,7 +294,7 @@ impl Child {
         });
     }
 
-    /// Takes the next step. False means that it waits, or has nothing to do.
+    /// Takes the next step. Returns false if the thread waits or has nothing to do.
     fn step(&mut self, host: &mut Host) -> bool {
         let (writer, inode) = self.who.expect("the thread has begun");
         match &mut self.state {
@@ -364,7 +367,7 @@ impl Child {
 }
 
 impl Operations {
-    /// Waits after a write that exceeded a limit.
+    /// Throttles the thread after a write that exceeded a dirty limit.
     fn balance(&mut self, host: &mut Host, thread: &mut Thread, writer: WriterId) {
         match host.balance(writer) {
             Balance::Continue => self.balances = false,
@@ -381,7 +384,7 @@ impl Operations {
         self.done += u64::from(self.pages.is_empty());
     }
 
-    /// Reads. False means that it waits for its data.
+    /// Reads the pages of the current operation. Returns false if their data is still outstanding.
     fn read(&mut self, host: &mut Host, thread: &mut Thread, inode: InodeId, file: u64) -> bool {
         let bytes = self.pages.start * PAGE_BYTES..self.pages.end * PAGE_BYTES;
         if self.phase.random() {
@@ -408,13 +411,14 @@ impl Operations {
         true
     }
 
-    /// Requests the next window.
+    /// Requests the bytes of the next window.
     fn ask(&mut self, host: &mut Host, thread: &mut Thread, inode: InodeId, bytes: Range<u64>) {
         let (mut page, end) = (bytes.start / PAGE_BYTES, bytes.end.div_ceil(PAGE_BYTES));
         while page < end {
             let (start, count) = host.place(inode, page, end - page);
             let range = ByteRange::new(start.0, count * PAGE_BYTES);
-            // Not as readahead, which may be refused and is not repeated here.
+            // The flag of readahead is not set, because such a read may be refused and is not
+            // repeated here.
             let flags = Flags::NONE;
             host.submit(thread.pid(), self.windows, RequestOp::Read, range, flags);
             thread.work(host, Span(host.costs().bio));
@@ -432,7 +436,7 @@ impl Process for Child {
         self.who.get_or_insert_with(|| (host.add_writer(pid, cpu), host.add_file()));
         match woken {
             Woken::Told(word) if word > self.phases => self.begin(),
-            // The page cache has work for it.
+            // The page cache lets it continue.
             Woken::Told(_) => self.thread.stop_sleeping(),
             Woken::Done(LOG_WRITE) => {
                 if let State::Logs { done, .. } = &mut self.state {

@@ -1,10 +1,10 @@
 //! Reduced XFS: allocation groups, the places of files, and the log.
 //!
 //! The model is reduced to what affects a disk's arm. Allocation groups have equal size. Each file
-//! has a group of its own, as long as there are groups, and lies there contiguously, as delayed
-//! allocation places a file that is written sequentially. The log is in the middle. Successive
-//! groups begin on different disks, as `mkfs.xfs` lays them out over md. Metadata of groups,
-//! inodes, quotas and the CPU time of allocation are not modelled.
+//! has a group of its own as long as there are groups, and is contiguous in it, as delayed
+//! allocation places a file that is written sequentially. The log is in the middle of the volume.
+//! Successive groups begin on different disks, as `mkfs.xfs` lays them out over md. Metadata of
+//! groups, inodes, quotas and the CPU time of allocation are not modelled.
 //!
 //! Source   experiments.md §1.1, §1.7; mkfs.xfs(8), `sunit`, `swidth`, `agcount`
 
@@ -13,27 +13,27 @@ use weft_units::{ByteRange, Bytes};
 
 use crate::machine::Place;
 
-/// Places of a file system on a volume.
+/// Layout of a file system on a volume.
 #[derive(Clone, Copy, Debug)]
 pub struct Xfs {
     groups: u64,
     group: u64,
     /// Offset of the first file within its group.
     first: u64,
-    /// Bytes of a group that each file has.
+    /// Bytes that each file may have in its group.
     room: u64,
     log: ByteRange,
 }
 
-/// Number of groups on an array. [A]
+/// Number of allocation groups on an array. [A]
 const GROUPS: u64 = 16;
 
-/// Size of the log.
+/// Size of the log on disk.
 const LOG: Bytes = Bytes::mib(32);
 
 impl Xfs {
-    /// A file system on a volume of this size, with this chunk and full stripe, for files of at
-    /// most `room`.
+    /// A file system for a volume of this size, chunk and full stripe, whose files have at most
+    /// `room` bytes.
     ///
     /// # Panics
     /// Panics if a group has no room for such a file beside the log.
@@ -60,10 +60,10 @@ impl Xfs {
         self.log
     }
 
-    /// First byte of a file.
+    /// First byte of a file on the volume.
     ///
     /// # Panics
-    /// Panics if there are more files than room.
+    /// Panics if the group of the file has no room for it.
     #[must_use]
     pub fn file(&self, inode: InodeId) -> Bytes {
         let (group, nth) = (u64::from(inode.0) % self.groups, u64::from(inode.0) / self.groups);

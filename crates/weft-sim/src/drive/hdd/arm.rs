@@ -1,10 +1,10 @@
 //! Arm of a hard disk: seek time, settling and rotational latency.
 //!
-//! A move over `d` cylinders takes `a·√(d−1) + b·(d−1) + c`, through three points: one cylinder,
-//! the mean over all pairs of cylinders, and the whole stroke (Lee's fit). A write has to settle
-//! after a move. Then the arm waits until the platter has turned to the sector.
+//! A move over `d` cylinders takes `a·√(d−1) + b·(d−1) + c`. The curve has three given points:
+//! one cylinder, the mean over all pairs of cylinders, and the whole stroke (Lee's fit). A write
+//! has to settle after a move. Then the arm waits until the platter has turned to the sector.
 //!
-//! An access to the sector after the last one is not a move: the skews of the tracks provide the
+//! An access to the sector after the last one is not a move: the skew between tracks provides the
 //! time for it.
 //!
 //! Units    nanoseconds, cylinders
@@ -12,7 +12,7 @@
 
 use super::geometry::{Geometry, Place};
 
-/// Times of moves.
+/// Curve of seek times over the distance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::drive) struct Seek {
     root: f64,
@@ -22,7 +22,7 @@ pub(in crate::drive) struct Seek {
     pub(in crate::drive) settle: u64,
 }
 
-/// The three points of the seek curve.
+/// Three points that determine the seek curve: shortest move, mean and whole stroke, ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::drive) struct SeekPoints {
     pub(in crate::drive) least: u64,
@@ -31,7 +31,7 @@ pub(in crate::drive) struct SeekPoints {
 }
 
 impl Seek {
-    /// The curve over `cylinders`; `None` if it would not rise everywhere.
+    /// The curve through `points` for this number of cylinders; `None` if it would fall anywhere.
     pub(in crate::drive) fn through(
         points: SeekPoints,
         cylinders: u32,
@@ -45,13 +45,13 @@ impl Seek {
         (root >= 0.0 && linear >= 0.0).then_some(Self { root, linear, least, settle })
     }
 
-    /// Time of a move over `distance` cylinders.
+    /// Time of a move over `distance` cylinders, ns.
     pub(in crate::drive) fn time(&self, distance: u64) -> u64 {
         if distance == 0 {
             return 0;
         }
-        // Multiplications and additions in this order, each rounded separately: the same result on
-        // any host.
+        // The multiplications and additions are in this order and rounded separately, so that the
+        // result is the same on any host.
         let over = (distance - 1) as f64;
         #[allow(clippy::cast_sign_loss, reason = "neither factor is negative: `through` saw to it")]
         let beyond = (self.root * over.sqrt() + self.linear * over) as u64;
@@ -59,21 +59,21 @@ impl Seek {
     }
 }
 
-/// Position of the arm.
+/// Position of the arm, and angle of the platter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arm {
     cylinder: u64,
     head: u64,
-    /// Sector after the last one accessed.
+    /// Sector after the last access.
     next: u64,
-    /// Angle of the platter at time zero, as a time.
+    /// Angle of the platter at time zero, in ns.
     phase: u64,
 }
 
-/// Time until the arm is at a sector.
+/// Time until an access to a sector can begin, ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Approach {
-    /// Time of move, switch and settling.
+    /// Time of the move, the switch of heads and the settling.
     pub(super) seek: u64,
     /// Time of waiting for the sector after that.
     pub(super) rotation: u64,
@@ -85,10 +85,10 @@ impl Approach {
     }
 }
 
-/// A sector with its place.
+/// A sector with its place on the platters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Target {
-    /// The sector.
+    /// Number of the sector.
     pub(super) sector: u64,
     /// Its place on the platters.
     pub(super) place: Place,
@@ -105,7 +105,7 @@ impl Arm {
         Self { cylinder: 0, head: 0, next: 0, phase }
     }
 
-    /// Time from here to `target` if the arm starts at `now`.
+    /// Time until an access to `target` can begin if the arm starts at `now`.
     pub(super) fn approach(
         &self,
         geometry: &Geometry,
@@ -136,12 +136,12 @@ impl Arm {
         Approach { seek: moved, rotation }
     }
 
-    /// Whether a sector is the one after the last one accessed.
+    /// Whether a sector is the one after the last access.
     pub(super) fn is_before(&self, sector: u64) -> bool {
         self.next == sector
     }
 
-    /// Places the arm after an access that ended before sector `next`.
+    /// Records that the last access ended before sector `next`.
     pub(super) fn stand_behind(&mut self, geometry: &Geometry, next: u64) {
         let last = geometry.place(next.saturating_sub(1));
         (self.cylinder, self.head, self.next) = (last.cylinder, last.head, next);

@@ -1,7 +1,7 @@
 //! Geometry of a hard disk: zones, tracks and skew, from a sector number to a place and an angle.
 //!
 //! Sectors fill a track, then the tracks of all heads of a cylinder, then the next cylinder
-//! inwards. Cylinders are grouped in zones; a track of an outer zone has more sectors:
+//! inwards. Cylinders are grouped into zones; the tracks of outer zones have more sectors:
 //!
 //! ```text
 //!     cylinder          0 … N/Z     N/Z … 2N/Z            … N
@@ -9,17 +9,18 @@
 //!     sectors a track   spt_0     > spt_1      > …      > spt_Z-1      falls linearly
 //! ```
 //!
-//! An angle is a time: the time from the index mark until a sector's start passes by. The first
-//! sector of a track is skewed against the last one of the track before by exactly the time that
-//! the switch of head or cylinder takes, so that a sequential access loses only that time:
+//! An angle is a time: from the index mark until the start of a sector passes under the head. The
+//! first sector of a track is skewed against the last one of the preceding track by exactly the
+//! time that the switch of the head or cylinder takes, so that a sequential access loses only that
+//! time:
 //!
 //! ```text
 //!     rate = 512 · spt · H / (H · t_rev + (H − 1) · t_head + t_cylinder)
 //! ```
 //!
-//! Angles within a track are rounded down from the index mark and not added up: the times of the
-//! pieces of a track add up to that of the whole to the nanosecond, and a piece that follows
-//! another never misses its sector.
+//! Angles within a track are counted from the index mark and rounded down, and not added up: the
+//! times of the pieces of a track add up to that of the whole track to the nanosecond, and a piece
+//! that follows another one never misses its sector.
 //!
 //! Units    nanoseconds, sectors of 512 bytes
 //! Source   `experiments.md` §2.1 (1); the form of the rate is that of Hitachi's drive
@@ -27,7 +28,7 @@
 
 use weft_units::{SECTOR_BYTES, Sectors};
 
-/// Parameters of a geometry.
+/// Parameters of the platters of a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::drive) struct Platters {
     pub(in crate::drive) heads: u32,
@@ -36,26 +37,26 @@ pub(in crate::drive) struct Platters {
     pub(in crate::drive) rpm: u32,
     pub(in crate::drive) head_switch_ns: u64,
     pub(in crate::drive) cylinder_switch_ns: u64,
-    /// Sustained bytes a second of the outermost zone.
+    /// Sustained rate of the outermost zone, in bytes per second.
     pub(in crate::drive) rate_outer: u64,
-    /// Sustained bytes a second of the innermost zone.
+    /// Sustained rate of the innermost zone, in bytes per second.
     pub(in crate::drive) rate_inner: u64,
 }
 
 impl Platters {
-    /// Time of one revolution.
+    /// Duration of a revolution, ns.
     pub(in crate::drive) fn turn_ns(&self) -> u64 {
         60_000_000_000 / u64::from(self.rpm)
     }
 
-    /// Time of reading a cylinder in order, with the switch to the next one.
+    /// Time to read a cylinder in order, including the switch to the next one, ns.
     fn cylinder_ns(&self) -> u64 {
         u64::from(self.heads) * self.turn_ns()
             + u64::from(self.heads - 1) * self.head_switch_ns
             + self.cylinder_switch_ns
     }
 
-    /// Sectors of a track with this sustained rate.
+    /// Number of sectors of a track with this sustained rate.
     fn sectors_per_track(&self, rate: u64) -> u64 {
         let per_cylinder = u128::from(rate) * u128::from(self.cylinder_ns());
         let unit = 1_000_000_000 * u128::from(SECTOR_BYTES) * u128::from(self.heads);
@@ -63,7 +64,7 @@ impl Platters {
     }
 }
 
-/// A zone: cylinders with tracks of the same length.
+/// A zone: adjacent cylinders with tracks of the same length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Zone {
     first_sector: u64,
@@ -71,31 +72,31 @@ struct Zone {
     sectors_per_track: u64,
 }
 
-/// The platters of a disk.
+/// Geometry of the platters of a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Geometry {
     zones: Vec<Zone>,
     capacity: u64,
     heads: u64,
-    /// One turn in nanoseconds.
+    /// Duration of a revolution, ns.
     pub(super) turn: u64,
-    /// Time of a switch to the next head of a cylinder.
+    /// Time of a switch to the next head of a cylinder, ns.
     pub(super) head_switch: u64,
-    /// Time of a switch to the first head of the next cylinder.
+    /// Time of a switch to the first head of the next cylinder, ns.
     pub(super) cylinder_switch: u64,
     cylinder_skew: u64,
 }
 
-/// Place of a sector: cylinder, head, angle.
+/// Place of a sector on the platters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
-    /// Number of the cylinder, from the outside.
+    /// Number of the cylinder, counted from the outside.
     pub(super) cylinder: u64,
     /// Number of the head within the cylinder.
     pub(super) head: u64,
-    /// Time from the index mark until its start passes under the head.
+    /// Time from the index mark until the start of the sector passes under the head, ns.
     pub(super) angle: u64,
-    /// Number on its track.
+    /// Number of the sector on its track.
     sector: u64,
     sectors_per_track: u64,
 }
@@ -126,12 +127,12 @@ impl Geometry {
         }
     }
 
-    /// Capacity in sectors.
+    /// Capacity of the disk.
     pub(super) fn capacity(&self) -> Sectors {
         Sectors(self.capacity)
     }
 
-    /// Place of a sector. The end of the disk has a place too.
+    /// Place of a sector. The sector after the last one of the disk has a place too.
     pub(super) fn place(&self, sector: u64) -> Place {
         let zone = self.zones.partition_point(|zone| zone.first_sector <= sector) - 1;
         let zone = &self.zones[zone];
@@ -146,8 +147,8 @@ impl Geometry {
         Place { cylinder, head, angle, sector, sectors_per_track: zone.sectors_per_track }
     }
 
-    /// Time of transferring `length` sectors from `place`, with the switches between their tracks
-    /// and without one after the last.
+    /// Time to transfer `length` sectors from `place` on, ns. It includes the switches between
+    /// their tracks, but none after the last sector.
     pub(super) fn transfer(&self, place: &Place, mut length: u64) -> u64 {
         let mut at = *place;
         let mut total = 0;
@@ -162,7 +163,8 @@ impl Geometry {
         }
     }
 
-    /// Number of the sectors from `place` that have passed after `elapsed`, at most `limit`.
+    /// Number of sectors from `place` on that have passed under the head after `elapsed` ns, at
+    /// most `limit`.
     pub(super) fn passed(&self, place: &Place, elapsed: u64, limit: u64) -> u64 {
         let mut at = *place;
         let (mut passed, mut used) = (0, 0);
@@ -172,7 +174,7 @@ impl Geometry {
             if used + whole > elapsed {
                 let begun = at.sector * self.turn / at.sectors_per_track;
                 let end = begun + (elapsed - used);
-                // The last sector that ends by this time, rounded down.
+                // The last sector that has ended by this time; angles are rounded down.
                 let sectors = ((end + 1) * at.sectors_per_track - 1) / self.turn;
                 return passed + sectors.saturating_sub(at.sector).min(here);
             }
@@ -188,13 +190,13 @@ impl Geometry {
         }
     }
 
-    /// Time of `count` sectors of one track.
+    /// Time that `count` sectors of one track take, ns.
     fn within(&self, at: &Place, count: u64) -> u64 {
         let angle = |sector: u64| sector * self.turn / at.sectors_per_track;
         angle(at.sector + count) - angle(at.sector)
     }
 
-    /// Moves to the start of the next track. Returns the time from the end of this one.
+    /// Moves to the start of the next track. Returns the time that the switch takes, ns.
     fn to_next_track(&self, at: &mut Place) -> u64 {
         at.sector = 0;
         at.head += 1;
@@ -208,7 +210,7 @@ impl Geometry {
     }
 }
 
-/// A disk of two heads and one zone, for tests.
+/// Geometry of a disk with two heads and one zone, for tests.
 #[cfg(test)]
 pub(super) fn small() -> Geometry {
     Geometry::new(&Platters {

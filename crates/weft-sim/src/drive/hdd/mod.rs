@@ -1,14 +1,14 @@
 //! Hard disk: command queue, choice of the next access, destaging and flushes.
 //!
-//! One arm carries out one access at a time. When it is free, it takes the access that can begin
-//! its transfer soonest, with move and rotation. Candidates are the commands that wait for it and,
-//! if none waits or too much is dirty or a flush waits, the oldest dirty extents (*destage
-//! window*). A command that has waited longer than the age limit goes first. Reads that continue
-//! each other form a run and are served in order of arrival: a read waits for an older one that it
-//! begins in or behind, and the head does not read on while an older read that it passed waits just
-//! behind. Without any command, the head reads on behind the last read. Setting out for a command
-//! takes the controller's overhead, and the choice is made at its end; only an access that
-//! continues under the head starts at once.
+//! One arm carries out one access at a time. When it is free, it takes the access whose transfer
+//! can begin soonest, with move and rotation. Candidates are the commands that wait for it. If none
+//! waits, too much is dirty or a flush waits, the oldest dirty extents (the *destage window*) are
+//! candidates too. A command that has waited longer than the age limit goes first. Reads that
+//! continue each other form a run and are served in order of arrival: a read waits for an older
+//! read that it begins in or right behind, and the head does not read on while an older read that
+//! it has passed waits just behind. Without any command, the head reads on behind the last read.
+//! Before the arm sets out for a command, the controller's overhead passes, and the choice is made
+//! at its end; only an access that continues under the head starts at once.
 //!
 //! ```text
 //!     read    in a cache ─────────────────────────────▶ link ─▶ done
@@ -19,10 +19,10 @@
 //! ```
 //!
 //! Assumptions beyond the specification: reads go before destaging unless more than ¾ of the limit
-//! is dirty; flushes and writes without room that have waited longer than the age limit take turns
-//! with commands that have; an extent that was passed over eight windows' worth of times goes next;
-//! an access to the medium is never interrupted; written data is not kept for reading once it is on
-//! the medium.
+//! is dirty; flushes, and writes without room in the cache, that have waited longer than the age
+//! limit take turns with commands that have; an extent that was passed over eight times the size of
+//! the window goes next; an access to the medium is never interrupted; written data is not kept for
+//! reading once it is on the medium.
 //!
 //! Source   `experiments.md` §2.1; that the drive knows reads that continue each other: "Sequential
 //!          read" in product manuals of Fujitsu (MPF3xxxAT §6.5.3, MHN2xxxAT §6.5); that it takes
@@ -55,23 +55,24 @@ pub(super) struct HddParameters {
     pub(super) platters: Platters,
     pub(super) seek: Seek,
     pub(super) queue_depth: u32,
-    /// Time of decoding a command.
+    /// Time to decode a command.
     pub(super) command_overhead: Span,
-    /// Age at which a command goes before all others.
+    /// Age at which a command goes before all younger ones.
     pub(super) age_limit: Span,
     pub(super) link_bytes_per_second: u64,
-    /// Time for which each command occupies the link in addition to its bytes.
+    /// Time for which each command occupies the link in addition to that of its bytes.
     pub(super) link_overhead: Span,
-    /// Number of segments for reading; their size is zero without a read cache.
+    /// Number of segments of the read cache. `read_segment` is the size of each; zero for no read
+    /// cache.
     pub(super) read_segments: u32,
     pub(super) read_segment: Sectors,
     /// Largest amount of dirty data; zero if the write cache is off.
     pub(super) write_cache: Sectors,
-    /// Number of the oldest extents that compete for the arm.
+    /// Number of the oldest dirty extents that compete for the arm.
     pub(super) destage_window: u32,
-    /// Longest piece that is destaged at once.
+    /// Largest piece that is destaged in one access.
     pub(super) destage_piece: Sectors,
-    /// Whether a piece ends where a write command of the host did.
+    /// Whether a piece also ends where a write command of the host ended.
     pub(super) destage_by_command: bool,
 }
 
@@ -81,21 +82,23 @@ pub struct Hdd {
     parameters: Arc<HddParameters>,
     geometry: Arc<Geometry>,
     arm: Arm,
-    /// Access that the arm is carrying out.
+    /// Access that the arm is carrying out; `None` if it is free.
     active: Option<Active>,
     /// Whether the last access was a destage.
     destaged_last: bool,
-    /// Time at which the controller will have chosen the arm's next command.
+    /// Time at which the controller will have chosen the next command for the arm.
     choosing: Option<Time>,
     events: Events<Event>,
     link: Link,
-    /// Commands that need the arm.
+    /// Commands that wait for the arm.
     waiting: Vec<Waiting>,
-    /// Writes for which the cache has no room yet, in order of arrival, each with its time.
+    /// Writes for which the cache has no room yet, in order of arrival, each with its time of
+    /// arrival.
     outside: VecDeque<(Command, Time)>,
-    /// Time at which the piece being destaged will have made room for the first of them.
+    /// Time at which the piece that is being destaged will have made room for the first of these
+    /// writes.
     room: Option<Time>,
-    /// Flushes in order of arrival.
+    /// Flushes that were not answered, in order of arrival.
     flushes: VecDeque<Flush>,
     dirty: WriteCache,
     reads: ReadCache,
@@ -103,7 +106,7 @@ pub struct Hdd {
     counters: Counters,
 }
 
-/// A command that needs the arm.
+/// A command that waits for the arm.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     tag: u64,
@@ -114,48 +117,48 @@ struct Waiting {
     target: Target,
 }
 
-/// A flush that waits.
+/// A flush that was not answered.
 #[derive(Clone, Copy, Debug)]
 struct Flush {
     tag: u64,
-    /// Epoch that must have been destaged.
+    /// Epoch of the write cache that must be destaged before the flush completes.
     epoch: u64,
     arrived: Time,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Active {
-    /// Reads for the host; `moved` says whether the arm had to move.
+    /// Reads for the host. `moved` says whether the arm had to move, instead of reading on.
     Read { command: Waiting, moved: bool },
-    /// Writes for the host, past the cache.
+    /// Writes for the host without the cache.
     Write { tag: u64, first: u64, end: u64 },
-    /// Destages dirty sectors: the first of them is under the head at `begins`.
+    /// Destages the dirty sectors from `first` to `end`. The first is under the head at `begins`.
     Destage { first: Target, end: u64, begins: Time },
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// The arm ends its access.
+    /// The arm's access has ended.
     Arm,
-    /// The controller has chosen.
+    /// The controller has chosen the arm's next command.
     Chosen,
-    /// A write for which there is room was accepted.
+    /// A write for which the cache has room has been received.
     Taken(Command),
-    /// Enough has reached the platters to make room for the next write.
+    /// So much has reached the platters that the next write may have room.
     Room,
-    /// A write that bypasses the cache has arrived over the link.
+    /// The data of a write that bypasses the cache has been received.
     Came(Command),
     /// A command is complete.
     Done(u64),
 }
 
-/// Candidates for the arm's next access.
+/// Choice of the arm's next access.
 enum Choice {
-    /// The command at this index, by reading on.
+    /// The waiting command with this index, for which the head only has to read on until this time.
     ReadOn(usize, Time),
-    /// The command at this index.
+    /// The waiting command with this index.
     Waiting(usize, Approach),
-    /// The extent of this age.
+    /// The dirty extent of this age.
     Destage(u64, Approach),
 }
 
@@ -272,7 +275,7 @@ impl Hdd {
         }
     }
 
-    /// Starts a read.
+    /// Starts a read: answers it from a cache, or lets it wait for the arm.
     fn read(&mut self, now: Time, command: &Command) {
         let (first, end) = (command.first.0, command.first.0 + command.length.0);
         self.catch_up(now);
@@ -317,8 +320,8 @@ impl Hdd {
         }
     }
 
-    /// Frees the room of sectors that have passed under the head, or plans the time when it
-    /// suffices.
+    /// Frees the room of those sectors of the piece being destaged that have passed under the head.
+    /// If this does not suffice for `wanted` sectors, plans the time at which it will.
     fn make_room(&mut self, now: Time, wanted: u64) {
         let Some(Active::Destage { first, end, begins }) = self.active else { return };
         let length = end - first.sector;
@@ -332,7 +335,7 @@ impl Hdd {
         // If the piece is too short for that, its end comes first.
         if missing > 0 && passed + missing < length {
             let at = begins + Span(self.geometry.transfer(&first.place, passed + missing));
-            // Times that are rounded down must still advance.
+            // Times are rounded down, but time must still advance.
             let at = at.max(now + Span(1));
             if self.room != Some(at) {
                 self.room = Some(at);
@@ -341,7 +344,8 @@ impl Hdd {
         }
     }
 
-    /// Ends a readahead that a write overwrites.
+    /// Removes sectors that a write overwrites from the read cache, and ends a readahead that they
+    /// touch.
     fn overwrite(&mut self, now: Time, first: u64, end: u64) {
         self.catch_up(now);
         if let Some(stood) = self.reads.forget(first, end) {
@@ -349,7 +353,7 @@ impl Hdd {
         }
     }
 
-    /// Adds what the head has read since the last call to the read cache.
+    /// Adds to the read cache what the head has read ahead since the last call.
     fn catch_up(&mut self, now: Time) {
         if self.active.is_none()
             && let Some(stands) = self.reads.catch_up(&self.geometry, now.0)
@@ -375,7 +379,7 @@ impl Hdd {
             }
             Active::Write { tag, first, end } => {
                 self.arm.stand_behind(&self.geometry, end);
-                // Only now, because a flush may wait for what this write replaces.
+                // Not before the end, because a flush may wait for what this write replaces.
                 self.dirty.supersede(&self.geometry, first, end);
                 self.take_writes(now);
                 self.end_flushes(now);
@@ -392,7 +396,7 @@ impl Hdd {
         self.use_arm(now);
     }
 
-    /// Completes the flushes that have all of their writes destaged, in order of arrival.
+    /// Completes the flushes for which everything has been destaged, in order of arrival.
     fn end_flushes(&mut self, now: Time) {
         while let Some(Flush { tag, epoch, .. }) = self.flushes.front().copied() {
             if !self.dirty.is_clean_until(epoch) {
@@ -403,7 +407,8 @@ impl Hdd {
         }
     }
 
-    /// Starts a free arm: at once if no choice among commands is needed.
+    /// Starts a free arm, at once if no choice among commands is needed, otherwise after the
+    /// overhead.
     fn use_arm(&mut self, now: Time) {
         if self.active.is_some() || (self.waiting.is_empty() && self.dirty.is_empty()) {
             return;
@@ -467,7 +472,7 @@ impl Hdd {
         }
     }
 
-    /// Counts a move and a rotational wait. Returns their duration.
+    /// Adds a move and a rotational wait to the counters. Returns their duration.
     fn count(&mut self, approach: Approach) -> Span {
         self.counters.seeks += u64::from(approach.seek > 0);
         self.counters.seek_time = Span(self.counters.seek_time.0 + approach.seek);
@@ -484,7 +489,7 @@ impl Hdd {
         self.events.plan(until, Event::Arm);
     }
 
-    /// Completes the reads that the stream has read meanwhile.
+    /// Completes the waiting reads whose sectors the head has read ahead meanwhile.
     fn answer_from_stream(&mut self, now: Time) {
         let mut index = 0;
         while index < self.waiting.len() {
@@ -503,7 +508,7 @@ impl Hdd {
         }
     }
 
-    /// Chooses the arm's next access: the one that can begin soonest.
+    /// Chooses the arm's next access: the one that can begin soonest; `None` if there is none.
     fn pick(&self, now: Time) -> Option<Choice> {
         let mut best: Option<(u64, Choice)> = None;
         let mut consider = |cost: u64, choice: Choice| {
@@ -514,7 +519,7 @@ impl Hdd {
         let is_overdue = |arrived: Time| now.since(arrived) > self.parameters.age_limit;
         let oldest = self.waiting.iter().enumerate().min_by_key(|(_, it)| it.arrived);
         let mut overdue = oldest.filter(|(_, it)| is_overdue(it.arrived)).map(|(index, _)| index);
-        // Writes and flushes that wait for destaging may be overdue too, and take turns with
+        // Writes and flushes that wait for destaging may be overdue too. They take turns with
         // commands.
         let flushing = self.flushes.front().map(|flush| flush.arrived);
         let outside = self.outside.front().map(|(_, arrived)| *arrived);
@@ -553,12 +558,12 @@ impl Hdd {
         best.map(|(_, choice)| choice)
     }
 
-    /// Whether an older read goes before this one: one that it continues or, if the head would only
-    /// have to read on, one that the head has passed. This never holds for the oldest read.
+    /// Whether an older read goes before this one: a read that this one continues, or, if the head
+    /// would only have to read on, a read that the head has passed. False for the oldest read.
     fn is_behind_older(&self, it: &Waiting, reads_on: bool) -> bool {
         let passed = |older: &Waiting| reads_on && self.reads.passed(older.first, older.end);
         let continues = |older: &Waiting| older.first < it.first && it.first <= older.end;
-        // Among reads that arrived together, lower sectors count as older.
+        // Of reads that arrived together, the one with the lower sector counts as older.
         let is_older = |of: &Waiting| (of.arrived, of.first) < (it.arrived, it.first);
         let mut older = self.waiting.iter().filter(|other| !other.write && is_older(other));
         !it.write && older.any(|older| continues(older) || passed(older))

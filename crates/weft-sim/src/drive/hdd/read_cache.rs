@@ -1,20 +1,20 @@
 //! Read cache of a hard disk: segments of sectors that were read, or read ahead under the head.
 //!
-//! The memory is divided into segments, each with one range of sectors; the least recently used one
-//! is replaced first. After a read the head stays and continues to read into the read's segment,
-//! until another command moves the arm or the segment has been filled anew: this is the *stream*.
-//! Its progress is computed when it is needed.
+//! The memory is divided into segments, each with one range of sectors; the least recently used
+//! segment is replaced first. After a read the head stays and continues to read into the read's
+//! segment, until another command moves the arm or a whole segment has been read ahead. This is the
+//! *stream*. Its progress is computed when it is needed.
 //!
 //! Source   `experiments.md` §2.1 (4)
 
 use super::arm::Target;
 use super::geometry::Geometry;
 
-/// The segments, and the stream into one of them.
+/// Segments of the read cache, and the stream that fills one of them.
 #[derive(Clone, Debug)]
 pub(super) struct ReadCache {
     segments: Vec<Segment>,
-    /// Sectors of a segment; zero without a cache.
+    /// Number of sectors of a segment; zero without a read cache.
     segment_sectors: u64,
     used: u64,
     stream: Option<Stream>,
@@ -27,16 +27,16 @@ struct Segment {
     used: u64,
 }
 
-/// The stream: the head reads on.
+/// The stream: the head reads ahead behind a read.
 #[derive(Clone, Copy, Debug)]
 struct Stream {
     segment: usize,
-    /// First sector of the read with which it began.
+    /// First sector of the read with which the stream began.
     began: u64,
-    /// Sector at which the stream was at the time `since`.
+    /// Sector that the stream had reached at the time `since`.
     from: Target,
     since: u64,
-    /// Sector at which the stream stops.
+    /// Sector at which the stream ends.
     limit: u64,
 }
 
@@ -47,7 +47,7 @@ impl ReadCache {
         Self { segments, segment_sectors, used: 0, stream: None }
     }
 
-    /// Whether all sectors of a range are in a segment.
+    /// Whether a segment has all sectors of a range. If so, it counts as used.
     pub(super) fn has(&mut self, start: u64, end: u64) -> bool {
         let found = self.segments.iter_mut().find(|s| s.start <= start && end <= s.end);
         if let Some(segment) = found {
@@ -58,13 +58,15 @@ impl ReadCache {
         false
     }
 
-    /// The first sector of the range that is missing, after those that a segment has of its start.
+    /// First sector of the range that is missing, if a segment has the sectors before it; otherwise
+    /// its start.
     pub(super) fn missing_from(&self, start: u64, end: u64) -> u64 {
         let holds = |s: &&Segment| s.start <= start && start < s.end && s.end < end;
         self.segments.iter().filter(holds).map(|s| s.end).max().unwrap_or(start)
     }
 
-    /// Brings the stream up to date. Returns the position of the arm if the stream has ended.
+    /// Adds what the stream has read by `now`. Returns its end if it has ended, as the position of
+    /// the arm.
     pub(super) fn catch_up(&mut self, geometry: &Geometry, now: u64) -> Option<u64> {
         let stream = self.stream?;
         let elapsed = now.saturating_sub(stream.since);
@@ -80,7 +82,8 @@ impl ReadCache {
         None
     }
 
-    /// Time at which the stream, if it runs and reaches this range, will have read it.
+    /// Time at which the stream will have read this range; `None` if there is no stream or it does
+    /// not reach the range without a gap.
     pub(super) fn read_by(&self, geometry: &Geometry, start: u64, end: u64) -> Option<u64> {
         let stream = self.stream?;
         let segment = &self.segments[stream.segment];
@@ -91,26 +94,27 @@ impl ReadCache {
         Some(stream.since + geometry.transfer(&stream.from.place, length))
     }
 
-    /// Whether the stream, if it runs, began less than a segment behind the end of this range, so
-    /// that the head has passed it.
+    /// Whether the head has passed this range: the stream began behind its start, and less than a
+    /// segment behind its end.
     pub(super) fn passed(&self, start: u64, end: u64) -> bool {
         let before =
             |stream: Stream| start < stream.began && stream.began <= end + self.segment_sectors;
         self.stream.is_some_and(before)
     }
 
-    /// Whether the stream's segment has all sectors of a range.
+    /// Whether the stream's segment has all sectors of a range; false without a stream.
     pub(super) fn stream_has(&self, start: u64, end: u64) -> bool {
         let segment = self.stream.map(|stream| self.segments[stream.segment]);
         segment.is_some_and(|segment| segment.start <= start && end <= segment.end)
     }
 
-    /// Position of the stream, after [`ReadCache::catch_up`].
+    /// Position of the stream, valid after [`ReadCache::catch_up`]; `None` without a stream.
     pub(super) fn stands_at(&self) -> Option<u64> {
         self.stream.map(|stream| self.segments[stream.segment].end)
     }
 
-    /// Continues the stream behind a read in its way that ended at `now`.
+    /// Continues the stream behind a read that it reached and that ended at `now`, before sector
+    /// `end`.
     pub(super) fn extend(&mut self, geometry: &Geometry, end: u64, now: u64) {
         let Some(stream) = &mut self.stream else { return };
         let segment = &mut self.segments[stream.segment];
@@ -126,7 +130,7 @@ impl ReadCache {
         }
     }
 
-    /// Lets the stream read on further, as the host has used its segment up to `end`.
+    /// Lets the stream read on further, because the host has read its segment up to `end`.
     pub(super) fn follow(&mut self, geometry: &Geometry, start: u64, end: u64) {
         let Some(stream) = &mut self.stream else { return };
         let segment = &self.segments[stream.segment];
@@ -136,8 +140,8 @@ impl ReadCache {
         }
     }
 
-    /// Starts a stream behind a read that ended at `now`, and puts the read's sectors into a
-    /// segment.
+    /// Starts a stream behind a read that ended at `now`, and stores the read's sectors in the
+    /// least recently used segment.
     pub(super) fn begin(&mut self, geometry: &Geometry, start: u64, end: u64, now: u64) {
         let oldest = self.segments.iter().enumerate().min_by_key(|(_, segment)| segment.used);
         let Some((segment, _)) = oldest else { return };
@@ -151,14 +155,16 @@ impl ReadCache {
         });
     }
 
-    /// Ends the stream because the arm moves. Returns its position, after [`ReadCache::catch_up`].
+    /// Ends the stream because the arm moves. Returns its position, valid after
+    /// [`ReadCache::catch_up`].
     pub(super) fn stop(&mut self) -> Option<u64> {
         let stream = self.stream.take()?;
         Some(self.segments[stream.segment].end.max(stream.from.sector))
     }
 
-    /// Drops an overwritten range from the segments, and ends a stream that is in it or would reach
-    /// it. Returns the position of such a stream, after [`ReadCache::catch_up`].
+    /// Drops overwritten sectors from the segments, and ends the stream if it is in them or would
+    /// reach them. Returns the position of the stream that was ended, valid after
+    /// [`ReadCache::catch_up`].
     pub(super) fn forget(&mut self, start: u64, end: u64) -> Option<u64> {
         let stream = self
             .stream

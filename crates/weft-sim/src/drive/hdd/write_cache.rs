@@ -1,9 +1,9 @@
 //! Write cache of a hard disk: dirty extents that are not yet on the platters.
 //!
 //! Dirty sectors are kept as extents that do not overlap. A write beside an extent makes it longer;
-//! a write over one replaces its data in place. Extents are *destaged* to the platters from a
-//! window of the oldest ones, in pieces: of a fixed size or, if the drive keeps the host's write
-//! commands, as long as the rest of the command at the front.
+//! a write over an extent replaces its data in place. Extents are *destaged* to the platters from a
+//! window of the oldest ones, in pieces. A piece has a fixed size or, if the drive keeps the host's
+//! write commands apart, ends at the latest where the first command in it ends.
 //!
 //! A flush closes an epoch. Extents of different epochs are not merged, so that a flush never waits
 //! for later writes.
@@ -14,42 +14,44 @@ use super::arm::Target;
 use super::geometry::Geometry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// The dirty part of a disk's memory.
+/// The dirty sectors in a disk's memory.
 #[derive(Clone, Debug)]
 pub(super) struct WriteCache {
-    /// Extents by age: the window is at the front.
+    /// Extents by age, oldest first; the window is the first of them.
     extents: BTreeMap<u64, Extent>,
-    /// Age of each extent by its first sector.
+    /// Age of each extent, by its first sector.
     starts: BTreeMap<u64, u64>,
     aged: u64,
-    /// Sectors that room was promised for, dirty or on their way to the platters.
+    /// Number of sectors that occupy room: reserved, dirty, or on their way to the platters.
     sectors: u64,
     limit: u64,
     epoch: u64,
-    /// Number of extents and pieces under way of each epoch, oldest first, for the newest and those
-    /// that have some.
+    /// By epoch, oldest first: number of its extents and of its piece being destaged. Epochs
+    /// without any are dropped, except for the newest.
     live: VecDeque<(u64, u64)>,
     /// The piece that is being destaged: first sector, end, epoch.
     leaving: Option<(u64, u64, u64)>,
-    /// Number of pieces destaged since the oldest extent's last one.
+    /// Number of pieces of other extents destaged since the last one of the oldest extent.
     passed_over: usize,
-    /// First sectors and ends of the host's commands, if pieces end there.
+    /// Boundaries of the host's write commands, if pieces end there.
     commands: Option<BTreeSet<u64>>,
-    /// End of the last piece, and the sectors destaged contiguously before it, less those counted.
+    /// End of the last piece, and the number of sectors destaged contiguously before it that did
+    /// not yet count as passing over others.
     row: (u64, u64),
 }
 
 /// An extent: contiguous dirty sectors.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extent {
-    /// First sector and its place on the platters.
+    /// First sector, with its place on the platters.
     pub(super) start: Target,
     end: u64,
     epoch: u64,
 }
 
 impl WriteCache {
-    /// A cache of this many sectors. `by_command`: pieces end where a command of the host did.
+    /// A cache for `limit` sectors. With `by_command`, pieces end where a write command of the host
+    /// ended.
     pub(super) fn new(limit: u64, by_command: bool) -> Self {
         Self {
             commands: by_command.then(BTreeSet::new),
@@ -66,7 +68,7 @@ impl WriteCache {
         }
     }
 
-    /// Reserves room for a write, if there is some.
+    /// Reserves room for a write of this many sectors. Returns whether there was room.
     pub(super) fn promise(&mut self, sectors: u64) -> bool {
         let fits = self.missing(sectors) == 0;
         if fits {
@@ -75,7 +77,8 @@ impl WriteCache {
         fits
     }
 
-    /// Additional room that a write of this many sectors needs.
+    /// Number of sectors by which the room for a write of `sectors` sectors is too small; 0 if it
+    /// fits.
     pub(super) fn missing(&self, sectors: u64) -> u64 {
         if self.sectors == 0 { 0 } else { (self.sectors + sectors).saturating_sub(self.limit) }
     }
@@ -91,7 +94,7 @@ impl WriteCache {
         self.extents.is_empty()
     }
 
-    /// Adds sectors for which room was promised.
+    /// Makes sectors dirty for which room was reserved.
     pub(super) fn insert(&mut self, geometry: &Geometry, start: u64, end: u64) {
         if let Some(commands) = &mut self.commands {
             forget(commands, start, end);
@@ -110,7 +113,7 @@ impl WriteCache {
         }
     }
 
-    /// Adds sectors that are in no extent.
+    /// Makes sectors dirty that are in no extent, merging them with adjacent extents of the epoch.
     fn add(&mut self, geometry: &Geometry, start: u64, end: u64) {
         let before = self.starts.range(..start).next_back().map(|(_, age)| *age);
         let before = before.filter(|age| {
@@ -155,7 +158,7 @@ impl WriteCache {
         entry.1 = entry.1.checked_add_signed(change).expect("each extent was counted");
     }
 
-    /// The extents that overlap a range, each as a whole, in order.
+    /// First sector and end of each extent that overlaps a range, in order.
     fn overlapping(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
         let first = self.starts.range(..=start).next_back().map_or(start, |(at, _)| *at);
         let near = self.starts.range(first..end.max(first));
@@ -163,7 +166,7 @@ impl WriteCache {
         near.filter(|(_, held_end)| *held_end > start).collect()
     }
 
-    /// Whether all sectors of a range are in extents or in the piece being destaged.
+    /// Whether all sectors of a range are dirty or being destaged.
     pub(super) fn has(&self, start: u64, end: u64) -> bool {
         if self.extents.is_empty() && self.leaving.is_none() {
             return false;
@@ -182,14 +185,14 @@ impl WriteCache {
         from >= end
     }
 
-    /// Whether any sector of a range is in the cache.
+    /// Whether any sector of a range is dirty or being destaged.
     pub(super) fn has_any(&self, start: u64, end: u64) -> bool {
         self.leaving.is_some_and(|(from, to, _)| from < end && start < to)
             || !self.overlapping(start, end).is_empty()
     }
 
-    /// The oldest extents by age, up to the size of the window; while a flush waits, only those
-    /// that it waits for.
+    /// The `count` oldest extents with their ages, oldest first. While a flush waits, only extents
+    /// of epochs up to `until_epoch` are included.
     pub(super) fn window(
         &self,
         count: usize,
@@ -203,12 +206,13 @@ impl WriteCache {
         extents.take(count.min(due)).map(|(age, extent)| (*age, extent))
     }
 
-    /// Number of pieces of other extents destaged since the oldest extent's last one.
+    /// Number of pieces of other extents destaged since the last one of the oldest extent.
     pub(super) fn passed_over(&self) -> usize {
         self.passed_over
     }
 
-    /// Starts to destage a piece from the start of an extent. Returns its first sector and length.
+    /// Starts to destage a piece of at most `most` sectors from the start of an extent. Returns its
+    /// first sector and length.
     pub(super) fn leave(&mut self, geometry: &Geometry, age: u64, most: u64) -> (u64, u64) {
         assert!(self.leaving.is_none(), "there is one arm");
         let is_oldest = self.extents.first_key_value().is_some_and(|(oldest, _)| *oldest == age);
@@ -220,8 +224,8 @@ impl WriteCache {
             end = commands.range(start + 1..end).next().copied().unwrap_or(end);
             forget(commands, start, end);
             commands.remove(&start);
-            // Contiguous commands pass over the others as often as pieces of the largest size
-            // would.
+            // Contiguous commands count as passing over the others only as often as pieces of the
+            // largest size would.
             let before = if self.row.0 == start { self.row.1 } else { most };
             counts = before >= most;
             self.row = (end, before % most + (end - start));
@@ -235,14 +239,15 @@ impl WriteCache {
         (start, end - start)
     }
 
-    /// Frees the room of a piece being destaged up to this sector, which is on the platters.
+    /// Frees the room of the piece being destaged up to this sector, because so much is on the
+    /// platters.
     pub(super) fn passed(&mut self, sector: u64) {
         let (start, end, _) = self.leaving.as_mut().expect("a piece is leaving");
         let sector = sector.clamp(*start, *end);
         self.sectors -= sector - std::mem::replace(start, sector);
     }
 
-    /// Records that the piece being destaged is on the platters.
+    /// Records that the piece being destaged is on the platters as a whole.
     pub(super) fn left(&mut self) {
         let (start, end, epoch) = self.leaving.take().expect("a piece was leaving");
         self.sectors -= end - start;
@@ -254,7 +259,7 @@ impl WriteCache {
         }
     }
 
-    /// Removes sectors that a write past the cache replaces.
+    /// Removes dirty sectors that a write without the cache has replaced.
     pub(super) fn supersede(&mut self, geometry: &Geometry, start: u64, end: u64) {
         if let Some(commands) = &mut self.commands {
             forget(commands, start, end);
@@ -275,7 +280,8 @@ impl WriteCache {
         }
     }
 
-    /// Closes an epoch for a flush. Returns the epoch that must be destaged before it completes.
+    /// Closes the present epoch for a flush. Returns it: it must be destaged before the flush
+    /// completes.
     pub(super) fn close_epoch(&mut self) -> u64 {
         let closed = self.epoch;
         self.epoch += 1;
@@ -283,7 +289,7 @@ impl WriteCache {
         closed
     }
 
-    /// Whether an epoch and those before it are on the platters.
+    /// Whether this epoch and all before it are on the platters.
     pub(super) fn is_clean_until(&mut self, epoch: u64) -> bool {
         while self.live.front().is_some_and(|(of, count)| *count == 0 && *of < self.epoch) {
             self.live.pop_front();
@@ -292,7 +298,7 @@ impl WriteCache {
     }
 }
 
-/// Removes the starts and ends of commands inside of a range.
+/// Removes the boundaries of commands that lie inside of a range.
 fn forget(commands: &mut BTreeSet<u64>, start: u64, end: u64) {
     while let Some(inside) = commands.range(start + 1..end).next().copied() {
         commands.remove(&inside);

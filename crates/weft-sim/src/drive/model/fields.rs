@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use toml::{Table, Value};
 use weft_units::{Bytes, Sectors, Span};
 
-/// The keys of a model, each read by name. A key that was not read is an error at the end.
+/// Reader of a model's keys. A key that was never read is an error at the end.
 pub(super) struct Fields<'a> {
     table: &'a Table,
     asked: BTreeSet<&'static str>,
@@ -14,7 +14,7 @@ pub(super) struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     pub(super) fn new(table: &'a Table) -> Self {
-        // These keys describe the model; they are read before its kind is known.
+        // These keys describe the model and are not parameters of its kind.
         Self { table, asked: BTreeSet::from(["base", "kind", "summary"]) }
     }
 
@@ -24,7 +24,7 @@ impl<'a> Fields<'a> {
         self.table.get(key).ok_or_else(missing)
     }
 
-    /// A whole number.
+    /// Value of a key that is a whole number.
     pub(super) fn count(
         &mut self,
         key: &'static str,
@@ -36,7 +36,7 @@ impl<'a> Fields<'a> {
         number.filter(|number| range.contains(number)).ok_or_else(|| wrong(key, value, &expected))
     }
 
-    /// A number, which need not be whole.
+    /// Value of a key that is a number, which need not be whole.
     pub(super) fn number(
         &mut self,
         key: &'static str,
@@ -48,7 +48,7 @@ impl<'a> Fields<'a> {
         number.filter(|number| range.contains(number)).ok_or_else(|| wrong(key, value, &expected))
     }
 
-    /// A number in thousandths, of a key that ends in `_percent`.
+    /// Value of a key that ends in `_percent`, in thousandths.
     pub(super) fn percent(
         &mut self,
         key: &'static str,
@@ -57,7 +57,7 @@ impl<'a> Fields<'a> {
         Ok(rounded(self.number(key, range)? * 10.0) as u32)
     }
 
-    /// A time, of a key that ends in `_ms`.
+    /// Value of a key that ends in `_ms`, as a time.
     pub(super) fn millis(
         &mut self,
         key: &'static str,
@@ -66,7 +66,7 @@ impl<'a> Fields<'a> {
         Ok(Span(rounded(self.number(key, range)? * 1e6)))
     }
 
-    /// A time, of a key that ends in `_us`.
+    /// Value of a key that ends in `_us`, as a time.
     pub(super) fn micros(
         &mut self,
         key: &'static str,
@@ -75,12 +75,12 @@ impl<'a> Fields<'a> {
         Ok(Span(rounded(self.number(key, range)? * 1e3)))
     }
 
-    /// Bytes a second, of a key that ends in `_mb_s` and counts in millions.
+    /// Value of a key that ends in `_mb_s` (10^6 bytes per second), in bytes per second.
     pub(super) fn rate(&mut self, key: &'static str) -> Result<u64, ModelError> {
         Ok(rounded(self.number(key, 1.0..=100_000.0)? * 1e6))
     }
 
-    /// A size, of a key that ends in `_kib`.
+    /// Value of a key that ends in `_kib`, in sectors.
     pub(super) fn kib(
         &mut self,
         key: &'static str,
@@ -89,13 +89,13 @@ impl<'a> Fields<'a> {
         Ok(Bytes::kib(u64::from(self.count(key, range)?)).sectors_floor())
     }
 
-    /// `true` or `false`.
+    /// Value of a key that is `true` or `false`.
     pub(super) fn flag(&mut self, key: &'static str) -> Result<bool, ModelError> {
         let value = self.value(key, "true or false")?;
         value.as_bool().ok_or_else(|| wrong(key, value, "true or false"))
     }
 
-    /// One of several words.
+    /// Value of a key that is one of several words.
     pub(super) fn word(
         &mut self,
         key: &'static str,
@@ -107,7 +107,7 @@ impl<'a> Fields<'a> {
         found.copied().ok_or_else(|| wrong(key, value, &expected))
     }
 
-    /// Ends the reading, with an error for a key that was not read.
+    /// Ends the reading. Returns an error if the model has a key that was not read.
     pub(super) fn end(self) -> Result<(), ModelError> {
         let mut keys = self.table.keys();
         let unknown = keys.find(|key| !self.asked.contains(key.as_str()));
@@ -122,12 +122,12 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Error of a key with an invalid value.
+/// Error of a key whose value is not valid.
 pub(super) fn wrong(key: &str, found: &Value, expected: &str) -> ModelError {
     ModelError::Wrong { key: key.into(), found: found.to_string(), expected: expected.into() }
 }
 
-/// The whole number nearest to a non-negative number.
+/// The whole number that is nearest to a non-negative number.
 #[allow(clippy::cast_sign_loss, reason = "every range begins at zero or above")]
 fn rounded(number: f64) -> u64 {
     (number + 0.5) as u64

@@ -2,15 +2,15 @@
 
 use super::mapping::NONE;
 
-/// Full rows by their number of valid slots: doubly linked lists in tables.
+/// Full rows by their number of valid slots, in doubly linked lists: one list for each number.
 #[derive(Clone, Debug)]
 pub(super) struct Buckets {
     first: Vec<u32>,
     next: Vec<u32>,
     before: Vec<u32>,
-    /// List of each row; [`NONE`] if it is on none.
+    /// By row: the list that it is on, and so its number of valid slots; [`NONE`] if it is on none.
     pub(super) of: Vec<u32>,
-    /// All lists before this one are empty.
+    /// Number of a list before which all lists are empty.
     least: u32,
 }
 
@@ -49,7 +49,7 @@ impl Buckets {
         self.of[row as usize] = NONE;
     }
 
-    /// Lowers the number of valid slots of a row; nothing happens if it is on no list.
+    /// Moves a row to the list of a lower number of valid slots; does nothing if it is on no list.
     pub(super) fn lower(&mut self, row: u32, valid: u32) {
         if self.has(row) {
             self.remove(row);
@@ -57,7 +57,7 @@ impl Buckets {
         }
     }
 
-    /// The row with the fewest valid slots, and their number.
+    /// A row with the fewest valid slots, and their number; `None` if no row is on a list.
     pub(super) fn least(&mut self) -> Option<(u32, u32)> {
         while self.first[self.least as usize] == NONE {
             if self.least as usize + 1 == self.first.len() {

@@ -1,25 +1,26 @@
 //! Write buffer of a solid-state drive: host pages that are not yet programmed.
 //!
-//! The buffer has the host's pages in the order of their programs. A program has a number; it
-//! leaves the buffer when the die has ended it.
+//! The buffer holds pages from the host in the order in which they will be programmed. Each program
+//! of the flash has a number, and its pages leave the buffer when the die has completed it.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// The write buffer.
+/// Write buffer of a solid-state drive.
 #[derive(Clone, Debug)]
 pub(super) struct Buffer {
-    /// Size in pages.
+    /// Size of the buffer in pages.
     limit: u64,
-    /// Pages for which room was promised, including those in the buffer.
+    /// Number of pages for which room was reserved, including those in the buffer.
     taken: u64,
-    /// Pages of the program that is not full yet.
+    /// Pages of the next program, which is not full yet.
     open: Vec<u64>,
-    /// Pages of each program from the oldest that has not ended; `None` once it has.
+    /// Pages of each program, from the oldest one that has not completed on; `None` for completed
+    /// ones.
     programs: VecDeque<Option<Vec<u64>>>,
-    /// Number of the first of these.
+    /// Number of the first program in `programs`.
     oldest: u64,
-    /// Number of times that each page is in the buffer.
+    /// By page: how many times it is in the buffer.
     pages: HashMap<u64, u32, BuildHasherDefault<PageHasher>>,
 }
 
@@ -35,8 +36,9 @@ impl Buffer {
         }
     }
 
-    /// Reserves room for pages, if there is some, or if nothing is under way that would make room:
-    /// an open program waits for more pages, however small the buffer is.
+    /// Reserves room for pages. Returns whether it did: there must be enough room, or no program in
+    /// progress that would make room, because the open program waits for more pages however small
+    /// the buffer is.
     pub(super) fn promise(&mut self, pages: u64) -> bool {
         let waits = self.taken == self.open.len() as u64;
         let fits = self.taken + pages <= self.limit || waits;
@@ -46,29 +48,29 @@ impl Buffer {
         fits
     }
 
-    /// Adds a page for which room was promised.
+    /// Adds a page for which room was reserved.
     pub(super) fn take(&mut self, page: u64) {
         self.open.push(page);
         *self.pages.entry(page).or_insert(0) += 1;
     }
 
-    /// Makes a program of the pages added since the last one. Returns its number.
+    /// Makes a program of all pages added since the last one. Returns its number.
     pub(super) fn program(&mut self) -> u64 {
         self.programs.push_back(Some(std::mem::take(&mut self.open)));
         self.next_program() - 1
     }
 
-    /// Number of the next program.
+    /// Number that the next program will have.
     pub(super) fn next_program(&self) -> u64 {
         self.oldest + self.programs.len() as u64
     }
 
-    /// Whether all programs before this number have ended.
+    /// Whether all programs with lower numbers have completed.
     pub(super) fn ended_before(&self, number: u64) -> bool {
         self.oldest >= number
     }
 
-    /// Records the end of a program.
+    /// Records that a program has completed.
     pub(super) fn end(&mut self, number: u64) {
         let pages = self.programs[(number - self.oldest) as usize].take();
         let pages = pages.expect("a program ends once");
@@ -92,7 +94,7 @@ impl Buffer {
     }
 }
 
-/// Hasher of page numbers: multiplication by 2^64 over the golden ratio. No iteration depends on
+/// Hasher of page numbers: multiplication by 2^64 divided by the golden ratio. Nothing iterates in
 /// the order of these hashes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PageHasher(u64);

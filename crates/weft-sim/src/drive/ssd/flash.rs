@@ -1,8 +1,9 @@
 //! Flash dies and channels: reads, programs and erasures, and the transfer of their bytes.
 //!
-//! A die does one thing at a time. Reads of the host go before everything else and, if the drive
-//! can suspend, interrupt a program or an erasure. Other work is done in order; the bytes of the
-//! next program pass over the channel while the die is still busy with the one before.
+//! A die does one thing at a time. Reads for the host and readahead go before everything else. If
+//! the drive can suspend, such a read interrupts a program or an erasure. Other work is done in
+//! order; the bytes of the next program are transferred over the channel while the die is still
+//! busy with the preceding work.
 //!
 //! ```text
 //!     read     wait for die ─ tR ─ wait for channel ─ bytes ─▶
@@ -19,43 +20,43 @@ use weft_units::{Span, Time};
 /// Largest number of times that reads may interrupt one program, so that no program starves. [A]
 const SUSPENSIONS: u32 = 16;
 
-/// Parameters of dies and channels.
+/// Parameters of the dies and channels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::drive) struct FlashParameters {
     pub(in crate::drive) channels: u32,
     pub(in crate::drive) dies: u32,
-    /// Slots of 4 KiB that all planes of a die program at once.
+    /// Number of slots of 4 KiB that are programmed at once, on all planes of a die.
     pub(in crate::drive) superpage: u32,
     pub(in crate::drive) block_pages: u32,
     pub(in crate::drive) read: Span,
     pub(in crate::drive) program: Span,
     pub(in crate::drive) erase: Span,
     pub(in crate::drive) channel_bytes_per_second: u64,
-    /// Time of interrupting a program; `None` if reads wait for its end.
+    /// Time that interrupting a program or erasure takes; `None` if reads wait until it has ended.
     pub(in crate::drive) suspend: Option<Span>,
 }
 
-/// Work of a die that waits for its turn.
+/// Work of a die that is done in order, behind all reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Op {
-    /// Programs the host's superpage of this number.
+    /// Programs a superpage of the host's data; the number is that of the program in the buffer.
     Host(u64),
-    /// Programs moved slots.
+    /// Programs a superpage of slots that garbage collection moves.
     Moved,
     /// Programs the map.
     Map,
-    /// Reads slots to move them.
+    /// Reads this number of slots, which garbage collection moves.
     MoveRead(u32),
     /// Erases a block.
     Erase,
 }
 
-/// Cause of a die's read: the host or collection.
+/// Recipient of what a die reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reader {
-    /// A read of this many bytes for a command.
+    /// A read command: its index and the number of its bytes in this read.
     Command { command: u32, bytes: u32 },
-    /// A superpage that is read ahead.
+    /// Readahead: the number of the superpage.
     Ahead(u64),
 }
 
@@ -74,24 +75,25 @@ enum Running {
 #[derive(Clone, Debug, Default)]
 struct Die {
     running: Option<(Running, Time)>,
-    /// Number of operations begun, by which the planned end of an interrupted one is recognised.
+    /// Number of operations begun so far. It tells the end of the running operation from that
+    /// planned for an interrupted one.
     begun: u32,
-    /// Interrupted operation, its remaining time, and the number of its interruptions.
+    /// The interrupted operation, its remaining time, and how often it was interrupted.
     suspended: Option<(Op, Span, u32)>,
-    /// Next operation, and the time at which its bytes will be there.
+    /// The next operation, and the time at which its bytes are at the die.
     staged: Option<(Op, Time)>,
     queue: VecDeque<Op>,
     reads: VecDeque<Read>,
 }
 
-/// All dies and channels.
+/// All dies and channels of a drive.
 #[derive(Clone, Debug)]
 pub(super) struct Flash {
     parameters: FlashParameters,
     dies: Vec<Die>,
-    /// Time at which each channel is free.
+    /// By channel: time at which it is free.
     channels: Vec<Time>,
-    /// Busy time, summed over all dies.
+    /// Time for which dies were busy, summed over all dies.
     pub(super) busy: Span,
 }
 
@@ -105,7 +107,7 @@ impl Flash {
         }
     }
 
-    /// Queues a read for the host, or a readahead.
+    /// Queues a read of `slots` slots of a die for `reader`.
     pub(super) fn read(
         &mut self,
         now: Time,
@@ -119,14 +121,15 @@ impl Flash {
         self.begin(now, die, pause, events);
     }
 
-    /// Queues work that is done in order.
+    /// Queues work that the die does in order, behind all reads.
     pub(super) fn work(&mut self, now: Time, die: u32, op: Op, events: &mut Events<Event>) {
         self.dies[die as usize].queue.push_back(op);
         self.stage(now, die);
         self.begin(now, die, Span::ZERO, events);
     }
 
-    /// Interrupts a program or erasure, if that is possible. Returns the time that it costs.
+    /// Interrupts the program or erasure that a die is carrying out, if that is possible. Returns
+    /// the time that the interruption takes, zero if there was none.
     fn interrupt(&mut self, now: Time, die: u32) -> Span {
         let Some(pause) = self.parameters.suspend else { return Span::ZERO };
         let die = &mut self.dies[die as usize];
@@ -142,7 +145,7 @@ impl Flash {
         pause
     }
 
-    /// Transfers the bytes of the next work to the die.
+    /// Transfers the bytes of the next work to the die, unless other work is prepared already.
     fn stage(&mut self, now: Time, index: u32) {
         let die = &mut self.dies[index as usize];
         if die.staged.is_some() {
@@ -158,7 +161,7 @@ impl Flash {
         self.dies[index as usize].staged = Some((op, ready));
     }
 
-    /// Sends slots over a die's channel. Returns the end of the transfer.
+    /// Transfers slots over the channel of a die. Returns the end of the transfer.
     fn transfer(&mut self, now: Time, die: u32, slots: u32) -> Time {
         let bytes = u128::from(slots) * 4096;
         let rate = u128::from(self.parameters.channel_bytes_per_second);
@@ -167,7 +170,8 @@ impl Flash {
         *channel
     }
 
-    /// Starts the next work of an idle die.
+    /// Starts the next work of a die, if it is idle, after `pause` for a read that interrupted
+    /// something.
     fn begin(&mut self, now: Time, index: u32, pause: Span, events: &mut Events<Event>) {
         let die = &mut self.dies[index as usize];
         if die.running.is_some() {
@@ -194,7 +198,8 @@ impl Flash {
         self.stage(now, index);
     }
 
-    /// Ends what a die began, unless it was interrupted. Returns the work that has ended.
+    /// Ends the operation that a die has begun as its `begun`-th, unless it was interrupted.
+    /// Returns work other than a read that has thereby ended.
     pub(super) fn end(
         &mut self,
         now: Time,

@@ -1,30 +1,31 @@
 //! Page mapping and garbage collection of a solid-state drive.
 //!
-//! A page-level mapping in the form of a log. The unit is the *slot*: 4 KiB of flash. Slots of one
-//! program of all planes of a die are a *superpage*; one superpage of each die is a *row*, which
-//! stands for a block of the whole drive: it is filled in order, collected and erased as one.
+//! The mapping is by page, in the form of a log. Its unit is the *slot*: 4 KiB of flash. The slots
+//! that one program writes on all planes of a die are a *superpage*. One superpage of each die is a
+//! *row*, which stands for a block of the whole drive: it is filled in order, and collected and
+//! erased as a whole.
 //!
 //! ```text
 //!                die 0         die 1              die D-1
 //!     row r   │ s s s s s s s s │ s s s s s s s s │ … │ s s s s s s s s │   a superpage each
 //! ```
 //!
-//! Once few rows are free, each host slot written pays for moving its share of the row with the
-//! most garbage (greedy), so that collection keeps pace and never stops the drive. Recently filled
-//! rows are left alone, half as many as are spare, because slots that are overwritten repeatedly
-//! have become garbage when such a row is considered. With writes all over the drive this changes
-//! nothing: a young row has the least garbage anyway.
+//! Once few rows are free, each host slot that is written pays for moving its share of the row with
+//! the most garbage (greedy), so that collection keeps pace and never stops the drive. Recently
+//! filled rows are left alone, up to half of the spare rows, so that slots which are overwritten
+//! repeatedly have become garbage by the time such a row is considered. With writes all over the
+//! drive this changes nothing: a young row has the least garbage anyway.
 //!
 //! **Scaled.** A map of a whole drive would need a byte of memory for each KiB of it. Only
-//! `simulated` pages are mapped; regions of 1 MiB of the drive's addresses fold onto them in order,
-//! several onto one. This preserves what decides how much is moved: the share of the drive that is
-//! written, at random or in order, and the over-provisioning. It does not preserve which of two
-//! regions that fold onto one holds data (so discards count only if they cover all regions of a
-//! fold), nor random writes of units near a row, 1 to 2 MiB, which here make garbage of whole rows
-//! and in a drive do not.
+//! `simulated` pages are mapped; regions of 1 MiB of the drive's addresses are folded onto them in
+//! order, several onto one. This preserves what determines how much is moved: the share of the
+//! drive that is written, whether at random or in order, and the over-provisioning. It does not
+//! preserve which of two regions that fold onto one holds data (so a discard counts only if it
+//! covers all regions of a fold), nor random writes of units near the size of a row, 1 to 2 MiB,
+//! which here make garbage of whole rows and in a real drive do not.
 //!
-//! A fresh drive has all rows of the whole drive free: until as much has been written, collection
-//! in the scaled map costs nothing.
+//! In a fresh drive all rows of the whole drive are free: until as much has been written,
+//! collection in the scaled map costs nothing.
 //!
 //! Source   `experiments.md` §2.2; greedy collection as in every page-level model since
 //!          Hu, Eleftheriou, Haas, Iliadis, Pletka, "Write amplification analysis", SYSTOR 2009
@@ -33,27 +34,27 @@ use super::buckets::Buckets;
 use std::collections::VecDeque;
 use weft_units::rng::Rng;
 
-/// No page, no slot or no row.
+/// Stands for no page, no slot or no row.
 pub(super) const NONE: u32 = u32::MAX;
-/// Pages of a region: 1 MiB.
+/// Number of pages in a region, 1 MiB.
 const REGION: u64 = 256;
-/// Rows that collection keeps free, in addition to the two that are being filled.
+/// Number of rows that collection keeps free, in addition to the two that are being filled.
 const RESERVE: usize = 4;
 
 /// Sizes of a mapping, in pages and slots of 4 KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::drive) struct Shape {
-    /// Pages of the drive.
+    /// Number of pages of the drive.
     pub(in crate::drive) pages: u64,
-    /// Pages that are mapped, a multiple of a region's.
+    /// Number of pages that are mapped, a multiple of those of a region.
     pub(in crate::drive) simulated: u64,
-    /// Slots in addition to those, in thousandths.
+    /// Number of slots in addition to the mapped pages, in thousandths of these.
     pub(in crate::drive) over_provisioning: u32,
     /// Number of dies.
     pub(in crate::drive) dies: u32,
-    /// Slots of a superpage.
+    /// Number of slots in a superpage.
     pub(in crate::drive) superpage: u32,
-    /// Number of random rows that collection considers; zero for all (greedy).
+    /// Number of random rows among which collection chooses; zero to choose among all (greedy).
     pub(in crate::drive) choices: u32,
 }
 
@@ -64,12 +65,12 @@ impl Shape {
 
     fn rows(&self) -> u32 {
         let slots = self.simulated + self.simulated * u64::from(self.over_provisioning) / 1_000;
-        // Every shape has room for the rows that are being filled and kept free.
+        // Any shape has room for the rows that are being filled and those that are kept free.
         let least = self.simulated.div_ceil(u64::from(self.row())) + RESERVE as u64 + 3;
         slots.div_ceil(u64::from(self.row())).max(least) as u32
     }
 
-    /// The mapped page of a page of the drive, and the number of its region.
+    /// Mapped page onto which a page of the drive is folded, and the number of the drive's region.
     fn fold(&self, page: u64) -> (usize, u64) {
         let region = page / REGION;
         let folded = if self.simulated >= self.pages {
@@ -82,59 +83,60 @@ impl Shape {
     }
 }
 
-/// Work of the dies that a mapping requires.
+/// Work of the dies that the mapping requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// Programs a superpage of the host's, of which `padding` slots are empty.
+    /// Programs a superpage of the host's data, of which `padding` slots are empty.
     Program { die: u32, padding: u32 },
-    /// Reads this many slots of a die, to move them.
+    /// Reads this number of slots of a die, to move them.
     Read { die: u32, slots: u32 },
     /// Programs a superpage of moved slots.
     Move { die: u32 },
-    /// Erases a row, which is one of many that make up a block of the flash.
+    /// Erases a row, which is one of the many that make up a block of the flash.
     Erase,
 }
 
-/// The mapping.
+/// Mapping of a drive's pages to slots, with garbage collection.
 #[derive(Clone, Debug)]
 pub(in crate::drive) struct Mapping {
     shape: Shape,
-    /// Mapped page → slot.
+    /// By mapped page: its slot, or [`NONE`].
     slots: Vec<u32>,
-    /// Slot → mapped page.
+    /// By slot: its mapped page, or [`NONE`].
     pages: Vec<u32>,
-    /// Valid slots of each row.
+    /// By row: number of its valid slots.
     valid: Vec<u32>,
-    /// Full rows by their number of valid slots.
+    /// Full rows by their number of valid slots, without the young ones.
     full: Buckets,
-    /// Recently filled rows, oldest first; `young_most` is the number that is left alone.
+    /// Recently filled rows, oldest first. `young_most` is the number of these that are left alone.
     young: VecDeque<u32>,
     young_most: usize,
     free: VecDeque<u32>,
-    /// Row for the host's slots; `moved` is the one for moved slots.
+    /// Row that the host's slots fill. `moved` is the row that moved slots fill.
     host: Head,
     moved: Head,
     victim: Option<Victim>,
-    /// Moves that are due, times the garbage of the victim's row.
+    /// Moves that are due, multiplied by the `garbage` of the victim.
     debt: u64,
-    /// Slots that may still be written before collection costs anything.
+    /// Number of slots that may still be written before collection costs anything.
     unused: u64,
     rng: Rng,
 }
 
-/// A row that is being filled.
+/// A row that is being filled, and its next slot.
 #[derive(Clone, Copy, Debug)]
 struct Head {
     row: u32,
     next: u32,
 }
 
-/// A row that is being emptied.
+/// A row that garbage collection is emptying, and its next slot.
 #[derive(Clone, Copy, Debug)]
 struct Victim {
     row: u32,
     next: u32,
-    /// Number of its valid slots when it was chosen; `garbage` is that of the others.
+    /// Number of its valid slots when it was chosen. `garbage` is the number of its other slots
+    /// then.
     valid: u32,
     garbage: u32,
 }
@@ -169,7 +171,7 @@ impl Mapping {
         }
     }
 
-    /// The mapping after one write of everything in order and two at random, page by page.
+    /// The mapping after everything was written once in order and twice at random, page by page.
     pub(super) fn steady(shape: Shape) -> Self {
         let mut mapping = Self::fresh(shape);
         mapping.unused = 0;
@@ -185,19 +187,19 @@ impl Mapping {
         mapping
     }
 
-    /// Sets the drive's own random stream.
+    /// Sets the random numbers with which garbage collection chooses rows.
     pub(super) fn seeded(mut self, rng: Rng) -> Self {
         self.rng = rng;
         self
     }
 
-    /// Writes a page of the drive; the work that it requires goes to `work`.
+    /// Writes a page of the drive. `work` receives the work of the dies that this requires.
     pub(super) fn write(&mut self, page: u64, work: &mut impl FnMut(Work)) {
         let (page, _) = self.shape.fold(page);
         self.put(page, work);
     }
 
-    /// Pads the superpage that the host's slots have begun.
+    /// Pads the superpage that the host's slots have begun, if any, so that it can be programmed.
     pub(super) fn pad(&mut self, work: &mut impl FnMut(Work)) {
         let begun = self.host.next % self.shape.superpage;
         if begun > 0 {
@@ -210,20 +212,20 @@ impl Mapping {
         }
     }
 
-    /// The die from which a page of the drive is read. A page that was never written is read as if
-    /// it had been written in order.
+    /// Die from which a page of the drive is read. A page that was never written is read as if all
+    /// pages had been written in order.
     pub(super) fn die(&self, page: u64) -> u32 {
         let (mapped, region) = self.shape.fold(page);
         let dies = u64::from(self.shape.dies);
         let at = match self.slots[mapped] {
             NONE => page / u64::from(self.shape.superpage),
-            // Regions that fold onto one are on different dies.
+            // Regions that fold onto the same one are on different dies.
             slot => u64::from(slot % self.shape.row() / self.shape.superpage) + region,
         };
         (at % dies) as u32
     }
 
-    /// Discards a range of the drive's pages.
+    /// Discards the pages of the drive from `first` to `end`.
     pub(super) fn discard(&mut self, first: u64, end: u64) {
         let (regions, kept) = (self.shape.pages.div_ceil(REGION), self.shape.simulated / REGION);
         if self.shape.simulated >= self.shape.pages {
@@ -233,7 +235,7 @@ impl Mapping {
             return;
         }
         for folded in 0..kept {
-            // The regions of this fold, all of which must be within the range.
+            // All regions of this fold must be within the range.
             let from = (folded * regions).div_ceil(kept);
             let until = ((folded + 1) * regions).div_ceil(kept);
             if from * REGION >= first && (until * REGION).min(self.shape.pages) <= end {
@@ -249,7 +251,7 @@ impl Mapping {
         self.invalidate(slot);
     }
 
-    /// Writes a mapped page.
+    /// Writes a mapped page to the next slot of the host's row.
     fn put(&mut self, page: usize, work: &mut impl FnMut(Work)) {
         self.unused = self.unused.saturating_sub(1);
         let slot = self.host.row * self.shape.row() + self.host.next;
@@ -276,7 +278,7 @@ impl Mapping {
         self.full.lower(row, self.valid[row as usize]);
     }
 
-    /// Records that a row is full: it is young until enough others are.
+    /// Records that a row is full. It counts as young until enough other rows are full.
     fn filled(&mut self, row: u32) {
         self.young.push_back(row);
         if self.young.len() > self.young_most
@@ -286,20 +288,20 @@ impl Mapping {
         }
     }
 
-    /// Takes a free row if the host's is full.
+    /// Takes a free row for the host's slots, if the present one is full.
     fn full_host(&mut self, work: &mut impl FnMut(Work)) {
         if self.host.next < self.shape.row() {
             return;
         }
         self.filled(self.host.row);
-        // The share that each slot pays keeps rows free. If padding has used them up, a victim is
-        // moved as a whole.
+        // The moves that each slot pays for keep rows free. If padding has used them up, the victim
+        // is emptied at once.
         while self.free.len() < 2 && self.empty_one(u64::MAX, work) {}
         let row = self.free.pop_front().expect("collection keeps a row free");
         self.host = Head { row, next: 0 };
     }
 
-    /// Moves the share that `written` slots have to pay for.
+    /// Makes the moves that `written` host slots have to pay for.
     fn collect(&mut self, written: u32, work: &mut impl FnMut(Work)) {
         if self.free.len() > RESERVE {
             return;
@@ -314,7 +316,7 @@ impl Mapping {
         }
     }
 
-    /// Chooses the row with the most garbage; none if no row has any.
+    /// Chooses the full row with the most garbage as the next victim; `None` if no row has any.
     fn choose(&mut self) -> Option<Victim> {
         let (row, valid) = if self.shape.choices == 0 {
             self.full.least()?
@@ -338,8 +340,8 @@ impl Mapping {
         Some(Victim { row, next: 0, valid, garbage })
     }
 
-    /// Moves up to `moves` slots of the victim, which becomes free when it is empty. Returns
-    /// whether there was a victim.
+    /// Moves up to `moves` slots of the victim, which becomes free once it has no valid slots.
+    /// Returns whether there was a victim.
     fn empty_one(&mut self, mut moves: u64, work: &mut impl FnMut(Work)) -> bool {
         let Some(mut victim) = self.victim.take().or_else(|| self.choose()) else { return false };
         let (row_slots, superpage) = (self.shape.row(), self.shape.superpage);
@@ -371,7 +373,8 @@ impl Mapping {
         true
     }
 
-    /// Moves a page to another slot.
+    /// Moves a page from slot `from` to the next slot for moved pages. `silent` moves cause no work
+    /// of the dies.
     fn carry(&mut self, page: u32, from: u32, silent: bool, work: &mut impl FnMut(Work)) {
         if self.moved.next == self.shape.row() {
             self.filled(self.moved.row);

@@ -8,15 +8,15 @@
 //!             else: fill up and program what is buffered ─▶ program the map ─▶ t_flush ─▶ done
 //! ```
 //!
-//! Without protection a FUA write ends as a flush behind it would. Flushes of one drive are served
-//! in rounds, one after the other. A round serves the flushes that arrived before it began: all of
-//! them or, if the drive does not coalesce, one.
+//! Without power-loss protection a FUA write completes as if a flush followed it. Flushes of a
+//! drive are served in rounds, one round after the other. A round serves the flushes that arrived
+//! before it began: all of them, or only one if the drive does not coalesce flushes.
 //!
 //! Assumptions beyond the specification: a write that continues none of the last eight streams
-//! takes `random_write_us` longer (S4500: 52 against 36 µs); the second command in sequence starts
-//! readahead; pages that were never written are read from the flash like others; a command of less
-//! than 4 KiB costs a page; latencies vary randomly, if the model says so, as in `spread`; a faster
-//! medium before the flash (SLC mode) is not modelled.
+//! takes `random_write_us` longer (S4500: 52 instead of 36 µs); the second command in sequence
+//! starts readahead; pages that were never written are read from the flash like others; a command
+//! of less than 4 KiB costs a page; latencies vary randomly, if the model says so, as in `spread`;
+//! a faster medium before the flash (SLC mode) is not modelled.
 //!
 //! Source   `experiments.md` §2.2
 
@@ -45,7 +45,7 @@ use streams::Streams;
 use weft_units::rng::Rng;
 use weft_units::{Bytes, Sectors, Span, Time};
 
-/// Sectors of a page: the unit of the map.
+/// Sectors of a page, the unit of the mapping.
 const PAGE: u64 = 8;
 /// Bytes of a page.
 const PAGE_BYTES: u64 = 4096;
@@ -56,32 +56,33 @@ pub(super) struct SsdParameters {
     pub(super) shape: Shape,
     pub(super) flash: FlashParameters,
     pub(super) queue_depth: u32,
-    /// Latency of every command, which occupies nothing.
+    /// Latency that every command has; it occupies neither a die nor the link.
     pub(super) command: Span,
-    /// Additional time of a write that continues no other.
+    /// Additional time of a write that continues no earlier write.
     pub(super) random_write: Span,
-    /// Step of the tail of latencies of reads from the flash; `write_spread` is that of writes that
-    /// continue no other; zero for none.
+    /// Mean of the random additional latency of reads from the flash; zero for none. `write_spread`
+    /// is that of writes that continue no earlier write.
     pub(super) read_spread: Span,
     pub(super) write_spread: Span,
     pub(super) link_bytes_per_second: u64,
     pub(super) link_overhead_read: Span,
     pub(super) link_overhead_write: Span,
-    /// Readahead of a stream; zero for none.
+    /// Window of readahead for a sequential stream; zero for none.
     pub(super) read_ahead: Sectors,
     pub(super) write_buffer: Sectors,
     pub(super) volatile_cache: bool,
     pub(super) power_loss_protection: bool,
-    /// Time of a flush in addition to its programs.
+    /// Duration of a flush after its programs have completed.
     pub(super) flush: Span,
-    /// Time of a flush if nothing was written since the last one.
+    /// Duration of a flush if nothing was written since the last flush.
     pub(super) flush_clean: Span,
     pub(super) flush_coalesces: bool,
-    /// Whether the host may send a flush beside other commands.
+    /// Whether the host may send a flush while the drive holds other commands.
     pub(super) flush_queueable: bool,
-    /// Whether everything was overwritten twice before the start.
+    /// Whether everything was written once in order and twice at random before the start (steady
+    /// state).
     pub(super) is_steady: bool,
-    /// The map after these writes, made once for all drives of a model.
+    /// The mapping after these writes, computed once for all drives of a model.
     pub(super) steady: OnceLock<Mapping>,
 }
 
@@ -94,22 +95,22 @@ pub struct Ssd {
     mapping: Mapping,
     buffer: Buffer,
     flash: Flash,
-    /// Reads that have not received all of their bytes.
+    /// Reads that have not received all of their bytes, by index.
     reads: Vec<Reading>,
-    /// Free places of `reads`.
+    /// Indexes in `reads` that are free.
     unused: Vec<u32>,
     read_streams: Streams,
     write_streams: Streams,
-    /// Superpages that were read ahead, or are being read.
+    /// Superpages that were read ahead or are being read ahead, by number.
     ahead: HashMap<u64, Ahead, BuildHasherDefault<PageHasher>>,
     /// Writes for which the buffer has no room yet, in order of arrival.
     outside: VecDeque<Command>,
     flushing: Option<Flushing>,
-    /// Tags of flushes and FUA writes that wait for a flush to begin.
+    /// Tags of the flushes and FUA writes that wait for the next round of flushes.
     flushes: VecDeque<u64>,
-    /// Whether anything was written since the last flush began.
+    /// Whether anything was written since the last round of flushes began.
     is_dirty: bool,
-    /// Number of rows erased; each stands for a block of the flash on the dies in turn.
+    /// Number of rows erased so far. As many rows as a block has pages stand for a block of a die.
     rows_erased: u64,
     spread: Spread,
     held: u32,
@@ -119,13 +120,13 @@ pub struct Ssd {
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// A die ends its operation.
+    /// A die ends the operation that it began as its `begun`-th.
     Die { die: u32, begun: u32 },
-    /// Bytes of a read have arrived from a die.
+    /// Bytes of a read have been transferred from a die.
     Arrived(Reader),
-    /// A write's bytes have arrived over the link.
+    /// The bytes of a write have been transferred over the link.
     Written(Command),
-    /// A flush is complete.
+    /// The round of flushes is complete.
     Flushed,
     /// A command is complete.
     Done(u64),
@@ -134,29 +135,29 @@ enum Event {
 #[derive(Clone, Copy, Debug)]
 struct Reading {
     tag: u64,
-    /// Bytes that have not passed over the link.
+    /// Number of bytes that have not been transferred over the link.
     left: u32,
-    /// Whether the command's own share of the link was counted.
+    /// Whether the fixed overhead that the command has on the link was counted.
     is_announced: bool,
-    /// Its time beyond the least one.
+    /// Random time by which the command exceeds the smallest latency.
     late: Span,
 }
 
-/// A superpage that was read ahead.
+/// A superpage that is being read ahead or was read ahead.
 #[derive(Clone, Debug, Default)]
 struct Ahead {
     is_here: bool,
-    /// Whether the superpage is no longer needed: it is dropped once it has arrived.
+    /// Whether the superpage is no longer needed: it is dropped once it has been read.
     is_used: bool,
-    /// Commands that wait, each with the number of its bytes.
+    /// Read commands that wait for it, each with the number of its bytes.
     waiting: Vec<(u32, u32)>,
 }
 
-/// A flush that has begun.
+/// A round of flushes that is in progress.
 #[derive(Clone, Debug)]
 struct Flushing {
     tags: Vec<u64>,
-    /// Number of the first program that does not have to end before it.
+    /// The round waits for all programs with lower numbers.
     until: u64,
     is_mapping: bool,
 }
@@ -244,7 +245,7 @@ impl Ssd {
                 self.begin_flush(now);
             }
             Access::Discard => {
-                // Whole pages only: the rest of a page may still be read.
+                // Whole pages only, because the rest of a page may still be read.
                 self.mapping.discard(first.div_ceil(PAGE), end / PAGE);
                 let done = now + self.parameters.command;
                 self.events.plan(done, Event::Done(command.tag));
@@ -287,7 +288,7 @@ impl Ssd {
         self.counters.media_busy = self.flash.busy;
     }
 
-    /// Starts a read.
+    /// Starts a read of the sectors from `first` to `end`.
     fn read(&mut self, now: Time, tag: u64, first: u64, end: u64) {
         let bytes = Sectors(end - first).bytes().0 as u32;
         let reading = Reading { tag, left: bytes, is_announced: false, late: Span::ZERO };
@@ -340,7 +341,7 @@ impl Ssd {
         }
     }
 
-    /// Adds a read to the streams. Returns the superpages to read ahead.
+    /// Adds a read to the streams. Returns the range of superpages to read ahead, if there is one.
     fn follow(&mut self, first: u64, end: u64) -> Option<(u64, u64)> {
         let superpage = u64::from(self.parameters.shape.superpage) * PAGE;
         let window = self.parameters.read_ahead.0;
@@ -373,7 +374,7 @@ impl Ssd {
         }
     }
 
-    /// Reads superpages ahead.
+    /// Starts to read the superpages from `from` to `until` ahead.
     fn fetch(&mut self, now: Time, from: u64, until: u64) {
         let superpage = self.parameters.shape.superpage;
         for number in from..until {
@@ -399,7 +400,7 @@ impl Ssd {
         }
     }
 
-    /// Sends bytes of a read over the link.
+    /// Transfers bytes of a read over the link, and completes the read after its last byte.
     fn deliver(&mut self, now: Time, command: u32, bytes: u32) {
         let reading = &mut self.reads[command as usize];
         let overhead = if std::mem::replace(&mut reading.is_announced, true) {
@@ -416,7 +417,7 @@ impl Ssd {
         }
     }
 
-    /// Accepts writes as far as there is room for them.
+    /// Accepts writes as far as there is room for them in the buffer.
     fn take_writes(&mut self, now: Time) {
         while let Some(command) = self.outside.front() {
             let end = command.first.0 + command.length.0;
@@ -431,7 +432,7 @@ impl Ssd {
         }
     }
 
-    /// Handles a write that has its bytes in the buffer.
+    /// Handles a write whose bytes have been transferred into the buffer.
     fn written(&mut self, now: Time, command: &Command) {
         let (first, end) = (command.first.0, command.first.0 + command.length.0);
         let superpage = u64::from(self.parameters.shape.superpage);
@@ -495,8 +496,8 @@ impl Ssd {
         add(&mut self.counters.nand_bytes, pages);
     }
 
-    /// Erases a block on each die that has its turn: a die erases one whenever as many rows were
-    /// erased as a block has pages.
+    /// Counts a row as erased. Each die erases a block whenever as many rows were erased as a block
+    /// has pages; the dies do this in turn.
     fn erase_row(&mut self, now: Time) {
         self.rows_erased += 1;
         let (rows, dies) =
@@ -510,7 +511,7 @@ impl Ssd {
         }
     }
 
-    /// Handles the end of a die's work.
+    /// Handles the end of work of a die.
     fn ended(&mut self, now: Time, op: Op) {
         match op {
             Op::Host(number) => {
@@ -523,7 +524,7 @@ impl Ssd {
         }
     }
 
-    /// Starts the next flush, if none is under way.
+    /// Starts the next round of flushes, if none is in progress and a flush waits.
     fn begin_flush(&mut self, now: Time) {
         if self.flushing.is_some() || self.flushes.is_empty() {
             return;
@@ -544,7 +545,7 @@ impl Ssd {
         self.go_on_flushing(now);
     }
 
-    /// Programs the map if everything before it has been programmed.
+    /// Programs the map for the round of flushes, once everything before it has been programmed.
     fn go_on_flushing(&mut self, now: Time) {
         let Some(flushing) = &mut self.flushing else { return };
         if flushing.is_mapping || !self.buffer.ended_before(flushing.until) {
@@ -554,18 +555,18 @@ impl Ssd {
         let superpage = u64::from(self.parameters.shape.superpage);
         self.count_program(superpage);
         add(&mut self.counters.nand_map_bytes, superpage);
-        // On any die: map pages rotate over the dies like data.
+        // Any die will do: pages of the map rotate over the dies like data.
         let die = (self.counters.nand_programs % u64::from(self.parameters.flash.dies)) as u32;
         self.flash.work(now, die, Op::Map, &mut self.events);
     }
 }
 
-/// The pages that a range of sectors touches.
+/// Numbers of the pages that a range of sectors touches.
 fn pages(first: u64, end: u64) -> std::ops::Range<u64> {
     first / PAGE..end.div_ceil(PAGE)
 }
 
-/// Adds the bytes of a number of pages.
+/// Adds the bytes of this number of pages.
 fn add(bytes: &mut Bytes, pages: u64) {
     *bytes = Bytes(bytes.0 + pages * PAGE_BYTES);
 }

@@ -1,26 +1,26 @@
-//! Spread of a solid-state drive's latencies: the time of a command beyond the least one.
+//! Spread of a solid-state drive's latencies: the time of a command beyond the smallest one.
 //!
-//! Data sheets print a typical latency and a 99.9th percentile. Between them lies a tail that falls
-//! with the square of the latency, in steps of a length that the model gives:
+//! Data sheets give a typical latency and a 99.9th percentile. Between them lies a tail whose
+//! frequency falls with the square of the latency, in steps of a length that the model gives:
 //!
 //! ```text
 //!     longer by    0.41 steps    1      3       9      30.6       255
 //!     takes one of      2        4     16     100      1000     65536: the longest
 //! ```
 //!
-//! Two figures of a sheet thus give two parameters: the least latency and the step, which is the
-//! mean of the spread. The form is assumed [A]: a tail that halves with every step (an exponential
-//! one) through the S4500's 52 and 800 µs would have a mean of 114 µs, twice what its maker calls
-//! typical, whether that is the mean or the median. Whole numbers suffice, so that a seed gives the
-//! same times on any host.
+//! The two figures of a data sheet thus determine two parameters: the smallest latency, and the
+//! step, which is the mean of the spread. The form is assumed [A]: a tail that halves with every
+//! step (an exponential one) through the S4500's 52 and 800 µs would have a mean of 114 µs, twice
+//! what its maker calls typical, whether that is the mean or the median. Only whole numbers are
+//! used, so that a seed gives the same times on any host.
 //!
-//! The spread is only latency: it occupies no die and no link. A read from a buffer or of pages
-//! that were read ahead, and a write that continues another one, take the least time.
+//! The spread is only latency: it occupies no die and no link. Reads from the buffer or of pages
+//! that were read ahead, and writes that continue an earlier write, take the smallest time.
 
 use weft_units::Span;
 use weft_units::rng::Rng;
 
-/// Random generator of the time beyond the least.
+/// Random generator of the time by which a command exceeds the smallest latency.
 #[derive(Clone, Debug)]
 pub(super) struct Spread(Rng);
 
@@ -29,20 +29,20 @@ impl Spread {
         Self(rng)
     }
 
-    /// Draws a time, which is more than `n` steps in one of `(n + 1)^2` cases.
+    /// Draws a time. It is more than `n` steps in one of `(n + 1)^2` cases.
     pub(super) fn draw(&mut self, step: Span) -> Span {
         if step == Span::ZERO {
             return Span::ZERO;
         }
-        // The root of a uniform number: below a part `p` of the whole in `p^2` of all cases.
+        // The root of a uniform number is below a part `p` of its maximum in `p^2` of all cases.
         let root = u64::from((self.0.next_u64() >> 32) as u32).isqrt().max(ROOT_MIN);
         Span(step.0 * (WHOLE - root) / root)
     }
 }
 
-/// Bound of the roots of 32-bit numbers.
+/// Upper bound of the square roots of 32-bit numbers.
 const WHOLE: u64 = 1 << 16;
-/// Root of the longest time that is drawn: a bound, not a model.
+/// Root that gives the longest time that is drawn. It bounds the time and models nothing.
 const ROOT_MIN: u64 = WHOLE / 256;
 
 #[cfg(test)]

@@ -3,21 +3,21 @@
 /// Number of streams that are distinguished. [A]
 const STREAMS: usize = 8;
 
-/// Ends of the last commands that did not continue one another.
+/// The streams that commands continued last.
 #[derive(Clone, Debug)]
 pub(super) struct Streams {
     streams: [Stream; STREAMS],
     used: u64,
 }
 
-/// A stream: commands that follow each other.
+/// A stream: commands each of which begins where the preceding one ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stream {
-    /// The sector after the last one.
+    /// Sector after the last command.
     pub(super) next: u64,
     /// Number of commands that continued the stream.
     pub(super) continued: u64,
-    /// First superpage that was not read ahead.
+    /// Number of the first superpage that was not read ahead for the stream.
     pub(super) fetched: u64,
     used: u64,
 }
@@ -28,8 +28,8 @@ impl Streams {
         Self { streams: [none; STREAMS], used: 0 }
     }
 
-    /// Adds a command's range. Returns the stream that it continues; otherwise the old stream that
-    /// the new one has replaced.
+    /// Adds the range of a command. Returns the stream that it continues. If it continues none, a
+    /// new stream replaces the least recently used one, which is returned as the error.
     pub(super) fn take(&mut self, first: u64, end: u64) -> Result<&mut Stream, Stream> {
         self.used += 1;
         let used = self.used;

@@ -1,9 +1,9 @@
 //! Client of dbench: CPU time, waits and file-system calls of each operation.
 //!
-//! An operation takes CPU time for its system calls and for copying; then it has its effect on the
-//! file system, and waits where a process would: in `balance_dirty_pages`, for an fsync, and for
-//! pages under writeback of a removed file. The next operation begins when it has ended. Reads find
-//! their pages in the cache, because the client wrote them a moment ago.
+//! An operation takes CPU time for its system calls and for copying data. Then it takes effect on
+//! the file system, and waits where a process would: in `balance_dirty_pages`, for an fsync, and
+//! for pages of a removed file that are under writeback. The next operation begins when it has
+//! ended. Reads find their pages in the cache, because the client wrote them shortly before.
 //!
 //! With [`Settings::sync_open`] (`dbench -s`) each write is followed by an fsync, as with `O_SYNC`.
 
@@ -28,29 +28,31 @@ pub struct Settings {
     pub clients: u32,
     /// Whether files are opened with `O_SYNC` (`-s`).
     pub sync_open: bool,
-    /// Time at the start that is not counted; dbench takes a fifth of the measured time.
+    /// Time after the start that is not counted; dbench uses a fifth of the measured time.
     pub warm_up: Span,
     /// Time that is measured (`-t`).
     pub measured: Span,
-    /// Load of the user; `None` for [`Synthetic`].
+    /// The user's load file; `None` for the [`Synthetic`] load.
     pub load: Option<Rc<Load>>,
-    /// Time of operations beside costs and waits, in percent of a published table; 0 for none.
+    /// Additional time of each operation, in percent of the time that a published table gives; 0
+    /// for none.
     pub operation_percent: u32,
     /// Seed of the synthetic load.
     pub seed: u64,
 }
 
-/// Clients at work on a machine.
+/// Clients that were started on a machine.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// The clients.
+    /// Process numbers of the clients.
     pub clients: Vec<Pid>,
     measured: Span,
     until: Time,
 }
 
 impl Settings {
-    /// dbench's defaults: this many clients for this long, after a fifth of that time.
+    /// dbench's default arguments for this many clients and this measured time, with a fifth of it
+    /// as warm-up.
     #[must_use]
     pub fn new(clients: u32, measured: Span) -> Self {
         let warm_up = Span(measured.0 / 5);
@@ -58,7 +60,7 @@ impl Settings {
         Self { clients, sync_open: false, warm_up, measured, load, operation_percent, seed: 0 }
     }
 
-    /// Starts the clients on a file system.
+    /// Starts the clients on a mounted file system.
     #[must_use]
     pub fn start(&self, machine: &mut Machine, fs: &Ext4) -> Run {
         let begins = machine.host.now() + self.warm_up;
@@ -82,7 +84,7 @@ impl Settings {
 }
 
 impl Run {
-    /// Time at which the run ends.
+    /// Time at which the clients end.
     #[must_use]
     pub fn until(&self) -> Time {
         self.until
@@ -98,7 +100,7 @@ impl Run {
         table
     }
 
-    /// Throughput as dbench prints it, 10^6 bytes a second.
+    /// Throughput as dbench prints it, in units of 10^6 bytes per second.
     #[must_use]
     pub fn throughput(&self, machine: &Machine) -> f64 {
         self.table(machine).throughput(self.measured)
@@ -108,24 +110,24 @@ impl Run {
 /// Source of a client's operations.
 #[derive(Debug)]
 pub enum Source {
-    /// A load file, which starts again when it is over.
+    /// A load file, which starts again from its first operation when it is over.
     File {
         /// The file.
         load: Rc<Load>,
         /// Index of the next operation.
         at: usize,
     },
-    /// weft's own load.
+    /// The synthetic load of weft.
     Synthetic {
         /// Generator of the operations.
         generator: Box<Synthetic>,
-        /// Operations that are left of this repetition.
+        /// Operations that are left of the current part of the load.
         left: VecDeque<Op>,
     },
 }
 
 impl Source {
-    /// The next operation, and whether a pass starts with it.
+    /// The next operation, and whether a pass over the load starts with it.
     fn next(&mut self) -> (Op, bool) {
         match self {
             Self::File { load, at } => {
@@ -153,7 +155,7 @@ impl Source {
     }
 }
 
-/// A client process.
+/// A client of dbench, as a process.
 #[derive(Debug)]
 pub struct Client {
     thread: Thread,
@@ -161,20 +163,20 @@ pub struct Client {
     source: Source,
     sync_open: bool,
     operation_percent: u32,
-    /// Start and end of the time in which operations count.
+    /// Start and end of the time in which operations are counted.
     measured: (Time, Time),
     writer: Option<WriterId>,
     directories: BTreeMap<Path, Directory>,
     files: BTreeMap<Path, Inode>,
-    /// Open handles; a directory's handle has no inode.
+    /// Open handles, each with its file; a handle of a directory has none.
     open: BTreeMap<Handle, Option<Inode>>,
-    /// Files that were unlinked while open.
+    /// Files that were unlinked while they were open.
     orphans: Vec<Inode>,
-    /// Operation under way, and its start.
+    /// Operation in progress, and the time at which it began.
     op: Option<(Op, Time)>,
     state: State,
     pass_began: Option<Time>,
-    /// Passes begun.
+    /// Number of passes over the load that have begun.
     pub passes: u64,
     /// Results in the measured time.
     pub table: Table,
@@ -183,11 +185,11 @@ pub struct Client {
 
 #[derive(Debug)]
 enum State {
-    /// Between two operations.
+    /// No operation is in progress.
     Next,
-    /// The operation's CPU time is being spent.
+    /// The CPU time of the operation is being spent.
     Act,
-    /// Copies data to pages up to `end`, or is throttled.
+    /// Writes the pages from `at` to `end`. `balances` says whether the client is throttled now.
     Writes {
         inode: Inode,
         at: u64,
@@ -195,7 +197,7 @@ enum State {
         balances: bool,
     },
     Syncs(FileSync),
-    /// Removes files that have no name and are not open.
+    /// Removes these files, which have no name and are not open.
     Removes(Vec<Inode>),
     Truncates(Inode),
     /// The operation has ended.
@@ -225,7 +227,7 @@ impl Client {
         }
     }
 
-    /// Takes the next step; false means that it waits.
+    /// Takes the next step. Returns false if the client waits or has ended.
     fn step(&mut self, host: &mut Host) -> bool {
         let fs = self.fs.clone();
         match &mut self.state {
@@ -314,7 +316,7 @@ impl Client {
         true
     }
 
-    /// Applies an operation to the file system.
+    /// Applies an operation to the file system. Returns the state in which it continues.
     fn act(&mut self, host: &mut Host, op: Op) -> State {
         self.try_to(host, op).unwrap_or_else(|| {
             self.table.missed += 1;
@@ -322,7 +324,8 @@ impl Client {
         })
     }
 
-    /// Variant of [`Self::act`] that returns `None` if the object of the operation does not exist.
+    /// Variant of [`Self::act`] that returns `None` if a file or handle of the operation does not
+    /// exist.
     fn try_to(&mut self, host: &mut Host, op: Op) -> Option<State> {
         match op {
             Op::Close(handle) => {
@@ -345,7 +348,7 @@ impl Client {
                 return Some(State::Removes(gone));
             }
             Op::Flush(handle) => {
-                // No load has an fsync of a directory.
+                // In no load is a directory fsynced.
                 let inode = (*self.open.get(&handle)?)?;
                 return Some(State::Syncs(FileSync::new(&self.fs, host, inode)));
             }
@@ -399,7 +402,7 @@ impl Client {
                 None
             }
             (Open::Existing, None) => {
-                // A directory may be opened too.
+                // A directory may be opened as well.
                 self.directories.get(&path)?;
                 None
             }
@@ -418,8 +421,8 @@ impl Client {
         })
     }
 
-    /// The directory with this name, which is made if there is none; `None` is the client's own
-    /// top.
+    /// The directory at this path, which is made if it does not exist. `None` stands for the
+    /// directory in which the client's paths begin.
     fn directory(&mut self, host: &mut Host, path: Option<Path>) -> Directory {
         let key = path.unwrap_or(TOP);
         if let Some(directory) = self.directories.get(&key) {
@@ -439,7 +442,7 @@ impl Client {
         self.directory(host, above)
     }
 
-    /// Removes a name. Returns the file if it has no name left and is not open.
+    /// Removes the name of a file. Returns the file if it is not open and so must be removed now.
     fn unlink(&mut self, host: &mut Host, path: Path) -> Option<Inode> {
         let inode = self.files.remove(&path)?;
         let directory = self.parent(host, path);
@@ -451,7 +454,8 @@ impl Client {
         Some(inode)
     }
 
-    /// Handles the end of a handle or a name of a file, and removes the file if it was the last.
+    /// Handles that a handle or name of a file no longer exists. The file is removed if that was
+    /// the last.
     fn forget(&mut self, inode: Option<Inode>) -> State {
         let Some(inode) = inode else { return State::Over };
         let named = || self.files.values().any(|named| *named == inode);
@@ -469,7 +473,7 @@ impl Client {
     }
 }
 
-/// Path of the directory in which a client's paths begin.
+/// Stands for the directory in which a client's paths begin.
 const TOP: Path = Path(u32::MAX);
 
 impl Process for Client {

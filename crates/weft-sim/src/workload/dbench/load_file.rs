@@ -1,14 +1,15 @@
-//! Reader of dbench's load files: one operation a line, errors with their line.
+//! Reader of dbench's load files: one operation per line; errors name their line and column.
 //!
-//! A line is an operation, its arguments, and the status that it had when the load was recorded:
+//! A line is an operation, its arguments, and the status that the operation had when the load was
+//! recorded:
 //!
 //! ```text
 //! NTCreateX "\clients\client1\a.txt" 0x40 0x2 17 NT_STATUS_OK     path, options, disposition, handle
 //! WriteX 17 0 4096 4096 NT_STATUS_OK                              handle, offset, length, length written
 //! ```
 //!
-//! dbench comes with a load file under the GPL, which weft does not contain. Time stamps, `SLEEP`
-//! and the operations of dbench's other back ends (NFS, SCSI) are refused.
+//! dbench comes with a load file under the GPL, which weft does not contain. Time stamps, `SLEEP`,
+//! and the operations of dbench's other back ends (NFS, SCSI) are rejected.
 //!
 //! Source   experiments.md §1.6; dbench 4.0, `README`
 
@@ -17,9 +18,9 @@ use super::op::{Handle, Names, Op, Open, OperationKind};
 /// A load: the operations of one pass.
 #[derive(Clone, Debug, Default)]
 pub struct Load {
-    /// The operations.
+    /// The operations, in order.
     pub ops: Vec<Op>,
-    /// Names of their paths.
+    /// Names of the paths that the operations refer to.
     pub names: Names,
 }
 
@@ -29,22 +30,22 @@ pub struct Load {
 pub struct Error {
     /// Line number, from 1.
     pub line: usize,
-    /// Column, from 1, in bytes.
+    /// Column in bytes, from 1.
     pub column: usize,
-    /// Text at that place.
+    /// Text at that column.
     pub found: String,
-    /// Form that was expected.
+    /// Description of what was expected there.
     pub expected: &'static str,
 }
 
-/// `FILE_DIRECTORY_FILE` in the create options.
+/// Bit `FILE_DIRECTORY_FILE` of the create options.
 const DIRECTORY: u64 = 0x1;
 
 impl Load {
-    /// Reads the text of a load file.
+    /// Parses the text of a load file.
     ///
     /// # Errors
-    /// A line is not valid, or there is no operation.
+    /// A line is not valid, or the text has no operation.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let mut load = Self::default();
         let mut lines = 0;
@@ -151,7 +152,7 @@ fn operation(fields: &mut Fields<'_>, names: &mut Names) -> Result<Op, Error> {
     })
 }
 
-/// Fields of a line.
+/// Reads the fields of a line one after the other.
 struct Fields<'a> {
     text: &'a str,
     at: usize,
@@ -168,7 +169,7 @@ impl<'a> Fields<'a> {
         self.at += rest.len() - rest.trim_start().len();
     }
 
-    /// The next field and its column.
+    /// The next field, and its column from 0. `expected` describes it for the error.
     fn next(&mut self, expected: &'static str) -> Result<(usize, &'a str), Error> {
         self.skip_spaces();
         let (column, rest) = (self.at, &self.text[self.at..]);
@@ -193,7 +194,7 @@ impl<'a> Fields<'a> {
         Ok(path)
     }
 
-    /// Skips numbers that are not used; each is named for the error.
+    /// Skips numbers that are not used. Each is described for the error.
     fn skip(&mut self, expected: &[&'static str]) -> Result<(), Error> {
         expected.iter().try_for_each(|expected| self.number(expected).map(drop))
     }
@@ -223,7 +224,7 @@ impl<'a> Fields<'a> {
         handle.map_err(|_| self.error(column, format!("{text:?}"), EXPECTED))
     }
 
-    /// Whether the operation succeeded.
+    /// Reads the status; returns whether the operation succeeded.
     fn status(&mut self) -> Result<bool, Error> {
         const EXPECTED: &str = "a status: NT_STATUS_… or a number after 0x";
         let (column, text) = self.next(EXPECTED)?;

@@ -1,6 +1,6 @@
 //! Operations of a dbench client: those of the SMB protocol, as a file server receives them.
 //!
-//! Each operation becomes a few system calls. Paths are numbers; a table of the load has their
+//! Each operation becomes a few system calls. Paths are numbers; the load has a table of their
 //! names.
 //!
 //! Source   experiments.md §1.6
@@ -9,60 +9,60 @@ use std::collections::BTreeMap;
 
 use weft_units::Span;
 
-/// A path of a load, by its index in [`Names`].
+/// Number of a path in the [`Names`] of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Path(pub u32);
 
-/// An open file, by its number in the load.
+/// Number under which the load refers to an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Handle(pub i64);
 
-/// Effect of an `NTCreateX` that succeeds.
+/// What an `NTCreateX` that succeeds does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Open {
-    /// Creates the file if it does not exist.
+    /// Opens the file, and creates it if it does not exist.
     Create,
-    /// Creates a directory.
+    /// Creates and opens a directory.
     Directory,
     /// Opens an existing file.
     Existing,
-    /// Opens or creates the file, and truncates it.
+    /// Opens the file and truncates it, or creates it if it does not exist.
     Truncate,
 }
 
-/// An operation. One that failed in the load has no effect.
+/// An operation of a load. If it failed when the load was recorded, it has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// `Close`.
+    /// `Close`: closes a handle.
     Close(Handle),
-    /// `Deltree`: a path and everything below it.
+    /// `Deltree`: removes a path and everything below it.
     Deltree(Path),
-    /// `Flush`: an fsync.
+    /// `Flush`: fsyncs an open file.
     Flush(Handle),
-    /// `Mkdir`.
+    /// `Mkdir`: makes a directory.
     Mkdir(Path),
-    /// `NTCreateX`; `None` if the path does not exist.
+    /// `NTCreateX`: opens a path as a handle; `None` if it failed because the path does not exist.
     Open(Path, Option<(Handle, Open)>),
-    /// An operation that reads names or attributes only, or that failed.
+    /// An operation that only reads names or attributes, or that failed.
     Other(OperationKind),
-    /// `ReadX`.
+    /// `ReadX`: reads from an open file.
     Read {
-        /// File that is read.
+        /// Handle of the file.
         handle: Handle,
         /// Offset in bytes.
         offset: u64,
         /// Length in bytes.
         len: u32,
     },
-    /// `Rename`: from, to.
+    /// `Rename`: renames the first path to the second.
     Rename(Path, Path),
-    /// `SET_FILE_INFORMATION`: sets times.
+    /// `SET_FILE_INFORMATION`: sets the times of an open file.
     SetFile(Handle),
-    /// `Unlink`.
+    /// `Unlink`: removes the name of a file.
     Unlink(Path),
-    /// `WriteX`.
+    /// `WriteX`: writes to an open file.
     Write {
-        /// File that is written.
+        /// Handle of the file.
         handle: Handle,
         /// Offset in bytes.
         offset: u64,
@@ -71,7 +71,7 @@ pub enum Op {
     },
 }
 
-/// Kind of operation, with a row in the table of latencies.
+/// Kind of an operation: one row in the table of latencies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs, reason = "they are the names of the operations")]
 pub enum OperationKind {
@@ -94,7 +94,7 @@ pub enum OperationKind {
 }
 
 impl OperationKind {
-    /// All kinds, in order.
+    /// All kinds, in the order of their declaration.
     pub const ALL: [Self; 16] = [
         Self::Close,
         Self::Deltree,
@@ -114,7 +114,7 @@ impl OperationKind {
         Self::WriteX,
     ];
 
-    /// Name in load files and in dbench's table.
+    /// Name of the operation in load files and in dbench's table.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -137,10 +137,10 @@ impl OperationKind {
         }
     }
 
-    /// CPU time of an operation that waits for no device: its mean in a published table of the same
-    /// load, with ten clients on ext4 on an arm64 server of 2020. The smaller of two columns is
-    /// taken, because waits for others' commits are included. `Flush` has none, as all of it is
-    /// wait.
+    /// CPU time of an operation that waits for no device: its mean latency in a published table of
+    /// the same load, with ten clients on ext4 on an arm64 server of 2020. The smaller of the
+    /// table's two columns is used, because the latencies include waits for the commits of other
+    /// clients. `Flush` has none, because all of it is waiting.
     ///
     /// Source   patch 004's mail, the table of dbench with stripes of 4 and 64 KiB
     pub(super) fn measured(self) -> Span {
@@ -161,7 +161,7 @@ impl OperationKind {
         Span(micros * 1000)
     }
 
-    /// Approximate number of its system calls.
+    /// Approximate number of system calls of the operation.
     pub(super) fn calls(self) -> u64 {
         match self {
             Self::NtCreateX | Self::QueryPath => 3,
@@ -173,7 +173,7 @@ impl OperationKind {
 }
 
 impl Op {
-    /// Row of the table that it belongs to.
+    /// Kind of the operation, and so its row in the table.
     #[must_use]
     pub fn kind(&self) -> OperationKind {
         match self {
@@ -191,7 +191,7 @@ impl Op {
         }
     }
 
-    /// Bytes that it adds to the throughput.
+    /// Number of bytes that count for the throughput.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         match self {
@@ -201,16 +201,16 @@ impl Op {
     }
 }
 
-/// Names of a load's paths. Case is ignored, as dbench finds a name in any case.
+/// Names of the paths of a load. Case is ignored, as dbench finds a name in any case.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
-    /// Name and directory of each path.
+    /// Name of each path, and the path of its directory.
     paths: Vec<(String, Option<Path>)>,
     known: BTreeMap<String, Path>,
 }
 
 impl Names {
-    /// The path of a name, with parts that are separated by `\`.
+    /// Path with this name, whose parts are separated by `\`. It is added if it is new.
     pub fn path(&mut self, name: &str) -> Path {
         let name = name.trim_end_matches('\\').to_ascii_lowercase();
         if let Some(path) = self.known.get(&name) {
@@ -229,13 +229,13 @@ impl Names {
         self.paths.len()
     }
 
-    /// Directory of a path; the top has none.
+    /// Directory of a path; `None` for a path at the top.
     #[must_use]
     pub fn directory(&self, path: Path) -> Option<Path> {
         self.paths[path.0 as usize].1
     }
 
-    /// Whether a path is `top` or below it.
+    /// Whether a path is `top` itself or below it.
     #[must_use]
     pub fn is_below(&self, path: Path, top: Path) -> bool {
         std::iter::successors(Some(path), |path| self.directory(*path)).any(|path| path == top)

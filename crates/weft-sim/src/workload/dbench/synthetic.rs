@@ -1,17 +1,20 @@
 //! Synthetic dbench load: operation counts and lengths of the stock load, in a random order.
 //!
-//! The load has the marginals of the stock one: the frequency of each operation, the lengths of
-//! reads and writes, the dirty pages at a `Flush`, the lifetimes of files, and a pass of a prologue
-//! and 129 repetitions of the same kind. The order of operations is random.
+//! The load agrees with the stock one in the frequency of each operation, the lengths of reads and
+//! writes, the dirty pages at a `Flush`, the lifetimes of files, and the structure of a pass: a
+//! prologue and 129 repetitions of the same kind. The order of operations is random.
 //!
-//! A repetition consists of sessions (open, work, close) in any order, with queries between them:
+//! A repetition consists of sessions (open, operations, close) in any order, with queries between
+//! them:
 //!
-//! * 14 files are written and flushed in bursts: one 18 times, one 6, 5 and 4 times, ten once;
-//! * others are written and never flushed; half of them are unlinked as soon as they are closed;
+//! * 14 files are written and flushed in turns: one 18 times, one 6, 5 and 4 times, and ten once;
+//! * other files are written and never flushed; half of them are unlinked right after they are
+//!   closed;
 //! * most sessions open an existing file and read it;
 //! * every file that a repetition makes is unlinked in it.
 //!
-//! Counts of a pass are exact. Lengths are drawn so that each class has its share at any time.
+//! The counts of a pass are exact. Lengths are drawn so that each class of lengths has its share at
+//! any time.
 //!
 //! Source   experiments.md §1.6, the tables; the order is an assumption
 
@@ -22,28 +25,28 @@ use weft_units::rng::Rng;
 
 use super::op::{Handle, Names, Op, Open, OperationKind, Path};
 
-/// Repetitions of a pass.
+/// Number of repetitions in a pass.
 const REPETITIONS: u64 = 129;
 const DIRECTORIES: usize = 12;
 const FILLERS: usize = 5;
 const FILLER_BYTES: u64 = 1 << 20;
-/// Files that stay for a whole pass.
+/// Number of files that exist for a whole pass.
 const KEPT: usize = 51;
-/// Sessions of the prologue, of five reads each.
+/// Number of sessions in the prologue that read, with five reads each.
 const PROLOGUE_READERS: usize = 62;
 const PROLOGUE_QUERIES: usize = 76;
-/// Number of flushes of each file in a repetition; the first also gets the remainder of a pass's
-/// flushes.
+/// Number of flushes of each flushed file in a repetition. The first file also gets the remainder
+/// of the flushes of a pass.
 const FLUSHED: [u64; 14] = [18, 6, 5, 4, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1];
-/// Number of names of files that come and go.
+/// Number of names for files that come and go.
 const NAMES: usize = 192;
 
-/// Totals of the repetitions of a pass.
+/// Totals over the repetitions of a pass.
 mod pass {
-    /// Files that are made and unlinked.
+    /// Files that are made, and unlinked again.
     pub(super) const CREATES: u64 = 16_000;
-    /// Sessions of existing files: 58 200 opens succeed, less directories, new files and the
-    /// prologue's.
+    /// Sessions of existing files: 58 200 opens succeed, less those of directories, of new files
+    /// and of the prologue.
     pub(super) const OPENS: u64 = 58_200 - 11 - 16_056 - 62;
     pub(super) const NOT_FOUND: u64 = 21_030;
     pub(super) const QUERY_PATH: u64 = 71_814 - 76;
@@ -58,10 +61,10 @@ mod pass {
     pub(super) const WRITES: u64 = 39_502 - 80 - 51;
 }
 
-/// A class of lengths: its share in 1000, and the shortest and longest length.
+/// A class of lengths: its share in thousandths, and its shortest and longest length in bytes.
 type Class = (u32, u32, u32);
 
-/// Lengths of writes, uniform within ranges that have the means of the table.
+/// Lengths of writes. Each class is a uniform range whose mean is that of the published table.
 const WRITES: [Class; 7] = [
     (189, 1, 1),
     (29, 21, 511),
@@ -81,7 +84,7 @@ const READS: [Class; 7] = [
     (134, 61_440, 61_440),
 ];
 
-/// Draws lengths by class: the class that is furthest behind its share is next.
+/// Draws lengths. The next length is of the class that is furthest behind its share.
 #[derive(Clone, Debug)]
 struct Dealer {
     classes: [Class; 7],
@@ -94,7 +97,7 @@ impl Dealer {
         Self { classes, dealt: [0; 7], total: 0 }
     }
 
-    /// Counts a length of this class that was not drawn.
+    /// Counts a length of this class that was used without being drawn.
     fn count(&mut self, class: usize) {
         self.dealt[class] += 1;
         self.total += 1;
@@ -118,7 +121,7 @@ impl Dealer {
     }
 }
 
-/// A synthetic load.
+/// Generator of the synthetic load.
 #[derive(Clone, Debug)]
 pub struct Synthetic {
     rng: Rng,
@@ -127,13 +130,13 @@ pub struct Synthetic {
     directories: Vec<Path>,
     fillers: Vec<Path>,
     kept: Vec<Path>,
-    /// Names that no file has.
+    /// Names that no file has at present.
     free: VecDeque<Path>,
-    /// Files that come and go: name and length.
+    /// Files that come and go, each with its name and length.
     live: Vec<(Path, u64)>,
     writes: Dealer,
     reads: Dealer,
-    /// Number of the next part: 0 is the prologue.
+    /// Number of the next part of the pass; 0 is the prologue.
     part: u64,
     handle: i64,
 }
@@ -148,11 +151,11 @@ enum Item {
     Unlink(Path),
 }
 
-/// A session: a file is opened, worked on and closed.
+/// A session: a file is opened, read or written, and closed.
 #[derive(Clone, Debug, Default)]
 struct Session {
     new: bool,
-    /// Lengths of writes, in order; each group ends with a flush if the file is flushed.
+    /// Lengths of the writes, in order. If the file is flushed, a flush follows each group.
     groups: Vec<Vec<u32>>,
     flushed: bool,
     reads: Vec<u32>,
@@ -162,7 +165,7 @@ struct Session {
 }
 
 impl Synthetic {
-    /// Generator of the load of one client (1-based).
+    /// Generator of the load of one client, counted from 1.
     #[must_use]
     pub fn new(seed: u64, client: u32) -> Self {
         let mut names = Names::default();
@@ -197,19 +200,19 @@ impl Synthetic {
         }
     }
 
-    /// The names of the load's paths.
+    /// Names of the paths in the load.
     #[must_use]
     pub fn names(&self) -> &Names {
         &self.names
     }
 
-    /// Whether the next part is the first of a pass.
+    /// Whether the next part is the prologue, with which a pass starts.
     #[must_use]
     pub fn begins_pass(&self) -> bool {
         self.part == 0
     }
 
-    /// The operations of the prologue or a repetition.
+    /// Operations of the next part: the prologue or a repetition.
     pub fn next_part(&mut self) -> Vec<Op> {
         let part = self.part;
         self.part = (part + 1) % (REPETITIONS + 1);
@@ -290,7 +293,8 @@ impl Synthetic {
                 Item::Other(kind) => ops.push(Op::Other(kind)),
                 Item::Rename => {
                     let to = self.free.pop_front().expect("names outnumber files");
-                    // A file that stays is renamed if there is no other.
+                    // If there is no file that comes and goes, one of those that exist for the
+                    // whole pass is renamed.
                     let name = if self.live.is_empty() {
                         &mut self.kept[self.rng.index(KEPT)]
                     } else {
@@ -318,7 +322,7 @@ impl Synthetic {
         ops
     }
 
-    /// The sessions, and the elements that are not in a session, in random order.
+    /// The sessions, and the operations outside of any session, in random order.
     fn items(&mut self, sessions: usize, share: impl Fn(u64) -> u64) -> Vec<Item> {
         let mut items: Vec<Item> = (0..sessions).map(Item::Session).collect();
         for (kind, count) in [
@@ -334,7 +338,8 @@ impl Synthetic {
         items
     }
 
-    /// The sessions: first those that are flushed, then other new files, then existing files.
+    /// Sessions of a repetition: those of flushed files, then of other new files, then of existing
+    /// files.
     fn sessions(&mut self, new: usize, share: impl Fn(u64) -> u64) -> Vec<Session> {
         let mut sessions = vec![Session::default(); new + share(pass::OPENS) as usize];
         for session in &mut sessions[..new] {
@@ -350,7 +355,7 @@ impl Synthetic {
                 session.groups.push(take_pages(&mut deck, pages));
             }
         }
-        // A few of the others get most of the rest.
+        // Few of the other files get most of the remaining writes.
         let others = (new - flushes.len()) as u64;
         for len in deck {
             let limit = self.rng.below(others) + 1;
@@ -361,7 +366,7 @@ impl Synthetic {
         }
         let rng = &mut self.rng;
         for len in self.reads.deck(rng, share(pass::READS)) {
-            // A fifth of the reads are between flushes.
+            // A fifth of the reads are in sessions of flushed files, between the flushes.
             let at = if rng.percent(20) {
                 rng.index(flushes.len())
             } else {
@@ -384,7 +389,7 @@ impl Synthetic {
         sessions
     }
 
-    /// Adds the operations of a session. Returns its file.
+    /// Adds the operations of a session. Returns the path of its file.
     fn session(&mut self, ops: &mut Vec<Op>, session: &Session) -> Path {
         let (path, open, mut size) = if session.new {
             let path = self.free.pop_front().expect("names outnumber files");
@@ -419,7 +424,8 @@ impl Synthetic {
         path
     }
 
-    /// A file to read: a temporary one if one is long enough, otherwise a filler.
+    /// A file to read: one that comes and goes if it is long enough, otherwise a filler. Also its
+    /// length.
     fn existing(&mut self, len: u32) -> (Path, Open, u64) {
         if !self.live.is_empty() && self.rng.percent(50) {
             let (path, size) = self.rng.pick(&self.live);
@@ -443,7 +449,8 @@ impl Synthetic {
     }
 }
 
-/// Dirty pages at each flush of a repetition: mostly few, sometimes a sixth of a mebibyte.
+/// Number of dirty pages at each flush of a repetition: mostly few, at times a sixth of a MiB or
+/// more.
 fn flushed_pages(rng: &mut Rng, count: u64) -> Vec<u64> {
     let large = [20, 20, 21, 22, if rng.percent(50) { 22 } else { 66 }];
     let few = [(14, 1), (8, 2), (8, 3), (4, 5), (4, 9)];
@@ -455,12 +462,12 @@ fn flushed_pages(rng: &mut Rng, count: u64) -> Vec<u64> {
     pages
 }
 
-/// Takes writes from a deck that together dirty this many pages.
+/// Takes writes from a deck of lengths that together dirty this number of pages.
 fn take_pages(deck: &mut Vec<u32>, mut pages: u64) -> Vec<u32> {
     let mut group = Vec::new();
     while pages > 0 {
         let fits = |len: &u32| u64::from(*len).div_ceil(PAGE_BYTES) <= pages;
-        // The longest write that fits; for a single page, the first that fits.
+        // The longest write that fits; for a single page, the first one that fits.
         let at = if pages == 1 {
             deck.iter().position(fits)
         } else {

@@ -4,49 +4,50 @@ use weft_units::Span;
 
 use super::op::{Op, OperationKind};
 
-/// Row of a kind of operation.
+/// Latencies of one kind of operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OperationRow {
-    /// Number of operations that ended.
+    /// Number of operations that were counted.
     pub count: u64,
-    /// Sum of their latencies.
+    /// Sum of the latencies.
     pub total: Span,
     /// Longest latency.
     pub max: Span,
 }
 
 impl OperationRow {
-    /// Mean latency, ms.
+    /// Mean latency in milliseconds; 0 without operations.
     #[must_use]
     pub fn mean_ms(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.total.0 as f64 / self.count as f64 / 1e6 }
     }
 }
 
-/// Operations that ended within the measured time.
+/// Latencies and bytes of the operations that ended in the measured time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Table {
     rows: [OperationRow; OperationKind::ALL.len()],
-    /// Bytes of `WriteX` and `ReadX`.
+    /// Number of bytes that `WriteX` and `ReadX` moved.
     pub bytes: u64,
-    /// Operations that succeed in the load, but had no object here.
+    /// Number of operations that succeeded when the load was recorded, but whose file or handle
+    /// does not exist here.
     pub missed: u64,
 }
 
 impl Table {
-    /// The row of a kind.
+    /// Row of a kind of operation.
     #[must_use]
     pub fn row(&self, kind: OperationKind) -> OperationRow {
         self.rows[kind as usize]
     }
 
-    /// All rows with operations.
+    /// Rows of all kinds that have operations.
     pub fn rows(&self) -> impl Iterator<Item = (OperationKind, OperationRow)> + '_ {
         let all = OperationKind::ALL.into_iter().map(|kind| (kind, self.row(kind)));
         all.filter(|(_, row)| row.count > 0)
     }
 
-    /// Throughput in 10^6 bytes a second over the measured time.
+    /// Throughput in 10^6 bytes per second, where `measured` is the measured time.
     #[must_use]
     pub fn throughput(&self, measured: Span) -> f64 {
         self.bytes as f64 * 1e3 / measured.0 as f64

@@ -1,9 +1,9 @@
 //! Disk of a box: requests merged and sorted, the drive's own queue, and counts.
 //!
-//! The queue has 128 requests of at most 512 KiB: the submitter of the next one waits until one
-//! ends. They are dispatched to the drive in one direction by place, as many as its own queue
-//! takes. Pages that follow a waiting request are merged into it. A disk is idle while it has no
-//! request at all.
+//! The queue holds 128 requests of at most 512 KiB; a thread that submits another one waits until a
+//! request completes. Requests are dispatched to the drive in ascending order of sectors, as many
+//! as the drive's own queue takes. Pages that follow a waiting request are merged into it. A disk
+//! is idle while it has no request at all.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -15,7 +15,7 @@ use crate::drive::{Access, Command, Done, Drive};
 
 /// Largest number of requests (`nr_requests`).
 const REQUESTS_MAX: usize = 128;
-/// Largest request in sectors (`max_sectors_kb`).
+/// Largest size of a request in sectors (`max_sectors_kb`).
 const REQUEST_SECTORS: u64 = 1024;
 
 /// A request to the disk.
@@ -27,44 +27,44 @@ pub(super) struct Request {
     pub what: What,
 }
 
-/// Purpose of a request.
+/// Content of a request.
 #[derive(Clone, Debug)]
 pub(super) enum What {
-    /// Pages of files.
+    /// Pages of files: for each run of pages, its file and page numbers.
     Pages(Vec<(InodeId, Range<u64>)>),
-    /// A step of a commit of the log.
+    /// A step in the commit of the file system's log.
     Log,
 }
 
-/// One disk.
+/// A disk with its queue.
 #[derive(Debug)]
 pub(super) struct Disk {
     drive: Drive,
-    /// Requests that were not dispatched yet, by place.
+    /// Requests that were not dispatched yet, by first sector.
     sorted: BTreeMap<u64, Request>,
-    /// Flushes and writes of the log, which are not sorted.
+    /// Flushes and writes of the log, which are not sorted and are dispatched first.
     first: VecDeque<Request>,
-    /// Dispatched requests, by tag.
+    /// Requests at the drive, by tag.
     at_drive: Vec<Option<Request>>,
     tags: Vec<usize>,
     held: usize,
-    /// End of the last dispatched request.
+    /// Sector after the last dispatched request.
     position: u64,
-    /// Time for which its next event was planned.
+    /// Time for which the world has planned the drive's next event.
     pub(super) planned: Option<Time>,
     done: Vec<Done>,
     idle_since: Option<Time>,
     idle: Span,
-    /// Number of flushes requested.
+    /// Number of flushes that were submitted.
     pub(super) flushes: u64,
-    /// Pages written since the start.
+    /// Number of pages written since the start.
     pub(super) written: u64,
-    /// Sectors dispatched; `jumps` counts requests that did not follow the one before.
+    /// Number of sectors dispatched. `jumps` counts requests that did not follow the preceding one.
     sent: u64,
     jumps: u64,
 }
 
-/// Sums of a disk at some time.
+/// Sums of a disk since the start, at some time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DiskSums {
     pub idle: Span,
@@ -94,7 +94,8 @@ impl Disk {
         }
     }
 
-    /// Merges pages into a request that ends where they begin, if there is one with room.
+    /// Merges pages into a request that ends where they begin, if there is one with room. Returns
+    /// whether there was.
     pub(super) fn join(&mut self, first: u64, inode: InodeId, pages: &Range<u64>) -> bool {
         let sectors = 8 * (pages.end - pages.start);
         let Some((_, before)) = self.sorted.range_mut(..first).next_back() else { return false };
@@ -110,12 +111,12 @@ impl Disk {
         true
     }
 
-    /// Whether the next request has to wait.
+    /// Whether a thread that submits another request has to wait.
     pub(super) fn is_full(&self) -> bool {
         self.held >= REQUESTS_MAX
     }
 
-    /// Accepts a request.
+    /// Adds a request to the queue.
     pub(super) fn submit(&mut self, now: Time, request: Request) {
         if let Some(since) = self.idle_since.take() {
             self.idle.0 += (now - since).0;
@@ -131,7 +132,7 @@ impl Disk {
         }
     }
 
-    /// Dispatches the next request that the drive has room for. Returns its tag and bytes.
+    /// Dispatches the next request, if the drive has room. Returns its tag and number of bytes.
     pub(super) fn send(&mut self) -> Option<(usize, u64)> {
         let tag = *self.tags.last()?;
         let request = match self.first.pop_front() {
@@ -153,7 +154,8 @@ impl Disk {
         Some((tag, bytes))
     }
 
-    /// A command has arrived over the link. Returns it if the drive has nothing to do for it.
+    /// Submits a request to the drive when its data has passed over the link. Returns the request
+    /// if the drive has nothing to do for it, so that it is complete.
     pub(super) fn arrive(&mut self, now: Time, tag: usize) -> Option<Request> {
         let request = self.at_drive[tag].as_ref().expect("the request was sent");
         let Some(access) = self.drive.wanted(request.access) else {
@@ -173,7 +175,7 @@ impl Disk {
         self.drive.next_event()
     }
 
-    /// Requests that the drive has completed by now.
+    /// Takes the requests that the drive has completed by now.
     pub(super) fn advance(&mut self, now: Time) -> Vec<Request> {
         let mut done = std::mem::take(&mut self.done);
         self.drive.advance(now, &mut done);

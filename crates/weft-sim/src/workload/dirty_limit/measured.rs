@@ -1,57 +1,57 @@
-//! Counts of a run: sums over its window of time, and samples over all of it.
+//! Results of a run: sums over its window of time, and samples over all of it.
 
 use hdrhistogram::Histogram;
 use weft_engine::page_cache::Counts;
 use weft_units::{Span, Time};
 
-/// Results of a run.
+/// Results of a run. The window is the time after the warm-up.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// Rate of pages written in the window, over all disks.
+    /// Pages written in the window, as MiB per second over all disks.
     pub mib_per_second: f64,
-    /// Pages that were written in the window.
+    /// Number of pages written in the window.
     pub pages: u64,
-    /// Pages written since the start: `nr_written` of `/proc/vmstat`.
+    /// Number of pages written since the start (`nr_written` of `/proc/vmstat`).
     pub pages_since_start: u64,
-    /// By disk, the part of the window without a request.
+    /// By disk: the part of the window in which it had no request, from 0 to 1.
     pub idle: Vec<f64>,
-    /// By disk, mean bytes of contiguous requests in the window.
+    /// By disk: mean length in bytes of a run of contiguous requests in the window.
     pub run_bytes: Vec<f64>,
-    /// Jain's index of the pages that writers dirtied in the window: 1 if all dirtied the same.
+    /// Jain's index of the numbers of pages that writers dirtied in the window: 1 if all are equal.
     pub jain: f64,
-    /// Length that 99 % of pauses in the window do not exceed. A pause is a writer's wait in a call
-    /// of `write` until the page cache lets it continue.
+    /// Length that 99 % of the pauses in the window do not exceed. In a pause, a writer waits in a
+    /// call of `write` until the page cache lets it continue.
     pub pause_p99: Span,
-    /// Longest wait in the window.
+    /// Length of the longest pause in the window.
     pub pause_max: Span,
-    /// Largest number of pages dirty and under writeback since the start.
+    /// Largest number of pages that were dirty or under writeback at a time, since the start.
     pub dirty_max: u64,
-    /// Dirty limit in pages.
+    /// The dirty limit, in pages.
     pub limit: u64,
-    /// Number of pages from which on writers are throttled.
+    /// Number of dirty pages up to which writers are not throttled.
     pub free_run: u64,
-    /// Flushes that disks received since the start.
+    /// Number of flushes that were submitted to disks since the start.
     pub flushes: u64,
-    /// States every 100 ms since the start.
+    /// Samples taken every 100 ms since the start.
     pub samples: Vec<Sample>,
-    /// Pauses of the first writers since the start; their number is bounded.
+    /// Pauses of the first few writers since the start. Their number is bounded.
     pub pauses: Vec<Pause>,
 }
 
 impl Measured {
-    /// The setpoint of patch 001 for dirty pages: half-way between free run and limit.
+    /// The setpoint of patch 001, in dirty pages: half-way between `free_run` and `limit`.
     #[must_use]
     pub const fn setpoint(&self) -> u64 {
         u64::midpoint(self.free_run, self.limit)
     }
 
-    /// Mean of the disks' idle parts.
+    /// Mean of `idle` over all disks.
     #[must_use]
     pub fn idle_mean(&self) -> f64 {
         mean(&self.idle)
     }
 
-    /// Mean of the disks' bytes of contiguous requests.
+    /// Mean of `run_bytes` over all disks.
     #[must_use]
     pub fn run_bytes_mean(&self) -> f64 {
         mean(&self.run_bytes)
@@ -62,27 +62,28 @@ fn mean(of: &[f64]) -> f64 {
     of.iter().sum::<f64>() / of.len() as f64
 }
 
-/// State at some time, and busy times since the sample before.
+/// State at some time, and what happened since the preceding sample.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// Time of the sample.
     pub at: Time,
-    /// Counts of pages, over all disks.
+    /// Numbers of pages by state, over all disks.
     pub all: Counts,
-    /// By disk, pages dirty and under writeback.
+    /// By disk: number of pages dirty or under writeback.
     pub disks: Vec<u64>,
-    /// By disk, the part of the time with a request.
+    /// By disk: the part of the time since the preceding sample in which it had a request, from 0
+    /// to 1.
     pub busy: Vec<f64>,
-    /// Pages written since the start.
+    /// Number of pages written since the start.
     pub written: u64,
-    /// Longest pause of any writer that ended since the sample before.
+    /// Length of the longest pause that ended since the preceding sample.
     pub pause_max: Span,
 }
 
-/// A pause of a writer.
+/// A pause of a writer, in a call of `write`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pause {
-    /// Number of the writer, over all disks.
+    /// Number of the writer among those of all disks.
     pub writer: u32,
     /// Start of the pause.
     pub at: Time,
@@ -90,17 +91,17 @@ pub struct Pause {
     pub length: Span,
 }
 
-/// Pauses of the window, and those of the first writers.
+/// Pauses in the window, and all pauses of the first few writers.
 #[derive(Debug)]
 pub(super) struct Pauses {
-    /// Histogram of the window, in microseconds.
+    /// Histogram of the lengths of pauses in the window, in microseconds.
     window: Histogram<u64>,
     pub(super) first: Vec<Pause>,
-    /// Longest pause since the last sample.
+    /// Length of the longest pause since the last sample.
     pub(super) latest: Span,
 }
 
-/// Number of writers with pauses that are kept one by one, and number of pauses kept.
+/// Number of writers whose pauses are kept one by one, and largest number of pauses kept.
 const WRITERS_KEPT: u32 = 4;
 const PAUSES_KEPT: usize = 20_000;
 
@@ -129,7 +130,7 @@ impl Pauses {
     }
 }
 
-/// Jain's index: 1 for equal parts, 1/n if one has everything.
+/// Jain's index of fairness: 1 for equal parts, 1/n if one of n parts is everything.
 pub(super) fn jain(parts: &[u64]) -> f64 {
     let sum: f64 = parts.iter().map(|part| *part as f64).sum();
     let squares: f64 = parts.iter().map(|part| (*part as f64).powi(2)).sum();

@@ -2,7 +2,7 @@
 //!
 //! A box is a page cache over disks of one model, each with a file system and a flusher of its own,
 //! without an array, a volume or an engine's queue. [`DirtyLimit`] describes the box and its
-//! writers; [`DirtyLimit::run`] runs it and returns what was [`Measured`]:
+//! writers; [`DirtyLimit::run`] runs it and returns the results ([`Measured`]):
 //!
 //! ```
 //! use weft_engine::page_cache::{Amount, Kernel};
@@ -28,19 +28,20 @@
 //!
 //! | part | file |
 //! |---|---|
-//! | writers, flushers, logs and the course of events | `world.rs` |
+//! | writers, flushers, logs and the order of events | `world.rs` |
 //! | requests of a disk, merged and sorted | `disk.rs` |
-//! | places of files, the log | `places.rs` |
-//! | counts of a window of time, samples | `measured.rs` |
+//! | positions of files and of the log | `places.rs` |
+//! | results in a window of time, samples | `measured.rs` |
 //!
-//! Disks behind one adapter share its link: data for them passes it one request after the other, so
-//! each gets the link's rate divided by the number of busy disks, or its own rate if that is less.
+//! Disks behind one adapter share its link, which transfers the data of one request after the
+//! other. Each disk thus gets the link's rate divided by the number of busy disks, or its own rate
+//! if that is less.
 //!
-//! A writer takes 4 µs for a page, and 1 µs for a call of `write`. It runs on a CPU of its own,
-//! which it shares with others only for the kernel's count of dirtied pages. Writing out a page
-//! takes its thread 2 µs; submitting a request to a disk takes 10 µs, and so does waking a flusher.
-//! Not modelled: `nr_requests` in batches, CFQ's slices, the memory that programs take, errors of
-//! per-CPU counters.
+//! A writer spends 4 µs on each page, and 1 µs on each call of `write`. It runs on a CPU of its
+//! own; it shares a CPU with other writers only for the kernel's count of dirtied pages. Writing
+//! back a page costs its thread 2 µs. Submitting a request to a disk costs 10 µs, and so does
+//! waking a flusher. Not modelled: `nr_requests` in batches, CFQ's slices, the memory that programs
+//! take, errors of per-CPU counters.
 //!
 //! Source   writeback.md §4, §6.1; experiments.md §1.2
 
@@ -62,47 +63,48 @@ pub use places::FileSystem;
 /// A box, its writers and the duration of a run.
 #[derive(Clone, Debug)]
 pub struct DirtyLimit {
-    /// Kernel of the box, which decides the behaviour of the page cache.
+    /// Kernel of the box, which determines the behaviour of the page cache.
     pub kernel: Kernel,
-    /// `HZ`; a divisor of 10⁹.
+    /// Timer ticks per second (`HZ`); a divisor of 10⁹.
     pub hz: u32,
     /// Number of CPUs, to which writers are assigned in turn.
     pub cpus: u32,
-    /// Memory of the box.
+    /// Size of the box's memory.
     pub memory: Bytes,
     /// Number of disks, each with a file system of its own.
     pub disks: u16,
     /// Model of the disks.
     pub model: Model,
-    /// Bytes per second of the link that they share; `None` if each has its own.
+    /// Bytes per second of the link that the disks share; `None` if each disk has a link of its
+    /// own.
     pub link: Option<Bytes>,
     /// File system of each disk.
     pub file_system: FileSystem,
     /// Number of writers per disk, each with a file of its own.
     pub writers: u32,
-    /// Bytes of a call of `write`, in whole pages.
+    /// Bytes of each call of `write`, in whole pages.
     pub block: Bytes,
     /// `vm.dirty_bytes` or `vm.dirty_ratio`.
     pub dirty: Amount,
     /// `vm.dirty_background_bytes` or `vm.dirty_background_ratio`.
     pub background: Amount,
-    /// Time at the start that is not counted.
+    /// Time after the start that is not counted.
     pub warm_up: Span,
     /// Time after the warm-up that is counted; not zero.
     pub measured: Span,
-    /// Additional time of submitting a request. It models nothing of a kernel, and only changes the
-    /// order of events.
+    /// Additional time for submitting a request. It models nothing in a kernel, and only changes
+    /// the order of events.
     pub placebo: Span,
-    /// Seed of the positions of the platters and of the writers' first times.
+    /// Seed of the angles of the platters and of the times at which writers start.
     pub seed: u64,
 }
 
 impl DirtyLimit {
-    /// The 8-CPU machine with one disk of about the measured rate: limit 100 MiB, one writer of 4
-    /// KiB on XFS, 10 s after 5 s.
+    /// The measured 8-CPU machine with one disk of about the measured rate. The dirty limit is 100
+    /// MiB, and one writer writes 4 KiB at a time on XFS. 10 s are measured after 5 s of warm-up.
     ///
     /// # Panics
-    /// Panics if the model is gone, as [`DirtyLimit::jbod`] does.
+    /// Panics if weft does not have the drive model any more, as [`DirtyLimit::jbod`] does.
     #[must_use]
     pub fn single(kernel: Kernel) -> Self {
         let model = Drive::model("hdd-2011-reduced").and_then(|model| model.with("rate_mb_s = 61"));
@@ -126,8 +128,8 @@ impl DirtyLimit {
         }
     }
 
-    /// The 24-CPU machine with ten disks behind a link of 700 MiB/s, with blocks of 1 MiB and
-    /// otherwise as [`DirtyLimit::single`].
+    /// The measured 24-CPU machine with ten disks behind a link of 700 MiB/s. Writers write 1 MiB
+    /// at a time; everything else is as in [`DirtyLimit::single`].
     #[must_use]
     pub fn jbod(kernel: Kernel) -> Self {
         let model =
@@ -143,7 +145,7 @@ impl DirtyLimit {
         }
     }
 
-    /// Configuration of its page cache.
+    /// Configuration of the box's page cache.
     ///
     /// # Panics
     /// Panics if `hz` does not divide 10⁹, or if there are no CPUs.
@@ -154,15 +156,16 @@ impl DirtyLimit {
             ticks: TickRate::new(self.hz),
             dirty: self.dirty,
             background: self.background,
-            // About an eighth of a GiB was taken by the kernel and its programs then.
+            // The kernel and its programs took about an eighth of the memory then.
             ..PoolConfig::new(self.kernel, self.cpus, pages, pages / 8 * 7)
         }
     }
 
-    /// Runs the box.
+    /// Runs the box for the warm-up and the measured time, and returns the results.
     ///
     /// # Panics
-    /// Panics as [`DirtyLimit::pool`] does, and without a disk, a writer or a measured time.
+    /// Panics as [`DirtyLimit::pool`] does, and if there are no disks, no writers or no measured
+    /// time.
     #[must_use]
     pub fn run(&self) -> Measured {
         world::run(self)

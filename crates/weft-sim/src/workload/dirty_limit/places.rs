@@ -1,9 +1,9 @@
-//! Places of files that only grow, on a file system of one disk.
+//! Positions of files that only grow, on a file system of one disk.
 //!
-//! The places are reduced to what affects the arm. XFS with `allocsize=1g` gives each file runs of
-//! 1 GiB, and the first runs of the files follow each other. ext4 gives a file extents of 128 MiB
-//! at most, in the order in which files reach the end of their space, at the time when their pages
-//! are written. The log is in the middle of the disk, as `mkfs` of both puts it.
+//! The layout is reduced to what affects the arm. XFS with `allocsize=1g` gives each file runs of 1
+//! GiB, and the first runs of all files follow each other. ext4 gives a file extents of at most 128
+//! MiB, at the time when its pages are written back, in the order in which files reach the end of
+//! their space. The log is in the middle of the disk, where `mkfs` of both places it.
 //!
 //! Source   writeback.md §6.1; experiments.md §1.2
 
@@ -19,7 +19,7 @@ pub enum FileSystem {
 }
 
 impl FileSystem {
-    /// The file system by its name in names of cases.
+    /// File system with this name in the names of cases, `xfs` or `ext4`; `None` for other names.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         match name {
@@ -38,14 +38,14 @@ const EXT4_EXTENT: u64 = 1 << 15;
 const LOG: u64 = 1 << 18;
 const PAGE_SECTORS: u64 = 8;
 
-/// Places of the files of one disk.
+/// Positions of the files and of the log on one disk.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
     kind: FileSystem,
     files: u64,
-    /// Number of runs of the file system's length that the disk has room for.
+    /// Number of runs (XFS) or extents (ext4) that the disk has room for.
     runs: u64,
-    /// ext4: the runs of each file.
+    /// ext4: numbers of the extents of each file, in order.
     extents: Vec<Vec<u64>>,
     next_extent: u64,
     log: u64,
@@ -74,7 +74,7 @@ impl Places {
     }
 
     /// First sector of a file's page, and how many of `count` pages are contiguous from there. A
-    /// full disk starts again at its beginning, because nothing is read.
+    /// full disk is used again from its beginning, because nothing is read.
     pub(super) fn place(&mut self, file: u32, page: u64, count: u64) -> (u64, u64) {
         let length = Self::run_of(self.kind);
         let nth = page / length;

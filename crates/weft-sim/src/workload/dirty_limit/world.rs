@@ -1,7 +1,7 @@
 //! Run of a box: writers, flushers, logs and disks, one event after the other.
 //!
-//! Every event has a virtual time; events of the same time happen in the order of planning. Threads
-//! that wait for room in a disk's queue get it in the order of arrival.
+//! Every event has a virtual time; events at the same time happen in the order in which they were
+//! planned. Threads that wait for room in a disk's queue get it in the order of arrival.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -18,24 +18,25 @@ use super::measured::{Measured, Pause, Pauses, Sample, jain};
 use super::places::{FileSystem, Places};
 use crate::drive::{Access, Drive};
 
-/// CPU time of a dirtied page: copying it and finding its place in the cache.
+/// CPU time to dirty a page: copying it and looking it up in the cache.
 const PAGE_COST: Span = Span(4_000);
-/// CPU time of a page that is written out: changing its state, finding its place, adding it to a
+/// CPU time to write back a page: changing its state, looking up its position, adding it to a
 /// request.
 const WRITE_OUT_COST: Span = Span(2_000);
-/// CPU time of a call of `write`.
+/// CPU time of a call of `write`, without its pages.
 const CALL_COST: Span = Span(1_000);
-/// CPU time of submitting a request, and of waking a flusher.
+/// CPU time to submit a request, and to wake a flusher.
 const HAND_OVER: Span = Span(10_000);
-/// Largest request in pages; `TURN_PAGES` is the most that a writer dirties before others run.
+/// Largest request in pages. `TURN_PAGES` is the largest number of pages that a writer dirties
+/// before other threads run.
 const REQUEST_PAGES: u64 = 128;
 const TURN_PAGES: u64 = 64;
-/// Sectors of a commit: blocks of the log, then the commit block that confirms them.
+/// Sectors of a commit: the blocks of the log, then the commit block that confirms them.
 const LOG_SECTORS: u64 = 64;
 const COMMIT_SECTORS: u64 = 8;
-/// Time between two commits: of ext4, and assumed for XFS's log.
+/// Time between two commits of a log: that of ext4, assumed for XFS too.
 const LOG_EVERY: Span = Span::secs(5);
-/// Time between the starts of two writers.
+/// Time between the starts of successive writers.
 const START: Span = Span::millis(1);
 /// Time between two samples.
 const SAMPLE_EVERY: Span = Span::millis(100);
@@ -51,14 +52,14 @@ enum Who {
     WindowBegins,
 }
 
-/// A thread that submits pages to a disk: a flusher or a writer.
+/// State of a thread that submits pages to a disk: a flusher or a writer.
 #[derive(Clone, Debug, Default)]
 struct Thread {
-    /// Time at which it runs next, if that is known.
+    /// Time at which it runs next; `None` if it waits to be woken.
     at: Option<Time>,
-    /// Pages that it is submitting.
+    /// Pages that it is submitting, if any.
     out: Option<WriteOut>,
-    /// Whether it has waited for room in the queue, and may submit a request.
+    /// Whether it has waited for room in the queue and may submit one request now.
     granted: bool,
 }
 
@@ -68,12 +69,12 @@ struct Dd {
     id: WriterId,
     inode: InodeId,
     page: u64,
-    /// Start of its wait for permission to continue.
+    /// Time since which it has waited to be allowed to continue; `None` if it is not throttled.
     balances: Option<Time>,
     page_before: u64,
 }
 
-/// Stage of a commit of a log.
+/// Step of the commit of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Commit {
     None,
@@ -93,7 +94,7 @@ struct World<'a> {
     flushers: Vec<Thread>,
     commits: Vec<Commit>,
     writers: Vec<Dd>,
-    /// Threads that wait for room in the queue of each disk: flushers and writers.
+    /// Threads that wait for room in the queue of each disk, in order of arrival.
     waiting: Vec<VecDeque<Who>>,
     link_free: Time,
     pauses: Pauses,
@@ -135,8 +136,7 @@ impl<'a> World<'a> {
             let bdi = cache.add_bdi(Time(0));
             assert_eq!(usize::from(bdi.0) + 1, disks.len(), "bdis are numbered like disks");
         }
-        // Started in the order of the script: the first writer of each disk, then the second of
-        // each.
+        // The script starts the first writer of each disk, then the second of each, and so on.
         for nth in 0..cell.writers * u32::from(cell.disks) {
             let bdi = BdiId((nth % u32::from(cell.disks)) as u16);
             let id = cache.add_writer(nth % cell.cpus);
@@ -168,7 +168,7 @@ impl<'a> World<'a> {
             samples: Vec::new(),
         };
         for nth in 0..world.writers.len() as u32 {
-            // A millisecond per process, and a random time within it.
+            // Writers start one millisecond apart, each at a random time within its millisecond.
             let at = Time(u64::from(nth) * START.0 + rng.below(START.0));
             world.plan_thread(Who::Writer(nth), at);
         }
@@ -193,7 +193,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Plans a thread's next run, which replaces an earlier plan.
+    /// Plans a thread's next run. An earlier plan no longer counts.
     fn plan_thread(&mut self, who: Who, at: Time) {
         self.thread(who).at = Some(at);
         self.plan(at, who);
@@ -252,7 +252,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Submits the thread's pages. If there is no room for all of them, the thread waits.
+    /// Submits the thread's pages. Returns false if there was no room for all of them: the thread
+    /// then waits for room.
     fn hand_over(&mut self, who: Who) -> bool {
         let mut out = self.thread(who).out.take().expect("the thread has pages");
         let disk = usize::from(out.bdi.0);
@@ -312,7 +313,7 @@ impl<'a> World<'a> {
         Next::At(now + Span(PAGE_COST.0 * written.pages + CALL_COST.0 * calls))
     }
 
-    /// Wakes the threads that the page cache names.
+    /// Wakes the threads that the page cache wants to run.
     fn wakes(&mut self) {
         while let Some(wake) = self.cache.wake() {
             let who = match wake {
@@ -331,7 +332,7 @@ impl<'a> World<'a> {
 
     // --- disks ----------------------------------------------------------------------------------
 
-    /// Handles an event of a disk.
+    /// Handles an event inside a disk's drive.
     fn disk(&mut self, disk: u16) {
         let of = &mut self.disks[usize::from(disk)];
         if of.planned == Some(self.now) {
@@ -363,7 +364,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Dispatches what the drive has room for, and plans its next event.
+    /// Dispatches requests as far as the drive has room, and plans the drive's next event.
     fn after_disk(&mut self, disk: u16) {
         while let Some((tag, bytes)) = self.disks[usize::from(disk)].send() {
             let arrives = match self.cell.link {
@@ -385,7 +386,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Starts a commit of a log, if the last one is over.
+    /// Starts a commit of a log, if the preceding one has ended, and plans the next.
     fn log(&mut self, disk: u16) {
         if self.commits[usize::from(disk)] == Commit::None {
             self.commits[usize::from(disk)] = Commit::Blocks;
@@ -395,7 +396,7 @@ impl<'a> World<'a> {
         self.plan(at, Who::Log(disk));
     }
 
-    /// Continues a commit after a step has ended.
+    /// Continues a commit when one of its steps has completed.
     fn log_goes_on(&mut self, disk: u16) {
         let ext4 = self.cell.file_system == FileSystem::Ext4;
         let commit = &mut self.commits[usize::from(disk)];
@@ -489,7 +490,7 @@ impl<'a> World<'a> {
     }
 }
 
-/// Next action of a thread.
+/// What a thread does next.
 enum Next {
     Out(WriteOut),
     At(Time),

@@ -1,17 +1,18 @@
 //! Journal of the reduced ext4: transactions, commits and checkpoints, as jbd2 does them.
 //!
 //! One transaction is running and collects changes; at most one is being committed. jbd2 commits
-//! when a process requests it or the transaction is 5 s old:
+//! the running transaction when a process requests it or when the transaction is 5 s old:
 //!
 //! 1. the running transaction becomes the committing one, and a new one runs;
-//! 2. jbd2 waits for data that the transaction refers to (ordered mode);
-//! 3. a descriptor and the changed blocks go to the journal one after the other, 4 KiB each;
+//! 2. jbd2 waits for the data that the transaction refers to (ordered mode);
+//! 3. descriptors and the changed blocks go to the journal one after the other, 4 KiB each;
 //! 4. when they are stored, the commit block follows with PREFLUSH and FUA;
 //! 5. all processes that wait for the commit are woken, and the space that it freed becomes free.
 //!
-//! The changed blocks are then dirty pages of the block device, which the flusher writes home when
-//! they are old; a block that changes again meanwhile is dirty only once. When three quarters of
-//! the journal are used, jbd2 writes them home itself before it commits anything else.
+//! The changed blocks are then dirty pages of the block device, which the flusher writes to their
+//! home on the volume when they are old; a block that changes again meanwhile is dirty only once.
+//! When three quarters of the journal are used, jbd2 first writes all of them home itself (a
+//! checkpoint) before it commits anything else.
 
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -24,23 +25,23 @@ use weft_units::{ByteRange, Span, Time};
 use super::{Commits, Ext4};
 use crate::machine::{Host, Pid, Process, Thread, Woken};
 
-/// Blocks of the journal: 128 MiB.
+/// Blocks of the journal, 128 MiB in all.
 const BLOCKS: u64 = 1 << 15;
-/// Age at which a transaction is committed.
+/// Age at which a transaction is committed without a request.
 const INTERVAL: Span = Span::secs(5);
-/// Number of blocks that one descriptor describes, with tags of 16 bytes.
+/// Number of blocks that one descriptor block describes, with tags of 16 bytes.
 const TAGS: u64 = 254;
 
 /// A transaction: blocks that changed together.
 #[derive(Debug, Default)]
 pub(super) struct Transaction {
-    /// Time of the first change.
+    /// Time of the first change; `None` if nothing changed yet.
     began: Option<Time>,
-    /// Changed blocks, by their home.
+    /// Changed blocks of metadata, by their position on the volume.
     metadata: BTreeSet<u64>,
-    /// Files that got blocks in the transaction.
+    /// Files that were given blocks in the transaction. Their data is written before the commit.
     pub(super) ordered: BTreeSet<InodeId>,
-    /// Blocks that become free when the transaction is on disk.
+    /// Blocks of files that become free when the transaction is on disk.
     pub(super) freed: Vec<Range<u64>>,
     /// Whether a process waits for its commit.
     asked: bool,
@@ -57,16 +58,16 @@ impl Transaction {
 #[derive(Debug)]
 pub(super) struct Journal {
     first: u64,
-    /// Offset of the next block from `first`.
+    /// Next block to be written, counted from `first`.
     head: u64,
-    /// Blocks used since the last checkpoint.
+    /// Number of blocks used since the last checkpoint.
     used: u64,
-    /// Number of the running transaction; those up to `number - 1` are on disk or being committed.
+    /// Number of the running transaction. All lower numbers are on disk or being committed.
     number: u64,
     running: Transaction,
     committing: Option<Transaction>,
     waiters: Vec<(u64, Pid)>,
-    /// Whether jbd2 must be told that a transaction began.
+    /// Whether the thread that commits must be told that a transaction has begun.
     news: bool,
     pub(super) thread: Option<Pid>,
     pub(super) commits: Commits,
@@ -78,7 +79,7 @@ impl Journal {
         Self::new(blocks / 2 - BLOCKS / 2)
     }
 
-    /// A journal from this block on.
+    /// A journal that begins at this block of the volume.
     pub(super) fn new(first: u64) -> Self {
         Self {
             first,
@@ -98,7 +99,7 @@ impl Journal {
         self.first..self.first + BLOCKS
     }
 
-    /// Adds a changed block. Returns the number of its transaction.
+    /// Adds a changed block to the running transaction. Returns the number of that transaction.
     pub(super) fn touch(&mut self, now: Time, block: u64) -> u64 {
         if self.running.began.is_none() {
             self.running.began = Some(now);
@@ -112,25 +113,25 @@ impl Journal {
         &mut self.running
     }
 
-    /// Forgets a file that was removed.
+    /// Removes a file, which was deleted, from the committing transaction.
     pub(super) fn forget(&mut self, pages: InodeId) {
         if let Some(committing) = &mut self.committing {
             committing.ordered.remove(&pages);
         }
     }
 
-    /// Thread of jbd2, if a transaction has begun of which it was not notified.
+    /// The thread that commits, if a transaction has begun and the thread was not told yet.
     pub(super) fn news(&mut self) -> Option<Pid> {
         std::mem::take(&mut self.news).then(|| self.thread.expect("the file system is mounted"))
     }
 
-    /// Number of the last transaction that is on disk.
+    /// Number of the last transaction that has been committed.
     pub(super) fn committed(&self) -> u64 {
         self.number - 1 - u64::from(self.committing.is_some())
     }
 
-    /// Registers a process that waits for a transaction. Returns the process that commits, and
-    /// whether this is the first request for the transaction.
+    /// Registers a process that waits for a transaction. Returns the thread that commits, and
+    /// whether this is the first request for that transaction.
     pub(super) fn ask(&mut self, transaction: u64, pid: Pid) -> (Pid, bool) {
         self.waiters.push((transaction, pid));
         let runs = transaction == self.number;
@@ -139,20 +140,21 @@ impl Journal {
         (self.thread.expect("the file system is mounted"), first)
     }
 
-    /// Whether data of the committing transaction is still being written.
+    /// Whether data of the committing transaction is still being written. If so, the process is
+    /// woken.
     fn awaits_data(&self, host: &mut Host, pid: Pid) -> bool {
         let committing = self.committing.as_ref().expect("a transaction commits");
         committing.ordered.iter().any(|pages| host.awaits_pages(pid, *pages))
     }
 
-    /// Number of blocks of the committing transaction, including descriptors.
+    /// Number of blocks to be written for the committing transaction, including descriptors.
     fn begin_blocks(&mut self) -> u64 {
         let blocks = self.committing.as_ref().expect("a transaction commits").metadata.len() as u64;
         self.commits.metadata_blocks += blocks;
         blocks + blocks.div_ceil(TAGS)
     }
 
-    /// Ends a commit once its commit block is durable, and wakes the processes that waited for it.
+    /// Ends a commit when its commit block is durable, and wakes the processes that waited for it.
     fn end_commit(&mut self, host: &mut Host) -> Transaction {
         let committed = self.committing.take().expect("a transaction commits");
         self.commits.transactions += 1;
@@ -160,7 +162,7 @@ impl Journal {
         committed
     }
 
-    /// Wakes the processes that waited for transactions up to this one.
+    /// Wakes the processes that waited for transactions up to this number.
     pub(super) fn tell_waiters(&mut self, host: &mut Host, number: u64) {
         self.waiters.retain(|(transaction, pid)| {
             let waits = *transaction > number;
@@ -176,13 +178,13 @@ impl Journal {
         self.running.asked
     }
 
-    /// Ends the running transaction. Returns its number and content.
+    /// Ends the running transaction. Returns its number and its content.
     pub(super) fn close(&mut self) -> (u64, Transaction) {
         self.number += 1;
         (self.number - 1, std::mem::take(&mut self.running))
     }
 
-    /// The next `count` contiguous blocks of the journal.
+    /// Takes the next `count` contiguous blocks of the journal. Returns their byte range.
     pub(super) fn next_blocks(&mut self, count: u64) -> ByteRange {
         assert!(count <= BLOCKS, "a write of the journal fits into it");
         if self.head + count > BLOCKS {
@@ -202,7 +204,7 @@ impl Journal {
         self.used > BLOCKS / 4 * 3
     }
 
-    /// Byte range of the next block of the journal.
+    /// Takes the next block of the journal. Returns its byte range.
     fn next_block(&mut self) -> ByteRange {
         let block = self.first + self.head;
         self.head = (self.head + 1) % BLOCKS;
@@ -211,30 +213,30 @@ impl Journal {
     }
 }
 
-/// The kernel thread that commits.
+/// The kernel thread that commits, as a process.
 #[derive(Debug)]
 pub(super) struct Jbd2 {
     thread: Thread,
     fs: Ext4,
     writer: Option<WriterId>,
     stage: Stage,
-    /// Time of the wake-up that was requested.
+    /// Time of the wake-up that was requested last.
     timer: Option<Time>,
 }
 
 #[derive(Debug)]
 enum Stage {
-    /// Waits for a transaction that is due.
+    /// Waits until a transaction is due.
     Idle,
-    /// Waits for data.
+    /// Waits for the data of the transaction's files.
     Data,
-    /// Writes `left` more blocks, then waits for those under way.
+    /// Writes `left` more blocks to the journal, then waits for the `under_way` outstanding ones.
     Blocks { left: u64, under_way: u64 },
-    /// Waits for the commit block.
+    /// Waits until the commit block is durable.
     Commit { answered: bool },
-    /// Makes these blocks dirty pages of the device; `balances` says whether it is throttled.
+    /// Makes these blocks dirty pages of the device. `balances` says whether jbd2 is throttled now.
     Refile { blocks: Vec<u64>, balances: bool },
-    /// Writes metadata home.
+    /// Writes all dirty metadata to its home (a checkpoint).
     Checkpoint(Fsync),
 }
 
@@ -243,7 +245,7 @@ impl Jbd2 {
         Self { thread: Thread::new(pid), fs, writer: None, stage: Stage::Idle, timer: None }
     }
 
-    /// Takes the next step; false means that it waits.
+    /// Takes the next step. Returns false if jbd2 waits.
     fn step(&mut self, host: &mut Host) -> bool {
         let state = &mut *self.fs.state.borrow_mut();
         state.now = host.now();
@@ -297,7 +299,7 @@ impl Jbd2 {
                 let writer = self.writer.expect("the writer runs");
                 if *balances {
                     match host.balance(writer) {
-                        // It continues as soon as it may: no process makes jbd2 wait.
+                        // jbd2 continues as soon as it may, because no process waits for it.
                         Balance::Continue => *balances = false,
                         Balance::Sleep { until, .. } => self.thread.sleep(host, until),
                         Balance::Write(out) => self.thread.write_out(out, false),

@@ -1,15 +1,16 @@
 //! Log of the reduced XFS: in-core log buffers, group commit, and the flushes of waiting processes.
 //!
-//! Changes go into the open buffer. A process that needs its change durable requests the write of
-//! the buffer with it. The open buffer is written when a process has requested it and the buffer
-//! before it is written: meanwhile other processes add their changes (group commit). A buffer is
-//! written with PREFLUSH and FUA. If another process had the buffer written, a process cannot tell
-//! whether the PREFLUSH came after its own data, and sends an empty flush when the buffer is
-//! written, as Linux 4.14 to 5.x does. XFS starts a full buffer of 32 KiB without that wait; here
-//! no buffer ever fills.
+//! Changes go into the open buffer. A process that needs its change durable requests that this
+//! buffer is written. The open buffer is written once a process has requested it and the preceding
+//! buffer is durable; until then other processes add their changes (group commit). A buffer is
+//! written with PREFLUSH and FUA. A process whose buffer was written at the request of another one
+//! cannot tell whether the PREFLUSH came after its own data, so it sends an empty flush afterwards,
+//! as Linux 4.14 to 5.x does. XFS starts a full buffer of 32 KiB without waiting for the preceding
+//! one; here no buffer ever fills.
 //!
-//! A buffer has 4 KiB for each changed block, and 8 KiB more. Space that a buffer frees becomes
-//! free when the buffer is durable. Writing metadata home (the AIL) and log space are not modelled.
+//! A buffer takes 4 KiB for each changed block, and 8 KiB more. Space that a buffer frees becomes
+//! free when the buffer is durable. Writing metadata to its home (the AIL) and the space of the log
+//! are not modelled.
 //!
 //! Source   experiments.md §1.3, §1.7; Linux `fs/xfs/xfs_log.c`;
 //!          "xfs: fix incorrect log_flushed on fsync", 2017
@@ -24,7 +25,7 @@ use super::journal::Transaction;
 use super::{Ext4, Log};
 use crate::machine::{Host, Pid, Process, Thread, Woken};
 
-/// Buffers that are being written, in order.
+/// Log buffers that are being written, in order.
 #[derive(Debug)]
 pub(super) struct LogBuffers {
     kind: Log,
@@ -43,19 +44,19 @@ impl LogBuffers {
         Self { kind, writing: VecDeque::new() }
     }
 
-    /// Whether a process sends a flush of its own after waiting for a buffer that another one had
-    /// written.
+    /// Whether a process sends an empty flush of its own after waiting for a buffer that was
+    /// written at the request of another process.
     pub(super) fn flushes_for_each(&self) -> bool {
         self.kind != Log::Jbd2
     }
 
-    /// Number of buffers that are not durable, or follow one that is not.
+    /// Number of buffers that are not durable, or that follow one that is not.
     pub(super) fn len(&self) -> u64 {
         self.writing.len() as u64
     }
 }
 
-/// Process that writes the buffers.
+/// Process that writes the log buffers.
 #[derive(Debug)]
 pub(super) struct LogWriter {
     thread: Thread,
@@ -68,7 +69,8 @@ impl LogWriter {
         Self { thread: Thread::new(pid), fs, buffers: buffers as usize }
     }
 
-    /// Writes the open buffer, if it was requested and the one before is written.
+    /// Writes the open buffer, if this was requested and the preceding buffer is durable. Returns
+    /// whether it did.
     fn write(&mut self, host: &mut Host) -> bool {
         let state = &mut *self.fs.state.borrow_mut();
         if state.log.writing.len() >= self.buffers || !state.journal.is_asked() {
@@ -86,8 +88,8 @@ impl LogWriter {
         true
     }
 
-    /// Records that a buffer is written. Durable buffers at the front are complete and free their
-    /// space.
+    /// Records that a buffer is durable. Durable buffers with none that is not before them are
+    /// complete and free their space.
     fn written(&mut self, host: &mut Host, number: u64) {
         let state = &mut *self.fs.state.borrow_mut();
         let mut writing = state.log.writing.iter_mut();
@@ -108,7 +110,7 @@ impl Process for LogWriter {
             Woken::Told(_) => self.thread.stop_sleeping(),
             _ => {}
         }
-        // The requesting processes write the buffer themselves, so its CPU time is theirs.
+        // The requesting processes write the buffer themselves, so the CPU time is theirs.
         self.thread.work(host, Span::ZERO);
         while self.thread.goes_on(host) && self.write(host) {}
     }

@@ -1,17 +1,19 @@
 //! Reduced ext4: which blocks an fsync, the flusher and the journal write, and which process waits.
 //!
-//! The model has the blocks that an fsync, the flusher and a commit of the journal write, their
-//! order, and the waits of processes. Names, permissions and the bytes of metadata do not exist;
-//! the *blocks* of metadata that an operation changes do: a block of the inode table for 16 files,
-//! one for each directory, and the bitmaps and descriptors of the groups that space is taken from.
+//! The model has the blocks that an fsync, the flusher and a commit of the journal write, the order
+//! of these writes, and the waits of processes. Names, permissions and the bytes of metadata do not
+//! exist. The *blocks* of metadata that an operation changes do: one of the inode table for each 16
+//! files, one for each directory, and the bitmaps and descriptors of the block groups from which
+//! space is taken.
 //!
-//! * Delayed allocation: a page gets its block when it is written out, behind the file's last block
-//!   if that is free, otherwise at the first room (`space.rs`). Blocks of an unlinked file become
-//!   free when the transaction that unlinked it is on disk.
-//! * fsync ([`FileSync`]): writes the file's pages and waits. Then, if the transaction that changed
-//!   the file last is on disk, it sends an empty flush; otherwise it requests its commit and waits.
-//! * jbd2 (`journal.rs`) is a process of its own. With [`Log::Xfs`] syncs go through the log of a
-//!   reduced XFS instead (`log_buffers.rs`); names, blocks and places stay the same.
+//! * Delayed allocation: a page gets its block when it is written back, behind the file's last
+//!   block if that is free, otherwise at the first place with room (`space.rs`). Blocks of an
+//!   unlinked file become free when the transaction that unlinked it is on disk.
+//! * fsync ([`FileSync`]) writes the file's pages and waits for them. If the transaction that last
+//!   changed the file is on disk, it then sends an empty flush; otherwise it requests the commit of
+//!   this transaction and waits.
+//! * jbd2 (`journal.rs`) is a process of its own. With [`Log::Xfs`] an fsync goes through the log
+//!   of a reduced XFS instead (`log_buffers.rs`); names, blocks and layout stay the same.
 //!
 //! Not modelled: handles and their credits, revoke records, copies of blocks that change while they
 //! are committed, extent trees, checksums, the fast commits of 5.10. Metadata lies before the data
@@ -36,50 +38,50 @@ use self::log_buffers::{LogBuffers, LogWriter};
 use self::space::Space;
 use crate::machine::{Host, Machine, Pid, Place, Process, Thread};
 
-/// The largest request that pages are written out with: a bio of 256 pages.
+/// Largest request with which pages are written back: a bio of 256 pages.
 const BIO: Bytes = Bytes::mib(1);
-/// Places of metadata and data, in blocks of 4 KiB.
+/// First blocks of the areas for metadata and data, in blocks of 4 KiB.
 const DESCRIPTORS: u64 = 1;
 const BITMAPS: u64 = 1 << 13;
 const INODES: u64 = 1 << 16;
 const DIRECTORIES: u64 = 1 << 17;
 const DATA: u64 = 1 << 18;
-/// Distance from the first file to a journal that lies among files.
+/// Distance in blocks from the start of files' data to a journal that lies among the files.
 const NEAR: u64 = 1 << 14;
-/// Blocks of a group.
+/// Blocks of a block group.
 const GROUP: u64 = 1 << 15;
-/// Blocks of the smallest volume: metadata, journal and as much room for files.
+/// Blocks of the smallest volume: metadata, journal, and as much space for files.
 const BLOCKS_MIN: u64 = 1 << 19;
 
-/// A file, by its number in the inode table.
+/// Number of a file in the inode table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Inode(pub u32);
 
-/// A directory.
+/// Number of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Directory(pub u32);
 
-/// Counts of committed transactions.
+/// Counts of what was committed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Commits {
-    /// Transactions that are on disk.
+    /// Number of transactions that were committed.
     pub transactions: u64,
-    /// Metadata blocks of these transactions, without descriptors and commit blocks.
+    /// Number of metadata blocks in these transactions, without descriptors and commit blocks.
     pub metadata_blocks: u64,
-    /// Times that the journal was so full that metadata was written home at once.
+    /// Number of checkpoints, because the journal was too full for another commit.
     pub checkpoints: u64,
-    /// Empty flushes for files with a transaction that was already on disk.
+    /// Number of empty flushes by fsyncs of files whose transaction was already on disk.
     pub empty_flushes: u64,
 }
 
-/// Log of metadata.
+/// Kind of the log for metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Log {
     /// ext4's log: one transaction is committed at a time.
     Jbd2,
     /// XFS's log: several buffers are written at a time.
     Xfs {
-        /// Number of in-core log buffers; 8 by default.
+        /// Number of in-core log buffers; XFS has 8 by default.
         buffers: u32,
     },
 }
@@ -87,17 +89,17 @@ pub enum Log {
 /// Mount options of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// Log of metadata.
+    /// Kind of the log for metadata.
     pub log: Log,
-    /// Best-effort level of jbd2, 0 (high) to 7 (`journal_ioprio`).
+    /// Level of jbd2's requests in the best-effort class, 0 (high) to 7 (`journal_ioprio`).
     pub journal_level: u8,
-    /// Whether the journal lies among the files, 64 MiB after the first one, and not in the middle
-    /// of the volume.
+    /// Whether the journal lies among the files, 64 MiB after the start of their data, instead of
+    /// in the middle of the volume.
     pub journal_near: bool,
 }
 
 impl Default for Mount {
-    /// The options of ext4 that is mounted without options.
+    /// The options of an ext4 that is mounted without options.
     ///
     /// Source   experiments.md R9, `DEFAULT_JOURNAL_IOPRIO`
     fn default() -> Self {
@@ -115,16 +117,17 @@ pub struct Ext4 {
 struct State {
     files: BTreeMap<Inode, File>,
     by_pages: BTreeMap<InodeId, Inode>,
-    /// Numbers below `next_inode` that are free.
+    /// Free inode numbers below `next_inode`.
     free_inodes: BTreeSet<Inode>,
     next_inode: u32,
     directories: u32,
     space: Space,
     journal: Journal,
     log: LogBuffers,
-    /// The block device as a file: metadata on its way home.
+    /// The block device as a file of the page cache. Its dirty pages are metadata that was
+    /// committed.
     device: Option<InodeId>,
-    /// Time of the last use.
+    /// Time of the last operation.
     now: Time,
     empty_flushes: u64,
 }
@@ -132,16 +135,16 @@ struct State {
 #[derive(Debug)]
 struct File {
     pages: InodeId,
-    /// Length and first block of each extent, by first page.
+    /// Number of blocks and first block of each extent, by its first page in the file.
     extents: BTreeMap<u64, (u64, u64)>,
-    /// Transaction that changed it last.
+    /// Number of the transaction that changed the file last.
     transaction: u64,
     /// Length in bytes.
     size: u64,
 }
 
 impl Mount {
-    /// Mounts a new file system on a machine with these options.
+    /// Mounts a new file system with these options on a machine.
     ///
     /// # Panics
     /// Panics if the volume has less than 2 GiB.
@@ -152,7 +155,8 @@ impl Mount {
 }
 
 impl Ext4 {
-    /// Mounts a new file system on a machine: a page cache, its flusher and jbd2.
+    /// Mounts a new file system on a machine, with default options: adds a page cache, its flusher
+    /// and jbd2.
     ///
     /// # Panics
     /// Panics if the volume has less than 2 GiB.
@@ -202,27 +206,27 @@ impl Ext4 {
         fs
     }
 
-    /// Counts of committed transactions so far.
+    /// Counts of what was committed so far.
     #[must_use]
     pub fn commits(&self) -> Commits {
         let state = self.state.borrow();
         Commits { empty_flushes: state.empty_flushes, ..state.journal.commits }
     }
 
-    /// Byte range of the journal.
+    /// Byte range of the journal on the volume.
     #[must_use]
     pub fn journal_area(&self) -> ByteRange {
         let area = self.state.borrow().journal.area();
         ByteRange::new(area.start * PAGE_BYTES, (area.end - area.start) * PAGE_BYTES)
     }
 
-    /// Start of files' data, which lies behind the metadata and around the journal.
+    /// Byte at which files' data starts; it lies behind the metadata and around the journal.
     #[must_use]
     pub fn data_start(&self) -> Bytes {
         Bytes(DATA * PAGE_BYTES)
     }
 
-    /// Makes a directory in another one, or at the top.
+    /// Makes a directory in `parent`, or at the top for `None`.
     pub fn make_directory(&self, host: &mut Host, parent: Option<Directory>) -> Directory {
         let directory = self.change(host, |state| {
             let directory = Directory(state.directories);
@@ -237,7 +241,7 @@ impl Ext4 {
         directory
     }
 
-    /// Makes a file in a directory.
+    /// Makes a file in a directory. It is empty.
     pub fn create(&self, host: &mut Host, directory: Directory) -> Inode {
         let pages = host.add_file();
         self.change(host, |state| {
@@ -251,7 +255,7 @@ impl Ext4 {
         })
     }
 
-    /// Inode of the page cache that has the file's pages.
+    /// Number under which the page cache has the file's pages.
     #[must_use]
     pub fn pages(&self, inode: Inode) -> InodeId {
         self.state.borrow().files[&inode].pages
@@ -263,7 +267,7 @@ impl Ext4 {
         Bytes(self.state.borrow().files[&inode].size)
     }
 
-    /// Records a write to a file, up to `end`: its times change, and its length may.
+    /// Records a write to a file up to the byte `end`: its times change, and its length may grow.
     pub fn wrote(&self, host: &mut Host, inode: Inode, end: Bytes) {
         self.change(host, |state| {
             state.touch_inode(inode);
@@ -272,7 +276,7 @@ impl Ext4 {
         });
     }
 
-    /// Sets a file's times.
+    /// Records that a file's times were set.
     pub fn set_times(&self, host: &mut Host, inode: Inode) {
         self.change(host, |state| state.touch_inode(inode));
     }
@@ -286,7 +290,7 @@ impl Ext4 {
         });
     }
 
-    /// Removes a name; the file stays while it is open.
+    /// Removes a file's name from a directory. The file itself exists until [`Ext4::remove`].
     pub fn unlink(&self, host: &mut Host, inode: Inode, directory: Directory) {
         self.change(host, |state| {
             state.touch_inode(inode);
@@ -294,8 +298,8 @@ impl Ext4 {
         });
     }
 
-    /// Removes a file that has no name and is not open. False means that its pages are under
-    /// writeback: the process is woken when they are written, and calls again.
+    /// Removes a file that has no name and is not open. Returns false if its pages are under
+    /// writeback: the process is woken when they are written, and has to call again.
     pub fn remove(&self, host: &mut Host, pid: Pid, inode: Inode) -> bool {
         let pages = self.pages(inode);
         if host.awaits_pages(pid, pages) {
@@ -314,7 +318,7 @@ impl Ext4 {
         true
     }
 
-    /// Truncates a file to nothing. False as in [`Ext4::remove`].
+    /// Truncates a file to length zero. Returns false under the same condition as [`Ext4::remove`].
     pub fn truncate(&self, host: &mut Host, pid: Pid, inode: Inode) -> bool {
         let pages = self.pages(inode);
         if host.awaits_pages(pid, pages) {
@@ -329,7 +333,7 @@ impl Ext4 {
         true
     }
 
-    /// Changes metadata in the running transaction.
+    /// Changes metadata in the running transaction, by calling `change`.
     fn change<T>(&self, host: &mut Host, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.state.borrow_mut();
         state.now = host.now();
@@ -354,12 +358,12 @@ impl State {
         Inode(self.next_inode - 1)
     }
 
-    /// Number of the last transaction that is on disk, with all before it.
+    /// Number of the last transaction that is on disk together with all before it.
     fn committed(&self) -> u64 {
         self.journal.committed() - self.log.len()
     }
 
-    /// Changes the inode of a file or a directory.
+    /// Records a change to the inode of a file or directory.
     fn touch_inode(&mut self, inode: Inode) {
         let transaction = self.journal.touch(self.now, INODES + u64::from(inode.0 / 16));
         if let Some(file) = self.files.get_mut(&inode) {
@@ -371,14 +375,14 @@ impl State {
         self.journal.touch(self.now, DIRECTORIES + u64::from(directory.0));
     }
 
-    /// Changes the metadata of the group of a block.
+    /// Records a change to the bitmap and descriptor of the group of a block.
     fn touch_group(&mut self, block: u64) {
         let group = block / GROUP;
         self.journal.touch(self.now, BITMAPS + group);
         self.journal.touch(self.now, DESCRIPTORS + group / 64);
     }
 
-    /// Frees a file's blocks, which become free when the running transaction is on disk.
+    /// Frees a file's blocks, which can be used again when the running transaction is on disk.
     fn free_extents(&mut self, inode: Inode) {
         let file = self.files.get_mut(&inode).expect("the file exists");
         for (blocks, start) in std::mem::take(&mut file.extents).into_values() {
@@ -387,7 +391,8 @@ impl State {
         }
     }
 
-    /// Place of a file's pages, which are allocated now if they have none.
+    /// First block of a file's page, and how many of `count` pages are contiguous there. Pages
+    /// without blocks are allocated now.
     fn place(&mut self, inode: Inode, page: u64, count: u64) -> (u64, u64) {
         let file = &self.files[&inode];
         let before = file.extents.range(..=page).next_back();
@@ -420,7 +425,7 @@ impl State {
     }
 }
 
-/// Locates the files' pages on the volume.
+/// Positions of the files' pages on the volume, for the page cache of the machine.
 #[derive(Debug)]
 struct Extents(Ext4);
 
@@ -436,10 +441,10 @@ impl Place for Extents {
     }
 }
 
-/// Name that a process gives the empty flush of a [`FileSync`].
+/// Name under which a process submits the empty flush of a [`FileSync`].
 pub const FLUSHED: u64 = u64::MAX;
 
-/// An fsync of a file, under way.
+/// An fsync of a file, in progress.
 #[derive(Debug)]
 pub struct FileSync {
     inode: Inode,
@@ -449,7 +454,8 @@ pub struct FileSync {
 #[derive(Debug)]
 enum Stage {
     Data(Fsync),
-    /// Waits for a transaction; `first` says whether this process requested it first.
+    /// Waits for a transaction. `first` says whether this process was the first to request its
+    /// commit.
     Commit {
         transaction: u64,
         first: bool,
@@ -460,19 +466,19 @@ enum Stage {
 }
 
 impl FileSync {
-    /// Starts an fsync.
+    /// Starts an fsync of a file.
     pub fn new(fs: &Ext4, host: &mut Host, inode: Inode) -> Self {
         Self { inode, stage: Stage::Data(host.fsync(fs.pages(inode))) }
     }
 
-    /// Records that the request named [`FLUSHED`] was answered.
+    /// Records that the request with the name [`FLUSHED`] was answered.
     pub fn flushed(&mut self) {
         if let Stage::Flush { answered } = &mut self.stage {
             *answered = true;
         }
     }
 
-    /// Takes the process's next step. If that is to wait, the process is woken.
+    /// Takes the next step of the fsync. With [`SyncStep::Wait`], the process will be woken.
     pub fn step(&mut self, fs: &Ext4, host: &mut Host, thread: &mut Thread) -> SyncStep {
         loop {
             match &mut self.stage {

@@ -1,14 +1,14 @@
 //! Free space of the reduced ext4: extents, first fit.
 //!
-//! The first free extent that is large enough is taken from its front.
+//! Blocks are taken from the front of the first free extent that is large enough.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Free blocks.
+/// Free blocks of the volume.
 #[derive(Debug)]
 pub(super) struct Space {
-    /// End of each free extent, by its start.
+    /// Free extents: the end of each, by its start.
     free: BTreeMap<u64, u64>,
 }
 
@@ -17,8 +17,8 @@ impl Space {
         Self { free: free.into_iter().map(|range| (range.start, range.end)).collect() }
     }
 
-    /// Takes at most `count` contiguous blocks: from `goal` on if they are free, otherwise from the
-    /// first extent that has as many, otherwise from the first free extent.
+    /// Takes at most `count` contiguous blocks: from `goal` on if a free extent begins there,
+    /// otherwise from the first extent that has as many, otherwise from the first free extent.
     ///
     /// # Panics
     /// Panics if no block is free.
@@ -36,7 +36,7 @@ impl Space {
         taken
     }
 
-    /// Frees blocks.
+    /// Frees blocks, which must not be free already.
     pub(super) fn give(&mut self, mut blocks: Range<u64>) {
         if let Some((&start, &end)) = self.free.range(..blocks.start).next_back() {
             assert!(end <= blocks.start, "blocks {blocks:?} are given back once");

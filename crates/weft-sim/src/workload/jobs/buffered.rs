@@ -1,11 +1,11 @@
 //! Clone of an fio job with buffered I/O: page cache, readahead, throttling and `O_SYNC`.
 //!
-//! The clone makes one call after the other, as the kernel's buffered calls are made whatever
-//! engine submits them. A write fills pages and is throttled there if too much is dirty; with
-//! `O_SYNC` it is durable when it returns. A read uses pages in memory, and sequential reads run
-//! ahead by a window. Pages that were read or written stay in memory until it is full, first in,
-//! first out. The last clone that closes the device writes back its dirty pages, after its time was
-//! taken.
+//! The clone makes one call after the other, because buffered calls of the kernel are synchronous
+//! whatever `ioengine` submits them. A write fills pages and is throttled if too many are dirty;
+//! with `O_SYNC` it is durable when it returns. A read uses pages in memory, and sequential reads
+//! run ahead by a window. Pages that were read or written stay in memory until it is full; the
+//! oldest are dropped first. The last clone that closes the device writes back its dirty pages,
+//! after its time was taken.
 //!
 //! Source   experiments.md §6; Linux mm/readahead (a window of 128 KiB), block/bdev `blkdev_put`
 
@@ -24,7 +24,7 @@ use super::ledger::{Found, Ledger, Watcher};
 use super::{Ask, Ended, Pace};
 use crate::machine::{Host, Pid, Process, Thread, Woken};
 
-/// The volume's device as a file that clones have open, with its pages in memory.
+/// The volume's device as a file that several clones have open, and its pages in memory.
 #[derive(Clone, Debug)]
 pub struct Device(Rc<RefCell<Pages>>);
 
@@ -38,8 +38,8 @@ struct Pages {
 }
 
 impl Device {
-    /// The device of a machine with a page cache, with room for a number of pages and none in
-    /// memory.
+    /// Adds the device to the page cache of a machine. Up to `count_max` of its pages stay in
+    /// memory for reads; none does at the start.
     #[must_use]
     pub fn new(host: &mut Host, count_max: usize) -> Self {
         let (inode, present, order) = (host.add_file(), BTreeSet::new(), VecDeque::new());
@@ -64,7 +64,7 @@ impl Device {
     }
 }
 
-/// A clone with buffered I/O.
+/// A clone with buffered I/O, as a process.
 pub struct Buffered {
     thread: Thread,
     pace: Pace,
@@ -75,10 +75,10 @@ pub struct Buffered {
     writer: Option<WriterId>,
     state: State,
     now: Option<(Ended, Flags)>,
-    /// Pages that are being read, by name of the request.
+    /// Pages that are being read, by the name of the request that reads them.
     reading: BTreeMap<u64, Range<u64>>,
     names: u64,
-    /// End of the last read; `ahead` is the end of its readahead; in pages.
+    /// Page after the last read; `ahead` is the page after its readahead.
     read_to: u64,
     ahead: u64,
     dry: bool,
@@ -99,18 +99,18 @@ enum State {
         pages: Range<u64>,
     },
     Syncs(Fsync),
-    /// Waits for the request of this name.
+    /// Waits for the request with this name.
     Waits(u64),
     Closes(Fsync),
     Ended,
 }
 
 impl Buffered {
-    /// A clone on a CPU that issues these requests at this pace. What the pace says of several
-    /// requests at a time is ignored.
+    /// A clone on this CPU that issues the requests of `asks` at this pace. The fields of `pace`
+    /// about several requests in flight are ignored.
     ///
     /// # Panics
-    /// Panics if it pauses after no request.
+    /// Panics if `think_after` of the pace is zero.
     #[must_use]
     pub fn new(
         pid: Pid,
@@ -149,7 +149,7 @@ impl Buffered {
         self
     }
 
-    /// Counts of one kind of operation.
+    /// Results for one kind of operation in the measured time.
     #[must_use]
     pub fn found(&self, op: RequestOp) -> &Found {
         self.ledger.found(op)
@@ -161,13 +161,13 @@ impl Buffered {
         self.ledger.measured(self.dry)
     }
 
-    /// Start of the clone, after its delay.
+    /// Time at which the clone began, after its delay; `None` before its first run.
     #[must_use]
     pub fn begun(&self) -> Option<Time> {
         self.ledger.begun
     }
 
-    /// Takes the next step. False means that it waits, or has ended.
+    /// Takes the next step. Returns false if the clone waits or has ended.
     fn step(&mut self, host: &mut Host) -> bool {
         match &mut self.state {
             State::Asks => self.ask(host),
@@ -277,7 +277,7 @@ impl Buffered {
         true
     }
 
-    /// Requests the pages that are not in memory, and those of the readahead.
+    /// Requests the pages of a read that are not in memory, and those of the readahead.
     fn read_ahead(&mut self, host: &mut Host, pages: &Range<u64>) {
         let window = WINDOW / PAGE_BYTES;
         let from = if pages.start == self.read_to {
@@ -310,7 +310,7 @@ impl Buffered {
         self.ahead = self.ahead.max(to);
     }
 
-    /// Ends a write that has its last page in memory.
+    /// Ends a write whose last page is in memory, or starts its sync with `O_SYNC`.
     fn written(&mut self, host: &mut Host) {
         if self.now.is_some_and(|(_, flags)| flags.fua) {
             self.state = State::Syncs(host.fsync(self.device.inode()));
@@ -319,7 +319,7 @@ impl Buffered {
         }
     }
 
-    /// Ends the call.
+    /// Ends the call and counts it.
     fn end(&mut self, host: &Host) {
         let now = host.now();
         let (ended, _) = self.now.take().expect("a call that returns was made");
@@ -336,7 +336,7 @@ impl Buffered {
         }
     }
 
-    /// Ends the clone, as there are no more requests.
+    /// Makes the last flushes, then ends the clone. Called when there are no more requests.
     fn finish(&mut self, host: &mut Host) -> bool {
         let now = host.now();
         if self.last_flushes > 0 {
@@ -389,7 +389,7 @@ impl Process for Buffered {
                     self.end(host);
                 }
             }
-            // The page cache has work for it.
+            // The page cache lets it continue.
             Woken::Told(_) => self.thread.stop_sleeping(),
             Woken::Started | Woken::Timer | Woken::Unblocked => {}
         }
@@ -411,5 +411,5 @@ impl fmt::Debug for Buffered {
     }
 }
 
-/// Window of sequential reads in bytes.
+/// Window of sequential reads, in bytes.
 const WINDOW: u64 = 128 << 10;

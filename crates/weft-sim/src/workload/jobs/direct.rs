@@ -1,11 +1,11 @@
 //! Clone of an fio job with direct I/O: a number of requests in flight, as with `libaio`.
 //!
-//! The clone keeps up to a number of requests in flight, as `libaio` does with `direct=1`: a
-//! request that ends makes room for the next. Like a process that calls into md it stops while the
-//! volume has no stripes.
+//! The clone keeps up to `depth` requests in flight, as `libaio` does with `direct=1`: a request
+//! that is answered makes room for the next. Like a process that calls into md, it blocks while the
+//! volume has no free stripes.
 //!
 //! Source   experiments.md §1.5; md-raid.md §1.5; fio HOWTO; `wait_for_completions` of fio 3.33 for
-//! `answers` and `low`
+//!          `answers` and `low`
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -18,24 +18,24 @@ use super::ledger::{Found, Ledger, Watcher};
 use super::{Ask, Ended, Io, Pace};
 use crate::machine::{Host, Pid, Process, Thread, Woken};
 
-/// A clone with direct I/O.
+/// A clone with direct I/O, as a process.
 pub struct Job {
     thread: Thread,
     pace: Pace,
     asks: Box<dyn Iterator<Item = Ask>>,
-    /// The next request, if it was not submitted yet.
+    /// The next request, if it was taken from `asks` but not submitted yet.
     next: Option<Ask>,
     ledger: Ledger,
-    /// Requests in flight, by name.
+    /// Requests in flight; the index is the name of the request.
     slots: Vec<Option<Ended>>,
     free: Vec<usize>,
-    /// Names of requests that were answered and not reaped yet.
+    /// Names of requests that were answered but not reaped yet.
     answers: Vec<usize>,
-    /// Whether the depth was reached, and the clone waits until only `low` are in flight.
+    /// Whether `depth` was reached and the clone waits until at most `low` are in flight.
     drains: bool,
-    /// Whether there are no more requests.
+    /// Whether `asks` has no more requests.
     dry: bool,
-    /// Requests until the next pause; `pauses` says whether a pause is due.
+    /// Requests until the next pause. `pauses` says whether a pause is due now.
     until_pause: u64,
     pauses: bool,
     asked_bytes: u64,
@@ -43,16 +43,16 @@ pub struct Job {
 }
 
 impl Job {
-    /// A clone that issues these requests at this pace.
+    /// A clone that issues the requests of `asks`, each as soon as possible at this pace.
     ///
     /// # Panics
-    /// Panics if the depth is zero, or if it pauses after no request.
+    /// Panics if `depth` or `think_after` of the pace is zero.
     #[must_use]
     pub fn new(pid: Pid, pace: Pace, asks: Box<dyn Iterator<Item = Io>>) -> Self {
         Self::of(pid, pace, Box::new(asks.map(Ask::from)))
     }
 
-    /// A clone that issues these requests with their flags, at their times.
+    /// A clone that issues the requests of `asks` with their flags, and none before its due time.
     ///
     /// # Panics
     /// Panics as [`Job::new`] does.
@@ -85,14 +85,14 @@ impl Job {
         self
     }
 
-    /// Counts of one kind of operation.
+    /// Results for one kind of operation in the measured time.
     #[must_use]
     pub fn found(&self, op: RequestOp) -> &Found {
         self.ledger.found(op)
     }
 
-    /// Length of the measured time: the run time, or less if the requests ended before; and the
-    /// time of the last flushes.
+    /// Length of the measured time: the run time, or less if the requests ended before. It includes
+    /// the last flushes, if there are any.
     #[must_use]
     pub fn measured(&self) -> Span {
         self.ledger.measured(self.dry)
@@ -104,31 +104,31 @@ impl Job {
         self.ledger.in_flight(self.dry)
     }
 
-    /// Largest number of requests in flight.
+    /// Largest number of requests in flight at a time.
     #[must_use]
     pub fn deepest(&self) -> u32 {
         self.ledger.deepest
     }
 
-    /// Number of submissions, by the number of requests submitted together.
+    /// Number of system calls that submitted requests, by the number of requests in each.
     #[must_use]
     pub fn handed_over(&self) -> &BTreeMap<u32, u64> {
         &self.ledger.batches[0]
     }
 
-    /// Number of reaps, by the number of answers reaped together.
+    /// Number of times that answers were reaped, by the number of answers each time.
     #[must_use]
     pub fn answered(&self) -> &BTreeMap<u32, u64> {
         &self.ledger.batches[1]
     }
 
-    /// Start of the clone, after its delay.
+    /// Time at which the clone began, after its delay; `None` before its first run.
     #[must_use]
     pub fn begun(&self) -> Option<Time> {
         self.ledger.begun
     }
 
-    /// Takes the next step. False means that it waits for an answer, or has ended.
+    /// Takes the next step. Returns false if the clone waits for an answer or has ended.
     fn step(&mut self, host: &mut Host) -> bool {
         let now = host.now();
         if self.is_over(now) {
@@ -199,7 +199,7 @@ impl Job {
         host.submit(self.thread.pid(), name as u64, io.op, io.range, flags);
     }
 
-    /// Submits one of the last flushes, if all else is done.
+    /// Submits one of the last flushes, if nothing is in flight. Returns whether it did.
     fn flush_last(&mut self, host: &mut Host) -> bool {
         if self.last_flushes == 0 || self.flying() > 0 {
             return false;
@@ -238,7 +238,8 @@ impl Job {
         self.dry || self.ledger.is_over(now)
     }
 
-    /// Time at which the next request may be issued; `None` if there is none.
+    /// Time at which the next request may be issued, by its due time and the rate; `None` if there
+    /// are no more requests.
     fn due(&mut self) -> Option<Time> {
         if self.next.is_none() {
             self.next = self.asks.next();
@@ -250,7 +251,7 @@ impl Job {
         Some(own.max(begun + Span(u64::try_from(after).unwrap_or(u64::MAX / 2))))
     }
 
-    /// Whether the next request must wait for one in flight that it overlaps.
+    /// Whether the next request must wait for a request in flight that it overlaps.
     fn waits_for_others(&self) -> bool {
         let Some(next) = self.next.filter(|_| self.pace.apart) else { return false };
         let overlaps = |other: &Ended| {

@@ -8,37 +8,38 @@ use weft_units::{Bytes, Span, Time};
 
 use super::{Ended, Pace};
 
-/// Results of a clone for one kind of request in the measured time.
+/// Results of a clone for one kind of operation in the measured time.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// Number of requests.
+    /// Number of requests that were counted.
     pub requests: u64,
-    /// Sum of their bytes.
+    /// Sum of the requests' bytes.
     pub bytes: Bytes,
-    /// Sum of their latencies.
+    /// Sum of the requests' latencies.
     pub time: Span,
-    /// Histogram of their latencies in ns, with three digits.
+    /// Histogram of the latencies in ns, with three significant digits.
     pub latencies: Histogram<u64>,
 }
 
 /// Callback for each request that is counted.
 pub type Watcher = Box<dyn FnMut(&Ended)>;
 
-/// Times of a clone, and its counts.
+/// Times at which a clone measures, and its results.
 pub(super) struct Ledger {
     delay: Span,
     warm_up: Span,
     run_time: Option<Span>,
-    /// Whether the flushes at the end belong to the measured time.
+    /// Whether the last flushes belong to the measured time.
     flushes: bool,
     pub(super) watcher: Option<Watcher>,
     pub(super) begun: Option<Time>,
     found: [Found; KINDS],
-    /// Requests in flight × ns, in the measured time up to `seen`.
+    /// Integral of the number of requests in flight over the measured time up to `seen`, in ns.
     area: u128,
     pub(super) seen: Time,
     pub(super) deepest: u32,
-    /// Counts by the number of requests submitted together, and of answers reaped together.
+    /// Number of submissions by the number of requests submitted together, and number of reaps by
+    /// the number of answers reaped together.
     pub(super) batches: [BTreeMap<u32, u64>; 2],
 }
 
@@ -59,7 +60,7 @@ impl Ledger {
         }
     }
 
-    /// Records that the clone runs. True if it runs for the first time.
+    /// Records that the clone runs. Returns whether it is the first time.
     pub(super) fn begin(&mut self, now: Time) -> bool {
         let first = self.begun.is_none();
         if first {
@@ -72,8 +73,8 @@ impl Ledger {
         &self.found[kind(op)]
     }
 
-    /// Length of the measured time: the run time, or less if the requests ended before; and the
-    /// time of the last flushes.
+    /// Length of the measured time; see [`super::Job::measured`]. `dry` says that there are no more
+    /// requests.
     pub(super) fn measured(&self, dry: bool) -> Span {
         let (Some(from), to) = (self.from(), self.to()) else { return Span::ZERO };
         let to = match to {
@@ -90,12 +91,12 @@ impl Ledger {
         self.area as f64 / (self.measured(dry).0 as f64).max(1.0)
     }
 
-    /// Start of the measured time.
+    /// Start of the measured time; `None` before the clone's first run.
     pub(super) fn from(&self) -> Option<Time> {
         self.begun.map(|begun| begun + self.warm_up)
     }
 
-    /// End of the run time.
+    /// End of the run time; `None` before the first run, or without a run time.
     pub(super) fn to(&self) -> Option<Time> {
         Some(self.from()? + self.run_time?)
     }
@@ -104,7 +105,8 @@ impl Ledger {
         self.to().is_some_and(|to| now >= to)
     }
 
-    /// Counts a request that was answered; `last` marks the flushes at the end.
+    /// Counts a request that was answered, if it belongs to the measured time. `last` marks the
+    /// last flushes.
     pub(super) fn end(&mut self, ended: Ended, last: bool) {
         let after_warm_up = self.from().is_some_and(|from| ended.ended >= from);
         let late = !last && self.to().is_some_and(|to| ended.ended > to);
@@ -117,17 +119,18 @@ impl Ledger {
         }
     }
 
-    /// Counts requests that were submitted together.
+    /// Counts a submission of `count` requests.
     pub(super) fn handed_over(&mut self, count: usize) {
         *self.batches[0].entry(count as u32).or_default() += 1;
     }
 
-    /// Counts answers that were reaped together.
+    /// Counts a reaping of `count` answers.
     pub(super) fn answered(&mut self, count: usize) {
         *self.batches[1].entry(count as u32).or_default() += 1;
     }
 
-    /// Adds the time up to now, before the number in flight changes.
+    /// Adds the time up to `now`, in which `flying` requests were in flight. Called before that
+    /// number changes.
     pub(super) fn measure_until(&mut self, now: Time, flying: u32) {
         let from = self.from().unwrap_or(now).max(self.seen);
         let to = self.to().unwrap_or(now).min(now);
@@ -152,13 +155,13 @@ impl Found {
         self.latencies.record(took.0).expect("a histogram that grows takes any value");
     }
 
-    /// The mean latency; zero without requests.
+    /// Mean latency; zero without requests.
     #[must_use]
     pub fn mean(&self) -> Span {
         Span(self.time.0 / self.requests.max(1))
     }
 
-    /// The latency that 99 % of requests did not exceed.
+    /// Latency that 99 % of requests did not exceed.
     #[must_use]
     pub fn p99(&self) -> Span {
         Span(self.latencies.value_at_quantile(0.99))
@@ -178,7 +181,7 @@ impl<'a> std::iter::Sum<&'a Found> for Found {
     }
 }
 
-/// Kinds of requests.
+/// Number of kinds of operations.
 const KINDS: usize = 5;
 
 fn kind(op: RequestOp) -> usize {

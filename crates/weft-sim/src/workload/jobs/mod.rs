@@ -1,10 +1,10 @@
 //! Clones of fio jobs: requests from a source, with direct or buffered I/O, paced and measured.
 //!
 //! A source yields the requests one by one, each with the time at which it is due. [`Job`] submits
-//! requests to the volume past the page cache, several at a time; [`Buffered`] goes through the
-//! page cache, one call after the other. Both keep to a [`Pace`] and count alike: a latency lasts
-//! from the submission to the answer, and requests that end during the warm-up or after the run
-//! time are not counted.
+//! requests to the volume directly, several at a time. [`Buffered`] goes through the page cache,
+//! one call after the other. Both keep to a [`Pace`] and count alike: a latency lasts from the
+//! submission to the answer, and requests that end during the warm-up or after the run time are not
+//! counted.
 //!
 //! Source   experiments.md §1.5, §4 (5), §6; fio HOWTO
 
@@ -19,23 +19,23 @@ pub use buffered::{Buffered, Device};
 pub use direct::Job;
 pub use ledger::{Found, Watcher};
 
-/// Request of a clone: operation and range.
+/// Request of a clone: operation and byte range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Io {
     /// Operation.
     pub op: RequestOp,
-    /// Byte range; empty for a flush.
+    /// Bytes of the volume; empty for a flush.
     pub range: ByteRange,
 }
 
-/// Request of a clone with its flags and the time at which it is due.
+/// Request of a clone, with its flags and the time at which it is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// Operation and range.
+    /// Operation and byte range.
     pub io: Io,
-    /// Flags of the request.
+    /// Flags of the request (sync, FUA and so on).
     pub flags: Flags,
-    /// Earliest time of the request, from the start of the clone: given by a rate or a trace.
+    /// Earliest time of the request after the start of the clone, from a rate or a trace.
     pub due: Span,
 }
 
@@ -48,42 +48,43 @@ impl From<Io> for Ask {
     }
 }
 
-/// Pace of a clone, and its duration.
+/// Pace at which a clone issues requests, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     /// Largest number of requests in flight (`iodepth`).
     pub depth: u32,
-    /// Requests that are submitted together.
+    /// How many requests are submitted together.
     pub plug: Plug,
-    /// Number of answers that are reaped together, or fewer if no more are to come
+    /// Number of answers that are reaped together; fewer if no more requests are in flight
     /// (`iodepth_batch_complete_min`).
     pub answers: u32,
-    /// Number in flight at which submission resumes once `depth` was reached (`iodepth_low`).
+    /// Number of requests in flight at which submission resumes after `depth` was reached
+    /// (`iodepth_low`).
     pub low: u32,
-    /// Whether a request waits for those in flight that it overlaps (`serialize_overlap`).
+    /// Whether a request waits for requests in flight that it overlaps (`serialize_overlap`).
     pub apart: bool,
     /// Delay before the clone begins (`startdelay`).
     pub delay: Span,
-    /// Length of each pause (`thinktime`). Nothing is in flight in a pause.
+    /// Length of each pause (`thinktime`); zero for none. Nothing is in flight during a pause.
     pub think: Span,
-    /// Number of requests between pauses (`thinktime_blocks`).
+    /// Number of requests between two pauses (`thinktime_blocks`).
     pub think_after: u64,
-    /// Largest rate in bytes per second (`rate`).
+    /// Highest rate in bytes per second (`rate`); `None` for no limit.
     pub rate: Option<Bytes>,
-    /// Time at the start that is not counted (`ramp_time`).
+    /// Time after the start whose requests are not counted (`ramp_time`).
     pub warm_up: Span,
-    /// Time after the warm-up in which requests are issued (`runtime`). Without it the clone ends
+    /// Time after the warm-up during which requests are issued (`runtime`). `None`: the clone ends
     /// when there are no more requests.
     pub run_time: Option<Span>,
-    /// Number of flushes, one after the other, when everything else is done (`end_fsync`,
+    /// Number of flushes, one after the other, once everything else is done (`end_fsync`,
     /// `fsync_on_close`).
     pub last_flushes: u32,
 }
 
-/// Requests that a clone submits together, as one plug.
+/// How many requests a clone submits together, as one plug.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Plug {
-    /// All requests that are possible at one time (`iodepth_batch` as large as `iodepth`).
+    /// All requests that are possible at the time (`iodepth_batch` as large as `iodepth`).
     #[default]
     Moment,
     /// One request per system call (`iodepth_batch=1`, fio's default).
@@ -103,7 +104,8 @@ impl Plug {
 }
 
 impl Pace {
-    /// A pace as fast as this many requests in flight allow, until there are no more.
+    /// A pace with no limit but this number of requests in flight, until there are no more
+    /// requests.
     #[must_use]
     pub const fn depth(depth: u32) -> Self {
         Self {
@@ -123,10 +125,10 @@ impl Pace {
     }
 }
 
-/// A request that has ended and is counted.
+/// A request that was answered and is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// The request.
+    /// Operation and byte range.
     pub io: Io,
     /// Time at which it was due; never after `begun`.
     pub due: Time,
