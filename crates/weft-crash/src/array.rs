@@ -20,9 +20,9 @@ use crate::model::pieces;
 /// A data sector of the member at a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Slot of the member.
+    /// Slot of the member that has the sector.
     pub slot: Slot,
-    /// Data sector of that member.
+    /// Number of the sector among the member's data sectors.
     pub sector: u64,
 }
 
@@ -92,7 +92,7 @@ impl Array {
         self.layout.parity().expect("the level has parity")
     }
 
-    /// Whether the level has parity.
+    /// Whether the level has parity, so that columns are data sectors of all members.
     #[must_use]
     pub fn has_parity(&self) -> bool {
         self.layout.parity().is_some()
@@ -110,7 +110,7 @@ impl Array {
         self.layout.members()
     }
 
-    /// Number of columns.
+    /// Number of columns, which are numbered from 0.
     #[must_use]
     pub fn columns_count(&self) -> u64 {
         match &self.layout {

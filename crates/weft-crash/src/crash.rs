@@ -47,17 +47,17 @@ pub struct CutReport {
     pub metadata_torn: bool,
 }
 
-/// Counts of the columns that were judged after a cut.
+/// Counts of the columns in which parity or copies were judged after a cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Judged {
-    /// Columns that hold data and whose parity or copies could be compared.
+    /// Columns that hold data and in which parity or copies could be compared.
     pub columns: u64,
-    /// Of these, the columns that superblocks promise to be right: the array is clean, or dirty
-    /// Of the promised columns, those of an array that is dirty in later columns.
+    /// Judged columns that superblocks promise to be right: the array is clean, or dirty only from
+    /// a later column on.
     pub promised: u64,
-    /// Promised columns of an array that is dirty elsewhere.
+    /// Promised columns of an array that is dirty from a later column on.
     pub partly: u64,
-    /// Of the judged columns, those of a degraded array, compared by the one parity that is left.
+    /// Judged columns of a degraded array, compared by the one parity that is left.
     pub degraded: u64,
 }
 
@@ -74,14 +74,14 @@ pub struct CutShape {
     pub during_sync: bool,
     /// Number of torn superblocks.
     pub torn_superblocks: u64,
-    /// Counts of the columns that were judged for their parity.
+    /// Counts of the columns in which parity or copies were judged.
     pub judged: Judged,
 }
 
 /// Counts of cuts, by their circumstances.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
-    /// Number of cuts.
+    /// Number of power cuts.
     pub points: u64,
     /// Cuts with a half-written stripe; see [`CutShape::half_written_stripe`].
     pub half_written_stripe: u64,
@@ -121,8 +121,8 @@ pub struct Coverage {
     /// Assemblies of dirty and degraded arrays, each refused before consent was given.
     pub consents: u64,
     /// Longest time from the start of [`crate::World::run`] until all requests were answered,
-    /// counting only runs at whose end no member stalled or lacked space. The service time of
-    /// members is not included.
+    /// counting only runs at the end of which no member stalled or lacked space. The service time
+    /// of members is not included.
     pub longest_finish: Span,
     /// Longest time that the resyncs at the end of a script took.
     pub longest_sync: Span,
@@ -130,7 +130,7 @@ pub struct Coverage {
     pub given_up: u64,
     /// Sectors read that the model predicted as possibly wrong (write hole).
     pub hole_predicted: u64,
-    /// Of the predicted sectors, those that were wrong.
+    /// Predicted sectors that were indeed wrong.
     pub hole_wrong: u64,
 }
 

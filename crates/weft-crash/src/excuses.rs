@@ -15,7 +15,7 @@ pub struct Excuses {
     /// Sectors read that might have been wrong: their member was missing or unreadable, and the
     /// members of their column disagreed.
     pub read_unsure: u64,
-    /// Of the sectors read, those with wrong content that was excused.
+    /// Sectors read with wrong content that was excused.
     pub read_wrong: u64,
     /// Sectors read that mixed parts of several writes which had been in flight together.
     pub read_mixed: u64,
@@ -31,15 +31,15 @@ pub struct Excuses {
     pub measured: u64,
     /// Measured columns in which members disagreed.
     pub disagreed: u64,
-    /// Measured columns whose parity could not be compared with the versions that may have been
-    /// written, because there were too many combinations of them.
+    /// Measured columns of which the parity could not be compared with the versions that may have
+    /// been written, because there were too many combinations of them.
     pub too_many: u64,
     /// Columns that I6 judged after power cuts and process crashes of arrays with a write-back
     /// cache.
     pub ended: u64,
-    /// Of the `ended` columns, those excused only because the cache may have been writing them.
+    /// The `ended` columns that are excused only because the cache may have been writing them.
     pub ended_cached: u64,
-    /// Of the `ended_cached` columns, those with wrong parity or different copies.
+    /// The `ended_cached` columns with wrong parity or different copies.
     pub ended_cached_wrong: u64,
 }
 

@@ -12,7 +12,7 @@ use thiserror::Error;
 
 use crate::script::{Failure, Plant, Script, ScriptError};
 
-/// A script in a file.
+/// A script in a file, with its story.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
     /// Name of the file, without `.script`.
@@ -21,7 +21,7 @@ pub struct Kept {
     pub story: String,
     /// Parts of the checker's message; empty if the script is not known to fail.
     pub fails: Vec<String>,
-    /// The script.
+    /// The script itself.
     pub script: Script,
 }
 
@@ -39,10 +39,10 @@ pub enum KeptError {
     /// The file name does not end in `.script`.
     #[error("{0}: found among scripts, expected NAME.script")]
     Name(PathBuf),
-    /// The text is not a script.
+    /// The text is not a valid script.
     #[error("{path}: {error}")]
     Text {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// Error of the first invalid line.
         error: ScriptError,
@@ -137,7 +137,7 @@ impl Kept {
         }
     }
 
-    /// Text of the file.
+    /// Text of the file: story, expected messages and script.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut text = String::new();

@@ -17,7 +17,7 @@ use crate::payload::PayloadMode;
 pub struct Options {
     /// RAID level.
     pub level: Level,
-    /// Number of slots.
+    /// Number of slots, and so of members at the start.
     pub members: usize,
     /// Number of the layout; `None` for the level's default.
     pub layout: Option<u32>,
@@ -30,7 +30,7 @@ pub struct Options {
     pub more_data: Vec<Sectors>,
     /// Number of spare disks.
     pub spares: usize,
-    /// Whether the engine serves a bare volume beside the array.
+    /// Whether the engine also serves a bare volume, on a disk of its own.
     pub bare: bool,
     /// Version of the superblocks, which determines their position.
     pub version: Version,
@@ -41,7 +41,7 @@ pub struct Options {
     pub assume_clean: bool,
     /// Bytes of a chunk of the write-intent bitmap; `None` without bitmap. Not for version 1.0.
     pub bitmap: Option<Bytes>,
-    /// Logical block size of every disk.
+    /// Logical block size of every disk, in bytes.
     pub logical_block: u32,
     /// Whether disks support discards.
     pub discards: bool,
@@ -55,7 +55,7 @@ pub struct Options {
     /// Whether a write that fails or is aborted may have happened, in part or as a whole. If false
     /// it has not happened.
     pub torn_writes: bool,
-    /// Representation of payload.
+    /// Representation of payload: complete, as tags, or absent.
     pub payload: PayloadMode,
     /// Knobs of the volumes at each start of an engine.
     pub knobs: Knobs,
@@ -77,7 +77,7 @@ pub struct Options {
     pub defer_computes: bool,
     /// Virtual time that passes with each completion.
     pub latency: Span,
-    /// Whether checkers run.
+    /// Whether the checkers run.
     pub checked: bool,
     /// Whether the promises cover data. They do not if more members are hurt than the level
     /// survives. All checkers still count then until the power is cut or the process crashes. From
@@ -86,7 +86,7 @@ pub struct Options {
     pub data_promised: bool,
     /// Whether disks may lie about flushes. Violations by checkers of data are then ignored.
     pub disks_lie: bool,
-    /// Beginning of the name of the only checker whose violations count; `None` if all count.
+    /// Beginning of the name of the only checker that counts; `None` if all count.
     pub only: Option<&'static str>,
     /// One state in this many is checked for lost wake-ups, which is expensive.
     pub lost_work_every: u64,
@@ -99,7 +99,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// A small array with all checkers on.
+    /// Options of a small array, with all checkers on.
     #[must_use]
     pub fn new(level: Level, members: usize, chunk: Sectors) -> Self {
         Self {

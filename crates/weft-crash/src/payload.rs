@@ -25,19 +25,19 @@ use thiserror::Error;
 use weft_engine::Segment;
 use weft_units::SECTOR_BYTES;
 
-/// Representation of payload.
+/// Representation of payload: complete, as tags, or absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PayloadMode {
     /// No payload: requests have only positions and lengths.
     None,
     /// Tags of 16 bytes per sector.
     Tags,
-    /// Complete payload.
+    /// All bytes of the payload.
     #[default]
     Bytes,
 }
 
-/// Bytes of a tag.
+/// Bytes of a tag, which represents a sector.
 pub const TAG_BYTES: usize = 16;
 
 /// An operation that needs payload, as the error of a world without it.
@@ -46,11 +46,11 @@ pub const TAG_BYTES: usize = 16;
 pub enum NeedsPayload {
     /// A bit flip on the media.
     BitRot,
-    /// Comparison of parity.
+    /// A check, which compares parity or copies.
     Check,
     /// Use of a partial parity log.
     Ppl,
-    /// Comparison and repair of parity.
+    /// A repair, which compares and rewrites parity or copies.
     Repair,
 }
 

@@ -66,9 +66,9 @@ pub struct Search {
     pub alike: u64,
     /// Distinct states in which the power was cut.
     pub states: u64,
-    /// Of these states, those in which a client had already received an answer.
+    /// Cut states in which a client had already received an answer.
     pub answered: u64,
-    /// Of these states, those in which a write of data or parity was outstanding at a member.
+    /// Cut states in which a write of data or parity was outstanding at a member.
     pub data_outstanding: u64,
     /// Scripts with a cut state in which such a write was outstanding.
     pub scripts_with_data: u64,
@@ -78,7 +78,7 @@ pub struct Search {
     pub exhausted: u64,
     /// Sectors read by verification.
     pub verified: u64,
-    /// Columns with data whose parity or copies were checked.
+    /// Columns with data in which parity or copies were checked.
     pub scrubbed: u64,
     /// Restarts that needed consent, because the array was dirty and degraded.
     pub refused: u64,
@@ -96,7 +96,7 @@ pub struct Search {
     pub wrongly_alike: u64,
 }
 
-/// Event that may happen next.
+/// An event that may happen next on a walk.
 #[derive(Clone, Copy, Debug)]
 enum Choice {
     /// The next operation of the script is issued.
@@ -107,7 +107,7 @@ enum Choice {
     Wake,
 }
 
-/// A state on a walk.
+/// A state on a walk, from which walks may branch.
 struct Node {
     world: World,
     /// Number of operations of the script that were issued so far.
@@ -117,7 +117,7 @@ struct Node {
     left: Vec<Choice>,
 }
 
-/// When the operations of a script are issued.
+/// Times at which the operations of a script are issued.
 #[derive(Clone, Copy, Debug)]
 enum Arrival {
     /// All operations before the engine runs.
@@ -394,14 +394,14 @@ fn has_data_outstanding(world: &World) -> bool {
 pub enum Start {
     /// Content everywhere, all of it durable. The array is clean and the stripe cache empty.
     Clean,
-    /// As `Dirty`, but with one failed member.
+    /// State `Dirty`, but with one failed member.
     Degraded,
     /// Content everywhere, flushed. The array is dirty.
     Dirty,
 }
 
 impl Start {
-    /// All states.
+    /// All states in which a search may start.
     pub const ALL: [Self; 3] = [Self::Clean, Self::Degraded, Self::Dirty];
 }
 

@@ -111,7 +111,7 @@ pub struct Totals {
     pub verified: u64,
     /// Blocks that were written again after more members were lost than the level survives.
     pub written_again: u64,
-    /// Columns with data whose parity or copies were checked and found right.
+    /// Columns with data in which parity or copies were checked and found right.
     pub scrubbed: u64,
     /// Texts of failures, each with the command that replays it.
     pub failures: Vec<String>,

@@ -68,19 +68,19 @@ pub enum Logged {
     Answer(Ticket, bool),
     /// A member request completed.
     Done {
-        /// Index of the disk.
+        /// Number of the disk.
         disk: usize,
-        /// Whether it succeeded.
+        /// Whether the request succeeded.
         ok: bool,
     },
     /// A flush was submitted.
     Flush {
-        /// Index of the disk.
+        /// Number of the disk.
         disk: usize,
     },
     /// A read was submitted.
     Read {
-        /// Index of the disk.
+        /// Number of the disk.
         disk: usize,
         /// First sector, counted from the start of the disk.
         at: u64,
@@ -94,7 +94,7 @@ pub enum Logged {
     Round,
     /// A write was submitted.
     Write {
-        /// Index of the disk.
+        /// Number of the disk.
         disk: usize,
         /// First sector, counted from the start of the disk.
         at: u64,
@@ -140,7 +140,7 @@ pub struct World {
     next_tag: u64,
     /// Columns that verification reads as a whole, with all their data sectors.
     at_stake: AtStake,
-    /// Columns in which members disagree.
+    /// Columns in which members disagree or may disagree; see [`crate::suspects`].
     pub(crate) suspects: Suspects,
     /// Whether members may disagree since a cut or a process crash, and were not measured since.
     measure_due: bool,
@@ -175,11 +175,11 @@ pub struct World {
     pub notices: Vec<(Time, Notice)>,
     /// Requests and answers of members and clients, if [`Options::logged`].
     pub log: Vec<Logged>,
-    /// Digest of every output with its time.
+    /// Digest of all outputs of the engine with their times: equal runs have equal digests.
     pub digest: Digest,
-    /// Number of power cuts of each kind.
+    /// Counts of power cuts by their circumstances, and of related events.
     pub coverage: Coverage,
-    /// Counts of reads that passed with an excuse, beside those of the checkers.
+    /// Counts of reads that passed only with an excuse. The checkers count their own.
     excuses: Excuses,
     /// Number of member requests and computations that completed.
     pub(crate) completed: u64,
@@ -386,8 +386,8 @@ impl World {
         self.written = Record::written(&self.disks, self.options.version);
     }
 
-    /// Number of disks whose superblock cannot be read now, without disks that are gone or cut
-    /// short.
+    /// Number of disks with a superblock that cannot be read now, without disks that are gone or
+    /// cut short.
     fn unreadable_superblocks(&self) -> u64 {
         let unreadable = |disk: &usize| {
             let at = self.options.version.position(self.disks[*disk].size());
@@ -453,12 +453,12 @@ impl World {
         self.engine.is_some()
     }
 
-    /// The engine, for planting bugs.
+    /// The engine, for planting bugs; `None` if none runs.
     pub fn engine_mut(&mut self) -> Option<&mut Engine> {
         self.engine.as_mut()
     }
 
-    /// The first violation that was found.
+    /// The first violation that was found and counts; `None` if there is none.
     #[must_use]
     pub fn failure(&self) -> Option<&Violation> {
         self.failure.as_ref()
@@ -487,7 +487,7 @@ impl World {
             && self.options.only.is_none_or(|only| checker.starts_with(only))
     }
 
-    /// Columns in which members disagree.
+    /// Numbers of the columns in which members disagree or may disagree.
     #[must_use]
     pub fn suspect_columns(&self) -> Vec<u64> {
         self.suspects.columns().filter(|column| self.suspects.contains(*column)).collect()

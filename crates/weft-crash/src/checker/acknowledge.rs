@@ -5,10 +5,10 @@
 //! - (b) With FUA, the write is durable on each of them.
 //! - (c) A flush is acknowledged after everything acknowledged before its receipt is durable on
 //!   each member.
-//! - (d) A restart "would believe" a member as long as any survivor's durable superblock counts it
-//!   as in sync; only then may no longer be left out of (a) to (c). A survivor whose superblock can
-//!   never be read again does not count. A superblock that was written to such a place does,
-//!   because its writer cannot know.
+//! - (d) A member that missed the write may be left out only once no survivor's durable superblock
+//!   counts it as in sync: until then a restart would believe the member. A survivor does not count
+//!   if its superblock can never be read again. A superblock that was written to such a place does
+//!   count, because its writer cannot know.
 //! - (e) Data of a write with PREFLUSH goes to members after (c) and (d) hold for everything that
 //!   was acknowledged before its receipt.
 

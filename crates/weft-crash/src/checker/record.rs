@@ -129,7 +129,7 @@ impl Record {
             .find(|disk| says(disk) && !self.gone[*disk] && self.is_in_sync(*disk))
     }
 
-    /// Chunks whose bits are cleared by a metadata write of `bytes` to sector `at` of a disk: the
+    /// Chunks of which a metadata write of `bytes` to sector `at` of a disk clears the bits: the
     /// first column of each chunk, and its length in columns.
     #[must_use]
     pub fn cleared_by(&self, state: &Disk, disk: usize, at: u64, bytes: &[u8]) -> Vec<(u64, u64)> {
@@ -190,7 +190,7 @@ impl Record {
     /// The slot at which a witness counts a disk as in sync: the superblock of `witness` decides.
     fn slot_by(&self, witness: usize, disk: usize) -> Option<Slot> {
         let own = self.of(disk)?;
-        // A disk whose own superblock records no slot does not have all of its data.
+        // A disk that has no slot in its own superblock does not have all of its data.
         let has_slot = matches!(own.own_role(), Ok(Role::Active(_)));
         if own.recovery_offset().is_some() || !has_slot {
             return None;

@@ -29,7 +29,7 @@ use crate::text_digest::TextDigest;
 use media::{Media, PAGE_SECTORS};
 pub use volatile_cache::{Sector, Version, VolatileCache};
 
-/// A simulated member.
+/// A simulated disk, as the backing device of a member.
 #[derive(Clone, Debug)]
 pub struct Disk {
     size: Sectors,
@@ -45,7 +45,7 @@ pub struct Disk {
     operations: u64,
     /// Random numbers that choose what remains of a write that fails.
     chance: Rng,
-    /// Faults of this disk.
+    /// Present and planned faults of this disk.
     pub faults: Faults,
     /// Whether writes are refused and counted, to check that an array started read-only writes
     /// nothing.
@@ -59,14 +59,14 @@ pub struct Disk {
 pub enum DiskOp {
     /// Makes everything durable that completed before.
     Flush,
-    /// Reads sectors.
+    /// Reads `count` sectors from sector `at` on.
     Read {
         /// First sector, counted from the start of the disk.
         at: u64,
         /// Number of sectors.
         count: u64,
     },
-    /// Writes sectors.
+    /// Writes `count` sectors from sector `at` on.
     Write {
         /// First sector, counted from the start of the disk.
         at: u64,
@@ -94,7 +94,7 @@ pub struct Stats {
     pub sectors_read: u64,
     /// Sectors written.
     pub sectors_written: u64,
-    /// Requests that failed.
+    /// Requests that failed with any error, and requests that were aborted.
     pub failed: u64,
     /// Writes that were submitted while the disk was read-only.
     pub forbidden_writes: u64,
@@ -197,7 +197,7 @@ impl Disk {
         self.logical_block
     }
 
-    /// Submits a request.
+    /// Submits a request. Its effect is open until [`Self::complete`] or [`Self::abort`].
     pub fn submit(&mut self, token: Token, op: DiskOp) {
         if let DiskOp::Read { at, count } = op {
             assert!(count > 0 && at + count <= self.size.0, "read at {at}+{count} is outside");

@@ -20,7 +20,7 @@ pub type Sector = SmallVec<[u8; TAG_BYTES]>;
 pub struct Version {
     /// Number of the write among all completed writes of the disk.
     pub sequence: u64,
-    /// The content.
+    /// Content, in the representation of the sector.
     pub bytes: Sector,
 }
 

@@ -455,7 +455,7 @@ impl Cell {
     }
 }
 
-/// Largest number of unacknowledged versions of a sector whose combinations are all tried.
+/// Largest number of unacknowledged versions of a sector for which all combinations are tried.
 const PARTS_MAX: usize = 10;
 
 pub(super) fn patched(base: &Content, sector: u64, patch: &Patch, payload: PayloadMode) -> Content {

@@ -51,7 +51,7 @@ pub struct WriteId(pub u32);
 /// Content that a write stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payload {
-    /// One byte, repeated.
+    /// This byte, repeated.
     Fill(u8),
     /// Tags: in a whole sector, every 8-byte word has the write's number and the sector's address.
     /// In a part of a sector, every byte depends on both and on its own offset.
@@ -107,7 +107,7 @@ pub enum Why {
     Reconstructed,
 }
 
-/// Number of reconstructions whose results were known at some time, for [`Model::settle`].
+/// Number of reconstructions with known results at some time, for [`Model::settle`].
 #[derive(Clone, Copy, Debug)]
 pub struct Reconstructed(u64);
 
@@ -321,7 +321,7 @@ impl Model {
         }
     }
 
-    /// Records that a read is issued.
+    /// Records that a read is issued. Returns a mark to pass when it is answered.
     pub fn read_issued(&mut self, range: ByteRange) -> ReadMark {
         self.reads_outstanding += 1;
         let floor = |(sector, _, _)| self.cells.get(sector).map_or(0, |cell| cell.read_floor);
@@ -563,7 +563,7 @@ impl Model {
         })
     }
 
-    /// Sectors that were ever written.
+    /// Numbers of the sectors that were ever written.
     pub fn touched(&self) -> impl Iterator<Item = u64> {
         self.cells.iter().map(|(sector, _)| sector)
     }

@@ -17,7 +17,7 @@ use crate::volumes::BARE;
 use crate::world::Order;
 use crate::world::{Ticket, World};
 
-/// A script that is being run.
+/// A script in progress.
 pub(super) struct Course<'a> {
     script: &'a Script,
     plant: Plant<'a>,

@@ -23,7 +23,7 @@ use crate::world::Order;
 /// One seed in this many uses complete payload instead of tags.
 const BYTES_EVERY: u64 = 8;
 
-/// State of a generator.
+/// Generator of the steps of a script.
 pub(super) struct Draw {
     rng: Rng,
     /// Random stream of [`Profile::more`]. It is separate so that `rng` draws the same as without
@@ -397,7 +397,7 @@ impl Draw {
                 steps.push(ScriptStep::Steps(4 + self.around.below(16) as u32));
             }
             30..=33 => steps.extend([ScriptStep::Finish, ScriptStep::Sleep(400)]),
-            // In the middle of a resync.
+            // Parts of a resync complete before the cut.
             34..=49 => {
                 let after = self.around.below(80) as u32;
                 let stop = self.around.percent(50);

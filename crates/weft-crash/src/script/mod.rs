@@ -83,13 +83,13 @@ pub struct Report {
     /// Blocks that were written again at the end, on arrays that lost more members than the level
     /// survives.
     pub written_again: u64,
-    /// Columns with data whose parity or copies were checked at the end.
+    /// Columns with data in which parity or copies were checked at the end.
     pub scrubbed: u64,
-    /// Digest of every output of the engine with its time.
+    /// Digest of all outputs of the engine with their times: equal runs have equal digests.
     pub digest: Digest,
 }
 
-/// A run that broke a promise.
+/// A run in which a promise was broken.
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// The first violation.

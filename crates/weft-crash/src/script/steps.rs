@@ -13,15 +13,15 @@ pub enum ScriptStep {
     Add,
     /// A client issues a request.
     Ask {
-        /// Volume of the request.
+        /// Volume to which the request is sent.
         volume: VolumeId,
         /// Number of the client, from 1 to 3.
         client: u32,
-        /// Operation.
+        /// Operation of the request.
         op: RequestOp,
         /// First byte, from the start of the volume.
         start: u64,
-        /// Length in bytes.
+        /// Length in bytes; 0 for a flush.
         len: u64,
         /// Flags of the request (sync, FUA, PREFLUSH and so on).
         flags: Flags,
@@ -50,7 +50,7 @@ pub enum ScriptStep {
         disk: usize,
         /// Number of operations of the disk that come before it.
         after: u64,
-        /// Kind of the failure.
+        /// Way in which the operation fails.
         how: Planned,
     },
     /// The next discards of a disk fail.
@@ -145,18 +145,18 @@ pub enum ScriptStep {
     Wait(u64),
 }
 
-/// Distribution from which scripts are drawn.
+/// Parameters of the distribution from which scripts are drawn.
 #[derive(Clone, Copy, Debug)]
 pub struct Profile {
-    /// Name in failure messages.
+    /// Name of the profile in failure messages and in the texts of scripts.
     pub name: &'static str,
     /// Number of steps per script.
     pub steps: usize,
-    /// Percentage of steps that cut the power.
+    /// Percentage of steps that cut the power or crash the process.
     pub cuts: u64,
-    /// Whether disks fail.
+    /// Whether steps plant faults of disks.
     pub faults: bool,
-    /// Whether administrators act.
+    /// Whether steps are commands of administrators.
     pub admin: bool,
     /// Percentage of steps that trim, or that write zeros which may be discarded instead. If it is
     /// 0, disks do not support discards.
@@ -246,13 +246,13 @@ impl Profile {
     pub const FAULTS: Self = Self { name: "faults", faults: true, admin: true, ..Self::CALM };
     /// Faults, administrators' commands and power cuts.
     pub const FAULTS_AND_CUTS: Self = Self { name: "faults-and-cuts", cuts: 5, ..Self::FAULTS };
-    /// More faults than the level survives.
+    /// Faults of more members than the level survives, with power cuts.
     pub const BEYOND: Self = Self { name: "beyond", cuts: 3, beyond: true, ..Self::FAULTS };
     /// More faults than the level survives while the power stays on. Content that is read, and
     /// writes that are acknowledged, must be right.
     pub const BEYOND_POWERED: Self = Self { name: "beyond-powered", cuts: 0, ..Self::BEYOND };
 
-    /// Disks that lie about flushes.
+    /// Disks that lie about flushes, with other faults and power cuts.
     pub const LIES: Self = Self { name: "lies", cuts: 6, lies: true, ..Self::FAULTS };
 
     /// Faults, administrators' commands and power cuts while requests wait in the queues of

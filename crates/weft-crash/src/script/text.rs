@@ -41,7 +41,7 @@ use crate::world::Order;
 pub struct ScriptError {
     /// Number of the line, from 1; the number after the last line if a line is missing.
     pub line: usize,
-    /// Text of the line.
+    /// Text of the line; empty if a line is missing.
     pub found: String,
     /// Description of what is valid in its place.
     pub expected: String,

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-/// Columns that were at stake.
+/// Columns that are at stake.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AtStake {
     columns: BTreeSet<u64>,

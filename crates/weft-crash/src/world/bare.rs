@@ -21,10 +21,10 @@ use crate::violation::Violation;
 /// Bytes of the bare volume that clients use, as a range of offsets.
 pub(crate) const BARE_BYTES: Range<u64> = FIRST * 512..END * 512;
 
-/// First sector that clients use.
+/// Number of the first sector that clients use.
 const FIRST: u64 = 8192;
 
-/// End of the sectors that clients use.
+/// Number of the sector after the last one that clients use.
 const END: u64 = FIRST + 1024;
 
 /// The bare volume of a world.
@@ -34,7 +34,7 @@ pub(super) struct Bare {
     pub(super) disk: usize,
     /// Values that the volume's clients may read.
     pub(super) model: Model,
-    /// Requests answered so far.
+    /// Number of requests answered so far.
     pub(super) answered: u64,
 }
 

@@ -192,7 +192,7 @@ impl World {
         self.admin(Verb::Set(knob))
     }
 
-    /// Sets a knob of one disk's queue.
+    /// Issues the command that sets a knob of one disk's queue.
     ///
     /// # Panics
     /// Panics if there is no such knob or value.

@@ -17,7 +17,7 @@ use crate::violation::Violation;
 /// Number of the client that verifies.
 const VERIFIER: ClientId = ClientId(1_000_000);
 
-/// Columns in which a write may have been under way at the end of a run.
+/// Columns in which a write may have been in flight at the end of a run.
 #[derive(Debug)]
 struct BeingWritten {
     /// Columns of writes that were not answered, or that a disconnected client left behind.

@@ -30,8 +30,8 @@
 //! | counters | `counters.rs` |
 //!
 //! All values are whole nanoseconds and sectors. Floating point is used only for the four basic
-//! operations and the square root, whose results IEEE 754 defines to the bit: the same seed gives
-//! the same times on any host, in debug and in release builds.
+//! operations and the square root, which IEEE 754 defines to the bit: the same seed gives the same
+//! times on any host, in debug and in release builds.
 //!
 //! Order    events at the same time happen in the order in which they were planned
 //! Source   `experiments.md` §2 for the models' structure and the targets that each must meet
@@ -54,19 +54,19 @@ pub use ssd::Ssd;
 
 use weft_units::{Sectors, Time};
 
-/// Kind of a command.
+/// Kind of a command, without its range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Reads sectors.
+    /// Reads the sectors of the command.
     Read,
-    /// Writes sectors.
+    /// Writes the sectors of the command.
     Write {
         /// Whether the command completes only when the sectors are on the medium.
         fua: bool,
     },
     /// Writes the data of completed commands to the medium. A flush has no range.
     Flush,
-    /// Discards sectors.
+    /// Discards the sectors of the command.
     Discard,
 }
 
@@ -78,18 +78,18 @@ pub struct Command {
     /// Number chosen by the caller, which is returned in [`Done`]. No other command has it
     /// meanwhile.
     pub tag: u64,
-    /// Kind of the command.
+    /// Kind of the command: read, write, flush or discard.
     pub access: Access,
-    /// First sector.
+    /// First sector of the range.
     pub first: Sectors,
-    /// Length in sectors.
+    /// Length of the range in sectors; zero for a flush.
     pub length: Sectors,
 }
 
 /// Notice that a command has completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
-    /// Tag of the completed command.
+    /// Tag that the command had.
     pub tag: u64,
 }
 
@@ -180,7 +180,7 @@ impl Drive {
         matches!(self, Self::Hdd(_) | Self::Reduced(_))
     }
 
-    /// Size of the drive.
+    /// Capacity of the drive in sectors.
     #[must_use]
     pub fn capacity(&self) -> Sectors {
         each!(self, it => it.capacity())

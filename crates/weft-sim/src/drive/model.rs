@@ -83,7 +83,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// Whether the drive has an arm.
+    /// Whether a drive of this model has an arm.
     #[must_use]
     pub fn rotational(&self) -> bool {
         matches!(self.kind, DriveKind::Hdd(_) | DriveKind::Reduced(_))

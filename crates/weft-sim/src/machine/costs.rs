@@ -18,7 +18,7 @@ use weft_units::Span;
 pub struct Costs {
     /// A turn of the engine (one run of its thread), without the work that follows, ns.
     pub turn: u64,
-    /// An input, ns: a request or a completion.
+    /// Handling an input, ns: a request or a completion.
     pub input: u64,
     /// Attaching a request to a stripe, ns.
     pub attach: u64,
@@ -33,11 +33,11 @@ pub struct Costs {
     pub merge: u64,
     /// A step of a computation without the work per byte, ns: a copy, or the parity of a stripe.
     pub operation: u64,
-    /// XOR and syndromes, ps per byte read.
+    /// Computing XOR and syndromes, ps per byte read.
     pub xor: u64,
-    /// Copies, ps per byte.
+    /// Copying data, ps per byte.
     pub copy: u64,
-    /// A client's call into the kernel, ns (`syscall`).
+    /// A client's system call, ns (`syscall`).
     pub syscall: u64,
     /// Submission of a request, ns, charged to the submitting thread.
     pub bio: u64,
@@ -67,7 +67,7 @@ impl Costs {
         hop: 0,
     };
 
-    /// All costs, in the order of a table.
+    /// Names and accessors of all costs, in the order of a table.
     pub(super) const FIELDS: &[Field] = &[
         ("turn_ns", |costs| &mut costs.turn),
         ("input_ns", |costs| &mut costs.input),
@@ -116,7 +116,7 @@ impl Costs {
         )
     }
 
-    /// CPU time of a computation.
+    /// CPU time of a computation, by the bytes that it reads and copies.
     pub(super) fn of_compute(&self, ops: &[ComputeOp]) -> Span {
         let picos: u64 = ops
             .iter()

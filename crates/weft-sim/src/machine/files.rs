@@ -60,7 +60,7 @@ impl Machine {
 }
 
 impl Host {
-    /// The page cache.
+    /// The page cache in front of the volume.
     ///
     /// # Panics
     /// Panics if the machine has no page cache, as all methods for files do.

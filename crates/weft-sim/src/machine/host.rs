@@ -55,8 +55,8 @@ pub struct Host {
     engine_free: Time,
     /// Inputs that wait until the engine's thread is free.
     inbox: Vec<Input>,
-    /// Outputs of engine turns whose CPU work is not finished: when they take effect, and whether
-    /// the engine then had more to do.
+    /// Outputs of engine turns with unfinished CPU work: when they take effect, and whether the
+    /// engine then had more to do.
     leaving: VecDeque<(Time, VecDeque<Output>, bool)>,
     engine_woken: Option<Time>,
     /// Unanswered client requests by tag, each with the party to notify of the answer.
@@ -103,13 +103,13 @@ pub struct Host {
 /// A request to the volume that was recorded; see [`Host::watch_requests`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// Time of submission.
+    /// Time at which the request was submitted.
     pub at: Time,
-    /// Operation of the request.
+    /// Operation of the request: read, write, flush and so on.
     pub op: RequestOp,
     /// Bytes of the volume that the request covers.
     pub range: ByteRange,
-    /// Flags of the request.
+    /// Flags of the request (sync, FUA, PREFLUSH and so on).
     pub flags: Flags,
     /// Party that schedulers charge the request to, and its priority.
     pub attr: Attr,
@@ -201,13 +201,13 @@ impl Host {
         self.now
     }
 
-    /// Costs of CPU work.
+    /// CPU costs of each kind of work.
     #[must_use]
     pub fn costs(&self) -> &Costs {
         &self.costs
     }
 
-    /// Size of the volume.
+    /// Size of the volume in bytes.
     #[must_use]
     pub fn size(&self) -> Bytes {
         self.size
@@ -330,8 +330,8 @@ impl Host {
         true
     }
 
-    /// Lets blocked processes run before those whose requests were answered at this time, which
-    /// would otherwise take the stripes again each time.
+    /// Lets blocked processes run before those that were answered at this time, which would
+    /// otherwise take the stripes again each time.
     fn wake_blocked(&mut self) {
         while let Some((_, pid)) = self.blocked.pop_last() {
             self.ready.push_front((pid, Woken::Unblocked));

@@ -155,7 +155,7 @@ impl Sizes {
         self.0.iter().enumerate().map(|(size, count)| (Bytes::kib(4 << size), *count))
     }
 
-    /// Sum of two histograms.
+    /// Sum of two histograms, size by size.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         Self(std::array::from_fn(|size| self.0[size] + other.0[size]))

@@ -61,7 +61,7 @@ pub struct MachineParts {
     /// unclean stop, a recovery of the last member, a check or a repair. `None` for no such
     /// operation. No data is stored, so parity agrees everywhere.
     pub sync: Option<SyncAction>,
-    /// Costs of CPU work.
+    /// CPU costs of each kind of work.
     pub costs: Costs,
     /// Duration of a hop between threads; md's rounds of flushes have such hops.
     pub flush_hop: Span,

@@ -32,8 +32,8 @@ const GROUPS: u64 = 16;
 const LOG: Bytes = Bytes::mib(32);
 
 impl Xfs {
-    /// A file system for a volume of this size, chunk and full stripe, whose files have at most
-    /// `room` bytes.
+    /// A file system for a volume of this size, chunk and full stripe, with files of at most `room`
+    /// bytes.
     ///
     /// # Panics
     /// Panics if a group has no room for such a file beside the log.

@@ -1,8 +1,8 @@
 //! Arm of a hard disk: seek time, settling and rotational latency.
 //!
-//! A move over `d` cylinders takes `a·√(d−1) + b·(d−1) + c`. The curve has three given points:
-//! one cylinder, the mean over all pairs of cylinders, and the whole stroke (Lee's fit). A write
-//! has to settle after a move. Then the arm waits until the platter has turned to the sector.
+//! A move over `d` cylinders takes `a·√(d−1) + b·(d−1) + c`. The curve has three given
+//! points: one cylinder, the mean over all pairs of cylinders, and the whole stroke (Lee's fit). A
+//! write has to settle after a move. Then the arm waits until the platter has turned to the sector.
 //!
 //! An access to the sector after the last one is not a move: the skew between tracks provides the
 //! time for it.
@@ -90,7 +90,7 @@ impl Approach {
 pub(super) struct Target {
     /// Number of the sector.
     pub(super) sector: u64,
-    /// Its place on the platters.
+    /// Place of the sector on the platters.
     pub(super) place: Place,
 }
 

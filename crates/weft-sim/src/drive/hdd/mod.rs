@@ -1,9 +1,9 @@
 //! Hard disk: command queue, choice of the next access, destaging and flushes.
 //!
-//! One arm carries out one access at a time. When it is free, it takes the access whose transfer
-//! can begin soonest, with move and rotation. Candidates are the commands that wait for it. If none
-//! waits, too much is dirty or a flush waits, the oldest dirty extents (the *destage window*) are
-//! candidates too. A command that has waited longer than the age limit goes first. Reads that
+//! One arm carries out one access at a time. When it is free, it takes the access that can begin
+//! its transfer soonest, with move and rotation. Candidates are the commands that wait for it. If
+//! none waits, too much is dirty or a flush waits, the oldest dirty extents (the *destage window*)
+//! are candidates too. A command that has waited longer than the age limit goes first. Reads that
 //! continue each other form a run and are served in order of arrival: a read waits for an older
 //! read that it begins in or right behind, and the head does not read on while an older read that
 //! it has passed waits just behind. Without any command, the head reads on behind the last read.
@@ -144,7 +144,7 @@ enum Event {
     Chosen,
     /// A write for which the cache has room has been received.
     Taken(Command),
-    /// So much has reached the platters that the next write may have room.
+    /// Enough has reached the platters for the next write to have room.
     Room,
     /// The data of a write that bypasses the cache has been received.
     Came(Command),
@@ -489,7 +489,7 @@ impl Hdd {
         self.events.plan(until, Event::Arm);
     }
 
-    /// Completes the waiting reads whose sectors the head has read ahead meanwhile.
+    /// Completes the waiting reads for which the head has read all sectors ahead meanwhile.
     fn answer_from_stream(&mut self, now: Time) {
         let mut index = 0;
         while index < self.waiting.len() {

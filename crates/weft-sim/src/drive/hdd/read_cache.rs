@@ -82,8 +82,8 @@ impl ReadCache {
         None
     }
 
-    /// Time at which the stream will have read this range; `None` if there is no stream or it does
-    /// not reach the range without a gap.
+    /// Time at which the stream will have read this range; `None` without a stream, or if the range
+    /// does not continue what the stream's segment has.
     pub(super) fn read_by(&self, geometry: &Geometry, start: u64, end: u64) -> Option<u64> {
         let stream = self.stream?;
         let segment = &self.segments[stream.segment];

@@ -122,7 +122,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Error of a key whose value is not valid.
+/// Error of a key with a value that is not valid.
 pub(super) fn wrong(key: &str, found: &Value, expected: &str) -> ModelError {
     ModelError::Wrong { key: key.into(), found: found.to_string(), expected: expected.into() }
 }

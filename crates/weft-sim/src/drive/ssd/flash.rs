@@ -43,11 +43,11 @@ pub(super) enum Op {
     Host(u64),
     /// Programs a superpage of slots that garbage collection moves.
     Moved,
-    /// Programs the map.
+    /// Programs a superpage of the map.
     Map,
     /// Reads this number of slots, which garbage collection moves.
     MoveRead(u32),
-    /// Erases a block.
+    /// Erases a block on all planes of the die.
     Erase,
 }
 

@@ -142,7 +142,7 @@ struct Victim {
 }
 
 impl Mapping {
-    /// A mapping with all rows free.
+    /// A mapping in which no page is mapped and all rows are free.
     pub(super) fn fresh(shape: Shape) -> Self {
         let rows = shape.rows();
         let mut free: VecDeque<u32> = (0..rows).collect();

@@ -432,7 +432,7 @@ impl Ssd {
         }
     }
 
-    /// Handles a write whose bytes have been transferred into the buffer.
+    /// Handles a write after its bytes have been transferred into the buffer.
     fn written(&mut self, now: Time, command: &Command) {
         let (first, end) = (command.first.0, command.first.0 + command.length.0);
         let superpage = u64::from(self.parameters.shape.superpage);

@@ -1,7 +1,7 @@
 //! Spread of a solid-state drive's latencies: the time of a command beyond the smallest one.
 //!
-//! Data sheets give a typical latency and a 99.9th percentile. Between them lies a tail whose
-//! frequency falls with the square of the latency, in steps of a length that the model gives:
+//! Data sheets give a typical latency and a 99.9th percentile. Between them lies a tail that falls
+//! in frequency with the square of the latency, in steps of a length that the model gives:
 //!
 //! ```text
 //!     longer by    0.41 steps    1      3       9      30.6       255

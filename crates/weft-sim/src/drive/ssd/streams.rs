@@ -3,7 +3,7 @@
 /// Number of streams that are distinguished. [A]
 const STREAMS: usize = 8;
 
-/// The streams that commands continued last.
+/// The [`STREAMS`] most recently used streams.
 #[derive(Clone, Debug)]
 pub(super) struct Streams {
     streams: [Stream; STREAMS],

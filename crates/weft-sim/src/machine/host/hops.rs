@@ -29,7 +29,7 @@ pub(super) struct Hops {
     /// Hops in progress, by their end and the order in which they began.
     waiting: BTreeMap<(Time, u64), Hop>,
     count: u64,
-    /// Outstanding member flushes whose completion will be delayed by a hop.
+    /// Outstanding member flushes that will complete one hop late.
     flushes: BTreeSet<Token>,
 }
 
@@ -81,7 +81,7 @@ impl Host {
         hops
     }
 
-    /// Continues with everything whose hop has ended.
+    /// Continues with everything that was delayed by a hop which has ended.
     pub(super) fn end_hops(&mut self) {
         while self.hops.next_event().is_some_and(|at| at <= self.now) {
             let (_, hop) = self.hops.waiting.pop_first().expect("next_event found an entry");

@@ -112,7 +112,7 @@ impl Run {
 pub enum Source {
     /// A load file, which starts again from its first operation when it is over.
     File {
-        /// The file.
+        /// Operations of the file.
         load: Rc<Load>,
         /// Index of the next operation.
         at: usize,

@@ -17,7 +17,7 @@ pub struct Path(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Handle(pub i64);
 
-/// What an `NTCreateX` that succeeds does.
+/// Effect of an `NTCreateX` that succeeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Open {
     /// Opens the file, and creates it if it does not exist.
@@ -210,7 +210,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// Path with this name, whose parts are separated by `\`. It is added if it is new.
+    /// Path with this name, in which `\` separates the parts. It is added if it is new.
     pub fn path(&mut self, name: &str) -> Path {
         let name = name.trim_end_matches('\\').to_ascii_lowercase();
         if let Some(path) = self.known.get(&name) {

@@ -64,7 +64,7 @@ mod pass {
 /// A class of lengths: its share in thousandths, and its shortest and longest length in bytes.
 type Class = (u32, u32, u32);
 
-/// Lengths of writes. Each class is a uniform range whose mean is that of the published table.
+/// Lengths of writes. Each class is a uniform range with the mean of the published table.
 const WRITES: [Class; 7] = [
     (189, 1, 1),
     (29, 21, 511),

@@ -29,13 +29,13 @@ pub struct Table {
     rows: [OperationRow; OperationKind::ALL.len()],
     /// Number of bytes that `WriteX` and `ReadX` moved.
     pub bytes: u64,
-    /// Number of operations that succeeded when the load was recorded, but whose file or handle
-    /// does not exist here.
+    /// Number of operations that succeeded when the load was recorded, but have no file or handle
+    /// to work on here.
     pub missed: u64,
 }
 
 impl Table {
-    /// Row of a kind of operation.
+    /// Latencies of the operations of one kind.
     #[must_use]
     pub fn row(&self, kind: OperationKind) -> OperationRow {
         self.rows[kind as usize]

@@ -101,7 +101,7 @@ pub(super) struct Pauses {
     pub(super) latest: Span,
 }
 
-/// Number of writers whose pauses are kept one by one, and largest number of pauses kept.
+/// Number of writers of which all pauses are kept, and largest number of pauses kept.
 const WRITERS_KEPT: u32 = 4;
 const PAUSES_KEPT: usize = 20_000;
 

@@ -490,7 +490,7 @@ impl<'a> World<'a> {
     }
 }
 
-/// What a thread does next.
+/// Next action of a thread: submit pages, run again at a time, or wait to be woken.
 enum Next {
     Out(WriteOut),
     At(Time),

@@ -11,7 +11,7 @@
 //!
 //! The changed blocks are then dirty pages of the block device, which the flusher writes to their
 //! home on the volume when they are old; a block that changes again meanwhile is dirty only once.
-//! When three quarters of the journal are used, jbd2 first writes all of them home itself (a
+//! Once three quarters of the journal are used, jbd2 first writes all of them home itself (a
 //! checkpoint) before it commits anything else.
 
 use std::any::Any;
@@ -54,7 +54,7 @@ impl Transaction {
     }
 }
 
-/// The journal.
+/// State of the journal, and of the transactions.
 #[derive(Debug)]
 pub(super) struct Journal {
     first: u64,

@@ -3,7 +3,7 @@
 //! Changes go into the open buffer. A process that needs its change durable requests that this
 //! buffer is written. The open buffer is written once a process has requested it and the preceding
 //! buffer is durable; until then other processes add their changes (group commit). A buffer is
-//! written with PREFLUSH and FUA. A process whose buffer was written at the request of another one
+//! written with PREFLUSH and FUA. A process that waits for a buffer which another process requested
 //! cannot tell whether the PREFLUSH came after its own data, so it sends an empty flush afterwards,
 //! as Linux 4.14 to 5.x does. XFS starts a full buffer of 32 KiB without waiting for the preceding
 //! one; here no buffer ever fills.

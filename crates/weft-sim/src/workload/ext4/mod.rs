@@ -70,7 +70,7 @@ pub struct Commits {
     pub metadata_blocks: u64,
     /// Number of checkpoints, because the journal was too full for another commit.
     pub checkpoints: u64,
-    /// Number of empty flushes by fsyncs of files whose transaction was already on disk.
+    /// Number of empty flushes by fsyncs of files that had their transaction on disk already.
     pub empty_flushes: u64,
 }
 

@@ -310,7 +310,7 @@ impl Buffered {
         self.ahead = self.ahead.max(to);
     }
 
-    /// Ends a write whose last page is in memory, or starts its sync with `O_SYNC`.
+    /// Ends a write after its last page is in memory, or starts its sync with `O_SYNC`.
     fn written(&mut self, host: &mut Host) {
         if self.now.is_some_and(|(_, flags)| flags.fua) {
             self.state = State::Syncs(host.fsync(self.device.inode()));

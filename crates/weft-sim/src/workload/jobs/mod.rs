@@ -53,7 +53,7 @@ impl From<Io> for Ask {
 pub struct Pace {
     /// Largest number of requests in flight (`iodepth`).
     pub depth: u32,
-    /// How many requests are submitted together.
+    /// Number of requests that are submitted together.
     pub plug: Plug,
     /// Number of answers that are reaped together; fewer if no more requests are in flight
     /// (`iodepth_batch_complete_min`).
@@ -71,7 +71,7 @@ pub struct Pace {
     pub think_after: u64,
     /// Highest rate in bytes per second (`rate`); `None` for no limit.
     pub rate: Option<Bytes>,
-    /// Time after the start whose requests are not counted (`ramp_time`).
+    /// Time after the start in which requests are not counted (`ramp_time`).
     pub warm_up: Span,
     /// Time after the warm-up during which requests are issued (`runtime`). `None`: the clone ends
     /// when there are no more requests.
@@ -81,7 +81,7 @@ pub struct Pace {
     pub last_flushes: u32,
 }
 
-/// How many requests a clone submits together, as one plug.
+/// Number of requests that a clone submits together, as one plug.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Plug {
     /// All requests that are possible at the time (`iodepth_batch` as large as `iodepth`).
