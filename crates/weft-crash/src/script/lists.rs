@@ -1,5 +1,4 @@
-//! Lists of the knobs that scripts draw, with the values that the engine's knob table gives for
-//! each.
+//! Lists of the knobs that scripts draw, with their values from the engine's knob table.
 //!
 //! The order of a list decides what a seed draws. Each list therefore has its knobs in the order in
 //! which they were added to it. A new knob of the table comes last in the lists for which its entry

@@ -32,7 +32,7 @@ pub struct Sample {
     looks: u64,
     /// Stripes in use.
     pub active: Count,
-    /// Stripes that are delayed, in the hope that more writes fill them before they preread.
+    /// Stripes that are delayed, so that more writes may fill them before they preread.
     pub delayed: Count,
     /// Stripes that may preread, but only when no stripe is ready.
     pub held: Count,
