@@ -20,7 +20,7 @@ use crate::BenchError;
 const MEMBERS: u64 = 4;
 const CACHE_BYTES: u64 = 256 * 4096 * MEMBERS;
 
-/// Serves a RAID 5 on four members in memory, of at least [`EXPORT_BYTES`], on a unix socket until
+/// Serves a RAID 5 on four members in memory, of at least `EXPORT_BYTES`, on a unix socket until
 /// the process is killed.
 ///
 /// # Errors

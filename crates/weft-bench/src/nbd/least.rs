@@ -16,7 +16,7 @@ use super::measure::EXPORT_BYTES;
 use super::memory::Memory;
 use crate::BenchError;
 
-/// Serves [`EXPORT_BYTES`] of memory on a unix socket until the process is killed.
+/// Serves `EXPORT_BYTES` of memory on a unix socket until the process is killed.
 ///
 /// # Errors
 /// The memory or the socket cannot be created.
