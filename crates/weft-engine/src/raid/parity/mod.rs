@@ -106,10 +106,10 @@ impl ParityRaid {
     ) {
         match (first, fault, position) {
             (CompletionTarget::Straight(_), Fault::Gone, Some(position)) => {
-                cx.array.lose(position, cx.out)
+                cx.array.lose(position, cx.out);
             }
             (CompletionTarget::Straight(_), _, Some(position)) => {
-                cx.array.members[position].read_errors += 1
+                cx.array.members[position].read_errors += 1;
             }
             _ => {}
         }
@@ -203,7 +203,7 @@ impl ParityRaid {
         for part in parts {
             match part {
                 CompletionTarget::Stripes(run) => {
-                    each.extend(self.stripes.parts_of(*run).map(CompletionTarget::Stripe))
+                    each.extend(self.stripes.parts_of(*run).map(CompletionTarget::Stripe));
                 }
                 CompletionTarget::Copy(_)
                 | CompletionTarget::Straight(_)
