@@ -18,8 +18,9 @@ use weft_units::{ByteRange, Bytes, ClientId, MemberIndex, Sectors, Time, VolumeI
 
 use crate::BenchError;
 
-/// Size of a member, 8 GiB, and of a chunk, 64 KiB.
+/// Size of a member: 8 GiB.
 const MEMBER_SIZE: Sectors = Sectors(1 << 24);
+/// Size of a chunk: 64 KiB.
 const CHUNK: Sectors = Sectors(128);
 
 /// Bytes of data in a full stripe.

@@ -55,7 +55,7 @@ struct Common {
     /// Print one JSON object
     #[arg(long, global = true)]
     json: bool,
-    /// How often each row is measured [default: the benchmark's own]
+    /// Number of times that each row of the result is measured [default: the benchmark's own]
     #[arg(long, global = true, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,

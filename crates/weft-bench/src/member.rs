@@ -228,7 +228,8 @@ fn fio(path: &Path, write: bool, span: Duration, mib: u64) -> Result<f64, BenchE
 const DEPTH: u32 = 32;
 /// Combinations of direction (whether it is a write) and number of requests in flight.
 const WAYS: [(bool, u32); 4] = [(false, 1), (false, DEPTH), (true, 1), (true, DEPTH)];
-/// Least ratio to fio, or to the faster of the other backends.
+/// Least acceptable ratio of weft's rate to that of fio or, where backends are compared, of
+/// `--backend auto` to the faster of io_uring and threads.
 ///
-/// Source   the marks of issue 3
+/// Source   issue 3 of weft
 const MARK: f64 = 0.95;

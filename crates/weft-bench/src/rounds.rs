@@ -110,7 +110,7 @@ pub(crate) fn per_cpu_second(wall: Duration, mut work: impl FnMut()) -> f64 {
     }
 }
 
-/// CPU time of this thread.
+/// CPU time that the calling thread has used so far.
 pub(crate) fn thread_cpu() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     let secs = u64::try_from(now.tv_sec).unwrap_or(0);

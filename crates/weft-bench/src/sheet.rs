@@ -1,5 +1,8 @@
 //! Sheet of a benchmark: its rows, and their limits.
 //!
+//! A row may have a *mark*, the least acceptable ratio of weft's figure to that of the baseline,
+//! and a *limit*, the largest acceptable figure.
+//!
 //! Source   reference.md: the schema `weft.bench/1`
 
 use serde::Serialize;

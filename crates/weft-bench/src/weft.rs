@@ -148,7 +148,8 @@ struct Running {
 }
 
 impl Running {
-    /// Stops the server: finishes, flushes, marks clean.
+    /// Stops the server: completes outstanding requests, flushes the members and marks the array
+    /// clean.
     fn stop(&mut self) -> Result<ExitStatus, BenchError> {
         // An error is ignored: the server has ended, and its status says why.
         let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);

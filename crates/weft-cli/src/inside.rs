@@ -104,10 +104,11 @@ impl Inside {
         }
     }
 
-    /// Stops the server: finishes, flushes, marks clean.
+    /// Stops the server: completes outstanding requests, flushes the members and marks the array
+    /// clean.
     ///
     /// # Errors
-    /// A part of the stop failed.
+    /// One of these steps failed, or the server had failed or panicked before.
     pub(crate) fn stop(&mut self) -> Result<(), Failure> {
         drop(self.stop.take());
         let Some(thread) = self.thread.take() else { return Ok(()) };

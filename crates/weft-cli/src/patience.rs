@@ -20,7 +20,8 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// Limits with the usual notice period. After `bound` the command goes on without the member.
+    /// Limits with the default time between notices about unresponsive members. After `bound` the
+    /// command goes on without these members; `None`: it waits for them forever.
     pub(crate) fn new(bound: Option<Duration>) -> Self {
         Self { notice: NOTICE, bound }
     }
@@ -117,7 +118,8 @@ impl Patience {
     }
 }
 
-/// Notice period, longer than disks need to spin up or to repeat a read.
+/// Time between two notices about an unresponsive member, longer than disks need to spin up or to
+/// repeat a read.
 const NOTICE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

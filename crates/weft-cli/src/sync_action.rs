@@ -253,7 +253,7 @@ pub(crate) fn mismatch_lines(mismatches: &MismatchesStatus) -> Vec<String> {
 /// Most positions in a line; the JSON has more.
 const PLACES: usize = 8;
 
-/// Sectors of a stripe: stripes are 4 KiB high.
+/// Sectors of a stripe on each member: 4 KiB.
 pub(crate) const STRIPE_SECTORS: u64 = 8;
 /// Shortest pause between two polls of the status: small arrays are done quickly.
 pub(crate) const POLL_MIN: Duration = Duration::from_millis(2);

@@ -47,11 +47,12 @@ struct Memory<F> {
 
 const STRIPS: u32 = 12;
 const STRIDE: u32 = 3;
-/// Byte offset of each strip in its first frame, and length of each strip: whole frames, sectors,
-/// parts of sectors, across the end of a frame.
+/// Shapes to test: byte offset of the strips in their first frames, and length of the strips. They
+/// cover whole frames, whole sectors, parts of sectors, and strips across the end of a frame.
 const SHAPES: [(u64, u64); 6] =
     [(0, 4096), (0, 8192), (512, 1024), (530, 70), (4000, 200), (100, 4096)];
-/// Exponents of the data strips 0, 1 and 2: one is left out, as with DDF's layouts.
+/// Exponents of the data strips 0, 1 and 2: not in ascending order, and without exponent 2. DDF's
+/// layouts skip exponents too.
 const EXPONENTS: [u8; 3] = [0, 3, 1];
 const P: u32 = 3;
 const Q: u32 = 4;

@@ -17,7 +17,7 @@ use smallvec::{Array, SmallVec};
 use weft_engine::{ComputeOp, Differs, Located, Segment, Source, Value};
 use weft_parity::Parity;
 
-/// Memory of a driver, which contains the segments of the engine.
+/// A driver's memory, in which the segments that the engine names lie.
 pub trait Frames {
     /// Slices for the segments of one operation: those to read and those to write.
     ///
@@ -25,8 +25,8 @@ pub trait Frames {
     ///
     /// # Panics
     /// Panics when a segment to write overlaps another one or is in the frame of zeros, when a
-    /// segment reaches beyond the frame of zeros or the memory, or when the bytes are in use
-    /// elsewhere.
+    /// segment that starts in the frame of zeros extends past its end, when a segment extends past
+    /// the end of the memory, or when the bytes are in use elsewhere.
     fn split(&mut self, read: &[Segment], write: &[Segment]) -> Split<'_>;
 }
 

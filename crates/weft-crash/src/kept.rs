@@ -1,10 +1,10 @@
 //! Scripts stored as text: known failures and regressions.
 //!
 //! `scripts/open/` has the scripts that fail today, `scripts/regressions/` those that failed once,
-//! one file each. A file begins with its story, in lines that begin with `#`. Each line `fails
-//! TEXT` gives a part of the checker's message for a known failure. When the failure is fixed, the
-//! script moves from `open/` to the regressions. The text determines the script: it does not depend
-//! on what a generator draws from a seed.
+//! one file each. A file begins with its *story*, a description of the failure, in lines that begin
+//! with `#`. Each line `fails TEXT` gives a part of the checker's message for a known failure. When
+//! the failure is fixed, the script moves from `open/` to the regressions. The text determines the
+//! script: it does not depend on what a generator draws from a seed.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use thiserror::Error;
 
 use crate::script::{Failure, Plant, Script, ScriptError};
 
-/// A script in a file, with its story.
+/// A script in a file, with the description of its failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
     /// Name of the file, without `.script`.
@@ -47,7 +47,7 @@ pub enum KeptError {
         /// Error of the first invalid line.
         error: ScriptError,
     },
-    /// The file does not begin with a story.
+    /// The file does not begin with a description of the failure.
     #[error("{0}: found no line that begins with #, expected its story at the head")]
     Story(PathBuf),
 }
@@ -87,7 +87,7 @@ fn of_folder(folder: &Path) -> Result<Vec<Kept>, KeptError> {
     Ok(kept)
 }
 
-/// Parses the script in the text of a file, which need not have a story.
+/// Parses the script in the text of a file, which need not describe a failure.
 ///
 /// # Errors
 /// The text is not a script.
@@ -101,10 +101,11 @@ pub fn script_of(text: &str) -> Result<Script, ScriptError> {
 }
 
 impl Kept {
-    /// Reads the script of a file.
+    /// Reads a script from a file.
     ///
     /// # Errors
-    /// The file cannot be read, is not a script or has no story.
+    /// The file cannot be read, is not named `NAME.script`, is not a script, or does not begin with
+    /// a description of the failure.
     pub fn read(path: &Path) -> Result<Self, KeptError> {
         let name = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".script"));
         let name = name.ok_or_else(|| KeptError::Name(path.to_owned()))?;
@@ -137,7 +138,7 @@ impl Kept {
         }
     }
 
-    /// Text of the file: story, expected messages and script.
+    /// Text of the file: description of the failure, expected messages and script.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut text = String::new();

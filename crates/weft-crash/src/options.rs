@@ -17,7 +17,7 @@ use crate::payload::PayloadMode;
 pub struct Options {
     /// RAID level.
     pub level: Level,
-    /// Number of slots, and so of members at the start.
+    /// Number of slots, and so of members when the script starts.
     pub members: usize,
     /// Number of the layout; `None` for the level's default.
     pub layout: Option<u32>,
@@ -59,7 +59,7 @@ pub struct Options {
     pub payload: PayloadMode,
     /// Knobs of the volumes at each start of an engine.
     pub knobs: Knobs,
-    /// Number of stripes of the stripe cache; `None` for `stripe_cache_size`.
+    /// Number of stripes in the stripe cache; `None`: the value of the knob `stripe_cache_size`.
     pub stripes_max: Option<u32>,
     /// Frames of the stripe cache, given as a number of stripes, if it has fewer frames than its
     /// stripes need.

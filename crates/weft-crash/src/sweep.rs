@@ -62,43 +62,45 @@ pub enum Work {
 /// Counts of a sweep, and its failures.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
-    /// Scripts of profiles that were run.
+    /// Number of scripts of profiles that were run, one for each seed.
     pub seeds: u64,
-    /// Scripts of profiles with disk faults.
+    /// Number of scripts of profiles with disk faults.
     pub fault_seeds: u64,
-    /// Scripts of levels without parity.
+    /// Number of scripts of levels without parity.
     pub straight_seeds: u64,
-    /// Power cuts and process crashes in scripts of levels without parity.
+    /// Number of power cuts and process crashes in scripts of levels without parity.
     pub straight_points: u64,
-    /// Scripts of profiles in which arrays have a bitmap.
+    /// Number of scripts of profiles in which arrays have a bitmap.
     pub bitmap_seeds: u64,
-    /// Power cuts and process crashes in scripts with a bitmap.
+    /// Number of power cuts and process crashes in scripts with a bitmap.
     pub bitmap_points: u64,
     /// Number of times that members had no space for seconds and then had it again.
     pub lacks: u64,
     /// Number of scripts by the pairs of features that they combine.
     pub met: Met,
-    /// Client requests that were answered.
+    /// Number of client requests that were answered.
     pub requests: u64,
-    /// Requests of bare volumes that were answered.
+    /// Number of requests of bare volumes that were answered.
     pub bare_requests: u64,
-    /// Answered requests of steady loads.
+    /// Number of answered requests of steady loads.
     pub steady_requests: u64,
-    /// Answered requests of loads with faults, and of scripts of profiles with disk faults.
+    /// Number of answered requests of loads with faults, and of scripts of profiles with disk
+    /// faults.
     pub faulty_requests: u64,
-    /// Answered requests of loads of levels without parity, steady and with faults.
+    /// Number of answered requests of loads of levels without parity, steady and with faults.
     pub straight_requests: u64,
-    /// Answered requests of loads with faults on mirrors.
+    /// Number of answered requests of loads with faults on mirrors.
     pub straight_faulty_requests: u64,
-    /// Distinct states of short scripts in which the power was cut, of levels without parity.
+    /// Number of distinct states of short scripts in which the power was cut, of levels without
+    /// parity.
     pub straight_scope_states: u64,
     /// Member requests that failed with an I/O error.
     pub io_errors: IoErrors,
     /// Counts of silent faults that were planted and found.
     pub silent: Silent,
-    /// Arrays that were stopped and then found clean and durable.
+    /// Number of arrays that were stopped and then found clean and durable.
     pub stops: u64,
-    /// Distinct states of short scripts in which the power was cut.
+    /// Number of distinct states of short scripts in which the power was cut.
     pub scope_states: u64,
     /// Power cuts, by their circumstances. A small scope cuts the power several times in each of
     /// its states, or crashes the process there.
@@ -107,11 +109,12 @@ pub struct Totals {
     pub excuses: Excuses,
     /// Number of process crashes.
     pub kills: u64,
-    /// Sectors that were read back and found right.
+    /// Number of sectors that were read back and found right.
     pub verified: u64,
-    /// Blocks that were written again after more members were lost than the level survives.
+    /// Number of blocks that were written again after more members were lost than the level
+    /// survives.
     pub written_again: u64,
-    /// Columns with data in which parity or copies were checked and found right.
+    /// Number of columns with data in which parity or copies were checked and found right.
     pub scrubbed: u64,
     /// Texts of failures, each with the command that replays it.
     pub failures: Vec<String>,
@@ -315,7 +318,7 @@ fn seed_of(profile: Profile, seed: u64) -> Result<Totals, String> {
     })
 }
 
-/// Searches the small scope for one policy and level, with one state of the array at the start.
+/// Searches the small scope for one policy and level, with one initial state of the array.
 fn scope(number: u64) -> Totals {
     let policies = policies();
     let (name, knobs) = policies[number as usize % policies.len()];
@@ -327,7 +330,7 @@ fn scope(number: u64) -> Totals {
     scope_of(number, options, Start::ALL[number as usize % 3], name)
 }
 
-/// Searches the small scope for one level without parity, with one state of the array at the start.
+/// Searches the small scope for one level without parity, with one initial state of the array.
 fn straight_scope(number: u64) -> Totals {
     let starts = [Start::Clean, Start::Degraded, Start::Dirty];
     let (level, members, layout) = STRAIGHT_SHAPES[number as usize % STRAIGHT_SHAPES.len()];

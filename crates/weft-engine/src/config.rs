@@ -86,7 +86,7 @@ const BUFFER_PAGES_MAX: u32 = 512;
 pub struct VolumeConfig {
     /// Members of the volume.
     pub source: VolumeSource,
-    /// Values of the knobs at the start.
+    /// Initial values of the knobs.
     pub knobs: Knobs,
     /// Additional limit on the number of stripes in the stripe cache, for tests, which use a cache
     /// of two.

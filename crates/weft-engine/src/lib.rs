@@ -471,8 +471,8 @@ impl Engine {
         }
     }
 
-    /// Sets a knob of the write-back cache: one of the page pool for all volumes, any other for
-    /// `volume` alone.
+    /// Sets a knob of the write-back cache. A knob of the page pool applies to all volumes, any
+    /// other knob to `volume` only.
     fn set_of_cache(&mut self, volume: VolumeId, knob: Knob) -> Result<(), ReplyError> {
         if volume.index() >= self.volumes.len() {
             return Err(ReplyError::Invalid("no such volume"));

@@ -78,8 +78,8 @@ pub enum Mutant {
     RedirtiedPageLost,
     /// The last write that waits for room in the write-back cache never gets it.
     RoomWaiterForgotten,
-    /// A mirror forgets which members had no space before they have shown that they have some
-    /// again.
+    /// A mirror forgets too early that a member ran out of space: before the member has shown that
+    /// it has space again.
     LackForgotten,
     /// A resync does not return its lease, so that the array is never marked clean again.
     LeaseNotGivenBack,

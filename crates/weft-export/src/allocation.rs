@@ -39,7 +39,7 @@ pub(crate) enum Allocation {
 pub(crate) struct ArrayRows {
     layout: Layout,
     rows: Vec<Rows>,
-    /// First byte of the data on each member that was present at the start.
+    /// First byte of the data on each member that was present when the server started.
     starts: BTreeMap<MemberIndex, u64>,
 }
 

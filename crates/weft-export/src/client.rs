@@ -235,5 +235,5 @@ fn receive(stream: &mut UnixStream, received: &mut Vec<u8>) -> Result<(), String
     }
 }
 
-/// Large enough for many reply headers; the data of reads mostly goes past this buffer.
+/// Large enough for many reply headers; most data of reads bypasses this buffer.
 const RECEIVE_BYTES: usize = 16 << 10;

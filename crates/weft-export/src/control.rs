@@ -90,9 +90,9 @@ pub enum Command {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         discard: bool,
     },
-    /// Set md's `sync_action`: `check`, `repair`, `resync`, `recover`, `idle` or `frozen`.
+    /// Set md's `sync_action`.
     SyncAction {
-        /// The action: one of the six words.
+        /// The action: `check`, `repair`, `resync`, `recover`, `idle` or `frozen`.
         action: String,
     },
 }
@@ -223,7 +223,8 @@ pub struct VolumeStatus {
     pub requests_active: usize,
     /// Every member; failed ones stay until they are removed.
     pub members: Vec<MemberStatus>,
-    /// Work of the members, by the party that they do it for: clients, resync, the array itself.
+    /// Work of the members, by the account that it is charged to: clients, resync, the array
+    /// itself.
     #[serde(default)]
     pub shares: Vec<ShareStatus>,
     /// State of the volume in the write-back cache, if there is one.
@@ -242,7 +243,7 @@ pub struct WriteBackStatus {
     /// pause.
     #[serde(default)]
     pub answers_delayed: u64,
-    /// Throttling pauses of clients of all volumes since the start.
+    /// Throttling pauses of clients of all volumes since the start of the server.
     #[serde(default)]
     pub pauses: u64,
     /// Limit of dirty pages and pages under write-back, of all volumes of the server:
@@ -254,20 +255,21 @@ pub struct WriteBackStatus {
     pub dirty: u64,
     /// Bytes under write-back: they are being written to the members.
     pub writeback: u64,
-    /// Bytes written back since the start.
+    /// Bytes written back since the start of the server.
     pub written: u64,
     /// Error of the last write-back, if it failed. The data stays dirty and is tried again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Requests of one party, and the work of members for it; see [`weft_engine::AccountSnapshot`].
+/// Account of a client, of resync or of the array itself: its requests, and the work of members for
+/// it; see [`weft_engine::AccountSnapshot`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShareStatus {
-    /// Party: `client`, `resync`, `metadata`, or `others` for clients that are not counted
-    /// individually.
+    /// Owner of the account: `client`, `resync`, `metadata`, or `others` for clients that are not
+    /// counted individually.
     pub who: String,
-    /// Number of the client's connection; absent for other parties.
+    /// Number of the client's connection; absent for other owners.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<u32>,
     /// Export that the client has chosen.
@@ -291,13 +293,13 @@ pub struct ShareStatus {
     pub bytes_read: u64,
     /// Bytes of the requests other than reads.
     pub bytes_written: u64,
-    /// Sectors that members read and wrote for the party.
+    /// Sectors that members read and wrote for the account.
     pub sectors: u64,
-    /// Share of the party in the sectors of all parties, in thousandths.
+    /// Share of the account in the sectors of all accounts, in thousandths.
     pub share_permille: u32,
-    /// Share of the party over the last seconds in which the volume was active, in thousandths.
+    /// Share of the account over the last seconds in which the volume was active, in thousandths.
     pub share_recently_permille: u32,
-    /// Sectors of the party by purpose.
+    /// Sectors of the account by purpose.
     pub purposes: Vec<PurposeStatus>,
 }
 
@@ -425,9 +427,9 @@ pub struct MemberStatus {
     pub writes: u64,
     /// Flushes of the member since the start of the server.
     pub flushes: u64,
-    /// Sectors read since the start.
+    /// Sectors read from the member since the start of the server.
     pub sectors_read: u64,
-    /// Sectors written since the start.
+    /// Sectors written to the member since the start of the server.
     pub sectors_written: u64,
     /// Sectors read and written for clients.
     #[serde(default)]

@@ -49,8 +49,9 @@ pub(crate) struct Cat {
     /// 1 then
     #[arg(long)]
     skip_unreadable: bool,
-    /// Write to FILE what was read and what not, as a map of GNU ddrescue: every 30 s, at the end
-    /// and when the command is interrupted. A file that holds anything else is never overwritten
+    /// Record in FILE which ranges were read and which were not, as a mapfile of GNU ddrescue; it
+    /// is updated every 30 s, at the end and when the command is interrupted. An existing file that
+    /// is not such a map of weft cat is never overwritten
     #[arg(long, value_name = "FILE", requires = "skip_unreadable")]
     map: Option<PathBuf>,
     /// Overwrite the map of an earlier weft cat that --map names
@@ -208,7 +209,7 @@ impl Areas {
     }
 }
 
-/// Byte range to read, by the options, of an array of `all` bytes.
+/// Byte range that the options select in an array of `all` bytes.
 fn range(arguments: &Cat, all: u64) -> Result<Range<u64>, Failure> {
     let Bytes(start) = arguments.offset;
     if start > all {

@@ -20,7 +20,7 @@ use crate::states;
 use crate::sync_action::mismatch_lines;
 use crate::target::{self, Target};
 
-/// Prints how running volumes are, as /proc/mdstat
+/// Prints the state of running volumes in the format of /proc/mdstat
 ///
 /// Exit status: 0, or 4 when a volume is degraded.
 #[derive(Debug, Args)]

@@ -164,8 +164,9 @@ impl Record {
         }
     }
 
-    /// Column of sector `absolute` of a disk. Without parity, a disk that has no slot has no
-    /// columns.
+    /// Column ([`crate::array`]) that sector `absolute` of a disk belongs to; `None` if the sector
+    /// holds no data of the array. Without parity, the column depends on the slot that the disk's
+    /// own superblock names, and is `None` if it names none.
     #[must_use]
     pub fn column_at(&self, array: &Array, disk: usize, absolute: u64) -> Option<u64> {
         let sector = array.data_sector(disk, absolute)?;

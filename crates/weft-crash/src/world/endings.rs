@@ -22,8 +22,9 @@ const VERIFIER: ClientId = ClientId(1_000_000);
 struct BeingWritten {
     /// Columns of writes that were not answered, or that a disconnected client left behind.
     asked: BTreeSet<u64>,
-    /// Columns of writes that a write-back cache answered and may have been writing, unless they
-    /// are in `asked`, at stake or suspect.
+    /// Columns that a write-back cache may have been writing at the end of the run: those of writes
+    /// that it has answered and not flushed. Left out are columns in `asked`, columns at stake
+    /// (`at_stake.rs`) and suspect columns ([`crate::suspects`]).
     cached: BTreeSet<u64>,
 }
 

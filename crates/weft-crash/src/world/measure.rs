@@ -268,8 +268,9 @@ impl World {
         self.record.in_sync(slot).or_else(others)
     }
 
-    /// Whether a write to a column may be outstanding at a member. Without parity, a write by any
-    /// disk to the data sector of any copy counts, so the answer may be yes too often.
+    /// Whether a write to a column may be outstanding at a disk. Without parity there may be false
+    /// positives: every disk is searched for the sectors of all copies, not only for that of its
+    /// own copy.
     fn has_outstanding(&self, column: u64) -> bool {
         let places = self.array.places(column);
         self.disks.iter().zip(&self.array.data_offset).any(|(disk, first)| {

@@ -60,7 +60,7 @@ pub(crate) struct Member {
     pub(crate) superblock_full_since: Option<Time>,
     /// State of the superblock write in the running update.
     pub(crate) attempt: Attempt,
-    /// The superblock's place may hold an older superblock: the member joined after the start, and
+    /// The superblock's place may hold an older superblock: the member joined a running array, and
     /// its superblock was not written yet.
     pub(crate) superblock_is_old: bool,
     /// First sector of the member's copy of the bitmap, if the array has one and there is room for
@@ -87,7 +87,7 @@ pub(crate) struct Member {
     pub(crate) to_give_up: bool,
 }
 
-/// Counters of a member since the start.
+/// Counters of a member since the engine started, or since the member joined.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) reads: u64,

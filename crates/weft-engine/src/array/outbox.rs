@@ -75,7 +75,7 @@ pub(crate) struct StripRun {
 /// A read or write of one copy in a resync or correction of a mirror.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CopyIo {
-    /// Index of the part that the copy belongs to.
+    /// Index of the part (`raid/mirror/sync.rs`) that the copy belongs to.
     pub(crate) place: u32,
     pub(crate) slot: Slot,
 }

@@ -15,7 +15,7 @@ use super::{Assembly, Candidate, Dropped, Member, Options, Refused, SlotState};
 use crate::contract::member::MemberInfo;
 use crate::layout::Layout;
 
-/// Decides an assembly; see [`super::assemble`].
+/// Decides which candidates form the array, and whether it may be started; see [`super::assemble`].
 pub(super) fn decide(candidates: &[Candidate], options: &Options) -> Result<Assembly, Refused> {
     let mut decision =
         Decision { dropped: Vec::new(), notes: Vec::new(), states: Vec::new(), options };

@@ -116,14 +116,15 @@ impl Flags {
     };
 }
 
-/// Attributes of a member request: its scheduling, and the party that it is charged to.
+/// Attributes of a member request: its scheduling, its origin, and the account that it is charged
+/// to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Attr {
     /// I/O class and level, as ioprio.
     pub class: Class,
     /// Relative weight in the scheduler; 0 for the default weight of the class and level.
     pub weight: u16,
-    /// Party that the request comes from: a client, the array or a sync.
+    /// Origin of the request: a client, the array itself or a sync.
     pub origin: Origin,
     /// Purpose of the request. The engine sets it and ignores the value in a client's request.
     pub purpose: Purpose,
@@ -282,7 +283,7 @@ impl Class {
     }
 }
 
-/// Party that a member request comes from.
+/// Origin of a member request: a client, the array itself or a sync.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Origin {
     /// A client, and the group that the client belongs to.

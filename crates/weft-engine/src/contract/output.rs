@@ -177,7 +177,7 @@ pub type Sources = SmallVec<[Source; 4]>;
 /// A data strip of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Source {
-    /// Power of the generator that multiplies it in Q.
+    /// Exponent of the generator: in Q the strip is multiplied by the generator to this power.
     pub exponent: u8,
     /// Memory with the strip's content.
     pub part: Segment,

@@ -42,7 +42,7 @@ pub struct WriteBackSnapshot {
     /// Writes that are complete but not answered yet, because the throttle makes their clients
     /// pause.
     pub answers_delayed: usize,
-    /// Number of pauses that the throttle has imposed on clients since the start.
+    /// Number of pauses that the throttle has imposed on clients since the engine started.
     pub pauses: u64,
     /// State of each volume in the cache, in order of [`weft_units::VolumeId`].
     pub volumes: Vec<WriteBackVolume>,
@@ -55,7 +55,7 @@ pub struct WriteBackVolume {
     pub dirty_pages: u64,
     /// Number of pages under writeback.
     pub writeback_pages: u64,
-    /// Pages written since the start.
+    /// Pages written since the engine started.
     pub written_pages: u64,
     /// Error of the last write-back if it failed; the pages stay dirty and are tried again. `None`
     /// if it succeeded.
@@ -105,32 +105,33 @@ pub struct VolumeSnapshot {
     pub knobs: Knobs,
     /// Every member, failed ones included until they are removed.
     pub members: Vec<MemberSnapshot>,
-    /// Sectors that members have moved for each party: the array itself, syncs, clients.
+    /// Sectors that members have moved, by account: the array itself, syncs, each client.
     pub accounts: Vec<AccountSnapshot>,
 }
 
-/// Requests of one party, and the sectors that all members have moved for it.
+/// Account of one client, of all syncs or of the array itself: its requests, and the sectors that
+/// all members have moved for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountSnapshot {
-    /// Party that the account belongs to.
+    /// Owner of the account.
     pub party: Party,
-    /// Whether the party is a client that is gone.
+    /// Whether the owner is a client that is gone.
     pub gone: bool,
-    /// I/O class of the party's last request.
+    /// I/O class of the owner's last request.
     pub class: Class,
-    /// Weight of the party's last request; 0 for the default.
+    /// Weight of the owner's last request; 0 for the default.
     pub weight: u16,
-    /// Group that the party belongs to.
+    /// Group that the owner belongs to.
     pub group: Group,
-    /// Number of the party's reads of the volume.
+    /// Number of reads of the volume by the owner.
     pub reads: u64,
-    /// Number of its other requests: writes, flushes and discards.
+    /// Number of the owner's other requests: writes, flushes and discards.
     pub writes: u64,
     /// Bytes of `reads`.
     pub bytes_read: Bytes,
     /// Bytes of `writes`.
     pub bytes_written: Bytes,
-    /// Sectors that members have read and written for the party.
+    /// Sectors that members have read and written for the account.
     pub sectors: Sectors,
     /// Sectors of `sectors` from the last two to four seconds in which the volume was active.
     pub sectors_recently: Sectors,
@@ -157,7 +158,7 @@ impl PurposeSectors {
     }
 }
 
-/// Party that member requests are charged to.
+/// Owner of an account that member requests are charged to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Party {
     /// A client.
@@ -269,17 +270,17 @@ pub struct MemberSnapshot {
     pub write_mostly: bool,
     /// Sectors of the member that hold data of the array; `None` for a member without metadata.
     pub data: Option<SectorRange>,
-    /// Read requests since the start.
+    /// Read requests since the engine started.
     pub reads: u64,
-    /// Write requests since the start.
+    /// Write requests since the engine started.
     pub writes: u64,
-    /// Flushes since the start.
+    /// Flushes since the engine started.
     pub flushes: u64,
-    /// Sectors read since the start.
+    /// Sectors read since the engine started.
     pub sectors_read: u64,
-    /// Sectors written since the start.
+    /// Sectors written since the engine started.
     pub sectors_written: u64,
-    /// Sectors read and written, by party; parties without sectors are left out.
+    /// Sectors read and written, by owner of the account; owners without sectors are left out.
     pub served: Vec<(Party, Sectors)>,
     /// Sectors that could not be read and were written again with correct data.
     pub corrected: u64,

@@ -9,7 +9,7 @@
 
 use weft_units::{Span, Time};
 
-/// Waiting times of the stripes of one volume since the start.
+/// Waiting times of the stripes of one volume since the engine started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StripeWaits {
     /// Waits of stripes that had to be preread after all.

@@ -106,7 +106,7 @@ pub enum KnobError {
     Value {
         /// Name of the knob.
         name: &'static str,
-        /// Text that was given.
+        /// Text of the value that the user gave.
         found: String,
         /// Values that are allowed.
         expected: String,
@@ -114,7 +114,7 @@ pub enum KnobError {
     /// The knob exists in Linux's block layer, but not in weft.
     #[error("{name}: no knob of weft: {reason}")]
     Absent {
-        /// Name that was given.
+        /// Name of the absent knob.
         name: String,
         /// Reason for its absence, and what to use instead.
         reason: &'static str,
@@ -127,7 +127,7 @@ pub enum KnobError {
     Historic {
         /// Name of the knob.
         name: &'static str,
-        /// Value that was given.
+        /// Value that the user gave.
         found: &'static str,
         /// Experiment that uses the value.
         experiment: &'static str,

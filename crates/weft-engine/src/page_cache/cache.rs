@@ -545,9 +545,10 @@ impl PageCache {
         discarded
     }
 
-    /// Dirties pages of a file at once, whatever the limits; the caller enforces the hard limit.
-    /// Returns the number of pages to [charge](Self::charge) the writer for: before patch 001 all
-    /// of them, since then those that were clean. Wakes the flusher above the background threshold.
+    /// Dirties pages of a file without waiting, whatever the limits; the caller enforces the hard
+    /// limit. Returns the number of pages to [charge](Self::charge) the writer for: all of them in
+    /// kernels before patch 001 (IO-less throttling), in later ones those that were clean. Wakes
+    /// the flusher above the background threshold.
     pub fn dirty(&mut self, now: Time, writer: WriterId, inode: InodeId, pages: Range<u64>) -> u64 {
         let file = self.inodes.of_mut(inode);
         let bdi = file.bdi;

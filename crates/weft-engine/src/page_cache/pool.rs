@@ -253,9 +253,9 @@ pub struct Pool {
 struct Bdi {
     counts: Counts,
     completions: Share,
-    /// Number of pages written since the start.
+    /// Number of pages written since the pool was created.
     written: u64,
-    /// Number of pages dirtied since the start.
+    /// Number of pages dirtied since the pool was created.
     dirtied: u64,
     bandwidth: Bandwidth,
     ratelimit: Ratelimit,

@@ -297,7 +297,8 @@ impl Personality {
         }
     }
 
-    /// Number of reads of the same stripe that were given up before; 0 without a stripe cache.
+    /// Number of reads of the stripe of `first` that were given up before because a member was
+    /// slow; 0 without a stripe cache.
     pub(crate) fn given_up(&self, first: CompletionTarget) -> u8 {
         cached!(self, raid => raid.given_up(first), 0)
     }

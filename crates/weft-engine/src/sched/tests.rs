@@ -38,8 +38,10 @@ fn request(id: u64, alike: bool, rng: &mut Rng) -> QueuedRequest {
     }
 }
 
-/// Submits random numbers of requests at random times until all complete. Returns them in order of
-/// dispatch. `loses` drops one request, a planted bug.
+/// Submits at least 400 requests, in random batches at random times, and runs until all of them
+/// have completed. Returns the numbers of the requests in order of dispatch; requests that were
+/// merged are dispatched together. `alike`: all requests have the same class. `loses`: request 100
+/// is dropped, a planted bug.
 fn order(settings: &[(&str, &str)], seed: u64, alike: bool, loses: bool) -> Vec<Vec<u64>> {
     let mut knobs = Knobs::default();
     for (name, value) in settings {

@@ -111,8 +111,8 @@ fn others(ratios: &[BdiRatios], index: usize) -> Vec<BdiRatios> {
     but.map(|(ratios, _)| *ratios).collect()
 }
 
-/// Checks that volumes with these knobs can share a cache of `pages` pages at the start. An error
-/// states the reason.
+/// Checks that volumes with these initial knobs can share a cache of `pages` pages. An error states
+/// the reason.
 pub(crate) fn check_start(volumes: &[Knobs], pages: u64) -> Result<(), String> {
     let Some(first) = volumes.first() else { return Ok(()) };
     check_pool(&first.pool, pages)?;

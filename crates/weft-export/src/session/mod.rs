@@ -62,7 +62,7 @@ pub(crate) struct Served {
     pub(crate) name: Arc<str>,
     pub(crate) share: ClientShare,
     pub(crate) allocation: Arc<Allocation>,
-    /// Whether trims discard data, as far as was known at the start.
+    /// Whether trims discard data, as far as was known when the server started.
     pub(crate) discards: bool,
     pub(crate) recorder: Option<Arc<Recorder>>,
     pub(crate) chosen: Arc<ChosenExports>,
@@ -327,7 +327,8 @@ impl<C: Codec> Connection<C> {
         self.held = self.held.saturating_sub(run.count);
     }
 
-    /// Handles credit that the engine returned.
+    /// Handles credit that the engine returned: fewer bytes are charged, so that more requests may
+    /// be submitted.
     pub(crate) fn on_credit(&mut self, bytes: Bytes) {
         self.charged = self.charged.saturating_sub(bytes.0);
     }
@@ -414,6 +415,6 @@ fn tag_of(slot: u32, sub_request: usize) -> Tag {
 }
 /// Limit on unanswered requests of one client: 32 times what Linux' nbd keeps in flight by default.
 const REQUESTS_MAX: usize = 4096;
-/// Bits of a tag that number the sub-requests of a request: 2^16 MiB are more than the longest
-/// request of any protocol.
+/// Bits of a tag that hold the index of a sub-request within its request. A sub-request has at most
+/// 1 MiB, and 2^16 of them, 64 GiB, are more than the longest request of any protocol.
 const TAG_INDEX_BITS: u32 = 16;

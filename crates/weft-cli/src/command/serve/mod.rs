@@ -1,8 +1,8 @@
 //! `weft serve`: assembles an array and serves it in the foreground.
 //!
 //! One line `ready URI…` goes to standard output once clients may connect. SIGTERM, SIGINT, SIGHUP,
-//! `weft stop`, or the end of the command of `--exec` stops the server in order: stop accepting,
-//! finish, flush, mark clean.
+//! `weft stop`, or the end of the command of `--exec` stops the server in order: it accepts nothing
+//! new, completes outstanding requests, flushes the members and marks the array clean.
 
 use std::io::{Read, Write};
 use std::net::ToSocketAddrs;
@@ -222,7 +222,8 @@ struct Plan {
     stopped: &'static str,
 }
 
-/// The plan for an array.
+/// Opens the members that the arguments name, assembles the array, and returns it as the volume to
+/// be served.
 fn plan(arguments: &Serve) -> Result<Plan, Failure> {
     let paths = member::paths(&arguments.members).map_err(Failure::Usage)?;
     let knobs = knobs(arguments, |_| true)?;
@@ -382,8 +383,8 @@ fn announce(ready: &Ready) {
     let _ = out.flush();
 }
 
-/// The knobs at the start: the defaults with the changes of `--set`. `may_be` decides which knobs
-/// may be set.
+/// Knobs with which the server starts: the defaults with the changes of `--set`. `may_be` decides
+/// which knobs may be set.
 fn knobs(arguments: &Serve, may_be: impl Fn(Knob) -> bool) -> Result<Knobs, Failure> {
     let mut knobs = Knobs::default();
     knobs.bfq.groups = GroupArg::weights(&arguments.groups).map_err(Failure::Usage)?;

@@ -146,7 +146,7 @@ impl GroupArg {
     }
 }
 
-/// Whether the scheduler that the settings choose for the start uses weights.
+/// Whether client weights have an effect: the scheduler that `settings` select at startup is BFQ.
 pub(super) fn heeded(settings: &[String]) -> bool {
     let scheduler = settings.iter().rev().find_map(|setting| setting.strip_prefix("scheduler="));
     scheduler == Some(SchedulerKind::Bfq.name())

@@ -40,8 +40,8 @@ use crate::mutant::{self, Mutant};
 #[derive(Clone, Copy, Debug)]
 pub struct Unflushed {
     /// Number of completed writes that were not durable by themselves. One is counted for the
-    /// content from before the start, and one for each failed flush, as if its writes had just been
-    /// made.
+    /// content from before the engine started, and one for each failed flush, as if its writes had
+    /// just been made.
     written: u64,
     /// Value of `written` at the start of the last flush that succeeded.
     flushed: u64,
@@ -100,8 +100,8 @@ struct Flight {
 }
 
 impl Unflushed {
-    /// State of a member about which nothing is known: it may hold writes from before the start.
-    /// `has_cache`: the member has a volatile write cache.
+    /// State of a member about which nothing is known: it may hold writes from before the engine
+    /// started. `has_cache`: the member has a volatile write cache.
     #[must_use]
     pub fn new(has_cache: bool) -> Self {
         Self { written: 1, flushed: 0, has_cache }
@@ -233,7 +233,7 @@ impl<R> FlushBatch<R> {
         self.running == 0 && self.waiting.is_empty()
     }
 
-    /// Counts of flushes since the start.
+    /// Counts of flushes since the engine started.
     #[must_use]
     pub fn counts(&self) -> FlushCounts {
         self.counts

@@ -22,8 +22,8 @@
 //!
 //! Measured by its author, pages written in 300 s with and without the patch: 1 MiB limit, one `dd`
 //! +65.8 %, 8 MiB, two `dd` +13.3 %, 100 MiB −3.5 % to −0.4 %, ten disks at 100 MiB +3 % to +25 %.
-//! The patch loses with many writers in a small pool, which no table of the mail shows (two disks,
-//! 10 MiB, 100 `dd` each: 120.6 to 28.2 MiB/s in 3.2).
+//! The patch loses with many writers in a small pool, which no table of the patch's mail shows (two
+//! disks, 10 MiB, 100 `dd` each: 120.6 to 28.2 MiB/s in 3.2).
 //!
 //! Inputs   [`Facts`]; the pages that the writer has dirtied
 //! Answer   [`Answer`]: sleep or continue, and the writer's [`Pace`]

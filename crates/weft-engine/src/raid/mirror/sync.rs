@@ -1,7 +1,7 @@
 //! Resync, recovery, check and repair of mirrors, and correction of read errors: copies made equal.
 //!
-//! A step covers one unit of 64 KiB, or a smaller chunk. Only its range is locked against clients,
-//! not the whole array; then
+//! A step covers one *part*: a unit of 64 KiB or a smaller chunk that is synced, or a range whose
+//! read error is corrected. Only its range is locked against clients, not the whole array; then
 //!
 //! ```text
 //! read ──▶ compare ──▶ write ──▶ read back what could not be read before
@@ -101,7 +101,7 @@ struct Part {
     ok: bool,
 }
 
-/// Purpose of a part.
+/// Purpose of a part: sync or correction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Task {
     /// Sync of the unit `key`. A recovery writes to the slots in `rebuilding`.
@@ -301,7 +301,8 @@ impl Copier {
         }
     }
 
-    /// Reads or writes the copy of a part at one slot.
+    /// Submits the read or write of one copy: that of the part at index `place`, on the member at
+    /// `slot`.
     fn stage(&mut self, place: u32, slot: Slot, write: bool, cx: &mut Cx<'_>) {
         let memory = self.memory(place, if write { self.source(place) } else { slot });
         let part = self.part(place);
@@ -585,7 +586,7 @@ impl Copier {
         }
     }
 
-    /// Largest length of a part, in bytes.
+    /// Largest length of a part in bytes: that of a unit.
     pub(super) fn part_bytes(&self) -> u64 {
         u64::from(self.unit_frames) * FRAME_BYTES
     }

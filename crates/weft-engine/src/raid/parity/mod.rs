@@ -180,7 +180,8 @@ impl ParityRaid {
         }
     }
 
-    /// Number of reads of the part's stripe that were given up since the stripe was last reused.
+    /// Number of reads that were given up because a member was slow, of the stripe that `first`
+    /// belongs to, since the stripe cache last reused it; 0 for targets other than a stripe.
     pub(crate) fn given_up(&self, first: CompletionTarget) -> u8 {
         match first {
             CompletionTarget::Stripe(part) => self.stripes.given_up(part.stripe),

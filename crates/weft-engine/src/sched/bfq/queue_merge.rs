@@ -177,7 +177,7 @@ impl Merging {
         }
     }
 
-    /// Queue into which to merge the queue `party`, which has a new request at sector `at`: the
+    /// Queue into which to merge the queue of `party`, which has a new request at sector `at`: the
     /// queue in service if it reads nearby, otherwise the queue with its next request nearest.
     /// `None` if there is none. Call only while [`Merging::on`] and if another queue is busy.
     pub(super) fn cooperator(

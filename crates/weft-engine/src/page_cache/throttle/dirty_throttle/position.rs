@@ -121,9 +121,10 @@ impl Position {
         if rules.share_floor { share.max(floor) } else { share }
     }
 
-    /// `ratio` times the value of a line that is 1.0 at the device's part of the setpoint. The line
-    /// is flat for a sole device (as wide as eight seconds of its bandwidth) and steep for one of
-    /// many (as wide as its share).
+    /// `ratio` times the device's control line: a factor that is 1.0 at the device's share of the
+    /// setpoint and falls linearly with the device's dirty pages. Its slope would take it to 0
+    /// within eight seconds of write bandwidth for a sole device, and within about the device's
+    /// share of the threshold (twice that with the auxiliary line) for one of many.
     fn line(&self, rules: &Rules, share: u64, ratio: u64) -> u64 {
         let thresh = self.thresholds.dirty;
         let part = (share << 16) / divisor(rules, thresh);

@@ -77,7 +77,8 @@ impl Stripes {
         }
     }
 
-    /// Number of reads of a stripe that were given up since it was last reused.
+    /// Number of reads of a stripe that were given up because a member was slow, since the cache
+    /// last reused the stripe.
     pub(crate) fn given_up(&self, id: StripeId) -> u8 {
         self.cache.stripe(id).given_up
     }

@@ -20,7 +20,7 @@ use crate::sched::request::{Direction, QueuedRequest};
 struct Source {
     attr: Attr,
     direction: Direction,
-    /// Requests that it keeps outstanding.
+    /// Requests that the source keeps outstanding.
     outstanding: u32,
     /// Think time: from the completion of one request to the next request.
     think: Span,
