@@ -13,7 +13,7 @@
 //! ```
 //!
 //! The kernel reports a little less memory than the machine has, and the value changes from boot to
-//! boot. It is therefore rounded up to a power of two, as the script of the mail did, and rows of
+//! boot. It is therefore rounded up to a power of two, as the script `compare.rb` did, and rows of
 //! different boots match.
 //!
 //! Source   patch 001's mail of 2011-09-28 (Wu Fengguang to linux-mm), with the script compare.rb
@@ -53,7 +53,7 @@ impl Field {
         Self::Kernel,
     ];
 
-    /// Name of the field in the script of the mail.
+    /// Name of the field in the script of patch 001's mail.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -408,7 +408,7 @@ impl RequestHeader {
         }
     }
 
-    /// Encodes an extended header.
+    /// Encodes the extended request header as it is sent.
     #[must_use]
     pub fn encode_extended(&self) -> [u8; Self::EXTENDED_BYTES] {
         let mut bytes = [0; Self::EXTENDED_BYTES];
@@ -421,7 +421,7 @@ impl RequestHeader {
         bytes
     }
 
-    /// Encodes a header.
+    /// Encodes the request header as it is sent.
     ///
     /// # Panics
     /// Panics when the length needs more than 32 bits.
@@ -460,7 +460,7 @@ impl SimpleReply {
         Self { error: u32_at(bytes, 4), cookie: u64_at(bytes, 8) }
     }
 
-    /// Encodes a reply.
+    /// Encodes the reply as it is sent.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
@@ -504,7 +504,7 @@ impl ChunkHeader {
         Ok((Self { flags, kind, cookie, len }, offset))
     }
 
-    /// Encodes an extended header, with the offset of the request.
+    /// Encodes the extended chunk header as it is sent, with the offset of the request.
     #[must_use]
     pub fn encode_extended(&self, offset: u64) -> [u8; Self::EXTENDED_BYTES] {
         let mut bytes = [0; Self::EXTENDED_BYTES];
@@ -528,7 +528,7 @@ impl ChunkHeader {
         }
     }
 
-    /// Encodes a header.
+    /// Encodes the chunk header as it is sent.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
@@ -567,7 +567,7 @@ impl OptionHeader {
         }
     }
 
-    /// Encodes a header.
+    /// Encodes the option header as it is sent.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
@@ -610,7 +610,7 @@ impl OptionReplyHeader {
         }
     }
 
-    /// Encodes a header.
+    /// Encodes the option reply header as it is sent.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];

@@ -213,7 +213,8 @@ impl BadBlocks {
         }
     }
 
-    /// Lines that `mdadm --examine-badblocks` prints: positions as stored.
+    /// Lines that `mdadm --examine-badblocks` prints: start and length of each range, in sectors
+    /// from the start of the member, which is not the start of its data. `shift` is `bblog_shift`.
     #[must_use]
     pub fn describe(bytes: &[u8], shift: u8) -> Vec<String> {
         let unit = 1_u64.checked_shl(shift.into()).unwrap_or_default();

@@ -40,10 +40,13 @@ const MAGIC: u32 = 0x6d74_6962;
 const STRUCTURE: &str = "bitmap";
 const WRITE_BEHIND_MAX: u32 = 16383;
 
-/// Bits of `state`.
+/// Bit of `state`: the bitmap is out of date.
 const STALE: u32 = 1 << 1;
+/// Bit of `state`: a write of the bitmap failed.
 const WRITE_ERROR: u32 = 1 << 2;
+/// Bit of `state`: the bitmap was not used yet, and its chunks have no states of their own.
 const FIRST_USE: u32 = 1 << 3;
+/// Bit of `state`, beside `FIRST_USE`: all chunks are clean. Without it they are unwritten.
 const ALL_CLEAN: u32 = 1 << 4;
 
 /// Source   md's bitmap superblock, in on-disk order

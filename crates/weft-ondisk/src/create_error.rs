@@ -47,7 +47,7 @@ pub enum CreateError {
     Layout {
         /// The layout that was asked for.
         found: u32,
-        /// RAID level.
+        /// RAID level, which does not have this layout.
         level: Level,
         /// Number of slots.
         raid_disks: usize,
@@ -60,7 +60,7 @@ pub enum CreateError {
         found: usize,
         /// Number that may be missing.
         most: usize,
-        /// RAID level.
+        /// RAID level, which tolerates `most` missing members.
         level: Level,
     },
     /// The name is too long.
@@ -78,7 +78,7 @@ pub enum CreateError {
         least: usize,
         /// Largest legal number of slots.
         most: usize,
-        /// RAID level.
+        /// RAID level, which allows these numbers of slots.
         level: Level,
     },
     /// The size is too small, or was given for RAID0 or linear, which use all of each member.
@@ -92,9 +92,9 @@ pub enum CreateError {
     /// A level without redundancy has no use for spares.
     #[error("spares: found {found}, expected 0 for {level}")]
     Spares {
-        /// Number of spares.
+        /// Number of spares that were asked for.
         found: usize,
-        /// RAID level.
+        /// RAID level, which has no redundancy.
         level: Level,
     },
     /// The array would have more bytes than a Linux block device can have.

@@ -117,7 +117,8 @@ pub struct PplRecompute {
     pub stripes: SectorRange,
     /// Array sectors to be read, each as long as `stripes`.
     pub data: Vec<SectorRange>,
-    /// Partial parity, as long as `stripes`, in sectors from the header. `None` for whole stripes.
+    /// Location of the partial parity, in sectors from the header; its length is that of `stripes`.
+    /// `None` if the entry has none, because its write covered full stripes.
     pub partial: Option<SectorRange>,
 }
 

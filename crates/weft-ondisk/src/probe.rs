@@ -152,11 +152,11 @@ pub struct Misplaced {
     pub member_start: Option<Sectors>,
 }
 
-/// Superblocks at any sector of `bytes`: those of members that were cut, grown, or are inside other
-/// data.
+/// Superblocks at any sector of `bytes`, such as those of members that were truncated or grown, or
+/// that lie inside other data.
 ///
-/// Shape    `bytes` begin at sector `first`; a superblock with less than 4096 bytes from its start
-///          on is not found, so pieces of a member have to overlap by 3584
+/// Shape    `bytes` begin at sector `first`. A superblock is found only if the 4096 bytes from its
+///          start on are in `bytes`, so consecutive pieces of a member must overlap by 3584 bytes
 #[must_use]
 pub fn superblocks_anywhere(bytes: &[u8], first: Sectors) -> Vec<Misplaced> {
     let sector_bytes = usize::try_from(SECTOR_BYTES).expect("512");

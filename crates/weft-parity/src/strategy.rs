@@ -62,7 +62,7 @@ pub enum Strategy {
 }
 
 impl Strategy {
-    /// Every strategy.
+    /// All strategies, for measurements and tests that try each of them.
     pub const ALL: [Self; 3] = [Self::InOrder, Self::Swapped, Self::Streaming];
 
     /// Name of the strategy for users: `in-order`, `swapped` or `streaming`.

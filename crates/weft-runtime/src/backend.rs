@@ -1,4 +1,4 @@
-//! Backend: the rings that carry out operations, chosen at the start.
+//! Backend: the rings that carry out operations, chosen when the server starts.
 
 use crate::buffers::Slab;
 use crate::devices::OpenMember;

@@ -19,7 +19,7 @@ impl Clock {
         Self { start: Instant::now() }
     }
 
-    /// Nanoseconds since the start.
+    /// Nanoseconds since the clock was made.
     #[must_use]
     pub fn now(&self) -> Time {
         // 2^64 ns are 584 years.

@@ -20,7 +20,7 @@ pub enum DeviceError {
     Duplicate {
         /// Name of the member.
         label: String,
-        /// Name that was given first.
+        /// Name of the first member on this device.
         other: String,
     },
     /// Two members have bytes in common.
@@ -113,7 +113,7 @@ pub enum DeviceError {
     /// The text does not name a member.
     #[error("{label}: found {found}, expected PATH, PATH#N, PATH@OFFSET[+LENGTH] or ram:SIZE")]
     Spec {
-        /// Text that was given.
+        /// Member as the user named it.
         label: String,
         /// Part of the text that is wrong.
         found: String,

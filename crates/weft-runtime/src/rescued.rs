@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use weft_engine::assemble::Candidate;
 use weft_units::{Bytes, SectorRange, Sectors};
 
-/// Ranges of a member that were not rescued, by its map of ddrescue.
+/// Ranges of a member that GNU ddrescue did not read, according to the map that it wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rescued {
     /// Path of the map.

@@ -37,7 +37,7 @@ pub struct Output<'a> {
     pub option: &'static str,
     /// Path of the file.
     pub path: &'a Path,
-    /// Kind of the file.
+    /// Kind of file to write. An existing file of another kind is never overwritten.
     pub kind: Kind,
     /// Whether a file of the same kind may be overwritten.
     pub force: bool,
@@ -148,7 +148,7 @@ impl Output<'_> {
     }
 }
 
-/// Whether a file is one of the members, or contains one.
+/// Whether a file is the file or device of a member, of which the member may be only a part.
 fn is_member(found: &Metadata, members: &[PathBuf]) -> bool {
     let same = |path: &PathBuf| {
         let member = fs::metadata(path);

@@ -41,7 +41,8 @@ pub fn columns() -> usize {
     known_columns().unwrap_or(100)
 }
 
-/// Whether a table of so many columns fits; if the width is unknown, any table fits.
+/// Whether a table `columns` characters wide fits standard output; if that width is unknown, any
+/// table fits.
 pub fn wide_enough(columns: usize) -> bool {
     known_columns().is_none_or(|known| columns <= known)
 }

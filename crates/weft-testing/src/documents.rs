@@ -24,7 +24,8 @@ pub fn pages() -> Vec<(PathBuf, String)> {
     paths.map(read).collect()
 }
 
-/// Commands of a program in the code of a page, by line, without comments.
+/// Command lines that call `program`, in the code blocks and code spans of a Markdown page: one
+/// entry for each, without comments.
 #[must_use]
 pub fn commands_named(page: &str, program: &str) -> Vec<String> {
     let begin = format!("{program} ");

@@ -34,7 +34,7 @@ fn verdict(reason: &str, in_ci: bool) -> Result<(), String> {
 }
 
 /// Whether `WEFT_NO_URING=1` says that io_uring is refused here on purpose. Only the suite
-/// `interop/bare_lane` sets it; a test that finds io_uring working nevertheless fails.
+/// `interop/bare_lane` sets it. If it is set and io_uring works nevertheless, tests fail.
 pub fn uring_is_refused_on_purpose() -> bool {
     std::env::var("WEFT_NO_URING").is_ok_and(|value| value == "1")
 }

@@ -27,7 +27,8 @@ impl ByteRange {
         Self { start: Bytes(start), len: Bytes(len) }
     }
 
-    /// End of the range, exclusive; `None` on overflow, for a range from outside.
+    /// End of the range, exclusive; `None` on overflow. For a range that was not checked yet, such
+    /// as that of a client's request.
     #[must_use]
     pub const fn checked_end(self) -> Option<Bytes> {
         match self.start.0.checked_add(self.len.0) {

@@ -18,7 +18,7 @@ pub struct Sectors(pub u64);
 pub struct Bytes(pub u64);
 
 impl Sectors {
-    /// Zero sectors.
+    /// Length 0, or the position of the first sector.
     pub const ZERO: Self = Self(0);
 
     /// Converts to bytes. Saturates; no real device is that large.
@@ -44,7 +44,7 @@ impl Sectors {
 }
 
 impl Bytes {
-    /// Zero bytes.
+    /// Length 0, or the position of the first byte.
     pub const ZERO: Self = Self(0);
 
     /// Creates a size of `count` KiB.

@@ -28,7 +28,7 @@ pub enum CompareError {
         found: String,
         /// Content that the field should have.
         expected: &'static str,
-        /// Advice to the user.
+        /// Advice that ends the message, such as to copy the file again.
         advice: &'static str,
     },
     /// An argument contains no run.

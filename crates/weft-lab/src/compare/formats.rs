@@ -1,9 +1,9 @@
 //! Formats of results: `/proc/vmstat` snapshots, fio's JSON, weft's own `--results`.
 //!
 //! Each format gives the metrics of a run by name. A counter of `vmstat-end` has the kernel's name
-//! and counts since boot, as the script of the mail read it; if there is a `vmstat-begin` too,
-//! `NAME.run` is the growth of the counter in between. The numbers of fio are named by their path
-//! in the JSON (`write.clat_ns.percentile.99`), and four sums over reads, writes and trims are
+//! and counts since boot, as the script of patch 001's mail read it; if there is a `vmstat-begin`
+//! too, `NAME.run` is the growth of the counter in between. The numbers of fio are named by their
+//! path in the JSON (`write.clat_ns.percentile.99`), and four sums over reads, writes and trims are
 //! added. The numbers of weft have the names of its metrics, and `PART.METRIC` for the parts of a
 //! run.
 //!

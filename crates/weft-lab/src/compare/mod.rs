@@ -203,8 +203,8 @@ const USUAL: [&str; 3] = ["nr_written", "throughput", "bw_bytes"];
 /// Number of similar metrics that an error names.
 const NEAR_COUNT: usize = 12;
 
-/// Default criterion for sets. If every argument is a single run folder of the mail and the kernels
-/// differ, sets are kernels; otherwise every argument is a set.
+/// Default criterion for sets. If every argument is a single run folder, named as in patch 001's
+/// mail, and the kernels differ, sets are kernels; otherwise every argument is a set.
 fn likely(found: &[(&Path, Found)]) -> By {
     let mut kernels = BTreeSet::new();
     for (_, found) in found.iter().filter(|(_, found)| !found.runs.is_empty()) {

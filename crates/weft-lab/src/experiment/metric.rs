@@ -67,7 +67,7 @@ pub enum Metric {
     Injected,
     /// Queues of `bfq` that were merged, a second.
     QueueMerges,
-    /// Pages written since the start: `nr_written` of `/proc/vmstat`.
+    /// Pages written since the start of the run: `nr_written` of `/proc/vmstat`.
     PagesWritten,
     /// Share of the time in which a disk has no request, averaged over the disks.
     DiskIdle,

@@ -459,8 +459,8 @@ fn a_row_of_several_cases_is_their_geometric_mean_or_counts_those_that_rise() {
     assert_ne!(rises.verdict, Verdict::Agrees, "14 of 16 were asked for");
 }
 
-/// Statement 56, both tables: the gains that the mail prints follow from the page counts that it
-/// prints.
+/// Statement 56: in both tables of patch 001's mail, the published gains follow from the published
+/// page counts.
 #[test]
 fn writeback_statement_56_the_text_of_001_has_the_rows_of_the_mail() {
     let text = Experiment::named("001").unwrap().text;
@@ -642,7 +642,7 @@ fn what_is_beyond_is_compared_with_the_better_column() {
 
 /// Cells of 001 in which weft's own throttling is nearest to the better of 3.1 and the patch, cells
 /// in which either of the two loses most, and the two cells in which the patch lost most in later
-/// mails.
+/// mails of its author.
 const TELLING: [&str; 8] = [
     "one-400M-ext4-2dd",
     "one-100M-ext4-2dd",

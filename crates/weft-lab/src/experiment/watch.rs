@@ -46,10 +46,11 @@ pub struct Totals {
     pub engine: u64,
 }
 
-/// Internal state of a machine over a whole run: lists, waits and member traffic.
+/// Internal state of a machine over a whole run: stripes by state, waits and member traffic.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Inside {
-    /// Lists, disks and engine over time.
+    /// Stripes by state, commands at the disks, and work of disks and engine, over time; `None` if
+    /// the machine was not sampled.
     pub history: Option<History>,
     /// Waits of stripes until they were read or filled.
     pub waits: StripeWaits,

@@ -255,7 +255,7 @@ pub struct Pace {
     pub rate_iops: [Option<u64>; 3],
     /// Whether rated requests arrive at random times, not evenly.
     pub poisson: bool,
-    /// Time at the start that is not measured.
+    /// Time at the start of the job that is not measured.
     pub ramp_time: Span,
     /// Time limit of the job.
     pub runtime: Option<Span>,

@@ -74,9 +74,9 @@ pub enum ReplayError {
     Record {
         /// 1-based number of the record.
         record: u64,
-        /// Name of the field.
+        /// Name of the record's field that the options do not allow.
         field: &'static str,
-        /// Text that was found.
+        /// Text of this field in the record.
         found: String,
         /// Values that would be valid.
         expected: String,

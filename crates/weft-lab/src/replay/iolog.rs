@@ -2,7 +2,7 @@
 //!
 //! The first line is `fio version N iolog`. Version 2 has `file action [offset length]`, and
 //! `wait`, with the microseconds since the previous wait in place of the offset. Version 3 begins
-//! every line with a time in microseconds since the start and has no waits.
+//! every line with a time in microseconds since the start of the log and has no waits.
 //!
 //! fio reads five fields of a line and ignores the rest, so weft appends the fields that only block
 //! traces have: ` flags=sync,fua pid=697 latency=90000` (nanoseconds). A log that weft wrote holds

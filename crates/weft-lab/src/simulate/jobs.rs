@@ -310,7 +310,7 @@ pub(super) fn record(result: &mut JobResult, ended: &Ended, late: Span, from: Ti
 /// Source   fio's `bwavgtime` and `iopsavgtime`
 const SAMPLE: Span = super::sweep::COURSE_STEP;
 
-/// Memory limit: six days of samples.
+/// Largest number of samples that are stored, to bound memory: six days at one sample per 500 ms.
 const SAMPLES_MAX: usize = 1 << 20;
 
 impl Run<'_> {

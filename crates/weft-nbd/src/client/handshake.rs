@@ -140,7 +140,7 @@ impl ClientHandshake {
         self.out.advance(count);
     }
 
-    /// Memory held beside the value itself, in bytes, without export name and description.
+    /// Heap memory that the value owns, in bytes, not counting export name and description.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let data = match &self.phase {
@@ -338,7 +338,8 @@ impl ClientHandshake {
         self.leave(HandshakeEvent::Failed(error))
     }
 
-    /// Completes the export, when the server has described it.
+    /// Ends the negotiation of the export if the server has described it; fails the handshake
+    /// otherwise.
     fn finish_export(&mut self) -> HandshakeStep {
         let Some(mut export) = self.export.take() else {
             let what = "success without size and flags of the export";
@@ -401,7 +402,8 @@ impl ClientHandshake {
     }
 }
 
-/// Event of the handshake.
+/// Event that the handshake reports to its caller: an export of the server's list, or the end of
+/// the handshake.
 #[derive(Debug)]
 pub enum HandshakeEvent {
     /// The goal cannot be reached. Send the output if there is any, then disconnect.

@@ -47,13 +47,13 @@ pub struct MdTime {
     pub micros: u32,
 }
 
-/// End of the part in which members are known to agree, in member sectors (for RAID10 in array
+/// Position below which members are known to agree, in member sectors (for RAID10 in array
 /// sectors).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResyncOffset {
-    /// The whole part is in sync: the array was stopped cleanly.
+    /// Members agree everywhere: the array was stopped cleanly.
     Clean,
-    /// The part below this sector is in sync. 0 while writes may be in flight.
+    /// Members agree below this sector. 0 while writes may be in flight.
     At(Sectors),
 }
 

@@ -49,7 +49,7 @@ struct Queue {
     closed: bool,
 }
 
-/// Operations of one file.
+/// Operations of one file that wait for a thread.
 #[derive(Debug, Default)]
 struct OfFile {
     jobs: VecDeque<Job>,

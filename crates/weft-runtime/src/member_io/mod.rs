@@ -104,8 +104,8 @@ impl<R: MemberRing> MemberIo<R> {
         }
     }
 
-    /// Reads and writes members of memory at once: a copy is cheaper than an operation of a ring
-    /// and its completion.
+    /// Serves in-memory members inline, without the ring: a copy is cheaper than an operation of
+    /// the ring and its completion.
     #[must_use]
     pub fn with_memory_inline(mut self) -> Self {
         self.memory_inline = true;

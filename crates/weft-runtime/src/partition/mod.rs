@@ -68,9 +68,9 @@ pub enum TableError {
         "GUID partition table: first header {first}; second header {second}; name the partition by PATH@OFFSET+LENGTH (weft rescue finds where)"
     )]
     Damaged {
-        /// Fault of the copy at the start.
+        /// Fault of the copy at the start of the device.
         first: String,
-        /// Fault of the copy at the end.
+        /// Fault of the copy at the end of the device.
         second: String,
     },
     /// Reading the disk failed.

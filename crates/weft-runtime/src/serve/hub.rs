@@ -96,7 +96,7 @@ impl Hub {
         self.mailboxes.len()
     }
 
-    /// Number of drivers.
+    /// Number of drivers: 1 that all workers share, or one for each worker.
     pub(crate) fn drivers(&self) -> usize {
         self.drivers.len()
     }

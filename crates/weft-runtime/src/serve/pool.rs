@@ -82,7 +82,8 @@ impl Pool {
         self
     }
 
-    /// Gives a client one of the floors that were set aside.
+    /// Assigns a client one of the floors: the frames that are reserved for each client, see the
+    /// module.
     pub fn join(&mut self, client: ClientId) {
         self.shares.entry(client).or_default();
     }

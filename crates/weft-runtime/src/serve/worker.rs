@@ -343,7 +343,8 @@ impl<'h> Worker<'h> {
         self.each(driver, |port, cx| port.on_stop_refused(cx, &text));
     }
 
-    /// Advances through the phases. Returns the exit once the end has come.
+    /// Advances the shutdown to its next phase when the current one is over. Returns the worker's
+    /// exit once the last phase is over; `None` until then.
     fn finished(&mut self, driver: &mut Held<'h>) -> Option<Exit> {
         let drained = self.ports.iter().all(|port| port.drained());
         let Some(head) = &mut self.head else { return self.ended.then_some(Exit::Clean) };

@@ -39,17 +39,18 @@ pub struct Counters {
     /// Solid-state drive: number of reads of dies, for the host, for readahead and for garbage
     /// collection.
     pub nand_reads: u64,
-    /// Solid-state drive: number of programs, each of all planes of a die.
+    /// Solid-state drive: number of program operations, each on all planes of a die.
     pub nand_programs: u64,
-    /// Solid-state drive: bytes of all programs: data of the host, moved data, padding and the map.
+    /// Solid-state drive: bytes programmed to flash, which are data of the host, moved data,
+    /// padding and the map.
     pub nand_bytes: Bytes,
-    /// Solid-state drive: bytes of the host's data in all programs.
+    /// Solid-state drive: bytes of the host's data among `nand_bytes`.
     pub nand_host_bytes: Bytes,
-    /// Solid-state drive: bytes that garbage collection moved, in all programs.
+    /// Solid-state drive: bytes that garbage collection moved, among `nand_bytes`.
     pub nand_moved_bytes: Bytes,
-    /// Solid-state drive: bytes of padding in all programs.
+    /// Solid-state drive: bytes of padding among `nand_bytes`.
     pub nand_padding_bytes: Bytes,
-    /// Solid-state drive: bytes of the map in all programs.
+    /// Solid-state drive: bytes of the map among `nand_bytes`.
     pub nand_map_bytes: Bytes,
     /// Solid-state drive: number of erasures, each of a block on all planes of a die.
     pub erases: u64,

@@ -50,7 +50,7 @@ pub enum CostsError {
     /// The argument names a file that cannot be read.
     #[error("costs: {path}: {why}")]
     File {
-        /// Path of the file.
+        /// Path of the file that was named as cost table.
         path: String,
         /// Message of the operating system.
         why: String,

@@ -59,7 +59,7 @@ pub struct Host {
     /// engine then had more to do.
     leaving: VecDeque<(Time, VecDeque<Output>, bool)>,
     engine_woken: Option<Time>,
-    /// Unanswered client requests by tag, each with the party to notify of the answer.
+    /// Unanswered client requests by tag, each with the receiver of the answer.
     requests: BTreeMap<u64, (Asked, ClientRequest)>,
     next_tag: u64,
     next_frame: u32,
@@ -111,13 +111,13 @@ pub struct Seen {
     pub range: ByteRange,
     /// Flags of the request (sync, FUA, PREFLUSH and so on).
     pub flags: Flags,
-    /// Party that schedulers charge the request to, and its priority.
+    /// Attributes of the request: its origin, which schedulers charge, and its priority.
     pub attr: Attr,
     /// Time of the answer; `None` if it was not answered yet.
     pub answered: Option<Time>,
 }
 
-/// Party to notify when a request is answered.
+/// Receiver of the answer to a request.
 #[derive(Clone, Debug)]
 pub(super) enum Asked {
     /// A process, and the name that it gave to the request.

@@ -1,8 +1,8 @@
 //! Metrics of `tiobench`: the mean of its table's rates.
 //!
-//! `tiobench` prints a row for each number of threads and each size of block. The mail does not say
-//! which row it published, so the figure is the mean of all rows. The read phases follow the write
-//! phases and do not affect them: they are not run.
+//! `tiobench` prints a row for each number of threads and each size of block. Patch 000's mail does
+//! not say which row it published, so the figure is the mean of all rows. The read phases follow
+//! the write phases and do not affect them: they are not run.
 //!
 //! Source   experiments.md §1.1
 

@@ -489,7 +489,7 @@ impl Hdd {
         self.events.plan(until, Event::Arm);
     }
 
-    /// Completes the waiting reads for which the head has read all sectors ahead meanwhile.
+    /// Completes the waiting reads whose sectors have all been read by the disk's readahead.
     fn answer_from_stream(&mut self, now: Time) {
         let mut index = 0;
         while index < self.waiting.len() {

@@ -46,7 +46,7 @@ pub struct FlushOrderCounts {
     pub early: u64,
 }
 
-/// Completed and durable writes of one member. The count starts at 1, for the content at the start.
+/// Completed and durable writes of one member. The count starts at 1, for the initial content.
 #[derive(Clone, Copy, Debug)]
 struct Written {
     completed: u64,

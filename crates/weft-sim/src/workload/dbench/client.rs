@@ -28,7 +28,8 @@ pub struct Settings {
     pub clients: u32,
     /// Whether files are opened with `O_SYNC` (`-s`).
     pub sync_open: bool,
-    /// Time after the start that is not counted; dbench uses a fifth of the measured time.
+    /// Time after the start of the run that is not counted; dbench uses a fifth of the measured
+    /// time.
     pub warm_up: Span,
     /// Time that is measured (`-t`).
     pub measured: Span,

@@ -33,7 +33,7 @@ pub enum Open {
 /// An operation of a load. If it failed when the load was recorded, it has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// `Close`: closes a handle.
+    /// `Close`: closes the file that the handle refers to.
     Close(Handle),
     /// `Deltree`: removes a path and everything below it.
     Deltree(Path),

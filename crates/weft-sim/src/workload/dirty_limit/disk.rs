@@ -57,14 +57,14 @@ pub(super) struct Disk {
     idle: Span,
     /// Number of flushes that were submitted.
     pub(super) flushes: u64,
-    /// Number of pages written since the start.
+    /// Number of pages written since the start of the run.
     pub(super) written: u64,
     /// Number of sectors dispatched. `jumps` counts requests that did not follow the preceding one.
     sent: u64,
     jumps: u64,
 }
 
-/// Sums of a disk since the start, at some time.
+/// Sums of a disk from the start of the run to some time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DiskSums {
     pub idle: Span,

@@ -11,7 +11,7 @@ pub struct Measured {
     pub mib_per_second: f64,
     /// Number of pages written in the window.
     pub pages: u64,
-    /// Number of pages written since the start (`nr_written` of `/proc/vmstat`).
+    /// Number of pages written since the start of the run (`nr_written` of `/proc/vmstat`).
     pub pages_since_start: u64,
     /// By disk: the part of the window in which it had no request, from 0 to 1.
     pub idle: Vec<f64>,
@@ -24,17 +24,18 @@ pub struct Measured {
     pub pause_p99: Span,
     /// Length of the longest pause in the window.
     pub pause_max: Span,
-    /// Largest number of pages that were dirty or under writeback at a time, since the start.
+    /// Largest number of pages that were dirty or under writeback at a time, since the start of the
+    /// run.
     pub dirty_max: u64,
     /// The dirty limit, in pages.
     pub limit: u64,
     /// Number of dirty pages up to which writers are not throttled.
     pub free_run: u64,
-    /// Number of flushes that were submitted to disks since the start.
+    /// Number of flushes that were submitted to disks since the start of the run.
     pub flushes: u64,
-    /// Samples taken every 100 ms since the start.
+    /// Samples taken every 100 ms since the start of the run.
     pub samples: Vec<Sample>,
-    /// Pauses of the first few writers since the start. Their number is bounded.
+    /// Pauses of the first few writers since the start of the run. Their number is bounded.
     pub pauses: Vec<Pause>,
 }
 
@@ -74,7 +75,7 @@ pub struct Sample {
     /// By disk: the part of the time since the preceding sample in which it had a request, from 0
     /// to 1.
     pub busy: Vec<f64>,
-    /// Number of pages written since the start.
+    /// Number of pages written since the start of the run.
     pub written: u64,
     /// Length of the longest pause that ended since the preceding sample.
     pub pause_max: Span,

@@ -88,7 +88,7 @@ pub struct DirtyLimit {
     pub dirty: Amount,
     /// `vm.dirty_background_bytes` or `vm.dirty_background_ratio`.
     pub background: Amount,
-    /// Time after the start that is not counted.
+    /// Time after the start of the run that is not counted.
     pub warm_up: Span,
     /// Time after the warm-up that is counted; not zero.
     pub measured: Span,

@@ -30,7 +30,7 @@ impl FileSystem {
     }
 }
 
-/// Pages of a run of XFS: 1 GiB.
+/// Pages of each contiguous run that XFS gives to a file (`allocsize=1g`): 1 GiB.
 const XFS_RUN: u64 = 1 << 18;
 /// Pages of the longest extent of ext4: 128 MiB.
 const EXT4_EXTENT: u64 = 1 << 15;

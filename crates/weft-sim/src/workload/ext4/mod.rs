@@ -68,7 +68,7 @@ pub struct Commits {
     pub transactions: u64,
     /// Number of metadata blocks in these transactions, without descriptors and commit blocks.
     pub metadata_blocks: u64,
-    /// Number of checkpoints, because the journal was too full for another commit.
+    /// Number of checkpoints that were made because the journal was too full for another commit.
     pub checkpoints: u64,
     /// Number of empty flushes by fsyncs of files that had their transaction on disk already.
     pub empty_flushes: u64,

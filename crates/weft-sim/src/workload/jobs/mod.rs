@@ -71,7 +71,7 @@ pub struct Pace {
     pub think_after: u64,
     /// Highest rate in bytes per second (`rate`); `None` for no limit.
     pub rate: Option<Bytes>,
-    /// Time after the start in which requests are not counted (`ramp_time`).
+    /// Time after the start of the clone in which requests are not counted (`ramp_time`).
     pub warm_up: Span,
     /// Time after the warm-up during which requests are issued (`runtime`). `None`: the clone ends
     /// when there are no more requests.

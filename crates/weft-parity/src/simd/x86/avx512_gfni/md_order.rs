@@ -70,7 +70,8 @@ macro_rules! column {
     }};
 }
 
-/// Generates a function for each count of strips, which are named from the last to the first.
+/// Generates a function for each number of strips. The arguments name a variable for each strip,
+/// from the last strip to the first.
 macro_rules! counts {
     ($($name:ident, $count:literal: $last:ident $($strip:ident)*;)*) => {$(
         #[target_feature(enable = "avx512f,gfni")]
