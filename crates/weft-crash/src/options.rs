@@ -15,7 +15,7 @@ use crate::payload::PayloadMode;
 /// Options of a world. They are printed with every failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// RAID level.
+    /// RAID level of the array.
     pub level: Level,
     /// Number of slots, and so of members when the script starts.
     pub members: usize,

@@ -68,19 +68,19 @@ pub enum Logged {
     Answer(Ticket, bool),
     /// A member request completed.
     Done {
-        /// Number of the disk.
+        /// Number of the disk, from 0.
         disk: usize,
         /// Whether the request succeeded.
         ok: bool,
     },
     /// A flush was submitted.
     Flush {
-        /// Number of the disk.
+        /// Number of the disk, from 0.
         disk: usize,
     },
     /// A read was submitted.
     Read {
-        /// Number of the disk.
+        /// Number of the disk, from 0.
         disk: usize,
         /// First sector, counted from the start of the disk.
         at: u64,
@@ -94,7 +94,7 @@ pub enum Logged {
     Round,
     /// A write was submitted.
     Write {
-        /// Number of the disk.
+        /// Number of the disk, from 0.
         disk: usize,
         /// First sector, counted from the start of the disk.
         at: u64,

@@ -474,7 +474,7 @@ pub enum ControlError {
     /// Connecting to the socket failed.
     #[error("{path}: {source}; is the volume running?")]
     Connect {
-        /// Path of the socket.
+        /// Path of the control socket.
         path: PathBuf,
         /// Error of the operating system.
         source: std::io::Error,

@@ -20,7 +20,7 @@ use weft_units::Time;
 /// A request to a volume, independent of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// Operation.
+    /// Operation of the request.
     pub op: RequestOp,
     /// First byte; 0 for a flush.
     pub start: u64,

@@ -42,7 +42,7 @@ pub enum Listen {
     },
     /// A unix socket, created with mode 0600 and removed at the end.
     Unix {
-        /// Path of the socket.
+        /// Path to create the socket at.
         path: PathBuf,
     },
 }

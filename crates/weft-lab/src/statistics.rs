@@ -49,7 +49,7 @@ pub enum StatisticsError {
     Sample {
         /// Index of the sample that cannot be used, from 0.
         index: usize,
-        /// Value that was found.
+        /// Value of this sample.
         found: f64,
     },
 }

@@ -42,7 +42,7 @@ pub const fn data_offset_default(member_size: Sectors, chunk: Sectors, ppl: bool
 pub struct NewArray {
     /// Version of the superblocks.
     pub minor: Minor,
-    /// RAID level.
+    /// RAID level of the new array.
     pub level: Level,
     /// Layout; `None` for mdadm's choice: left-symmetric, two near copies, RAID0 "original".
     pub layout: Option<u32>,

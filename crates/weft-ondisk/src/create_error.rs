@@ -113,7 +113,7 @@ pub enum CreateError {
     TooSmall {
         /// Position in the list of members, from 0.
         member: usize,
-        /// Size of the member.
+        /// Size that the member has.
         found: Sectors,
         /// Smallest size that is needed.
         expected: Sectors,

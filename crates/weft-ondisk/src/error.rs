@@ -102,7 +102,7 @@ pub enum SuperblockError {
     Magic {
         /// Field at fault: `magic`.
         at: At,
-        /// Value that was found.
+        /// Number that is in place of the magic.
         found: u32,
     },
     /// The superblock uses a feature or field that this release does not know; it may change the
@@ -125,7 +125,7 @@ pub enum SuperblockError {
     Overflow {
         /// The first field of `sum`.
         at: At,
-        /// Value of the field.
+        /// Value that the field has.
         found: u64,
         /// The sum or product, in words.
         sum: &'static str,
@@ -171,7 +171,7 @@ pub enum SuperblockError {
     Role {
         /// An entry of `dev_roles`.
         at: At,
-        /// Value of the entry.
+        /// Value that the entry has.
         found: u16,
         /// Number of slots of the array.
         slots: u32,
@@ -185,7 +185,7 @@ pub enum SuperblockError {
     /// The member is too small for metadata.
     #[error("member: found {found}, expected at least {expected}; too small to hold metadata")]
     TooSmall {
-        /// Size of the member.
+        /// Size that the member has.
         found: Sectors,
         /// Smallest size of a member.
         expected: Sectors,
@@ -211,7 +211,7 @@ pub enum SuperblockError {
     Value {
         /// Field at fault.
         at: At,
-        /// Value that was found.
+        /// Value that the field has, as text.
         found: String,
         /// Values that are legal.
         expected: String,
@@ -290,7 +290,7 @@ pub enum LogError {
     Magic {
         /// Field at fault: `magic`.
         at: At,
-        /// Value that was found.
+        /// Number that is in place of the magic.
         found: u32,
         /// Value that the structure begins with.
         expected: u32,
@@ -320,7 +320,7 @@ pub enum LogError {
     Value {
         /// Field at fault.
         at: At,
-        /// Value that was found.
+        /// Value that the field has, as text.
         found: String,
         /// Values that are legal.
         expected: String,

@@ -280,7 +280,7 @@ pub struct JournalScan {
     stopped: Option<LogError>,
 }
 
-/// Content of the ring.
+/// Content of a journal's ring of meta blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JournalState {
     /// The journal has no data that the members lack.

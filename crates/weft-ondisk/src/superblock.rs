@@ -276,7 +276,7 @@ impl Superblock {
         }
     }
 
-    /// RAID level.
+    /// RAID level of the array that the member belongs to.
     #[must_use]
     pub fn level(&self) -> Level {
         match self {

@@ -58,7 +58,7 @@ pub enum SpareError {
     /// The device has no room for a superblock.
     #[error("too small for metadata: found {found}, expected more")]
     TooSmall {
-        /// Size of the device.
+        /// Size that the device has.
         found: Sectors,
     },
     /// The device has less room for data than the members need.

@@ -10,7 +10,7 @@ pub enum DeviceError {
     /// Something else uses the device: a file system, an array or swap.
     #[error("{label}: in use: found {by}, expected none; stop that first")]
     Claimed {
-        /// Name of the member.
+        /// Member as the user named it.
         label: String,
         /// Program or device that uses it.
         by: String,
@@ -18,9 +18,9 @@ pub enum DeviceError {
     /// Two members are on the same device.
     #[error("{label}: found the device of {other} again, expected each device once; leave one out")]
     Duplicate {
-        /// Name of the member.
+        /// Member that is refused, as the user named it.
         label: String,
-        /// Name of the first member on this device.
+        /// Member that has the device already.
         other: String,
     },
     /// Two members have bytes in common.
@@ -28,15 +28,15 @@ pub enum DeviceError {
         "{label}: overlaps {other}, expected members that have no byte in common; leave one out"
     )]
     Overlap {
-        /// Name of the member.
+        /// Member that is refused, as the user named it.
         label: String,
-        /// Name of the other member.
+        /// Member that has these bytes already.
         other: String,
     },
     /// A system call failed.
     #[error("{label}: {what}: {source}")]
     Io {
-        /// Name of the member.
+        /// Member as the user named it.
         label: String,
         /// Operation that failed.
         what: &'static str,
@@ -46,7 +46,7 @@ pub enum DeviceError {
     /// The file is neither a regular file nor a block device.
     #[error("{label}: file type: found {found}, expected a regular file or a block device")]
     Kind {
-        /// Name of the member.
+        /// Member as the user named it.
         label: String,
         /// Kind of file that was found.
         found: &'static str,
@@ -57,19 +57,19 @@ pub enum DeviceError {
          or wait until its last I/O has ended"
     )]
     Locked {
-        /// Name of the member.
+        /// Member as the user named it.
         label: String,
     },
     /// Too many files are open.
     #[error("{label}: open files: limit RLIMIT_NOFILE reached; raise it (ulimit -n)")]
     NoFiles {
-        /// Name of the member.
+        /// Member as the user named it.
         label: String,
     },
     /// The map of ddrescue of the member cannot be used.
     #[error("{label}: {why}")]
     Map {
-        /// Name of the member.
+        /// Member as the user named it.
         label: String,
         /// Reason, with the line and field, and the way out.
         why: String,
@@ -77,7 +77,7 @@ pub enum DeviceError {
     /// A member to be written was not rescued completely, according to its map of ddrescue.
     #[error("{label}: {why}")]
     NotRescued {
-        /// Name of the member.
+        /// Member as the user named it.
         label: String,
         /// The map, how much was not read, and the way out.
         why: String,
@@ -85,7 +85,7 @@ pub enum DeviceError {
     /// The overlay of the member cannot be used.
     #[error("{label}: {why}")]
     Overlay {
-        /// Name of the member.
+        /// Member as the user named it.
         label: String,
         /// Reason, and the way out.
         why: String,
@@ -93,7 +93,7 @@ pub enum DeviceError {
     /// The partition that was named is not there, or cannot be used.
     #[error("{label}: {why}")]
     Partition {
-        /// Name of the member.
+        /// Member as the user named it.
         label: String,
         /// Reason, with the partitions that are there.
         why: String,
@@ -101,7 +101,7 @@ pub enum DeviceError {
     /// The size or the start of the member does not fit.
     #[error("{label}: {what}: found {found}, expected {expected}")]
     Size {
-        /// Name of the member.
+        /// Member as the user named it.
         label: String,
         /// Property that does not fit, such as the offset.
         what: &'static str,

@@ -12,7 +12,7 @@ pub type Outcome = Result<Exit, Failure>;
 /// Exit statuses of successful commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Done.
+    /// The command did what was asked.
     Done,
     /// Done, and an array is degraded (`status`).
     Degraded,

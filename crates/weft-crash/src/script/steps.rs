@@ -46,7 +46,7 @@ pub enum ScriptStep {
     Drain(VolumeId),
     /// A later operation of a disk fails.
     FailOperation {
-        /// Number of the disk.
+        /// Number of the disk, from 0.
         disk: usize,
         /// Number of operations of the disk that come before it.
         after: u64,
@@ -55,7 +55,7 @@ pub enum ScriptStep {
     },
     /// The next discards of a disk fail.
     FailDiscards {
-        /// Number of the disk.
+        /// Number of the disk, from 0.
         disk: usize,
         /// Number of discards that fail.
         count: u32,
@@ -67,7 +67,7 @@ pub enum ScriptStep {
     ReAdd(usize),
     /// A sector becomes unreadable, for good or until it is written.
     BadRead {
-        /// Number of the disk.
+        /// Number of the disk, from 0.
         disk: usize,
         /// Number of the data sector.
         column: u64,
@@ -76,14 +76,14 @@ pub enum ScriptStep {
     },
     /// The superblock of a disk becomes unreadable, for good or until it is written.
     BadSuperblock {
-        /// Number of the disk.
+        /// Number of the disk, from 0.
         disk: usize,
         /// Whether it stays unreadable even after it is written.
         dead: bool,
     },
     /// All further writes of a sector fail.
     BadWrite {
-        /// Number of the disk.
+        /// Number of the disk, from 0.
         disk: usize,
         /// Number of the data sector.
         column: u64,
@@ -122,7 +122,7 @@ pub enum ScriptStep {
     SetQueue(usize, &'static str, &'static str),
     /// A disk becomes shorter, for good.
     Shrink {
-        /// Number of the disk.
+        /// Number of the disk, from 0.
         disk: usize,
         /// Sectors that are left on the disk.
         sectors: u64,

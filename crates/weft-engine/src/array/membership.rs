@@ -35,7 +35,6 @@ pub(crate) struct Membership {
     planted: Option<Mutant>,
 }
 
-/// State of one slot.
 #[derive(Clone, Debug, Default)]
 struct SlotEntry {
     member: Option<MemberIndex>,

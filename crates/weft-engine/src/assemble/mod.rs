@@ -105,7 +105,7 @@ pub struct Options {
     pub name: Option<String>,
 }
 
-/// Content of a slot.
+/// State of a slot in an assembly, with the member that has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SlotState {
     /// A member that holds all data of the slot.

@@ -116,9 +116,9 @@ pub enum ComputeOp {
     },
     /// Copy a segment.
     Copy {
-        /// Source.
+        /// Segment that is read.
         from: Segment,
-        /// Destination.
+        /// Segment that is written.
         to: Segment,
     },
     /// Locate the single strip that is wrong. Answers [`crate::Value::Located`].

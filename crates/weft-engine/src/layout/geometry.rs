@@ -74,7 +74,7 @@ pub enum GeometryError {
     /// The layout does not exist for the level.
     #[error("layout: found {layout}, which {level} does not have")]
     Layout {
-        /// Level of the array.
+        /// RAID level, which does not have this layout.
         level: Level,
         /// Layout number that was found.
         layout: u32,
@@ -88,7 +88,7 @@ pub enum GeometryError {
     /// Too few or too many members for the level.
     #[error("members: found {found}, expected {min}..={MEMBERS_MAX} for {level}")]
     Members {
-        /// Level of the array.
+        /// RAID level, which does not allow this number of members.
         level: Level,
         /// Number of members that was found.
         found: u32,

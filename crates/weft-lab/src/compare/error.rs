@@ -20,11 +20,11 @@ pub enum CompareError {
     /// A file does not have the format that its name announces.
     #[error("{path}: {field}: found {found}, expected {expected}; {advice}")]
     Field {
-        /// Path of the file.
+        /// Path of the file that is not valid.
         path: PathBuf,
         /// Field of the file, or its line.
         field: String,
-        /// Content of the field.
+        /// Content that the field has.
         found: String,
         /// Content that the field should have.
         expected: &'static str,
@@ -37,7 +37,7 @@ pub enum CompareError {
          JSON output (NAME.json), or what weft reproduce --results wrote; name a folder that has some"
     )]
     NoRun {
-        /// Path of the folder.
+        /// Folder or file that the argument names.
         path: PathBuf,
         /// Number of files that were seen.
         looked_at: usize,
@@ -66,7 +66,7 @@ pub enum CompareError {
         "{path}: --by {by}: found a run without one, expected {expected}; leave --by out, or the run"
     )]
     By {
-        /// Path of the run.
+        /// Path of a run that lacks the field.
         path: PathBuf,
         /// Field by which runs were to be split.
         by: &'static str,

@@ -28,7 +28,7 @@ pub enum ExperimentError {
         "{path}: {why}; name a file with an experiment, as weft reproduce 000 --print-experiment prints one"
     )]
     Unread {
-        /// Name of the file.
+        /// File that cannot be read.
         path: String,
         /// Message of the operating system, or a description of the file.
         why: String,
@@ -38,7 +38,7 @@ pub enum ExperimentError {
         "{path}: {source}; correct it, or begin with what weft reproduce 000 --print-experiment prints"
     )]
     File {
-        /// Name of the file.
+        /// File with the experiment.
         path: String,
         /// Error in the text of the file.
         source: Box<ExperimentError>,
@@ -50,7 +50,7 @@ pub enum ExperimentError {
         patch: String,
         /// The field, as `case[2].load.count.quick`; lists count from 0.
         field: String,
-        /// Value of the field.
+        /// Value that the field has.
         found: String,
         /// Range or form that it should have.
         expected: String,
@@ -62,13 +62,13 @@ pub enum ExperimentError {
         patch: String,
         /// Column of the machine.
         column: String,
-        /// Error of the machine.
+        /// Reason why the machine cannot be built.
         source: Box<PartsError>,
     },
     /// The text names something that it does not define.
     #[error("experiment {patch}: {field}: found {found:?}, expected one of {expected}")]
     Unknown {
-        /// Name of the experiment.
+        /// Patch number of the experiment.
         patch: String,
         /// Key of the text with the unknown name.
         field: &'static str,
@@ -80,17 +80,17 @@ pub enum ExperimentError {
     /// A column or case names a knob that does not exist, or a value that it does not take.
     #[error("experiment {patch}: {source}")]
     Knob {
-        /// Name of the experiment.
+        /// Patch number of the experiment.
         patch: String,
-        /// Error of the knob.
+        /// Reason why the knob cannot be set.
         source: KnobError,
     },
     /// The text names a drive that does not exist.
     #[error("experiment {patch}: {source}")]
     Model {
-        /// Name of the experiment.
+        /// Patch number of the experiment.
         patch: String,
-        /// Error of the model.
+        /// Reason why there is no such drive.
         source: ModelError,
     },
     /// A load does not measure the metric that a row compares.
@@ -98,9 +98,9 @@ pub enum ExperimentError {
         "experiment {patch}: row {row}: its load does not measure {metric}, expected one of {expected}"
     )]
     Metric {
-        /// Name of the experiment.
+        /// Patch number of the experiment.
         patch: String,
-        /// Name of the row.
+        /// Row that compares the metric.
         row: String,
         /// Metric that the row names.
         metric: &'static str,
@@ -110,17 +110,17 @@ pub enum ExperimentError {
     /// The text names a table of costs that does not exist.
     #[error("experiment {patch}: {source}")]
     Costs {
-        /// Name of the experiment.
+        /// Patch number of the experiment.
         patch: String,
-        /// Error of the costs.
+        /// Reason why there is no such table.
         source: CostsError,
     },
     /// No parameter makes the baseline reproduce its published figure.
     #[error("experiment {patch}: {source}")]
     Fit {
-        /// Name of the experiment.
+        /// Patch number of the experiment.
         patch: String,
-        /// Error of the fit.
+        /// Reason why no parameter fits.
         source: FitError,
     },
     /// Samples of the experiment's runs cannot be compared.

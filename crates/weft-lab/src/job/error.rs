@@ -9,7 +9,7 @@ pub enum JobError {
     /// A file cannot be read.
     #[error("{file}: {error}")]
     File {
-        /// Path of the file.
+        /// Path of the file that cannot be read.
         file: String,
         /// Error of the operating system.
         error: String,
@@ -17,23 +17,23 @@ pub enum JobError {
     /// A line is neither a section, an option, a comment nor an include.
     #[error("{file}:{line}: found {found:?}, expected {expected}")]
     Syntax {
-        /// Name of the file.
+        /// Job file, or file that it includes.
         file: String,
         /// Number of the line, 1-based.
         line: usize,
-        /// Text of the line.
+        /// The line, without its end if it is long.
         found: String,
-        /// Values that would be valid.
+        /// Kinds of line that would be valid.
         expected: String,
     },
     /// The file is not text, is too large, or ends before a section.
     #[error("{file}:{line}: found {found}, expected {expected}")]
     Text {
-        /// Name of the file.
+        /// File that is not a valid job file.
         file: String,
         /// Number of the line, 1-based.
         line: usize,
-        /// Value that was found.
+        /// Description of what is wrong at this line.
         found: &'static str,
         /// Values that would be valid.
         expected: &'static str,
@@ -43,7 +43,7 @@ pub enum JobError {
     Option {
         /// Place of the option.
         at: Box<Place>,
-        /// Name of the option.
+        /// The unknown option.
         option: String,
     },
     /// The option does not allow the value.
@@ -51,9 +51,9 @@ pub enum JobError {
     Value {
         /// Place of the option.
         at: Box<Place>,
-        /// Name of the option.
+        /// Option that has the value.
         option: String,
-        /// Value that was found.
+        /// The value that the option does not allow.
         found: String,
         /// Values that would be valid.
         expected: String,
@@ -61,7 +61,7 @@ pub enum JobError {
     /// The job cannot run on this volume.
     #[error("[{job}]: {option}: found {found}, expected {expected}")]
     Job {
-        /// Name of the job.
+        /// Section of the job.
         job: String,
         /// Option that would have to be changed.
         option: String,
@@ -75,11 +75,11 @@ pub enum JobError {
 /// Place of an option: section, file and line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Name of the file.
+    /// Job file, or file that it includes.
     pub file: String,
     /// Number of the line, 1-based.
     pub line: usize,
-    /// Name of the section.
+    /// Section that the option is in.
     pub section: String,
 }
 

@@ -43,7 +43,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Every format.
+    /// Every format, in order of name.
     pub const ALL: [Self; 10] = [
         Self::Alibaba,
         Self::Blkparse,

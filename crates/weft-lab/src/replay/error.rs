@@ -9,7 +9,7 @@ pub enum ReplayError {
     /// The format does not allow the line.
     #[error("{file}:{line}:{column}: {field}: found {found}, expected {expected}")]
     Line {
-        /// Name of the file.
+        /// Trace file with the line.
         file: String,
         /// Number of the line, 1-based.
         line: u64,
@@ -25,15 +25,15 @@ pub enum ReplayError {
     /// The binary format does not allow the bytes.
     #[error("{file}: record {record} at byte {byte}: {field}: found {found}, expected {expected}")]
     Bytes {
-        /// Name of the file.
+        /// Trace file with the record.
         file: String,
         /// Number of the record, 1-based.
         record: u64,
         /// Offset of the field within the unpacked file.
         byte: u64,
-        /// Name of the field.
+        /// Name of the record's field that is invalid.
         field: &'static str,
-        /// Text that was found.
+        /// Content of this field, as text.
         found: String,
         /// Values that would be valid.
         expected: String,
@@ -41,7 +41,7 @@ pub enum ReplayError {
     /// The file cannot be read or decompressed.
     #[error("{file}: {error}")]
     Io {
-        /// Name of the file.
+        /// Trace file that cannot be read.
         file: String,
         /// Error of the operating system or of the decompressor.
         error: io::Error,
@@ -49,7 +49,7 @@ pub enum ReplayError {
     /// The contents match no format that weft knows, or several.
     #[error("{file}: trace format: found {found}, expected one of {expected}; --format says which")]
     Format {
-        /// Name of the file.
+        /// Trace file of unknown format.
         file: String,
         /// First line of the file.
         found: String,

@@ -23,7 +23,7 @@ pub enum FaultsError {
         "faults: found {found:?}, expected fail=1@5s, slow=2x10@1s or media=0/1000, separated by commas"
     )]
     Fault {
-        /// Text that was found.
+        /// Part of the text that is not a fault.
         found: String,
     },
     /// No such member exists.

@@ -61,11 +61,11 @@ pub enum VolumeError {
     /// The model of a drive does not allow a change.
     #[error("--drive {change} on {device}: {why}")]
     Drive {
-        /// Name of the model.
+        /// Model of the drive.
         device: String,
         /// Change that was requested.
         change: String,
-        /// Error of the model.
+        /// Reason for which the model does not allow the change.
         why: String,
     },
     /// The chunk size is not allowed.

@@ -35,7 +35,7 @@ pub(super) struct Raising {
     raised: Raised,
     /// Time at which the raising began; while the queue is not raised, time of its last request.
     since: Time,
-    /// Length of the raising.
+    /// Time for which the weight stays raised.
     lasts: Span,
     /// Time at which an interactive raising began that soft real-time raising has interrupted.
     interactive_since: Option<Time>,

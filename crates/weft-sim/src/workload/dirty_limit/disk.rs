@@ -27,7 +27,7 @@ pub(super) struct Request {
     pub what: What,
 }
 
-/// Content of a request.
+/// Payload of a request: pages of files, or the log.
 #[derive(Clone, Debug)]
 pub(super) enum What {
     /// Pages of files: for each run of pages, its file and page numbers.

@@ -22,7 +22,7 @@ pub use ledger::{Found, Watcher};
 /// Request of a clone: operation and byte range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Io {
-    /// Operation.
+    /// Operation of the request.
     pub op: RequestOp,
     /// Bytes of the volume; empty for a flush.
     pub range: ByteRange,
