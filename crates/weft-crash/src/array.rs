@@ -104,7 +104,7 @@ impl Array {
         matches!(self.layout, Layout::Striped(_))
     }
 
-    /// Number of slots.
+    /// Number of slots of the array.
     #[must_use]
     pub fn members(&self) -> u16 {
         self.layout.members()

@@ -168,8 +168,8 @@ pub struct World {
     pub(crate) failure: Option<Violation>,
     /// Whether the power was cut or the process crashed at any time.
     interrupted: bool,
-    /// Whether it was interrupted by a power cut in the middle of something or by a crash, and not
-    /// only by the cut that follows a stop.
+    /// Whether the run was interrupted by a crash, or by a power cut other than the one that
+    /// follows a stop.
     pub(crate) was_cut: bool,
     /// Notices of the engine, each with its time.
     pub notices: Vec<(Time, Notice)>,

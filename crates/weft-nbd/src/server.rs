@@ -289,7 +289,7 @@ impl ServerConnection {
         matches!(self.phase, Phase::Closed)
     }
 
-    /// Memory held for this client beside the value itself, in bytes.
+    /// Heap memory that the value owns for this client, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let data = match &self.phase {

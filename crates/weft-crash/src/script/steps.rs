@@ -71,14 +71,14 @@ pub enum ScriptStep {
         disk: usize,
         /// Number of the data sector.
         column: u64,
-        /// Whether it stays unreadable even after it is written.
+        /// Whether the sector stays unreadable even after it is written.
         dead: bool,
     },
     /// The superblock of a disk becomes unreadable, for good or until it is written.
     BadSuperblock {
         /// Number of the disk, from 0.
         disk: usize,
-        /// Whether it stays unreadable even after it is written.
+        /// Whether the superblock stays unreadable even after it is written.
         dead: bool,
     },
     /// All further writes of a sector fail.

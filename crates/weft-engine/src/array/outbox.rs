@@ -167,7 +167,7 @@ pub(crate) struct Outbox {
     outputs: VecDeque<Output>,
     /// Number of requests that wait in the queues of members.
     queued: usize,
-    /// Number of the turn; requests of different turns are not merged.
+    /// Number of the engine's turn; requests of different turns are not merged.
     turn: u64,
     tokens: Vec<Entry>,
     /// Outstanding requests of each member, in the order in which they were sent.

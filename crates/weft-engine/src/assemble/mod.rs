@@ -182,7 +182,7 @@ impl Member {
 pub struct Dropped {
     /// Device of the member: index, label and size.
     pub member: MemberInfo,
-    /// Reason why it is not used, as a sentence for people.
+    /// Reason why the device is not used, as a sentence for people.
     pub reason: String,
 }
 

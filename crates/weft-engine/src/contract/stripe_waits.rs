@@ -27,7 +27,7 @@ pub struct Waits {
 }
 
 impl Waits {
-    /// Number of waits.
+    /// Number of waits that were recorded.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count

@@ -26,7 +26,7 @@ pub enum Congestion {
 /// Amounts of work that turns have done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Number of turns.
+    /// Number of turns that were taken.
     pub turns: u32,
     /// Number of inputs handled.
     pub inputs: u32,

@@ -19,9 +19,11 @@ use weft_lab::compare::{Cell, Change, Comparison, Row};
 use weft_terminal::outcome::Failure;
 use weft_terminal::terminal::style;
 
-/// Widths of a value, of a change with its percent sign, and of a spread, in columns.
+/// Width of a value in columns.
 const VALUE: usize = 12;
+/// Width of a change with its percent sign, in columns.
 const CHANGE: usize = 11;
+/// Width of a spread in columns.
 const SPREAD: usize = 8;
 
 /// Changes below this percentage are noise if there is no interval: single runs of one kernel

@@ -1,8 +1,8 @@
 //! Refusal to serve a volume after its last server ended with writes in memory only.
 //!
-//! The mark is `NAME.unwritten` beside the control socket, because it concerns clients that know
-//! the volume by that name. The volume is refused with any options, also without a cache: a client
-//! that was connected to the last server would read old data in any case.
+//! The mark of such writes is the file `NAME.unwritten` beside the control socket, because it
+//! concerns clients that know the volume by that name. The volume is refused with any options, also
+//! without a cache: a client that was connected to the last server would read old data in any case.
 
 use std::path::Path;
 

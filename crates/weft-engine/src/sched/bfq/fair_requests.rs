@@ -47,7 +47,7 @@ pub(super) struct FairRequests {
     holding: Treaps<Tag>,
     classes: [Class; 3],
     turns: ClassTurns,
-    /// Number of queues.
+    /// Number of queues that are known so far.
     known: u32,
     /// Weights of the groups, and for each group the sum of the weights of its active queues.
     groups: [u32; Group::MAX as usize],

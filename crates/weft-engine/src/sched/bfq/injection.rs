@@ -39,7 +39,7 @@ pub(super) struct InjectionSample {
     queued: bool,
     /// The first request, while it is in flight at the member.
     watched: Option<RequestId>,
-    /// Whether a request was injected ahead of it.
+    /// Whether a request was injected ahead of the first request.
     injected: bool,
     /// Largest number of requests that were in flight at the member.
     most: u32,

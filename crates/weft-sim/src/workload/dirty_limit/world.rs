@@ -55,11 +55,11 @@ enum Who {
 /// State of a thread that submits pages to a disk: a flusher or a writer.
 #[derive(Clone, Debug, Default)]
 struct Thread {
-    /// Time at which it runs next; `None` if it waits to be woken.
+    /// Time at which the thread runs next; `None` if it waits to be woken.
     at: Option<Time>,
-    /// Pages that it is submitting, if any.
+    /// Pages that the thread is submitting, if any.
     out: Option<WriteOut>,
-    /// Whether it has waited for room in the queue and may submit one request now.
+    /// Whether the thread has waited for room in the queue and may submit one request now.
     granted: bool,
 }
 

@@ -130,9 +130,9 @@ impl Pace {
 pub struct Ended {
     /// Operation and byte range.
     pub io: Io,
-    /// Time at which it was due; never after `begun`.
+    /// Time at which the request was due; never after `begun`.
     pub due: Time,
-    /// Time of its submission.
+    /// Time of the request's submission.
     pub begun: Time,
     /// Time of its answer.
     pub ended: Time,

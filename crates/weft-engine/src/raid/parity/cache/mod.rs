@@ -214,7 +214,7 @@ impl Cache {
         self.batches
     }
 
-    /// Number of stripes.
+    /// Number of stripes in the cache, in use or free.
     pub(crate) fn size(&self) -> u32 {
         self.stripes.len() as u32
     }
