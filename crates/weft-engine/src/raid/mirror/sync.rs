@@ -1,7 +1,9 @@
 //! Resync, recovery, check and repair of mirrors, and correction of read errors: copies made equal.
 //!
-//! A step covers one *part*: a unit of 64 KiB or a smaller chunk that is synced, or a range whose
-//! read error is corrected. Only its range is locked against clients, not the whole array; then
+//! A sync proceeds in units of 64 KiB, or of a chunk if that is smaller. A *part* is an array range
+//! of a unit, or a range whose read error is corrected. A unit of a recovery has several parts if
+//! the slots under recovery hold different ranges. Only the range of a part is locked against
+//! clients, not the whole array; then
 //!
 //! ```text
 //! read ──▶ compare ──▶ write ──▶ read back what could not be read before
