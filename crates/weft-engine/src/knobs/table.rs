@@ -492,7 +492,7 @@ knobs! {
         form: SchedulerKind::FORM,
         origin: "block queue",
         doc: "What is done with requests that wait for a member: first come, first served; \
-              sorted and merged; or shared by weight among those completion ask.",
+              sorted and merged; or shared by weight among those who ask.",
         draws: {
             queues: &["none", "mq-deadline", "mq-deadline", "mq-deadline", "bfq", "bfq", "bfq"],
             mixed: &["none", "mq-deadline", "bfq"],
