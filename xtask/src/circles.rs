@@ -13,7 +13,7 @@ use anyhow::Context;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Parts of a crate of [`crates`], where folders are split. No crate may have a circle.
+/// Parts of a crate of [`tree::crates`], where folders are split. No crate may have a circle.
 #[derive(Clone, Copy, Default)]
 struct Watched<'a> {
     /// Name of the crate's folder below `crates/`.
@@ -267,23 +267,10 @@ fn sources(source: &str) -> anyhow::Result<Vec<(String, String)>> {
     Ok(found)
 }
 
-/// Folders of `crates/`, sorted.
-fn crates() -> anyhow::Result<Vec<String>> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(tree::root().join("crates"))? {
-        let entry = entry?;
-        if entry.path().join("src").is_dir() {
-            found.push(entry.file_name().to_string_lossy().into_owned());
-        }
-    }
-    found.sort();
-    Ok(found)
-}
-
 /// Arrows in circles; prints how much was read.
 pub(crate) fn found() -> anyhow::Result<Vec<String>> {
     let mut wrong = Vec::new();
-    let crates = crates()?;
+    let crates = tree::crates()?;
     let (mut files_read, mut arrows_read) = (0, 0);
     let gone = WATCHED.iter().filter(|watched| !crates.iter().any(|of| of == watched.of));
     wrong.extend(gone.map(|watched| format!("{}: there is no such crate", watched.of)));
@@ -390,7 +377,7 @@ mod tests {
         let wrong = planted_in("weft-engine", "layout/mod.rs", "use crate::volume::Volume;");
         assert!(wrong.iter().any(|it| it.starts_with("layout/mod.rs:1: layout → volume is")));
         assert_eq!(planted_in("weft-nbd", "uri.rs", "use std::io;"), Vec::<String>::new());
-        let names = crates().unwrap();
+        let names = tree::crates().unwrap();
         assert!(names.len() >= 13 && names.contains(&"weft-units".to_owned()), "{names:?}");
     }
 

@@ -6,7 +6,7 @@
 //! anybody can draw it again.
 
 use crate::lines::printed;
-use crate::tree::{root, rust_files, shown};
+use crate::tree::{crates, rust_files, shown};
 use anyhow::{Context, ensure};
 use std::path::Path;
 use weft_units::rng::Rng;
@@ -29,11 +29,8 @@ pub(crate) fn run(seed: Option<&str>) -> anyhow::Result<()> {
         None => printed("git", &["rev-list", "--count", "HEAD"])?.trim().to_owned(),
     };
     let seed: u64 = seed.parse().with_context(|| format!("found {seed:?}, expected a seed"))?;
-    let mut crates: Vec<_> = std::fs::read_dir(root().join("crates"))?.collect::<Result<_, _>>()?;
-    crates.sort_by_key(std::fs::DirEntry::file_name);
     println!("docs of seed {seed}, {EACH} of each crate");
-    for folder in crates {
-        let name = folder.file_name().to_string_lossy().into_owned();
+    for name in crates()? {
         let mut docs = Vec::new();
         for path in rust_files(&format!("crates/{name}/src")) {
             let source = std::fs::read_to_string(&path)?;

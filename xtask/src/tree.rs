@@ -32,6 +32,19 @@ pub(crate) fn files(folder: &str, is_wanted: impl Fn(&Path) -> bool) -> Vec<Path
     files
 }
 
+/// Folders of `crates/`, sorted.
+pub(crate) fn crates() -> anyhow::Result<Vec<String>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(root().join("crates"))? {
+        let entry = entry?;
+        if entry.path().join("src").is_dir() {
+            found.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
 /// A path for output, relative to the root.
 pub(crate) fn shown(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).display().to_string()

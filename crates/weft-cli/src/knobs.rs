@@ -45,7 +45,7 @@ pub(crate) fn set(knobs: &mut Knobs, name: &str, value: &str) -> Result<Knob, Kn
 /// Changes a knob of a live volume.
 ///
 /// # Errors
-/// As [`set`], or the value only reproduces a former kernel.
+/// No such knob exists, its value is out of range, or the value only reproduces a former kernel.
 pub(crate) fn set_live(knobs: &mut Knobs, name: &str, value: &str) -> Result<Knob, KnobError> {
     set_parsed(knobs, name, value, Knobs::parse_live)
 }

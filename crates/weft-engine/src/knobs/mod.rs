@@ -170,7 +170,7 @@ impl Knobs {
     /// Parses a new value of a knob of a live volume, which takes no historic ones.
     ///
     /// # Errors
-    /// As [`Self::parse`], or the value is one of [`KnobRow::historic`].
+    /// The knob is unknown, the value is out of range, or it is one of [`KnobRow::historic`].
     pub fn parse_live(&self, name: &str, value: &str) -> Result<Knob, KnobError> {
         let row = row(name)?;
         let knob = self.parse_in(row, value, KnobRow::range_live)?;

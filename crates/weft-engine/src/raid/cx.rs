@@ -35,7 +35,8 @@ impl Cx<'_> {
     }
 
     /// Stages a read or write for the member at `slot`, with `parts` as its memory; the outbox may
-    /// merge it with other requests. `who` gets the answer. Returns whether the slot has a member.
+    /// merge it with other requests. The answer goes to `completion`. Returns whether the slot has
+    /// a member.
     #[inline(always)]
     pub(crate) fn stage(
         &mut self,

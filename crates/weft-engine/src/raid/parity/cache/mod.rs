@@ -404,7 +404,7 @@ impl Cache {
     }
 
     /// Removes a stripe with pinned memory from the index, so that another stripe can take its key.
-    /// It returns through [`Cache::release`] when it is unpinned.
+    /// Once its memory is unpinned, [`Cache::release`] makes the stripe free again.
     pub(crate) fn retire(&mut self, id: StripeId) {
         self.forbid_preread(id);
         self.lists.remove(id);
