@@ -44,7 +44,10 @@ impl Array {
             Some(sector) => Some(unwritten.unwrap_or(sector).min(sector)),
             None => unwritten,
         };
-        self.resyncs_for_space &= self.membership.resync_from.is_some();
+        // With the resync its reasons are gone.
+        let is_dirty = self.membership.resync_from.is_some();
+        self.resyncs_for_space &= is_dirty;
+        self.lacked_space_for_discard &= is_dirty;
     }
 
     /// Whether a resync would only meet the same write error again, on a member that the array
