@@ -38,6 +38,7 @@ use at_stake::AtStake;
 pub(crate) use bare::BARE_BYTES;
 use bare::Bare;
 pub use carry_out::Pending;
+pub(crate) use clients::PROBER;
 use clients::{Issued, Waiting};
 pub use driver::{ANSWERED_WITHIN, Order};
 use memory::Memory;

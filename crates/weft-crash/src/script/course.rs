@@ -15,7 +15,7 @@ use crate::model::Payload;
 use crate::violation::Violation;
 use crate::volumes::BARE;
 use crate::world::Order;
-use crate::world::{Ticket, World};
+use crate::world::{PROBER, Ticket, World};
 
 /// A script in progress.
 pub(super) struct Course<'a> {
@@ -343,10 +343,10 @@ impl<'a> Course<'a> {
         let sync = Flags { sync: true, ..Flags::NONE };
         let world = &mut self.world;
         let mut tickets =
-            vec![world.request(ClientId(9), RequestOp::Write, range, Payload::Tags, sync)];
+            vec![world.request(PROBER, RequestOp::Write, range, Payload::Tags, sync)];
         if let Some(range) = world.first_of_bare() {
             let (op, tags) = (RequestOp::Write, Payload::Tags);
-            tickets.push(world.request_of(BARE, ClientId(9), op, range, tags, sync));
+            tickets.push(world.request_of(BARE, PROBER, op, range, tags, sync));
         }
         world.run(self.script.order);
         if tickets.into_iter().any(|ticket| matches!(world.take_answer(ticket), Some(Ok(_)))) {

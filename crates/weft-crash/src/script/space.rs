@@ -6,11 +6,11 @@
 //! `no_space_wait`, which counts from the start of this lack and not of an earlier one.
 
 use weft_engine::{Flags, MemberState, ReplyError, RequestOp};
-use weft_units::{ByteRange, ClientId, Span};
+use weft_units::{ByteRange, Span};
 
 use crate::model::Payload;
 use crate::violation::Violation;
-use crate::world::{Ticket, World};
+use crate::world::{PROBER, Ticket, World};
 
 /// Takes the space of `count` disks from `first` on for some seconds, and checks what follows.
 pub(super) fn lack(world: &mut World, first: usize, count: usize, seconds: u64) {
@@ -74,14 +74,14 @@ fn set_space(world: &mut World, full: &[usize], space: bool) {
 
 /// Issues a client's write, to another block each time, and occasionally a flush.
 fn ask(world: &mut World, turn: u64) -> Vec<Ticket> {
-    let (client, blocks) = (ClientId(7), world.size() / BLOCK);
+    let blocks = world.size() / BLOCK;
     let range = ByteRange::new(turn * 37 % blocks * BLOCK, BLOCK);
     let fua = turn.is_multiple_of(3);
     let flags = Flags { sync: true, fua, ..Flags::NONE };
-    let mut tickets = vec![world.request(client, RequestOp::Write, range, Payload::Tags, flags)];
+    let mut tickets = vec![world.request(PROBER, RequestOp::Write, range, Payload::Tags, flags)];
     if turn % PER_SECOND == 1 {
         let (none, flags) = (ByteRange::new(0, 0), Flags::NONE);
-        tickets.push(world.request(client, RequestOp::Flush, none, Payload::Tags, flags));
+        tickets.push(world.request(PROBER, RequestOp::Flush, none, Payload::Tags, flags));
     }
     tickets
 }

@@ -53,8 +53,14 @@ pub(super) struct Waiting {
     flags: Flags,
 }
 
+// Numbers of the world's own clients. A script's client takes a number larger by three with each
+// connection that it closes, and does not reach these.
+/// Client that verifies.
+pub(crate) const VERIFIER: ClientId = ClientId(1_000_000);
 /// Client number under which the administrator issues commands.
 const ADMIN: ClientId = ClientId(1_000_001);
+/// Client of the writes that test whether the array accepts writes.
+pub(crate) const PROBER: ClientId = ClientId(1_000_002);
 
 impl World {
     /// Issues a client's request to the array. The engine receives it at once, or as soon as the

@@ -5,17 +5,15 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use weft_engine::{Flags, ReplyError, RequestOp, SyncAction};
-use weft_units::{ByteRange, ClientId, VolumeId};
+use weft_units::{ByteRange, VolumeId};
 
+use super::clients::VERIFIER;
 use super::{ARRAY, Order, World};
 use crate::checker::{View, bits, parity};
 use crate::crash::{CutMode, CutShape, Judged};
 use crate::disk::{Disk, IoErrors};
 use crate::model::{Model, Payload};
 use crate::violation::Violation;
-
-/// Number of the client that verifies.
-const VERIFIER: ClientId = ClientId(1_000_000);
 
 /// Columns in which a write may have been in flight at the end of a run.
 #[derive(Debug)]
