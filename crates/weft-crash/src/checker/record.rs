@@ -102,15 +102,30 @@ impl Record {
     #[must_use]
     pub fn new(supers: Vec<Option<Superblock>>, gone: Vec<bool>) -> Self {
         let present = (0..supers.len()).filter(|disk| !gone[*disk]);
-        // The freshest superblock is one with a slot: a spare may lag or lead.
-        let has_slot = |sb: &Superblock| matches!(sb.own_role(), Ok(Role::Active(_)));
-        let freshest = present
-            .filter_map(|disk| {
-                Some((supers[disk].as_ref().filter(|sb| has_slot(sb))?.events(), disk))
+        // The freshest superblock is one with a slot: a spare may lag or lead. Of equals, one is
+        // preferred that no other of them records as failed.
+        let has_slot = |sb: &&Superblock| matches!(sb.own_role(), Ok(Role::Active(_)));
+        let with_slot: Vec<(usize, &Superblock)> = present
+            .filter_map(|disk| Some((disk, supers[disk].as_ref().filter(has_slot)?)))
+            .collect();
+        let most = with_slot.iter().map(|(_, sb)| sb.events()).max();
+        let fails = |by: &Superblock, of: &Superblock| by.role(of.dev_number()) == Ok(Role::Faulty);
+        let freshest = with_slot
+            .iter()
+            .filter(|(_, sb)| Some(sb.events()) == most)
+            .min_by_key(|(disk, of)| {
+                let mut equals = with_slot.iter().filter(|(_, by)| Some(by.events()) == most);
+                (equals.any(|(_, by)| fails(by, of)), *disk)
             })
-            .max_by_key(|(events, disk)| (*events, std::cmp::Reverse(*disk)))
-            .map(|(_, disk)| disk);
+            .map(|(disk, _)| *disk);
         Self { supers, bitmaps: Vec::new(), gone, freshest }
+    }
+
+    /// This record for an engine that left disks out when it started.
+    #[must_use]
+    pub fn without(&self, left_out: impl Fn(usize) -> bool) -> Self {
+        let gone = self.gone.iter().zip(0..).map(|(gone, disk)| *gone || left_out(disk));
+        Self::new(self.supers.clone(), gone.collect())
     }
 
     /// Whether any disk has a bitmap.

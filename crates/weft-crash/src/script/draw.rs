@@ -41,6 +41,8 @@ pub(super) struct Draw {
     pub(super) rebuilds: Rng,
     /// Separate stream of [`Profile::joins`].
     pub(super) joins: Rng,
+    /// Separate stream of [`Profile::absences`].
+    pub(super) absences: Rng,
     /// Separate stream of [`Profile::trims_fail`].
     trims: Rng,
     /// Separate stream of [`Profile::last_copy`].
@@ -92,6 +94,9 @@ impl Script {
         if profile.joins {
             draw.joins(&mut steps);
         }
+        if profile.absences {
+            draw.absences(&mut steps);
+        }
         for _ in 0..profile.steps {
             let step = draw.step();
             draw.before(step, &mut steps);
@@ -125,6 +130,7 @@ impl Draw {
         if profile.straight && !profile.rebuilds {
             let promised = profile.faults && !profile.beyond;
             let mirrors = profile.bitmaps || profile.lacks > 0 || profile.last_copy || promised;
+            let mirrors = mirrors || profile.absences;
             straight::draw(seed, mirrors, &mut options);
         }
         let mut two = Rng::new(seed ^ 0x2eb1);
@@ -172,6 +178,7 @@ impl Draw {
             lacks,
             rebuilds: two,
             joins: Rng::new(seed ^ 0x7015),
+            absences: Rng::new(seed ^ 0xab5e),
             trims: Rng::new(seed ^ 0x7121),
             last: Rng::new(seed ^ 0x1a57),
             drains,

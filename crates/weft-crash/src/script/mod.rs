@@ -8,6 +8,7 @@
 //! Faults are drawn so that no more members are hurt than the level survives, except for profiles
 //! that exceed this on purpose ([`Profile::beyond`]).
 
+mod absences;
 mod bare;
 mod cache;
 mod course;

@@ -26,6 +26,9 @@ pub enum ScriptStep {
         /// Flags of the request (sync, FUA, PREFLUSH and so on).
         flags: Flags,
     },
+    /// The disk with this number is absent at the next start, and is there again at the start after
+    /// that.
+    Away(usize),
     /// An administrator adds a bitmap with chunks of this many bytes, or removes the bitmap.
     Bitmap(Option<u64>),
     /// The power is cut. After a restart everything is read.
@@ -195,6 +198,10 @@ pub struct Profile {
     /// Whether the script starts with members that join at any step of a superblock update,
     /// followed by a power cut or process crash. These steps have a random stream of their own.
     pub joins: bool,
+    /// Whether the script starts with a member that is absent at one start and is there again at the
+    /// next, each after a superblock update that was cut off. These steps have a random stream of
+    /// their own.
+    pub absences: bool,
     /// Whether members fail until the array cannot lose another one. Then flushes and superblock
     /// writes of the remaining members fail, and occasionally their reads. These steps have a
     /// random stream of their own.
@@ -231,6 +238,7 @@ impl Profile {
         rebuilds: false,
         trims_fail: false,
         joins: false,
+        absences: false,
         last_copy: false,
         drains: false,
         bare: false,
@@ -340,6 +348,19 @@ impl Profile {
         Self { name, steps: 12, cuts: 4, joins: true, ..self }
     }
 
+    /// Profiles of a member that is absent at one start: with parity, then mirrors, then both with a
+    /// bitmap.
+    pub const ABSENCES: [Self; 4] = [
+        Self::CALM.absences("absences"),
+        Self::CALM.straight("").absences("straight-absences"),
+        Self::CALM.bitmaps("").absences("bitmap-absences"),
+        Self::CALM.straight("").bitmaps("").absences("straight-bitmap-absences"),
+    ];
+
+    const fn absences(self, name: &'static str) -> Self {
+        Self { name, steps: 12, cuts: 4, absences: true, ..self }
+    }
+
     /// Profiles of arrays that cannot lose another member: with parity, then mirrors.
     pub const LAST_COPIES: [Self; 2] = [
         Self::CALM.last_copy("last-copy"),
@@ -392,7 +413,8 @@ impl Profile {
         let before = Self::ALL.into_iter().chain(Self::STRAIGHT).chain(Self::BITMAPS);
         let before = before.chain(Self::LACKS).chain(Self::REBUILDS).chain(Self::TRIMS);
         let since = Self::JOINS.into_iter().chain(Self::LAST_COPIES);
-        before.chain(since).chain(Self::DRAINS).chain(Self::MIXED).chain(Self::BARES)
+        let since = since.chain(Self::DRAINS).chain(Self::MIXED).chain(Self::BARES);
+        before.chain(since).chain(Self::ABSENCES)
     }
 
     /// The basic profiles, for levels with parity.
@@ -417,6 +439,7 @@ impl ScriptStep {
             Self::BadRead { disk, .. }
             | Self::BadSuperblock { disk, .. }
             | Self::BadWrite { disk, .. }
+            | Self::Away(disk)
             | Self::FailDisk(disk)
             | Self::FailOperation { disk, .. }
             | Self::FlushError(disk)

@@ -12,6 +12,8 @@ use crate::script::{Script, ScriptStep};
 /// A feature of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feature {
+    /// A member is absent at one start and is there again at the next.
+    Absence,
     /// A bare volume is served beside the array.
     Bare,
     /// bfq orders the requests of members.
@@ -56,7 +58,7 @@ pub enum Feature {
 use Feature as F;
 
 /// Pairs of features that the gate counts, each with the smallest number of scripts required.
-pub const PAIRS: [(Feature, Feature, u64); 31] = [
+pub const PAIRS: [(Feature, Feature, u64); 33] = [
     (F::Bitmap, F::MqDeadline, 50),
     (F::Bitmap, F::Bfq, 50),
     (F::Bitmap, F::Cache, 150),
@@ -88,11 +90,19 @@ pub const PAIRS: [(Feature, Feature, u64); 31] = [
     (F::Bare, F::Cuts, 100),
     (F::Bare, F::Bfq, 20),
     (F::Bare, F::FlushRule, 100),
+    (F::Absence, F::Bitmap, 50),
+    (F::Absence, F::Parity, 50),
 ];
 
 /// Number of scripts that combine each of [`PAIRS`], in their order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Met(pub [u64; PAIRS.len()]);
+
+impl Default for Met {
+    fn default() -> Self {
+        Self([0; PAIRS.len()])
+    }
+}
 
 impl Met {
     /// A count of 1 for each pair that a script combines.
@@ -120,6 +130,7 @@ impl Feature {
         };
         let layout = options.layout.filter(|_| options.level == Level::Raid10);
         match self {
+            Self::Absence => some(&|step| matches!(step, ScriptStep::Away(_))),
             Self::Bare => options.bare,
             Self::Bfq => knobs.scheduler == SchedulerKind::Bfq,
             Self::Bitmap => options.bitmap.is_some(),
@@ -169,8 +180,8 @@ mod tests {
     use super::*;
     use crate::script::Profile;
 
-    /// The older profiles draw none of the pairs that were new to them. The mixed profiles, those
-    /// with drains and those with a bare volume draw each pair.
+    /// The older profiles draw none of the pairs that were new to them. The mixed profiles and those
+    /// with drains, a bare volume or absences draw each pair.
     #[test]
     fn what_never_met_before_meets_in_mixed_scripts() {
         let count = |profiles: &[Profile]| {
@@ -182,11 +193,11 @@ mod tests {
         };
         let before: Vec<Profile> = Profile::ALL.into_iter().chain(Profile::BITMAPS).collect();
         let since = Profile::DRAINS.into_iter().chain(Profile::MIXED).chain(Profile::BARES);
-        let since: Vec<Profile> = since.collect();
+        let since: Vec<Profile> = since.chain(Profile::ABSENCES).collect();
         let (before, mixed) = (count(&before), count(&since));
         assert_eq!(before.0[..2], [0, 0], "a bitmap beside a scheduler");
         for ((a, b, _), met) in PAIRS.into_iter().zip(mixed.0) {
-            assert!(met > 0, "{a:?} and {b:?} never meet in 1,300 scripts");
+            assert!(met > 0, "{a:?} and {b:?} never meet in 1,700 scripts");
         }
     }
 }

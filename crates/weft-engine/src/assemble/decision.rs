@@ -160,15 +160,27 @@ impl Decision<'_> {
 
     /// Index of the freshest member with a slot. Spares do not count, as their update counts may be
     /// lower or higher.
+    ///
+    /// Of equals, one that no other of them records as failed comes first, then the first one. A
+    /// member that was ahead by one update when a crash cut that update off, and was absent at the
+    /// next start, has the same count as the update in which the others record its failure. It is
+    /// stale, and its own table shows all members as active.
     fn reference(&self, pool: &[Member]) -> Result<usize, Refused> {
-        (0..pool.len())
-            .filter(|index| matches!(pool[*index].superblock.own_role(), Ok(Role::Active(_))))
-            // The first of equals: the order of arguments then affects only the names in messages.
-            .max_by_key(|index| (pool[*index].superblock.events(), std::cmp::Reverse(*index)))
-            .ok_or_else(|| {
-                let found = "only spares: no member has a slot in the array";
-                self.refused(AssemblyState::OnlySpares, found)
-            })
+        let has_slot =
+            |member: &&Member| matches!(member.superblock.own_role(), Ok(Role::Active(_)));
+        let newest = pool.iter().filter(has_slot).map(|member| member.superblock.events()).max();
+        let equals = || {
+            let pool = pool.iter().enumerate().filter(|(_, member)| has_slot(member));
+            pool.filter(|(_, member)| Some(member.superblock.events()) == newest)
+        };
+        let undisputed = |(_, of): &(usize, &Member)| {
+            equals().all(|(_, by)| !calls_faulty(&by.superblock, &of.superblock))
+        };
+        let reference = equals().find(undisputed).or_else(|| equals().next());
+        reference.map(|(index, _)| index).ok_or_else(|| {
+            let found = "only spares: no member has a slot in the array";
+            self.refused(AssemblyState::OnlySpares, found)
+        })
     }
 
     /// Refuses members that disagree about the array's level, layout, sizes or feature bits.
@@ -372,8 +384,6 @@ impl Decision<'_> {
         reference: &Member,
     ) -> Result<Vec<(Member, Role)>, Refused> {
         let freshest = &reference.superblock;
-        let calls_faulty =
-            |it: &Superblock, of: &Superblock| it.role(of.dev_number()) == Ok(Role::Faulty);
         let disputed = pool.iter().any(|Member { superblock, .. }| {
             calls_faulty(freshest, superblock) && calls_faulty(superblock, freshest)
         });
@@ -868,6 +878,11 @@ fn logged(assembly: &Assembly) -> Result<Option<Vec<Vec<SectorRange>>>, String> 
         stripes.push(computations.iter().map(|computation| computation.stripes).collect());
     }
     Ok(Some(stripes))
+}
+
+/// Whether a superblock records the member with another superblock as failed.
+fn calls_faulty(by: &Superblock, of: &Superblock) -> bool {
+    by.role(of.dev_number()) == Ok(Role::Faulty)
 }
 
 /// Numbers and roles of the members with slots that are as fresh as the freshest superblock, if
