@@ -39,6 +39,14 @@ impl Draw {
         }
     }
 
+    /// Adds, at random, a step that takes a disk away from the start that follows.
+    pub(super) fn may_be_absent(&mut self, steps: &mut Vec<ScriptStep>) {
+        let disk = self.absences.index(self.members);
+        if self.absences.percent(40) && self.may_hurt(disk) {
+            steps.push(ScriptStep::Away(disk));
+        }
+    }
+
     fn writes(&mut self, steps: &mut Vec<ScriptStep>) {
         for _ in 0..1 + self.absences.below(3) {
             steps.push(super::rebuilds::write_below(&mut self.absences, self.size, self.size));

@@ -220,6 +220,9 @@ impl Draw {
         if self.profile.bare {
             self.before_with_bare(steps);
         }
+        if self.profile.absences && matches!(step, ScriptStep::Cut(_) | ScriptStep::Kill) {
+            self.may_be_absent(steps);
+        }
         let discards = matches!(step, ScriptStep::Ask { op: RequestOp::Trim, .. })
             || matches!(step, ScriptStep::Ask { flags: Flags { discard: true, .. }, .. });
         if self.profile.trims_fail && discards && self.trims.percent(50) {

@@ -349,16 +349,18 @@ impl Profile {
     }
 
     /// Profiles of a member that is absent at one start: with parity, then mirrors, then both with a
-    /// bitmap.
-    pub const ABSENCES: [Self; 4] = [
+    /// bitmap, then both with faults and administrators' commands.
+    pub const ABSENCES: [Self; 6] = [
         Self::CALM.absences("absences"),
         Self::CALM.straight("").absences("straight-absences"),
         Self::CALM.bitmaps("").absences("bitmap-absences"),
         Self::CALM.straight("").bitmaps("").absences("straight-bitmap-absences"),
+        Self::FAULTS.absences("faults-absences"),
+        Self::FAULTS.straight("").absences("straight-faults-absences"),
     ];
 
     const fn absences(self, name: &'static str) -> Self {
-        Self { name, steps: 12, cuts: 4, absences: true, ..self }
+        Self { name, steps: 20, cuts: 5, absences: true, ..self }
     }
 
     /// Profiles of arrays that cannot lose another member: with parity, then mirrors.
