@@ -26,7 +26,7 @@ use super::testbed::{self, Hardware, Testbed};
 use super::text::PublishedRow;
 use super::{Effort, Experiment, Sample, pool};
 use crate::fit::{Baseline, Figures, Fitted, Range, fit};
-use crate::statistics::{Estimate, is_same, mean};
+use crate::statistics::{Estimate, is_met, mean};
 
 /// A parameter that is fitted.
 #[derive(Clone, Debug, Deserialize)]
@@ -85,7 +85,7 @@ impl Fit {
     pub(super) fn is_met(published: f64, measured: &Estimate) -> bool {
         let Estimate { value, low, high, count } = *measured;
         let [value, low, high] = [value, low, high].map(|of| of / published);
-        is_same(&Estimate { value, low, high, count })
+        is_met(&Estimate { value, low, high, count })
     }
 
     /// Whether the range between `low` and `high` contains values to search.

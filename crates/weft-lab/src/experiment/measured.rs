@@ -138,10 +138,21 @@ impl Measured {
         if self.unsettled > 0 {
             reasons.push(format!("{} runs of it had not settled", self.unsettled));
         }
+        reasons.extend(self.excludes());
         if self.verdict == Verdict::Undecided {
             reasons.push(undecided(&self.ratio));
         }
         if reasons.is_empty() { "not known".to_owned() } else { reasons.join("; ") }
+    }
+}
+
+impl Measured {
+    /// The published gain, in words, where the interval of a magnitude does not cover it.
+    fn excludes(&self) -> Option<String> {
+        let published = self.row.published.gain_percent().filter(|_| self.row.has_magnitude())?;
+        let Estimate { low, high, .. } = self.ratio;
+        let covers = (low..=high).contains(&(1.0 + published / 100.0));
+        (!covers).then(|| format!("the interval excludes the published {published:+.1} %"))
     }
 }
 
@@ -170,6 +181,9 @@ fn row_verdict(
         }
         return match verdict(ratio, row.band()) {
             Verdict::Agrees if row.otherwise => Verdict::AgreesOtherwise,
+            Verdict::Direction | Verdict::Undecided if row.kind == ClaimKind::Count => {
+                Verdict::Differs
+            }
             verdict => verdict,
         };
     }

@@ -100,7 +100,7 @@ impl Experiment {
 
 impl PublishedRow {
     /// Whether the row claims a magnitude.
-    fn has_magnitude(&self) -> bool {
+    pub(super) fn has_magnitude(&self) -> bool {
         self.kind == ClaimKind::Magnitude && self.no_magnitude.is_empty()
     }
 }

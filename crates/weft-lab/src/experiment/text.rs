@@ -222,13 +222,15 @@ pub(super) enum Joined {
     Rises,
 }
 
-/// Kind of a claim: size, direction or mechanism.
+/// Kind of a claim: size, count, direction or mechanism.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClaimKind {
     /// No claim: a comparison that is shown beside the rows.
     #[default]
     Beside,
+    /// Claim of a count, such as the cases that gain: it has no direction, and agrees or differs.
+    Count,
     /// Claim of a direction: which of two columns is larger.
     Direction,
     /// Claim of a magnitude: by which factor one column is larger.
@@ -243,6 +245,7 @@ impl ClaimKind {
     pub fn word(self) -> &'static str {
         match self {
             Self::Beside => "beside",
+            Self::Count => "count",
             Self::Direction => "direction",
             Self::Magnitude => "magnitude",
             Self::Mechanism => "mechanism",
