@@ -210,7 +210,7 @@ fn request_of(id: u32, load: SchedLoad) -> QueuedRequest {
     let origin = Origin::Client(ClientId(client), Group::ROOT);
     let attr = Attr { origin, weight, ..Attr::NONE };
     let (direction, first, len) = (Direction::Read, Sectors(0), Sectors(8));
-    QueuedRequest { id: u64::from(id), direction, attr, first, len, merges: true }
+    QueuedRequest { id: u64::from(id), direction, attr, first, len, discard: false, merges: true }
 }
 
 /// A scheduler with its knobs, under the name that rows use.

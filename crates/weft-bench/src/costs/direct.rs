@@ -45,6 +45,7 @@ fn scheduler(turn: Duration) -> f64 {
             attr: Attr::default(),
             first: Sectors(rng.below(1 << 34) * 16),
             len: Sectors(8),
+            discard: false,
             merges: true,
         };
         queue.insert(&request, Time(id * 1000));

@@ -572,7 +572,8 @@ fn scheduled(place: u32, op: &MemberOp, attr: Attr) -> QueuedRequest {
         MemberOp::Flush => unreachable!("a flush bypasses the scheduler"),
     };
     assert!(len > Sectors::ZERO, "a request has a length");
-    QueuedRequest { id: u64::from(place), direction, attr, first, len, merges }
+    let discard = matches!(op, MemberOp::Discard { .. });
+    QueuedRequest { id: u64::from(place), direction, attr, first, len, discard, merges }
 }
 
 /// Segments of a read or write; `None` for other operations.

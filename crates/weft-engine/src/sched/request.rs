@@ -94,6 +94,8 @@ pub struct QueuedRequest {
     pub first: Sectors,
     /// Length in sectors; not zero.
     pub len: Sectors,
+    /// Whether the request discards its sectors; its direction is that of a write.
+    pub discard: bool,
     /// Whether the request may be merged with another one (no FUA, no flush).
     pub merges: bool,
 }

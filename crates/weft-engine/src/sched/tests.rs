@@ -34,6 +34,7 @@ fn request(id: u64, alike: bool, rng: &mut Rng) -> QueuedRequest {
         },
         first: Sectors(rng.below(4000) * 8),
         len: Sectors(8),
+        discard: false,
         merges: rng.below(4) > 0,
     }
 }

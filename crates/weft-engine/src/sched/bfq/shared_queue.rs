@@ -420,6 +420,7 @@ mod tests {
                 attr,
                 first: Sectors(next),
                 len: Sectors(LEN),
+                discard: false,
                 merges: true,
             };
             self.bfq.insert(&request, self.now);
@@ -612,6 +613,7 @@ mod tests {
                 attr,
                 first: Sectors(LEN + n * 2 * LEN),
                 len: Sectors(LEN),
+                discard: false,
                 merges: true,
             };
             rig.bfq.insert(&request, rig.now);
@@ -822,6 +824,7 @@ mod tests {
             attr: Attr { origin: Origin::Client(ClientId(1), other.origin.group()), ..other },
             first: Sectors(MIB),
             len: Sectors(LEN),
+            discard: false,
             merges: true,
         };
         rig.bfq.insert(&request, rig.now);

@@ -209,6 +209,7 @@ mod tests {
                 attr: Attr { weight, origin, ..Attr::NONE },
                 first: Sectors(u64::from(client) << 30 | (id % (1 << 20)) << 4),
                 len: Sectors(8),
+                discard: false,
                 merges: false,
             };
             bfq.insert(&request, now);

@@ -58,7 +58,15 @@ fn replay(script: &Script<'_>, phase: u64) -> (usize, usize) {
                 let direction = if event[3] == "R" { Direction::Read } else { Direction::Write };
                 let attr = Attr { class, ..Attr::NONE };
                 let (id, first, len) = (sector.unwrap(), Sectors(sector.unwrap()), Sectors(8));
-                let request = QueuedRequest { id, direction, attr, first, len, merges: false };
+                let request = QueuedRequest {
+                    id,
+                    direction,
+                    attr,
+                    first,
+                    len,
+                    discard: false,
+                    merges: false,
+                };
                 queue.insert(&request, now);
                 receipts.push((id, Receipt(IoPriority::of(class) as u32)));
             }

@@ -9,7 +9,7 @@ const MAX: Sectors = Sectors(1024);
 
 fn request(id: u64, direction: Direction, first: u64, len: u64) -> QueuedRequest {
     let (first, len) = (Sectors(first), Sectors(len));
-    QueuedRequest { id, direction, attr: Attr::NONE, first, len, merges: true }
+    QueuedRequest { id, direction, attr: Attr::NONE, first, len, discard: false, merges: true }
 }
 
 fn at(millis: u64) -> Time {

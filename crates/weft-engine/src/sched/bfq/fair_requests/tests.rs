@@ -61,6 +61,7 @@ fn served(fairness: Fairness, depth: usize, clients: &[Client]) -> (Vec<u64>, us
                     attr: Attr { class, weight, origin, ..Attr::default() },
                     first: Sectors(rng.below(1 << 20) * 16),
                     len: Sectors(8),
+                    discard: false,
                     merges: false,
                 },
                 now,

@@ -55,6 +55,7 @@ impl Replay {
                 attr: Attr { class, origin, ..Attr::NONE },
                 first: Sectors(sector),
                 len: Sectors(8),
+                discard: false,
                 merges: false,
             },
             now,

@@ -69,6 +69,7 @@ impl Source {
             },
             first: Sectors(base + first),
             len: Sectors(self.len),
+            discard: false,
             merges: false,
         }
     }
@@ -408,6 +409,7 @@ fn statement_b28_whoever_comes_back_soon_goes_on_with_the_rest_of_its_budget() {
             },
             first: Sectors(first),
             len: Sectors(8),
+            discard: false,
             merges: false,
         };
         bfq.insert(&request(1, 1, 0), Time(0));
