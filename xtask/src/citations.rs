@@ -73,10 +73,10 @@ fn sections(word: &str) -> Vec<String> {
     named.flat_map(|named| named.split(['-', '–', '/'])).filter_map(number).collect()
 }
 
-/// A statement with a letter: of schedulers (B, D, M, X) or of reliability (F, I, P).
+/// A statement with a letter: of schedulers (B, D, K, M, X) or of reliability (F, I, P).
 fn lettered(word: &str) -> Option<String> {
     let word = word.trim_matches(|letter: char| !letter.is_ascii_alphanumeric());
-    let numbered = word.strip_prefix(['B', 'D', 'F', 'I', 'M', 'P', 'X'])?;
+    let numbered = word.strip_prefix(['B', 'D', 'F', 'I', 'K', 'M', 'P', 'X'])?;
     let digits = numbered.trim_end_matches(['b', 'c']);
     let is_number = !digits.is_empty() && digits.chars().all(|letter| letter.is_ascii_digit());
     is_number.then(|| word.to_owned())
@@ -254,6 +254,14 @@ mod tests {
     #[test]
     fn every_page_section_and_statement_that_is_cited_is_there() {
         assert_eq!(found().unwrap(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn statements_on_schedulers_are_read_by_each_of_their_letters() {
+        for (letter, _) in crate::statements::OF_SCHEDULERS {
+            assert_eq!(lettered(&format!("({letter}1)")), Some(format!("{letter}1")));
+        }
+        assert_eq!(lettered("Z1"), None);
     }
 
     /// Broken citations in a file of this name with this text, if `md-raid.md` has §6.6, §6.7, §7

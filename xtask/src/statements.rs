@@ -108,7 +108,8 @@ pub(crate) fn cited(source: &str) -> BTreeSet<u32> {
 
 /// Statements on schedulers: each letter with its number of statements.
 #[cfg(test)]
-const OF_SCHEDULERS: [(char, u32); 4] = [('b', 28), ('d', 14), ('m', 14), ('x', 4)];
+pub(crate) const OF_SCHEDULERS: [(&str, u32); 5] =
+    [("B", 28), ("D", 14), ("K", 12), ("M", 14), ("X", 4)];
 
 /// Statements with a letter after their number as well.
 #[cfg(test)]
@@ -118,8 +119,10 @@ const VARIANTS: [&str; 3] = ["b23b", "b23c", "m12b"];
 #[cfg(test)]
 fn cited_of_schedulers(source: &str) -> BTreeSet<String> {
     let parse = |word: &str| -> Option<(char, u32)> {
-        let letter = word.chars().next().filter(|it| "bdmx".contains(*it))?;
-        Some((letter, word.get(1..)?.parse().ok()?))
+        let (letter, number) = word.split_at_checked(1)?;
+        let is_of = |(of, _): &&(&str, u32)| of.to_lowercase() == letter;
+        OF_SCHEDULERS.iter().find(is_of)?;
+        Some((letter.chars().next()?, number.parse().ok()?))
     };
     let mut cited = BTreeSet::new();
     for (at, _) in source.match_indices("fn statement") {
@@ -187,7 +190,8 @@ mod tests {
         let cited: BTreeSet<String> = sources.flat_map(|it| cited_of_schedulers(&it)).collect();
         let numbers = OF_SCHEDULERS
             .into_iter()
-            .flat_map(|(letter, count)| (1..=count).map(move |number| format!("{letter}{number}")));
+            .flat_map(|(letter, count)| numbered(letter, count))
+            .map(|label| label.to_lowercase());
         let all: BTreeSet<String> = numbers.chain(VARIANTS.map(str::to_owned)).collect();
         let without: BTreeSet<String> = all.difference(&cited).cloned().collect();
         assert_eq!(
@@ -201,7 +205,7 @@ mod tests {
     /// Pages with statements: letters (empty for plain numbers), and the number of each.
     const HOMES: [(&str, &[(&str, u32)]); 5] = [
         ("md-raid.md", &[("", STATEMENT_COUNT)]),
-        ("io-schedulers.md", &[("B", 28), ("D", 14), ("M", 14), ("X", 4)]),
+        ("io-schedulers.md", &OF_SCHEDULERS),
         ("writeback.md", &[("", 62)]),
         ("experiments.md", &[("", 33)]),
         ("reliability.md", &[("F", 28), ("I", 20), ("P", 9)]),
@@ -210,6 +214,8 @@ mod tests {
     #[test]
     fn each_statement_has_its_sentence_and_the_index_leads_to_its_page() {
         let index = std::fs::read_to_string(tree::root().join(DOCUMENT)).unwrap();
+        let letters = OF_SCHEDULERS.map(|(letter, _)| letter).join(", ");
+        assert!(index.contains(&format!("| {letters} | schedulers |")), "{DOCUMENT}: {letters}");
         for (page, counts) in HOMES {
             let text = std::fs::read_to_string(tree::root().join("spec").join(page)).unwrap();
             let found: BTreeSet<String> = sentences(&text)

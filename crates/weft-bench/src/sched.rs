@@ -312,6 +312,9 @@ fn add_rows(
             SchedulerKind::Bfq => {
                 (bfq.map(|it| (ways[it].name.as_str(), &figures[it][..])), Some(1.0 / 1.1))
             }
+            SchedulerKind::Kyber => {
+                (deadline.map(|it| ("mq-deadline", &figures[it][..])), Some(1.0))
+            }
             SchedulerKind::None => (None, None),
         };
         let marked = load.pattern == Pattern::Random && load.writes == 0 && !load.weights;

@@ -118,6 +118,7 @@ fn what_waits_behind_a_stalled_disk_is_read_round_it() {
     for (scheduler, depth, sent) in [
         (SchedulerKind::None, 1, 1),
         (SchedulerKind::MqDeadline, 1, 1),
+        (SchedulerKind::Kyber, 1, 1),
         (SchedulerKind::Bfq, 1, 1),
         (SchedulerKind::None, 0, 5),
     ] {
@@ -179,7 +180,7 @@ fn another_scheduler_takes_over_what_waits() {
         rig.plug(RequestOp::Write, block * BLOCK, BLOCK, Payload::Tags, sync);
     }
     rig.settle();
-    let values = ["none", "bfq", "mq-deadline", "bfq", "none", "mq-deadline"];
+    let values = ["none", "kyber", "bfq", "mq-deadline", "bfq", "kyber", "none", "mq-deadline"];
     for value in values {
         rig.steps(5);
         rig.set("scheduler", value);

@@ -116,6 +116,16 @@ pub(super) const fn micros() -> Form<Span> {
     }
 }
 
+/// Form of a time in whole nanoseconds.
+pub(super) const fn nanos() -> Form<Span> {
+    Form {
+        unit: "nanoseconds",
+        range: || format!("0..={}", u64::MAX),
+        parse: |text, _, _| text.parse().ok().map(Span),
+        show: |value| value.0.to_string(),
+    }
+}
+
 /// Form of a time in seconds with up to three decimals, at most a day.
 pub(super) const fn seconds() -> Form<Span> {
     Form {

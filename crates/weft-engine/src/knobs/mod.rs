@@ -16,9 +16,9 @@ use crate::page_cache::BdiRatios;
 pub use self::dirty_pool::{PoolKnobs, throttle_name};
 pub use self::table::{Draws, Knob, KnobRow, TABLE};
 pub use self::value::{
-    Activation, BfqKnobs, CacheForm, CheckReads, Fairness, FlushRule, GroupWeights, MergeKnobs,
-    MergePosition, MergeRule, MergeWeight, MqDeadlineKnobs, NoMerges, PlanRule, PriorityRule,
-    RmwLevel, SchedulerKind, StripeSize, SyncPace, Writes,
+    Activation, BfqKnobs, CacheForm, CheckReads, Fairness, FlushRule, GroupWeights, KyberKnobs,
+    MergeKnobs, MergePosition, MergeRule, MergeWeight, MqDeadlineKnobs, NoMerges, PlanRule,
+    PriorityRule, RmwLevel, SchedulerKind, StripeSize, SyncPace, Writes,
 };
 
 /// The values of all knobs.
@@ -33,6 +33,8 @@ pub struct Knobs {
     pub check_reads: CheckReads,
     /// Member flushes that serve a flush request (patch 002).
     pub flush_batch: FlushRule,
+    /// Knobs of the scheduler kyber.
+    pub kyber: KyberKnobs,
     /// Largest member request that merging produces. Zero disables merging.
     pub max_sectors: Bytes,
     /// Longest stall of a member before it is failed. Zero: never.
@@ -45,8 +47,8 @@ pub struct Knobs {
     /// Merging of the requests of a member.
     pub nomerges: NoMerges,
     /// Requests in a member's scheduler and in flight at the member; further requests wait in order
-    /// of arrival. Zero: with mq-deadline twice the member's depth, at most 256; with BFQ no limit;
-    /// without a scheduler the member's depth.
+    /// of arrival. Zero: with mq-deadline and kyber twice the member's depth, at most 256; with BFQ
+    /// no limit; without a scheduler the member's depth.
     pub nr_requests: u32,
     /// Knobs of the write-back cache, if there is one; common to all volumes of an engine.
     pub pool: PoolKnobs,
@@ -206,6 +208,7 @@ impl Knobs {
             bfq: BfqKnobs::default(),
             check_reads: CheckReads::default(),
             flush_batch: FlushRule::Batch,
+            kyber: KyberKnobs::default(),
             max_sectors: Bytes::kib(512),
             member_timeout: Span::ZERO,
             mq_deadline: MqDeadlineKnobs::default(),

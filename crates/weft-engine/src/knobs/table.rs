@@ -24,8 +24,8 @@ use weft_units::{Bytes, Span};
 
 use super::dirty_pool::{DIRTY_BYTES_MIN, limit_bytes, limit_ratio, throttle};
 use super::form::{
-    Form, INT_MAX, bypass_threshold, cache_bytes, flag, flag_or_auto, kib, micros, millis, number,
-    percent, preread_wait, seconds, speed, tokens,
+    Form, INT_MAX, bypass_threshold, cache_bytes, flag, flag_or_auto, kib, micros, millis, nanos,
+    number, percent, preread_wait, seconds, speed, tokens,
 };
 use super::{
     Activation, CacheForm, CheckReads, Fairness, FlushRule, GroupWeights, Knobs, MergePosition,
@@ -413,7 +413,7 @@ knobs! {
         form: tokens(),
         origin: "block queue",
         doc: "Requests of one member in its scheduler and at the member at once; what is beyond waits in order of arrival. \
-              0: with mq-deadline twice the member's depth, at most 256; with bfq no bound; without a scheduler its depth.",
+              0: with mq-deadline and kyber twice the member's depth, at most 256; with bfq no bound; without a scheduler its depth.",
         draws: { mixed: &["0", "4", "64"], one_queue: &["0", "4"] },
     }
     plan_rule => PlanRule(PlanRule) at plan_rule of Volume {
@@ -470,6 +470,13 @@ knobs! {
         doc: "How long a read waits until the next batch begins with it.",
         draws: { queues: &["0", "1", "500"] },
     }
+    read_lat_nsec => ReadLat(Span) at kyber.read_lat of Queues {
+        form: nanos(),
+        origin: "block queue (kyber)",
+        doc: "How long a read should take. Where members take longer, kyber gives them fewer requests of those kinds that \
+              are well within their own target.",
+        draws: { unlisted: "scheduler=kyber is not drawn yet" },
+    }
     rmw_level => RmwLevel(RmwLevel) at rmw_level of Volume {
         form: Form { unit: "level", ..RmwLevel::FORM },
         origin: "md",
@@ -492,7 +499,7 @@ knobs! {
         form: SchedulerKind::FORM,
         origin: "block queue",
         doc: "What is done with requests that wait for a member: first come, first served; \
-              sorted and merged; or shared by weight among those who ask.",
+              sorted and merged; held back by kind where latencies grow; or shared by weight among those who ask.",
         draws: {
             queues: &["none", "mq-deadline", "mq-deadline", "mq-deadline", "bfq", "bfq", "bfq"],
             mixed: &["none", "mq-deadline", "bfq"],
@@ -616,6 +623,12 @@ knobs! {
         origin: "block queue (mq-deadline)",
         doc: "How long a write waits until the next batch of writes begins with it.",
         draws: { unlisted: "the code of read_expire, which is drawn" },
+    }
+    write_lat_nsec => WriteLat(Span) at kyber.write_lat of Queues {
+        form: nanos(),
+        origin: "block queue (kyber)",
+        doc: "How long a write should take, as read_lat_nsec.",
+        draws: { unlisted: "scheduler=kyber is not drawn yet" },
     }
     writes => Writes(Writes) at writes of Volume {
         form: Writes::FORM,

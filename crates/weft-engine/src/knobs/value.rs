@@ -130,6 +130,8 @@ words! {
         None = "none",
         /// Sorted by sector, with a deadline for each request.
         MqDeadline = "mq-deadline",
+        /// Reads, writes and discards at the member bounded so that latencies stay within targets.
+        Kyber = "kyber",
         /// Budget fair queueing: shares by weight among active clients.
         Bfq = "bfq",
     }
@@ -420,6 +422,21 @@ pub struct MergeKnobs {
     pub weight: MergeWeight,
     /// Whether queues created together are merged permanently, as in Linux since 2021.
     pub stable: bool,
+}
+
+/// Knobs of kyber, named as in `/sys/block/X/queue/iosched/` without the unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct KyberKnobs {
+    /// Target of the latency of reads.
+    pub read_lat: Span,
+    /// Target of the latency of writes.
+    pub write_lat: Span,
+}
+
+impl Default for KyberKnobs {
+    fn default() -> Self {
+        Self { read_lat: Span::millis(2), write_lat: Span::millis(10) }
+    }
 }
 
 /// Knobs of mq-deadline, named as in `/sys/block/X/queue/iosched/`.

@@ -8,7 +8,8 @@
 //! A request in a scheduler holds one of `nr_requests` tokens until the member has completed it.
 //! Requests that find no token wait in order of arrival, and can still be merged into a queued
 //! request. With mq-deadline, writes and discards hold at most `async_depth` tokens, so that reads
-//! find a token even if writes do not. Linux sets `async_depth` to the former `nr_requests`
+//! find a token even if writes do not; with kyber, three quarters. (Linux bounds there what is
+//! asynchronous alone.) Linux sets `async_depth` to the former `nr_requests`
 //! whenever the latter is written, and so starves writes by accident; here it follows `nr_requests`
 //! until it is set.
 //!
@@ -55,13 +56,16 @@ use crate::contract::frame::{Segment, Segments};
 use crate::contract::input::Attr;
 use crate::contract::member::DeviceTraits;
 use crate::contract::output::MemberOp;
-use crate::knobs::{BfqKnobs, CacheForm, Knobs, MqDeadlineKnobs, NoMerges, SchedulerKind};
+use crate::knobs::{
+    BfqKnobs, CacheForm, Knobs, KyberKnobs, MqDeadlineKnobs, NoMerges, SchedulerKind,
+};
 
 /// Settings of a member's queue, from the knobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QueueSettings {
     pub(crate) scheduler: SchedulerKind,
     pub(crate) bfq: BfqKnobs,
+    pub(crate) kyber: KyberKnobs,
     pub(crate) mq_deadline: MqDeadlineKnobs,
     /// Largest command that merging may produce.
     pub(crate) max: Sectors,
@@ -82,6 +86,7 @@ impl QueueSettings {
         Self {
             scheduler: knobs.scheduler,
             bfq: knobs.bfq,
+            kyber: knobs.kyber,
             mq_deadline: knobs.mq_deadline,
             max: knobs.max_sectors.sectors_floor(),
             nomerges: knobs.nomerges,
@@ -184,6 +189,7 @@ impl<T> MemberQueue<T> {
             settings: QueueSettings {
                 scheduler: SchedulerKind::None,
                 bfq: BfqKnobs::default(),
+                kyber: KyberKnobs::default(),
                 mq_deadline: MqDeadlineKnobs::default(),
                 max: Sectors::ZERO,
                 nomerges: NoMerges::Allowed,
@@ -264,16 +270,18 @@ impl<T> MemberQueue<T> {
             self.depth = self.depth.min(nr_requests);
         }
         assert!(self.depth > 0, "a queue has a depth");
-        self.tokens.all = match nr_requests {
-            _ if none => u32::MAX,
+        self.tokens.all = match (scheduler, nr_requests) {
             // A client with many requests would take all tokens and leave no share to distribute.
-            0 if scheduler == SchedulerKind::Bfq => u32::MAX,
-            0 => 2 * self.depth.min(TOKENS_DEPTH_MAX),
-            count => count,
+            (SchedulerKind::None, _) | (SchedulerKind::Bfq, 0) => u32::MAX,
+            (SchedulerKind::MqDeadline | SchedulerKind::Kyber, 0) => {
+                2 * self.depth.min(TOKENS_DEPTH_MAX)
+            }
+            (_, count) => count,
         };
-        self.tokens.writes = match (scheduler, mq_deadline.async_depth) {
-            (SchedulerKind::MqDeadline, depth) if depth > 0 => depth,
-            _ => u32::MAX,
+        self.tokens.writes = match scheduler {
+            SchedulerKind::MqDeadline if mq_deadline.async_depth > 0 => mq_deadline.async_depth,
+            SchedulerKind::Kyber => self.tokens.all * 3 / 4,
+            SchedulerKind::None | SchedulerKind::MqDeadline | SchedulerKind::Bfq => u32::MAX,
         };
         self.passes = none && self.depth == u32::MAX && self.device.flush_queueable;
     }

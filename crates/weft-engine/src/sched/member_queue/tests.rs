@@ -16,6 +16,7 @@ fn settings(scheduler: SchedulerKind, depth: u32) -> QueueSettings {
     QueueSettings {
         scheduler,
         bfq: BfqKnobs::default(),
+        kyber: KyberKnobs::default(),
         mq_deadline,
         max,
         nomerges: NoMerges::Allowed,
@@ -203,11 +204,14 @@ fn a_scheduler_has_something_to_choose_from_though_the_depth_is_not_known() {
 }
 
 #[test]
-fn neighbours_are_merged_within_a_turn_by_any_and_across_turns_by_mq_deadline() {
-    for (scheduler, expected) in
-        [(SchedulerKind::None, vec![(900, 8), (0, 16), (16, 8)]), (MQ, vec![(900, 8), (0, 24)])]
-    {
-        let mut bench = Bench::new(settings(scheduler, 1));
+fn neighbours_are_merged_within_a_turn_by_any_and_across_turns_by_schedulers() {
+    let merged = || vec![(900, 8), (0, 24)];
+    for (scheduler, expected) in [
+        (SchedulerKind::None, vec![(900, 8), (0, 16), (16, 8)]),
+        (MQ, merged()),
+        (SchedulerKind::Kyber, merged()),
+    ] {
+        let mut bench = Bench::new(QueueSettings { nr_requests: 8, ..settings(scheduler, 1) });
         bench.write(900);
         bench.end_turn(true);
         assert!(!bench.write(0) && bench.write(8));
@@ -524,6 +528,33 @@ fn statement_d13_writes_hold_no_more_than_async_depth_and_reads_find_the_rest() 
     assert_eq!(with_token(64, 0).queue.tokens.queued[1], 8);
 }
 
+#[test]
+fn statement_k10_writes_hold_no_more_than_three_quarters_of_the_tokens() {
+    for (nr_requests, writes) in [(4, 3), (8, 6), (64, 48), (0, 1)] {
+        let kyber = QueueSettings { nr_requests, ..settings(SchedulerKind::Kyber, 1) };
+        let mut bench = Bench::new(kyber);
+        (0..60).for_each(|number| assert!(!bench.ask(number % 4 != 3, number * 800)));
+        bench.stage(MemberOp::Discard { at: Sectors(0), len: Sectors(8), fua: false });
+        bench.end_turn(true);
+        let Tokens { queued, sent, .. } = bench.queue.tokens;
+        let reads = 15.min(if nr_requests == 0 { 2 } else { nr_requests } - writes);
+        assert_eq!((queued[1] + sent[1], queued[0] + sent[0]), (writes.min(46), reads));
+        bench.drain();
+        assert_eq!(bench.sent.len(), 61);
+    }
+}
+
+/// With kyber, a discard is of its own domain: it goes after eight writes, not after all.
+#[test]
+fn kyber_is_told_what_discards() {
+    let mut bench = Bench::new(settings(SchedulerKind::Kyber, 8));
+    (0..12).for_each(|number| assert!(!bench.write(800 + number * 800)));
+    bench.stage(MemberOp::Discard { at: Sectors(0), len: Sectors(8), fua: false });
+    bench.end_turn(true);
+    bench.drain();
+    assert_eq!(bench.places().iter().position(|first| *first == 0), Some(8));
+}
+
 /// Freed tokens are given while the queue sends, when no other request arrives.
 #[test]
 fn a_request_that_gets_its_token_late_does_not_plug_its_queue() {
@@ -584,9 +615,11 @@ fn a_queue_limits_what_a_turn_merges() {
 /// With `nomerges`, adjacent requests of different turns are not merged, whatever the scheduler.
 #[test]
 fn nomerges_holds_for_every_scheduler() {
-    for scheduler in [SchedulerKind::Bfq, MQ] {
+    for scheduler in SchedulerKind::ALL.into_iter().filter(|kind| *kind != SchedulerKind::None) {
         let commands = |nomerges| {
-            let mut bench = Bench::new(QueueSettings { nomerges, ..settings(scheduler, 1) });
+            let nr_requests = 8;
+            let one = QueueSettings { nomerges, nr_requests, ..settings(scheduler, 1) };
+            let mut bench = Bench::new(one);
             for at in [900, 0, 8, 16] {
                 bench.write(at);
                 bench.end_turn(true);
@@ -750,7 +783,7 @@ fn at_random(seed: u64, planted: Planted) -> Result<(usize, usize), String> {
             depth = 1 + below(4) as u32;
             let nr_requests = [0, 0, 4, 9][below(4) as usize];
             let plugs = below(2) == 0;
-            let scheduler = if below(3) == 0 { SchedulerKind::None } else { MQ };
+            let scheduler = [SchedulerKind::None, MQ, SchedulerKind::Kyber][below(3) as usize];
             let settings = settings(scheduler, depth);
             bench.queue.configure(QueueSettings { plugs, nr_requests, ..settings }, 0);
         }
