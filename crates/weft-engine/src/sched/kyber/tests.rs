@@ -133,6 +133,20 @@ fn statement_k4_buckets_are_quarters_of_the_target() {
     assert!(!is_bad(Some(3)) && is_bad(Some(4)) && !is_bad(None));
 }
 
+/// Discards have their own target, which no knob moves.
+#[test]
+fn each_domain_goes_by_its_own_target() {
+    let (read_lat, write_lat) = (Span::millis(1), Span::millis(7));
+    let knobs = KyberKnobs { read_lat, write_lat };
+    let kyber = Kyber::new(knobs, MAX, NoMerges::Allowed);
+    let targets = kyber.domains.map(|domain| domain.target);
+    assert_eq!(targets, [read_lat, write_lat, Span::secs(5)]);
+    assert_eq!(
+        KyberKnobs::default(),
+        KyberKnobs { read_lat: Span(2 * MS), write_lat: Span(10 * MS) }
+    );
+}
+
 #[test]
 fn a_percentile_is_the_bucket_of_its_rank() {
     let of = |counts: [u32; BUCKETS], percent| {

@@ -7,6 +7,7 @@ use weft_units::rng::Rng;
 use super::*;
 use crate::contract::frame::Frame;
 use crate::contract::input::Class;
+use crate::knobs::{KnobRow, TABLE};
 use crate::sched::request::{MemberRequest, MergeKind};
 
 const MQ: SchedulerKind = SchedulerKind::MqDeadline;
@@ -25,6 +26,35 @@ fn settings(scheduler: SchedulerKind, depth: u32) -> QueueSettings {
         rotational: None,
         plugs: false,
     }
+}
+
+/// Knobs of queues of which `of` makes the same settings whatever their value is.
+fn without_effect(of: impl Fn(&Knobs) -> QueueSettings) -> Vec<&'static str> {
+    let knobs = Knobs::default();
+    let is_without = |row: &&KnobRow| {
+        let default = knobs.show(row.name).unwrap();
+        let drawn = [row.draws.queues, row.draws.mixed, row.draws.one_queue, &["1", "2", "8"]];
+        let other = drawn.concat().into_iter().find_map(|value| {
+            let knob = knobs.parse(row.name, value).ok().filter(|_| value != default)?;
+            knob.is_of_queues().then(|| {
+                let mut other = knobs;
+                other.set(knob);
+                other
+            })
+        });
+        other.is_some_and(|other| of(&other) == of(&knobs))
+    };
+    TABLE.iter().filter(is_without).map(|row| row.name).collect()
+}
+
+#[test]
+fn every_knob_of_queues_is_a_setting_of_theirs() {
+    assert_eq!(without_effect(QueueSettings::of), [""; 0]);
+    let forgets = |knobs: &Knobs| {
+        let kyber = KyberKnobs::default();
+        QueueSettings { kyber, nomerges: NoMerges::Allowed, ..QueueSettings::of(knobs) }
+    };
+    assert_eq!(without_effect(forgets), ["nomerges", "read_lat_nsec", "write_lat_nsec"]);
 }
 
 /// A queue with the commands that it sent: first sector, length in sectors, and owners of each.
