@@ -38,6 +38,8 @@ pub enum Feature {
     FarSets,
     /// The flush rule is another than `batch`.
     FlushRule,
+    /// kyber orders the requests of members.
+    Kyber,
     /// mq-deadline orders the requests of members.
     MqDeadline,
     /// The array is a mirror with more recovery units than may be in flight at once.
@@ -58,9 +60,10 @@ pub enum Feature {
 use Feature as F;
 
 /// Pairs of features that the gate counts, each with the smallest number of scripts required.
-pub const PAIRS: [(Feature, Feature, u64); 33] = [
+pub const PAIRS: [(Feature, Feature, u64); 35] = [
     (F::Bitmap, F::MqDeadline, 50),
     (F::Bitmap, F::Bfq, 50),
+    (F::Bitmap, F::Kyber, 50),
     (F::Bitmap, F::Cache, 150),
     (F::Bitmap, F::FlushRule, 100),
     (F::Bitmap, F::Classes, 100),
@@ -73,6 +76,7 @@ pub const PAIRS: [(Feature, Feature, u64); 33] = [
     (F::BitmapChange, F::ReAdd, 50),
     (F::Cache, F::Bfq, 50),
     (F::Cache, F::MqDeadline, 50),
+    (F::Cache, F::Kyber, 50),
     (F::Cache, F::Far, 30),
     (F::Cache, F::FarSets, 5),
     (F::Cache, F::FlushRule, 100),
@@ -120,6 +124,17 @@ impl Met {
 }
 
 impl Feature {
+    /// The feature of scripts with a scheduler; `None` for `none`, which has none to combine.
+    #[must_use]
+    pub const fn of_scheduler(kind: SchedulerKind) -> Option<Self> {
+        match kind {
+            SchedulerKind::None => None,
+            SchedulerKind::MqDeadline => Some(Self::MqDeadline),
+            SchedulerKind::Kyber => Some(Self::Kyber),
+            SchedulerKind::Bfq => Some(Self::Bfq),
+        }
+    }
+
     /// Whether a script has the feature.
     #[must_use]
     pub fn is_in(self, script: &Script) -> bool {
@@ -132,7 +147,9 @@ impl Feature {
         match self {
             Self::Absence => some(&|step| matches!(step, ScriptStep::Away(_))),
             Self::Bare => options.bare,
-            Self::Bfq => knobs.scheduler == SchedulerKind::Bfq,
+            Self::Bfq | Self::Kyber | Self::MqDeadline => {
+                Self::of_scheduler(knobs.scheduler) == Some(self)
+            }
             Self::Bitmap => options.bitmap.is_some(),
             Self::BitmapChange => some(&|step| matches!(step, ScriptStep::Bitmap(_))),
             Self::Cache => options.write_back.is_some(),
@@ -145,7 +162,6 @@ impl Feature {
             Self::Far => layout.is_some_and(|layout| layout >> 8 & 0xff > 1),
             Self::FarSets => layout.is_some_and(|layout| layout & 0x6_0000 != 0),
             Self::FlushRule => knobs.flush_batch != FlushRule::Batch,
-            Self::MqDeadline => knobs.scheduler == SchedulerKind::MqDeadline,
             Self::Middle => {
                 let unit = match options.level {
                     Level::Raid1 => 128,
@@ -180,6 +196,16 @@ mod tests {
     use super::*;
     use crate::script::Profile;
 
+    #[test]
+    fn the_gate_counts_every_scheduler_beside_a_bitmap_and_a_cache() {
+        for scheduler in SchedulerKind::ALL.into_iter().filter_map(Feature::of_scheduler) {
+            for other in [F::Bitmap, F::Cache] {
+                let counted = PAIRS.iter().any(|pair| (pair.0, pair.1) == (other, scheduler));
+                assert!(counted, "{other:?} and {scheduler:?}");
+            }
+        }
+    }
+
     /// The older profiles draw none of the pairs that were new to them. The mixed profiles and those
     /// with drains, a bare volume or absences draw each pair.
     #[test]
@@ -195,7 +221,7 @@ mod tests {
         let since = Profile::DRAINS.into_iter().chain(Profile::MIXED).chain(Profile::BARES);
         let since: Vec<Profile> = since.chain(Profile::ABSENCES).collect();
         let (before, mixed) = (count(&before), count(&since));
-        assert_eq!(before.0[..2], [0, 0], "a bitmap beside a scheduler");
+        assert_eq!(before.0[..3], [0; 3], "a bitmap beside a scheduler");
         for ((a, b, _), met) in PAIRS.into_iter().zip(mixed.0) {
             assert!(met > 0, "{a:?} and {b:?} never meet in 1,700 scripts");
         }

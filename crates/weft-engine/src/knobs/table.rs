@@ -475,7 +475,7 @@ knobs! {
         origin: "block queue (kyber)",
         doc: "How long a read should take. Where members take longer, kyber gives them fewer requests of those kinds that \
               are well within their own target.",
-        draws: { unlisted: "scheduler=kyber is not drawn yet" },
+        draws: { queues: &["1", "2000000"] },
     }
     rmw_level => RmwLevel(RmwLevel) at rmw_level of Volume {
         form: Form { unit: "level", ..RmwLevel::FORM },
@@ -501,9 +501,11 @@ knobs! {
         doc: "What is done with requests that wait for a member: first come, first served; \
               sorted and merged; held back by kind where latencies grow; or shared by weight among those who ask.",
         draws: {
-            queues: &["none", "mq-deadline", "mq-deadline", "mq-deadline", "bfq", "bfq", "bfq"],
-            mixed: &["none", "mq-deadline", "bfq"],
-            one_queue: &["none", "mq-deadline", "bfq"],
+            queues: &[
+                "none", "mq-deadline", "mq-deadline", "mq-deadline", "bfq", "bfq", "bfq", "kyber", "kyber",
+            ],
+            mixed: &["none", "mq-deadline", "bfq", "kyber"],
+            one_queue: &["none", "mq-deadline", "bfq", "kyber"],
         },
     }
     skip_copy => SkipCopy(bool) at skip_copy of Volume {
@@ -628,7 +630,7 @@ knobs! {
         form: nanos(),
         origin: "block queue (kyber)",
         doc: "How long a write should take, as read_lat_nsec.",
-        draws: { unlisted: "scheduler=kyber is not drawn yet" },
+        draws: { queues: &["1", "10000000"] },
     }
     writes => Writes(Writes) at writes of Volume {
         form: Writes::FORM,
