@@ -235,7 +235,7 @@ fn the_page_on_tuning_prints_what_its_commands_print() {
 
 #[test]
 fn the_page_on_schedulers_prints_what_its_commands_print() {
-    check("docs/schedulers.md", 6);
+    check("docs/schedulers.md", 7);
 }
 
 /// Names of which a page has no row of a table that begins with them.
