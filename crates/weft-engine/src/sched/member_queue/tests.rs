@@ -585,6 +585,25 @@ fn kyber_is_told_what_discards() {
     assert_eq!(bench.places().iter().position(|first| *first == 0), Some(8));
 }
 
+#[test]
+fn kyber_takes_in_what_has_no_token_and_is_woken_for_a_look() {
+    let few = QueueSettings { nr_requests: 4, ..settings(SchedulerKind::Kyber, 1) };
+    let mut bench = Bench::new(few);
+    for at in [9000, 800, 1600, 2400, 3200, 1608] {
+        bench.ask(false, at);
+        bench.end_turn(true);
+    }
+    bench.drain();
+    assert!(bench.sent.contains(&(1600, 16, vec![2, 5])), "{:?}", bench.sent);
+    let many = QueueSettings { nr_requests: 2048, ..settings(SchedulerKind::Kyber, 1024) };
+    let mut bench = Bench::new(many);
+    (0..300).for_each(|number| assert!(!bench.ask(false, number * 800)));
+    bench.end_turn(true);
+    assert_eq!((bench.at_member.len(), bench.queue.next_wake(bench.now)), (256, None));
+    bench.end_one();
+    assert_eq!(bench.queue.next_wake(bench.now), Some(bench.now + Span::millis(100)));
+}
+
 /// Freed tokens are given while the queue sends, when no other request arrives.
 #[test]
 fn a_request_that_gets_its_token_late_does_not_plug_its_queue() {
