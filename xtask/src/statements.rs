@@ -216,6 +216,10 @@ mod tests {
         let index = std::fs::read_to_string(tree::root().join(DOCUMENT)).unwrap();
         let letters = OF_SCHEDULERS.map(|(letter, _)| letter).join(", ");
         assert!(index.contains(&format!("| {letters} | schedulers |")), "{DOCUMENT}: {letters}");
+        for (letter, count) in OF_SCHEDULERS {
+            let range = format!("{letter}1 to {letter}{count}");
+            assert!(index.contains(&range), "{DOCUMENT} names {range}");
+        }
         for (page, counts) in HOMES {
             let text = std::fs::read_to_string(tree::root().join("spec").join(page)).unwrap();
             let found: BTreeSet<String> = sentences(&text)

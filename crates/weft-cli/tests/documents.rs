@@ -261,7 +261,7 @@ fn without_statements<'a>(page: &str, names: impl IntoIterator<Item = &'a str>) 
 
 /// `none` has statements in common with all, and no others.
 #[test]
-fn every_scheduler_has_statements_and_stands_in_the_map_of_the_code() {
+fn every_scheduler_has_statements_and_stands_where_the_code_and_tuning_are_told() {
     let names = SchedulerKind::ALL.map(SchedulerKind::name);
     let spec = std::fs::read_to_string(root().join("spec/io-schedulers.md")).unwrap();
     assert_eq!(without_statements(&spec, names), ["none"]);
@@ -269,6 +269,9 @@ fn every_scheduler_has_statements_and_stands_in_the_map_of_the_code() {
     let map = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
     let row = map.lines().find(|line| line.starts_with("| `sched/` |")).unwrap();
     assert!(names.iter().all(|name| row.contains(&format!("`{name}"))), "{row}");
+    let tune = std::fs::read_to_string(root().join("docs/tune.md")).unwrap();
+    let unnamed = names.into_iter().filter(|name| !tune.contains(&format!("`{name}`")));
+    assert_eq!(unnamed.collect::<Vec<_>>(), [""; 0], "docs/tune.md");
 }
 
 #[test]

@@ -115,13 +115,8 @@ fn stalls_count_from_the_dispatch() {
 /// and are never sent there.
 #[test]
 fn what_waits_behind_a_stalled_disk_is_read_round_it() {
-    for (scheduler, depth, sent) in [
-        (SchedulerKind::None, 1, 1),
-        (SchedulerKind::MqDeadline, 1, 1),
-        (SchedulerKind::Kyber, 1, 1),
-        (SchedulerKind::Bfq, 1, 1),
-        (SchedulerKind::None, 0, 5),
-    ] {
+    let bounded = SchedulerKind::ALL.map(|scheduler| (scheduler, 1, 1));
+    for (scheduler, depth, sent) in bounded.into_iter().chain([(SchedulerKind::None, 0, 5)]) {
         let mut rig = five(scheduler, depth);
         rig.disks[0].faults.stalled = true;
         // A filled stripe needs no preread.
@@ -180,8 +175,8 @@ fn another_scheduler_takes_over_what_waits() {
         rig.plug(RequestOp::Write, block * BLOCK, BLOCK, Payload::Tags, sync);
     }
     rig.settle();
-    let values = ["none", "kyber", "bfq", "mq-deadline", "bfq", "kyber", "none", "mq-deadline"];
-    for value in values {
+    let names = SchedulerKind::ALL.map(SchedulerKind::name);
+    for value in names.into_iter().chain(names) {
         rig.steps(5);
         rig.set("scheduler", value);
         rig.steps(5);

@@ -130,7 +130,7 @@ const ONE_QUEUE_ORDER: [&str; 6] =
 
 #[cfg(test)]
 mod tests {
-    use weft_engine::knobs::Knobs;
+    use weft_engine::knobs::{Knobs, SchedulerKind};
 
     use super::*;
 
@@ -170,6 +170,20 @@ mod tests {
         let (queues, range): (&[&str], _) = (&["none", "bfq"], "none | cfq | bfq");
         let planted = words_not_drawn("scheduler", range, &Draws { queues, ..Draws::NONE });
         assert_eq!(planted, ["scheduler=cfq"]);
+    }
+
+    /// Other words may be in one list alone; a scheduler meets other features in each list.
+    #[test]
+    fn each_list_of_schedulers_has_every_one() {
+        let lacking = |list: &[&str]| {
+            let names = SchedulerKind::ALL.map(SchedulerKind::name);
+            names.into_iter().filter(|name| !list.contains(name)).collect::<Vec<_>>()
+        };
+        let draws = TABLE.iter().find(|row| row.name == "scheduler").unwrap().draws;
+        for list in [draws.queues, draws.mixed, draws.one_queue] {
+            assert_eq!(lacking(list), [""; 0]);
+        }
+        assert_eq!(lacking(&["none", "mq-deadline", "bfq"]), ["kyber"]);
     }
 
     #[test]

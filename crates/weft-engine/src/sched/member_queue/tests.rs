@@ -235,12 +235,11 @@ fn a_scheduler_has_something_to_choose_from_though_the_depth_is_not_known() {
 
 #[test]
 fn neighbours_are_merged_within_a_turn_by_any_and_across_turns_by_schedulers() {
-    let merged = || vec![(900, 8), (0, 24)];
-    for (scheduler, expected) in [
-        (SchedulerKind::None, vec![(900, 8), (0, 16), (16, 8)]),
-        (MQ, merged()),
-        (SchedulerKind::Kyber, merged()),
-    ] {
+    for scheduler in SchedulerKind::ALL {
+        let expected = match scheduler {
+            SchedulerKind::None => vec![(900, 8), (0, 16), (16, 8)],
+            _ => vec![(900, 8), (0, 24)],
+        };
         let mut bench = Bench::new(QueueSettings { nr_requests: 8, ..settings(scheduler, 1) });
         bench.write(900);
         bench.end_turn(true);
