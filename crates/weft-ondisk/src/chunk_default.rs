@@ -20,10 +20,12 @@ use crate::Level;
 /// are known, and none of them is known to be rotational.
 #[must_use]
 pub const fn chunk_default(level: Level, only_ssds: bool) -> Sectors {
-    match level {
-        Level::Linear | Level::Raid1 => Sectors::ZERO,
-        Level::Raid4 | Level::Raid5 | Level::Raid6 if only_ssds => OF_SSDS,
-        Level::Raid0 | Level::Raid4 | Level::Raid5 | Level::Raid6 | Level::Raid10 => MDADMS,
+    if !level.is_striped() {
+        Sectors::ZERO
+    } else if level.has_parity() && only_ssds {
+        OF_SSDS
+    } else {
+        MDADMS
     }
 }
 

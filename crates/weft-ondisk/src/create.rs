@@ -7,11 +7,13 @@
 //! data offset of larger members as collected from 592 creations by mdadm's own writer.
 
 use crate::chunk_default::chunk_default;
+use crate::chunk_rule::ChunkRule;
 use crate::create_bitmap::{NewBitmap, bitmap_room, bitmap_space, no_bitmap};
 use crate::create_error::CreateError;
 use crate::{
-    Features, Level, MdTime, Minor, ROLES_MAX, Reshape, ResyncOffset, Role, Super1, Uuid,
-    layout_id,
+    Features, Level, MdTime, Minor, ROLES_MAX, Redundancy, Reshape, ResyncOffset, Role, Super1,
+    Uuid,
+    layout_id::{self, Layouts},
     super1::{DATA_SECTORS_MIN, array_size},
 };
 use weft_units::{SECTOR_BYTES, Sectors, Slot};
@@ -83,7 +85,7 @@ pub struct NewMember {
 }
 
 /// Unit to which the size of a mirror is rounded down: 64 KiB.
-const RAID1_SIZE_UNIT: Sectors = Sectors(128);
+const MIRROR_SIZE_UNIT: Sectors = Sectors(128);
 
 /// Length of a new bad-block log: 4 KiB, 512 entries.
 const BBLOG_SECTORS: u16 = 8;
@@ -219,12 +221,10 @@ impl NewArray {
     /// Checks that every byte of the array has a number that fits a file offset.
     fn check_array_size(&self, size: Sectors) -> Result<(), CreateError> {
         let slots = self.slots.len() as u64;
-        let data_members = match self.level {
-            Level::Raid1 => 1,
-            Level::Raid4 | Level::Raid5 | Level::Raid6 => {
-                slots - u64::from(self.level.parity_count())
-            }
-            Level::Linear | Level::Raid0 | Level::Raid10 => slots,
+        let data_members = match self.level.row().redundancy {
+            Redundancy::Mirror => 1,
+            Redundancy::Parity(count) => slots - u64::from(count),
+            Redundancy::Copies | Redundancy::None => slots,
         };
         let largest = self.members().map(|member| member.size).max().unwrap_or_default();
         let found = if self.level.uses_size() { size } else { largest };
@@ -234,7 +234,7 @@ impl NewArray {
 
     fn check_members(&self) -> Result<(), CreateError> {
         let level = self.level;
-        let (found, least) = (self.slots.len(), level.raid_disks_min() as usize);
+        let (found, least) = (self.slots.len(), level.row().members_min as usize);
         // One number is reserved for the member to be rebuilt.
         let most = (ROLES_MAX as usize).saturating_sub(self.spares.len() + 1);
         if !(least..=most).contains(&found) {
@@ -244,10 +244,10 @@ impl NewArray {
             return Err(CreateError::Spares { found: self.spares.len(), level });
         }
         let missing = self.missing().count();
-        let most = match level {
-            Level::Linear | Level::Raid0 => 0,
-            Level::Raid1 | Level::Raid10 => found - 1,
-            Level::Raid4 | Level::Raid5 | Level::Raid6 => level.parity_count() as usize,
+        let most = match level.row().redundancy {
+            Redundancy::None => 0,
+            Redundancy::Copies | Redundancy::Mirror => found - 1,
+            Redundancy::Parity(count) => count as usize,
         };
         if missing > most {
             return Err(CreateError::Missing { found: missing, most, level });
@@ -258,27 +258,25 @@ impl NewArray {
     fn geometry(&self) -> Result<Geometry, CreateError> {
         let level = self.level;
         let chunk = self.legal_chunk()?;
-        let layout = self.layout.unwrap_or(match level {
-            Level::Raid0 => layout_id::RAID0_ORIGINAL,
-            _ => layout_id::default_of(level),
-        });
+        let layout = self.layout.unwrap_or(layout_id::default_of(level));
         if !layout_id::is_legal(level, layout, wrap(self.slots.len())) {
             let raid_disks = self.slots.len();
             return Err(CreateError::Layout { found: layout, level, raid_disks });
         }
         self.check_copies(layout)?;
         let data_offset = self.legal_data_offset(chunk)?;
-        let unit = if level == Level::Raid1 { RAID1_SIZE_UNIT } else { chunk };
+        let is_mirror = level.row().redundancy == Redundancy::Mirror;
+        let unit = if is_mirror { MIRROR_SIZE_UNIT } else { chunk };
         if let Some(found) = self.size {
-            let expected = match level {
-                Level::Linear | Level::Raid0 => {
-                    format!("none, for {level} uses all of each member")
-                }
+            let expected = match level.row().redundancy {
+                Redundancy::None => format!("none, for {level} uses all of each member"),
                 // A mirror has no chunk to which an explicit size must be rounded.
-                Level::Raid1 => format!("at least {}", Sectors(DATA_SECTORS_MIN)),
-                _ => format!("at least the chunk, {chunk}"),
+                Redundancy::Mirror => format!("at least {}", Sectors(DATA_SECTORS_MIN)),
+                Redundancy::Copies | Redundancy::Parity(_) => {
+                    format!("at least the chunk, {chunk}")
+                }
             };
-            let least = if level == Level::Raid1 { DATA_SECTORS_MIN } else { chunk.0 };
+            let least = if is_mirror { DATA_SECTORS_MIN } else { chunk.0 };
             if !level.uses_size() || found.0 < least {
                 return Err(CreateError::Size { found, expected });
             }
@@ -297,20 +295,18 @@ impl NewArray {
         let smallest = usable.iter().copied().min().unwrap_or_default();
         let size = match self.size {
             _ if !level.uses_size() => Sectors::ZERO,
-            Some(size) if level == Level::Raid1 => size,
+            Some(size) if is_mirror => size,
             size => size.unwrap_or(smallest).round_down(unit),
         };
         let mut feature_map = Features::default();
-        if level == Level::Raid0 {
-            // Equal members form one zone, in which all layouts are the same; without the feature,
-            // older kernels can use the array. mdadm compares sectors, not whole chunks.
-            if usable.iter().any(|size| *size != smallest) {
-                feature_map.insert(Features::RAID0_LAYOUT);
-            }
+        // Equal members form one zone, in which all layouts are the same; without the feature,
+        // older kernels can use the array. mdadm compares sectors, not whole chunks.
+        if level.row().layouts == Layouts::Zones && usable.iter().any(|size| *size != smallest) {
+            feature_map.insert(Features::RAID0_LAYOUT);
         }
         let bitmap = match &self.bitmap {
             None => None,
-            Some(_) if matches!(level, Level::Linear | Level::Raid0) => {
+            Some(_) if !level.uses_size() => {
                 return Err(CreateError::Bitmap {
                     found: "one".to_owned(),
                     expected: no_bitmap(level),
@@ -327,7 +323,7 @@ impl NewArray {
 
     /// Sectors that the bits of a bitmap cover.
     fn sync_size(&self, layout: u32, chunk: Sectors, size: Sectors) -> Sectors {
-        if self.level != Level::Raid10 {
+        if !self.level.syncs_array() {
             return size;
         }
         let raid_disks = wrap(self.slots.len());
@@ -335,31 +331,19 @@ impl NewArray {
     }
 
     fn legal_chunk(&self) -> Result<Sectors, CreateError> {
-        let level = self.level;
-        if !level.is_striped() {
-            let found = self.chunk.unwrap_or_default();
-            return if found == Sectors::ZERO {
-                Ok(found)
-            } else {
-                Err(CreateError::Chunk { found, expected: "none for this level" })
-            };
+        let rule = self.level.row().chunk;
+        let found = self.chunk.unwrap_or(chunk_default(self.level, false));
+        if rule.allows_new(found) {
+            return Ok(found);
         }
-        let found = self.chunk.unwrap_or(chunk_default(level, false));
-        let legal = found.0 >= 8
-            && found.0 < 1 << 22
-            && if level == Level::Raid0 {
-                found.0.is_multiple_of(8)
-            } else {
-                found.0.is_power_of_two()
-            };
-        if !legal {
-            let expected = match level {
-                Level::Raid0 => "a multiple of 8 sectors (4 KiB), less than 2 GiB",
-                _ => "a power of two, at least 8 sectors (4 KiB) and less than 2 GiB",
-            };
-            return Err(CreateError::Chunk { found, expected });
-        }
-        Ok(found)
+        let expected = match rule {
+            ChunkRule::Multiple => "a multiple of 8 sectors (4 KiB), less than 2 GiB",
+            ChunkRule::PowerOfTwo => {
+                "a power of two, at least 8 sectors (4 KiB) and less than 2 GiB"
+            }
+            ChunkRule::Rounding | ChunkRule::Unused => "none for this level",
+        };
+        Err(CreateError::Chunk { found, expected })
     }
 
     fn legal_data_offset(&self, chunk: Sectors) -> Result<Sectors, CreateError> {
@@ -383,10 +367,10 @@ impl NewArray {
 
     /// Checks that every chunk of a RAID10 array has a copy that is not missing.
     fn check_copies(&self, layout: u32) -> Result<(), CreateError> {
-        let Some(parts) = layout_id::Raid10::from_code(layout) else { return Ok(()) };
-        if self.level != Level::Raid10 {
+        if self.level.row().redundancy != Redundancy::Copies {
             return Ok(());
         }
+        let Some(parts) = layout_id::Raid10::from_code(layout) else { return Ok(()) };
         let slots = self.slots.len();
         let copies = parts.copies() as usize;
         for first in (0..slots).map(|row| row * parts.near as usize % slots) {
@@ -462,10 +446,10 @@ impl NewArray {
             return None;
         }
         let last = self.slots.len() - 1;
-        match (self.level, self.missing().collect::<Vec<_>>().as_slice()) {
-            (Level::Raid4 | Level::Raid5, []) => Some(last),
-            (Level::Raid6, [missing]) if *missing == last => Some(last - 1),
-            (Level::Raid6, [_]) => Some(last),
+        match (self.level.parity_count(), self.missing().collect::<Vec<_>>().as_slice()) {
+            (1, []) => Some(last),
+            (2, [missing]) if *missing == last => Some(last - 1),
+            (2, [_]) => Some(last),
             _ => None,
         }
     }
@@ -476,12 +460,10 @@ impl NewArray {
     fn starts_clean(&self, rebuilt: Option<usize>) -> bool {
         let absent = self.missing().count() + usize::from(rebuilt.is_some());
         self.assume_clean
-            || match self.level {
-                Level::Linear | Level::Raid0 => true,
-                Level::Raid1 | Level::Raid10 => false,
-                Level::Raid4 | Level::Raid5 | Level::Raid6 => {
-                    absent == self.level.parity_count() as usize
-                }
+            || match self.level.row().redundancy {
+                Redundancy::None => true,
+                Redundancy::Copies | Redundancy::Mirror => false,
+                Redundancy::Parity(count) => absent == count as usize,
             }
     }
 

@@ -256,7 +256,7 @@ impl SuperblockError {
     }
 
     pub(crate) fn raid_disks(at: At, found: u32, level: Level, most: u32) -> Self {
-        Self::value(at, found, format!("{}..={most} for {level}", level.raid_disks_min()))
+        Self::value(at, found, format!("{}..={most} for {level}", level.row().members_min))
     }
 }
 

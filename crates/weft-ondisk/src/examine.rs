@@ -8,7 +8,9 @@
 //! Source: output of mdadm 4.2 for the arrays in `fixtures/md-super` and for superblocks with
 //! single fields changed.
 
-use crate::{Features, Level, Minor, Role, Super1, layout_id};
+use crate::chunk_rule::ChunkRule;
+use crate::layout_id::{self, Layouts};
+use crate::{Features, Level, Minor, Role, Super1};
 use weft_units::Sectors;
 
 /// Sectors from the superblock that mdadm counts as used on versions 1.1 and 1.2, unless an area
@@ -38,19 +40,19 @@ impl Super1 {
         self.describe_logs(&mut line);
         line("Checksum", format!("{:x} - correct", self.checksum()));
         line("Events", self.events.to_string());
-        let meaningful = match self.level {
-            Level::Linear | Level::Raid1 | Level::Raid4 => false,
-            Level::Raid0 => self.feature_map.contains(Features::RAID0_LAYOUT),
-            Level::Raid5 | Level::Raid6 | Level::Raid10 => true,
+        let meaningful = match self.level.row().layouts {
+            Layouts::Ignored => false,
+            Layouts::Zones => self.feature_map.contains(Features::RAID0_LAYOUT),
+            Layouts::Copies | Layouts::Rotations(_) => true,
         };
         if meaningful {
             let layout = layout_id::name(self.level, self.layout);
             line("Layout", layout.unwrap_or_else(|| format!("{:#x}", self.layout)));
         }
-        match self.level {
-            Level::Raid1 => {}
-            Level::Linear => line("Rounding", kib(self.chunk)),
-            _ => line("Chunk Size", kib(self.chunk)),
+        match self.level.row().chunk {
+            ChunkRule::Multiple | ChunkRule::PowerOfTwo => line("Chunk Size", kib(self.chunk)),
+            ChunkRule::Rounding => line("Rounding", kib(self.chunk)),
+            ChunkRule::Unused => {}
         }
         line("Device Role", self.describe_role());
         line("Array State", self.describe_slots());

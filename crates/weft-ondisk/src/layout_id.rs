@@ -19,8 +19,30 @@ pub const RAID0_ORIGINAL: u32 = 1;
 /// RAID0 layout "alternate": each zone counts chunks from its own start.
 pub const RAID0_ALTERNATE: u32 = 2;
 
+/// Layouts that a level may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layouts {
+    /// Near, far and offset copies, in a number of several fields: see [`Raid10`].
+    Copies,
+    /// Any number: the level has no layouts and ignores it.
+    Ignored,
+    /// Places of parity; lists of numbers with names.
+    Rotations(&'static [&'static [LayoutName]]),
+    /// Members of later zones: [`RAID0_ORIGINAL`] and [`RAID0_ALTERNATE`]. 0 stands for either, and
+    /// the number has a meaning only where the superblock says so.
+    Zones,
+}
+
+/// Number, name and short names of a layout.
+pub type LayoutName = (u32, &'static str, &'static [&'static str]);
+
+/// Layouts of RAID5.
+pub(crate) static ROTATIONS_5: [&[LayoutName]; 1] = [&PARITY];
+/// Layouts of RAID6: those of RAID5 and more.
+pub(crate) static ROTATIONS_6: [&[LayoutName]; 2] = [&PARITY, &PARITY_6];
+
 /// Codes of RAID5, which RAID6 shares.
-const PARITY: [(u32, &str, &[&str]); 6] = [
+static PARITY: [LayoutName; 6] = [
     (0, "left-asymmetric", &["la"]),
     (1, "right-asymmetric", &["ra"]),
     (LEFT_SYMMETRIC, "left-symmetric", &["ls", "default"]),
@@ -30,7 +52,7 @@ const PARITY: [(u32, &str, &[&str]); 6] = [
 ];
 
 /// Codes of RAID6 only.
-const PARITY_6: [(u32, &str, &[&str]); 8] = [
+static PARITY_6: [LayoutName; 8] = [
     (8, "ddf-zero-restart", &[]),
     (9, "ddf-N-restart", &[]),
     (10, "ddf-N-continue", &[]),
@@ -41,8 +63,25 @@ const PARITY_6: [(u32, &str, &[&str]); 8] = [
     (20, "parity-first-6", &[]),
 ];
 
-const RAID0: [(u32, &str, &[&str]); 3] =
-    [(0, "dangerous", &[]), (RAID0_ORIGINAL, "original", &[]), (RAID0_ALTERNATE, "alternate", &[])];
+/// Codes of RAID0.
+static ZONES: [&[LayoutName]; 1] = [&[
+    (0, "dangerous", &[]),
+    (RAID0_ORIGINAL, "original", &[]),
+    (RAID0_ALTERNATE, "alternate", &[]),
+]];
+
+impl Layouts {
+    /// Layouts with a number of their own, in ascending order; none for those of RAID10, which have
+    /// numbers of several fields.
+    pub fn named(self) -> impl Iterator<Item = LayoutName> {
+        let lists: &[&[_]] = match self {
+            Self::Copies | Self::Ignored => &[],
+            Self::Rotations(lists) => lists,
+            Self::Zones => &ZONES,
+        };
+        lists.iter().copied().flatten().copied()
+    }
+}
 
 /// The fields of a RAID10 layout number.
 ///
@@ -108,10 +147,11 @@ impl Raid10 {
 /// Layout that mdadm chooses for `level` by default.
 #[must_use]
 pub const fn default_of(level: Level) -> u32 {
-    match level {
-        Level::Linear | Level::Raid0 | Level::Raid1 | Level::Raid4 => 0,
-        Level::Raid5 | Level::Raid6 => LEFT_SYMMETRIC,
-        Level::Raid10 => NEAR_2,
+    match level.row().layouts {
+        Layouts::Copies => NEAR_2,
+        Layouts::Ignored => 0,
+        Layouts::Rotations(_) => LEFT_SYMMETRIC,
+        Layouts::Zones => RAID0_ORIGINAL,
     }
 }
 
@@ -121,37 +161,35 @@ pub const fn default_of(level: Level) -> u32 {
 /// when the superblock says that the field is valid, which the caller has to check.
 #[must_use]
 pub fn is_legal(level: Level, layout: u32, raid_disks: u32) -> bool {
-    match level {
-        Level::Linear | Level::Raid1 | Level::Raid4 => true,
-        Level::Raid0 => layout <= RAID0_ALTERNATE,
-        Level::Raid5 => layout <= 5,
-        Level::Raid6 => matches!(layout, 0..=5 | 8..=10 | 16..=20),
-        Level::Raid10 => {
+    let layouts = level.row().layouts;
+    match layouts {
+        Layouts::Copies => {
             Raid10::from_code(layout).is_some_and(|parts| parts.far_set_size(raid_disks).is_some())
         }
+        Layouts::Ignored => true,
+        Layouts::Rotations(_) | Layouts::Zones => layouts.named().any(|(code, ..)| code == layout),
     }
 }
 
 /// mdadm's name of a layout; `None` for a level without layouts, or a number without a name.
 #[must_use]
 pub fn name(level: Level, layout: u32) -> Option<String> {
-    match level {
-        Level::Linear | Level::Raid1 | Level::Raid4 => None,
-        Level::Raid0 | Level::Raid5 | Level::Raid6 => {
-            names(level).find(|(code, ..)| *code == layout).map(|(_, name, _)| name.to_owned())
-        }
-        Level::Raid10 => Raid10::from_code(layout).map(|parts| {
-            let mut copies = Vec::new();
-            if parts.near != 1 || parts.far == 1 {
-                copies.push(format!("near={}", parts.near));
-            }
-            if parts.far != 1 {
-                let kind = if parts.offset { "offset" } else { "far" };
-                copies.push(format!("{kind}={}", parts.far));
-            }
-            copies.join(", ")
-        }),
+    let layouts = level.row().layouts;
+    if layouts != Layouts::Copies {
+        let named = layouts.named().find(|(code, ..)| *code == layout);
+        return named.map(|(_, name, _)| name.to_owned());
     }
+    Raid10::from_code(layout).map(|parts| {
+        let mut copies = Vec::new();
+        if parts.near != 1 || parts.far == 1 {
+            copies.push(format!("near={}", parts.near));
+        }
+        if parts.far != 1 {
+            let kind = if parts.offset { "offset" } else { "far" };
+            copies.push(format!("{kind}={}", parts.far));
+        }
+        copies.join(", ")
+    })
 }
 
 /// Layout number of a name (`left-symmetric`, `near=2`), a short name (`ls`, `n2`, `f2`, `o2`) or a
@@ -161,37 +199,24 @@ pub fn name(level: Level, layout: u32) -> Option<String> {
 ///          RAID10 layout fits the number of members.
 #[must_use]
 pub fn parse(level: Level, text: &str) -> Option<u32> {
-    match level {
-        Level::Linear | Level::Raid1 | Level::Raid4 => None,
-        Level::Raid0 | Level::Raid5 | Level::Raid6 => names(level)
-            .find(|(code, name, short)| {
-                *name == text || short.contains(&text) || text.parse() == Ok(*code)
-            })
-            .map(|(code, ..)| code),
-        Level::Raid10 => {
-            let (kind, count) = match text.split_once('=') {
-                Some(named) => named,
-                None => text.split_at_checked(1)?,
-            };
-            let copies: u32 = count.parse().ok().filter(|copies| (1..=255).contains(copies))?;
-            match kind {
-                "n" | "near" => Some(1 << 8 | copies),
-                "f" | "far" => Some(copies << 8 | 1),
-                "o" | "offset" => Some(1 << 16 | copies << 8 | 1),
-                _ => None,
-            }
-        }
+    let layouts = level.row().layouts;
+    if layouts != Layouts::Copies {
+        let is_named = |(code, name, short): &LayoutName| {
+            *name == text || short.contains(&text) || text.parse() == Ok(*code)
+        };
+        return layouts.named().find(is_named).map(|(code, ..)| code);
     }
-}
-
-fn names(level: Level) -> impl Iterator<Item = (u32, &'static str, &'static [&'static str])> {
-    let (shared, own): (&[_], &[_]) = match level {
-        Level::Raid0 => (&RAID0, &[]),
-        Level::Raid5 => (&PARITY, &[]),
-        Level::Raid6 => (&PARITY, &PARITY_6),
-        Level::Linear | Level::Raid1 | Level::Raid4 | Level::Raid10 => (&[], &[]),
+    let (kind, count) = match text.split_once('=') {
+        Some(named) => named,
+        None => text.split_at_checked(1)?,
     };
-    shared.iter().chain(own).copied()
+    let copies: u32 = count.parse().ok().filter(|copies| (1..=255).contains(copies))?;
+    match kind {
+        "n" | "near" => Some(1 << 8 | copies),
+        "f" | "far" => Some(copies << 8 | 1),
+        "o" | "offset" => Some(1 << 16 | copies << 8 | 1),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -201,7 +226,7 @@ mod tests {
     #[test]
     fn every_name_is_read_back() {
         for level in [Level::Raid0, Level::Raid5, Level::Raid6] {
-            for (code, known, short) in names(level) {
+            for (code, known, short) in level.row().layouts.named() {
                 assert!(is_legal(level, code, 6), "{level} {known}");
                 assert_eq!(name(level, code).as_deref(), Some(known));
                 for text in short.iter().copied().chain([known, &code.to_string()]) {

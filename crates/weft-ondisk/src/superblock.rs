@@ -24,6 +24,7 @@
 //! mdadm 4.2 uses the one created last, and weft asks when they name two arrays.
 
 use crate::features::{Features, Reason};
+use crate::layout_id::Layouts;
 use crate::super1::{Area, MdTime, Role, Super1};
 use crate::version::Version;
 use crate::{At, Disk090, Level, MEMBER_SECTORS_MIN, Super090, SuperblockError, Uuid};
@@ -294,7 +295,7 @@ impl Superblock {
             Self::V1(new) => new.layout,
         };
         let means = self.features().contains(Features::RAID0_LAYOUT);
-        if self.level() == Level::Raid0 && !means { 0 } else { said }
+        if self.level().row().layouts == Layouts::Zones && !means { 0 } else { said }
     }
 
     /// Chunk size; 0 for RAID1.
@@ -374,10 +375,7 @@ impl Superblock {
     /// for RAID10 the array.
     #[must_use]
     pub fn sync_size(&self) -> Sectors {
-        match self.level() {
-            Level::Raid10 => self.array_size().unwrap_or_default(),
-            _ => self.size(),
-        }
+        if self.level().syncs_array() { self.array_size().unwrap_or_default() } else { self.size() }
     }
 
     /// First sector of data on the member.

@@ -266,9 +266,8 @@ impl Super090 {
             return Err(SuperblockError::Checksum { at: Word::SB_CSUM.at(), stored, computed });
         }
         let code = words.get(Word::LEVEL).cast_signed();
-        let level = Level::from_code(code).ok_or_else(|| {
-            SuperblockError::value(Word::LEVEL.at(), code, "-1 (linear), 0, 1, 4, 5, 6 or 10")
-        })?;
+        let level = Level::from_code(code)
+            .ok_or_else(|| SuperblockError::value(Word::LEVEL.at(), code, Level::codes_listed()))?;
         Ok(Self::from_words(&words, super_offset, level))
     }
 
@@ -454,7 +453,7 @@ impl Super090 {
     #[must_use]
     pub fn dirty_from(&self) -> Option<Sectors> {
         let ResyncOffset::At(sector) = self.resync_offset() else { return None };
-        let range = if self.level == Level::Raid10 { self.array_size() } else { Some(self.size()) };
+        let range = if self.level.syncs_array() { self.array_size() } else { Some(self.size()) };
         Some(if range.is_some_and(|range| sector <= range) { sector } else { Sectors::ZERO })
     }
 

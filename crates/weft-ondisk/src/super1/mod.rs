@@ -25,7 +25,7 @@ mod raw;
 mod validate;
 
 use crate::error::at;
-use crate::{At, Features, Level, Minor, Reason, SuperblockError, Uuid};
+use crate::{At, Features, Level, Minor, Reason, Redundancy, SuperblockError, Uuid};
 use raw::{HEADER_BYTES, Raw, STRUCTURE};
 use std::fmt;
 pub(crate) use validate::{Area, DATA_SECTORS_MIN, check_chunk};
@@ -208,8 +208,7 @@ impl Super1 {
         }
         raw.check_newer()?;
         let level = Level::from_code(raw.level.get()).ok_or_else(|| {
-            let expected = "-1 (linear), 0, 1, 4, 5, 6 or 10".to_owned();
-            SuperblockError::value(at!(level), raw.level.get(), expected)
+            SuperblockError::value(at!(level), raw.level.get(), Level::codes_listed())
         })?;
         Ok(raw.values(minor, level, roles))
     }
@@ -387,7 +386,7 @@ impl Super1 {
             ResyncOffset::Clean => None,
             ResyncOffset::At(sector) => {
                 let range =
-                    if self.level == Level::Raid10 { self.array_size() } else { Some(self.size) };
+                    if self.level.syncs_array() { self.array_size() } else { Some(self.size) };
                 Some(if range.is_some_and(|range| sector <= range) { sector } else { Sectors(0) })
             }
         }
@@ -534,14 +533,14 @@ pub(crate) fn array_size(
     raid_disks: u32,
 ) -> Option<Sectors> {
     let members = u64::from(raid_disks);
-    let chunks = match level {
-        Level::Linear | Level::Raid0 => return None,
-        Level::Raid1 => return Some(size),
-        Level::Raid4 | Level::Raid5 | Level::Raid6 => {
-            let data = members.checked_sub(u64::from(level.parity_count()))?;
+    let chunks = match level.row().redundancy {
+        Redundancy::None => return None,
+        Redundancy::Mirror => return Some(size),
+        Redundancy::Parity(count) => {
+            let data = members.checked_sub(u64::from(count))?;
             size.0.checked_div(chunk.0)?.checked_mul(data)?
         }
-        Level::Raid10 => {
+        Redundancy::Copies => {
             let parts = crate::layout_id::Raid10::from_code(layout)?;
             let rows = size.0.checked_div(chunk.0)?.checked_div(u64::from(parts.far))?;
             rows.checked_mul(members)?.checked_div(u64::from(parts.near))?
