@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use weft_engine::WriteBackConfig;
 use weft_engine::knobs::{CACHES_PASSED_MAX, Knobs};
 use weft_engine::layout::Layout;
-use weft_engine::layout::level::LevelRow;
 use weft_ondisk::{Level, Version, layout_id};
 use weft_units::{Bytes, Sectors, Span};
 
@@ -148,7 +147,7 @@ impl Options {
     /// without parity.
     #[must_use]
     pub fn parities(&self) -> usize {
-        LevelRow::of(self.level).parities.into()
+        self.level.parity_count() as usize
     }
 
     /// Size of the data area of a member.
@@ -175,10 +174,7 @@ impl Options {
     /// Panics if no array can be made of the options.
     #[must_use]
     pub fn array_layout(&self) -> Layout {
-        let number = self.layout.unwrap_or_else(|| match self.level {
-            Level::Raid0 => layout_id::RAID0_ORIGINAL,
-            level => layout_id::default_of(level),
-        });
+        let number = self.layout.unwrap_or(layout_id::default_of(self.level));
         let sizes: Vec<Sectors> = (0..self.members).map(|member| self.data_of(member)).collect();
         let chunk = if self.level.is_striped() { self.chunk } else { Sectors::ZERO };
         Layout::new(self.level, number, self.members as u32, chunk, sizes[0], &sizes)
@@ -190,8 +186,7 @@ impl Options {
 /// parity, and on a bare volume, a client's write goes to a member unchanged and zeros go in parts
 /// of 1 MiB, so it is at least 1 MiB.
 pub(crate) fn member_bytes_max(knobs: &Knobs, options: &Options) -> u64 {
-    let has_parity = LevelRow::of(options.level).parities > 0;
-    let least = if has_parity && !options.bare { 0 } else { 1 << 20 };
+    let least = if options.level.has_parity() && !options.bare { 0 } else { 1 << 20 };
     let (stripe, chunk) = (knobs.stripe_size.bytes().0, options.chunk.bytes().0);
     knobs.max_sectors.0.max(stripe).max(chunk).max(least)
 }

@@ -5,13 +5,12 @@
 
 use weft_engine::knobs::{CacheForm, Knobs};
 use weft_engine::layout::Layout;
-use weft_engine::layout::level::LevelRow;
 use weft_engine::{Fault, Flags, RequestOp, SyncAction};
 use weft_ondisk::{Level, Version};
 use weft_units::rng::Rng;
 use weft_units::{Bytes, Sectors};
 
-use super::{Profile, Script, ScriptStep, cache, lists, rebuilds, straight};
+use super::{Profile, Script, ScriptStep, cache, levels, lists, rebuilds, straight};
 use crate::array::Array;
 use crate::crash::CutMode;
 use crate::faults::Planned;
@@ -670,12 +669,11 @@ fn draw_options(rng: &mut Rng, seed: u64, profile: Profile) -> Options {
 
 /// Draws level, members, chunk and layout of an array with parity.
 fn draw_shape(rng: &mut Rng) -> Options {
-    let level = rng.pick(&[Level::Raid4, Level::Raid5, Level::Raid5, Level::Raid6]);
-    let row = LevelRow::of(level);
-    let members = rng.pick(&[3, 3, 4, 4, 5, 6, 7, 8]).max(usize::from(row.parities) + 2);
+    let level = rng.pick(&levels::PARITY);
+    let members = rng.pick(&[3, 3, 4, 4, 5, 6, 7, 8]).max(level.parity_count() as usize + 2);
     let chunk = Sectors(rng.pick(&[8, 8, 16, 32, 128]));
     let mut options = Options::new(level, members, chunk);
-    options.layout = draw_layout(rng, row.layouts);
+    options.layout = draw_layout(rng, level);
     options
 }
 
@@ -703,8 +701,9 @@ fn draw_bitmap(rng: &mut Rng, options: &mut Options) {
 }
 
 /// The default layout in half of the cases, otherwise any layout of the level.
-fn draw_layout(rng: &mut Rng, layouts: &[u32]) -> Option<u32> {
-    (!layouts.is_empty() && rng.percent(50)).then(|| rng.pick(layouts))
+fn draw_layout(rng: &mut Rng, level: Level) -> Option<u32> {
+    let layouts: Vec<u32> = level.row().layouts.named().map(|(code, ..)| code).collect();
+    (!layouts.is_empty() && rng.percent(50)).then(|| rng.pick(&layouts))
 }
 
 fn draw_knobs(rng: &mut Rng, mut knobs: Knobs, chunk: Sectors) -> Knobs {

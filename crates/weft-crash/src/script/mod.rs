@@ -15,6 +15,7 @@ mod course;
 mod drains;
 mod draw;
 mod joins;
+pub(crate) mod levels;
 mod lists;
 mod mixed;
 mod rebuilds;

@@ -5,7 +5,7 @@
 //! and the gate requires a minimum for each of [`PAIRS`].
 
 use weft_engine::knobs::{FlushRule, SchedulerKind};
-use weft_ondisk::Level;
+use weft_ondisk::Redundancy;
 
 use crate::script::{Script, ScriptStep};
 
@@ -143,7 +143,8 @@ impl Feature {
         let sets = |names: &[&str]| {
             some(&|step| matches!(step, ScriptStep::Set(name, _) if names.contains(name)))
         };
-        let layout = options.layout.filter(|_| options.level == Level::Raid10);
+        let layout =
+            options.layout.filter(|_| options.level.row().redundancy == Redundancy::Copies);
         match self {
             Self::Absence => some(&|step| matches!(step, ScriptStep::Away(_))),
             Self::Bare => options.bare,
@@ -163,10 +164,10 @@ impl Feature {
             Self::FarSets => layout.is_some_and(|layout| layout & 0x6_0000 != 0),
             Self::FlushRule => knobs.flush_batch != FlushRule::Batch,
             Self::Middle => {
-                let unit = match options.level {
-                    Level::Raid1 => 128,
-                    Level::Raid10 => options.chunk.0.min(128),
-                    _ => return false,
+                let unit = match options.level.row().redundancy {
+                    Redundancy::Mirror => 128,
+                    Redundancy::Copies => options.chunk.0.min(128),
+                    Redundancy::None | Redundancy::Parity(_) => return false,
                 };
                 options.data_of(0).0 / unit > 32
             }

@@ -3,7 +3,8 @@
 //!
 //! Source   md-ondisk.md §8.1, md-raid.md §5
 
-use weft_ondisk::{Features, Level, Role};
+use weft_ondisk::layout_id::Layouts;
+use weft_ondisk::{Features, Role};
 use weft_units::{Bytes, Sectors, Slot};
 
 use super::decision::Decision;
@@ -11,7 +12,6 @@ use super::states::AssemblyState;
 use super::{Assembly, Member, Refused, SlotState};
 use crate::layout::Layout;
 use crate::layout::geometry::{GeometryError, MEMBERS_MAX};
-use crate::layout::level::LevelRow;
 use crate::layout::slot_set::SlotSet;
 
 impl Decision<'_> {
@@ -24,7 +24,7 @@ impl Decision<'_> {
         let freshest = &reference.superblock;
         let is_said = freshest.features().contains(Features::RAID0_LAYOUT);
         let mut sizes = current.iter().map(|(member, _)| member.superblock.used_size());
-        if freshest.level() != Level::Raid0
+        if freshest.level().row().layouts != Layouts::Zones
             || is_said
             || sizes.all(|size| size == freshest.used_size())
         {
@@ -43,8 +43,7 @@ impl Decision<'_> {
         let freshest = &reference.superblock;
         let (level, found) = (freshest.level(), freshest.raid_disks());
         let label = &reference.info.label;
-        let row = LevelRow::of(level);
-        let min = u32::from(row.members_min);
+        let min = level.row().members_min;
         if !(min..=MEMBERS_MAX).contains(&found) {
             let error = GeometryError::Members { level, found, min };
             return Err(
@@ -67,7 +66,7 @@ impl Decision<'_> {
             let found = format!("{}: superblock {why}", reference.info.label);
             self.refused(AssemblyState::Unsupported, found)
         };
-        let own = matches!(level, Level::Linear | Level::Raid0);
+        let own = !level.uses_size();
         let size_of = |state: &SlotState| match state {
             SlotState::InSync(member) => Some(member.superblock.used_size()),
             SlotState::Missing | SlotState::Rebuilding { .. } => None,

@@ -13,10 +13,9 @@
 //! Source   md-raid.md §5.1 and §5.2; each placement was compared with Linux 6.12 there
 
 use thiserror::Error;
-use weft_ondisk::Level;
+use weft_ondisk::{Level, layout_id};
 use weft_units::{FullStripe, SectorRange, Sectors, Slot};
 
-use crate::layout::level::{LevelRow, with_parity_listed};
 use crate::layout::slot_set::SlotSet;
 use crate::layout::tolerance::Tolerance;
 
@@ -114,6 +113,15 @@ pub enum GeometryError {
     },
 }
 
+/// Names of the levels with parity, as an error text lists them: `raid4, raid5 and raid6`.
+fn with_parity_listed() -> String {
+    let names: Vec<&str> = Level::all().filter(|it| it.has_parity()).map(Level::name).collect();
+    match names.split_last() {
+        Some((end, others)) if !others.is_empty() => format!("{} and {end}", others.join(", ")),
+        _ => names.concat(),
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DataRule {
     /// Data index x is at slot x + `first`, and `skip` slots further from the slot of P on.
@@ -144,25 +152,24 @@ impl Geometry {
         chunk: Sectors,
         member_size: Sectors,
     ) -> Result<Self, GeometryError> {
-        let row = LevelRow::of(level);
-        if row.parities == 0 {
+        if !level.has_parity() {
             return Err(GeometryError::Level(level));
         }
-        let min = u32::from(row.members_min);
+        let min = level.row().members_min;
         if !(min..=MEMBERS_MAX).contains(&members) {
             return Err(GeometryError::Members { level, found: members, min });
         }
-        if !row.has_layout(layout) {
+        if !layout_id::is_legal(level, layout, members) {
             return Err(GeometryError::Layout { level, layout });
         }
-        if !chunk.0.is_power_of_two() || chunk.0 < 8 {
+        if !level.row().chunk.allows(chunk, Sectors::ZERO) {
             return Err(GeometryError::Chunk(chunk));
         }
         let geometry = Self {
             level,
             layout,
             members: members as u16,
-            parities: row.parities,
+            parities: level.parity_count() as u16,
             chunk,
             member_size: member_size.round_down(chunk),
         };

@@ -2,7 +2,6 @@
 
 pub(crate) mod align;
 pub mod geometry;
-pub mod level;
 pub mod mirrors;
 pub mod slot_set;
 pub mod striped;
@@ -12,7 +11,6 @@ use weft_ondisk::{Level, layout_id};
 use weft_units::{ByteRange, Bytes, SECTOR_BYTES, SectorRange, Sectors, Slot};
 
 use self::geometry::{Geometry, GeometryError};
-use self::level::LevelRow;
 use self::mirrors::Mirrors;
 use self::slot_set::SlotSet;
 use self::striped::{Raid0Layout, Striped};
@@ -75,7 +73,7 @@ impl Layout {
         size: Sectors,
         sizes: &[Sectors],
     ) -> Result<Self, GeometryError> {
-        let min = u32::from(LevelRow::of(level).members_min);
+        let min = level.row().members_min;
         if !(min..=geometry::MEMBERS_MAX).contains(&members) {
             return Err(GeometryError::Members { level, found: members, min });
         }

@@ -4,8 +4,8 @@
 
 use weft_engine::knobs::SchedulerKind;
 use weft_engine::knobs::{self, Knobs};
-use weft_engine::layout::level;
 use weft_engine::page_cache::{Kernel, PoolConfig};
+use weft_ondisk::Level;
 use weft_sim::drive::{Drive, Model};
 use weft_sim::machine::{Costs, Machine, MachineParts};
 use weft_units::{Bytes, Span};
@@ -113,10 +113,9 @@ impl Testbed {
                 .map_err(|source| ExperimentError::Knob { patch: text.patch.clone(), source })?;
             knobs.set(knob);
         }
-        let levels = || level::LEVELS.iter().map(|row| row.level);
-        let known = levels().find(|known| known.name() == level);
+        let known = Level::all().find(|known| known.name() == level);
         if known.is_none() && level != SINGLE {
-            let names: Vec<_> = levels().map(|level| level.name()).collect();
+            let names: Vec<_> = Level::all().map(Level::name).collect();
             let expected = format!("{SINGLE}, {}", names.join(", "));
             return Err(unknown(text, "machine.level", level, &expected));
         }

@@ -202,7 +202,7 @@ impl Grid {
             .cells
             .iter()
             .flat_map(|cell| {
-                let has_parity = cell.volume.level.is_some_and(has_parity);
+                let has_parity = cell.volume.level.is_some_and(Level::has_parity);
                 let settings = Setting::of_level(has_parity, self.settings);
                 settings.into_iter().map(move |setting| (cell, setting))
             })
@@ -449,11 +449,6 @@ fn parsed(load: &Load, text: &Text, array: &Array) -> Result<Vec<Job>, GridError
     let parsed = parse_text("grid.toml", &(global + &load.job + "\n"), &options);
     parsed.map_err(|error| GridError(format!("{}: {error}", load.name)))
 }
-
-fn has_parity(level: Level) -> bool {
-    matches!(level, Level::Raid4 | Level::Raid5 | Level::Raid6)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

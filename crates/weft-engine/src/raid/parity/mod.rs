@@ -16,7 +16,6 @@ pub(crate) mod stripes;
 
 use std::collections::VecDeque;
 
-use weft_ondisk::Level;
 use weft_units::{Span, StripeId, Time, VolumeId};
 
 use self::cache::{Acquired, Cache, Picked};
@@ -305,7 +304,7 @@ impl ParityRaid {
 
     /// Whether P and Q can locate the wrong strip of a stripe.
     pub(crate) fn locates(&self) -> bool {
-        self.geometry.level() == Level::Raid6
+        self.geometry.level().parity_count() == 2
     }
 
     /// Unit (one stripe), size and effect of a resync.
