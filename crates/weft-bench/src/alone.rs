@@ -35,7 +35,7 @@ pub(crate) fn superblocks() -> Result<Vec<Super1>, BenchError> {
 
 fn superblocks_of(level: Level, members: usize) -> Result<Vec<Super1>, BenchError> {
     let mut array = NewArray::in_sync(level, members, MEMBER_SIZE);
-    array.chunk = (level != Level::Raid1).then_some(CHUNK);
+    array.chunk = level.is_striped().then_some(CHUNK);
     array.plan().map_err(BenchError::failed)
 }
 

@@ -5,7 +5,8 @@ use std::io::Write;
 use clap::Args;
 use serde_json::{Value, json};
 use weft_engine::layout::Layout;
-use weft_ondisk::{Features, Level, Role, SUPER_BYTES, Super1, layout_id};
+use weft_ondisk::layout_id::{self, Layouts};
+use weft_ondisk::{Features, Role, SUPER_BYTES, Super1};
 use weft_terminal::outcome::{Exit, Failure, Outcome};
 use weft_terminal::terminal::{print_json, stdout};
 use weft_units::Sectors;
@@ -95,7 +96,8 @@ fn title(writes: &[MemberWrite], array: &Layout) -> String {
 /// Name of the layout; `None` where it changes nothing, as for a RAID 0 of equal members, which has
 /// no zones.
 fn layout_name(first: &Super1) -> Option<String> {
-    let said = first.level != Level::Raid0 || first.feature_map.contains(Features::RAID0_LAYOUT);
+    let said = first.level.row().layouts != Layouts::Zones
+        || first.feature_map.contains(Features::RAID0_LAYOUT);
     layout_id::name(first.level, first.layout).filter(|_| said)
 }
 

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use weft_engine::assemble::states::AssemblyState;
 use weft_engine::assemble::{Assembly, Options, SlotState, assemble};
 use weft_export::control::{ArrayStatus, MemberStatus, VolumeStatus};
-use weft_ondisk::layout_id::{self, Raid10};
-use weft_ondisk::{Features, Level, MdTime, Superblock};
+use weft_ondisk::layout_id::{self, Layouts, Raid10};
+use weft_ondisk::{ChunkRule, Features, Level, MdTime, Redundancy, Superblock};
 use weft_terminal::outcome::{Exit, Failure, Outcome};
 use weft_terminal::terminal::{complain, print_json, stdout};
 
@@ -266,7 +266,8 @@ impl Facts {
     fn mirror_set(&self, slot: usize) -> Option<char> {
         let parts = Raid10::from_code(self.array.layout)?;
         let near = parts.near as usize;
-        let is_meant = Level::from_code(self.array.level) == Some(Level::Raid10)
+        let level = Level::from_code(self.array.level)?;
+        let is_meant = level.row().redundancy == Redundancy::Copies
             && parts.far == 1
             && near > 0
             && self.slots.is_multiple_of(near);
@@ -311,8 +312,8 @@ impl Facts {
             format!("{}{}", sectors / 2, size::mdadm(weft_units::Sectors(sectors).bytes()))
         };
         let present = self.rows.iter().filter(|row| row.number.is_some()).count();
-        // In these levels each member adds its own size, and nothing is stored twice.
-        let striped = matches!(level, Some(Level::Linear | Level::Raid0));
+        // Without redundancy each member adds its own size.
+        let striped = level.is_some_and(|level| !level.uses_size());
         let mut about = vec![
             ("Version", array.metadata.clone()),
             ("Creation Time", MdTime::from_secs(array.created_secs).to_ctime()),
@@ -345,18 +346,21 @@ impl Facts {
             ("Spare Devices", spares.to_string()),
         ]);
         groups.push(state);
-        let layout = match level {
+        let row = level.map(Level::row);
+        let layout = match row.map(|row| row.layouts) {
             // If zones do not matter, md stores no layout.
-            Some(Level::Raid0) if array.layout == 0 => Some("-unknown-".to_owned()),
+            Some(Layouts::Zones) if array.layout == 0 => Some("-unknown-".to_owned()),
             _ => level.and_then(|level| layout_id::name(level, array.layout)),
         };
         let mut shape: Vec<(&'static str, String)> =
             layout.map(|layout| ("Layout", layout)).into_iter().collect();
         let chunk = || format!("{}K", array.chunk / 1024);
-        match level {
-            Some(Level::Linear) => shape.push(("Rounding", chunk())),
-            Some(Level::Raid1) => {}
-            _ => shape.push(("Chunk Size", chunk())),
+        match row.map(|row| row.chunk) {
+            Some(ChunkRule::Rounding) => shape.push(("Rounding", chunk())),
+            Some(ChunkRule::Unused) => {}
+            Some(ChunkRule::Multiple | ChunkRule::PowerOfTwo) | None => {
+                shape.push(("Chunk Size", chunk()));
+            }
         }
         groups.push(shape);
         let policy = match (striped, has_bitmap) {

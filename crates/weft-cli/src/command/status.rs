@@ -9,8 +9,8 @@ use std::path::Path;
 use clap::Args;
 use serde_json::{Value, json};
 use weft_export::control::{ArrayStatus, MemberStatus, ShareStatus, Status, VolumeStatus};
-use weft_ondisk::Level;
-use weft_ondisk::layout_id::Raid10;
+use weft_ondisk::layout_id::{Layouts, Raid10};
+use weft_ondisk::{Level, Redundancy};
 use weft_terminal::outcome::{Exit, Outcome};
 use weft_terminal::terminal::{complain, print_json, stdout};
 use weft_units::Bytes;
@@ -186,7 +186,7 @@ fn volume_text(text: &mut String, volume: &VolumeStatus) {
     let level = volume.array.as_ref().and_then(|array| Level::from_code(array.level));
     let members = match level {
         // Without all members there is no array, so the kernel prints no count.
-        Some(Level::Linear | Level::Raid0) => String::new(),
+        Some(level) if !level.uses_size() => String::new(),
         _ => format!(" [{}/{working}] [{up}]", volume.slots),
     };
     let _ = writeln!(text, "      {} blocks{shape}{members}", volume.size / 1024);
@@ -232,11 +232,14 @@ fn write_back_text(text: &mut String, volume: &VolumeStatus) {
 /// Version of the metadata and layout, as the kernel's personality of the level prints them.
 fn shape_text(array: &ArrayStatus) -> String {
     let chunk = array.chunk / 1024;
-    let layout = match Level::from_code(array.level) {
-        Some(Level::Linear) => format!(" {chunk}k rounding"),
-        Some(Level::Raid0) => format!(" {chunk}k chunks"),
-        Some(Level::Raid1) => String::new(),
-        Some(Level::Raid10) => {
+    let row = Level::from_code(array.level).map(Level::row);
+    let layout = match row.map(|row| row.redundancy) {
+        Some(Redundancy::None) if row.is_some_and(|row| row.chunk.is_needed()) => {
+            format!(" {chunk}k chunks")
+        }
+        Some(Redundancy::None) => format!(" {chunk}k rounding"),
+        Some(Redundancy::Mirror) => String::new(),
+        Some(Redundancy::Copies) => {
             let parts = Raid10::from_code(array.layout);
             let near = parts.filter(|it| it.near > 1).map(|it| format!(" {} near-copies", it.near));
             let far = parts.filter(|it| it.far > 1).map(|it| {
@@ -245,8 +248,9 @@ fn shape_text(array: &ArrayStatus) -> String {
             });
             format!(" {chunk}K chunks{}{}", near.unwrap_or_default(), far.unwrap_or_default())
         }
-        Some(Level::Raid4 | Level::Raid5 | Level::Raid6) | None => {
-            let algorithm = if array.level == 4 { 0 } else { array.layout };
+        Some(Redundancy::Parity(_)) | None => {
+            let ignored = row.is_some_and(|row| row.layouts == Layouts::Ignored);
+            let algorithm = if ignored { 0 } else { array.layout };
             format!(" level {}, {chunk}k chunk, algorithm {algorithm}", array.level)
         }
     };

@@ -145,7 +145,7 @@ impl InitialSync {
     }
 
     pub(crate) fn reason(self, level: Level) -> &'static str {
-        let mirrors = matches!(level, Level::Raid1 | Level::Raid10);
+        let mirrors = level.has_copies();
         match self {
             Self::AssumedClean if mirrors => "--assume-clean says that copies are equal already",
             Self::AssumedClean => "--assume-clean says that parity is right already",

@@ -115,7 +115,7 @@ fn print_volume(out: &mut impl Write, outcome: &Outcome, volume: &Volume) -> Res
         write!(out, "chunk {}, ", size::human(volume.chunk))?;
     }
     write!(out, "{}, ", size::human(outcome.size))?;
-    if volume.level.is_some_and(|level| level.parity_count() > 0) {
+    if volume.level.is_some_and(Level::has_parity) {
         write!(out, "stripe_size {}, ", volume.knobs.show("stripe_size").unwrap_or_default())?;
     }
     writeln!(out, "simulated for {}", time(outcome.elapsed))?;
