@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use smallvec::smallvec;
-use weft_units::{Bytes, ClientId, MemberIndex, Sectors, Slot, StripeId, Time, VolumeId};
+use weft_units::{Bytes, ClientId, MemberIndex, Sectors, Time, VolumeId};
 
 use crate::array::flush::flush_batch::FlightId;
 use crate::array::issuer::{Issuer, Returned};
@@ -53,49 +53,12 @@ pub(crate) struct Chain {
     last: u32,
 }
 
-/// A read or write of one strip of a stripe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StripIo {
-    pub(crate) stripe: StripeId,
-    pub(crate) slot: Slot,
-    /// Request that owns the memory; `None` if it is the stripe's own.
-    pub(crate) zero_copy_from: Option<RequestId>,
-}
-
-/// A write of strips of one slot, in adjacent stripes of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StripRun {
-    pub(crate) head: StripeId,
-    pub(crate) slot: Slot,
-    /// Number of stripes from the head to the first stripe of the run, and number of stripes.
-    pub(crate) first: u32,
-    pub(crate) count: u32,
-}
-
-/// A read or write of one copy in a resync or correction of a mirror.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CopyIo {
-    /// Index of the part (`raid/mirror/sync.rs`) that the copy belongs to.
-    pub(crate) place: u32,
-    pub(crate) slot: Slot,
-}
-
-/// Owner of one part of a member request.
+/// Owner of one part of a member request, which only its personality can interpret: the array
+/// returns it with the member's answer, unchanged.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum CompletionTarget {
-    Copy(CopyIo),
-    Straight(StraightPart),
-    Stripe(StripIo),
-    Stripes(StripRun),
-}
-
-/// A sub-request between a member and the frames of its request, past any cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StraightPart {
-    pub(crate) request: RequestId,
-    /// First byte in the volume.
-    pub(crate) start: Bytes,
-    pub(crate) len: u32,
+pub(crate) struct CompletionTarget {
+    pub(crate) kind: u32,
+    pub(crate) words: [u32; 4],
 }
 
 /// A client's read or write that was passed to a member unchanged.
@@ -149,7 +112,7 @@ impl Outstanding {
     }
 
     /// Whether this is a write of parts that its owner still waits for.
-    fn is_writing_stripes(&self) -> bool {
+    fn is_writing_parts(&self) -> bool {
         self.write && !self.detached && matches!(self.owner, Owner::Parts(..))
     }
 }
@@ -642,10 +605,10 @@ impl Outbox {
     }
 
     /// Whether a member has an outstanding or queued write of parts, and their owner waits for it.
-    pub(crate) fn is_writing_stripes(&self, member: &Member) -> bool {
+    pub(crate) fn is_writing_parts(&self, member: &Member) -> bool {
         let out = self.tokens_of(member.info.index).into_iter().any(|token| {
             let outstanding = self.tokens[token_place(token)].outstanding.as_ref();
-            outstanding.is_some_and(Outstanding::is_writing_stripes)
+            outstanding.is_some_and(Outstanding::is_writing_parts)
         });
         let waits = |it: &Waiting<Owner>| writes(&it.op) && matches!(it.owner, Owner::Parts(..));
         out || member.queue.waiting().any(waits)

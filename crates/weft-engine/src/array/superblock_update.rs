@@ -206,7 +206,7 @@ impl Array {
     /// to members in sync.
     fn is_correcting(&self, out: &Outbox) -> bool {
         let mut in_sync = self.members.iter().filter(|it| it.state == MemberState::InSync);
-        in_sync.any(|member| out.is_writing_stripes(member))
+        in_sync.any(|member| out.is_writing_parts(member))
     }
 
     /// Whether superblocks written now record the array as dirty.

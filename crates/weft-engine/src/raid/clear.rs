@@ -7,10 +7,10 @@
 use smallvec::SmallVec;
 use weft_units::{ByteRange, FRAME_BYTES, Sectors};
 
-use super::straight::{self, Targets};
+use super::straight::{self, StraightPart, Targets};
 use super::{Answer, ArrayIo, Cx, Event, PartOutcome};
 use crate::array::Array;
-use crate::array::outbox::{CompletionTarget, Owner, StraightPart};
+use crate::array::outbox::{CompletionTarget, Owner};
 use crate::contract::frame::{Segment, Segments, ZERO_FRAME};
 use crate::contract::input::{ClientRequest, Fault, RequestOp};
 use crate::contract::output::MemberOp;
@@ -121,9 +121,8 @@ impl Clears {
         events: &mut Vec<Event>,
         cx: &mut Cx<'_>,
     ) -> PartOutcome {
-        let CompletionTarget::Straight(StraightPart { request, .. }) = part else {
-            unreachable!("a level without parity has no stripes")
-        };
+        let part = StraightPart::of(part).expect("a level without redundancy has one kind of part");
+        let request = part.request;
         if self.has(request) {
             self.done(request, answer.result, targets, events, cx);
             return PartOutcome::Nothing;

@@ -3,7 +3,7 @@
 use weft_units::{ByteRange, MemberIndex, Sectors, Slot};
 
 use super::parity::streams::WriteStream;
-use crate::array::outbox::StraightPart;
+use super::straight::StraightPart;
 use crate::contract::error::ReplyError;
 use crate::contract::frame::Run;
 use crate::contract::input::{Attr, Fault};

@@ -28,9 +28,10 @@ use self::mirror::Mirror;
 use self::parity::streams::WriteStream;
 pub(crate) use self::parity::{ParityRaid, StripeMemory};
 use self::single::Single;
+pub(crate) use self::straight::StraightPart;
 use self::striped::Striped;
 use crate::array::Array;
-use crate::array::outbox::{CompletionTarget, JobId, StraightPart};
+use crate::array::outbox::{CompletionTarget, JobId};
 use crate::array::resync_window::{Pass, Resync};
 use crate::config::{VolumeConfig, VolumeSource};
 use crate::contract::error::ReplyError;
@@ -237,21 +238,10 @@ impl Personality {
     /// Frees the memory that a part of a given-up member request still used. Returns the request
     /// that owns the memory; `None` if it was the personality's own.
     pub(crate) fn part_freed(&mut self, part: CompletionTarget) -> Option<RequestId> {
-        match (self, part) {
-            (Self::Parity(raid), part) => raid.part_freed(part),
-            (_, CompletionTarget::Straight(part)) => Some(part.request),
-            (Self::Mirror(raid), CompletionTarget::Copy(part)) => {
-                raid.copy_freed(part);
-                None
-            }
-            (
-                _,
-                CompletionTarget::Copy(_)
-                | CompletionTarget::Stripe(_)
-                | CompletionTarget::Stripes(_),
-            ) => {
-                unreachable!("a level without parity has no stripes")
-            }
+        match self {
+            Self::Mirror(raid) => raid.part_freed(part),
+            Self::Parity(raid) => raid.part_freed(part),
+            Self::Single(_) | Self::Striped(_) => StraightPart::of(part).map(|part| part.request),
         }
     }
 
@@ -289,7 +279,7 @@ impl Personality {
     // Reads that are given up.
 
     /// Whether the data of a read can be had in another way if the read is given up.
-    pub(crate) fn gains_by_giving_up(&self, part: &CompletionTarget, array: &Array) -> bool {
+    pub(crate) fn gains_by_giving_up(&self, part: CompletionTarget, array: &Array) -> bool {
         match self {
             Self::Mirror(raid) => raid.gains_by_giving_up(part, array),
             Self::Parity(raid) => raid.gains_by_giving_up(part, array),

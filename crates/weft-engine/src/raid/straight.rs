@@ -4,9 +4,44 @@ use smallvec::SmallVec;
 use weft_units::{ByteRange, Bytes, FRAME_BYTES, Sectors};
 
 use super::{ArrayIo, Cx};
-use crate::array::outbox::{CompletionTarget, StraightPart};
+use crate::array::outbox::CompletionTarget;
 use crate::contract::frame::Segment;
+use crate::contract::token::RequestId;
 use crate::sched::request::{MemberRequest, MergeKind};
+
+/// A sub-request between a member and the frames of its request, past any cache: the part of a
+/// member request that every level has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StraightPart {
+    pub(crate) request: RequestId,
+    /// First byte in the volume.
+    pub(crate) start: Bytes,
+    pub(crate) len: u32,
+}
+
+impl StraightPart {
+    /// Kind of the completion target of a straight part. A level has kinds of its own from 1 on.
+    const KIND: u32 = 0;
+
+    /// Completion target that stands for the part.
+    #[inline(always)]
+    pub(crate) const fn target(self) -> CompletionTarget {
+        let start = self.start.0;
+        let words = [self.request.0, self.len, start as u32, (start >> 32) as u32];
+        CompletionTarget { kind: Self::KIND, words }
+    }
+
+    /// Part that a completion target stands for; `None` for a part of a level's own.
+    #[inline(always)]
+    pub(super) const fn of(target: CompletionTarget) -> Option<Self> {
+        let [request, len, low, high] = target.words;
+        let start = Bytes(low as u64 | (high as u64) << 32);
+        match target.kind {
+            Self::KIND => Some(Self { request: RequestId(request), start, len }),
+            _ => None,
+        }
+    }
+}
 
 /// Range of the array, and its place on one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +64,7 @@ pub(super) fn send(io: &ArrayIo, target: &Target, parts: &[Segment], max: Bytes,
     let Target { position, sector, range } = *target;
     let request = MemberRequest { write: io.writes, sector, bytes: range.len, max, kind };
     let part = StraightPart { request: io.id, start: range.start, len: range.len.0 as u32 };
-    cx.array.stage(position, &request, parts, CompletionTarget::Straight(part), cx.out);
+    cx.array.stage(position, &request, parts, part.target(), cx.out);
 }
 
 /// Memory for a range of a request, in the request's frames.

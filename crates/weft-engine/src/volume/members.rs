@@ -150,7 +150,7 @@ impl Volume {
             if let Some(after) = reads_after {
                 let (false, Owner::Parts(first, merged)) = (write, owner) else { continue };
                 let parts = out.parts(first, merged);
-                if !parts.iter().any(|part| self.raid.gains_by_giving_up(part, &self.array)) {
+                if !parts.iter().any(|part| self.raid.gains_by_giving_up(*part, &self.array)) {
                     continue;
                 }
                 let due = issued + self.patience(first, after);
@@ -234,7 +234,7 @@ impl Volume {
             return false;
         };
         let parts = out.parts(first, merged);
-        parts.iter().any(|part| self.raid.gains_by_giving_up(part, &self.array))
+        parts.iter().any(|part| self.raid.gains_by_giving_up(*part, &self.array))
     }
 
     /// Time after which a read is given up, `after` at first. It doubles each time the read was

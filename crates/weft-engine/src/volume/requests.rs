@@ -6,7 +6,7 @@ use weft_units::{ByteRange, Bytes, Sectors, Time};
 use super::{FULL_RETRY, Volume};
 use crate::array::flush::flush_batch::FlightId;
 use crate::array::issuer::Issuer;
-use crate::array::outbox::{CompletionTarget, Outbox, PassedRequest, StraightPart};
+use crate::array::outbox::{CompletionTarget, Outbox, PassedRequest};
 use crate::array::superblock_update::FlushFor;
 use crate::array::write_intent::Lease;
 use crate::contract::error::ReplyError;
@@ -16,7 +16,7 @@ use crate::contract::output::Output;
 use crate::contract::token::RequestId;
 use crate::mutant::Mutant;
 use crate::raid::parity::streams::WriteStream;
-use crate::raid::{Answer, ArrayIo, Cx, PartOutcome, SPLITTING};
+use crate::raid::{Answer, ArrayIo, Cx, PartOutcome, SPLITTING, StraightPart};
 
 /// A request that is not answered yet, or has frames that are still in use.
 #[derive(Clone, Debug)]
@@ -90,7 +90,7 @@ impl Volume {
         let range = ByteRange { start, len: Bytes(len.into()) };
         let read = Active::new(issuer, RequestOp::Read, range, false);
         let request = self.keep(Active { gone, payload: range.len, frames, attr, ..read });
-        CompletionTarget::Straight(StraightPart { request, start, len })
+        StraightPart { request, start, len }.target()
     }
 
     /// Answers a request that was passed to a member unchanged.

@@ -10,6 +10,7 @@
 //!
 //! Source   md-raid.md §5.4 and §5.5
 
+mod mirror_part;
 mod read_balance;
 mod sync;
 
@@ -17,14 +18,15 @@ use std::collections::VecDeque;
 
 use weft_units::{ByteRange, Bytes, FRAME_BYTES, SectorRange, Sectors, Slot, VolumeId};
 
+use self::mirror_part::{CopyIo, MirrorPart};
 use self::read_balance::{ReadBalance, Readable};
 use self::sync::Copier;
 use super::clear::Clears;
-use super::straight::{self, Target, Targets};
+use super::straight::{self, StraightPart, Target, Targets};
 use super::{Answer, ArrayIo, Cx, Event, PartOutcome, StripeMemory};
 use crate::array::Array;
 use crate::array::membership::{ReadAround, Report};
-use crate::array::outbox::{CompletionTarget, CopyIo, JobId, StraightPart};
+use crate::array::outbox::{CompletionTarget, JobId};
 use crate::array::resync_window::{Pass, Resync};
 use crate::contract::error::ReplyError;
 use crate::contract::input::{Fault, SyncAction, Value};
@@ -409,10 +411,10 @@ impl Mirror {
     }
 
     /// Whether another copy can be read if a read of `part` is given up.
-    pub(crate) fn gains_by_giving_up(&self, part: &CompletionTarget, array: &Array) -> bool {
+    pub(crate) fn gains_by_giving_up(&self, part: CompletionTarget, array: &Array) -> bool {
         // A resync needs the content of this very member.
-        let CompletionTarget::Straight(part) = part else { return false };
-        let range = range_of(*part);
+        let Some(part) = StraightPart::of(part) else { return false };
+        let range = range_of(part);
         match self.around(range, array) {
             ReadAround::Always => {
                 self.readable(range, SlotSet::EMPTY, ReadAround::Always, array).next().is_some()
@@ -558,9 +560,16 @@ impl Mirror {
         self.copier.answered(io, answer, self.places.level(), &mut self.events, cx);
     }
 
-    /// Frees the memory of a copy after its given-up member request has ended.
-    pub(crate) fn copy_freed(&mut self, io: CopyIo) {
-        self.copier.freed(io);
+    /// Frees the memory of a part after its given-up member request has ended. Returns the request
+    /// that owns the memory; `None` if it was a copy's.
+    pub(crate) fn part_freed(&mut self, part: CompletionTarget) -> Option<RequestId> {
+        match MirrorPart::of(part) {
+            MirrorPart::Copy(part) => {
+                self.copier.freed(part);
+                None
+            }
+            MirrorPart::Straight(part) => Some(part.request),
+        }
     }
 
     /// Handles a finished comparison of two copies.
@@ -580,14 +589,11 @@ impl Mirror {
         answer: Answer,
         cx: &mut Cx<'_>,
     ) -> PartOutcome {
-        let part = match part {
-            CompletionTarget::Straight(part) => part,
-            CompletionTarget::Copy(part) => {
+        let part = match MirrorPart::of(part) {
+            MirrorPart::Straight(part) => part,
+            MirrorPart::Copy(part) => {
                 self.copy_done(part, answer, cx);
                 return PartOutcome::Nothing;
-            }
-            CompletionTarget::Stripe(_) | CompletionTarget::Stripes(_) => {
-                unreachable!("a mirror has no stripes")
             }
         };
         if answer.write {

@@ -23,9 +23,10 @@ use smallvec::SmallVec;
 use weft_ondisk::Level;
 use weft_units::{ByteRange, Bytes, FRAME_BYTES, SectorRange, Sectors, Slot, VolumeId};
 
+use super::mirror_part::CopyIo;
 use crate::array::Array;
 use crate::array::membership::{ReadAround, Report};
-use crate::array::outbox::{CompletionTarget, CopyIo, JobId};
+use crate::array::outbox::JobId;
 use crate::array::resync_window::{Pass, Resync, Settles};
 use crate::contract::frame::{Frame, Run, Segment};
 use crate::contract::input::{Attr, Fault, SyncAction, Value};
@@ -316,7 +317,7 @@ impl Copier {
             max: cx.knobs.max_sectors,
             kind: MergeKind { fua: false, stripes: false, attr: Attr::sync(cx.array.sync_class) },
         };
-        let completion = CompletionTarget::Copy(CopyIo { place, slot });
+        let completion = CopyIo { place, slot }.target();
         if cx.stage(slot, &request, &[memory], completion) {
             self.part(place).pending += 1;
         } else {

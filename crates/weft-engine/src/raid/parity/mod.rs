@@ -11,6 +11,7 @@ mod settings;
 mod split;
 pub(crate) mod streams;
 mod stripe;
+mod stripe_part;
 mod stripe_size;
 pub(crate) mod stripes;
 
@@ -24,6 +25,7 @@ use self::priority::PrioritySettings;
 use self::split::{ReRead, SplitRequest};
 use self::streams::Streams;
 pub(crate) use self::stripe::SubRequest;
+use self::stripe_part::{StripIo, StripePart};
 use self::stripes::Stripes;
 use super::{Answer, Cx, Event, PartOutcome};
 use crate::array::Array;
@@ -103,11 +105,11 @@ impl ParityRaid {
         fault: Fault,
         cx: &mut Cx<'_>,
     ) {
-        match (first, fault, position) {
-            (CompletionTarget::Straight(_), Fault::Gone, Some(position)) => {
+        match (StripePart::of(first), fault, position) {
+            (StripePart::Straight(_), Fault::Gone, Some(position)) => {
                 cx.array.lose(position, cx.out);
             }
-            (CompletionTarget::Straight(_), _, Some(position)) => {
+            (StripePart::Straight(_), _, Some(position)) => {
                 cx.array.members[position].read_errors += 1;
             }
             _ => {}
@@ -122,19 +124,18 @@ impl ParityRaid {
         answer: Answer,
         cx: &mut Cx<'_>,
     ) -> PartOutcome {
-        match part {
-            CompletionTarget::Stripe(part) => self.stripes.done(part, answer, cx),
-            CompletionTarget::Stripes(run) => self.stripes.run_done(run, answer, cx),
-            CompletionTarget::Straight(part) if answer.given_up => {
+        match StripePart::of(part) {
+            StripePart::Strip(part) => self.stripes.done(part, answer, cx),
+            StripePart::Run(run) => self.stripes.run_done(run, answer, cx),
+            StripePart::Straight(part) if answer.given_up => {
                 return PartOutcome::GivenUp(part.request);
             }
-            CompletionTarget::Straight(part) if answer.result.is_ok() => {
+            StripePart::Straight(part) if answer.result.is_ok() => {
                 return PartOutcome::Done(part.request);
             }
-            CompletionTarget::Straight(part) => {
+            StripePart::Straight(part) => {
                 return PartOutcome::ReadFailed { part, asked: answer.member.is_some() };
             }
-            CompletionTarget::Copy(_) => unreachable!("a parity level has no copies"),
         }
         PartOutcome::Nothing
     }
@@ -142,11 +143,10 @@ impl ParityRaid {
     /// Frees the memory that a part of a given-up member request still used. Returns the request
     /// that owns the memory; `None` if it was a stripe's.
     pub(crate) fn part_freed(&mut self, part: CompletionTarget) -> Option<RequestId> {
-        match part {
-            CompletionTarget::Straight(part) => return Some(part.request),
-            CompletionTarget::Stripe(part) => self.stripes.unpin(part),
-            CompletionTarget::Stripes(_) => unreachable!("a batch is given up stripe by stripe"),
-            CompletionTarget::Copy(_) => unreachable!("a parity level has no copies"),
+        match StripePart::of(part) {
+            StripePart::Straight(part) => return Some(part.request),
+            StripePart::Strip(part) => self.stripes.unpin(part),
+            StripePart::Run(_) => unreachable!("a batch is given up stripe by stripe"),
         }
         None
     }
@@ -170,23 +170,19 @@ impl ParityRaid {
     // Reads that are given up.
 
     /// Whether the data of a read can be had in another way if the read is given up.
-    pub(crate) fn gains_by_giving_up(&self, part: &CompletionTarget, array: &Array) -> bool {
-        match part {
-            CompletionTarget::Stripe(part) => self.stripes.reads_around(*part, &array.membership),
-            CompletionTarget::Copy(_)
-            | CompletionTarget::Straight(_)
-            | CompletionTarget::Stripes(_) => true,
+    pub(crate) fn gains_by_giving_up(&self, part: CompletionTarget, array: &Array) -> bool {
+        match StripePart::of(part) {
+            StripePart::Strip(part) => self.stripes.reads_around(part, &array.membership),
+            StripePart::Run(_) | StripePart::Straight(_) => true,
         }
     }
 
     /// Number of reads that were given up because a member was slow, of the stripe that `first`
     /// belongs to, since the stripe cache last reused it; 0 for targets other than a stripe.
     pub(crate) fn given_up(&self, first: CompletionTarget) -> u8 {
-        match first {
-            CompletionTarget::Stripe(part) => self.stripes.given_up(part.stripe),
-            CompletionTarget::Copy(_)
-            | CompletionTarget::Straight(_)
-            | CompletionTarget::Stripes(_) => 0,
+        match StripePart::of(first) {
+            StripePart::Strip(part) => self.stripes.given_up(part.stripe),
+            StripePart::Run(_) | StripePart::Straight(_) => 0,
         }
     }
 
@@ -196,18 +192,16 @@ impl ParityRaid {
         &self,
         parts: &[CompletionTarget],
     ) -> Option<Vec<CompletionTarget>> {
-        if !parts.iter().any(|part| matches!(part, CompletionTarget::Stripes(_))) {
+        if !parts.iter().any(|part| matches!(StripePart::of(*part), StripePart::Run(_))) {
             return None;
         }
         let mut each = Vec::new();
         for part in parts {
-            match part {
-                CompletionTarget::Stripes(run) => {
-                    each.extend(self.stripes.parts_of(*run).map(CompletionTarget::Stripe));
+            match StripePart::of(*part) {
+                StripePart::Run(run) => {
+                    each.extend(self.stripes.parts_of(run).map(StripIo::target));
                 }
-                CompletionTarget::Copy(_)
-                | CompletionTarget::Straight(_)
-                | CompletionTarget::Stripe(_) => each.push(*part),
+                StripePart::Straight(_) | StripePart::Strip(_) => each.push(*part),
             }
         }
         Some(each)

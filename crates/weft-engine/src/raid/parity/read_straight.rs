@@ -11,9 +11,9 @@ use weft_units::{ByteRange, FRAME_BYTES, SECTOR_BYTES, SectorRange, Sectors};
 
 use super::ParityRaid;
 use crate::array::membership::ReadAround;
-use crate::array::outbox::{CompletionTarget, StraightPart};
 use crate::knobs::PlanRule;
 use crate::layout::align::whole_blocks;
+use crate::raid::straight::StraightPart;
 use crate::raid::{ArrayIo, Cx, SPLITTING};
 use crate::sched::request::{MemberRequest, MergeKind};
 
@@ -108,7 +108,7 @@ fn read(io: &ArrayIo, range: ByteRange, position: usize, sector: Sectors, cx: &m
     let in_frames = whole.start.0 - io.range.start.0 / FRAME_BYTES * FRAME_BYTES;
     let memory = io.frames.part(in_frames, whole.len.0);
     let part = StraightPart { request: io.id, start: range.start, len: range.len.0 as u32 };
-    cx.array.stage(position, &request, &[memory], CompletionTarget::Straight(part), cx.out);
+    cx.array.stage(position, &request, &[memory], part.target(), cx.out);
 }
 
 /// Data sectors of a member, in whole frames, that a read of `range` from `sector` on may touch

@@ -16,7 +16,6 @@ use super::streams::WriteStream;
 use super::stripe::Touched;
 use super::stripes::arrivals::Arrival;
 use super::{ParityRaid, SubRequest};
-use crate::array::outbox::StraightPart;
 use crate::contract::error::ReplyError;
 use crate::contract::frame::Run;
 use crate::contract::input::Attr;
@@ -24,6 +23,7 @@ use crate::contract::token::RequestId;
 use crate::knobs::{Knobs, PriorityRule, Writes};
 use crate::layout::geometry::{Geometry, Placement};
 use crate::mutant::Mutant;
+use crate::raid::straight::StraightPart;
 use crate::raid::{ArrayIo, Cx, Event, SPLITTING};
 
 /// A request that is being split.

@@ -11,10 +11,10 @@ use weft_units::{Span, StripeId};
 use super::Stripes;
 use super::arrivals::Displaced;
 use crate::array::membership::Report;
-use crate::array::outbox::{StripIo, StripRun};
 use crate::contract::input::{Fault, Located, Value};
 use crate::contract::output::Differs;
 use crate::raid::parity::stripe::{Batch, Operation};
+use crate::raid::parity::stripe_part::{StripIo, StripRun};
 use crate::raid::{Answer, Cx, Event};
 
 impl Stripes {

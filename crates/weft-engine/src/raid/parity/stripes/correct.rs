@@ -11,10 +11,10 @@ use weft_units::{Bytes, Slot, StripeId};
 
 use super::Stripes;
 use crate::array::membership::Report;
-use crate::array::outbox::StripIo;
 use crate::layout::slot_set::SlotSet;
 use crate::raid::Cx;
 use crate::raid::parity::stripe::Operation;
+use crate::raid::parity::stripe_part::StripIo;
 
 impl Stripes {
     /// Rewrites a strip that could not be read and was computed. Returns whether there was one.

@@ -25,7 +25,7 @@ use super::plan::{Facts, StripeStep};
 use super::priority::patience_for_others;
 use super::stripe::{Batch, Operation, ResyncState};
 use crate::array::membership::{Membership, ReadAround};
-use crate::array::outbox::{CompletionTarget, JobId, StripIo};
+use crate::array::outbox::JobId;
 use crate::contract::error::ReplyError;
 use crate::contract::frame::Segment;
 use crate::contract::input::SyncAction;
@@ -35,6 +35,7 @@ use crate::knobs::CheckReads;
 use crate::layout::geometry::Placement;
 use crate::layout::slot_set::SlotSet;
 use crate::mutant::Mutant;
+use crate::raid::parity::stripe_part::StripIo;
 use crate::raid::{Cx, Event};
 use crate::sched::request::{MemberRequest, MergeKind};
 
@@ -372,7 +373,7 @@ impl Stripes {
         let mut sent = 0;
         for slot in slots.descending() {
             let (memory, zero_copy_from) = stripe.memory(slot, frames);
-            let completion = CompletionTarget::Stripe(StripIo { stripe: id, slot, zero_copy_from });
+            let completion = StripIo { stripe: id, slot, zero_copy_from }.target();
             request.kind.attr.purpose = purposes.of(slot);
             sent += u32::from(cx.stage(slot, &request, &[memory], completion));
         }

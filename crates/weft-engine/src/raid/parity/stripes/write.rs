@@ -10,7 +10,6 @@
 use weft_units::{Bytes, FRAME_BYTES, Slot, StripeId};
 
 use super::{Stripes, exponent};
-use crate::array::outbox::{CompletionTarget, StripRun};
 use crate::contract::error::ReplyError;
 use crate::contract::frame::{Segment, Segments, ZERO_FRAME};
 use crate::contract::input::Class;
@@ -19,6 +18,7 @@ use crate::layout::slot_set::SlotSet;
 use crate::mutant::Mutant;
 use crate::raid::parity::plan::Mode;
 use crate::raid::parity::stripe::{Batch, Operation, SubRequest};
+use crate::raid::parity::stripe_part::StripRun;
 use crate::raid::{Cx, Event};
 use crate::sched::merge;
 use crate::sched::request::{MemberRequest, MergeKind};
@@ -233,7 +233,7 @@ impl Stripes {
         let request = MemberRequest { bytes, ..strip };
         let (first, stripes) = (first as u32, count as u32);
         let run = StripRun { head, slot, first, count: stripes };
-        cx.stage(slot, &request, &parts, CompletionTarget::Stripes(run));
+        cx.stage(slot, &request, &parts, run.target());
         self.cache.stripe_mut(head).in_flight += 1;
         count
     }
