@@ -8,12 +8,10 @@ use smallvec::SmallVec;
 use weft_units::{ByteRange, FRAME_BYTES, Sectors};
 
 use super::straight::{self, StraightPart, Targets};
-use super::{Answer, ArrayIo, Cx, Event, PartOutcome};
-use crate::array::Array;
-use crate::array::outbox::{CompletionTarget, Owner};
+use super::{Answer, ArrayIo, ArrayView, Cx, Event, MemberDiscard, PartOutcome};
+use crate::array::outbox::CompletionTarget;
 use crate::contract::frame::{Segment, Segments, ZERO_FRAME};
 use crate::contract::input::{ClientRequest, Fault, RequestOp};
-use crate::contract::output::MemberOp;
 use crate::contract::token::RequestId;
 
 /// Write-zeroes and trims in progress.
@@ -34,7 +32,7 @@ struct Clear {
 
 /// Part of a request's range to be discarded on the members: all of it if the request is a trim, or
 /// write-zeroes that may discard, and every member can discard. Otherwise `None`.
-pub(super) fn to_discard(request: &ClientRequest, array: &Array) -> Option<ByteRange> {
+pub(super) fn to_discard(request: &ClientRequest, array: ArrayView<'_>) -> Option<ByteRange> {
     let wanted = match request.op {
         RequestOp::Flush | RequestOp::Read | RequestOp::Write => false,
         RequestOp::Trim => true,
@@ -50,7 +48,7 @@ impl Clears {
     pub(super) fn begin(
         &mut self,
         io: &ArrayIo,
-        targets: impl Fn(ByteRange, &Array) -> Targets,
+        targets: impl Fn(ByteRange, ArrayView<'_>) -> Targets,
         events: &mut Vec<Event>,
         cx: &mut Cx<'_>,
     ) {
@@ -79,7 +77,7 @@ impl Clears {
         &mut self,
         request: RequestId,
         result: Result<(), Fault>,
-        targets: impl Fn(ByteRange, &Array) -> Targets,
+        targets: impl Fn(ByteRange, ArrayView<'_>) -> Targets,
         events: &mut Vec<Event>,
         cx: &mut Cx<'_>,
     ) {
@@ -99,12 +97,12 @@ impl Clears {
         &mut self,
         (request, position): (RequestId, Option<usize>),
         mut result: Result<(), Fault>,
-        targets: impl Fn(ByteRange, &Array) -> Targets,
+        targets: impl Fn(ByteRange, ArrayView<'_>) -> Targets,
         events: &mut Vec<Event>,
         cx: &mut Cx<'_>,
     ) {
         if let (Err(Fault::Io), Some(position)) = (result, position) {
-            cx.array.members[position].info.discards = false;
+            cx.cannot_discard(position);
             self.cannot_discard(request);
             result = Ok(());
         }
@@ -117,7 +115,7 @@ impl Clears {
         &mut self,
         part: CompletionTarget,
         answer: Answer,
-        targets: impl Fn(ByteRange, &Array) -> Targets,
+        targets: impl Fn(ByteRange, ArrayView<'_>) -> Targets,
         events: &mut Vec<Event>,
         cx: &mut Cx<'_>,
     ) -> PartOutcome {
@@ -149,7 +147,7 @@ impl Clears {
     fn go_on(
         &mut self,
         place: usize,
-        targets: impl Fn(ByteRange, &Array) -> Targets,
+        targets: impl Fn(ByteRange, ArrayView<'_>) -> Targets,
         events: &mut Vec<Event>,
         cx: &mut Cx<'_>,
     ) {
@@ -158,7 +156,7 @@ impl Clears {
         if clear.fault.is_none() && start < end {
             let most = if clear.discards { DISCARD_BYTES_MAX } else { ZERO_BYTES_MAX };
             clear.step = ByteRange::new(start, most.min(end - start));
-            let targets = targets(clear.step, cx.array);
+            let targets = targets(clear.step, cx.view());
             clear.send(targets, cx);
             if clear.pending > 0 {
                 return;
@@ -190,11 +188,9 @@ impl Clear {
             return;
         }
         for (position, first, len) in runs(targets) {
-            let (volume, member) = (cx.array.volume, &mut cx.array.members[position]);
-            assert!(first + len <= member.data_size, "a discard lies within the member's data");
-            let op = MemberOp::Discard { at: member.data_sector(first), len, fua: self.io.fua };
-            cx.out.submit(volume, member, op, &self.io.attr, Owner::Discard(self.io.id));
-            member.sent(&self.io.attr, true, len);
+            let ArrayIo { id: request, fua, attr, .. } = self.io;
+            let discard = MemberDiscard { request, first, len, counted: len, fua, attr };
+            cx.discard(position, &discard);
             self.pending += 1;
         }
     }

@@ -20,9 +20,10 @@ mod single;
 mod straight;
 mod striped;
 
-use weft_units::{ByteRange, Bytes, Sectors, Time, VolumeId};
+use weft_units::{ByteRange, Bytes, Sectors, Time};
 
-pub(crate) use self::cx::Cx;
+use self::cx::MemberDiscard;
+pub(crate) use self::cx::{ArrayView, Cx};
 pub(crate) use self::io::{Answer, ArrayIo, Busy, Event, PartOutcome, SPLITTING};
 use self::mirror::Mirror;
 use self::parity::streams::WriteStream;
@@ -30,7 +31,6 @@ pub(crate) use self::parity::{ParityRaid, StripeMemory};
 use self::single::Single;
 pub(crate) use self::straight::StraightPart;
 use self::striped::Striped;
-use crate::array::Array;
 use crate::array::outbox::{CompletionTarget, JobId};
 use crate::array::resync_window::{Pass, Resync};
 use crate::config::{VolumeConfig, VolumeSource};
@@ -78,14 +78,14 @@ macro_rules! cached {
 
 impl Personality {
     /// Creates the personality for the members in `config`.
-    pub(crate) fn new(volume: VolumeId, memory: StripeMemory, config: &VolumeConfig) -> Self {
+    pub(crate) fn new(memory: StripeMemory, config: &VolumeConfig) -> Self {
         match &config.source {
             VolumeSource::Array(assembly) => match &assembly.layout {
                 Layout::Mirrors(places) => {
-                    Self::Mirror(Box::new(Mirror::new(volume, memory, places.clone())))
+                    Self::Mirror(Box::new(Mirror::new(memory, places.clone())))
                 }
                 Layout::Parity(geometry) => {
-                    let raid = ParityRaid::new(volume, memory, geometry, &config.knobs);
+                    let raid = ParityRaid::new(memory, geometry, &config.knobs);
                     Self::Parity(Box::new(raid))
                 }
                 Layout::Striped(places) => Self::Striped(Box::new(Striped::new(places.clone()))),
@@ -121,7 +121,7 @@ impl Personality {
         range: ByteRange,
         writes: bool,
         is_written: impl FnOnce() -> bool,
-        array: &Array,
+        array: ArrayView<'_>,
     ) -> Option<(usize, Sectors)> {
         match self {
             Self::Mirror(_) if writes || is_written() => None,
@@ -151,7 +151,11 @@ impl Personality {
     }
 
     /// Part of a request's range that members are told to discard; `None` if there is none.
-    pub(crate) fn to_discard(&self, request: &ClientRequest, array: &Array) -> Option<ByteRange> {
+    pub(crate) fn to_discard(
+        &self,
+        request: &ClientRequest,
+        array: ArrayView<'_>,
+    ) -> Option<ByteRange> {
         cached!(self, raid => raid.to_discard(request, array), clear::to_discard(request, array))
     }
 
@@ -279,7 +283,7 @@ impl Personality {
     // Reads that are given up.
 
     /// Whether the data of a read can be had in another way if the read is given up.
-    pub(crate) fn gains_by_giving_up(&self, part: CompletionTarget, array: &Array) -> bool {
+    pub(crate) fn gains_by_giving_up(&self, part: CompletionTarget, array: ArrayView<'_>) -> bool {
         match self {
             Self::Mirror(raid) => raid.gains_by_giving_up(part, array),
             Self::Parity(raid) => raid.gains_by_giving_up(part, array),
@@ -338,7 +342,7 @@ impl Personality {
         &self,
         quiesces: bool,
         sync: Option<&Resync>,
-        (array, knobs): (&Array, &Knobs),
+        (array, knobs): (ArrayView<'_>, &Knobs),
         now: Time,
     ) -> bool {
         match self {
@@ -349,7 +353,7 @@ impl Personality {
     }
 
     /// Time at which the personality needs a turn if no other event comes; `None`: not at all.
-    pub(crate) fn next_wake(&self, array: &Array, knobs: &Knobs) -> Option<Time> {
+    pub(crate) fn next_wake(&self, array: ArrayView<'_>, knobs: &Knobs) -> Option<Time> {
         cached!(self, raid => raid.next_wake(array, knobs), None)
     }
 
@@ -368,7 +372,12 @@ impl Personality {
     }
 
     /// Unit, size and effect of a resync, recovery, check or repair.
-    pub(crate) fn resync_pass(&self, action: SyncAction, array: &Array, knobs: &Knobs) -> Pass {
+    pub(crate) fn resync_pass(
+        &self,
+        action: SyncAction,
+        array: ArrayView<'_>,
+        knobs: &Knobs,
+    ) -> Pass {
         match self {
             Self::Mirror(raid) => raid.resync_pass(action, array),
             Self::Parity(raid) => raid.resync_pass(array, knobs),
@@ -377,7 +386,7 @@ impl Personality {
     }
 
     /// Starts the next units of a resync, as far as there is memory.
-    pub(crate) fn feed(&mut self, sync: &mut Resync, array: &Array) {
+    pub(crate) fn feed(&mut self, sync: &mut Resync, array: ArrayView<'_>) {
         match self {
             Self::Mirror(raid) => raid.feed(sync, array),
             Self::Parity(raid) => raid.feed(sync),
@@ -451,7 +460,7 @@ impl Personality {
     }
 
     /// Sets a knob that [`Personality::check`] accepted. No stripe is in use.
-    pub(crate) fn apply(&mut self, knob: Knob, array: &Array, knobs: &Knobs) {
+    pub(crate) fn apply(&mut self, knob: Knob, array: ArrayView<'_>, knobs: &Knobs) {
         cached!(self, raid => raid.apply(knob, array, knobs), ());
     }
 

@@ -64,7 +64,7 @@ pub(super) fn send(io: &ArrayIo, target: &Target, parts: &[Segment], max: Bytes,
     let Target { position, sector, range } = *target;
     let request = MemberRequest { write: io.writes, sector, bytes: range.len, max, kind };
     let part = StraightPart { request: io.id, start: range.start, len: range.len.0 as u32 };
-    cx.array.stage(position, &request, parts, part.target(), cx.out);
+    cx.stage_at(position, &request, parts, part.target());
 }
 
 /// Memory for a range of a request, in the request's frames.

@@ -13,6 +13,7 @@ use crate::array::outbox::Outbox;
 use crate::contract::error::ReplyError;
 use crate::contract::input::Verb;
 use crate::knobs::Knob;
+use crate::raid::ArrayView;
 use crate::raid::Busy;
 use crate::sched::member_queue::QueueSettings;
 
@@ -195,7 +196,7 @@ impl Volume {
             && let Some(knob) = self.quiescing.take()
         {
             self.put(knob, out);
-            self.raid.apply(knob, &self.array, &self.knobs);
+            self.raid.apply(knob, ArrayView::of(&self.array), &self.knobs);
         }
     }
 

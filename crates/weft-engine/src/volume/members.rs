@@ -16,6 +16,7 @@ use crate::contract::input::Fault;
 use crate::contract::output::{MemberOp, Notice};
 use crate::contract::token::RequestId;
 use crate::raid::Answer;
+use crate::raid::ArrayView;
 use crate::sched::member_queue::Waiting;
 
 impl Volume {
@@ -150,7 +151,10 @@ impl Volume {
             if let Some(after) = reads_after {
                 let (false, Owner::Parts(first, merged)) = (write, owner) else { continue };
                 let parts = out.parts(first, merged);
-                if !parts.iter().any(|part| self.raid.gains_by_giving_up(*part, &self.array)) {
+                if !parts
+                    .iter()
+                    .any(|part| self.raid.gains_by_giving_up(*part, ArrayView::of(&self.array)))
+                {
                     continue;
                 }
                 let due = issued + self.patience(first, after);
@@ -234,7 +238,7 @@ impl Volume {
             return false;
         };
         let parts = out.parts(first, merged);
-        parts.iter().any(|part| self.raid.gains_by_giving_up(*part, &self.array))
+        parts.iter().any(|part| self.raid.gains_by_giving_up(*part, ArrayView::of(&self.array)))
     }
 
     /// Time after which a read is given up, `after` at first. It doubles each time the read was

@@ -44,7 +44,7 @@ use crate::contract::token::RequestId;
 use crate::contract::turn::Congestion;
 use crate::knobs::{Knob, Knobs, PoolKnobs, WAITS_WITHOUT_BOUND};
 use crate::mutant::Mutant;
-use crate::raid::{Answer, Cx, Personality, StripeMemory};
+use crate::raid::{Answer, ArrayView, Cx, Personality, StripeMemory};
 
 /// One volume: an array and the requests to it.
 #[derive(Clone, Debug)]
@@ -99,7 +99,7 @@ impl Volume {
         let mut array = Array::new(id, &config.source, epoch_secs, now);
         array.set_queues(&config.knobs, |_| 0);
         let memory = StripeMemory { first, frames, stripes_max: config.stripes_max };
-        let raid = Personality::new(id, memory, config);
+        let raid = Personality::new(memory, config);
         Self {
             id,
             array,
@@ -167,7 +167,7 @@ impl Volume {
 
     /// Part of a request's range that members would be told to discard; `None` if there is none.
     pub(crate) fn to_discard(&self, request: &ClientRequest) -> Option<ByteRange> {
-        self.raid.to_discard(request, &self.array)
+        self.raid.to_discard(request, ArrayView::of(&self.array))
     }
 
     #[inline(always)]
@@ -225,7 +225,7 @@ impl Volume {
             self.array.pass(position, sector, request, issuer, out);
             return Ok(());
         }
-        let discarded = self.raid.to_discard(request, &self.array);
+        let discarded = self.raid.to_discard(request, ArrayView::of(&self.array));
         let range = match discarded {
             Some(discarded) if trims => discarded,
             // A trim is advice, and this one has no part that can be discarded.
@@ -418,7 +418,7 @@ impl Volume {
         }
         let handled = self.with_raid(out, |raid, cx| raid.turn(stripes_max, cx));
         self.take_events(out);
-        let mut cx = Cx { array: &mut self.array, knobs: &self.knobs, out };
+        let mut cx = Cx::new(&mut self.array, &self.knobs, out);
         self.raid.end_turn(self.sync.as_ref(), &mut cx);
         self.take_events(out);
         // Before the check whether the array is idle: the last answer allows the stop.
@@ -443,7 +443,7 @@ impl Volume {
             self.raid.would_feed(sync) && (self.array.is_dirty() || !changes_parity(sync.action))
         });
         let quiesces = self.quiescing.is_some();
-        let settings = (&self.array, &self.knobs);
+        let settings = (ArrayView::of(&self.array), &self.knobs);
         self.raid.has_work(quiesces, self.sync.as_ref(), settings, now)
             || sync_goes_on
             || self.array.members.iter().any(|member| member.to_give_up)
@@ -496,7 +496,7 @@ impl Volume {
             spans.map(|span| since + span).chain(member.gives_up_at).min()
         });
         let retry = self.retry_wake();
-        let raid = self.raid.next_wake(&self.array, &self.knobs);
+        let raid = self.raid.next_wake(ArrayView::of(&self.array), &self.knobs);
         let array = self.array.update_wake().into_iter().chain(self.array.bitmap_wake());
         let sync = self.sync.as_ref().and_then(Resync::wake);
         stalls.chain(sync).chain(enter_safe_mode).chain(retry).chain(array).chain(raid).min()
@@ -550,7 +550,7 @@ impl Volume {
         out: &mut Outbox,
         act: impl FnOnce(&mut Personality, &mut Cx<'_>) -> T,
     ) -> T {
-        let mut cx = Cx { array: &mut self.array, knobs: &self.knobs, out };
+        let mut cx = Cx::new(&mut self.array, &self.knobs, out);
         act(&mut self.raid, &mut cx)
     }
 

@@ -16,7 +16,7 @@ use crate::contract::output::Output;
 use crate::contract::token::RequestId;
 use crate::mutant::Mutant;
 use crate::raid::parity::streams::WriteStream;
-use crate::raid::{Answer, ArrayIo, Cx, PartOutcome, SPLITTING, StraightPart};
+use crate::raid::{Answer, ArrayIo, ArrayView, Cx, PartOutcome, SPLITTING, StraightPart};
 
 /// A request that is not answered yet, or has frames that are still in use.
 #[derive(Clone, Debug)]
@@ -76,7 +76,7 @@ impl Volume {
     #[inline]
     pub(super) fn passes(&mut self, range: ByteRange, writes: bool) -> Option<(usize, Sectors)> {
         let is_written = || self.ranges.is_written(range);
-        let found = self.raid.passes(range, writes, is_written, &self.array);
+        let found = self.raid.passes(range, writes, is_written, ArrayView::of(&self.array));
         found.filter(|(position, _)| self.array.passes(*position))
     }
 
@@ -311,7 +311,7 @@ impl Volume {
     /// Handles a part of a member request that is done or was given up.
     #[inline(always)]
     pub(super) fn part_done(&mut self, part: CompletionTarget, answer: Answer, out: &mut Outbox) {
-        let mut cx = Cx { array: &mut self.array, knobs: &self.knobs, out };
+        let mut cx = Cx::new(&mut self.array, &self.knobs, out);
         match self.raid.part_done(part, answer, &mut cx) {
             PartOutcome::Nothing => {}
             PartOutcome::Done(request) => self.sub_request_done(request, Ok(()), out),

@@ -16,6 +16,7 @@ use crate::contract::error::ReplyError;
 use crate::contract::input::SyncAction;
 use crate::contract::output::Notice;
 use crate::mutant::Mutant;
+use crate::raid::ArrayView;
 
 impl Volume {
     pub(super) fn run_syncs(&mut self, out: &mut Outbox) {
@@ -34,7 +35,7 @@ impl Volume {
             sync.stop();
         }
         if self.array.is_dirty() || !changes_parity(sync.action) {
-            self.raid.feed(sync, &self.array);
+            self.raid.feed(sync, ArrayView::of(&self.array));
         }
         sync.checkpoint(&mut self.array);
         if sync.finish(&mut self.array, self.id, out) {
@@ -89,7 +90,7 @@ impl Volume {
         }
         self.sync_failed_full = false;
         out.notice(Notice::SyncStarted { volume: self.id, action });
-        let pass = self.raid.resync_pass(action, &self.array, &self.knobs);
+        let pass = self.raid.resync_pass(action, ArrayView::of(&self.array), &self.knobs);
         let pace = Pace::new(&self.knobs, out.now);
         self.sync = Some(Resync::new(action, from, &self.array, pass, lease, pace));
     }

@@ -16,15 +16,14 @@ mod sync;
 
 use std::collections::VecDeque;
 
-use weft_units::{ByteRange, Bytes, FRAME_BYTES, SectorRange, Sectors, Slot, VolumeId};
+use weft_units::{ByteRange, Bytes, FRAME_BYTES, SectorRange, Sectors, Slot};
 
 use self::mirror_part::{CopyIo, MirrorPart};
 use self::read_balance::{ReadBalance, Readable};
 use self::sync::Copier;
 use super::clear::Clears;
 use super::straight::{self, StraightPart, Target, Targets};
-use super::{Answer, ArrayIo, Cx, Event, PartOutcome, StripeMemory};
-use crate::array::Array;
+use super::{Answer, ArrayIo, ArrayView, Cx, Event, PartOutcome, StripeMemory};
 use crate::array::membership::{ReadAround, Report};
 use crate::array::outbox::{CompletionTarget, JobId};
 use crate::array::resync_window::{Pass, Resync};
@@ -53,9 +52,9 @@ pub(crate) struct Mirror {
 }
 
 impl Mirror {
-    pub(crate) fn new(volume: VolumeId, memory: StripeMemory, places: Mirrors) -> Self {
+    pub(crate) fn new(memory: StripeMemory, places: Mirrors) -> Self {
         Self {
-            copier: Copier::new(volume, memory, &places),
+            copier: Copier::new(memory, &places),
             balance: ReadBalance::new(&places),
             places,
             again: VecDeque::new(),
@@ -73,7 +72,7 @@ impl Mirror {
     pub(crate) fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
         assert!(io.writes, "a read goes to its member at once");
         if io.zeroes || io.discarded.is_some() {
-            let targets = |range, array: &Array| targets(&self.places, range, array);
+            let targets = |range, array: ArrayView<'_>| targets(&self.places, range, array);
             self.clears.begin(io, targets, &mut self.events, cx);
             return 1;
         }
@@ -81,8 +80,8 @@ impl Mirror {
         while start < end {
             let range = in_chunk(&self.places, start, end);
             let memory = straight::memory(io, range);
-            for copy in copies_written(&self.places, start.sectors_floor(), cx.array) {
-                let Some(position) = cx.array.position_at(copy.slot) else { continue };
+            for copy in copies_written(&self.places, start.sectors_floor(), cx.view()) {
+                let Some(position) = cx.view().position_at(copy.slot) else { continue };
                 let target = Target { position, sector: copy.sector, range };
                 straight::send(io, &target, &[memory], cx.knobs.max_sectors, cx);
                 sub_requests += 1;
@@ -96,7 +95,7 @@ impl Mirror {
             sub_requests += 1;
         }
         if cx.is_planted(Mutant::AckBeforeAllCopies) {
-            let targets = targets(&self.places, io.range, cx.array);
+            let targets = targets(&self.places, io.range, cx.view());
             let first = |at: usize| at == 0 || targets[at - 1].range != targets[at].range;
             return (0..targets.len()).filter(|at| first(*at)).count() as u64;
         }
@@ -129,12 +128,12 @@ impl Mirror {
         cx: &mut Cx<'_>,
     ) -> Result<(), Fault> {
         // A member that failed in the meantime needs no error report.
-        let slot = position.and_then(|position| cx.array.members[position].slot);
+        let slot = position.and_then(|position| cx.view().slot_of(position));
         let (Some(position), Some(slot)) = (position, slot) else { return Ok(()) };
         let Err(fault) = result else {
             if self.lack_space.contains(slot) || self.copier.unproven.contains(slot) {
                 // From now on, a lack of space is a new one.
-                cx.array.members[position].full_since = None;
+                cx.has_space(position);
                 self.found_space(slot);
             }
             return Ok(());
@@ -146,16 +145,16 @@ impl Mirror {
             // Before the volume handles the event: a read that waited for this write may start
             // before that.
             if cx.membership().present().contains(slot) {
-                self.falls_behind(slot, cx.array);
-                cx.array.resync_for_space(sector, false);
+                self.falls_behind(slot, cx.view());
+                cx.resync_for_space(sector, false);
             }
             self.copier.unproven.remove(slot);
             self.events.push(Event::NoSpace { slot, sector });
             return Err(fault);
         }
-        let is_needed = cx.array.breaks(position);
+        let is_needed = cx.view().breaks(position);
         if !is_needed || fault == Fault::Gone {
-            cx.array.fail_for(position, fault, cx.out);
+            cx.fail_for(position, fault);
         }
         if !is_needed {
             return Ok(());
@@ -164,25 +163,25 @@ impl Mirror {
         // does not count and may differ from the one that does: that member fails.
         for copy in self.places.copies(range.start.sectors_floor()) {
             if cx.membership().is_rebuilding(copy.slot)
-                && let Some(position) = cx.array.position_at(copy.slot)
+                && let Some(position) = cx.view().position_at(copy.slot)
             {
-                cx.array.fail(position, cx.out);
+                cx.fail(position);
             }
         }
-        if self.is_elsewhere(range, slot, cx.array) {
-            self.falls_behind(slot, cx.array);
-            cx.array.copies_may_differ(range.start.sectors_floor());
+        if self.is_elsewhere(range, slot, cx.view()) {
+            self.falls_behind(slot, cx.view());
+            cx.copies_may_differ(range.start.sectors_floor());
         }
         Err(fault)
     }
 
     /// Whether a member in sync other than the one at `slot` has a copy of `range`, which lies
     /// within a chunk.
-    fn is_elsewhere(&self, range: ByteRange, slot: Slot, array: &Array) -> bool {
+    fn is_elsewhere(&self, range: ByteRange, slot: Slot, array: ArrayView<'_>) -> bool {
         let others = self.places.copies_of(range.start.sectors_floor());
         let in_sync = |copy: Copy| {
             let end = copy.sector + range.len.sectors_ceil();
-            array.membership.in_sync(end).contains(copy.slot)
+            array.membership().in_sync(end).contains(copy.slot)
         };
         others.filter(|copy| copy.slot != slot).any(in_sync)
     }
@@ -190,14 +189,14 @@ impl Mirror {
     /// Notes that the member at `slot` missed data that other members have. If copies may differ
     /// only because of such lacks, clients read from a member that lacks nothing, and a resync
     /// copies from that member: a read may have returned the data that was being written.
-    fn falls_behind(&mut self, slot: Slot, array: &Array) {
+    fn falls_behind(&mut self, slot: Slot, array: ArrayView<'_>) {
         let behind = &mut self.copier.behind;
-        if array.membership.resync_from.is_none() {
+        if array.membership().resync_from.is_none() {
             *behind = SlotSet::EMPTY;
         } else if !array.resyncs_only_for_space() {
             return;
         }
-        let others = array.membership.present().without(*behind).without(SlotSet::only(slot));
+        let others = array.membership().present().without(*behind).without(SlotSet::only(slot));
         if !others.is_empty() {
             behind.insert(slot);
         }
@@ -226,14 +225,14 @@ impl Mirror {
     }
 
     fn clear_done(&mut self, request: RequestId, result: Result<(), Fault>, cx: &mut Cx<'_>) {
-        let targets = |range, array: &Array| targets(&self.places, range, array);
+        let targets = |range, array: ArrayView<'_>| targets(&self.places, range, array);
         self.clears.done(request, result, targets, &mut self.events, cx);
     }
 
     /// Handles a part of a write that is done or was given up.
     fn part_written(&mut self, part: StraightPart, answer: Answer, cx: &mut Cx<'_>) -> PartOutcome {
         let request = part.request;
-        let position = answer.member.and_then(|member| cx.array.position_of(member));
+        let position = answer.member.and_then(|member| cx.view().position_of(member));
         let result = self.copy_written(position, range_of(part), answer.result, cx);
         if self.clears.has(request) {
             if answer.given_up {
@@ -243,7 +242,7 @@ impl Mirror {
             return PartOutcome::Nothing;
         }
         if cx.is_planted(Mutant::AckBeforeAllCopies) {
-            let targets = targets(&self.places, range_of(part), cx.array);
+            let targets = targets(&self.places, range_of(part), cx.view());
             if targets.first().map(|target| target.position) != position {
                 return PartOutcome::Nothing;
             }
@@ -287,16 +286,20 @@ impl Mirror {
     /// chunk, with equal copies, while every member can be read. A read that follows the last one
     /// of its member does not pass, so that it can be merged.
     #[inline]
-    pub(crate) fn passes(&mut self, range: ByteRange, array: &Array) -> Option<(usize, Sectors)> {
+    pub(crate) fn passes(
+        &mut self,
+        range: ByteRange,
+        array: ArrayView<'_>,
+    ) -> Option<(usize, Sectors)> {
         let start = range.start.sectors_floor();
-        let is_whole = array.membership.is_whole_and_answers();
+        let is_whole = array.membership().is_whole_and_answers();
         let agree = is_whole && self.around(range, array) == ReadAround::Always;
         if !agree || range.len > self.places.left_in_chunk(start).bytes() {
             return None;
         }
         let readable = |copy: Copy| {
             let position = array.position_at(copy.slot).expect("every slot has a member");
-            Readable::new(copy, position, &array.members[position])
+            Readable::new(copy, position, array.read_state(position))
         };
         let copies = self.places.copies_of(start).map(readable);
         let Readable { position, slot, sector, .. } = self.balance.choose(copies)?;
@@ -317,7 +320,7 @@ impl Mirror {
             sub_requests += 1;
             let (mut here, max) = (ByteRange::new(start, to - start), cx.knobs.max_sectors);
             if !cx.membership().is_whole() {
-                here = self.up_to_rebuilt(here, cx.array);
+                here = self.up_to_rebuilt(here, cx.view());
             }
             if !self.read_copy(io, here, SlotSet::EMPTY, max, cx) {
                 let (request, result) = (io.id, Err(ReplyError::Io));
@@ -332,12 +335,12 @@ impl Mirror {
     /// There, two reads agree because both take the first copy; a read across that offset would
     /// take another one.
     #[cold]
-    fn up_to_rebuilt(&self, range: ByteRange, array: &Array) -> ByteRange {
+    fn up_to_rebuilt(&self, range: ByteRange, array: ArrayView<'_>) -> ByteRange {
         if self.around(range, array) == ReadAround::Always {
             return range;
         }
         let left = |copy: Copy| {
-            let end = array.membership.recovery_offset(copy.slot)?;
+            let end = array.membership().recovery_offset(copy.slot)?;
             (end > copy.sector).then(|| (end - copy.sector).bytes())
         };
         let copies = self.places.copies_of(range.start.sectors_floor());
@@ -356,13 +359,13 @@ impl Mirror {
         cx: &mut Cx<'_>,
     ) -> bool {
         let mut chosen = None;
-        if self.around(range, cx.array) == ReadAround::Always {
-            let copies = self.readable(range, asked, ReadAround::Always, cx.array);
+        if self.around(range, cx.view()) == ReadAround::Always {
+            let copies = self.readable(range, asked, ReadAround::Always, cx.view());
             chosen = self.balance.choose(copies);
         }
         // Where copies may differ, two reads agree because both take the first copy. Elsewhere, the
         // read waits for a stalled member if no other has the data.
-        let chosen = chosen.or_else(|| self.first(range, asked, cx.array));
+        let chosen = chosen.or_else(|| self.first(range, asked, cx.view()));
         let Some(Readable { position, slot, sector, .. }) = chosen else { return false };
         self.balance.on_read(slot, sector + range.len.sectors_floor());
         let target = Target { position, sector, range };
@@ -378,13 +381,13 @@ impl Mirror {
         range: ByteRange,
         asked: SlotSet,
         around: ReadAround,
-        array: &'a Array,
+        array: ArrayView<'a>,
     ) -> impl Iterator<Item = Readable> + use<'a> {
         let readable = move |copy: Copy| {
             let sectors = SectorRange::new(copy.sector.0, range.len.sectors_floor().0);
-            let readable = array.membership.readable(sectors, around).without(asked);
+            let readable = array.membership().readable(sectors, around).without(asked);
             let position = array.position_at(copy.slot).filter(|_| readable.contains(copy.slot))?;
-            let member = &array.members[position];
+            let member = array.read_state(position);
             let answers = around != ReadAround::Always || !member.stalled;
             answers.then(|| Readable::new(copy, position, member))
         };
@@ -393,7 +396,7 @@ impl Mirror {
 
     /// The first readable copy outside `asked`, whether or not its member answers; members that
     /// missed data come last.
-    fn first(&self, range: ByteRange, asked: SlotSet, array: &Array) -> Option<Readable> {
+    fn first(&self, range: ByteRange, asked: SlotSet, array: ArrayView<'_>) -> Option<Readable> {
         let copies = self.readable(range, asked, ReadAround::Never, array);
         if array.is_planted(Mutant::MirrorReadUnsynced) {
             return copies.last();
@@ -404,14 +407,14 @@ impl Mirror {
     /// Whether another copy of a range may be read in place of one on a stalled member. Not where
     /// copies may differ, because two reads would disagree. `resync_from` counts sectors of the
     /// array here.
-    fn around(&self, range: ByteRange, array: &Array) -> ReadAround {
-        let from = array.membership.resync_from;
+    fn around(&self, range: ByteRange, array: ArrayView<'_>) -> ReadAround {
+        let from = array.membership().resync_from;
         let checked = from.is_none_or(|from| range.end() <= from.bytes());
         if checked { ReadAround::Always } else { ReadAround::Never }
     }
 
     /// Whether another copy can be read if a read of `part` is given up.
-    pub(crate) fn gains_by_giving_up(&self, part: CompletionTarget, array: &Array) -> bool {
+    pub(crate) fn gains_by_giving_up(&self, part: CompletionTarget, array: ArrayView<'_>) -> bool {
         // A resync needs the content of this very member.
         let Some(part) = StraightPart::of(part) else { return false };
         let range = range_of(part);
@@ -421,7 +424,7 @@ impl Mirror {
             }
             ReadAround::Never | ReadAround::WhereChecked => self
                 .first(range, SlotSet::EMPTY, array)
-                .is_some_and(|copy| !array.members[copy.position].stalled),
+                .is_some_and(|copy| !array.read_state(copy.position).stalled),
         }
     }
 
@@ -438,7 +441,7 @@ impl Mirror {
             let (request, whole) = (part.request, false);
             self.events.push(Event::Split { request, sub_requests, whole });
         }
-        self.copier.begin_waiting(&self.places, cx.array, &mut self.events);
+        self.copier.begin_waiting(&self.places, cx.view(), &mut self.events);
     }
 
     /// Reads a part that a member failed to read from the next copy. Where copies may differ, the
@@ -448,8 +451,8 @@ impl Mirror {
         let asked = self.asked.iter().find(|(of, _)| *of == part);
         let asked = asked.map_or(SlotSet::EMPTY, |(_, slots)| *slots);
         let range = range_of(part);
-        let agree = self.around(range, cx.array) == ReadAround::Always;
-        let unit = if agree { FRAME_BYTES } else { cx.array.request_unit.0 };
+        let agree = self.around(range, cx.view()) == ReadAround::Always;
+        let unit = if agree { FRAME_BYTES } else { cx.view().request_unit().0 };
         let failed = !asked.is_empty();
         let splits = failed && range.len > Bytes(unit);
         if splits && !agree {
@@ -498,7 +501,7 @@ impl Mirror {
     /// Begins to correct the copies that members failed to read, after another copy was read. The
     /// range is rounded out to blocks of 4 KiB, the sector size of many drives, except where copies
     /// may differ.
-    fn read_elsewhere(&mut self, part: StraightPart, array: &Array) {
+    fn read_elsewhere(&mut self, part: StraightPart, array: ArrayView<'_>) {
         let Some(place) = self.asked.iter().position(|(of, _)| *of == part) else { return };
         let (_, slots) = self.asked.swap_remove(place);
         let (mut range, most) = (range_of(part), self.copier.part_bytes());
@@ -512,8 +515,8 @@ impl Mirror {
     /// Counts a read error of a member, or fails the member if it is gone.
     pub(crate) fn read_failed(&mut self, position: Option<usize>, fault: Fault, cx: &mut Cx<'_>) {
         let Some(position) = position else { return };
-        match cx.array.members[position].slot {
-            _ if fault == Fault::Gone => cx.array.lose(position, cx.out),
+        match cx.view().slot_of(position) {
+            _ if fault == Fault::Gone => cx.lose(position),
             Some(slot) => cx.report(Report::ReadFailed { slot, most: READ_ERRORS_MAX }),
             None => {}
         }
@@ -527,12 +530,12 @@ impl Mirror {
     // Resync.
 
     /// Extent of a resync, recovery, check or repair.
-    pub(crate) fn resync_pass(&self, action: SyncAction, array: &Array) -> Pass {
+    pub(crate) fn resync_pass(&self, action: SyncAction, array: ArrayView<'_>) -> Pass {
         sync::pass(action, &self.places, array)
     }
 
     /// Starts the next units of a resync, as far as there is memory.
-    pub(crate) fn feed(&mut self, sync: &mut Resync, array: &Array) {
+    pub(crate) fn feed(&mut self, sync: &mut Resync, array: ArrayView<'_>) {
         self.copier.feed(sync, &self.places, array, &mut self.events);
     }
 
@@ -550,7 +553,7 @@ impl Mirror {
     /// Handles a member's answer for a copy of a resync or correction.
     fn copy_done(&mut self, io: CopyIo, answer: Answer, cx: &mut Cx<'_>) {
         if answer.write {
-            let position = answer.member.and_then(|member| cx.array.position_of(member));
+            let position = answer.member.and_then(|member| cx.view().position_of(member));
             let range = self.copier.range_of(io);
             let result = self.copy_written(position, range, answer.result, cx);
             if result.is_err_and(|fault| fault != Fault::NoSpace) {
@@ -604,13 +607,13 @@ impl Mirror {
         }
         if answer.result.is_ok() {
             if !self.asked.is_empty() {
-                self.read_elsewhere(part, cx.array);
+                self.read_elsewhere(part, cx.view());
             }
             return PartOutcome::Done(part.request);
         }
-        let position = answer.member.and_then(|member| cx.array.position_of(member));
+        let position = answer.member.and_then(|member| cx.view().position_of(member));
         // A member that failed meanwhile has no slot, and is not asked again anyway.
-        if let Some(slot) = position.and_then(|position| cx.array.members[position].slot) {
+        if let Some(slot) = position.and_then(|position| cx.view().slot_of(position)) {
             match self.asked.iter_mut().find(|(of, _)| *of == part) {
                 Some((_, slots)) => slots.insert(slot),
                 None => self.asked.push((part, SlotSet::only(slot))),
@@ -631,7 +634,7 @@ fn range_of(part: StraightPart) -> ByteRange {
 }
 
 /// Members that hold copies of a range: all copies of its first chunk, then those of the next.
-fn targets(places: &Mirrors, range: ByteRange, array: &Array) -> Targets {
+fn targets(places: &Mirrors, range: ByteRange, array: ArrayView<'_>) -> Targets {
     let (mut start, end) = (range.start, range.end());
     let mut targets = Targets::new();
     while start < end {
@@ -650,7 +653,7 @@ fn targets(places: &Mirrors, range: ByteRange, array: &Array) -> Targets {
 fn copies_written<'a>(
     places: &'a Mirrors,
     sector: Sectors,
-    array: &Array,
+    array: ArrayView<'_>,
 ) -> impl Iterator<Item = Copy> + use<'a> {
     let is_planted = array.is_planted(Mutant::CopyOnWrongMember);
     let move_last = move |copy| if is_planted { misplaced(places, sector, copy) } else { copy };

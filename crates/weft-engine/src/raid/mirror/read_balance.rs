@@ -18,8 +18,8 @@
 use weft_ondisk::Level;
 use weft_units::{Sectors, Slot};
 
-use crate::array::member::Member;
 use crate::layout::mirrors::{Copy, Mirrors};
+use crate::raid::cx::ReadState;
 
 /// A copy that can be read, with what the choice depends on.
 #[derive(Clone, Copy, Debug)]
@@ -38,15 +38,10 @@ pub(super) struct Readable {
 
 impl Readable {
     #[inline]
-    pub(super) fn new(copy: Copy, position: usize, member: &Member) -> Self {
-        Self {
-            position,
-            slot: copy.slot,
-            sector: copy.sector,
-            pending: member.in_flight,
-            rotational: member.info.device.rotational,
-            write_mostly: member.write_mostly,
-        }
+    pub(super) fn new(copy: Copy, position: usize, member: ReadState) -> Self {
+        let (Copy { slot, sector }, ReadState { pending, rotational, write_mostly, .. }) =
+            (copy, member);
+        Self { position, slot, sector, pending, rotational, write_mostly }
     }
 }
 

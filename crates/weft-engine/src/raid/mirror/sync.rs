@@ -21,10 +21,9 @@ use std::collections::VecDeque;
 
 use smallvec::SmallVec;
 use weft_ondisk::Level;
-use weft_units::{ByteRange, Bytes, FRAME_BYTES, SectorRange, Sectors, Slot, VolumeId};
+use weft_units::{ByteRange, Bytes, FRAME_BYTES, SectorRange, Sectors, Slot};
 
 use super::mirror_part::CopyIo;
-use crate::array::Array;
 use crate::array::membership::{ReadAround, Report};
 use crate::array::outbox::JobId;
 use crate::array::resync_window::{Pass, Resync, Settles};
@@ -34,13 +33,12 @@ use crate::contract::output::{ComputeOp, Source};
 use crate::contract::token::RequestId;
 use crate::layout::mirrors::{Copies, Mirrors, RESYNC_UNITS_MAX};
 use crate::layout::slot_set::SlotSet;
-use crate::raid::{Answer, Cx, Event, StripeMemory};
+use crate::raid::{Answer, ArrayView, Cx, Event, StripeMemory};
 use crate::sched::request::{MemberRequest, MergeKind};
 
 /// Copies that are being made equal, and the memory for them.
 #[derive(Clone, Debug)]
 pub(super) struct Copier {
-    volume: VolumeId,
     first: Frame,
     /// Number of frames for one copy of a unit.
     unit_frames: u32,
@@ -126,12 +124,11 @@ enum Step {
 }
 
 impl Copier {
-    pub(super) fn new(volume: VolumeId, memory: StripeMemory, places: &Mirrors) -> Self {
+    pub(super) fn new(memory: StripeMemory, places: &Mirrors) -> Self {
         let unit_frames = places.resync_unit().bytes().0.div_ceil(FRAME_BYTES) as u32;
         let copies = u32::from(places.copies_per_chunk());
         let parts = (memory.frames / (unit_frames * copies)).min(RESYNC_UNITS_MAX);
         Self {
-            volume,
             first: memory.first,
             unit_frames,
             copies,
@@ -152,7 +149,7 @@ impl Copier {
         &mut self,
         sync: &mut Resync,
         places: &Mirrors,
-        array: &Array,
+        array: ArrayView<'_>,
         events: &mut Vec<Event>,
     ) {
         let window = self.parts.len() as u32 * 4;
@@ -177,7 +174,7 @@ impl Copier {
         key: u64,
         sync: &Resync,
         places: &Mirrors,
-        array: &Array,
+        array: ArrayView<'_>,
         events: &mut Vec<Event>,
     ) -> bool {
         let action = sync.action;
@@ -315,7 +312,11 @@ impl Copier {
             sector: copy.sector,
             bytes: part.range.len,
             max: cx.knobs.max_sectors,
-            kind: MergeKind { fua: false, stripes: false, attr: Attr::sync(cx.array.sync_class) },
+            kind: MergeKind {
+                fua: false,
+                stripes: false,
+                attr: Attr::sync(cx.view().sync_class()),
+            },
         };
         let completion = CopyIo { place, slot }.target();
         if cx.stage(slot, &request, &[memory], completion) {
@@ -387,8 +388,8 @@ impl Copier {
     fn next_step(&mut self, place: u32, level: Level, events: &mut Vec<Event>, cx: &mut Cx<'_>) {
         let part = self.part(place);
         match part.step {
-            Step::Reading if part.is_to_be_divided(cx.array) => {
-                part.take_section(part.range.start, cx.array.request_unit);
+            Step::Reading if part.is_to_be_divided(cx.view()) => {
+                part.take_section(part.range.start, cx.view().request_unit());
                 self.read(place, level, events, cx);
             }
             Step::Reading => {
@@ -424,9 +425,9 @@ impl Copier {
         for (nth, slot) in others {
             let other = self.memory(place, slot);
             let data = SmallVec::from_slice(&[Source { exponent: 0, part: first }]);
-            let mut ops = cx.out.ops();
+            let mut ops = cx.ops();
             ops.push(ComputeOp::Compare { data, p: Some(other), q: None });
-            cx.out.compute(self.volume, JobId(place * self.copies + nth), ops);
+            cx.compute(JobId(place * self.copies + nth), ops);
             self.part(place).pending += 1;
         }
     }
@@ -553,7 +554,7 @@ impl Copier {
         }
         slots.ascending().for_each(|slot| self.correct(slot, range, FRAME_BYTES));
         if goes_on {
-            self.part(place).take_section(range.end(), cx.array.request_unit);
+            self.part(place).take_section(range.end(), cx.view().request_unit());
             self.read(place, level, events, cx);
         } else {
             self.free_if_unused(place);
@@ -598,7 +599,7 @@ impl Copier {
     pub(super) fn begin_waiting(
         &mut self,
         places: &Mirrors,
-        array: &Array,
+        array: ArrayView<'_>,
         events: &mut Vec<Event>,
     ) {
         self.begin_rest(places, events);
@@ -607,7 +608,7 @@ impl Copier {
         {
             let len = range.len.sectors_ceil();
             let range = part_range(range.start.sectors_floor(), len, array);
-            let sealed = array.membership.read_only || array.membership.broken;
+            let sealed = array.membership().read_only || array.membership().broken;
             if range.len > Bytes::ZERO && array.position_at(slot).is_some() && !sealed {
                 self.lock(Task::Correct(slot), range, places, events);
             }
@@ -650,10 +651,10 @@ impl Part {
     /// Whether the part has to be read again in sections. Where copies may differ, another copy
     /// supplies only the blocks that the first one lacks, as for clients, which may have read the
     /// rest.
-    fn is_to_be_divided(&self, array: &Array) -> bool {
-        let from = array.membership.resync_from;
+    fn is_to_be_divided(&self, array: ArrayView<'_>) -> bool {
+        let from = array.membership().resync_from;
         let mut before = self.copies.iter().take_while(|copy| !self.read.contains(copy.slot));
-        self.range.len > array.request_unit
+        self.range.len > array.request_unit()
             && from.is_some_and(|from| from.bytes() < self.range.end())
             && before.any(|copy| self.unreadable.contains(copy.slot))
     }
@@ -681,18 +682,18 @@ fn reads_one(action: SyncAction, level: Level) -> bool {
 }
 
 /// Range of a part, limited to the array's size in whole request units.
-fn part_range(start: Sectors, len: Sectors, array: &Array) -> ByteRange {
-    let unit = array.request_unit.0;
-    let end = (start + len).min(array.size).bytes().0 / unit * unit;
+fn part_range(start: Sectors, len: Sectors, array: ArrayView<'_>) -> ByteRange {
+    let unit = array.request_unit().0;
+    let end = (start + len).min(array.size()).bytes().0 / unit * unit;
     let start = start.bytes().0;
     ByteRange::new(start, end.saturating_sub(start))
 }
 
 /// Extent of a resync, recovery, check or repair of a mirror.
-pub(super) fn pass(action: SyncAction, places: &Mirrors, array: &Array) -> Pass {
+pub(super) fn pass(action: SyncAction, places: &Mirrors, array: ArrayView<'_>) -> Pass {
     let recovers = action == SyncAction::Recover;
     // If two members in sync hold the same data, their copies may still differ.
-    let settles = recovers && !array.membership.has_redundancy();
+    let settles = recovers && !array.membership().has_redundancy();
     Pass {
         unit: places.resync_unit(),
         size: if recovers { places.member_size() } else { places.array_size() },

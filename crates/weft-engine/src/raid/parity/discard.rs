@@ -23,18 +23,15 @@ use weft_units::{ByteRange, Sectors, Slot, StripeId};
 
 use super::ParityRaid;
 use super::stripes::Stripes;
-use crate::array::Array;
-use crate::array::outbox::Owner;
 use crate::array::resync_window::Resync;
 use crate::contract::error::ReplyError;
 use crate::contract::input::{Attr, ClientRequest, Fault, RequestOp};
-use crate::contract::output::MemberOp;
 use crate::contract::token::RequestId;
 use crate::layout::geometry::Geometry;
 use crate::layout::slot_set::SlotSet;
 use crate::mutant::Mutant;
 use crate::raid::parity::stripe::Batch;
-use crate::raid::{ArrayIo, Cx, Event};
+use crate::raid::{ArrayIo, ArrayView, Cx, Event, MemberDiscard};
 
 /// Discard of the full stripes of one request.
 #[derive(Clone, Debug)]
@@ -68,26 +65,28 @@ impl Discard {
     /// Sends the current run to the member at `position`.
     fn send(&self, position: usize, chunk: u64, cx: &mut Cx<'_>) {
         assert!(self.run.end <= self.full_stripes.end, "a run lies within its discard");
-        let volume = cx.array.volume;
-        let member = &mut cx.array.members[position];
-        let at = member.data_sector(Sectors(self.run.start * chunk));
+        let Self { request, fua, attr, .. } = *self;
+        let first = Sectors(self.run.start * chunk);
         let len = Sectors((self.run.end - self.run.start) * chunk);
-        let op = MemberOp::Discard { at, len, fua: self.fua };
-        cx.out.submit(volume, member, op, &self.attr, Owner::Discard(self.request));
-        member.sent(&self.attr, true, Sectors::ZERO);
+        let discard = MemberDiscard { request, first, len, counted: Sectors::ZERO, fua, attr };
+        cx.discard(position, &discard);
     }
 }
 
 impl ParityRaid {
     /// Part of a request to discard: its full stripes, if all members can discard; `None` if there
     /// are none. See [`crate::raid::Personality::to_discard`].
-    pub(crate) fn to_discard(&self, request: &ClientRequest, array: &Array) -> Option<ByteRange> {
+    pub(crate) fn to_discard(
+        &self,
+        request: &ClientRequest,
+        array: ArrayView<'_>,
+    ) -> Option<ByteRange> {
         let wanted = match request.op {
             RequestOp::Flush | RequestOp::Read | RequestOp::Write => false,
             RequestOp::Trim => true,
             // A member may lack space for zeros, and the stripe then keeps them. After a discard,
             // the content of a missing member could not be told.
-            RequestOp::WriteZeroes => request.flags.discard && array.membership.degraded() == 0,
+            RequestOp::WriteZeroes => request.flags.discard && array.membership().degraded() == 0,
         };
         if !wanted || !array.can_discard() {
             return None;
@@ -112,7 +111,7 @@ impl ParityRaid {
     pub(super) fn run_discards(&mut self, sync: Option<&Resync>, cx: &mut Cx<'_>) {
         let mut place = 0;
         while place < self.discards.len() {
-            let may = self.may_go_on(&self.discards[place], sync, cx.array);
+            let may = self.may_go_on(&self.discards[place], sync, cx.view());
             if may && cx.membership().broken {
                 self.end_discard(place, Err(ReplyError::Io));
                 continue;
@@ -125,17 +124,17 @@ impl ParityRaid {
     }
 
     /// Whether a turn would send a run of a discard.
-    pub(super) fn has_discards_to_run(&self, sync: Option<&Resync>, array: &Array) -> bool {
+    pub(super) fn has_discards_to_run(&self, sync: Option<&Resync>, array: ArrayView<'_>) -> bool {
         self.discards.iter().any(|discard| self.may_go_on(discard, sync, array))
     }
 
-    fn may_go_on(&self, discard: &Discard, sync: Option<&Resync>, array: &Array) -> bool {
+    fn may_go_on(&self, discard: &Discard, sync: Option<&Resync>, array: ArrayView<'_>) -> bool {
         if discard.in_flight > 0 || !array.is_known() {
             return false;
         }
         let keys = self.stripes.keys_of(&discard.run_after(&self.geometry));
         let waits = array.is_planted(Mutant::DiscardUnderSync);
-        array.membership.broken || waits || self.stripes.are_quiet(&keys, sync)
+        array.membership().broken || waits || self.stripes.are_quiet(&keys, sync)
     }
 
     fn next_run(&mut self, place: usize, cx: &mut Cx<'_>) {
@@ -153,7 +152,7 @@ impl ParityRaid {
             if slot.0 == 0 && cx.is_planted(Mutant::DiscardSkipsOneMember) {
                 continue;
             }
-            let position = cx.array.position_at(slot);
+            let position = cx.view().position_at(slot);
             let position = position.expect("a slot that is present has a member");
             discard.send(position, self.geometry.chunk().0, cx);
             discard.in_flight += 1;
@@ -175,9 +174,9 @@ impl ParityRaid {
         match (result, position) {
             (Err(Fault::NoSpace), Some(position)) => {
                 // `None` if the member failed meanwhile.
-                discard.full = discard.full.or(cx.array.members[position].slot);
+                discard.full = discard.full.or(cx.view().slot_of(position));
             }
-            (Err(_), Some(position)) => cx.array.lose(position, cx.out),
+            (Err(_), Some(position)) => cx.lose(position),
             (Ok(()), _) | (_, None) => {}
         }
         assert!(discard.in_flight > 0, "a member discards a run once");
@@ -189,7 +188,7 @@ impl ParityRaid {
             let sector = Sectors(discard.run.start * self.geometry.chunk().0);
             // Parity may be wrong from here on, also on a member under recovery that is past this
             // sector.
-            cx.array.resync_for_space(sector, true);
+            cx.resync_for_space(sector, true);
             self.end_discard(place, Err(ReplyError::NoSpace));
             self.stripes.events.push(Event::NoSpaceForDiscard { slot, sector });
         } else if discard.run.end == discard.full_stripes.end {
@@ -246,7 +245,7 @@ const RUN_SECTORS: u64 = 64 << 11;
 #[cfg(test)]
 mod tests {
     use weft_ondisk::Level;
-    use weft_units::{Sectors, Slot, VolumeId};
+    use weft_units::{Sectors, Slot};
 
     use super::*;
     use crate::SyncAction;
@@ -262,7 +261,7 @@ mod tests {
         let mut cache = Cache::new(16, Frame(0), 3, Sectors(8), 8, &Knobs::md());
         let Acquired::Stripe(id) = cache.acquire(5, &geometry) else { panic!("all are free") };
         change(cache.stripe_mut(id));
-        Stripes::new(VolumeId(0), cache, Sectors(64))
+        Stripes::new(cache, Sectors(64))
     }
 
     #[test]

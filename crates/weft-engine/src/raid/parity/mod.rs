@@ -17,7 +17,7 @@ pub(crate) mod stripes;
 
 use std::collections::VecDeque;
 
-use weft_units::{Span, StripeId, Time, VolumeId};
+use weft_units::{Span, StripeId, Time};
 
 use self::cache::{Acquired, Cache, Picked};
 use self::discard::Discard;
@@ -27,8 +27,7 @@ use self::streams::Streams;
 pub(crate) use self::stripe::SubRequest;
 use self::stripe_part::{StripIo, StripePart};
 use self::stripes::Stripes;
-use super::{Answer, Cx, Event, PartOutcome};
-use crate::array::Array;
+use super::{Answer, ArrayView, Cx, Event, PartOutcome};
 use crate::array::outbox::{CompletionTarget, JobId};
 use crate::array::resync_window::{Pass, Resync, Settles};
 use crate::contract::frame::Frame;
@@ -43,7 +42,6 @@ use crate::mutant::Mutant;
 /// stripes, and the write streams that may fill stripes.
 #[derive(Clone, Debug)]
 pub(crate) struct ParityRaid {
-    volume: VolumeId,
     geometry: Geometry,
     memory: StripeMemory,
     stripes: Stripes,
@@ -73,17 +71,11 @@ pub(crate) struct StripeMemory {
 }
 
 impl ParityRaid {
-    pub(crate) fn new(
-        volume: VolumeId,
-        memory: StripeMemory,
-        geometry: &Geometry,
-        knobs: &Knobs,
-    ) -> Self {
+    pub(crate) fn new(memory: StripeMemory, geometry: &Geometry, knobs: &Knobs) -> Self {
         Self {
-            volume,
             geometry: geometry.clone(),
             memory,
-            stripes: memory.stripes(volume, geometry, knobs),
+            stripes: memory.stripes(geometry, knobs),
             streams: Streams::default(),
             discards: Vec::new(),
             ready: VecDeque::new(),
@@ -107,10 +99,10 @@ impl ParityRaid {
     ) {
         match (StripePart::of(first), fault, position) {
             (StripePart::Straight(_), Fault::Gone, Some(position)) => {
-                cx.array.lose(position, cx.out);
+                cx.lose(position);
             }
             (StripePart::Straight(_), _, Some(position)) => {
-                cx.array.members[position].read_errors += 1;
+                cx.count_read_error(position);
             }
             _ => {}
         }
@@ -170,9 +162,9 @@ impl ParityRaid {
     // Reads that are given up.
 
     /// Whether the data of a read can be had in another way if the read is given up.
-    pub(crate) fn gains_by_giving_up(&self, part: CompletionTarget, array: &Array) -> bool {
+    pub(crate) fn gains_by_giving_up(&self, part: CompletionTarget, array: ArrayView<'_>) -> bool {
         match StripePart::of(part) {
-            StripePart::Strip(part) => self.stripes.reads_around(part, &array.membership),
+            StripePart::Strip(part) => self.stripes.reads_around(part, array.membership()),
             StripePart::Run(_) | StripePart::Straight(_) => true,
         }
     }
@@ -211,25 +203,25 @@ impl ParityRaid {
 
     /// Wakes requests that wait for stripes, before a resync takes the free ones.
     pub(crate) fn begin_turn(&mut self, cx: &mut Cx<'_>) {
-        self.stripes.cache.relieve_within(wait_max(cx.knobs, cx.array), cx.out.now);
+        self.stripes.cache.relieve_within(wait_max(cx.knobs, cx.view()), cx.now());
     }
 
     /// Handles at most `stripes_max` stripes with their followers, besides stripes that are handled
     /// at arrival. Returns their number. As in md, none is handled while a member failure is not
     /// recorded.
     pub(crate) fn turn(&mut self, stripes_max: u32, cx: &mut Cx<'_>) -> u32 {
-        let may_move = cx.array.is_known();
+        let may_move = cx.view().is_known();
         let mut handled = self.stripes.release_plug(cx, may_move);
-        if cx.array.is_known() {
+        if cx.view().is_known() {
             handled += self.handle(stripes_max, cx);
         }
         handled
     }
 
     fn handle(&mut self, stripes_max: u32, cx: &mut Cx<'_>) -> u32 {
-        let settings = self.priority(cx.knobs, cx.array);
+        let settings = self.priority(cx.knobs, cx.view());
         let Self { geometry, stripes, streams, picked, .. } = self;
-        let (full_stripe, now) = (geometry.full_stripe_bytes(), cx.out.now);
+        let (full_stripe, now) = (geometry.full_stripe_bytes(), cx.now());
         stripes.activate(&settings, geometry, now, |lacks| streams.moved(&lacks, full_stripe, now));
         // A turn ends after the longest possible request, so that members start on it while the
         // engine goes on.
@@ -259,13 +251,13 @@ impl ParityRaid {
     /// Continues discards, and plugs the stripes that were delayed in this turn.
     pub(crate) fn end_turn(&mut self, sync: Option<&Resync>, cx: &mut Cx<'_>) {
         self.run_discards(sync, cx);
-        let settings = self.priority(cx.knobs, cx.array);
-        self.stripes.cache.plug_delayed(&settings, cx.out.now);
+        let settings = self.priority(cx.knobs, cx.view());
+        self.stripes.cache.plug_delayed(&settings, cx.now());
     }
 
     /// Settings of stripe priority with the current knobs.
     #[inline]
-    fn priority(&self, knobs: &Knobs, array: &Array) -> PrioritySettings {
+    fn priority(&self, knobs: &Knobs, array: ArrayView<'_>) -> PrioritySettings {
         self.stripes.cache.policy().priority(knobs, wait_max(knobs, array))
     }
 
@@ -274,7 +266,7 @@ impl ParityRaid {
         &self,
         quiesces: bool,
         sync: Option<&Resync>,
-        (array, knobs): (&Array, &Knobs),
+        (array, knobs): (ArrayView<'_>, &Knobs),
         now: Time,
     ) -> bool {
         let settings = self.priority(knobs, array);
@@ -284,12 +276,12 @@ impl ParityRaid {
         (runs && !lost)
             || self.can_attach()
             || (!self.ready.is_empty() && !quiesces)
-            || (array.membership.broken && self.waits_in_vain())
+            || (array.membership().broken && self.waits_in_vain())
             || self.has_discards_to_run(sync, array)
     }
 
     /// Time at which delayed stripes move on if no other event comes.
-    pub(crate) fn next_wake(&self, array: &Array, knobs: &Knobs) -> Option<Time> {
+    pub(crate) fn next_wake(&self, array: ArrayView<'_>, knobs: &Knobs) -> Option<Time> {
         let settings = self.priority(knobs, array);
         if array.is_known() { self.stripes.cache.activation_wake(&settings) } else { None }
     }
@@ -302,11 +294,11 @@ impl ParityRaid {
     }
 
     /// Unit (one stripe), size and effect of a resync.
-    pub(crate) fn resync_pass(&self, array: &Array, knobs: &Knobs) -> Pass {
+    pub(crate) fn resync_pass(&self, array: ArrayView<'_>, knobs: &Knobs) -> Pass {
         let unit = stripe_size::height(knobs, &self.geometry);
         // Each stripe is compared with all parity that is left, so the pass settles an earlier
         // pending resync whatever was rebuilt before.
-        Pass { unit, size: array.member_size, settles: Settles::Yes, maps: false }
+        Pass { unit, size: array.member_size(), settles: Settles::Yes, maps: false }
     }
 
     /// Starts the sync of the next stripes of a resync, as far as there are free stripes in the
@@ -378,21 +370,21 @@ impl ParityRaid {
 impl StripeMemory {
     /// Creates the stripe cache: as many stripes as the knobs ask for, but at least one and no more
     /// than fit into the volume's frames.
-    fn stripes(&self, volume: VolumeId, geometry: &Geometry, knobs: &Knobs) -> Stripes {
+    fn stripes(&self, geometry: &Geometry, knobs: &Knobs) -> Stripes {
         let (chunk, height) = (geometry.chunk(), stripe_size::height(knobs, geometry));
         let stripe_frames = stripe_size::stripe_frames(knobs, geometry);
         let wanted = self.stripes_max.unwrap_or(u32::MAX).min(knobs.cache_stripes(stripe_frames));
         let stripes = wanted.max(1).min(self.frames / stripe_frames);
         let cache =
             Cache::new(stripes, self.first, geometry.members(), height, chunk.0 / height.0, knobs);
-        Stripes::new(volume, cache, chunk)
+        Stripes::new(cache, chunk)
     }
 }
 
 /// Longest time that a stripe waits to be filled under a rule without its own bound, and that a
 /// request waits for a free stripe before inactive ones are kept for it.
 #[inline]
-fn wait_max(knobs: &Knobs, array: &Array) -> Span {
+fn wait_max(knobs: &Knobs, array: ArrayView<'_>) -> Span {
     if array.is_planted(Mutant::WaitWithoutEnd) {
         WAITS_WITHOUT_BOUND
     } else {

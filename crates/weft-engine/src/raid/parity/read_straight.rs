@@ -60,7 +60,7 @@ impl ParityRaid {
         let position = self.geometry.locate(range.start.sectors_floor());
         let sectors = frames_of(position.sector, range);
         let readable = cx.membership().readable(sectors, ReadAround::WhereChecked);
-        let place = cx.array.position_at(position.slot)?;
+        let place = cx.view().position_at(position.slot)?;
         readable.contains(position.slot).then_some((place, position.sector))
     }
 
@@ -95,7 +95,7 @@ fn up_to_multiple(start: u64, end: u64, size: u64) -> ByteRange {
 /// room ([`crate::layout::align`]).
 #[inline]
 fn read(io: &ArrayIo, range: ByteRange, position: usize, sector: Sectors, cx: &mut Cx<'_>) {
-    let block = u64::from(cx.array.members[position].info.logical_block);
+    let block = cx.view().logical_block(position);
     let whole = whole_blocks(range, block);
     let before = range.start.0 / SECTOR_BYTES - whole.start.0 / SECTOR_BYTES;
     let request = MemberRequest {
@@ -108,7 +108,7 @@ fn read(io: &ArrayIo, range: ByteRange, position: usize, sector: Sectors, cx: &m
     let in_frames = whole.start.0 - io.range.start.0 / FRAME_BYTES * FRAME_BYTES;
     let memory = io.frames.part(in_frames, whole.len.0);
     let part = StraightPart { request: io.id, start: range.start, len: range.len.0 as u32 };
-    cx.array.stage(position, &request, &[memory], part.target(), cx.out);
+    cx.stage_at(position, &request, &[memory], part.target());
 }
 
 /// Data sectors of a member, in whole frames, that a read of `range` from `sector` on may touch

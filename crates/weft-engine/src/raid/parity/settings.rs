@@ -5,10 +5,10 @@ use weft_units::{Bytes, FRAME_BYTES};
 
 use super::ParityRaid;
 use super::stripe_size;
-use crate::array::Array;
 use crate::contract::error::ReplyError;
 use crate::knobs::{Knob, Knobs, StripeSize};
 use crate::mutant::Mutant;
+use crate::raid::ArrayView;
 use crate::raid::io::Busy;
 
 impl ParityRaid {
@@ -74,13 +74,13 @@ impl ParityRaid {
     }
 
     /// Creates the cache anew with the values of `knobs`. No stripe is in use.
-    pub(crate) fn apply(&mut self, knob: Knob, array: &Array, knobs: &Knobs) {
+    pub(crate) fn apply(&mut self, knob: Knob, array: ArrayView<'_>, knobs: &Knobs) {
         if matches!(knob, Knob::StripeCacheSize(_)) && array.is_planted(Mutant::CacheNotResized) {
             return;
         }
         assert!(self.is_quiet(), "the cache is resized when no stripe is in use");
         let waits = std::mem::take(&mut self.stripes.waits);
-        self.stripes = self.memory.stripes(self.volume, &self.geometry, knobs);
+        self.stripes = self.memory.stripes(&self.geometry, knobs);
         self.stripes.waits = waits;
     }
 }

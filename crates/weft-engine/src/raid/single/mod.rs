@@ -9,8 +9,7 @@ use weft_units::ByteRange;
 
 use super::clear::Clears;
 use super::straight::{self, Target, Targets};
-use super::{Answer, ArrayIo, Cx, Event, PartOutcome};
-use crate::array::Array;
+use super::{Answer, ArrayIo, ArrayView, Cx, Event, PartOutcome};
 use crate::array::outbox::CompletionTarget;
 use crate::contract::input::Fault;
 use crate::contract::token::RequestId;
@@ -69,7 +68,7 @@ fn target(range: ByteRange) -> Target {
     Target { position: 0, sector: range.start.sectors_floor(), range }
 }
 
-fn targets(range: ByteRange, _: &Array) -> Targets {
+fn targets(range: ByteRange, _: ArrayView<'_>) -> Targets {
     Targets::from_slice(&[target(range)])
 }
 

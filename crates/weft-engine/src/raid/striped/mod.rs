@@ -9,8 +9,7 @@ use weft_units::{ByteRange, Bytes, Sectors};
 
 use super::clear::Clears;
 use super::straight::{self, Target, Targets};
-use super::{Answer, ArrayIo, Cx, Event, PartOutcome};
-use crate::array::Array;
+use super::{Answer, ArrayIo, ArrayView, Cx, Event, PartOutcome};
 use crate::array::outbox::CompletionTarget;
 use crate::contract::frame::Segments;
 use crate::contract::input::Fault;
@@ -33,7 +32,11 @@ impl Striped {
 
     /// Member position and data sector for a request that lies on one member; `None` otherwise.
     #[inline]
-    pub(crate) fn passes(&self, range: ByteRange, array: &Array) -> Option<(usize, Sectors)> {
+    pub(crate) fn passes(
+        &self,
+        range: ByteRange,
+        array: ArrayView<'_>,
+    ) -> Option<(usize, Sectors)> {
         let extent = self.places.locate(range.start.sectors_floor());
         (range.len <= extent.len.bytes()).then(|| (position_at(&extent, array), extent.sector))
     }
@@ -42,11 +45,11 @@ impl Striped {
     /// sub-requests.
     pub(crate) fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
         if io.zeroes || io.discarded.is_some() {
-            let targets = |range, array: &Array| targets(&self.places, range, array);
+            let targets = |range, array: ArrayView<'_>| targets(&self.places, range, array);
             self.clears.begin(io, targets, &mut self.events, cx);
             return 1;
         }
-        let runs = runs(&targets(&self.places, io.range, cx.array), io);
+        let runs = runs(&targets(&self.places, io.range, cx.view()), io);
         for (run, memory) in &runs {
             // Not merged with other requests, so that an error concerns one client.
             straight::send(io, run, memory, run.range.len, cx);
@@ -62,7 +65,7 @@ impl Striped {
         result: Result<(), Fault>,
         cx: &mut Cx<'_>,
     ) {
-        let targets = |range, array: &Array| targets(&self.places, range, array);
+        let targets = |range, array: ArrayView<'_>| targets(&self.places, range, array);
         let of = (request, position);
         self.clears.discard_told(of, result, targets, &mut self.events, cx);
     }
@@ -74,7 +77,7 @@ impl Striped {
         answer: Answer,
         cx: &mut Cx<'_>,
     ) -> PartOutcome {
-        let targets = |range, array: &Array| targets(&self.places, range, array);
+        let targets = |range, array: ArrayView<'_>| targets(&self.places, range, array);
         self.clears.part_told(part, answer, targets, &mut self.events, cx)
     }
 
@@ -104,13 +107,13 @@ fn runs(targets: &Targets, io: &ArrayIo) -> SmallVec<[(Target, Segments); 4]> {
 }
 
 /// Targets of a range, in order of the array.
-fn targets(places: &Places, range: ByteRange, array: &Array) -> Targets {
+fn targets(places: &Places, range: ByteRange, array: ArrayView<'_>) -> Targets {
     let (mut start, end) = (range.start, range.end());
     let mut targets = Targets::new();
     while start < end {
         let extent = places.locate(start.sectors_floor());
         let mut len = extent.len.bytes().min(Bytes(end.0 - start.0));
-        let (next, block) = (start + len, array.request_unit);
+        let (next, block) = (start + len, array.request_unit());
         if array.is_planted(Mutant::ZoneBoundaryOffByOne)
             && next < end
             && len > block
@@ -134,7 +137,7 @@ fn targets(places: &Places, range: ByteRange, array: &Array) -> Targets {
     targets
 }
 
-fn position_at(extent: &crate::layout::striped::Extent, array: &Array) -> usize {
+fn position_at(extent: &crate::layout::striped::Extent, array: ArrayView<'_>) -> usize {
     let position = array.position_at(extent.slot);
     position.expect("an array without redundancy fails no member")
 }

@@ -110,12 +110,12 @@ impl ParityRaid {
             self.begin_discard(io, discarded);
             pending += 1;
             if discarded == io.range {
-                self.skip(io, cx.out.now);
+                self.skip(io, cx.now());
                 return pending;
             }
         }
         if self.attach_at_once(io, &attaching(cx, false)) {
-            self.skip(io, cx.out.now);
+            self.skip(io, cx.now());
             return pending + 1;
         }
         self.attach_later(io);
@@ -219,7 +219,7 @@ impl ParityRaid {
     /// Attaches waiting work, if there is any.
     pub(crate) fn split_waiting(&mut self, quiesces: bool, cx: &mut Cx<'_>) {
         if self.has_waiting() {
-            self.attach_waiting(&attaching(cx, quiesces), cx.out.now);
+            self.attach_waiting(&attaching(cx, quiesces), cx.now());
         }
     }
 

@@ -162,7 +162,7 @@ impl Stripes {
             Operation::Reading => {
                 stripe.handle = true;
                 if let Some(since) = stripe.reads_since.take() {
-                    let took = cx.out.now.since(since);
+                    let took = cx.now().since(since);
                     let known = self.preread.unwrap_or(took).0;
                     self.preread = Some(Span(known - known / 8 + took.0 / 8));
                 }

@@ -107,7 +107,7 @@ impl Stripes {
             assert!(std::mem::take(&mut stripe.plugged), "a stripe is in the plug once");
             let streams = std::mem::take(&mut stripe.streams);
             let arrivals = std::mem::take(&mut stripe.arrivals);
-            cx.out.work.attaches += arrivals;
+            cx.count_attaches(arrivals);
             let alone = arrivals == 1;
             let at_once = match writes {
                 // Nothing is known to follow a write that arrived alone.

@@ -17,7 +17,7 @@ mod write;
 
 use std::collections::VecDeque;
 
-use weft_units::{Bytes, SectorRange, Sectors, Slot, Span, StripeId, VolumeId};
+use weft_units::{Bytes, SectorRange, Sectors, Slot, Span, StripeId};
 
 use self::arrivals::Displaced;
 use super::cache::Cache;
@@ -42,7 +42,6 @@ use crate::sched::request::{MemberRequest, MergeKind};
 /// The stripes of a volume.
 #[derive(Clone, Debug)]
 pub(crate) struct Stripes {
-    volume: VolumeId,
     pub(crate) cache: Cache,
     stripes_per_chunk: u64,
     /// Stripes that were attached to in this turn, in order.
@@ -61,11 +60,10 @@ pub(crate) struct Stripes {
 }
 
 impl Stripes {
-    pub(crate) fn new(volume: VolumeId, cache: Cache, chunk: Sectors) -> Self {
+    pub(crate) fn new(cache: Cache, chunk: Sectors) -> Self {
         let stripes_per_chunk = chunk.0 / cache.height().0;
         assert!(stripes_per_chunk.is_power_of_two(), "a stripe is never higher than the chunk");
         Self {
-            volume,
             cache,
             stripes_per_chunk,
             plug: Vec::new(),
@@ -134,18 +132,18 @@ impl Stripes {
         }
         match facts.plan() {
             StripeStep::Read { strips, delay } => {
-                let since = self.cache.since(cx.out.now);
+                let since = self.cache.since(cx.now());
                 let stripe = self.cache.stripe_mut(id);
                 if delay {
                     stripe.handle = true;
                     stripe.delayed = true;
                     stripe.waits_since.get_or_insert(since);
                     if stripe.waited_for {
-                        stripe.due.get_or_insert(cx.out.now + patience_for_others(self.preread));
+                        stripe.due.get_or_insert(cx.now() + patience_for_others(self.preread));
                     }
                 } else if let Some(since) = stripe.waits_since.take() {
-                    stripe.reads_since = Some(cx.out.now);
-                    self.waits.preread.record(since.at, cx.out.now);
+                    stripe.reads_since = Some(cx.now());
+                    self.waits.preread.record(since.at, cx.now());
                 }
                 self.read(id, strips, cx);
             }
@@ -157,7 +155,7 @@ impl Stripes {
             StripeStep::Recover(lost) => self.recover(id, lost, cx),
             StripeStep::Write(mode) => {
                 if let Some(since) = self.cache.stripe_mut(id).waits_since.take() {
-                    self.waits.filled.record(since.at, cx.out.now);
+                    self.waits.filled.record(since.at, cx.now());
                 }
                 self.drain(id, mode, cx);
             }
@@ -345,7 +343,7 @@ impl Stripes {
         assert_eq!(stripe.in_flight, 0, "a stripe is computed alone");
         stripe.in_flight = 1;
         stripe.operation = operation;
-        cx.out.compute(self.volume, JobId(id.0), ops);
+        cx.compute(JobId(id.0), ops);
     }
 
     /// Sends reads (`write` is `None`) or writes (with or without FUA) of whole strips, highest
@@ -361,7 +359,7 @@ impl Stripes {
         let (height, frames) = (self.cache.height(), self.cache.strip_frames());
         let stripe = self.cache.stripe_mut(id);
         stripe.io_started = true;
-        let attr = stripe.member_attr(cx.array.sync_class);
+        let attr = stripe.member_attr(cx.view().sync_class());
         let purposes = stripe.purposes(attr.purpose, slots, write.is_some());
         let mut request = MemberRequest {
             write: write.is_some(),

@@ -26,7 +26,7 @@ use crate::sched::request::{MemberRequest, MergeKind};
 impl Stripes {
     /// Drains the writers of a stripe or of a batch, and computes parity.
     pub(super) fn drain(&mut self, id: StripeId, mode: Mode, cx: &mut Cx<'_>) {
-        let mut ops = cx.out.ops();
+        let mut ops = cx.ops();
         self.drain_stripe(id, mode, &mut ops, cx);
         let mut before = id;
         let batch = std::mem::take(&mut self.cache.stripe_mut(id).batch);
@@ -42,7 +42,7 @@ impl Stripes {
                 self.drain_stripe(follower, mode, &mut ops, cx);
             }
             self.cache.stripe_mut(follower).goes_on = goes_on;
-            cx.out.work.followers += 1;
+            cx.count_follower();
             before = follower;
         }
         let stripe = self.cache.stripe_mut(id);
@@ -133,7 +133,7 @@ impl Stripes {
 
     /// Writes data and parity to the members, after parity was computed.
     pub(super) fn write_out(&mut self, id: StripeId, cx: &mut Cx<'_>) {
-        assert!(cx.array.is_dirty(), "the array is marked dirty before data is written");
+        assert!(cx.view().is_dirty(), "the array is marked dirty before data is written");
         if self.followers_of(id).is_empty() {
             self.begin_writing(id);
             let stripe = self.cache.stripe(id);
