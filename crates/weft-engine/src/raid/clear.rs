@@ -7,8 +7,9 @@
 use smallvec::SmallVec;
 use weft_units::{ByteRange, FRAME_BYTES, Sectors};
 
+use super::cx::MemberDiscard;
 use super::straight::{self, StraightPart, Targets};
-use super::{Answer, ArrayIo, ArrayView, Cx, Event, MemberDiscard, PartOutcome};
+use super::{Answer, ArrayIo, ArrayView, Cx, Event, PartOutcome};
 use crate::array::outbox::CompletionTarget;
 use crate::contract::frame::{Segment, Segments, ZERO_FRAME};
 use crate::contract::input::{ClientRequest, Fault, RequestOp};

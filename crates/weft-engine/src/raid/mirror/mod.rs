@@ -16,12 +16,13 @@ mod sync;
 
 use std::collections::VecDeque;
 
-use weft_units::{ByteRange, Bytes, FRAME_BYTES, SectorRange, Sectors, Slot};
+use weft_units::{ByteRange, Bytes, FRAME_BYTES, SectorRange, Sectors, Slot, Time};
 
 use self::mirror_part::{CopyIo, MirrorPart};
 use self::read_balance::{ReadBalance, Readable};
 use self::sync::Copier;
 use super::clear::Clears;
+use super::personality::{Discards, RaidLevel, Requests, Settings};
 use super::straight::{self, StraightPart, Target, Targets};
 use super::{Answer, ArrayIo, ArrayView, Cx, Event, PartOutcome, StripeMemory};
 use crate::array::membership::{ReadAround, Report};
@@ -30,6 +31,7 @@ use crate::array::resync_window::{Pass, Resync};
 use crate::contract::error::ReplyError;
 use crate::contract::input::{Fault, SyncAction, Value};
 use crate::contract::token::RequestId;
+use crate::knobs::Knobs;
 use crate::layout::mirrors::{Copy, Mirrors};
 use crate::layout::slot_set::SlotSet;
 use crate::mutant::Mutant;
@@ -63,43 +65,6 @@ impl Mirror {
             lack_space: SlotSet::EMPTY,
             events: Vec::new(),
         }
-    }
-
-    // Writes.
-
-    /// Sends a write to every copy of its range, or begins to clear the range. Returns the number
-    /// of sub-requests.
-    pub(crate) fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
-        assert!(io.writes, "a read goes to its member at once");
-        if io.zeroes || io.discarded.is_some() {
-            let targets = |range, array: ArrayView<'_>| targets(&self.places, range, array);
-            self.clears.begin(io, targets, &mut self.events, cx);
-            return 1;
-        }
-        let (mut start, end, mut sub_requests) = (io.range.start, io.range.end(), 0);
-        while start < end {
-            let range = in_chunk(&self.places, start, end);
-            let memory = straight::memory(io, range);
-            for copy in copies_written(&self.places, start.sectors_floor(), cx.view()) {
-                let Some(position) = cx.view().position_at(copy.slot) else { continue };
-                let target = Target { position, sector: copy.sector, range };
-                straight::send(io, &target, &[memory], cx.knobs.max_sectors, cx);
-                sub_requests += 1;
-            }
-            start = range.end();
-        }
-        if cx.membership().broken {
-            // No copy is left of some of the range.
-            let (request, result) = (io.id, Err(ReplyError::Io));
-            self.events.push(Event::SubRequestsDone { request, sub_requests: 1, result });
-            sub_requests += 1;
-        }
-        if cx.is_planted(Mutant::AckBeforeAllCopies) {
-            let targets = targets(&self.places, io.range, cx.view());
-            let first = |at: usize| at == 0 || targets[at - 1].range != targets[at].range;
-            return (0..targets.len()).filter(|at| first(*at)).count() as u64;
-        }
-        sub_requests
     }
 
     /// Handles a member's answer for the write of its copy of `range`. Returns the error that the
@@ -211,19 +176,6 @@ impl Mirror {
         }
     }
 
-    /// Handles a member's answer for a discard.
-    pub(crate) fn discard_done(
-        &mut self,
-        request: RequestId,
-        position: Option<usize>,
-        result: Result<(), Fault>,
-        cx: &mut Cx<'_>,
-    ) {
-        let range = self.clears.step_of(request);
-        let result = self.copy_written(position, range, result, cx);
-        self.clear_done(request, result, cx);
-    }
-
     fn clear_done(&mut self, request: RequestId, result: Result<(), Fault>, cx: &mut Cx<'_>) {
         let targets = |range, array: ArrayView<'_>| targets(&self.places, range, array);
         self.clears.done(request, result, targets, &mut self.events, cx);
@@ -252,83 +204,6 @@ impl Mirror {
             Ok(()) => PartOutcome::Done(request),
             Err(fault) => PartOutcome::Failed(request, fault.into()),
         }
-    }
-
-    /// Whether some copy was not written because its member had no space.
-    pub(crate) fn has_deferred(&self) -> bool {
-        !self.lack_space.is_empty()
-    }
-
-    /// Lets a resync write the copies that members had no space for, which also finds out whether
-    /// there is space now. Until then these members are unproven.
-    pub(crate) fn write_deferred(&mut self, cx: &Cx<'_>) {
-        if cx.is_planted(Mutant::LackForgotten) {
-            self.lack_space = SlotSet::EMPTY;
-            return;
-        }
-        let present = cx.membership().present();
-        self.copier.unproven = self.copier.unproven.or(self.lack_space).and(present);
-        self.lack_space = SlotSet::EMPTY;
-        if self.copier.unproven.is_empty() {
-            // Every member that lacked space has failed.
-            self.events.push(Event::Written);
-        }
-    }
-
-    /// Whether some member had no space, and no write has shown since then that it has some.
-    pub(crate) fn is_unproven(&self) -> bool {
-        !self.copier.unproven.is_empty()
-    }
-
-    // Reads.
-
-    /// Member position and data sector for a read that passes to a member unchanged: one within a
-    /// chunk, with equal copies, while every member can be read. A read that follows the last one
-    /// of its member does not pass, so that it can be merged.
-    #[inline]
-    pub(crate) fn passes(
-        &mut self,
-        range: ByteRange,
-        array: ArrayView<'_>,
-    ) -> Option<(usize, Sectors)> {
-        let start = range.start.sectors_floor();
-        let is_whole = array.membership().is_whole_and_answers();
-        let agree = is_whole && self.around(range, array) == ReadAround::Always;
-        if !agree || range.len > self.places.left_in_chunk(start).bytes() {
-            return None;
-        }
-        let readable = |copy: Copy| {
-            let position = array.position_at(copy.slot).expect("every slot has a member");
-            Readable::new(copy, position, array.read_state(position))
-        };
-        let copies = self.places.copies_of(start).map(readable);
-        let Readable { position, slot, sector, .. } = self.balance.choose(copies)?;
-        if self.balance.follows(slot, sector) || !array.passes(position) {
-            return None;
-        }
-        self.balance.on_read(slot, sector + range.len.sectors_floor());
-        Some((position, sector))
-    }
-
-    /// Sends a read to its members, chunk by chunk. Returns the number of sub-requests.
-    pub(crate) fn read_straight(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
-        let (mut start, end) = (io.range.start.0, io.range.end().0);
-        let mut sub_requests = 0;
-        while start < end {
-            let sector = Bytes(start).sectors_floor();
-            let to = (sector + self.places.left_in_chunk(sector)).bytes().0.min(end);
-            sub_requests += 1;
-            let (mut here, max) = (ByteRange::new(start, to - start), cx.knobs.max_sectors);
-            if !cx.membership().is_whole() {
-                here = self.up_to_rebuilt(here, cx.view());
-            }
-            if !self.read_copy(io, here, SlotSet::EMPTY, max, cx) {
-                let (request, result) = (io.id, Err(ReplyError::Io));
-                self.events.push(Event::SubRequestsDone { request, sub_requests: 1, result });
-            }
-            start = here.end().0;
-        }
-        sub_requests
     }
 
     /// Cuts a range at the recovery offset of a member under recovery, where copies may differ.
@@ -413,37 +288,6 @@ impl Mirror {
         if checked { ReadAround::Always } else { ReadAround::Never }
     }
 
-    /// Whether another copy can be read if a read of `part` is given up.
-    pub(crate) fn gains_by_giving_up(&self, part: CompletionTarget, array: ArrayView<'_>) -> bool {
-        // A resync needs the content of this very member.
-        let Some(part) = StraightPart::of(part) else { return false };
-        let range = range_of(part);
-        match self.around(range, array) {
-            ReadAround::Always => {
-                self.readable(range, SlotSet::EMPTY, ReadAround::Always, array).next().is_some()
-            }
-            ReadAround::Never | ReadAround::WhereChecked => self
-                .first(range, SlotSet::EMPTY, array)
-                .is_some_and(|copy| !array.read_state(copy.position).stalled),
-        }
-    }
-
-    /// Queues a part that failed to be read for another copy.
-    pub(crate) fn read_again(&mut self, part: StraightPart, io: &ArrayIo) {
-        self.again.push_back((*io, part));
-    }
-
-    /// Repeats the queued reads on other copies, and begins waiting parts of resyncs and
-    /// corrections.
-    pub(crate) fn split_waiting(&mut self, cx: &mut Cx<'_>) {
-        while let Some((io, part)) = self.again.pop_front() {
-            let sub_requests = self.read_rest(&io, part, cx);
-            let (request, whole) = (part.request, false);
-            self.events.push(Event::Split { request, sub_requests, whole });
-        }
-        self.copier.begin_waiting(&self.places, cx.view(), &mut self.events);
-    }
-
     /// Reads a part that a member failed to read from the next copy. Where copies may differ, the
     /// next copy supplies only the blocks that the first one cannot; where no member has all of the
     /// part, each section may come from another member. Returns the number of sub-requests.
@@ -512,44 +356,6 @@ impl Mirror {
         slots.ascending().for_each(|slot| self.copier.correct(slot, range, most));
     }
 
-    /// Counts a read error of a member, or fails the member if it is gone.
-    pub(crate) fn read_failed(&mut self, position: Option<usize>, fault: Fault, cx: &mut Cx<'_>) {
-        let Some(position) = position else { return };
-        match cx.view().slot_of(position) {
-            _ if fault == Fault::Gone => cx.lose(position),
-            Some(slot) => cx.report(Report::ReadFailed { slot, most: READ_ERRORS_MAX }),
-            None => {}
-        }
-    }
-
-    /// Whether another turn has work to do.
-    pub(crate) fn has_work(&self) -> bool {
-        !self.again.is_empty() || self.copier.has_waiting()
-    }
-
-    // Resync.
-
-    /// Extent of a resync, recovery, check or repair.
-    pub(crate) fn resync_pass(&self, action: SyncAction, array: ArrayView<'_>) -> Pass {
-        sync::pass(action, &self.places, array)
-    }
-
-    /// Starts the next units of a resync, as far as there is memory.
-    pub(crate) fn feed(&mut self, sync: &mut Resync, array: ArrayView<'_>) {
-        self.copier.feed(sync, &self.places, array, &mut self.events);
-    }
-
-    /// Whether [`Mirror::feed`] would start a unit.
-    pub(crate) fn would_feed(&self, sync: &Resync) -> bool {
-        self.copier.would_feed(sync)
-    }
-
-    /// Goes on with part number `part` of a resync or correction, after its range was locked by
-    /// `request`.
-    pub(crate) fn locked(&mut self, part: u32, request: RequestId, cx: &mut Cx<'_>) {
-        self.copier.locked(part, request, self.places.level(), &mut self.events, cx);
-    }
-
     /// Handles a member's answer for a copy of a resync or correction.
     fn copy_done(&mut self, io: CopyIo, answer: Answer, cx: &mut Cx<'_>) {
         if answer.write {
@@ -562,31 +368,151 @@ impl Mirror {
         }
         self.copier.answered(io, answer, self.places.level(), &mut self.events, cx);
     }
+}
 
-    /// Frees the memory of a part after its given-up member request has ended. Returns the request
-    /// that owns the memory; `None` if it was a copy's.
-    pub(crate) fn part_freed(&mut self, part: CompletionTarget) -> Option<RequestId> {
-        match MirrorPart::of(part) {
-            MirrorPart::Copy(part) => {
-                self.copier.freed(part);
-                None
+impl Requests for Mirror {
+    /// Member position and data sector for a read that passes to a member unchanged: one within a
+    /// chunk, with equal copies, while every member can be read. A read that follows the last one
+    /// of its member does not pass, so that it can be merged.
+    #[inline]
+    fn passes(
+        &mut self,
+        range: ByteRange,
+        writes: bool,
+        is_written: impl FnOnce() -> bool,
+        array: ArrayView<'_>,
+    ) -> Option<(usize, Sectors)> {
+        if writes || is_written() {
+            return None;
+        }
+        let start = range.start.sectors_floor();
+        let is_whole = array.membership().is_whole_and_answers();
+        let agree = is_whole && self.around(range, array) == ReadAround::Always;
+        if !agree || range.len > self.places.left_in_chunk(start).bytes() {
+            return None;
+        }
+        let readable = |copy: Copy| {
+            let position = array.position_at(copy.slot).expect("every slot has a member");
+            Readable::new(copy, position, array.read_state(position))
+        };
+        let copies = self.places.copies_of(start).map(readable);
+        let Readable { position, slot, sector, .. } = self.balance.choose(copies)?;
+        if self.balance.follows(slot, sector) || !array.passes(position) {
+            return None;
+        }
+        self.balance.on_read(slot, sector + range.len.sectors_floor());
+        Some((position, sector))
+    }
+
+    fn has_copies(&self) -> bool {
+        true
+    }
+
+    /// Sends a read to its members, chunk by chunk. Returns the number of sub-requests.
+    fn read_straight(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> Option<u64> {
+        let (mut start, end) = (io.range.start.0, io.range.end().0);
+        let mut sub_requests = 0;
+        while start < end {
+            let sector = Bytes(start).sectors_floor();
+            let to = (sector + self.places.left_in_chunk(sector)).bytes().0.min(end);
+            sub_requests += 1;
+            let (mut here, max) = (ByteRange::new(start, to - start), cx.knobs.max_sectors);
+            if !cx.membership().is_whole() {
+                here = self.up_to_rebuilt(here, cx.view());
             }
-            MirrorPart::Straight(part) => Some(part.request),
+            if !self.read_copy(io, here, SlotSet::EMPTY, max, cx) {
+                let (request, result) = (io.id, Err(ReplyError::Io));
+                self.events.push(Event::SubRequestsDone { request, sub_requests: 1, result });
+            }
+            start = here.end().0;
+        }
+        Some(sub_requests)
+    }
+
+    /// Sends a write to every copy of its range, or begins to clear the range. Returns the number
+    /// of sub-requests.
+    fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
+        assert!(io.writes, "a read goes to its member at once");
+        if io.zeroes || io.discarded.is_some() {
+            let targets = |range, array: ArrayView<'_>| targets(&self.places, range, array);
+            self.clears.begin(io, targets, &mut self.events, cx);
+            return 1;
+        }
+        let (mut start, end, mut sub_requests) = (io.range.start, io.range.end(), 0);
+        while start < end {
+            let range = in_chunk(&self.places, start, end);
+            let memory = straight::memory(io, range);
+            for copy in copies_written(&self.places, start.sectors_floor(), cx.view()) {
+                let Some(position) = cx.view().position_at(copy.slot) else { continue };
+                let target = Target { position, sector: copy.sector, range };
+                straight::send(io, &target, &[memory], cx.knobs.max_sectors, cx);
+                sub_requests += 1;
+            }
+            start = range.end();
+        }
+        if cx.membership().broken {
+            let (request, result) = (io.id, Err(ReplyError::Io));
+            self.events.push(Event::SubRequestsDone { request, sub_requests: 1, result });
+            sub_requests += 1;
+        }
+        if cx.is_planted(Mutant::AckBeforeAllCopies) {
+            let targets = targets(&self.places, io.range, cx.view());
+            let first = |at: usize| at == 0 || targets[at - 1].range != targets[at].range;
+            return (0..targets.len()).filter(|at| first(*at)).count() as u64;
+        }
+        sub_requests
+    }
+
+    fn read_again(&mut self, part: StraightPart, io: &ArrayIo, _: bool) {
+        self.again.push_back((*io, part));
+    }
+
+    /// Repeats the queued reads on other copies, and begins waiting parts of resyncs and
+    /// corrections.
+    fn split_waiting(&mut self, _: bool, cx: &mut Cx<'_>) {
+        while let Some((io, part)) = self.again.pop_front() {
+            let sub_requests = self.read_rest(&io, part, cx);
+            let (request, whole) = (part.request, false);
+            self.events.push(Event::Split { request, sub_requests, whole });
+        }
+        self.copier.begin_waiting(&self.places, cx.view(), &mut self.events);
+    }
+}
+
+impl Discards for Mirror {
+    fn discard_done(
+        &mut self,
+        request: RequestId,
+        position: Option<usize>,
+        result: Result<(), Fault>,
+        cx: &mut Cx<'_>,
+    ) {
+        let range = self.clears.step_of(request);
+        let result = self.copy_written(position, range, result, cx);
+        self.clear_done(request, result, cx);
+    }
+}
+
+impl Settings for Mirror {}
+
+impl RaidLevel for Mirror {
+    /// Counts a read error of a member, or fails the member if it is gone.
+    fn read_failed(
+        &mut self,
+        _: CompletionTarget,
+        position: Option<usize>,
+        fault: Fault,
+        cx: &mut Cx<'_>,
+    ) {
+        let Some(position) = position else { return };
+        match cx.view().slot_of(position) {
+            _ if fault == Fault::Gone => cx.lose(position),
+            Some(slot) => cx.report(Report::ReadFailed { slot, most: READ_ERRORS_MAX }),
+            None => {}
         }
     }
 
-    /// Handles a finished comparison of two copies.
-    pub(crate) fn compute_done(
-        &mut self,
-        job: JobId,
-        value: &Result<Value, Fault>,
-        cx: &mut Cx<'_>,
-    ) {
-        self.copier.compared(job, value, self.places.level(), &mut self.events, cx);
-    }
-
-    /// Handles a part of a member request that is done or was given up.
-    pub(crate) fn part_done(
+    fn part_done(
         &mut self,
         part: CompletionTarget,
         answer: Answer,
@@ -622,10 +548,79 @@ impl Mirror {
         PartOutcome::ReadFailed { part, asked: answer.member.is_some() }
     }
 
-    /// Events that the volume has not yet taken.
+    fn part_freed(&mut self, part: CompletionTarget) -> Option<RequestId> {
+        match MirrorPart::of(part) {
+            MirrorPart::Copy(part) => {
+                self.copier.freed(part);
+                None
+            }
+            MirrorPart::Straight(part) => Some(part.request),
+        }
+    }
+
+    fn compute_done(&mut self, job: JobId, value: &Result<Value, Fault>, cx: &mut Cx<'_>) {
+        self.copier.compared(job, value, self.places.level(), &mut self.events, cx);
+    }
+
     #[inline]
-    pub(crate) fn events(&mut self) -> &mut Vec<Event> {
+    fn events(&mut self) -> &mut Vec<Event> {
         &mut self.events
+    }
+
+    fn gains_by_giving_up(&self, part: CompletionTarget, array: ArrayView<'_>) -> bool {
+        let Some(part) = StraightPart::of(part) else { return false };
+        let range = range_of(part);
+        match self.around(range, array) {
+            ReadAround::Always => {
+                self.readable(range, SlotSet::EMPTY, ReadAround::Always, array).next().is_some()
+            }
+            ReadAround::Never | ReadAround::WhereChecked => self
+                .first(range, SlotSet::EMPTY, array)
+                .is_some_and(|copy| !array.read_state(copy.position).stalled),
+        }
+    }
+
+    fn has_work(&self, _: bool, _: Option<&Resync>, _: (ArrayView<'_>, &Knobs), _: Time) -> bool {
+        !self.again.is_empty() || self.copier.has_waiting()
+    }
+
+    fn resync_pass(&self, action: SyncAction, array: ArrayView<'_>, _: &Knobs) -> Pass {
+        sync::pass(action, &self.places, array)
+    }
+
+    fn feed(&mut self, sync: &mut Resync, array: ArrayView<'_>) {
+        self.copier.feed(sync, &self.places, array, &mut self.events);
+    }
+
+    fn would_feed(&self, sync: &Resync) -> bool {
+        self.copier.would_feed(sync)
+    }
+
+    fn locked(&mut self, part: u32, request: RequestId, cx: &mut Cx<'_>) {
+        self.copier.locked(part, request, self.places.level(), &mut self.events, cx);
+    }
+
+    fn has_deferred(&self) -> bool {
+        !self.lack_space.is_empty()
+    }
+
+    /// Lets a resync write the copies that members had no space for, which also finds out whether
+    /// there is space now. Until then these members are unproven.
+    fn write_deferred(&mut self, cx: &mut Cx<'_>) {
+        if cx.is_planted(Mutant::LackForgotten) {
+            self.lack_space = SlotSet::EMPTY;
+            return;
+        }
+        let present = cx.membership().present();
+        self.copier.unproven = self.copier.unproven.or(self.lack_space).and(present);
+        self.lack_space = SlotSet::EMPTY;
+        if self.copier.unproven.is_empty() {
+            self.events.push(Event::Written);
+        }
+    }
+
+    fn is_unproven(&self) -> bool {
+        !self.copier.unproven.is_empty()
     }
 }
 

@@ -30,8 +30,10 @@ use crate::contract::token::RequestId;
 use crate::layout::geometry::Geometry;
 use crate::layout::slot_set::SlotSet;
 use crate::mutant::Mutant;
+use crate::raid::cx::MemberDiscard;
 use crate::raid::parity::stripe::Batch;
-use crate::raid::{ArrayIo, ArrayView, Cx, Event, MemberDiscard};
+use crate::raid::personality::Discards;
+use crate::raid::{ArrayIo, ArrayView, Cx, Event};
 
 /// Discard of the full stripes of one request.
 #[derive(Clone, Debug)]
@@ -74,29 +76,6 @@ impl Discard {
 }
 
 impl ParityRaid {
-    /// Part of a request to discard: its full stripes, if all members can discard; `None` if there
-    /// are none. See [`crate::raid::Personality::to_discard`].
-    pub(crate) fn to_discard(
-        &self,
-        request: &ClientRequest,
-        array: ArrayView<'_>,
-    ) -> Option<ByteRange> {
-        let wanted = match request.op {
-            RequestOp::Flush | RequestOp::Read | RequestOp::Write => false,
-            RequestOp::Trim => true,
-            // A member may lack space for zeros, and the stripe then keeps them. After a discard,
-            // the content of a missing member could not be told.
-            RequestOp::WriteZeroes => request.flags.discard && array.membership().degraded() == 0,
-        };
-        if !wanted || !array.can_discard() {
-            return None;
-        }
-        let bytes = self.geometry.full_stripe_bytes();
-        let range = request.range;
-        let (first, end) = (range.start.0.div_ceil(bytes), range.end().0 / bytes);
-        (first < end).then(|| ByteRange::new(first * bytes, (end - first) * bytes))
-    }
-
     /// Begins the discard of the part `discarded` of a request.
     pub(super) fn begin_discard(&mut self, io: &ArrayIo, discarded: ByteRange) {
         let bytes = self.geometry.full_stripe_bytes();
@@ -160,8 +139,34 @@ impl ParityRaid {
         assert!(discard.in_flight > 0, "an array that is not broken has members");
     }
 
-    /// Handles a member's answer for a run, and ends the discard after the last run.
-    pub(crate) fn discard_done(
+    fn end_discard(&mut self, place: usize, result: Result<(), ReplyError>) {
+        let Discard { request, in_flight, .. } = self.discards.remove(place);
+        assert_eq!(in_flight, 0, "every member has answered");
+        let done = Event::SubRequestsDone { request, sub_requests: 1, result };
+        self.stripes.events.push(done);
+    }
+}
+
+impl Discards for ParityRaid {
+    /// The full stripes of the request, if all members can discard.
+    fn to_discard(&self, request: &ClientRequest, array: ArrayView<'_>) -> Option<ByteRange> {
+        let wanted = match request.op {
+            RequestOp::Flush | RequestOp::Read | RequestOp::Write => false,
+            RequestOp::Trim => true,
+            // A member may lack space for zeros, and the stripe then keeps them. After a discard,
+            // the content of a missing member could not be told.
+            RequestOp::WriteZeroes => request.flags.discard && array.membership().degraded() == 0,
+        };
+        if !wanted || !array.can_discard() {
+            return None;
+        }
+        let bytes = self.geometry.full_stripe_bytes();
+        let range = request.range;
+        let (first, end) = (range.start.0.div_ceil(bytes), range.end().0 / bytes);
+        (first < end).then(|| ByteRange::new(first * bytes, (end - first) * bytes))
+    }
+
+    fn discard_done(
         &mut self,
         request: RequestId,
         position: Option<usize>,
@@ -195,13 +200,6 @@ impl ParityRaid {
             let result = if cx.membership().broken { Err(ReplyError::Io) } else { Ok(()) };
             self.end_discard(place, result);
         }
-    }
-
-    fn end_discard(&mut self, place: usize, result: Result<(), ReplyError>) {
-        let Discard { request, in_flight, .. } = self.discards.remove(place);
-        assert_eq!(in_flight, 0, "every member has answered");
-        let done = Event::SubRequestsDone { request, sub_requests: 1, result };
-        self.stripes.events.push(done);
     }
 }
 

@@ -27,11 +27,12 @@ use self::streams::Streams;
 pub(crate) use self::stripe::SubRequest;
 use self::stripe_part::{StripIo, StripePart};
 use self::stripes::Stripes;
+use super::personality::RaidLevel;
 use super::{Answer, ArrayView, Cx, Event, PartOutcome};
 use crate::array::outbox::{CompletionTarget, JobId};
 use crate::array::resync_window::{Pass, Resync, Settles};
 use crate::contract::frame::Frame;
-use crate::contract::input::{Fault, Value};
+use crate::contract::input::{Fault, SyncAction, Value};
 use crate::contract::snapshot::{RaidSnapshot, StripesInUse};
 use crate::contract::token::RequestId;
 use crate::knobs::{Knobs, WAITS_WITHOUT_BOUND};
@@ -86,138 +87,6 @@ impl ParityRaid {
         }
     }
 
-    // Answers.
-
-    /// Handles the error of a member read. The error of a straight read is counted here; a stripe
-    /// counts the errors of its own reads.
-    pub(crate) fn read_failed(
-        &mut self,
-        first: CompletionTarget,
-        position: Option<usize>,
-        fault: Fault,
-        cx: &mut Cx<'_>,
-    ) {
-        match (StripePart::of(first), fault, position) {
-            (StripePart::Straight(_), Fault::Gone, Some(position)) => {
-                cx.lose(position);
-            }
-            (StripePart::Straight(_), _, Some(position)) => {
-                cx.count_read_error(position);
-            }
-            _ => {}
-        }
-    }
-
-    /// Handles a part of a member request that is done or was given up.
-    #[inline(always)]
-    pub(crate) fn part_done(
-        &mut self,
-        part: CompletionTarget,
-        answer: Answer,
-        cx: &mut Cx<'_>,
-    ) -> PartOutcome {
-        match StripePart::of(part) {
-            StripePart::Strip(part) => self.stripes.done(part, answer, cx),
-            StripePart::Run(run) => self.stripes.run_done(run, answer, cx),
-            StripePart::Straight(part) if answer.given_up => {
-                return PartOutcome::GivenUp(part.request);
-            }
-            StripePart::Straight(part) if answer.result.is_ok() => {
-                return PartOutcome::Done(part.request);
-            }
-            StripePart::Straight(part) => {
-                return PartOutcome::ReadFailed { part, asked: answer.member.is_some() };
-            }
-        }
-        PartOutcome::Nothing
-    }
-
-    /// Frees the memory that a part of a given-up member request still used. Returns the request
-    /// that owns the memory; `None` if it was a stripe's.
-    pub(crate) fn part_freed(&mut self, part: CompletionTarget) -> Option<RequestId> {
-        match StripePart::of(part) {
-            StripePart::Straight(part) => return Some(part.request),
-            StripePart::Strip(part) => self.stripes.unpin(part),
-            StripePart::Run(_) => unreachable!("a batch is given up stripe by stripe"),
-        }
-        None
-    }
-
-    /// Handles a finished computation of a stripe.
-    pub(crate) fn compute_done(
-        &mut self,
-        job: JobId,
-        value: &Result<Value, Fault>,
-        cx: &mut Cx<'_>,
-    ) {
-        self.stripes.computed(StripeId(job.0), value, cx);
-    }
-
-    /// Events that the volume has not yet taken.
-    #[inline]
-    pub(crate) fn events(&mut self) -> &mut Vec<Event> {
-        &mut self.stripes.events
-    }
-
-    // Reads that are given up.
-
-    /// Whether the data of a read can be had in another way if the read is given up.
-    pub(crate) fn gains_by_giving_up(&self, part: CompletionTarget, array: ArrayView<'_>) -> bool {
-        match StripePart::of(part) {
-            StripePart::Strip(part) => self.stripes.reads_around(part, array.membership()),
-            StripePart::Run(_) | StripePart::Straight(_) => true,
-        }
-    }
-
-    /// Number of reads that were given up because a member was slow, of the stripe that `first`
-    /// belongs to, since the stripe cache last reused it; 0 for targets other than a stripe.
-    pub(crate) fn given_up(&self, first: CompletionTarget) -> u8 {
-        match StripePart::of(first) {
-            StripePart::Strip(part) => self.stripes.given_up(part.stripe),
-            StripePart::Run(_) | StripePart::Straight(_) => 0,
-        }
-    }
-
-    /// Parts to report in place of `parts`: the stripes of a batch one by one, because a batch may
-    /// end before the member answers. `None` if no part is a run of a batch.
-    pub(crate) fn parts_given_up(
-        &self,
-        parts: &[CompletionTarget],
-    ) -> Option<Vec<CompletionTarget>> {
-        if !parts.iter().any(|part| matches!(StripePart::of(*part), StripePart::Run(_))) {
-            return None;
-        }
-        let mut each = Vec::new();
-        for part in parts {
-            match StripePart::of(*part) {
-                StripePart::Run(run) => {
-                    each.extend(self.stripes.parts_of(run).map(StripIo::target));
-                }
-                StripePart::Straight(_) | StripePart::Strip(_) => each.push(*part),
-            }
-        }
-        Some(each)
-    }
-
-    // Turns.
-
-    /// Wakes requests that wait for stripes, before a resync takes the free ones.
-    pub(crate) fn begin_turn(&mut self, cx: &mut Cx<'_>) {
-        self.stripes.cache.relieve_within(wait_max(cx.knobs, cx.view()), cx.now());
-    }
-
-    /// Handles at most `stripes_max` stripes with their followers, besides stripes that are handled
-    /// at arrival. Returns their number. As in md, none is handled while a member failure is not
-    /// recorded.
-    pub(crate) fn turn(&mut self, stripes_max: u32, cx: &mut Cx<'_>) -> u32 {
-        let may_move = cx.view().is_known();
-        let mut handled = self.stripes.release_plug(cx, may_move);
-        if cx.view().is_known() {
-            handled += self.handle(stripes_max, cx);
-        }
-        handled
-    }
-
     fn handle(&mut self, stripes_max: u32, cx: &mut Cx<'_>) -> u32 {
         let settings = self.priority(cx.knobs, cx.view());
         let Self { geometry, stripes, streams, picked, .. } = self;
@@ -248,21 +117,131 @@ impl ParityRaid {
         handled
     }
 
-    /// Continues discards, and plugs the stripes that were delayed in this turn.
-    pub(crate) fn end_turn(&mut self, sync: Option<&Resync>, cx: &mut Cx<'_>) {
-        self.run_discards(sync, cx);
-        let settings = self.priority(cx.knobs, cx.view());
-        self.stripes.cache.plug_delayed(&settings, cx.now());
-    }
-
     /// Settings of stripe priority with the current knobs.
     #[inline]
     fn priority(&self, knobs: &Knobs, array: ArrayView<'_>) -> PrioritySettings {
         self.stripes.cache.policy().priority(knobs, wait_max(knobs, array))
     }
+}
 
-    /// Whether another turn has work to do at `now`.
-    pub(crate) fn has_work(
+impl RaidLevel for ParityRaid {
+    /// Handles the error of a member read. The error of a straight read is counted here; a stripe
+    /// counts the errors of its own reads.
+    fn read_failed(
+        &mut self,
+        first: CompletionTarget,
+        position: Option<usize>,
+        fault: Fault,
+        cx: &mut Cx<'_>,
+    ) {
+        match (StripePart::of(first), fault, position) {
+            (StripePart::Straight(_), Fault::Gone, Some(position)) => {
+                cx.lose(position);
+            }
+            (StripePart::Straight(_), _, Some(position)) => {
+                cx.count_read_error(position);
+            }
+            _ => {}
+        }
+    }
+
+    #[inline(always)]
+    fn part_done(
+        &mut self,
+        part: CompletionTarget,
+        answer: Answer,
+        cx: &mut Cx<'_>,
+    ) -> PartOutcome {
+        match StripePart::of(part) {
+            StripePart::Strip(part) => self.stripes.done(part, answer, cx),
+            StripePart::Run(run) => self.stripes.run_done(run, answer, cx),
+            StripePart::Straight(part) if answer.given_up => {
+                return PartOutcome::GivenUp(part.request);
+            }
+            StripePart::Straight(part) if answer.result.is_ok() => {
+                return PartOutcome::Done(part.request);
+            }
+            StripePart::Straight(part) => {
+                return PartOutcome::ReadFailed { part, asked: answer.member.is_some() };
+            }
+        }
+        PartOutcome::Nothing
+    }
+
+    fn part_freed(&mut self, part: CompletionTarget) -> Option<RequestId> {
+        match StripePart::of(part) {
+            StripePart::Straight(part) => return Some(part.request),
+            StripePart::Strip(part) => self.stripes.unpin(part),
+            StripePart::Run(_) => unreachable!("a batch is given up stripe by stripe"),
+        }
+        None
+    }
+
+    fn compute_done(&mut self, job: JobId, value: &Result<Value, Fault>, cx: &mut Cx<'_>) {
+        self.stripes.computed(StripeId(job.0), value, cx);
+    }
+
+    #[inline]
+    fn events(&mut self) -> &mut Vec<Event> {
+        &mut self.stripes.events
+    }
+
+    fn gains_by_giving_up(&self, part: CompletionTarget, array: ArrayView<'_>) -> bool {
+        match StripePart::of(part) {
+            StripePart::Strip(part) => self.stripes.reads_around(part, array.membership()),
+            StripePart::Run(_) | StripePart::Straight(_) => true,
+        }
+    }
+
+    fn given_up(&self, first: CompletionTarget) -> u8 {
+        match StripePart::of(first) {
+            StripePart::Strip(part) => self.stripes.given_up(part.stripe),
+            StripePart::Run(_) | StripePart::Straight(_) => 0,
+        }
+    }
+
+    /// Parts to report in place of `parts`: the stripes of a batch one by one, because a batch may
+    /// end before the member answers. `None` if no part is a run of a batch.
+    fn parts_given_up(&self, parts: &[CompletionTarget]) -> Option<Vec<CompletionTarget>> {
+        if !parts.iter().any(|part| matches!(StripePart::of(*part), StripePart::Run(_))) {
+            return None;
+        }
+        let mut each = Vec::new();
+        for part in parts {
+            match StripePart::of(*part) {
+                StripePart::Run(run) => {
+                    each.extend(self.stripes.parts_of(run).map(StripIo::target));
+                }
+                StripePart::Straight(_) | StripePart::Strip(_) => each.push(*part),
+            }
+        }
+        Some(each)
+    }
+
+    fn begin_turn(&mut self, cx: &mut Cx<'_>) {
+        self.stripes.cache.relieve_within(wait_max(cx.knobs, cx.view()), cx.now());
+    }
+
+    /// Handles at most `stripes_max` stripes with their followers, besides stripes that are handled
+    /// at arrival. Returns their number. As in md, none is handled while a member failure is not
+    /// recorded.
+    fn turn(&mut self, stripes_max: u32, cx: &mut Cx<'_>) -> u32 {
+        let may_move = cx.view().is_known();
+        let mut handled = self.stripes.release_plug(cx, may_move);
+        if cx.view().is_known() {
+            handled += self.handle(stripes_max, cx);
+        }
+        handled
+    }
+
+    /// Continues discards, and plugs the stripes that were delayed in this turn.
+    fn end_turn(&mut self, sync: Option<&Resync>, cx: &mut Cx<'_>) {
+        self.run_discards(sync, cx);
+        let settings = self.priority(cx.knobs, cx.view());
+        self.stripes.cache.plug_delayed(&settings, cx.now());
+    }
+
+    fn has_work(
         &self,
         quiesces: bool,
         sync: Option<&Resync>,
@@ -280,21 +259,20 @@ impl ParityRaid {
             || self.has_discards_to_run(sync, array)
     }
 
-    /// Time at which delayed stripes move on if no other event comes.
-    pub(crate) fn next_wake(&self, array: ArrayView<'_>, knobs: &Knobs) -> Option<Time> {
+    fn next_wake(&self, array: ArrayView<'_>, knobs: &Knobs) -> Option<Time> {
         let settings = self.priority(knobs, array);
         if array.is_known() { self.stripes.cache.activation_wake(&settings) } else { None }
     }
 
-    // Resync.
+    fn holds_writes(&self) -> bool {
+        true
+    }
 
-    /// Whether P and Q can locate the wrong strip of a stripe.
-    pub(crate) fn locates(&self) -> bool {
+    fn locates(&self) -> bool {
         self.geometry.level().parity_count() == 2
     }
 
-    /// Unit (one stripe), size and effect of a resync.
-    pub(crate) fn resync_pass(&self, array: ArrayView<'_>, knobs: &Knobs) -> Pass {
+    fn resync_pass(&self, _: SyncAction, array: ArrayView<'_>, knobs: &Knobs) -> Pass {
         let unit = stripe_size::height(knobs, &self.geometry);
         // Each stripe is compared with all parity that is left, so the pass settles an earlier
         // pending resync whatever was rebuilt before.
@@ -303,7 +281,7 @@ impl ParityRaid {
 
     /// Starts the sync of the next stripes of a resync, as far as there are free stripes in the
     /// cache.
-    pub(crate) fn feed(&mut self, sync: &mut Resync) {
+    fn feed(&mut self, sync: &mut Resync, _: ArrayView<'_>) {
         let Self { geometry, stripes, discards, .. } = self;
         sync.feed(stripes.cache.size(), |key, sync| {
             if Discard::any_has(discards, stripes.full_stripe_of(key)) {
@@ -317,8 +295,7 @@ impl ParityRaid {
         });
     }
 
-    /// Whether [`ParityRaid::feed`] could start the sync of a stripe now.
-    pub(crate) fn would_feed(&self, sync: &Resync) -> bool {
+    fn would_feed(&self, sync: &Resync) -> bool {
         let may = |key| {
             self.stripes.cache.is_free(key)
                 && !Discard::any_has(&self.discards, self.stripes.full_stripe_of(key))
@@ -326,43 +303,34 @@ impl ParityRaid {
         sync.has_work(self.stripes.cache.size(), may, |key| self.stripes.syncs_stripe(key))
     }
 
-    // Space.
-
-    /// Whether stripes hold strips that a member had no space for.
-    pub(crate) fn has_deferred(&self) -> bool {
+    fn has_deferred(&self) -> bool {
         self.stripes.has_deferred()
     }
 
-    /// Tries again to write the strips that members had no space for.
-    pub(crate) fn write_deferred(&mut self, cx: &mut Cx<'_>) {
+    fn write_deferred(&mut self, cx: &mut Cx<'_>) {
         self.stripes.write_deferred(cx);
     }
 
-    // States.
-
-    /// Whether requests wait for a free stripe.
-    pub(crate) fn starves(&self) -> bool {
+    fn starves(&self) -> bool {
         !self.starved.is_empty()
     }
 
-    /// Whether every stripe is in use.
-    pub(crate) fn is_full(&self) -> bool {
+    fn is_full(&self) -> bool {
         self.stripes.cache.active() == self.stripes.cache.size()
     }
 
-    pub(crate) fn snapshot(&self) -> RaidSnapshot {
+    fn snapshot(&self) -> RaidSnapshot {
         RaidSnapshot {
             stripe_cache_active: self.stripe_cache_active(),
             stripe_waits: self.stripes.waits.clone(),
         }
     }
 
-    pub(crate) fn stripe_cache_active(&self) -> u32 {
+    fn stripe_cache_active(&self) -> u32 {
         self.stripes.cache.active()
     }
 
-    /// Number of stripes in use, by state.
-    pub(crate) fn stripes_in_use(&self) -> StripesInUse {
+    fn stripes_in_use(&self) -> StripesInUse {
         self.stripes.cache.stripes_in_use()
     }
 }

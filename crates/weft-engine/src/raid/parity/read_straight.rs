@@ -11,24 +11,16 @@ use weft_units::{ByteRange, FRAME_BYTES, SECTOR_BYTES, SectorRange, Sectors};
 
 use super::ParityRaid;
 use crate::array::membership::ReadAround;
-use crate::knobs::PlanRule;
 use crate::layout::align::whole_blocks;
+use crate::raid::personality::Requests;
 use crate::raid::straight::StraightPart;
 use crate::raid::{ArrayIo, Cx, SPLITTING};
 use crate::sched::request::{MemberRequest, MergeKind};
 
 impl ParityRaid {
     /// Sends a read straight to the members, and through the cache the parts that a member cannot
-    /// supply. Returns the number of sub-requests. Returns `None` if the whole read must go through
-    /// the cache: while any stripe has a deferred write, as only the stripe holds its data, and if
-    /// the client repeats a read that stalled, because it would stall again if members need longer
-    /// than `read_around`.
-    pub(crate) fn read_straight(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> Option<u64> {
-        let aligned = cx.membership().reads_aligned() || cx.knobs.plan_rule == PlanRule::Least;
-        (aligned && !io.again && !self.has_deferred()).then(|| self.read_chunks(io, cx))
-    }
-
-    fn read_chunks(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
+    /// supply. Returns the number of sub-requests.
+    pub(super) fn read_chunks(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
         let (mut start, end) = (io.range.start.0, io.range.end().0);
         let mut sub_requests = 0;
         while start < end {

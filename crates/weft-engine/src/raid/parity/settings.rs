@@ -10,10 +10,10 @@ use crate::knobs::{Knob, Knobs, StripeSize};
 use crate::mutant::Mutant;
 use crate::raid::ArrayView;
 use crate::raid::io::Busy;
+use crate::raid::personality::{RaidLevel, Requests, Settings};
 
-impl ParityRaid {
-    /// Whether the new value of a knob can only be set when no stripe is in use.
-    pub(crate) fn sets_when_quiet(&self, knob: Knob) -> bool {
+impl Settings for ParityRaid {
+    fn sets_when_quiet(&self, knob: Knob) -> bool {
         matches!(
             knob,
             Knob::StripeCacheBytes(_)
@@ -23,9 +23,7 @@ impl ParityRaid {
         )
     }
 
-    /// Checks the new value of a knob of the stripe cache, which `knobs` contain already. See
-    /// [`crate::raid::Personality::check`].
-    pub(crate) fn check(&self, knob: Knob, knobs: &Knobs, busy: Busy) -> Result<(), ReplyError> {
+    fn check(&self, knob: Knob, knobs: &Knobs, busy: Busy) -> Result<(), ReplyError> {
         let geometry = &self.geometry;
         if busy.syncs {
             return Err(ReplyError::Busy("a sync is running"));
@@ -74,7 +72,7 @@ impl ParityRaid {
     }
 
     /// Creates the cache anew with the values of `knobs`. No stripe is in use.
-    pub(crate) fn apply(&mut self, knob: Knob, array: ArrayView<'_>, knobs: &Knobs) {
+    fn apply(&mut self, knob: Knob, array: ArrayView<'_>, knobs: &Knobs) {
         if matches!(knob, Knob::StripeCacheSize(_)) && array.is_planted(Mutant::CacheNotResized) {
             return;
         }

@@ -8,6 +8,7 @@ use smallvec::{SmallVec, smallvec};
 use weft_units::{ByteRange, Bytes, Sectors};
 
 use super::clear::Clears;
+use super::personality::{Discards, RaidLevel, Requests, Settings};
 use super::straight::{self, Target, Targets};
 use super::{Answer, ArrayIo, ArrayView, Cx, Event, PartOutcome};
 use crate::array::outbox::CompletionTarget;
@@ -29,21 +30,28 @@ impl Striped {
     pub(crate) fn new(places: Places) -> Self {
         Self { places, clears: Clears::default(), events: Vec::new() }
     }
+}
 
-    /// Member position and data sector for a request that lies on one member; `None` otherwise.
+impl Requests for Striped {
     #[inline]
-    pub(crate) fn passes(
-        &self,
+    fn passes(
+        &mut self,
         range: ByteRange,
+        _: bool,
+        _: impl FnOnce() -> bool,
         array: ArrayView<'_>,
     ) -> Option<(usize, Sectors)> {
         let extent = self.places.locate(range.start.sectors_floor());
         (range.len <= extent.len.bytes()).then(|| (position_at(&extent, array), extent.sector))
     }
 
+    fn read_straight(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> Option<u64> {
+        Some(self.submit(io, cx))
+    }
+
     /// Sends a read or write to its members, or begins to clear its range. Returns the number of
     /// sub-requests.
-    pub(crate) fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
+    fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
         if io.zeroes || io.discarded.is_some() {
             let targets = |range, array: ArrayView<'_>| targets(&self.places, range, array);
             self.clears.begin(io, targets, &mut self.events, cx);
@@ -56,9 +64,10 @@ impl Striped {
         }
         runs.len() as u64
     }
+}
 
-    /// Handles a member's answer for a discard.
-    pub(crate) fn discard_done(
+impl Discards for Striped {
+    fn discard_done(
         &mut self,
         request: RequestId,
         position: Option<usize>,
@@ -69,9 +78,12 @@ impl Striped {
         let of = (request, position);
         self.clears.discard_told(of, result, targets, &mut self.events, cx);
     }
+}
 
-    /// Handles a part of a member request that is done.
-    pub(crate) fn part_done(
+impl Settings for Striped {}
+
+impl RaidLevel for Striped {
+    fn part_done(
         &mut self,
         part: CompletionTarget,
         answer: Answer,
@@ -81,9 +93,8 @@ impl Striped {
         self.clears.part_told(part, answer, targets, &mut self.events, cx)
     }
 
-    /// Events that the volume has not yet taken.
     #[inline]
-    pub(crate) fn events(&mut self) -> &mut Vec<Event> {
+    fn events(&mut self) -> &mut Vec<Event> {
         &mut self.events
     }
 }

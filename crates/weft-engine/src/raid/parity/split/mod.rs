@@ -20,9 +20,10 @@ use crate::contract::error::ReplyError;
 use crate::contract::frame::Run;
 use crate::contract::input::Attr;
 use crate::contract::token::RequestId;
-use crate::knobs::{Knobs, PriorityRule, Writes};
+use crate::knobs::{Knobs, PlanRule, PriorityRule, Writes};
 use crate::layout::geometry::{Geometry, Placement};
 use crate::mutant::Mutant;
+use crate::raid::personality::{RaidLevel, Requests};
 use crate::raid::straight::StraightPart;
 use crate::raid::{ArrayIo, Cx, Event, SPLITTING};
 
@@ -74,79 +75,10 @@ enum Attached {
 }
 
 impl ParityRaid {
-    /// Registers a write with its stream. Returns the stream, and whether it will bring the rest of
-    /// the stripe; see [`crate::raid::Personality::arrives`].
-    pub(crate) fn arrives(
-        &mut self,
-        range: ByteRange,
-        before_answer: impl FnOnce() -> bool,
-        knobs: &Knobs,
-        now: Time,
-    ) -> WriteStream {
-        let geometry = &self.geometry;
-        let gathers = self.stripes.cache.policy().gathers_streams;
-        if !gathers && knobs.priority != PriorityRule::Stream {
-            return WriteStream::default();
-        }
-        let (id, flows) = self.streams.arrive(range, before_answer(), now);
-        let fills =
-            gathers && flows && self.streams.reaches(id, rest_of_full_stripe(range, geometry));
-        let saturates = fills && self.streams.run(id).0 >= geometry.full_stripe_bytes();
-        WriteStream { id, fills, saturates }
-    }
-
-    /// Notes that a write was answered.
-    pub(crate) fn answered(&mut self, stream: WriteStream, len: Bytes) {
-        self.streams.answered(stream.id, len);
-    }
-
-    /// Takes a request in a turn: begins the discard of the part that members discard, and attaches
-    /// the rest to stripes, now or in a later turn. Returns the number of pending sub-requests; see
-    /// [`crate::raid::Personality::submit`].
-    pub(crate) fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
-        assert!(io.range.len.0 > 0, "a submitted request is not empty");
-        let mut pending = 0;
-        if let Some(discarded) = io.discarded {
-            self.begin_discard(io, discarded);
-            pending += 1;
-            if discarded == io.range {
-                self.skip(io, cx.now());
-                return pending;
-            }
-        }
-        if self.attach_at_once(io, &attaching(cx, false)) {
-            self.skip(io, cx.now());
-            return pending + 1;
-        }
-        self.attach_later(io);
-        pending + SPLITTING
-    }
-
-    /// Notes that the rest of a request will not be attached.
-    #[inline]
-    pub(crate) fn skip(&mut self, io: &ArrayIo, now: Time) {
-        self.streams.attached(io.stream.id, io.range.end().0, now);
-    }
-
     #[inline(never)]
     fn attach_later(&mut self, io: &ArrayIo) {
         let split = SplitRequest { io: *io, failed: false, sub_requests: 0, cursor: None };
         self.ready.push_back(split);
-    }
-
-    /// Reads a part of a request through the cache. `asked`: its member was asked and failed.
-    #[inline(never)]
-    pub(crate) fn read_again(&mut self, part: StraightPart, io: &ArrayIo, asked: bool) {
-        let (frames, start, attr) = (io.frames, io.range.start, io.attr);
-        self.rereads.push_back(ReRead { part, asked, frames, start, attr, sub_requests: 0 });
-    }
-
-    /// Whether no stripe is in use, and no partly attached request waits for one.
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.stripes.cache.is_quiet()
-            && !self.stripes.has_displaced()
-            && self.rereads.is_empty()
-            && self.starved.is_empty()
     }
 
     /// Whether work waits for a stripe and may try again now.
@@ -170,57 +102,6 @@ impl ParityRaid {
         self.waits_for_stripes()
             && !self.stripes.cache.is_relieved()
             && self.stripes.only_deferred()
-    }
-
-    /// Fails work that waits for stripes of a broken array, if all stripes in use hold deferred
-    /// writes. A broken array writes nothing, so these stripes, which hold the only copy, are never
-    /// freed.
-    #[cold]
-    pub(crate) fn end_vain_waits(&mut self, now: Time) {
-        if !self.waits_in_vain() {
-            return;
-        }
-        let fails = |request| {
-            let result = Err(ReplyError::Io);
-            Event::SubRequestsDone { request, sub_requests: 0, result }
-        };
-        for split in std::mem::take(&mut self.starved) {
-            self.stripes.events.push(fails(split.io.id));
-            self.skip(&split.io, now);
-            self.attached(&split);
-        }
-        for ReRead { part, sub_requests, .. } in std::mem::take(&mut self.rereads) {
-            let request = part.request;
-            self.stripes.events.push(fails(request));
-            self.stripes.events.push(Event::Split { request, sub_requests, whole: false });
-        }
-        self.stripes.end_displaced();
-    }
-
-    /// Marks a request as failed, so that the rest of it is not attached.
-    pub(crate) fn request_failed(&mut self, id: RequestId) {
-        for split in self.ready.iter_mut().chain(&mut self.starved) {
-            split.failed |= split.io.id == id;
-        }
-    }
-
-    /// Hurries the stripes of `io`, because another request waits for `io`: they do not wait long
-    /// to be filled.
-    pub(crate) fn hurry(&mut self, io: &ArrayIo, now: Time) {
-        for split in self.ready.iter_mut().chain(&mut self.starved) {
-            split.io.waited_for |= split.io.id == io.id;
-        }
-        let full_stripe = self.geometry.full_stripe_bytes();
-        let full_stripes = io.range.start.0 / full_stripe..io.range.end().0.div_ceil(full_stripe);
-        let keys = self.stripes.keys_of(&full_stripes);
-        self.stripes.hurry(io.id, &keys, now);
-    }
-
-    /// Attaches waiting work, if there is any.
-    pub(crate) fn split_waiting(&mut self, quiesces: bool, cx: &mut Cx<'_>) {
-        if self.has_waiting() {
-            self.attach_waiting(&attaching(cx, quiesces), cx.now());
-        }
     }
 
     /// Attaches waiting work: displaced work first, then rereads, then requests in order of
@@ -487,6 +368,127 @@ impl ParityRaid {
         let (request, sub_requests) = (part.request, reread.sub_requests);
         self.stripes.events.push(Event::Split { request, sub_requests, whole: false });
         None
+    }
+}
+
+impl Requests for ParityRaid {
+    fn arrives(
+        &mut self,
+        range: ByteRange,
+        before_answer: impl FnOnce() -> bool,
+        knobs: &Knobs,
+        now: Time,
+    ) -> WriteStream {
+        let geometry = &self.geometry;
+        let gathers = self.stripes.cache.policy().gathers_streams;
+        if !gathers && knobs.priority != PriorityRule::Stream {
+            return WriteStream::default();
+        }
+        let (id, flows) = self.streams.arrive(range, before_answer(), now);
+        let fills =
+            gathers && flows && self.streams.reaches(id, rest_of_full_stripe(range, geometry));
+        let saturates = fills && self.streams.run(id).0 >= geometry.full_stripe_bytes();
+        WriteStream { id, fills, saturates }
+    }
+
+    /// A whole read goes through the cache while any stripe has a deferred write, as only the stripe
+    /// holds its data, and if the client repeats a read that stalled, because it would stall again
+    /// if members need longer than `read_around`.
+    fn read_straight(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> Option<u64> {
+        let aligned = cx.membership().reads_aligned() || cx.knobs.plan_rule == PlanRule::Least;
+        (aligned && !io.again && !self.has_deferred()).then(|| self.read_chunks(io, cx))
+    }
+
+    /// Begins the discard of the part that members discard, and attaches the rest to stripes, now or
+    /// in a later turn.
+    fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
+        assert!(io.range.len.0 > 0, "a submitted request is not empty");
+        let mut pending = 0;
+        if let Some(discarded) = io.discarded {
+            self.begin_discard(io, discarded);
+            pending += 1;
+            if discarded == io.range {
+                self.skip(io, cx.now());
+                return pending;
+            }
+        }
+        if self.attach_at_once(io, &attaching(cx, false)) {
+            self.skip(io, cx.now());
+            return pending + 1;
+        }
+        self.attach_later(io);
+        pending + SPLITTING
+    }
+
+    #[inline]
+    fn skip(&mut self, io: &ArrayIo, now: Time) {
+        self.streams.attached(io.stream.id, io.range.end().0, now);
+    }
+
+    #[inline(never)]
+    fn read_again(&mut self, part: StraightPart, io: &ArrayIo, asked: bool) {
+        let (frames, start, attr) = (io.frames, io.range.start, io.attr);
+        self.rereads.push_back(ReRead { part, asked, frames, start, attr, sub_requests: 0 });
+    }
+
+    /// Hurries the stripes of `io`, because another request waits for `io`: they do not wait long
+    /// to be filled.
+    fn hurry(&mut self, io: &ArrayIo, now: Time) {
+        for split in self.ready.iter_mut().chain(&mut self.starved) {
+            split.io.waited_for |= split.io.id == io.id;
+        }
+        let full_stripe = self.geometry.full_stripe_bytes();
+        let full_stripes = io.range.start.0 / full_stripe..io.range.end().0.div_ceil(full_stripe);
+        let keys = self.stripes.keys_of(&full_stripes);
+        self.stripes.hurry(io.id, &keys, now);
+    }
+
+    fn request_failed(&mut self, id: RequestId) {
+        for split in self.ready.iter_mut().chain(&mut self.starved) {
+            split.failed |= split.io.id == id;
+        }
+    }
+
+    fn answered(&mut self, stream: WriteStream, len: Bytes) {
+        self.streams.answered(stream.id, len);
+    }
+
+    fn split_waiting(&mut self, quiesces: bool, cx: &mut Cx<'_>) {
+        if self.has_waiting() {
+            self.attach_waiting(&attaching(cx, quiesces), cx.now());
+        }
+    }
+
+    /// Fails work that waits for stripes of a broken array, if all stripes in use hold deferred
+    /// writes. A broken array writes nothing, so these stripes, which hold the only copy, are never
+    /// freed.
+    #[cold]
+    fn end_vain_waits(&mut self, now: Time) {
+        if !self.waits_in_vain() {
+            return;
+        }
+        let fails = |request| {
+            let result = Err(ReplyError::Io);
+            Event::SubRequestsDone { request, sub_requests: 0, result }
+        };
+        for split in std::mem::take(&mut self.starved) {
+            self.stripes.events.push(fails(split.io.id));
+            self.skip(&split.io, now);
+            self.attached(&split);
+        }
+        for ReRead { part, sub_requests, .. } in std::mem::take(&mut self.rereads) {
+            let request = part.request;
+            self.stripes.events.push(fails(request));
+            self.stripes.events.push(Event::Split { request, sub_requests, whole: false });
+        }
+        self.stripes.end_displaced();
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.stripes.cache.is_quiet()
+            && !self.stripes.has_displaced()
+            && self.rereads.is_empty()
+            && self.starved.is_empty()
     }
 }
 
