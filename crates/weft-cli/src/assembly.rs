@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Value, json};
 use weft_engine::assemble::{Assembly, Candidate, Dropped, Options, Refused, SlotState};
-use weft_ondisk::{Role, layout_id};
+use weft_ondisk::Role;
 use weft_terminal::outcome::Failure;
 use weft_terminal::terminal::complain;
 use weft_units::{MemberIndex, Sectors};
@@ -179,7 +179,7 @@ fn standing(
 pub(crate) fn title(assembly: &Assembly) -> String {
     let array = &assembly.layout;
     let (all, missing) = (usize::from(array.members()), assembly.degraded());
-    let layout = layout_id::name(array.level(), array.number());
+    let layout = array.level().row().layouts.name(array.number());
     format!(
         "{} ({}): {}, {}, {} of {all} members in sync{}{}, events {}{}",
         assembly.name,
@@ -223,7 +223,7 @@ pub(crate) fn to_json(candidates: &[Candidate], decision: &Result<Assembly, Refu
                 "name": assembly.name,
                 "uuid": assembly.uuid.to_string(),
                 "level": array.level().name(),
-                "layout": layout_id::name(array.level(), array.number()),
+                "layout": array.level().row().layouts.name(array.number()),
                 "chunk_bytes": array.chunk().bytes().0,
                 "array_size_bytes": array.array_size().bytes().0,
                 "raid_devices": array.members(),

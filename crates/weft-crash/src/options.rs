@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use weft_engine::WriteBackConfig;
 use weft_engine::knobs::{CACHES_PASSED_MAX, Knobs};
 use weft_engine::layout::Layout;
-use weft_ondisk::{Level, Version, layout_id};
+use weft_ondisk::{Level, Version};
 use weft_units::{Bytes, Sectors, Span};
 
 use crate::array::Array;
@@ -174,7 +174,7 @@ impl Options {
     /// Panics if no array can be made of the options.
     #[must_use]
     pub fn array_layout(&self) -> Layout {
-        let number = self.layout.unwrap_or(layout_id::default_of(self.level));
+        let number = self.layout.unwrap_or(self.level.row().layouts.default_number());
         let sizes: Vec<Sectors> = (0..self.members).map(|member| self.data_of(member)).collect();
         let chunk = if self.level.is_striped() { self.chunk } else { Sectors::ZERO };
         Layout::new(self.level, number, self.members as u32, chunk, sizes[0], &sizes)

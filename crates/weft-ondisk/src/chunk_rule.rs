@@ -1,7 +1,7 @@
 //! Rule for chunks: the chunk sizes that a level may have.
 //!
-//! Source   md-raid.md §2.1 and §5.3: a power of two of at least a page; any multiple of the logical
-//!          block for RAID 0
+//! Source   md-raid.md §2.1 and §5.3: a power of two of at least a page; any multiple of the
+//!          logical block for RAID 0
 
 use weft_units::Sectors;
 

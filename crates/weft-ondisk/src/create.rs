@@ -258,8 +258,8 @@ impl NewArray {
     fn geometry(&self) -> Result<Geometry, CreateError> {
         let level = self.level;
         let chunk = self.legal_chunk()?;
-        let layout = self.layout.unwrap_or(layout_id::default_of(level));
-        if !layout_id::is_legal(level, layout, wrap(self.slots.len())) {
+        let layout = self.layout.unwrap_or(level.row().layouts.default_number());
+        if !level.row().layouts.allows(layout, wrap(self.slots.len())) {
             let raid_disks = self.slots.len();
             return Err(CreateError::Layout { found: layout, level, raid_disks });
         }

@@ -1,6 +1,6 @@
 //! Errors of arrays that cannot be created: field, found, expected.
 
-use crate::{Level, Minor, Redundancy, SuperblockError, layout_id};
+use crate::{Level, Minor, Redundancy, SuperblockError};
 use weft_units::Sectors;
 
 /// Reasons why an array cannot be created.
@@ -39,7 +39,7 @@ pub enum CreateError {
     Illegal(#[from] SuperblockError),
     /// The level or the number of members does not allow the layout.
     #[error("layout: found {}, expected {} with {raid_disks} members",
-        layout_id::name(*level, *found).unwrap_or_else(|| format!("{found:#x}")),
+        level.row().layouts.name(*found).unwrap_or_else(|| format!("{found:#x}")),
         match level.row().redundancy {
             Redundancy::Copies => {
                 "2 or more copies of a chunk, each on a member of its own,".to_owned()

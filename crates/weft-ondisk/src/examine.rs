@@ -9,7 +9,7 @@
 //! single fields changed.
 
 use crate::chunk_rule::ChunkRule;
-use crate::layout_id::{self, Layouts};
+use crate::layout_id::Layouts;
 use crate::{Features, Level, Minor, Role, Super1};
 use weft_units::Sectors;
 
@@ -46,7 +46,7 @@ impl Super1 {
             Layouts::Copies | Layouts::Rotations(_) => true,
         };
         if meaningful {
-            let layout = layout_id::name(self.level, self.layout);
+            let layout = self.level.row().layouts.name(self.layout);
             line("Layout", layout.unwrap_or_else(|| format!("{:#x}", self.layout)));
         }
         match self.level.row().chunk {
@@ -138,7 +138,7 @@ impl Super1 {
             line("New Level", name);
         }
         if reshape.new_layout != self.layout {
-            let name = layout_id::name(level.unwrap_or(self.level), reshape.new_layout);
+            let name = level.unwrap_or(self.level).row().layouts.name(reshape.new_layout);
             line("New Layout", name.unwrap_or_else(|| format!("{:#x}", reshape.new_layout)));
         }
         if reshape.new_chunk != self.chunk {

@@ -5,8 +5,6 @@
 //!
 //! Source: md's on-disk codes; names as printed and accepted by mdadm 4.2.
 
-use crate::Level;
-
 /// Default layout of RAID5/6: left-symmetric.
 pub const LEFT_SYMMETRIC: u32 = 2;
 
@@ -81,6 +79,77 @@ impl Layouts {
         };
         lists.iter().copied().flatten().copied()
     }
+
+    /// Layout that mdadm chooses by default; 0 for a level without layouts.
+    #[must_use]
+    pub const fn default_number(self) -> u32 {
+        match self {
+            Self::Copies => NEAR_2,
+            Self::Ignored => 0,
+            Self::Rotations(_) => LEFT_SYMMETRIC,
+            Self::Zones => RAID0_ORIGINAL,
+        }
+    }
+
+    /// Whether an array of `raid_disks` members may have this layout.
+    ///
+    /// Linear, RAID1 and RAID4 ignore the field, so any value is legal. RAID0 has its three values
+    /// only when the superblock says that the field is valid, which the caller has to check.
+    #[must_use]
+    pub fn allows(self, layout: u32, raid_disks: u32) -> bool {
+        match self {
+            Self::Copies => Raid10::from_code(layout)
+                .is_some_and(|parts| parts.far_set_size(raid_disks).is_some()),
+            Self::Ignored => true,
+            Self::Rotations(_) | Self::Zones => self.named().any(|(code, ..)| code == layout),
+        }
+    }
+
+    /// mdadm's name of a layout; `None` for a level without layouts, or a number without a name.
+    #[must_use]
+    pub fn name(self, layout: u32) -> Option<String> {
+        if self != Self::Copies {
+            let named = self.named().find(|(code, ..)| *code == layout);
+            return named.map(|(_, name, _)| name.to_owned());
+        }
+        Raid10::from_code(layout).map(|parts| {
+            let mut copies = Vec::new();
+            if parts.near != 1 || parts.far == 1 {
+                copies.push(format!("near={}", parts.near));
+            }
+            if parts.far != 1 {
+                let kind = if parts.offset { "offset" } else { "far" };
+                copies.push(format!("{kind}={}", parts.far));
+            }
+            copies.join(", ")
+        })
+    }
+
+    /// Layout number of a name (`left-symmetric`, `near=2`), a short name (`ls`, `n2`, `f2`, `o2`)
+    /// or a number.
+    ///
+    /// Errors   `None` when the text names no layout of the level. [`Layouts::allows`] checks
+    ///          whether a RAID10 layout fits the number of members.
+    #[must_use]
+    pub fn parse(self, text: &str) -> Option<u32> {
+        if self != Self::Copies {
+            let is_named = |(code, name, short): &LayoutName| {
+                *name == text || short.contains(&text) || text.parse() == Ok(*code)
+            };
+            return self.named().find(is_named).map(|(code, ..)| code);
+        }
+        let (kind, count) = match text.split_once('=') {
+            Some(named) => named,
+            None => text.split_at_checked(1)?,
+        };
+        let copies: u32 = count.parse().ok().filter(|copies| (1..=255).contains(copies))?;
+        match kind {
+            "n" | "near" => Some(1 << 8 | copies),
+            "f" | "far" => Some(copies << 8 | 1),
+            "o" | "offset" => Some(1 << 16 | copies << 8 | 1),
+            _ => None,
+        }
+    }
 }
 
 /// The fields of a RAID10 layout number.
@@ -144,100 +213,25 @@ impl Raid10 {
     }
 }
 
-/// Layout that mdadm chooses for `level` by default.
-#[must_use]
-pub const fn default_of(level: Level) -> u32 {
-    match level.row().layouts {
-        Layouts::Copies => NEAR_2,
-        Layouts::Ignored => 0,
-        Layouts::Rotations(_) => LEFT_SYMMETRIC,
-        Layouts::Zones => RAID0_ORIGINAL,
-    }
-}
-
-/// Whether `layout` is legal for `level` with `raid_disks` members.
-///
-/// Linear, RAID1 and RAID4 ignore the field, so any value is legal. RAID0 has its three values only
-/// when the superblock says that the field is valid, which the caller has to check.
-#[must_use]
-pub fn is_legal(level: Level, layout: u32, raid_disks: u32) -> bool {
-    let layouts = level.row().layouts;
-    match layouts {
-        Layouts::Copies => {
-            Raid10::from_code(layout).is_some_and(|parts| parts.far_set_size(raid_disks).is_some())
-        }
-        Layouts::Ignored => true,
-        Layouts::Rotations(_) | Layouts::Zones => layouts.named().any(|(code, ..)| code == layout),
-    }
-}
-
-/// mdadm's name of a layout; `None` for a level without layouts, or a number without a name.
-#[must_use]
-pub fn name(level: Level, layout: u32) -> Option<String> {
-    let layouts = level.row().layouts;
-    if layouts != Layouts::Copies {
-        let named = layouts.named().find(|(code, ..)| *code == layout);
-        return named.map(|(_, name, _)| name.to_owned());
-    }
-    Raid10::from_code(layout).map(|parts| {
-        let mut copies = Vec::new();
-        if parts.near != 1 || parts.far == 1 {
-            copies.push(format!("near={}", parts.near));
-        }
-        if parts.far != 1 {
-            let kind = if parts.offset { "offset" } else { "far" };
-            copies.push(format!("{kind}={}", parts.far));
-        }
-        copies.join(", ")
-    })
-}
-
-/// Layout number of a name (`left-symmetric`, `near=2`), a short name (`ls`, `n2`, `f2`, `o2`) or a
-/// number.
-///
-/// Errors   `None` when the text names no layout of this level. [`is_legal`] checks whether a
-///          RAID10 layout fits the number of members.
-#[must_use]
-pub fn parse(level: Level, text: &str) -> Option<u32> {
-    let layouts = level.row().layouts;
-    if layouts != Layouts::Copies {
-        let is_named = |(code, name, short): &LayoutName| {
-            *name == text || short.contains(&text) || text.parse() == Ok(*code)
-        };
-        return layouts.named().find(is_named).map(|(code, ..)| code);
-    }
-    let (kind, count) = match text.split_once('=') {
-        Some(named) => named,
-        None => text.split_at_checked(1)?,
-    };
-    let copies: u32 = count.parse().ok().filter(|copies| (1..=255).contains(copies))?;
-    match kind {
-        "n" | "near" => Some(1 << 8 | copies),
-        "f" | "far" => Some(copies << 8 | 1),
-        "o" | "offset" => Some(1 << 16 | copies << 8 | 1),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::Level;
 
     #[test]
     fn every_name_is_read_back() {
         for level in [Level::Raid0, Level::Raid5, Level::Raid6] {
             for (code, known, short) in level.row().layouts.named() {
-                assert!(is_legal(level, code, 6), "{level} {known}");
-                assert_eq!(name(level, code).as_deref(), Some(known));
+                assert!(level.row().layouts.allows(code, 6), "{level} {known}");
+                assert_eq!(level.row().layouts.name(code).as_deref(), Some(known));
                 for text in short.iter().copied().chain([known, &code.to_string()]) {
-                    assert_eq!(parse(level, text), Some(code), "{level} {text}");
+                    assert_eq!(level.row().layouts.parse(text), Some(code), "{level} {text}");
                 }
             }
         }
         for (level, text) in
             [(Level::Raid5, "ls-6"), (Level::Raid5, "8"), (Level::Raid1, "ls"), (Level::Raid6, "")]
         {
-            assert_eq!(parse(level, text), None, "{level} {text}");
+            assert_eq!(level.row().layouts.parse(text), None, "{level} {text}");
         }
     }
 
@@ -249,13 +243,13 @@ mod tests {
             ("f2", 0x201, "far=2"),
             ("o2", 0x1_0201, "offset=2"),
         ] {
-            assert_eq!(parse(Level::Raid10, text), Some(code));
-            assert_eq!(parse(Level::Raid10, long), Some(code));
-            assert_eq!(name(Level::Raid10, code).as_deref(), Some(long));
+            assert_eq!(Level::Raid10.row().layouts.parse(text), Some(code));
+            assert_eq!(Level::Raid10.row().layouts.parse(long), Some(code));
+            assert_eq!(Level::Raid10.row().layouts.name(code).as_deref(), Some(long));
         }
-        assert_eq!(name(Level::Raid10, 0x202).as_deref(), Some("near=2, far=2"));
+        assert_eq!(Level::Raid10.row().layouts.name(0x202).as_deref(), Some("near=2, far=2"));
         for bad in ["", "n", "n0", "n256", "x2", "é2", "n-1", "near", "near=", "=2", "far2"] {
-            assert_eq!(parse(Level::Raid10, bad), None, "{bad}");
+            assert_eq!(Level::Raid10.row().layouts.parse(bad), None, "{bad}");
         }
     }
 
@@ -281,7 +275,11 @@ mod tests {
             (Level::Raid10, 0x8_0102, 4, false), // unknown bit
             (Level::Raid10, u32::MAX, 4, false),
         ] {
-            assert_eq!(is_legal(level, layout, raid_disks), legal, "{level} {layout:#x}");
+            assert_eq!(
+                level.row().layouts.allows(layout, raid_disks),
+                legal,
+                "{level} {layout:#x}"
+            );
         }
     }
 }

@@ -1,7 +1,7 @@
 //! RAID levels: the table of their properties, with the numbers and names of md.
 //!
-//! All crates read the same rows. A new level is a variant of [`Level`] and a row of [`LEVELS`]; the
-//! code that carries out its requests is the engine's.
+//! All crates read the same rows. A new level is a variant of [`Level`] and a row of [`LEVELS`];
+//! the code that carries out its requests is the engine's.
 //!
 //! Source   md-raid.md §2.1, §5.1 and §5.2; md-ondisk.md §2
 
@@ -30,7 +30,7 @@ pub enum Level {
     Raid10,
 }
 
-/// What an array of a level has beside each datum, and so the members that it can do without.
+/// Redundancy of a level, which decides on the members that an array can do without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Redundancy {
     /// Copies of each chunk on some of the members.
@@ -57,7 +57,7 @@ pub struct LevelRow {
     /// Smallest `raid_disks`, missing members included. The largest depends on the version of the
     /// superblock.
     pub members_min: u32,
-    /// What the level stores beside data.
+    /// Copies or parity that the level stores.
     pub redundancy: Redundancy,
     /// Chunks that the level may have.
     pub chunk: ChunkRule,

@@ -5,7 +5,7 @@ use std::io::Write;
 use clap::Args;
 use serde_json::{Value, json};
 use weft_engine::layout::Layout;
-use weft_ondisk::layout_id::{self, Layouts};
+use weft_ondisk::layout_id::Layouts;
 use weft_ondisk::{Features, Role, SUPER_BYTES, Super1};
 use weft_terminal::outcome::{Exit, Failure, Outcome};
 use weft_terminal::terminal::{print_json, stdout};
@@ -98,7 +98,7 @@ fn title(writes: &[MemberWrite], array: &Layout) -> String {
 fn layout_name(first: &Super1) -> Option<String> {
     let said = first.level.row().layouts != Layouts::Zones
         || first.feature_map.contains(Features::RAID0_LAYOUT);
-    layout_id::name(first.level, first.layout).filter(|_| said)
+    first.level.row().layouts.name(first.layout).filter(|_| said)
 }
 
 fn print_text(arguments: &Create, planned: &Planned) -> Result<(), Failure> {

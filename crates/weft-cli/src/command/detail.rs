@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use weft_engine::assemble::states::AssemblyState;
 use weft_engine::assemble::{Assembly, Options, SlotState, assemble};
 use weft_export::control::{ArrayStatus, MemberStatus, VolumeStatus};
-use weft_ondisk::layout_id::{self, Layouts, Raid10};
+use weft_ondisk::layout_id::{Layouts, Raid10};
 use weft_ondisk::{ChunkRule, Features, Level, MdTime, Redundancy, Superblock};
 use weft_terminal::outcome::{Exit, Failure, Outcome};
 use weft_terminal::terminal::{complain, print_json, stdout};
@@ -350,7 +350,7 @@ impl Facts {
         let layout = match row.map(|row| row.layouts) {
             // If zones do not matter, md stores no layout.
             Some(Layouts::Zones) if array.layout == 0 => Some("-unknown-".to_owned()),
-            _ => level.and_then(|level| layout_id::name(level, array.layout)),
+            _ => level.and_then(|level| level.row().layouts.name(array.layout)),
         };
         let mut shape: Vec<(&'static str, String)> =
             layout.map(|layout| ("Layout", layout)).into_iter().collect();

@@ -1,7 +1,7 @@
 //! Options of a new array, and their check before any member is opened.
 
 use clap::Args;
-use weft_ondisk::layout_id::{self, Layouts};
+use weft_ondisk::layout_id::Layouts;
 use weft_ondisk::{ChunkRule, Level, MdTime, Minor, NewArray, NewBitmap, Redundancy, Uuid};
 use weft_terminal::outcome::Failure;
 use weft_units::{Bytes, Sectors};
@@ -209,7 +209,7 @@ fn legal_layout(level: Level, text: &str) -> Result<u32, Failure> {
     };
     // An array of RAID 0 with layout 0 runs only if the kernel is told which layout it has.
     let named =
-        layout_id::parse(level, text).filter(|layout| layouts != Layouts::Zones || *layout > 0);
+        level.row().layouts.parse(text).filter(|layout| layouts != Layouts::Zones || *layout > 0);
     named.ok_or_else(|| {
         Failure::usage(format!("--layout: found {text}, expected {expected} for {level}"))
     })

@@ -13,7 +13,7 @@
 //! Source   md-raid.md §5.1 and §5.2; each placement was compared with Linux 6.12 there
 
 use thiserror::Error;
-use weft_ondisk::{Level, layout_id};
+use weft_ondisk::Level;
 use weft_units::{FullStripe, SectorRange, Sectors, Slot};
 
 use crate::layout::slot_set::SlotSet;
@@ -159,7 +159,7 @@ impl Geometry {
         if !(min..=MEMBERS_MAX).contains(&members) {
             return Err(GeometryError::Members { level, found: members, min });
         }
-        if !layout_id::is_legal(level, layout, members) {
+        if !level.row().layouts.allows(layout, members) {
             return Err(GeometryError::Layout { level, layout });
         }
         if !level.row().chunk.allows(chunk, Sectors::ZERO) {

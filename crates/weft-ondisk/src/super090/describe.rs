@@ -3,7 +3,7 @@
 use super::words::MAGIC;
 use super::{Disk090, Super090};
 use crate::chunk_rule::ChunkRule;
-use crate::layout_id::{self, Layouts};
+use crate::layout_id::Layouts;
 use crate::{Level, MdTime};
 use weft_units::Sectors;
 
@@ -51,7 +51,7 @@ impl Super090 {
         line("Checksum", format!("{:x} - correct", self.checksum()));
         line("Events", self.events.to_string());
         if matches!(self.level.row().layouts, Layouts::Copies | Layouts::Rotations(_)) {
-            let layout = layout_id::name(self.level, self.layout);
+            let layout = self.level.row().layouts.name(self.layout);
             line("Layout", layout.unwrap_or_else(|| "-unknown-".to_owned()));
         }
         let chunk = format!("{}K", self.chunk_bytes >> 10);
@@ -81,7 +81,7 @@ impl Super090 {
             line("New Level", name);
         }
         if reshape.new_layout != self.layout {
-            let name = layout_id::name(self.level, reshape.new_layout);
+            let name = self.level.row().layouts.name(reshape.new_layout);
             let code = reshape.new_layout;
             match self.level.row().layouts {
                 Layouts::Rotations(_) => {

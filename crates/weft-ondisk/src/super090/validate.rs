@@ -6,7 +6,7 @@
 use super::words::Word;
 use super::{DISKS_090_MAX, Disk090, RESERVED_090, Super090};
 use crate::chunk_rule::ChunkRule;
-use crate::layout_id::{self, Layouts};
+use crate::layout_id::Layouts;
 use crate::super1::{Area, check_chunk};
 use crate::{Level, Role, SuperblockError};
 use weft_units::{SECTOR_BYTES, Sectors};
@@ -43,7 +43,7 @@ impl Super090 {
         }
         // RAID0 had no layouts when this format was current, so the field is ignored.
         let meaningful = level.row().layouts != Layouts::Zones;
-        if meaningful && !layout_id::is_legal(level, self.layout, self.raid_disks) {
+        if meaningful && !level.row().layouts.allows(self.layout, self.raid_disks) {
             let expected = format!("a layout of {level} with {} members", self.raid_disks);
             let found = format!("{:#x}", self.layout);
             return Err(SuperblockError::value(Word::LAYOUT.at(), found, expected));

@@ -12,7 +12,7 @@ use super::raw::{Raw, STRUCTURE};
 use super::{ROLES_MAX, ResyncOffset, Role, Super1, role_at, sectors_of};
 use crate::chunk_rule::{CHUNK_END, CHUNK_PAGE, ChunkRule};
 use crate::error::at;
-use crate::layout_id::{self, Layouts};
+use crate::layout_id::Layouts;
 use crate::{At, Level, SuperblockError};
 use crate::{Features, MEMBER_SECTORS_MIN, Minor};
 use weft_units::{SECTOR_BYTES, Sectors};
@@ -147,7 +147,7 @@ impl Super1 {
         }
         let meaningful = level.row().layouts != Layouts::Zones
             || self.feature_map.contains(Features::RAID0_LAYOUT);
-        if meaningful && !layout_id::is_legal(level, self.layout, self.raid_disks) {
+        if meaningful && !level.row().layouts.allows(self.layout, self.raid_disks) {
             let expected = format!("a layout of {level} with {} members", self.raid_disks);
             let found = format!("{:#x}", self.layout);
             return Err(SuperblockError::value(at!(layout), found, expected));

@@ -9,7 +9,7 @@ use weft_engine::knobs::{Knobs, TABLE};
 use weft_engine::layout::Layout;
 use weft_engine::layout::slot_set::SlotSet;
 use weft_export::control::Command;
-use weft_ondisk::{Level, Superblock, layout_id};
+use weft_ondisk::{Level, Superblock};
 use weft_terminal::outcome::Failure;
 use weft_units::{Bytes, Sectors, Slot};
 
@@ -161,7 +161,7 @@ impl Array {
             Sectors::ZERO => String::new(),
             chunk => format!(", chunk {}", size::human(chunk.bytes())),
         };
-        let name = layout_id::name(layout.level(), layout.number());
+        let name = layout.level().row().layouts.name(layout.number());
         format!(
             "bytes {}..{} of {}: {}, {} members{chunk}{}",
             range.bytes.start,
