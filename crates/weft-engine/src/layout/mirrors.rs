@@ -232,7 +232,7 @@ impl Mirrors {
     }
 
     /// Like [`Mirrors::copies`], as an iterator.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn copies_of(&self, sector: Sectors) -> CopiesOf<'_> {
         debug_assert!(sector < self.size, "an array sector");
         let (chunk, in_chunk) = (sector.0 / self.chunk.0, sector.0 % self.chunk.0);

@@ -79,31 +79,16 @@ macro_rules! levels {
     };
 }
 
-/// Defines each method as a call of the level's method of that name.
+/// Defines each method as a call of the level's method of that name. Methods that every level has
+/// are those of the hot path.
 macro_rules! pass_on {
     () => {};
     (
         $(#[$attr:meta])*
-        fn $name:ident(&mut $this:ident $(, $arg:ident: $type:ty)*) $(-> $result:ty)?;
+        fn $name:ident($($params:tt)*) $(-> $result:ty)?;
         $($rest:tt)*
     ) => {
-        $(#[$attr])*
-        #[inline(always)]
-        pub(crate) fn $name(&mut $this $(, $arg: $type)*) $(-> $result)? {
-            each!($this, raid => raid.$name($($arg),*))
-        }
-        pass_on! { $($rest)* }
-    };
-    (
-        $(#[$attr:meta])*
-        fn $name:ident(&$this:ident $(, $arg:ident: $type:ty)*) $(-> $result:ty)?;
-        $($rest:tt)*
-    ) => {
-        $(#[$attr])*
-        #[inline(always)]
-        pub(crate) fn $name(&$this $(, $arg: $type)*) $(-> $result)? {
-            each!($this, raid => raid.$name($($arg),*))
-        }
+        call! { $(#[$attr])* #[inline(always)] fn $name($($params)*) $(-> $result)?; }
         pass_on! { $($rest)* }
     };
     (
@@ -111,7 +96,30 @@ macro_rules! pass_on {
         fn $name:ident($($params:tt)*) $(-> $result:ty)? $default:block
         $($rest:tt)*
     ) => {
-        pass_on! { $(#[$attr])* fn $name($($params)*) $(-> $result)?; $($rest)* }
+        call! { $(#[$attr])* #[inline] fn $name($($params)*) $(-> $result)?; }
+        pass_on! { $($rest)* }
+    };
+}
+
+/// Defines a method as a call of the level's method of that name.
+macro_rules! call {
+    (
+        $(#[$attr:meta])*
+        fn $name:ident(&mut $this:ident $(, $arg:ident: $type:ty)*) $(-> $result:ty)?;
+    ) => {
+        $(#[$attr])*
+        pub(crate) fn $name(&mut $this $(, $arg: $type)*) $(-> $result)? {
+            each!($this, raid => raid.$name($($arg),*))
+        }
+    };
+    (
+        $(#[$attr:meta])*
+        fn $name:ident(&$this:ident $(, $arg:ident: $type:ty)*) $(-> $result:ty)?;
+    ) => {
+        $(#[$attr])*
+        pub(crate) fn $name(&$this $(, $arg: $type)*) $(-> $result)? {
+            each!($this, raid => raid.$name($($arg),*))
+        }
     };
 }
 
@@ -246,6 +254,7 @@ levels! {
 
         /// Handles the error of a member read. `first` is the first part of the read; this is
         /// called once, before [`Personality::part_done`] is called for each part.
+        #[cold]
         fn read_failed(
             &mut self,
             first: CompletionTarget,

@@ -58,7 +58,7 @@ pub(super) type Targets = SmallVec<[Target; 4]>;
 
 /// Reads or writes the range of `target` for a request, with `parts` as its memory. It may be
 /// merged with others up to `max` bytes.
-#[inline]
+#[inline(always)]
 pub(super) fn send(io: &ArrayIo, target: &Target, parts: &[Segment], max: Bytes, cx: &mut Cx<'_>) {
     let kind = MergeKind { fua: io.fua && io.writes, stripes: false, attr: io.attr };
     let Target { position, sector, range } = *target;

@@ -409,6 +409,7 @@ impl Requests for Mirror {
     }
 
     /// Sends a read to its members, chunk by chunk. Returns the number of sub-requests.
+    #[inline]
     fn read_straight(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> Option<u64> {
         let (mut start, end) = (io.range.start.0, io.range.end().0);
         let mut sub_requests = 0;
@@ -431,6 +432,7 @@ impl Requests for Mirror {
 
     /// Sends a write to every copy of its range, or begins to clear the range. Returns the number
     /// of sub-requests.
+    #[inline]
     fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
         assert!(io.writes, "a read goes to its member at once");
         if io.zeroes || io.discarded.is_some() {
@@ -469,6 +471,7 @@ impl Requests for Mirror {
 
     /// Repeats the queued reads on other copies, and begins waiting parts of resyncs and
     /// corrections.
+    #[inline]
     fn split_waiting(&mut self, _: bool, cx: &mut Cx<'_>) {
         while let Some((io, part)) = self.again.pop_front() {
             let sub_requests = self.read_rest(&io, part, cx);

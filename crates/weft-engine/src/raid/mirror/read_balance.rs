@@ -69,7 +69,7 @@ impl ReadBalance {
     }
 
     /// Chooses a copy to read; among equally good ones the first. `None` if there is none.
-    #[inline]
+    #[inline(always)]
     pub(super) fn choose(&self, copies: impl Iterator<Item = Readable>) -> Option<Readable> {
         let mut has_flash = false;
         let (mut least, mut nearest, mut write_mostly) = (None::<Readable>, None, None);

@@ -149,6 +149,7 @@ impl ParityRaid {
 
 impl Discards for ParityRaid {
     /// The full stripes of the request, if all members can discard.
+    #[inline]
     fn to_discard(&self, request: &ClientRequest, array: ArrayView<'_>) -> Option<ByteRange> {
         let wanted = match request.op {
             RequestOp::Flush | RequestOp::Read | RequestOp::Write => false,

@@ -177,6 +177,7 @@ impl RaidLevel for ParityRaid {
         None
     }
 
+    #[inline]
     fn compute_done(&mut self, job: JobId, value: &Result<Value, Fault>, cx: &mut Cx<'_>) {
         self.stripes.computed(StripeId(job.0), value, cx);
     }
@@ -218,6 +219,7 @@ impl RaidLevel for ParityRaid {
         Some(each)
     }
 
+    #[inline]
     fn begin_turn(&mut self, cx: &mut Cx<'_>) {
         self.stripes.cache.relieve_within(wait_max(cx.knobs, cx.view()), cx.now());
     }
@@ -225,6 +227,7 @@ impl RaidLevel for ParityRaid {
     /// Handles at most `stripes_max` stripes with their followers, besides stripes that are handled
     /// at arrival. Returns their number. As in md, none is handled while a member failure is not
     /// recorded.
+    #[inline]
     fn turn(&mut self, stripes_max: u32, cx: &mut Cx<'_>) -> u32 {
         let may_move = cx.view().is_known();
         let mut handled = self.stripes.release_plug(cx, may_move);
@@ -235,12 +238,14 @@ impl RaidLevel for ParityRaid {
     }
 
     /// Continues discards, and plugs the stripes that were delayed in this turn.
+    #[inline]
     fn end_turn(&mut self, sync: Option<&Resync>, cx: &mut Cx<'_>) {
         self.run_discards(sync, cx);
         let settings = self.priority(cx.knobs, cx.view());
         self.stripes.cache.plug_delayed(&settings, cx.now());
     }
 
+    #[inline]
     fn has_work(
         &self,
         quiesces: bool,
@@ -259,6 +264,7 @@ impl RaidLevel for ParityRaid {
             || self.has_discards_to_run(sync, array)
     }
 
+    #[inline]
     fn next_wake(&self, array: ArrayView<'_>, knobs: &Knobs) -> Option<Time> {
         let settings = self.priority(knobs, array);
         if array.is_known() { self.stripes.cache.activation_wake(&settings) } else { None }

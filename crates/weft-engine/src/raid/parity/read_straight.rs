@@ -20,6 +20,7 @@ use crate::sched::request::{MemberRequest, MergeKind};
 impl ParityRaid {
     /// Sends a read straight to the members, and through the cache the parts that a member cannot
     /// supply. Returns the number of sub-requests.
+    #[inline]
     pub(super) fn read_chunks(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
         let (mut start, end) = (io.range.start.0, io.range.end().0);
         let mut sub_requests = 0;

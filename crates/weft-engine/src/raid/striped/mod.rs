@@ -45,12 +45,14 @@ impl Requests for Striped {
         (range.len <= extent.len.bytes()).then(|| (position_at(&extent, array), extent.sector))
     }
 
+    #[inline]
     fn read_straight(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> Option<u64> {
         Some(self.submit(io, cx))
     }
 
     /// Sends a read or write to its members, or begins to clear its range. Returns the number of
     /// sub-requests.
+    #[inline]
     fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
         if io.zeroes || io.discarded.is_some() {
             let targets = |range, array: ArrayView<'_>| targets(&self.places, range, array);

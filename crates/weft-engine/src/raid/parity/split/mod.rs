@@ -372,6 +372,7 @@ impl ParityRaid {
 }
 
 impl Requests for ParityRaid {
+    #[inline]
     fn arrives(
         &mut self,
         range: ByteRange,
@@ -391,16 +392,18 @@ impl Requests for ParityRaid {
         WriteStream { id, fills, saturates }
     }
 
-    /// A whole read goes through the cache while any stripe has a deferred write, as only the stripe
-    /// holds its data, and if the client repeats a read that stalled, because it would stall again
-    /// if members need longer than `read_around`.
+    /// A whole read goes through the cache while any stripe has a deferred write, as only the
+    /// stripe holds its data, and if the client repeats a read that stalled, because it would stall
+    /// again if members need longer than `read_around`.
+    #[inline]
     fn read_straight(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> Option<u64> {
         let aligned = cx.membership().reads_aligned() || cx.knobs.plan_rule == PlanRule::Least;
         (aligned && !io.again && !self.has_deferred()).then(|| self.read_chunks(io, cx))
     }
 
-    /// Begins the discard of the part that members discard, and attaches the rest to stripes, now or
-    /// in a later turn.
+    /// Begins the discard of the part that members discard, and attaches the rest to stripes, now
+    /// or in a later turn.
+    #[inline]
     fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
         assert!(io.range.len.0 > 0, "a submitted request is not empty");
         let mut pending = 0;
@@ -449,10 +452,12 @@ impl Requests for ParityRaid {
         }
     }
 
+    #[inline]
     fn answered(&mut self, stream: WriteStream, len: Bytes) {
         self.streams.answered(stream.id, len);
     }
 
+    #[inline]
     fn split_waiting(&mut self, quiesces: bool, cx: &mut Cx<'_>) {
         if self.has_waiting() {
             self.attach_waiting(&attaching(cx, quiesces), cx.now());
