@@ -1,7 +1,7 @@
 //! Layout numbers of md, and mdadm's names for them.
 //!
-//! The engine implements the placement of data and parity; this module has only the numbers of
-//! layouts, the levels that allow them, and their names.
+//! The engine implements the placement of data and parity; this module has only the kinds of
+//! layouts that a level may have, their numbers and their names.
 //!
 //! Source: md's on-disk codes; names as printed and accepted by mdadm 4.2.
 
