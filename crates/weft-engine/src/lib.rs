@@ -120,7 +120,7 @@ pub use contract::snapshot::{
 };
 pub use contract::stripe_waits::{StripeWaits, Waits};
 pub use contract::token::{Tag, Token};
-pub use contract::turn::{Congestion, Turn, Work};
+pub use contract::turn::{Congestion, TokenWaits, Turn, Work};
 use weft_units::{Bytes, ClientId, Time, VolumeId};
 
 /// The write path of all volumes of one process, as a deterministic state machine.
@@ -364,6 +364,19 @@ impl Engine {
     #[must_use]
     pub fn congestion(&self, volume: VolumeId) -> Congestion {
         self.volumes[volume.index()].congestion()
+    }
+
+    /// Requests that found no token in the queues of a volume's members, summed over the members.
+    ///
+    /// # Panics
+    /// There is no such volume.
+    #[must_use]
+    pub fn token_waits(&self, volume: VolumeId) -> TokenWaits {
+        let members = &self.volumes[volume.index()].array.members;
+        members.iter().fold(TokenWaits::default(), |sum, member| {
+            let TokenWaits { begun, ended } = member.queue.token_waits();
+            TokenWaits { begun: sum.begun + begun, ended: sum.ended + ended }
+        })
     }
 
     /// Number of stripes in use in a volume's stripe cache. It is also in the snapshot, but cheap

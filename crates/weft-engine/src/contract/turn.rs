@@ -23,6 +23,18 @@ pub enum Congestion {
     Blocked,
 }
 
+/// Requests that found no token in the queue of their member (`nr_requests`). In the kernel, a
+/// thread that submits such a request sleeps until the request has a token. A driver that models
+/// threads asks for these numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TokenWaits {
+    /// Number of requests that have waited so far, or still wait.
+    pub begun: u64,
+    /// Number of these that wait no more. Requests of one direction get their tokens in order of
+    /// arrival.
+    pub ended: u64,
+}
+
 /// Amounts of work that turns have done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {

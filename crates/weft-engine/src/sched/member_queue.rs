@@ -56,6 +56,7 @@ use crate::contract::frame::{Segment, Segments};
 use crate::contract::input::Attr;
 use crate::contract::member::DeviceTraits;
 use crate::contract::output::MemberOp;
+use crate::contract::turn::TokenWaits;
 use crate::knobs::{
     BfqKnobs, CacheForm, Knobs, KyberKnobs, MqDeadlineKnobs, NoMerges, SchedulerKind,
 };
@@ -127,6 +128,8 @@ pub(crate) struct MemberQueue<T> {
     needless: VecDeque<u32>,
     /// Reads, and writes, that wait for a token, with their arrival numbers.
     tokenless: [VecDeque<(u64, u32)>; 2],
+    /// Number of requests that have waited for a token so far.
+    token_waits: u64,
     /// Waiting requests with their arrival numbers, by index.
     requests: Vec<Option<(u64, Waiting<T>)>>,
     free: Vec<u32>,
@@ -208,6 +211,7 @@ impl<T> MemberQueue<T> {
             direct: VecDeque::new(),
             needless: VecDeque::new(),
             tokenless: [VecDeque::new(), VecDeque::new()],
+            token_waits: 0,
             requests: Vec::new(),
             free: Vec::new(),
             arrivals: 0,
@@ -366,6 +370,7 @@ impl<T> MemberQueue<T> {
             self.count(direction, before);
         } else {
             self.tokenless[direction as usize].push_back((arrival, place));
+            self.token_waits += 1;
         }
     }
 
@@ -514,6 +519,12 @@ impl<T> MemberQueue<T> {
             return self.plugged;
         }
         self.scheduler.next_wake(now).filter(|_| self.has_room())
+    }
+
+    /// Requests that found no token when they were queued.
+    pub(crate) fn token_waits(&self) -> TokenWaits {
+        let waiting: usize = self.tokenless.iter().map(VecDeque::len).sum();
+        TokenWaits { begun: self.token_waits, ended: self.token_waits - waiting as u64 }
     }
 
     /// Statistics of BFQ's decisions; `None` with another scheduler.

@@ -39,7 +39,7 @@
 mod counters;
 mod events;
 mod hdd;
-mod link;
+pub(crate) mod link;
 mod model;
 mod null;
 mod reduced;

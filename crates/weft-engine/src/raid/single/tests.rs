@@ -12,7 +12,8 @@ use crate::contract::frame::{Run, Segments, ZERO_FRAME, frames_needed};
 use crate::knobs::{Knob, SchedulerKind};
 use crate::{
     Attr, ClientRequest, Command, Config, Engine, Fault, Flags, Input, MemberInfo, MemberOp,
-    MemberState, Notice, Output, ReplyError, RequestOp, SyncAction, Tag, Token, Value, Verb,
+    MemberState, Notice, Output, ReplyError, RequestOp, SyncAction, Tag, Token, TokenWaits, Value,
+    Verb,
 };
 
 const CLIENT: ClientId = ClientId(7);
@@ -297,6 +298,28 @@ fn write_with_preflush_waits_for_a_flush_and_ends_with_its_error() {
         }
         assert_eq!(rig.reply(tag), Some(fault.map_or(Ok(()), |_| Err(ReplyError::Io))));
         assert_eq!((&rig.released[..], rig.asked.len()), (&[frames][..], 0));
+    }
+}
+
+#[test]
+fn waits_for_a_token_are_counted_until_the_request_has_one() {
+    let mut rig = Rig::new(|member| member.device.depth = Some(1));
+    let mut config = rig.config.clone();
+    let knobs = &mut config.volumes[0].knobs;
+    (knobs.scheduler, knobs.nr_requests) = (SchedulerKind::MqDeadline, 2);
+    rig.engine = Engine::new(config, Time(0)).unwrap();
+    let waits = |rig: &Rig| {
+        let TokenWaits { begun, ended } = rig.engine.token_waits(VolumeId(0));
+        (begun, ended)
+    };
+    // Of five requests, one is at the member, and one in the scheduler. The last joins that one.
+    for (block, begun) in [(0, 0), (10, 0), (20, 1), (30, 2), (11, 2)] {
+        rig.ask(RequestOp::Write, block * 4096, 4096, Flags::NONE);
+        assert_eq!(waits(&rig), (begun, 0), "block {block}");
+    }
+    for ended in [1, 2, 2] {
+        rig.done(Ok(()));
+        assert_eq!(waits(&rig), (2, ended));
     }
 }
 
