@@ -11,6 +11,7 @@
 
 mod hand;
 mod ledger;
+mod reach;
 mod together;
 
 use crate::part::{Ending, Report, cargo};

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! fn area(&self) -> u64 {
-//!     match crate::chosen_change() {
+//!     match crate::chosen_change(17) {
 //!         17 => { self.width + self.height }
 //!         18 => { 0 }
 //!         _ => { self.width * self.height }
@@ -20,10 +20,14 @@
 //! outside of functions, in functions that are `const` or hide their type (`impl Trait`), and in
 //! functions nested in other changed ones.
 //!
-//! The test programs of the configuration run fastest first, and the first failing test ends the
-//! run: most changes are caught within half a second. Limits are in CPU time, so a busy machine
-//! does not abort a passing run.
+//! A function is numbered by its first change. Each test of the configuration's programs runs once
+//! without a change, and records the functions that it calls ([`super::reach`]). A test that does
+//! not call a function cannot notice a change in it: so each change runs only with the tests that
+//! call its function, the fastest first, and the first failing test ends the run. A change in a
+//! function that no test calls is a survivor without a run. Limits are in CPU time, so a busy
+//! machine does not abort a passing run.
 
+use super::reach::{self, outcome, time_of_children};
 use super::{Found, Mutant, Set, judge, ledger, survivors};
 use crate::lines::text;
 use crate::part::Ending;
@@ -33,15 +37,10 @@ use anyhow::{Context, ensure};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Write as _};
+use std::io::Write as _;
 use std::ops::Range;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
-
-/// Environment variable with the number of the selected change.
-const VARIABLE: &str = "WEFT_CHOSEN_CHANGE";
 
 /// Most builds in the search for versions that do not compile.
 const BUILDS_MAX: usize = 12;
@@ -54,6 +53,8 @@ const STRIDE: usize = 7;
 pub(super) struct Change {
     /// Number of the change, from 1; 0 selects the unchanged code.
     pub(super) id: u32,
+    /// Number of the function: the `id` of its first change.
+    pub(super) number: u32,
     pub(super) file: String,
     pub(super) name: String,
     /// Byte range in the file.
@@ -79,14 +80,12 @@ pub(super) fn run(set: &'static Set, shard: &str) -> anyhow::Result<Ending> {
     for change in changes.iter().filter(|change| unviable.contains(&change.id)) {
         outcomes.add("unviable", change)?;
     }
-    let suites = unchanged(programs(set, &folder)?)?;
+    let tests = reach::record(programs(set, &folder)?, &output)?;
     // The stride makes an interrupted run cover a part of each file.
     let order = (0..STRIDE).flat_map(|first| changes.iter().skip(first).step_by(STRIDE));
     for (count, change) in order.filter(|change| !unviable.contains(&change.id)).enumerate() {
         let before = time_of_children()?;
-        let tests = suites.iter().map(|(program, limit)| test(program, change.id, *limit));
-        let found = tests.filter_map(Result::transpose).next().transpose()?;
-        let (outcome, test) = found.unwrap_or_else(|| ("missed", String::new()));
+        let (outcome, test) = outcome(&tests, change)?;
         let took = time_of_children()? - before;
         println!("{count:4} {:5.1} s {outcome} {} {test}", took.as_secs_f64(), change.name);
         outcomes.add(outcome, change)?;
@@ -96,22 +95,6 @@ pub(super) fn run(set: &'static Set, shard: &str) -> anyhow::Result<Ending> {
     ledger::add(set, shard, &found)?;
     let known: Vec<Mutant> = survivors()?;
     Ok(judge(&known, &found, false).map_or(Ending::Passed, Ending::Failed))
-}
-
-/// Test programs, fastest first, each with its limit in seconds. Checks that none fails without a
-/// change.
-fn unchanged(programs: Vec<Binary>) -> anyhow::Result<Vec<(Binary, u64)>> {
-    let mut timed = Vec::new();
-    for program in programs {
-        let before = time_of_children()?;
-        let ending = test(&program, 0, 3600)?;
-        ensure!(ending.is_none(), "nothing is changed, and tests fail: {ending:?}");
-        let took = time_of_children()? - before;
-        println!("  {:5.1} s unchanged: {}", took.as_secs_f64(), program.program.display());
-        timed.push((took, program));
-    }
-    timed.sort_by_key(|(took, _)| *took);
-    Ok(timed.into_iter().map(|(took, program)| (program, 10 + 5 * took.as_secs())).collect())
 }
 
 /// Output of `cargo mutants --list` for a shard.
@@ -167,7 +150,9 @@ fn changes(
         }
         let function = function.start + body.start..function.start + body.end;
         let replacement = text(value, "replacement")?;
-        taken.push(Change { id, file, name, function, changed, replacement });
+        let same = |other: &&Change| other.file == file && other.function == function;
+        let number = taken.iter().find(same).map_or(id, |first| first.number);
+        taken.push(Change { id, number, file, name, function, changed, replacement });
     }
     let functions: BTreeSet<(String, usize, usize)> = taken
         .iter()
@@ -229,7 +214,7 @@ fn with_versions(source: &str, changes: &[&Change]) -> (String, Vec<(Range<usize
     for changes in functions.values() {
         let function = changes[0].function.clone();
         text.push_str(&source[done..function.start]);
-        text.push_str("{ match crate::chosen_change() {\n");
+        let _ = writeln!(text, "{{ match crate::chosen_change({}) {{", changes[0].number);
         for change in changes {
             let first = text.matches('\n').count() + 1;
             let (before, after) =
@@ -243,17 +228,6 @@ fn with_versions(source: &str, changes: &[&Change]) -> (String, Vec<(Range<usize
     }
     text.push_str(&source[done..]);
     (text, lines)
-}
-
-/// Code added to the crate, which returns the selected change.
-fn chooser() -> String {
-    format!(
-        "\n/// Which change is run.\npub fn chosen_change() -> u32 {{\n    \
-         static CHOSEN: std::sync::OnceLock<u32> = std::sync::OnceLock::new();\n    \
-         *CHOSEN.get_or_init(|| {{\n        \
-         let text = std::env::var(\"{VARIABLE}\").expect(\"{VARIABLE} names it\");\n        \
-         text.parse().expect(\"it is a number\")\n    }})\n}}\n"
-    )
 }
 
 /// Copies the files that git tracks; equal files stay unchanged, so they are not rebuilt.
@@ -285,6 +259,7 @@ pub(super) fn take_out_what_does_not_compile(
 ) -> anyhow::Result<BTreeSet<u32>> {
     let root = format!("crates/{}/src/lib.rs", set.package);
     let mut unviable = BTreeSet::new();
+    let end = changes.iter().map(|change| change.number + 1).max().unwrap_or(0);
     for _ in 0..BUILDS_MAX {
         let mut files: BTreeMap<&str, Vec<&Change>> = BTreeMap::from([(root.as_str(), Vec::new())]);
         for change in changes {
@@ -298,7 +273,7 @@ pub(super) fn take_out_what_does_not_compile(
             let source = std::fs::read_to_string(tree::root().join(file))?;
             let (mut text, of_file) = with_versions(&source, &changes);
             if file == root {
-                text.push_str(&chooser());
+                text.push_str(&reach::chooser(end));
             }
             write_if_other(&folder.join(file), text.as_bytes())?;
             lines.insert(file.to_owned(), of_file);
@@ -387,66 +362,6 @@ fn suites(config: &str) -> Vec<String> {
     names.collect()
 }
 
-/// Runs the tests of a program until one fails. Returns the outcome and the failed test, if any.
-fn test(
-    program: &Binary,
-    change: u32,
-    limit: u64,
-) -> anyhow::Result<Option<(&'static str, String)>> {
-    test_of(program, change, limit, None)
-}
-
-/// Runs one test, or all, of a program. Returns the outcome and the failed test, if any.
-pub(super) fn test_of(
-    program: &Binary,
-    change: u32,
-    limit: u64,
-    name: Option<&str>,
-) -> anyhow::Result<Option<(&'static str, String)>> {
-    // Both limits, CPU time in seconds and memory in KiB, end the process.
-    let limits = "ulimit -t $1; ulimit -v 8388608; shift; exec \"$@\"";
-    let mut child = Command::new("sh")
-        .args(["-c", limits, "sh", &limit.to_string()])
-        .arg(&program.program)
-        .args(["--test-threads=1"])
-        .args(name.into_iter().flat_map(|name| ["--exact", name]))
-        .env(VARIABLE, change.to_string())
-        .env("RUST_BACKTRACE", "0")
-        .env("CARGO_MANIFEST_DIR", &program.folder)
-        .current_dir(&program.folder)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()?;
-    let output = BufReader::new(child.stdout.take().context("it is piped")?);
-    let mut last = String::new();
-    for line in output.lines() {
-        last = line?;
-        if let Some(name) = last.strip_suffix(" ... FAILED") {
-            child.kill()?;
-            child.wait()?;
-            return Ok(Some(("caught", name.to_owned())));
-        }
-    }
-    let status = child.wait()?;
-    Ok(match status.signal() {
-        _ if status.success() => None,
-        // SIGKILL, SIGXCPU.
-        Some(9 | 24) => Some(("timeout", last)),
-        _ => Some(("caught", format!("{status} after {last}"))),
-    })
-}
-
-/// CPU time of all child processes that were waited for.
-fn time_of_children() -> anyhow::Result<Duration> {
-    let text = std::fs::read_to_string("/proc/self/stat")?;
-    let fields = text.rsplit(')').next().unwrap_or_default().split_whitespace();
-    // Counted from the third field, the state: cutime and cstime are the 16th and the 17th, in
-    // hundredths of a second.
-    let times = fields.skip(13).take(2).map(str::parse::<u64>).collect::<Result<Vec<_>, _>>()?;
-    Ok(Duration::from_millis(times.iter().sum::<u64>() * 10))
-}
-
 /// Files in the format of cargo-mutants, written as results arrive.
 struct Outcomes {
     folder: PathBuf,
@@ -517,7 +432,8 @@ fn none() -> bool {
     fn functions_have_all_versions_and_the_lines_of_each_are_known() {
         let (changes, left_out) = changes(&listed(), |_| Ok(SOURCE.to_owned())).unwrap();
         assert_eq!(left_out, ["const", "static"]);
-        assert_eq!(changes.iter().map(|it| it.id).collect::<Vec<_>>(), [1, 2, 4]);
+        let numbers: Vec<_> = changes.iter().map(|it| (it.id, it.number)).collect();
+        assert_eq!(numbers, [(1, 1), (2, 1), (4, 4)]);
         let (text, lines) = with_versions(SOURCE, &changes.iter().collect::<Vec<_>>());
         let lines_of = |id: u32| -> Vec<&str> {
             let (lines, _) = lines.iter().find(|(_, it)| *it == id).unwrap();
@@ -526,7 +442,8 @@ fn none() -> bool {
         assert_eq!(lines_of(1), ["1 => {", "// ä", "a  -  b", "}"]);
         assert_eq!(lines_of(2), ["2 => {", "0", "}"]);
         assert_eq!(lines_of(4), ["4 => {", "false", "}"]);
-        assert_eq!(text.matches("match crate::chosen_change()").count(), 2);
+        let heads = text.split("match crate::chosen_change(").skip(1).map(|it| &it[..1]);
+        assert_eq!(heads.collect::<Vec<_>>(), ["1", "4"]);
         assert!(text.contains("_ => {\n        // ä\n        a + b\n    }\n} }"), "{text}");
         assert!(text.contains("const fn one() -> u8 {\n    2 - 1\n}"), "{text}");
         assert_eq!(with_versions(SOURCE, &[]).0, SOURCE);
@@ -542,34 +459,6 @@ fn none() -> bool {
         let said = [error("error", 4), error("warning", 6), "not json".to_owned()].join("\n");
         assert_eq!(blamed(&said, &lines).unwrap(), BTreeSet::from([1]));
         assert!(blamed(&error("error", 9), &lines).unwrap_err().to_string().contains("what"));
-    }
-
-    /// A failing test is named, a timeout is distinguished, and a pass returns nothing.
-    #[test]
-    fn a_program_of_tests_runs_until_one_fails() {
-        let folder = tree::root().join("target");
-        let path = folder.join(format!("mutants-together-test-{}.sh", std::process::id()));
-        let script = format!(
-            "#!/bin/sh\ncase ${VARIABLE} in\n1) echo 'test one ... ok'; \
-             echo 'test two ... FAILED'; exec sleep 1000;;\n\
-             2) while :; do :; done;;\n3) exit 101;;\nesac\n"
-        );
-        // Another process writes the file: a program that is open for writing cannot be executed.
-        let write = "printf '%s' \"$1\" > \"$2\" && chmod +x \"$2\"";
-        let words = ["-c", write, "sh", &script];
-        assert!(Command::new("sh").args(words).arg(&path).status().unwrap().success());
-        let program = Binary { program: path.clone(), folder };
-        let ended = |change| {
-            test(&program, change, 1)
-                .unwrap()
-                .map(|(outcome, name)| (outcome, name.contains("test two")))
-        };
-        assert_eq!(ended(0), None);
-        assert_eq!(ended(1), Some(("caught", true)));
-        assert_eq!(ended(2), Some(("timeout", false)));
-        assert_eq!(ended(3), Some(("caught", false)));
-        assert!(time_of_children().unwrap() >= Duration::from_millis(300));
-        std::fs::remove_file(path).unwrap();
     }
 
     #[test]
