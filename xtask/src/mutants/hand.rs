@@ -41,7 +41,7 @@ pub(super) fn run() -> anyhow::Result<Ending> {
     copy_tree(&folder)?;
     let changes = list.iter().zip(1..).map(|(it, id)| change(it, id));
     let changes = changes.collect::<anyhow::Result<Vec<_>>>()?;
-    let unviable = take_out_what_does_not_compile(set, &folder, &changes)?;
+    let unviable = take_out_what_does_not_compile(set, &folder, &changes)?.unviable;
     let names = || list.iter().zip(1..).filter(|(_, id)| unviable.contains(id));
     let unviable_names: Vec<&str> = names().map(|(it, _)| it.name.as_str()).collect();
     ensure!(unviable_names.is_empty(), "do not compile: {}", unviable_names.join(", "));
@@ -149,7 +149,16 @@ fn change(it: &Hand, id: u32) -> anyhow::Result<Change> {
     let changed = place(it, &source)?;
     let function = enclosing(&source, changed.start).with_context(|| it.name.clone())?;
     let (file, name) = (it.file.clone(), it.name.clone());
-    Ok(Change { id, number: id, file, name, function, changed, replacement: it.new.clone() })
+    Ok(Change {
+        id,
+        number: id,
+        file,
+        name,
+        function,
+        changed,
+        replacement: it.new.clone(),
+        constant: None,
+    })
 }
 
 /// Range of the old text in the source.

@@ -23,6 +23,10 @@ pub(super) const CHANGE: &str = "WEFT_CHOSEN_CHANGE";
 /// Environment variable with the file to which the numbers of called functions are added.
 pub(super) const FILE: &str = "WEFT_REACHED_FUNCTIONS";
 
+/// CPU time of the slowest test in each turn of the changes.
+const LONGEST: [Duration; 3] =
+    [Duration::from_millis(50), Duration::from_millis(500), Duration::MAX];
+
 /// A test, and what one run without a change has recorded.
 pub(super) struct Recorded {
     pub(super) program: Rc<Binary>,
@@ -63,22 +67,47 @@ pub(super) fn record(programs: Vec<Binary>, folder: &Path) -> anyhow::Result<Vec
     Ok(tests)
 }
 
-/// Runs the tests that call the changed function until one fails. Returns the outcome and the
-/// failed test.
-pub(super) fn outcome(
+/// Runs each change with the tests that call its function until one fails, and reports the outcome
+/// and the failed test. Tests that take long run when all changes have run with the faster ones.
+pub(super) fn try_all(
     tests: &[Recorded],
-    change: &Change,
-) -> anyhow::Result<(&'static str, String)> {
-    let mut calls = tests.iter().filter(|test| test.reached.contains(&change.number)).peekable();
-    if calls.peek().is_none() {
-        return Ok(("missed", "no test calls the function".to_owned()));
+    changes: Vec<&Change>,
+    mut report: impl FnMut(&Change, &str, &str) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let mut left = Vec::new();
+    for change in changes {
+        let calls = tests.iter().filter(|test| test.reached.contains(&change.number));
+        let calls: Vec<&Recorded> = calls.collect();
+        match calls.is_empty() {
+            true => report(change, "missed", "no test calls the function")?,
+            false => left.push((change, calls)),
+        }
     }
-    for Recorded { program, name, limit, .. } in calls {
-        if let Some(found) = test(program, name, change.id, *limit, None)? {
+    for longest in LONGEST {
+        println!("  {} changes, tests of at most {longest:?}", left.len());
+        let mut later = Vec::new();
+        for (change, mut calls) in left {
+            let slow = calls.split_off(calls.partition_point(|test| test.took <= longest));
+            match outcome(&calls, change.id)? {
+                Some((outcome, test)) => report(change, outcome, &test)?,
+                None if slow.is_empty() => report(change, "missed", "")?,
+                None => later.push((change, slow)),
+            }
+        }
+        left = later;
+    }
+    Ok(())
+}
+
+/// Runs a change with tests until one fails. Returns the outcome and the failed test, if any.
+fn outcome(tests: &[&Recorded], change: u32) -> anyhow::Result<Option<(&'static str, String)>> {
+    for Recorded { program, name, limit, .. } in tests {
+        let found = test(program, name, change, *limit, None)?;
+        if found.is_some() {
             return Ok(found);
         }
     }
-    Ok(("missed", String::new()))
+    Ok(None)
 }
 
 /// Runs a test. Returns the outcome and the failed test, if it fails. Without a change, 0, the test
@@ -236,20 +265,24 @@ esac
         for test in &mut tests {
             test.limit = 1;
         }
-        let ended = |id, number| {
-            let (file, name, replacement) = Default::default();
-            let change =
-                Change { id, number, file, name, function: 0..0, changed: 0..0, replacement };
-            let (outcome, test) = outcome(&tests, &change).unwrap();
-            (outcome, test)
-        };
-        let named = |outcome, test: &str| (outcome, test.to_owned());
-        assert_eq!(ended(1, 1), named("caught", "test one"));
-        assert_eq!(ended(2, 1), named("timeout", ""));
-        assert_eq!(ended(3, 1), named("caught", "exit status: 101 after "));
-        assert_eq!(ended(4, 1), named("missed", ""));
-        assert_eq!(ended(5, 5), named("caught", "test two"));
-        assert_eq!(ended(6, 6), named("missed", "no test calls the function"));
+        let changes = [(1, 1), (2, 1), (3, 1), (4, 1), (5, 5), (6, 6)];
+        let changes = changes.map(|(id, number)| Change { id, number, ..Change::default() });
+        let mut ended = Vec::new();
+        try_all(&tests, changes.iter().collect(), |change, outcome, test| {
+            ended.push(format!("{} {outcome} {test}", change.id));
+            Ok(())
+        })
+        .unwrap();
+        let expected = [
+            "6 missed no test calls the function",
+            "1 caught test one",
+            "2 timeout ",
+            "3 caught exit status: 101 after ",
+            "4 missed ",
+            "5 caught test two",
+        ];
+        ended[1..].sort();
+        assert_eq!(ended, expected);
         // Planted: a test that fails without a change.
         let failing = SCRIPT.replace("5 two", "0 none");
         let words = ["-c", write, "sh", &failing];
