@@ -586,6 +586,9 @@ fn a_read_that_no_member_can_give_as_a_whole_is_pieced_together() {
     assert_eq!(machine.ask(RequestOp::Read, 0, 512, 0xff), expected);
     assert_eq!(machine.bad, BTreeSet::from([(1, 100), (1, 500)]), "unread sectors stay bad");
     machine.bad.clear();
+    machine.written();
+    assert_eq!(machine.ask(RequestOp::Read, 0, 512, 0xff), expected);
+    assert_eq!(machine.written(), BTreeMap::new(), "nothing is left to correct");
     // When both lack the same block, the client gets the error, and both stay.
     machine.bad.extend([(0, 9), (1, 10)]);
     machine.ask(RequestOp::Read, 0, 512, 0xff);
@@ -673,6 +676,23 @@ fn a_member_that_is_given_up_keeps_its_memory_and_its_successor_is_rebuilt() {
     assert_eq!(machine.written().get(&2), Some(&SIZE));
 }
 
+/// There is memory for one unit, and a read that was given up may still use it.
+#[test]
+fn a_resync_goes_on_once_a_read_that_was_given_up_has_ended() {
+    let mut assembly = array(Level::Raid1, None, 3);
+    assembly.resync_from = Some(Sectors::ZERO);
+    let mut machine =
+        Machine::with_knobs(assembly, Knobs { sync_pace: SyncPace::Md, ..one_unit() });
+    machine.scatter();
+    machine.slow = Some((MemberIndex(0), Vec::new()));
+    machine.settle();
+    machine.command(Verb::Fail(MemberIndex(0)));
+    assert!(machine.volume().resync_from.is_some(), "it waits for memory");
+    machine.answer_reads();
+    assert_eq!(machine.volume().resync_from, None);
+    assert_eq!(machine.members[1][..SIZE as usize], machine.members[2][..SIZE as usize]);
+}
+
 /// An array with member 1 replaced by one that is being rebuilt; member 0 has not answered yet.
 fn being_rebuilt(level: Level, members: u8) -> Machine {
     let mut machine = Machine::new(array(level, None, members));
@@ -711,11 +731,14 @@ fn what_was_read_for_a_rebuild_is_not_written_once_the_array_is_broken() {
     }
 }
 
+/// The least memory.
+fn one_unit() -> Knobs {
+    Knobs { stripe_cache_size: 1, stripe_cache_bytes: Bytes::ZERO, ..Knobs::default() }
+}
+
 #[test]
 fn two_members_are_rebuilt_with_the_memory_of_one_unit() {
-    let memory =
-        Knobs { stripe_cache_size: 1, stripe_cache_bytes: Bytes::ZERO, ..Knobs::default() };
-    let mut machine = Machine::with_knobs(array(Level::Raid10, None, 4), memory);
+    let mut machine = Machine::with_knobs(array(Level::Raid10, None, 4), one_unit());
     let size = machine.volume().size.sectors_floor().0;
     for start in (0..size).step_by(1024) {
         machine.ask(RequestOp::Write, start, (size - start).min(1024), (start / 1024) as u8 + 1);
