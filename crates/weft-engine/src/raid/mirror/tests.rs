@@ -366,6 +366,18 @@ fn a_read_that_passed_is_given_up_with_its_member_and_keeps_its_memory() {
 }
 
 #[test]
+fn reads_that_follow_each_other_are_merged() {
+    let mut machine = Machine::new(array(Level::Raid1, None, 2));
+    for start in [0, 8, 16] {
+        let request = machine.request(RequestOp::Read, start, 8);
+        machine.engine.handle(machine.now, Input::Client(request));
+    }
+    machine.settle();
+    let read: Vec<_> = machine.log.iter().map(|it| (it.1, it.2)).collect();
+    assert_eq!(read, [(0, 24)]);
+}
+
+#[test]
 fn write_mostly_members_are_written_and_read_only_for_want_of_others() {
     let mostly = |set: &mut Vec<Candidate>| {
         let Ok(Superblock::V1(superblock)) = set[0].superblock.as_deref_mut() else { panic!() };
@@ -511,6 +523,19 @@ fn what_a_member_cannot_read_is_read_elsewhere_written_again_and_read_back() {
     assert_eq!(states, [MemberState::Faulty, MemberState::InSync]);
 }
 
+/// Each part of a correction has memory for a unit of 64 KiB; their member requests are merged.
+#[test]
+fn a_long_range_that_cannot_be_read_is_corrected_in_parts() {
+    let mut machine = Machine::new(array(Level::Raid1, None, 2));
+    machine.ask(RequestOp::Write, 0, 512, 5);
+    machine.bad.insert((0, 9));
+    machine.log.clear();
+    assert_eq!(machine.ask(RequestOp::Read, 8, 136, 0), [5; 136]);
+    let written: Vec<_> = machine.log.iter().filter(|request| request.3).collect();
+    assert_eq!(written, [&(0, 8, 136, true)]);
+    assert!(machine.bad.is_empty());
+}
+
 #[test]
 fn a_check_corrects_what_cannot_be_read_and_errors_here_and_there_cost_nothing() {
     let mut machine = Machine::new(array(Level::Raid10, None, 4));
@@ -645,6 +670,20 @@ fn a_resync_takes_from_another_copy_only_what_the_first_lacks() {
     }
 }
 
+#[test]
+fn a_member_without_space_is_not_read_until_it_has_what_it_missed() {
+    let mut machine = Machine::new(array(Level::Raid1, None, 2));
+    machine.ask(RequestOp::Write, 0, 8, 1);
+    machine.fails.insert((0, true), Fault::NoSpace);
+    machine.ask(RequestOp::Write, 0, 8, 2);
+    assert_eq!((machine.members[0][0], machine.members[1][0]), (1, 2));
+    assert_eq!(machine.ask(RequestOp::Read, 0, 8, 0), [2; 8]);
+    machine.fails.clear();
+    machine.pass(60);
+    assert_eq!((machine.members[0][..8].to_vec(), machine.bits()), (vec![2; 8], None));
+    assert_eq!(machine.states(), [MemberState::InSync; 2]);
+}
+
 /// Adds a blank disk to the array.
 fn add(machine: &mut Machine) {
     let index = machine.members.len() as u16;
@@ -713,6 +752,17 @@ fn a_copy_that_is_being_rebuilt_goes_where_the_one_that_counts_was_not_written()
     assert_eq!(machine.written(), BTreeMap::from([(2, 8)]), "the other copy differs from then on");
     machine.answer_reads();
     assert_eq!(machine.states(), [MemberState::InSync, MemberState::Faulty, MemberState::Faulty]);
+}
+
+#[test]
+fn a_member_with_a_copy_that_could_not_be_rebuilt_does_not_count() {
+    for bad in [false, true] {
+        let mut machine = being_rebuilt(Level::Raid1, 2);
+        machine.bad.extend(bad.then_some((0, 77)));
+        machine.answer_reads();
+        let counts = machine.states()[2] == MemberState::InSync;
+        assert_eq!(counts, !bad, "{:?}", machine.states());
+    }
 }
 
 #[test]
