@@ -9,7 +9,9 @@
 
 use super::Set;
 use super::reach::test;
-use super::together::{self, Change, copy_tree, programs_of, take_out_what_does_not_compile};
+use super::together::{
+    self, Change, Unbuilt, copy_tree, programs_of, take_out_what_does_not_compile,
+};
 use crate::lines::{commit, date};
 use crate::part::Ending;
 use crate::tree;
@@ -38,10 +40,11 @@ pub(super) fn run() -> anyhow::Result<Ending> {
     let set = super::set_named("stripes")?;
     let list = list()?;
     let folder = tree::root().join("target/mutants/hand");
-    copy_tree(&folder)?;
     let changes = list.iter().zip(1..).map(|(it, id)| change(it, id));
     let changes = changes.collect::<anyhow::Result<Vec<_>>>()?;
-    let unviable = take_out_what_does_not_compile(set, &folder, &changes)?.unviable;
+    copy_tree(set, &folder, &changes)?;
+    let unbuilt = take_out_what_does_not_compile(set, &folder, &changes, Unbuilt::default())?;
+    let unviable = unbuilt.unviable;
     let names = || list.iter().zip(1..).filter(|(_, id)| unviable.contains(id));
     let unviable_names: Vec<&str> = names().map(|(it, _)| it.name.as_str()).collect();
     ensure!(unviable_names.is_empty(), "do not compile: {}", unviable_names.join(", "));

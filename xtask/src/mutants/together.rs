@@ -27,7 +27,8 @@
 //! call its function, the fastest first, and the first failing test ends the run: most changes are
 //! caught within a tenth of a second. Slow tests run at the end, with the changes that are left. A
 //! change in a function that no test calls is a survivor without a run. Limits are in CPU time, so
-//! a busy machine does not abort a passing run.
+//! a busy machine does not abort a passing run. The same command continues a run that was
+//! interrupted, as long as the changes are the same.
 
 use super::reach;
 use super::{Found, Mutant, Set, judge, ledger, survivors};
@@ -99,27 +100,26 @@ pub(super) fn run(set: &'static Set, shard: &str) -> anyhow::Result<Ending> {
         println!("  left out: {name}");
     }
     ensure!(!changes.is_empty(), "shard {shard}: found no change");
-    copy_tree(&folder)?;
-    let mut outcomes = Outcomes::begin(&output.join("mutants.out"), &listed)?;
-    let unbuilt = take_out_what_does_not_compile(set, &folder, &changes)?;
-    for change in &changes {
-        if unbuilt.unviable.contains(&change.id) {
-            outcomes.add("unviable", change)?;
-        } else if unbuilt.constant.contains(&change.id) {
-            println!("  left out: {}", change.name);
-        }
+    let mut outcomes = Outcomes::begin(&output.join("mutants.out"), shard, &listed)?;
+    copy_tree(set, &folder, &changes)?;
+    let unbuilt = outcomes.unbuilt(&changes);
+    let unbuilt = take_out_what_does_not_compile(set, &folder, &changes, unbuilt)?;
+    for change in changes.iter().filter(|change| unbuilt.contains(change.id)) {
+        let is_unviable = unbuilt.unviable.contains(&change.id);
+        outcomes.add(if is_unviable { "unviable" } else { CONSTANT }, change)?;
     }
     let tests = reach::record(programs(set, &folder)?, &output)?;
     // The stride makes an interrupted run cover a part of each file.
     let order = (0..STRIDE).flat_map(|first| changes.iter().skip(first).step_by(STRIDE));
-    let order = order.filter(|change| !unbuilt.contains(change.id));
-    reach::try_all(&tests, order.collect(), |change, outcome, test| {
+    let left = order.filter(|change| outcomes.of(change).is_none()).collect();
+    reach::try_all(&tests, left, |change, outcome, test| {
         println!("{outcome} {} {test}", change.name);
         outcomes.add(outcome, change)
     })?;
     let found = Found::read(&output.join("mutants.out"))?;
     println!("{found}");
     ledger::add(set, shard, &found)?;
+    outcomes.end()?;
     let known: Vec<Mutant> = survivors()?;
     Ok(judge(&known, &found, false).map_or(Ending::Passed, Ending::Failed))
 }
@@ -262,13 +262,21 @@ fn with_versions(source: &str, changes: &[&Change]) -> (String, Vec<(Range<usize
     (text, lines)
 }
 
-/// Copies the files that git tracks; equal files stay unchanged, so they are not rebuilt.
-pub(super) fn copy_tree(folder: &Path) -> anyhow::Result<()> {
+/// File of the crate to which code is added.
+fn root(set: &Set) -> String {
+    format!("crates/{}/src/lib.rs", set.package)
+}
+
+/// Copies the files that git tracks, except those that are changed; equal files stay unchanged, so they
+/// are not rebuilt.
+pub(super) fn copy_tree(set: &Set, folder: &Path, changes: &[Change]) -> anyhow::Result<()> {
+    let root = root(set);
     let output = Command::new("git").args(["ls-files", "-z"]).current_dir(tree::root()).output()?;
     ensure!(output.status.success(), "git ls-files: {}", output.status);
     for name in String::from_utf8(output.stdout)?.split_terminator('\0') {
         let (from, to) = (tree::root().join(name), folder.join(name));
-        if from.is_file() {
+        let changed = name == root || changes.iter().any(|change| change.file == name);
+        if from.is_file() && !changed {
             write_if_other(&to, &std::fs::read(from)?)?;
         }
     }
@@ -283,14 +291,14 @@ fn write_if_other(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     std::fs::write(path, bytes).with_context(|| path.display().to_string())
 }
 
-/// Writes all versions into the copy. Returns those that do not compile.
+/// Writes all versions into the copy. Returns those that do not compile, some of which may be known.
 pub(super) fn take_out_what_does_not_compile(
     set: &Set,
     folder: &Path,
     changes: &[Change],
+    mut unbuilt: Unbuilt,
 ) -> anyhow::Result<Unbuilt> {
-    let root = format!("crates/{}/src/lib.rs", set.package);
-    let mut unbuilt = Unbuilt::default();
+    let root = root(set);
     let end = changes.iter().map(|change| change.number + 1).max().unwrap_or(0);
     for _ in 0..BUILDS_MAX {
         let mut files: BTreeMap<&str, Vec<&Change>> = BTreeMap::from([(root.as_str(), Vec::new())]);
@@ -405,25 +413,69 @@ fn suites(config: &str) -> Vec<String> {
     names.collect()
 }
 
+/// Name of the list of changes in functions that constants call, which cargo-mutants does not have.
+const CONSTANT: &str = "constant";
+
 /// Files in the format of cargo-mutants, written as results arrive.
 struct Outcomes {
     folder: PathBuf,
+    /// Outcomes by name of the change.
+    known: BTreeMap<String, String>,
 }
 
 impl Outcomes {
-    fn begin(folder: &Path, list: &[Value]) -> anyhow::Result<Self> {
+    /// Begins a run of a shard, or continues it if it was interrupted.
+    fn begin(folder: &Path, shard: &str, list: &[Value]) -> anyhow::Result<Self> {
         std::fs::create_dir_all(folder)?;
-        std::fs::write(folder.join("mutants.json"), serde_json::to_string(list)?)?;
-        for name in ["caught", "missed", "timeout", "unviable"] {
-            std::fs::write(folder.join(format!("{name}.txt")), "")?;
+        let begun =
+            [("shard.txt", shard.to_owned()), ("mutants.json", serde_json::to_string(list)?)];
+        let is_same = |(name, text): &(&str, String)| {
+            std::fs::read_to_string(folder.join(name)).is_ok_and(|old| old == *text)
+        };
+        let goes_on = begun.iter().all(is_same);
+        let mut known = BTreeMap::new();
+        for outcome in ["caught", "missed", "timeout", "unviable", CONSTANT] {
+            let path = folder.join(format!("{outcome}.txt"));
+            if goes_on {
+                let names = std::fs::read_to_string(path).unwrap_or_default();
+                known.extend(names.lines().map(|name| (name.to_owned(), outcome.to_owned())));
+            } else {
+                std::fs::write(path, "")?;
+            }
         }
-        Ok(Self { folder: folder.to_owned() })
+        for (name, text) in begun {
+            std::fs::write(folder.join(name), text)?;
+        }
+        println!("  {} outcomes are known from a run that was interrupted", known.len());
+        Ok(Self { folder: folder.to_owned(), known })
     }
 
+    fn of(&self, change: &Change) -> Option<&str> {
+        self.known.get(&change.name).map(String::as_str)
+    }
+
+    /// Changes of which it is known that they cannot be built.
+    fn unbuilt(&self, changes: &[Change]) -> Unbuilt {
+        let those = |outcome: &str| {
+            let those = changes.iter().filter(|change| self.of(change) == Some(outcome));
+            those.map(|change| change.id).collect()
+        };
+        Unbuilt { unviable: those("unviable"), constant: those(CONSTANT) }
+    }
+
+    /// Adds the outcome of a change, unless it is known.
     fn add(&mut self, outcome: &str, change: &Change) -> anyhow::Result<()> {
-        let path = self.folder.join(format!("{outcome}.txt"));
-        let mut file = std::fs::OpenOptions::new().append(true).open(path)?;
-        Ok(writeln!(file, "{}", change.name)?)
+        if self.known.insert(change.name.clone(), outcome.to_owned()).is_none() {
+            let path = self.folder.join(format!("{outcome}.txt"));
+            let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path)?;
+            writeln!(file, "{}", change.name)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the run: the next one begins anew.
+    fn end(self) -> anyhow::Result<()> {
+        Ok(std::fs::remove_file(self.folder.join("shard.txt"))?)
     }
 }
 
@@ -520,6 +572,31 @@ fn none() -> bool {
         let unbuilt = blame(&called("one")).unwrap();
         assert_eq!((unbuilt.unviable.len(), unbuilt.constant), (0, BTreeSet::from([3])));
         assert!(blame(&called("none")).is_err(), "it was not `const`");
+    }
+
+    #[test]
+    fn a_run_that_was_interrupted_is_continued_and_one_that_has_ended_is_not() {
+        let folder = tree::root().join(format!("target/mutants-outcomes-{}", std::process::id()));
+        let (changes, _) = changes(&listed(), |_| Ok(SOURCE.to_owned())).unwrap();
+        let begin = |shard: &str, list: &[Value]| Outcomes::begin(&folder, shard, list).unwrap();
+        let mut outcomes = begin("1/3", &listed());
+        for (outcome, change) in ["caught", "unviable", CONSTANT].into_iter().zip(&changes) {
+            outcomes.add(outcome, change).unwrap();
+        }
+        let outcomes = begin("1/3", &listed());
+        let of: Vec<_> = changes.iter().map(|change| outcomes.of(change)).collect();
+        assert_eq!(of, [Some("caught"), Some("unviable"), Some(CONSTANT), None]);
+        let Unbuilt { unviable, constant } = outcomes.unbuilt(&changes);
+        assert_eq!((unviable, constant), (BTreeSet::from([2]), BTreeSet::from([3])));
+        outcomes.end().unwrap();
+        // Anew: one that has ended, another shard, and another list.
+        let lists = [("1/3", listed()), ("2/3", listed()), ("2/3", listed().split_off(1))];
+        for (shard, list) in lists {
+            let mut outcomes = begin(shard, &list);
+            assert_eq!(outcomes.of(&changes[0]), None, "{shard}");
+            outcomes.add("missed", &changes[0]).unwrap();
+        }
+        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
