@@ -807,6 +807,20 @@ fn two_members_are_rebuilt_with_the_memory_of_one_unit() {
     }
 }
 
+#[test]
+fn a_resync_that_has_ended_holds_no_bit_of_a_bitmap_that_is_added() {
+    let mut assembly = array(Level::Raid1, None, 2);
+    assembly.resync_from = Some(Sectors::ZERO);
+    let mut machine = Machine::new(assembly);
+    machine.settle();
+    assert_eq!(machine.volume().resync_from, None);
+    machine.command(Verb::SetBitmap(Some(NewBitmap { chunk: None, daemon_sleep: 1 })));
+    machine.ask(RequestOp::Write, 0, 8, 1);
+    assert_eq!(machine.bits(), Some(1));
+    machine.pass(20);
+    assert_eq!(machine.bits(), Some(0));
+}
+
 /// No bit is cleared while a write is outstanding that began before there was a bitmap, or that
 /// holds a bit of a bitmap that is being removed.
 #[test]
