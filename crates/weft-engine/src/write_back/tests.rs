@@ -12,8 +12,8 @@ use weft_units::{
 };
 
 use crate::contract::frame::{Run, Segment, frames_needed};
-use crate::knobs::{Knob, PoolKnobs};
-use crate::page_cache::{Amount, Kernel, WriterId};
+use crate::knobs::{Knob, Knobs, PoolKnobs};
+use crate::page_cache::{Amount, BdiRatios, Kernel, WriterId};
 use crate::{
     Attr, ClientRequest, Command, ComputeOp, Config, Engine, Fault, Flags, Input, MemberInfo,
     MemberOp, Notice, Output, ReplyError, RequestOp, Tag, Token, Value, Verb, WriteBackConfig,
@@ -206,8 +206,14 @@ impl Rig {
                     self.jobs.push(Job { token, work: Work::Compute(ops) });
                 }
                 Output::Reply { tag, result, .. } => self.reply(tag.0, result),
-                Output::Release(run) => self.give_back(run),
-                Output::Credit { bytes, .. } => self.credit += bytes.0,
+                Output::Release(run) => {
+                    assert!(run.count > 0, "it releases something");
+                    self.give_back(run);
+                }
+                Output::Credit { bytes, .. } => {
+                    assert!(bytes > Bytes::ZERO, "it returns something");
+                    self.credit += bytes.0;
+                }
                 Output::Notice(notice) => self.notices.push(notice),
                 Output::Abort(token) => panic!("{token:?} given up"),
             }
@@ -749,6 +755,12 @@ fn a_knob_of_the_pool_holds_for_all_volumes_and_one_of_a_part_for_its_own() {
     let error = rig.set(0, Knob::MinRatio(31)).unwrap_err().to_string();
     assert!(error.contains("found 31, expected at most max_ratio, which is 30"), "{error}");
     assert!(rig.set(9, Knob::MinRatio(1)).is_err());
+    // The same holds at the start.
+    let with =
+        |min| Knobs { ratios: BdiRatios { min, ..BdiRatios::default() }, ..Knobs::default() };
+    let start = |min| super::tune::check_start(&[with(60), with(min)], 64);
+    assert_eq!(start(39), Ok(()));
+    assert!(start(40).unwrap_err().contains("found 60, expected at most 59"), "{:?}", start(40));
 }
 
 #[test]
