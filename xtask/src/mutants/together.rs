@@ -107,19 +107,22 @@ pub(super) fn run(set: &'static Set, shard: &str) -> anyhow::Result<Ending> {
     for change in changes.iter().filter(|change| unbuilt.contains(change.id)) {
         let is_unviable = unbuilt.unviable.contains(&change.id);
         outcomes.add(if is_unviable { "unviable" } else { CONSTANT }, change)?;
+        outcomes.record(set, shard, &changes, &change.file)?;
     }
     let tests = reach::record(programs(set, &folder)?, &output)?;
     // The stride makes an interrupted run cover a part of each file.
     let order = (0..STRIDE).flat_map(|first| changes.iter().skip(first).step_by(STRIDE));
     let left = order.filter(|change| outcomes.of(change).is_none()).collect();
+    // A file's line is added to the ledger as soon as nothing of it is left.
     reach::try_all(&tests, left, |change, outcome, test| {
         println!("{outcome} {} {test}", change.name);
-        outcomes.add(outcome, change)
+        outcomes.add(outcome, change)?;
+        outcomes.record(set, shard, &changes, &change.file)
     })?;
     let found = Found::read(&output.join("mutants.out"))?;
     println!("{found}");
-    ledger::add(set, shard, &found)?;
     outcomes.end()?;
+    print!("{}", ledger::summary()?);
     let known: Vec<Mutant> = survivors()?;
     Ok(judge(&known, &found, false).map_or(Ending::Passed, Ending::Failed))
 }
@@ -421,6 +424,8 @@ struct Outcomes {
     folder: PathBuf,
     /// Outcomes by name of the change.
     known: BTreeMap<String, String>,
+    /// Files of which nothing is left, and whose lines are in the ledger.
+    recorded: BTreeSet<String>,
 }
 
 impl Outcomes {
@@ -433,6 +438,12 @@ impl Outcomes {
             std::fs::read_to_string(folder.join(name)).is_ok_and(|old| old == *text)
         };
         let goes_on = begun.iter().all(is_same);
+        let recorded = folder.join("recorded.txt");
+        if !goes_on {
+            std::fs::write(&recorded, "")?;
+        }
+        let recorded = std::fs::read_to_string(recorded).unwrap_or_default();
+        let recorded = recorded.lines().map(str::to_owned).collect();
         let mut known = BTreeMap::new();
         for outcome in ["caught", "missed", "timeout", "unviable", CONSTANT] {
             let path = folder.join(format!("{outcome}.txt"));
@@ -447,7 +458,7 @@ impl Outcomes {
             std::fs::write(folder.join(name), text)?;
         }
         println!("  {} outcomes are known from a run that was interrupted", known.len());
-        Ok(Self { folder: folder.to_owned(), known })
+        Ok(Self { folder: folder.to_owned(), known, recorded })
     }
 
     fn of(&self, change: &Change) -> Option<&str> {
@@ -466,11 +477,34 @@ impl Outcomes {
     /// Adds the outcome of a change, unless it is known.
     fn add(&mut self, outcome: &str, change: &Change) -> anyhow::Result<()> {
         if self.known.insert(change.name.clone(), outcome.to_owned()).is_none() {
-            let path = self.folder.join(format!("{outcome}.txt"));
-            let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path)?;
-            writeln!(file, "{}", change.name)?;
+            self.append(outcome, &change.name)?;
         }
         Ok(())
+    }
+
+    /// Adds a file to the ledger if all of its changes have outcomes, unless it was added.
+    fn record(
+        &mut self,
+        set: &Set,
+        shard: &str,
+        changes: &[Change],
+        file: &str,
+    ) -> anyhow::Result<()> {
+        if self.is_complete(changes, file) && self.recorded.insert(file.to_owned()) {
+            ledger::add(set, shard, &Found::read(&self.folder)?.of_file(file))?;
+            self.append("recorded", file)?;
+        }
+        Ok(())
+    }
+
+    fn is_complete(&self, changes: &[Change], file: &str) -> bool {
+        changes.iter().filter(|change| change.file == file).all(|it| self.of(it).is_some())
+    }
+
+    fn append(&self, list: &str, line: &str) -> anyhow::Result<()> {
+        let path = self.folder.join(format!("{list}.txt"));
+        let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path)?;
+        Ok(writeln!(file, "{line}")?)
     }
 
     /// Ends the run: the next one begins anew.
@@ -586,6 +620,8 @@ fn none() -> bool {
         let outcomes = begin("1/3", &listed());
         let of: Vec<_> = changes.iter().map(|change| outcomes.of(change)).collect();
         assert_eq!(of, [Some("caught"), Some("unviable"), Some(CONSTANT), None]);
+        assert!(!outcomes.is_complete(&changes, "f.rs"));
+        assert!(outcomes.is_complete(&changes[..3], "f.rs"));
         let Unbuilt { unviable, constant } = outcomes.unbuilt(&changes);
         assert_eq!((unviable, constant), (BTreeSet::from([2]), BTreeSet::from([3])));
         outcomes.end().unwrap();
