@@ -107,7 +107,9 @@ pub(super) fn run(set: &'static Set, shard: &str) -> anyhow::Result<Ending> {
     for change in changes.iter().filter(|change| unbuilt.contains(change.id)) {
         let is_unviable = unbuilt.unviable.contains(&change.id);
         outcomes.add(if is_unviable { "unviable" } else { CONSTANT }, change)?;
-        outcomes.record(set, shard, &changes, &change.file)?;
+    }
+    for file in changes.iter().map(|change| &change.file).collect::<BTreeSet<_>>() {
+        outcomes.record(set, shard, &changes, file)?;
     }
     let tests = reach::record(programs(set, &folder)?, &output)?;
     // The stride makes an interrupted run cover a part of each file.
@@ -138,6 +140,10 @@ fn list(set: &Set, shard: &str) -> anyhow::Result<Vec<Value>> {
     let error = || format!("cargo mutants: {}", String::from_utf8_lossy(&output.stderr));
     ensure!(output.status.success(), error());
     let mut all: Vec<Value> = serde_json::from_slice(&output.stdout)?;
+    // Differences have lines around them, which tests of the file may change.
+    for value in all.iter_mut().filter_map(Value::as_object_mut) {
+        value.remove("diff");
+    }
     if shard == ledger::AGAIN {
         let open = ledger::open()?;
         let mut those = Vec::new();
