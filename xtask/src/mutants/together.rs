@@ -381,11 +381,13 @@ fn called_by_constant(message: &Value) -> Option<&str> {
 }
 
 /// `cargo` in the copy of the tree, with lints capped, because changed code may trigger them.
-/// Changed code in a `const` may make the compiler run without end.
+/// Changed code in a `const` may make the compiler run without end. Not incremental: what an
+/// interrupted build leaves behind breaks the next one.
 fn cargo(folder: &Path, words: &[&str]) -> Command {
     let mut command = crate::part::cargo(words);
     let flags = "--cap-lints=allow";
     command.current_dir(folder).args(["--profile", "mutants"]).env("RUSTFLAGS", flags);
+    command.env("CARGO_INCREMENTAL", "0");
     command.env("CARGO_TARGET_DIR", folder.join("target")).stderr(Stdio::inherit());
     command
 }

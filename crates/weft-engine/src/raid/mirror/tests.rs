@@ -523,6 +523,28 @@ fn what_a_member_cannot_read_is_read_elsewhere_written_again_and_read_back() {
     assert_eq!(states, [MemberState::Faulty, MemberState::InSync]);
 }
 
+#[test]
+fn blocks_of_4_kib_are_corrected() {
+    let mut machine = Machine::new(array(Level::Raid1, None, 2));
+    machine.ask(RequestOp::Write, 0, 64, 5);
+    machine.bad.insert((0, 9));
+    assert_eq!(machine.ask(RequestOp::Read, 9, 2, 0), [5; 2]);
+    let corrects = |it: &&(u16, u64, u64, bool)| it.0 == 0 && it.3 && it.2 < 64;
+    let corrected: Vec<_> = machine.log.iter().filter(corrects).collect();
+    assert_eq!(corrected, [&(0, 8, 8, true)]);
+}
+
+#[test]
+fn the_only_copy_differs_from_none() {
+    let mut machine = Machine::new(array(Level::Raid1, None, 2));
+    machine.command(Verb::SyncAction(SyncAction::Frozen));
+    machine.command(Verb::Fail(MemberIndex(1)));
+    machine.fails.insert((0, true), Fault::Io);
+    machine.ask(RequestOp::Write, 0, 8, 1);
+    assert_eq!(machine.replies.get(&machine.tag), Some(&Err(ReplyError::Io)));
+    assert_eq!(machine.volume().resync_from, None);
+}
+
 /// Each part of a correction has memory for a unit of 64 KiB; their member requests are merged.
 #[test]
 fn a_long_range_that_cannot_be_read_is_corrected_in_parts() {
@@ -611,14 +633,18 @@ fn a_read_that_no_member_can_give_as_a_whole_is_pieced_together() {
     assert_eq!(machine.ask(RequestOp::Read, 0, 512, 0xff), expected);
     assert_eq!(machine.bad, BTreeSet::from([(1, 100), (1, 500)]), "unread sectors stay bad");
     machine.bad.clear();
-    machine.written();
+    machine.log.clear();
     assert_eq!(machine.ask(RequestOp::Read, 0, 512, 0xff), expected);
-    assert_eq!(machine.written(), BTreeMap::new(), "nothing is left to correct");
+    assert_eq!(machine.log.len(), 1, "nothing is left to correct: {:?}", machine.log);
     // When both lack the same block, the client gets the error, and both stay.
     machine.bad.extend([(0, 9), (1, 10)]);
     machine.ask(RequestOp::Read, 0, 512, 0xff);
     assert_eq!(machine.replies[&machine.tag], Err(ReplyError::Io));
     assert_eq!(machine.volume().degraded, 0);
+    machine.bad.clear();
+    machine.log.clear();
+    assert_eq!(machine.ask(RequestOp::Read, 8, 8, 0xff), [1; 8]);
+    assert_eq!(machine.log.len(), 1, "{:?}", machine.log);
 }
 
 #[test]
