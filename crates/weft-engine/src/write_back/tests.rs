@@ -764,6 +764,8 @@ fn a_short_last_page_is_written_up_to_the_end_of_the_volume() {
     }
     assert_eq!(rig.engine.snapshot().write_back.unwrap().volumes[0].written_pages, 1);
     rig.check_durable();
+    let len = |page| super::client_op::page_len(page, 4097 * SECTOR_BYTES);
+    assert_eq!((len(511), len(512)), (FRAME_BYTES, SECTOR_BYTES));
 }
 
 #[test]
@@ -772,6 +774,9 @@ fn a_part_of_a_dirty_page_that_goes_through_is_still_there_when_the_page_is_writ
     let kept = rig.ask(0, RequestOp::Write, 0, 8, Flags::NONE);
     fill(&mut rig);
     assert_eq!(rig.replies.remove(&kept), Some(Ok(())));
+    let part = rig.ask(0, RequestOp::Write, 1, 4, Flags::NONE);
+    fill(&mut rig);
+    assert_eq!(rig.replies.remove(&part), Some(Ok(())), "the page is changed, and no member");
     let through = rig.ask(0, RequestOp::Write, 2, 4, fua());
     rig.ok(through);
     for (op, sectors) in [(RequestOp::Read, 8), (RequestOp::Flush, 0), (RequestOp::Read, 8)] {
