@@ -276,8 +276,8 @@ fn root(set: &Set) -> String {
     format!("crates/{}/src/lib.rs", set.package)
 }
 
-/// Copies the files that git tracks, except those that are changed; equal files stay unchanged, so they
-/// are not rebuilt.
+/// Copies the files that git tracks, except those that are changed; equal files stay unchanged, so
+/// they are not rebuilt.
 pub(super) fn copy_tree(set: &Set, folder: &Path, changes: &[Change]) -> anyhow::Result<()> {
     let root = root(set);
     let output = Command::new("git").args(["ls-files", "-z"]).current_dir(tree::root()).output()?;
@@ -300,7 +300,8 @@ fn write_if_other(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     std::fs::write(path, bytes).with_context(|| path.display().to_string())
 }
 
-/// Writes all versions into the copy. Returns those that do not compile, some of which may be known.
+/// Writes all versions into the copy. Returns those that do not compile, of which some may be
+/// known.
 pub(super) fn take_out_what_does_not_compile(
     set: &Set,
     folder: &Path,
