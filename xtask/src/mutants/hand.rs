@@ -8,8 +8,9 @@
 //! text is found exactly once, so the list stays up to date.
 
 use super::Set;
+use super::reach::test;
 use super::together::{
-    self, Change, copy_tree, programs_of, take_out_what_does_not_compile, test_of,
+    self, Change, Unbuilt, copy_tree, programs_of, take_out_what_does_not_compile,
 };
 use crate::lines::{commit, date};
 use crate::part::Ending;
@@ -39,10 +40,11 @@ pub(super) fn run() -> anyhow::Result<Ending> {
     let set = super::set_named("stripes")?;
     let list = list()?;
     let folder = tree::root().join("target/mutants/hand");
-    copy_tree(&folder)?;
     let changes = list.iter().zip(1..).map(|(it, id)| change(it, id));
     let changes = changes.collect::<anyhow::Result<Vec<_>>>()?;
-    let unviable = take_out_what_does_not_compile(set, &folder, &changes)?;
+    copy_tree(set, &folder, &changes)?;
+    let unbuilt = take_out_what_does_not_compile(set, &folder, &changes, Unbuilt::default())?;
+    let unviable = unbuilt.unviable;
     let names = || list.iter().zip(1..).filter(|(_, id)| unviable.contains(id));
     let unviable_names: Vec<&str> = names().map(|(it, _)| it.name.as_str()).collect();
     ensure!(unviable_names.is_empty(), "do not compile: {}", unviable_names.join(", "));
@@ -55,9 +57,9 @@ pub(super) fn run() -> anyhow::Result<Ending> {
             continue;
         };
         let binary = programs.get(program).with_context(|| format!("{program}: not built"))?;
-        let unchanged = test_of(binary, 0, 600, Some(name))?;
+        let unchanged = test(binary, name, 0, 600, None)?;
         ensure!(unchanged.is_none(), "{}: {name} fails unchanged: {unchanged:?}", it.name);
-        let found = test_of(binary, id, 600, Some(name))?;
+        let found = test(binary, name, id, 600, None)?;
         println!("{} {}", found.as_ref().map_or("missed", |(outcome, _)| outcome), it.name);
         match found {
             Some(_) => caught.push(it.name.clone()),
@@ -150,7 +152,16 @@ fn change(it: &Hand, id: u32) -> anyhow::Result<Change> {
     let changed = place(it, &source)?;
     let function = enclosing(&source, changed.start).with_context(|| it.name.clone())?;
     let (file, name) = (it.file.clone(), it.name.clone());
-    Ok(Change { id, file, name, function, changed, replacement: it.new.clone() })
+    Ok(Change {
+        id,
+        number: id,
+        file,
+        name,
+        function,
+        changed,
+        replacement: it.new.clone(),
+        constant: None,
+    })
 }
 
 /// Range of the old text in the source.

@@ -86,9 +86,7 @@ pub(super) fn add(set: &Set, shard: &str, found: &Found) -> anyhow::Result<()> {
         }
     }
     parse(&text)?;
-    std::fs::write(path(), text)?;
-    print!("{}", summary()?);
-    Ok(())
+    Ok(std::fs::write(path(), text)?)
 }
 
 /// All open survivors of all files.

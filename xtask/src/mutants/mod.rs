@@ -11,6 +11,7 @@
 
 mod hand;
 mod ledger;
+mod reach;
 mod together;
 
 use crate::part::{Ending, Report, cargo};
@@ -59,6 +60,7 @@ pub(crate) fn mutants(words: &[&str]) -> anyhow::Result<Report> {
             let found = Found::read(&Path::new(folder).join("mutants.out"))?;
             println!("{found}");
             ledger::add(set, shard, &found)?;
+            print!("{}", ledger::summary()?);
             return Ok(report);
         }
         ["together", set, shard] => {
@@ -159,7 +161,10 @@ fn run(set: &'static Set, options: &[&str]) -> anyhow::Result<Ending> {
         _ => options.contains(&"--iterate").then_some("again"),
     };
     match shard {
-        Some(shard) => ledger::add(set, shard, &found)?,
+        Some(shard) => {
+            ledger::add(set, shard, &found)?;
+            print!("{}", ledger::summary()?);
+        }
         None => println!("not added to the ledger: it is a part that chance did not choose"),
     }
     let size = set.size()?;
@@ -232,6 +237,17 @@ impl Found {
             timeouts: those("timeout.txt")?,
             unviable: those("unviable.txt")?,
         })
+    }
+
+    /// The changes of one file.
+    fn of_file(self, file: &str) -> Self {
+        let those = |all: Vec<Mutant>| all.into_iter().filter(|it| it.file == file).collect();
+        Self {
+            survivors: those(self.survivors),
+            caught: those(self.caught),
+            timeouts: those(self.timeouts),
+            unviable: those(self.unviable),
+        }
     }
 
     fn tried(&self) -> impl Iterator<Item = &Mutant> {

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! fn area(&self) -> u64 {
-//!     match crate::chosen_change() {
+//!     match crate::chosen_change(17) {
 //!         17 => { self.width + self.height }
 //!         18 => { 0 }
 //!         _ => { self.width * self.height }
@@ -16,14 +16,21 @@
 //!
 //! The environment selects the version that runs. The changes and their positions come from `cargo
 //! mutants --list`, so names in the ledger are the same. Versions that do not compile are found by
-//! the lines that rustc reports, and are removed. cargo-mutants must handle the rest: changes
-//! outside of functions, in functions that are `const` or hide their type (`impl Trait`), and in
-//! functions nested in other changed ones.
+//! the lines that rustc reports, and are removed. A `const` function is one without `const` here,
+//! unless a constant calls it. cargo-mutants must handle the rest: changes outside of functions, in
+//! functions that constants call or that hide their type (`impl Trait`), and in functions nested in
+//! other changed ones.
 //!
-//! The test programs of the configuration run fastest first, and the first failing test ends the
-//! run: most changes are caught within half a second. Limits are in CPU time, so a busy machine
-//! does not abort a passing run.
+//! A function is numbered by its first change. Each test of the configuration's programs runs once
+//! without a change, and records the functions that it calls ([`super::reach`]). A test that does
+//! not call a function cannot notice a change in it: so each change runs only with the tests that
+//! call its function, the fastest first, and the first failing test ends the run: most changes are
+//! caught within a tenth of a second. Slow tests run at the end, with the changes that are left. A
+//! change in a function that no test calls is a survivor without a run. Limits are in CPU time, so
+//! a busy machine does not abort a passing run. The same command continues a run that was
+//! interrupted, as long as the changes are the same.
 
+use super::reach;
 use super::{Found, Mutant, Set, judge, ledger, survivors};
 use crate::lines::text;
 use crate::part::Ending;
@@ -33,33 +40,53 @@ use anyhow::{Context, ensure};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Write as _};
+use std::io::Write as _;
 use std::ops::Range;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
-
-/// Environment variable with the number of the selected change.
-const VARIABLE: &str = "WEFT_CHOSEN_CHANGE";
 
 /// Most builds in the search for versions that do not compile.
 const BUILDS_MAX: usize = 12;
+
+/// Beginning of a function that constants may call.
+const CONST_FN: &str = "const fn ";
 
 /// Distance in the list between changes that are tried one after another.
 const STRIDE: usize = 7;
 
 /// A change of a shard.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Change {
     /// Number of the change, from 1; 0 selects the unchanged code.
     pub(super) id: u32,
+    /// Number of the function: the `id` of its first change.
+    pub(super) number: u32,
     pub(super) file: String,
     pub(super) name: String,
     /// Byte range in the file.
     pub(super) function: Range<usize>,
     pub(super) changed: Range<usize>,
     pub(super) replacement: String,
+    /// Name of the function, if it is `const`.
+    pub(super) constant: Option<String>,
+}
+
+/// Changes that cannot be built.
+#[derive(Default)]
+pub(super) struct Unbuilt {
+    pub(super) unviable: BTreeSet<u32>,
+    /// Changes in functions that constants call.
+    pub(super) constant: BTreeSet<u32>,
+}
+
+impl Unbuilt {
+    fn contains(&self, id: u32) -> bool {
+        self.unviable.contains(&id) || self.constant.contains(&id)
+    }
+
+    fn len(&self) -> usize {
+        self.unviable.len() + self.constant.len()
+    }
 }
 
 /// Runs a shard (`3/8`), or all survivors (`again`), and adds the run to the ledger.
@@ -73,45 +100,33 @@ pub(super) fn run(set: &'static Set, shard: &str) -> anyhow::Result<Ending> {
         println!("  left out: {name}");
     }
     ensure!(!changes.is_empty(), "shard {shard}: found no change");
-    copy_tree(&folder)?;
-    let mut outcomes = Outcomes::begin(&output.join("mutants.out"), &listed)?;
-    let unviable = take_out_what_does_not_compile(set, &folder, &changes)?;
-    for change in changes.iter().filter(|change| unviable.contains(&change.id)) {
-        outcomes.add("unviable", change)?;
+    let mut outcomes = Outcomes::begin(&output.join("mutants.out"), shard, &listed)?;
+    copy_tree(set, &folder, &changes)?;
+    let unbuilt = outcomes.unbuilt(&changes);
+    let unbuilt = take_out_what_does_not_compile(set, &folder, &changes, unbuilt)?;
+    for change in changes.iter().filter(|change| unbuilt.contains(change.id)) {
+        let is_unviable = unbuilt.unviable.contains(&change.id);
+        outcomes.add(if is_unviable { "unviable" } else { CONSTANT }, change)?;
     }
-    let suites = unchanged(programs(set, &folder)?)?;
+    for file in changes.iter().map(|change| &change.file).collect::<BTreeSet<_>>() {
+        outcomes.record(set, shard, &changes, file)?;
+    }
+    let tests = reach::record(programs(set, &folder)?, &output)?;
     // The stride makes an interrupted run cover a part of each file.
     let order = (0..STRIDE).flat_map(|first| changes.iter().skip(first).step_by(STRIDE));
-    for (count, change) in order.filter(|change| !unviable.contains(&change.id)).enumerate() {
-        let before = time_of_children()?;
-        let tests = suites.iter().map(|(program, limit)| test(program, change.id, *limit));
-        let found = tests.filter_map(Result::transpose).next().transpose()?;
-        let (outcome, test) = found.unwrap_or_else(|| ("missed", String::new()));
-        let took = time_of_children()? - before;
-        println!("{count:4} {:5.1} s {outcome} {} {test}", took.as_secs_f64(), change.name);
+    let left = order.filter(|change| outcomes.of(change).is_none()).collect();
+    // A file's line is added to the ledger as soon as nothing of it is left.
+    reach::try_all(&tests, left, |change, outcome, test| {
+        println!("{outcome} {} {test}", change.name);
         outcomes.add(outcome, change)?;
-    }
+        outcomes.record(set, shard, &changes, &change.file)
+    })?;
     let found = Found::read(&output.join("mutants.out"))?;
     println!("{found}");
-    ledger::add(set, shard, &found)?;
+    outcomes.end()?;
+    print!("{}", ledger::summary()?);
     let known: Vec<Mutant> = survivors()?;
     Ok(judge(&known, &found, false).map_or(Ending::Passed, Ending::Failed))
-}
-
-/// Test programs, fastest first, each with its limit in seconds. Checks that none fails without a
-/// change.
-fn unchanged(programs: Vec<Binary>) -> anyhow::Result<Vec<(Binary, u64)>> {
-    let mut timed = Vec::new();
-    for program in programs {
-        let before = time_of_children()?;
-        let ending = test(&program, 0, 3600)?;
-        ensure!(ending.is_none(), "nothing is changed, and tests fail: {ending:?}");
-        let took = time_of_children()? - before;
-        println!("  {:5.1} s unchanged: {}", took.as_secs_f64(), program.program.display());
-        timed.push((took, program));
-    }
-    timed.sort_by_key(|(took, _)| *took);
-    Ok(timed.into_iter().map(|(took, program)| (program, 10 + 5 * took.as_secs())).collect())
 }
 
 /// Output of `cargo mutants --list` for a shard.
@@ -125,6 +140,10 @@ fn list(set: &Set, shard: &str) -> anyhow::Result<Vec<Value>> {
     let error = || format!("cargo mutants: {}", String::from_utf8_lossy(&output.stderr));
     ensure!(output.status.success(), error());
     let mut all: Vec<Value> = serde_json::from_slice(&output.stdout)?;
+    // Differences have lines around them, which tests of the file may change.
+    for value in all.iter_mut().filter_map(Value::as_object_mut) {
+        value.remove("diff");
+    }
     if shard == ledger::AGAIN {
         let open = ledger::open()?;
         let mut those = Vec::new();
@@ -161,13 +180,14 @@ fn changes(
         };
         let changed = place(&value["span"], source).with_context(|| format!("{name}: span"))?;
         let body = body(&source[function.clone()]).with_context(|| format!("{name}: no body"))?;
-        if source[function.start..][..body.start].contains("const fn ") {
-            left_out.push(name);
-            continue;
-        }
+        let head = &source[function.start..][..body.start];
+        let constant = head.split_once(CONST_FN).and_then(|(_, it)| it.split(['(', '<']).next());
+        let constant = constant.map(str::to_owned);
         let function = function.start + body.start..function.start + body.end;
         let replacement = text(value, "replacement")?;
-        taken.push(Change { id, file, name, function, changed, replacement });
+        let same = |other: &&Change| other.file == file && other.function == function;
+        let number = taken.iter().find(same).map_or(id, |first| first.number);
+        taken.push(Change { id, number, file, name, function, changed, replacement, constant });
     }
     let functions: BTreeSet<(String, usize, usize)> = taken
         .iter()
@@ -228,8 +248,14 @@ fn with_versions(source: &str, changes: &[&Change]) -> (String, Vec<(Range<usize
     let mut done = 0;
     for changes in functions.values() {
         let function = changes[0].function.clone();
-        text.push_str(&source[done..function.start]);
-        text.push_str("{ match crate::chosen_change() {\n");
+        let before = &source[done..function.start];
+        match before.rsplit_once(CONST_FN).filter(|_| changes[0].constant.is_some()) {
+            Some((before, head)) => {
+                let _ = write!(text, "{before}fn {head}");
+            }
+            None => text.push_str(before),
+        }
+        let _ = writeln!(text, "{{ match crate::chosen_change({}) {{", changes[0].number);
         for change in changes {
             let first = text.matches('\n').count() + 1;
             let (before, after) =
@@ -245,24 +271,21 @@ fn with_versions(source: &str, changes: &[&Change]) -> (String, Vec<(Range<usize
     (text, lines)
 }
 
-/// Code added to the crate, which returns the selected change.
-fn chooser() -> String {
-    format!(
-        "\n/// Which change is run.\npub fn chosen_change() -> u32 {{\n    \
-         static CHOSEN: std::sync::OnceLock<u32> = std::sync::OnceLock::new();\n    \
-         *CHOSEN.get_or_init(|| {{\n        \
-         let text = std::env::var(\"{VARIABLE}\").expect(\"{VARIABLE} names it\");\n        \
-         text.parse().expect(\"it is a number\")\n    }})\n}}\n"
-    )
+/// File of the crate to which code is added.
+fn root(set: &Set) -> String {
+    format!("crates/{}/src/lib.rs", set.package)
 }
 
-/// Copies the files that git tracks; equal files stay unchanged, so they are not rebuilt.
-pub(super) fn copy_tree(folder: &Path) -> anyhow::Result<()> {
+/// Copies the files that git tracks, except those that are changed; equal files stay unchanged, so
+/// they are not rebuilt.
+pub(super) fn copy_tree(set: &Set, folder: &Path, changes: &[Change]) -> anyhow::Result<()> {
+    let root = root(set);
     let output = Command::new("git").args(["ls-files", "-z"]).current_dir(tree::root()).output()?;
     ensure!(output.status.success(), "git ls-files: {}", output.status);
     for name in String::from_utf8(output.stdout)?.split_terminator('\0') {
         let (from, to) = (tree::root().join(name), folder.join(name));
-        if from.is_file() {
+        let changed = name == root || changes.iter().any(|change| change.file == name);
+        if from.is_file() && !changed {
             write_if_other(&to, &std::fs::read(from)?)?;
         }
     }
@@ -277,20 +300,22 @@ fn write_if_other(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     std::fs::write(path, bytes).with_context(|| path.display().to_string())
 }
 
-/// Writes all versions into the copy. Returns those that do not compile.
+/// Writes all versions into the copy. Returns those that do not compile, of which some may be
+/// known.
 pub(super) fn take_out_what_does_not_compile(
     set: &Set,
     folder: &Path,
     changes: &[Change],
-) -> anyhow::Result<BTreeSet<u32>> {
-    let root = format!("crates/{}/src/lib.rs", set.package);
-    let mut unviable = BTreeSet::new();
+    mut unbuilt: Unbuilt,
+) -> anyhow::Result<Unbuilt> {
+    let root = root(set);
+    let end = changes.iter().map(|change| change.number + 1).max().unwrap_or(0);
     for _ in 0..BUILDS_MAX {
         let mut files: BTreeMap<&str, Vec<&Change>> = BTreeMap::from([(root.as_str(), Vec::new())]);
         for change in changes {
             files.entry(&change.file).or_default();
         }
-        for change in changes.iter().filter(|change| !unviable.contains(&change.id)) {
+        for change in changes.iter().filter(|change| !unbuilt.contains(change.id)) {
             files.entry(&change.file).or_default().push(change);
         }
         let mut lines = BTreeMap::new();
@@ -298,7 +323,7 @@ pub(super) fn take_out_what_does_not_compile(
             let source = std::fs::read_to_string(tree::root().join(file))?;
             let (mut text, of_file) = with_versions(&source, &changes);
             if file == root {
-                text.push_str(&chooser());
+                text.push_str(&reach::chooser(end));
             }
             write_if_other(&folder.join(file), text.as_bytes())?;
             lines.insert(file.to_owned(), of_file);
@@ -306,23 +331,24 @@ pub(super) fn take_out_what_does_not_compile(
         let words = ["check", "-q", "--lib", "--message-format=json", "-p", set.package];
         let output = cargo(folder, &words).output()?;
         if output.status.success() {
-            return Ok(unviable);
+            return Ok(unbuilt);
         }
-        let before = unviable.len();
+        let before = unbuilt.len();
         let messages = String::from_utf8_lossy(&output.stdout);
-        unviable.extend(blamed(&messages, &lines)?);
-        println!("  {} do not compile", unviable.len());
-        ensure!(unviable.len() > before, "{}", String::from_utf8_lossy(&output.stderr));
+        blame(&messages, &lines, changes, &mut unbuilt)?;
+        println!("  {} do not compile", unbuilt.unviable.len());
+        ensure!(unbuilt.len() > before, "{}", String::from_utf8_lossy(&output.stderr));
     }
     anyhow::bail!("after {BUILDS_MAX} builds there are still some that do not compile")
 }
 
-/// Changes with errors in their lines.
-fn blamed(
+/// Adds changes with errors in their lines, and those in functions that constants call.
+fn blame(
     messages: &str,
     lines: &BTreeMap<String, Vec<(Range<usize>, u32)>>,
-) -> anyhow::Result<BTreeSet<u32>> {
-    let mut blamed = BTreeSet::new();
+    changes: &[Change],
+    unbuilt: &mut Unbuilt,
+) -> anyhow::Result<()> {
     for message in messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
         let message = &message["message"];
         if message["level"] != "error" || message["spans"].as_array().is_none_or(Vec::is_empty) {
@@ -339,18 +365,30 @@ fn blamed(
         if those.is_empty() {
             those = spans.iter().filter_map(of).collect();
         }
-        ensure!(!those.is_empty(), "in no version: {}", message["rendered"]);
-        blamed.extend(those);
+        let called = called_by_constant(message).filter(|_| those.is_empty());
+        let calls = |change: &&Change| called.is_some() && change.constant.as_deref() == called;
+        let constant: Vec<u32> = changes.iter().filter(calls).map(|change| change.id).collect();
+        ensure!(those.len() + constant.len() > 0, "in no version: {}", message["rendered"]);
+        unbuilt.unviable.extend(those);
+        unbuilt.constant.extend(constant);
     }
-    Ok(blamed)
+    Ok(())
+}
+
+/// Name of the function of which the compiler says that a constant calls it.
+fn called_by_constant(message: &Value) -> Option<&str> {
+    let text = message["message"].as_str().filter(|_| message["code"]["code"] == "E0015")?;
+    text.split('`').nth(1)?.rsplit("::").next()
 }
 
 /// `cargo` in the copy of the tree, with lints capped, because changed code may trigger them.
-/// Changed code in a `const` may make the compiler run without end.
+/// Changed code in a `const` may make the compiler run without end. Not incremental: what an
+/// interrupted build leaves behind breaks the next one.
 fn cargo(folder: &Path, words: &[&str]) -> Command {
     let mut command = crate::part::cargo(words);
     let flags = "--cap-lints=allow";
     command.current_dir(folder).args(["--profile", "mutants"]).env("RUSTFLAGS", flags);
+    command.env("CARGO_INCREMENTAL", "0");
     command.env("CARGO_TARGET_DIR", folder.join("target")).stderr(Stdio::inherit());
     command
 }
@@ -387,85 +425,100 @@ fn suites(config: &str) -> Vec<String> {
     names.collect()
 }
 
-/// Runs the tests of a program until one fails. Returns the outcome and the failed test, if any.
-fn test(
-    program: &Binary,
-    change: u32,
-    limit: u64,
-) -> anyhow::Result<Option<(&'static str, String)>> {
-    test_of(program, change, limit, None)
-}
-
-/// Runs one test, or all, of a program. Returns the outcome and the failed test, if any.
-pub(super) fn test_of(
-    program: &Binary,
-    change: u32,
-    limit: u64,
-    name: Option<&str>,
-) -> anyhow::Result<Option<(&'static str, String)>> {
-    // Both limits, CPU time in seconds and memory in KiB, end the process.
-    let limits = "ulimit -t $1; ulimit -v 8388608; shift; exec \"$@\"";
-    let mut child = Command::new("sh")
-        .args(["-c", limits, "sh", &limit.to_string()])
-        .arg(&program.program)
-        .args(["--test-threads=1"])
-        .args(name.into_iter().flat_map(|name| ["--exact", name]))
-        .env(VARIABLE, change.to_string())
-        .env("RUST_BACKTRACE", "0")
-        .env("CARGO_MANIFEST_DIR", &program.folder)
-        .current_dir(&program.folder)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()?;
-    let output = BufReader::new(child.stdout.take().context("it is piped")?);
-    let mut last = String::new();
-    for line in output.lines() {
-        last = line?;
-        if let Some(name) = last.strip_suffix(" ... FAILED") {
-            child.kill()?;
-            child.wait()?;
-            return Ok(Some(("caught", name.to_owned())));
-        }
-    }
-    let status = child.wait()?;
-    Ok(match status.signal() {
-        _ if status.success() => None,
-        // SIGKILL, SIGXCPU.
-        Some(9 | 24) => Some(("timeout", last)),
-        _ => Some(("caught", format!("{status} after {last}"))),
-    })
-}
-
-/// CPU time of all child processes that were waited for.
-fn time_of_children() -> anyhow::Result<Duration> {
-    let text = std::fs::read_to_string("/proc/self/stat")?;
-    let fields = text.rsplit(')').next().unwrap_or_default().split_whitespace();
-    // Counted from the third field, the state: cutime and cstime are the 16th and the 17th, in
-    // hundredths of a second.
-    let times = fields.skip(13).take(2).map(str::parse::<u64>).collect::<Result<Vec<_>, _>>()?;
-    Ok(Duration::from_millis(times.iter().sum::<u64>() * 10))
-}
+/// Name of the list of changes in functions that constants call, which cargo-mutants does not have.
+const CONSTANT: &str = "constant";
 
 /// Files in the format of cargo-mutants, written as results arrive.
 struct Outcomes {
     folder: PathBuf,
+    /// Outcomes by name of the change.
+    known: BTreeMap<String, String>,
+    /// Files of which nothing is left, and whose lines are in the ledger.
+    recorded: BTreeSet<String>,
 }
 
 impl Outcomes {
-    fn begin(folder: &Path, list: &[Value]) -> anyhow::Result<Self> {
+    /// Begins a run of a shard, or continues it if it was interrupted.
+    fn begin(folder: &Path, shard: &str, list: &[Value]) -> anyhow::Result<Self> {
         std::fs::create_dir_all(folder)?;
-        std::fs::write(folder.join("mutants.json"), serde_json::to_string(list)?)?;
-        for name in ["caught", "missed", "timeout", "unviable"] {
-            std::fs::write(folder.join(format!("{name}.txt")), "")?;
+        let begun =
+            [("shard.txt", shard.to_owned()), ("mutants.json", serde_json::to_string(list)?)];
+        let is_same = |(name, text): &(&str, String)| {
+            std::fs::read_to_string(folder.join(name)).is_ok_and(|old| old == *text)
+        };
+        let goes_on = begun.iter().all(is_same);
+        let recorded = folder.join("recorded.txt");
+        if !goes_on {
+            std::fs::write(&recorded, "")?;
         }
-        Ok(Self { folder: folder.to_owned() })
+        let recorded = std::fs::read_to_string(recorded).unwrap_or_default();
+        let recorded = recorded.lines().map(str::to_owned).collect();
+        let mut known = BTreeMap::new();
+        for outcome in ["caught", "missed", "timeout", "unviable", CONSTANT] {
+            let path = folder.join(format!("{outcome}.txt"));
+            if goes_on {
+                let names = std::fs::read_to_string(path).unwrap_or_default();
+                known.extend(names.lines().map(|name| (name.to_owned(), outcome.to_owned())));
+            } else {
+                std::fs::write(path, "")?;
+            }
+        }
+        for (name, text) in begun {
+            std::fs::write(folder.join(name), text)?;
+        }
+        println!("  {} outcomes are known from a run that was interrupted", known.len());
+        Ok(Self { folder: folder.to_owned(), known, recorded })
     }
 
+    fn of(&self, change: &Change) -> Option<&str> {
+        self.known.get(&change.name).map(String::as_str)
+    }
+
+    /// Changes of which it is known that they cannot be built.
+    fn unbuilt(&self, changes: &[Change]) -> Unbuilt {
+        let those = |outcome: &str| {
+            let those = changes.iter().filter(|change| self.of(change) == Some(outcome));
+            those.map(|change| change.id).collect()
+        };
+        Unbuilt { unviable: those("unviable"), constant: those(CONSTANT) }
+    }
+
+    /// Adds the outcome of a change, unless it is known.
     fn add(&mut self, outcome: &str, change: &Change) -> anyhow::Result<()> {
-        let path = self.folder.join(format!("{outcome}.txt"));
-        let mut file = std::fs::OpenOptions::new().append(true).open(path)?;
-        Ok(writeln!(file, "{}", change.name)?)
+        if self.known.insert(change.name.clone(), outcome.to_owned()).is_none() {
+            self.append(outcome, &change.name)?;
+        }
+        Ok(())
+    }
+
+    /// Adds a file to the ledger if all of its changes have outcomes, unless it was added.
+    fn record(
+        &mut self,
+        set: &Set,
+        shard: &str,
+        changes: &[Change],
+        file: &str,
+    ) -> anyhow::Result<()> {
+        if self.is_complete(changes, file) && self.recorded.insert(file.to_owned()) {
+            ledger::add(set, shard, &Found::read(&self.folder)?.of_file(file))?;
+            self.append("recorded", file)?;
+        }
+        Ok(())
+    }
+
+    fn is_complete(&self, changes: &[Change], file: &str) -> bool {
+        changes.iter().filter(|change| change.file == file).all(|it| self.of(it).is_some())
+    }
+
+    fn append(&self, list: &str, line: &str) -> anyhow::Result<()> {
+        let path = self.folder.join(format!("{list}.txt"));
+        let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path)?;
+        Ok(writeln!(file, "{line}")?)
+    }
+
+    /// Ends the run: the next one begins anew.
+    fn end(self) -> anyhow::Result<()> {
+        Ok(std::fs::remove_file(self.folder.join("shard.txt"))?)
     }
 }
 
@@ -516,8 +569,9 @@ fn none() -> bool {
     #[test]
     fn functions_have_all_versions_and_the_lines_of_each_are_known() {
         let (changes, left_out) = changes(&listed(), |_| Ok(SOURCE.to_owned())).unwrap();
-        assert_eq!(left_out, ["const", "static"]);
-        assert_eq!(changes.iter().map(|it| it.id).collect::<Vec<_>>(), [1, 2, 4]);
+        assert_eq!(left_out, ["static"]);
+        let numbers: Vec<_> = changes.iter().map(|it| (it.id, it.number)).collect();
+        assert_eq!(numbers, [(1, 1), (2, 1), (3, 3), (4, 4)]);
         let (text, lines) = with_versions(SOURCE, &changes.iter().collect::<Vec<_>>());
         let lines_of = |id: u32| -> Vec<&str> {
             let (lines, _) = lines.iter().find(|(_, it)| *it == id).unwrap();
@@ -526,9 +580,11 @@ fn none() -> bool {
         assert_eq!(lines_of(1), ["1 => {", "// ä", "a  -  b", "}"]);
         assert_eq!(lines_of(2), ["2 => {", "0", "}"]);
         assert_eq!(lines_of(4), ["4 => {", "false", "}"]);
-        assert_eq!(text.matches("match crate::chosen_change()").count(), 2);
+        let heads = text.split("match crate::chosen_change(").skip(1).map(|it| &it[..1]);
+        assert_eq!(heads.collect::<Vec<_>>(), ["1", "3", "4"]);
         assert!(text.contains("_ => {\n        // ä\n        a + b\n    }\n} }"), "{text}");
-        assert!(text.contains("const fn one() -> u8 {\n    2 - 1\n}"), "{text}");
+        assert!(text.contains("}\nfn one() -> u8 { match"), "{text}");
+        assert_eq!(changes[2].constant.as_deref(), Some("one"));
         assert_eq!(with_versions(SOURCE, &[]).0, SOURCE);
     }
 
@@ -539,37 +595,53 @@ fn none() -> bool {
             let span = json!({"file_name": "f.rs", "line_start": line, "is_primary": true});
             json!({"message": {"level": level, "spans": [span], "rendered": "what"}}).to_string()
         };
+        let (changes, _) = changes(&listed(), |_| Ok(SOURCE.to_owned())).unwrap();
+        let blame = |said: &str| {
+            let mut unbuilt = Unbuilt::default();
+            blame(said, &lines, &changes, &mut unbuilt).map(|()| unbuilt)
+        };
         let said = [error("error", 4), error("warning", 6), "not json".to_owned()].join("\n");
-        assert_eq!(blamed(&said, &lines).unwrap(), BTreeSet::from([1]));
-        assert!(blamed(&error("error", 9), &lines).unwrap_err().to_string().contains("what"));
+        let unbuilt = blame(&said).unwrap();
+        assert_eq!((unbuilt.unviable, unbuilt.constant.len()), (BTreeSet::from([1]), 0));
+        assert!(blame(&error("error", 9)).err().unwrap().to_string().contains("what"));
+        // A constant elsewhere calls a function which is not `const` here.
+        let called = |name: &str| {
+            let mut error: Value = serde_json::from_str(&error("error", 9)).unwrap();
+            error["message"]["code"] = json!({"code": "E0015"});
+            error["message"]["message"] =
+                format!("cannot call non-const `a::{name}`, sorry").into();
+            error.to_string()
+        };
+        let unbuilt = blame(&called("one")).unwrap();
+        assert_eq!((unbuilt.unviable.len(), unbuilt.constant), (0, BTreeSet::from([3])));
+        assert!(blame(&called("none")).is_err(), "it was not `const`");
     }
 
-    /// A failing test is named, a timeout is distinguished, and a pass returns nothing.
     #[test]
-    fn a_program_of_tests_runs_until_one_fails() {
-        let folder = tree::root().join("target");
-        let path = folder.join(format!("mutants-together-test-{}.sh", std::process::id()));
-        let script = format!(
-            "#!/bin/sh\ncase ${VARIABLE} in\n1) echo 'test one ... ok'; \
-             echo 'test two ... FAILED'; exec sleep 1000;;\n\
-             2) while :; do :; done;;\n3) exit 101;;\nesac\n"
-        );
-        // Another process writes the file: a program that is open for writing cannot be executed.
-        let write = "printf '%s' \"$1\" > \"$2\" && chmod +x \"$2\"";
-        let words = ["-c", write, "sh", &script];
-        assert!(Command::new("sh").args(words).arg(&path).status().unwrap().success());
-        let program = Binary { program: path.clone(), folder };
-        let ended = |change| {
-            test(&program, change, 1)
-                .unwrap()
-                .map(|(outcome, name)| (outcome, name.contains("test two")))
-        };
-        assert_eq!(ended(0), None);
-        assert_eq!(ended(1), Some(("caught", true)));
-        assert_eq!(ended(2), Some(("timeout", false)));
-        assert_eq!(ended(3), Some(("caught", false)));
-        assert!(time_of_children().unwrap() >= Duration::from_millis(300));
-        std::fs::remove_file(path).unwrap();
+    fn a_run_that_was_interrupted_is_continued_and_one_that_has_ended_is_not() {
+        let folder = tree::root().join(format!("target/mutants-outcomes-{}", std::process::id()));
+        let (changes, _) = changes(&listed(), |_| Ok(SOURCE.to_owned())).unwrap();
+        let begin = |shard: &str, list: &[Value]| Outcomes::begin(&folder, shard, list).unwrap();
+        let mut outcomes = begin("1/3", &listed());
+        for (outcome, change) in ["caught", "unviable", CONSTANT].into_iter().zip(&changes) {
+            outcomes.add(outcome, change).unwrap();
+        }
+        let outcomes = begin("1/3", &listed());
+        let of: Vec<_> = changes.iter().map(|change| outcomes.of(change)).collect();
+        assert_eq!(of, [Some("caught"), Some("unviable"), Some(CONSTANT), None]);
+        assert!(!outcomes.is_complete(&changes, "f.rs"));
+        assert!(outcomes.is_complete(&changes[..3], "f.rs"));
+        let Unbuilt { unviable, constant } = outcomes.unbuilt(&changes);
+        assert_eq!((unviable, constant), (BTreeSet::from([2]), BTreeSet::from([3])));
+        outcomes.end().unwrap();
+        // Anew: one that has ended, another shard, and another list.
+        let lists = [("1/3", listed()), ("2/3", listed()), ("2/3", listed().split_off(1))];
+        for (shard, list) in lists {
+            let mut outcomes = begin(shard, &list);
+            assert_eq!(outcomes.of(&changes[0]), None, "{shard}");
+            outcomes.add("missed", &changes[0]).unwrap();
+        }
+        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]

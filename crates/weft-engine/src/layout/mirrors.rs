@@ -501,6 +501,20 @@ mod tests {
     }
 
     #[test]
+    fn what_was_asked_for_is_told() {
+        let told = |it: &Mirrors| (it.level(), it.layout(), it.members(), it.chunk());
+        let mirror = Mirrors::raid1(3, Sectors(1001)).unwrap();
+        assert_eq!(told(&mirror), (Level::Raid1, 0, 3, Sectors::ZERO));
+        assert_eq!(told(&mirrors(0x201, 4, 8)), (Level::Raid10, 0x201, 4, CHUNK));
+        let row = |it: &Mirrors| (it.rows().of_array, it.rows().of_member);
+        let near = [4, 3].map(|members| row(&mirrors(0x102, members, 8)));
+        assert_eq!(near, [(Sectors(16), CHUNK), (Sectors(24), Sectors(16))]);
+        let copies = |it: &Mirrors| (it.near_copies(), it.far_copies(), it.copies_per_chunk());
+        let both = mirrors(0x302, 6, 8);
+        assert_eq!((copies(&mirror), copies(&both)), ((3, 1, 3), (2, 3, 6)));
+    }
+
+    #[test]
     fn layouts_that_the_kernel_refuses_or_that_lose_a_copy_are_refused() {
         let made = |layout, members| Mirrors::raid10(layout, members, CHUNK, Sectors(96)).is_some();
         assert!(made(0x102, 2) && made(0x4_0201, 5));

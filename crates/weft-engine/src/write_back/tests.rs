@@ -8,15 +8,17 @@ use std::collections::{BTreeMap, VecDeque};
 
 use weft_units::rng::Rng;
 use weft_units::{
-    ByteRange, Bytes, ClientId, FRAME_BYTES, MemberIndex, SECTOR_BYTES, Span, Time, VolumeId,
+    ByteRange, Bytes, ClientId, FRAME_BYTES, Group, MemberIndex, SECTOR_BYTES, Span, Time, VolumeId,
 };
 
 use crate::contract::frame::{Run, Segment, frames_needed};
-use crate::knobs::{Knob, PoolKnobs};
-use crate::page_cache::{Amount, Kernel, WriterId};
+use crate::contract::input::NOBODY;
+use crate::knobs::{Knob, Knobs, PoolKnobs};
+use crate::page_cache::{Amount, BdiRatios, Kernel, WriterId};
 use crate::{
     Attr, ClientRequest, Command, ComputeOp, Config, Engine, Fault, Flags, Input, MemberInfo,
-    MemberOp, Notice, Output, ReplyError, RequestOp, Tag, Token, Value, Verb, WriteBackConfig,
+    MemberOp, Notice, Origin, Output, ReplyError, RequestOp, Tag, Token, Value, Verb,
+    WriteBackConfig,
 };
 
 mod unwritten;
@@ -197,7 +199,10 @@ impl Rig {
         while self.engine.run(self.now, 64, &mut outputs).more {}
         for output in outputs {
             match output {
-                Output::Submit { token, member, op, .. } => {
+                Output::Submit { token, member, op, attr } => {
+                    let writes = matches!(op, MemberOp::Write { .. });
+                    let of_cache = writes && attr.origin == Origin::Client(NOBODY, Group::ROOT);
+                    assert_eq!(attr.background, of_cache, "only write-back is background work");
                     let payload = self.payload(&op);
                     let work = Work::Member(member.index(), op, payload);
                     self.jobs.push(Job { token, work });
@@ -206,8 +211,14 @@ impl Rig {
                     self.jobs.push(Job { token, work: Work::Compute(ops) });
                 }
                 Output::Reply { tag, result, .. } => self.reply(tag.0, result),
-                Output::Release(run) => self.give_back(run),
-                Output::Credit { bytes, .. } => self.credit += bytes.0,
+                Output::Release(run) => {
+                    assert!(run.count > 0, "it releases something");
+                    self.give_back(run);
+                }
+                Output::Credit { bytes, .. } => {
+                    assert!(bytes > Bytes::ZERO, "it returns something");
+                    self.credit += bytes.0;
+                }
                 Output::Notice(notice) => self.notices.push(notice),
                 Output::Abort(token) => panic!("{token:?} given up"),
             }
@@ -727,6 +738,54 @@ fn a_writer_beyond_the_limit_waits_and_those_behind_it_keep_their_order() {
     assert_eq!(rig.replies.remove(&waits), Some(Ok(())));
 }
 
+/// Its member takes the write, but makes no room for it.
+#[test]
+fn a_write_that_waits_for_room_fails_when_the_write_back_of_its_volume_does() {
+    let mut rig = Rig::with(1, 16, 4096, |cache| cache.throttle = None);
+    for page in 0..2 {
+        let write = rig.ask(0, RequestOp::Write, page * 64, 64, Flags::NONE);
+        rig.step(0);
+        assert_eq!(rig.replies.remove(&write), Some(Ok(())), "{page}");
+    }
+    let [mine, others] = [0, 1].map(|at| rig.ask(at, RequestOp::Write, 256, 8, Flags::NONE));
+    rig.bad = (0..128).collect();
+    while rig.step(0) {}
+    assert!(matches!(rig.replies.remove(&mine), Some(Err(_))));
+    assert_eq!(rig.replies.remove(&others), Some(Ok(())));
+}
+
+#[test]
+fn a_short_last_page_is_written_up_to_the_end_of_the_volume() {
+    let mut rig = Rig::new(1, 64, 4097);
+    for op in [RequestOp::Write, RequestOp::Flush, RequestOp::Read] {
+        let sectors = if op == RequestOp::Flush { 0 } else { 1 };
+        let tag = rig.ask(0, op, 4096 * sectors, sectors, Flags::NONE);
+        rig.ok(tag);
+    }
+    assert_eq!(rig.engine.snapshot().write_back.unwrap().volumes[0].written_pages, 1);
+    rig.check_durable();
+    let len = |page| super::client_op::page_len(page, 4097 * SECTOR_BYTES);
+    assert_eq!((len(511), len(512)), (FRAME_BYTES, SECTOR_BYTES));
+}
+
+#[test]
+fn a_part_of_a_dirty_page_that_goes_through_is_still_there_when_the_page_is_written() {
+    let mut rig = Rig::new(1, 64, 4096);
+    let kept = rig.ask(0, RequestOp::Write, 0, 8, Flags::NONE);
+    fill(&mut rig);
+    assert_eq!(rig.replies.remove(&kept), Some(Ok(())));
+    let part = rig.ask(0, RequestOp::Write, 1, 4, Flags::NONE);
+    fill(&mut rig);
+    assert_eq!(rig.replies.remove(&part), Some(Ok(())), "the page is changed, and no member");
+    let through = rig.ask(0, RequestOp::Write, 2, 4, fua());
+    rig.ok(through);
+    for (op, sectors) in [(RequestOp::Read, 8), (RequestOp::Flush, 0), (RequestOp::Read, 8)] {
+        let tag = rig.ask(0, op, 0, sectors, Flags::NONE);
+        rig.ok(tag);
+    }
+    rig.check_durable();
+}
+
 #[test]
 fn a_knob_of_the_pool_holds_for_all_volumes_and_one_of_a_part_for_its_own() {
     let mut rig = Rig::new(1, 64, 4096);
@@ -749,6 +808,12 @@ fn a_knob_of_the_pool_holds_for_all_volumes_and_one_of_a_part_for_its_own() {
     let error = rig.set(0, Knob::MinRatio(31)).unwrap_err().to_string();
     assert!(error.contains("found 31, expected at most max_ratio, which is 30"), "{error}");
     assert!(rig.set(9, Knob::MinRatio(1)).is_err());
+    // The same holds at the start.
+    let with =
+        |min| Knobs { ratios: BdiRatios { min, ..BdiRatios::default() }, ..Knobs::default() };
+    let start = |min| super::tune::check_start(&[with(60), with(min)], 64);
+    assert_eq!(start(39), Ok(()));
+    assert!(start(40).unwrap_err().contains("found 60, expected at most 59"), "{:?}", start(40));
 }
 
 #[test]

@@ -754,3 +754,72 @@ fn side_by_side(numbers: &[usize]) -> Vec<Range<usize>> {
     }
     ranges
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::mirrors::Mirrors;
+    use weft_ondisk::{BitmapContext, Uuid};
+
+    /// A bitmap of 20 chunks of 8 sectors without set bits; the last chunk has 5 sectors.
+    fn empty() -> IntentBitmap {
+        let (uuid, events, sync_size) = (Uuid([7; 16]), 1, Sectors(157));
+        let header = BitmapHeader {
+            version: 4,
+            uuid,
+            events,
+            events_cleared: events,
+            sync_size,
+            state: 0,
+            chunksize: 4096,
+            daemon_sleep: 5,
+            write_behind: 0,
+            sectors_reserved: 0,
+            nodes: 0,
+            cluster_name: [0; 64],
+        };
+        let bytes = [&header.encode()[..], &[0; 512]].concat();
+        let context = BitmapContext { uuid, events, sync_size, room: Sectors(8), origin: None };
+        let bitmap = Bitmap::parse(&bytes, &context).unwrap();
+        let layout = Layout::Mirrors(Mirrors::raid1(2, sync_size).unwrap());
+        IntentBitmap::new(&bitmap, layout, std::iter::empty(), events, Time(0))
+    }
+
+    #[test]
+    fn chunks_hold_a_lease_once_written_and_ranges_join_those_side_by_side() {
+        let mut bitmap = empty();
+        let lease = |first, count| Chunks { first, count };
+        assert_eq!(bitmap.take(ByteRange::new(0, 12_288)), lease(0, 3));
+        for chunk in [5, 19] {
+            assert_eq!(bitmap.take(ByteRange::new(chunk * 4096, 512)), lease(chunk as u32, 1));
+        }
+        let ranges = |those: &[(u64, u64)]| -> Vec<SectorRange> {
+            those.iter().map(|(start, len)| SectorRange::new(*start, *len)).collect()
+        };
+        assert_eq!(bitmap.ranges(SET), ranges(&[(0, 24), (40, 8), (152, 5)]));
+        bitmap.need(SectorRange::new(8, 149));
+        assert_eq!(bitmap.ranges(NEEDED), ranges(&[(8, 16), (40, 8), (152, 5)]));
+        assert!(!bitmap.holds(lease(0, 1)), "it is not written");
+        // A round is under way, and chunk 0 was written by the one before.
+        (bitmap.unwritten, bitmap.round) = (Vec::new(), Some(Round::default()));
+        bitmap.chunks[0] &= !UNWRITTEN;
+        assert!(bitmap.holds(lease(0, 1)) && !bitmap.holds(lease(0, 2)));
+        bitmap.leaving = Leaving::Gone;
+        assert!(bitmap.holds(lease(0, 2)));
+    }
+
+    #[test]
+    fn it_is_quiet_without_a_round_and_a_flush() {
+        for (round, flushing) in [(false, false), (false, true), (true, false), (true, true)] {
+            let mut bitmap = empty();
+            bitmap.round = round.then(Round::default);
+            bitmap.runs.flushing = flushing;
+            assert_eq!(bitmap.is_quiet(), !round && !flushing, "{round} {flushing}");
+        }
+    }
+
+    #[test]
+    fn pages_side_by_side_are_written_at_once() {
+        assert_eq!(side_by_side(&[0, 1, 2, 5]), [0..3, 5..6]);
+    }
+}

@@ -366,6 +366,18 @@ fn a_read_that_passed_is_given_up_with_its_member_and_keeps_its_memory() {
 }
 
 #[test]
+fn reads_that_follow_each_other_are_merged() {
+    let mut machine = Machine::new(array(Level::Raid1, None, 2));
+    for start in [0, 8, 16] {
+        let request = machine.request(RequestOp::Read, start, 8);
+        machine.engine.handle(machine.now, Input::Client(request));
+    }
+    machine.settle();
+    let read: Vec<_> = machine.log.iter().map(|it| (it.1, it.2)).collect();
+    assert_eq!(read, [(0, 24)]);
+}
+
+#[test]
 fn write_mostly_members_are_written_and_read_only_for_want_of_others() {
     let mostly = |set: &mut Vec<Candidate>| {
         let Ok(Superblock::V1(superblock)) = set[0].superblock.as_deref_mut() else { panic!() };
@@ -512,6 +524,41 @@ fn what_a_member_cannot_read_is_read_elsewhere_written_again_and_read_back() {
 }
 
 #[test]
+fn blocks_of_4_kib_are_corrected() {
+    let mut machine = Machine::new(array(Level::Raid1, None, 2));
+    machine.ask(RequestOp::Write, 0, 64, 5);
+    machine.bad.insert((0, 9));
+    assert_eq!(machine.ask(RequestOp::Read, 9, 2, 0), [5; 2]);
+    let corrects = |it: &&(u16, u64, u64, bool)| it.0 == 0 && it.3 && it.2 < 64;
+    let corrected: Vec<_> = machine.log.iter().filter(corrects).collect();
+    assert_eq!(corrected, [&(0, 8, 8, true)]);
+}
+
+#[test]
+fn the_only_copy_differs_from_none() {
+    let mut machine = Machine::new(array(Level::Raid1, None, 2));
+    machine.command(Verb::SyncAction(SyncAction::Frozen));
+    machine.command(Verb::Fail(MemberIndex(1)));
+    machine.fails.insert((0, true), Fault::Io);
+    machine.ask(RequestOp::Write, 0, 8, 1);
+    assert_eq!(machine.replies.get(&machine.tag), Some(&Err(ReplyError::Io)));
+    assert_eq!(machine.volume().resync_from, None);
+}
+
+/// Each part of a correction has memory for a unit of 64 KiB; their member requests are merged.
+#[test]
+fn a_long_range_that_cannot_be_read_is_corrected_in_parts() {
+    let mut machine = Machine::new(array(Level::Raid1, None, 2));
+    machine.ask(RequestOp::Write, 0, 512, 5);
+    machine.bad.insert((0, 9));
+    machine.log.clear();
+    assert_eq!(machine.ask(RequestOp::Read, 8, 136, 0), [5; 136]);
+    let written: Vec<_> = machine.log.iter().filter(|request| request.3).collect();
+    assert_eq!(written, [&(0, 8, 136, true)]);
+    assert!(machine.bad.is_empty());
+}
+
+#[test]
 fn a_check_corrects_what_cannot_be_read_and_errors_here_and_there_cost_nothing() {
     let mut machine = Machine::new(array(Level::Raid10, None, 4));
     machine.ask(RequestOp::Write, 0, 512, 5);
@@ -582,15 +629,28 @@ fn a_read_that_no_member_can_give_as_a_whole_is_pieced_together() {
         machine.ask(RequestOp::Write, block * 8, 8, block as u8);
     }
     machine.bad.extend([(0, 9), (0, 300), (1, 100), (1, 500)]);
-    let expected: Vec<u8> = (0_u64..512).map(|sector| (sector / 8) as u8).collect();
-    assert_eq!(machine.ask(RequestOp::Read, 0, 512, 0xff), expected);
+    let expected: Vec<u8> = (8_u64..512).map(|sector| (sector / 8) as u8).collect();
+    assert_eq!(machine.ask(RequestOp::Read, 8, 504, 0xff), expected);
     assert_eq!(machine.bad, BTreeSet::from([(1, 100), (1, 500)]), "unread sectors stay bad");
     machine.bad.clear();
+    assert_eq!(read_behind(&mut machine, 504), expected);
     // When both lack the same block, the client gets the error, and both stay.
     machine.bad.extend([(0, 9), (1, 10)]);
     machine.ask(RequestOp::Read, 0, 512, 0xff);
     assert_eq!(machine.replies[&machine.tag], Err(ReplyError::Io));
     assert_eq!(machine.volume().degraded, 0);
+    machine.bad.clear();
+    assert_eq!(read_behind(&mut machine, 8), [1; 8]);
+}
+
+/// Reads from sector 8 on, behind a read of the first sectors, so that the read does not pass.
+/// Nothing is left to be corrected.
+fn read_behind(machine: &mut Machine, sectors: u64) -> Vec<u8> {
+    machine.ask(RequestOp::Read, 0, 8, 0xff);
+    machine.log.clear();
+    let content = machine.ask(RequestOp::Read, 8, sectors, 0xff);
+    assert_eq!(machine.log.len(), 1, "{:?}", machine.log);
+    content
 }
 
 #[test]
@@ -642,6 +702,20 @@ fn a_resync_takes_from_another_copy_only_what_the_first_lacks() {
     }
 }
 
+#[test]
+fn a_member_without_space_is_not_read_until_it_has_what_it_missed() {
+    let mut machine = Machine::new(array(Level::Raid1, None, 2));
+    machine.ask(RequestOp::Write, 0, 8, 1);
+    machine.fails.insert((0, true), Fault::NoSpace);
+    machine.ask(RequestOp::Write, 0, 8, 2);
+    assert_eq!((machine.members[0][0], machine.members[1][0]), (1, 2));
+    assert_eq!(machine.ask(RequestOp::Read, 0, 8, 0), [2; 8]);
+    machine.fails.clear();
+    machine.pass(60);
+    assert_eq!((machine.members[0][..8].to_vec(), machine.bits()), (vec![2; 8], None));
+    assert_eq!(machine.states(), [MemberState::InSync; 2]);
+}
+
 /// Adds a blank disk to the array.
 fn add(machine: &mut Machine) {
     let index = machine.members.len() as u16;
@@ -673,6 +747,23 @@ fn a_member_that_is_given_up_keeps_its_memory_and_its_successor_is_rebuilt() {
     assert_eq!(machine.written().get(&2), Some(&SIZE));
 }
 
+/// There is memory for one unit, and a read that was given up may still use it.
+#[test]
+fn a_resync_goes_on_once_a_read_that_was_given_up_has_ended() {
+    let mut assembly = array(Level::Raid1, None, 3);
+    assembly.resync_from = Some(Sectors::ZERO);
+    let mut machine =
+        Machine::with_knobs(assembly, Knobs { sync_pace: SyncPace::Md, ..one_unit() });
+    machine.scatter();
+    machine.slow = Some((MemberIndex(0), Vec::new()));
+    machine.settle();
+    machine.command(Verb::Fail(MemberIndex(0)));
+    assert!(machine.volume().resync_from.is_some(), "it waits for memory");
+    machine.answer_reads();
+    assert_eq!(machine.volume().resync_from, None);
+    assert_eq!(machine.members[1][..SIZE as usize], machine.members[2][..SIZE as usize]);
+}
+
 /// An array with member 1 replaced by one that is being rebuilt; member 0 has not answered yet.
 fn being_rebuilt(level: Level, members: u8) -> Machine {
     let mut machine = Machine::new(array(level, None, members));
@@ -696,6 +787,17 @@ fn a_copy_that_is_being_rebuilt_goes_where_the_one_that_counts_was_not_written()
 }
 
 #[test]
+fn a_member_with_a_copy_that_could_not_be_rebuilt_does_not_count() {
+    for bad in [false, true] {
+        let mut machine = being_rebuilt(Level::Raid1, 2);
+        machine.bad.extend(bad.then_some((0, 77)));
+        machine.answer_reads();
+        let counts = machine.states()[2] == MemberState::InSync;
+        assert_eq!(counts, !bad, "{:?}", machine.states());
+    }
+}
+
+#[test]
 fn what_was_read_for_a_rebuild_is_not_written_once_the_array_is_broken() {
     for broken in [false, true] {
         let mut machine = being_rebuilt(Level::Raid10, 4);
@@ -711,11 +813,14 @@ fn what_was_read_for_a_rebuild_is_not_written_once_the_array_is_broken() {
     }
 }
 
+/// The least memory.
+fn one_unit() -> Knobs {
+    Knobs { stripe_cache_size: 1, stripe_cache_bytes: Bytes::ZERO, ..Knobs::default() }
+}
+
 #[test]
 fn two_members_are_rebuilt_with_the_memory_of_one_unit() {
-    let memory =
-        Knobs { stripe_cache_size: 1, stripe_cache_bytes: Bytes::ZERO, ..Knobs::default() };
-    let mut machine = Machine::with_knobs(array(Level::Raid10, None, 4), memory);
+    let mut machine = Machine::with_knobs(array(Level::Raid10, None, 4), one_unit());
     let size = machine.volume().size.sectors_floor().0;
     for start in (0..size).step_by(1024) {
         machine.ask(RequestOp::Write, start, (size - start).min(1024), (start / 1024) as u8 + 1);
@@ -732,6 +837,20 @@ fn two_members_are_rebuilt_with_the_memory_of_one_unit() {
     for (new, copied) in [(4, 0), (5, 2)] {
         assert_eq!(machine.members[new][..SIZE as usize], machine.members[copied][..SIZE as usize]);
     }
+}
+
+#[test]
+fn a_resync_that_has_ended_holds_no_bit_of_a_bitmap_that_is_added() {
+    let mut assembly = array(Level::Raid1, None, 2);
+    assembly.resync_from = Some(Sectors::ZERO);
+    let mut machine = Machine::new(assembly);
+    machine.settle();
+    assert_eq!(machine.volume().resync_from, None);
+    machine.command(Verb::SetBitmap(Some(NewBitmap { chunk: None, daemon_sleep: 1 })));
+    machine.ask(RequestOp::Write, 0, 8, 1);
+    assert_eq!(machine.bits(), Some(1));
+    machine.pass(20);
+    assert_eq!(machine.bits(), Some(0));
 }
 
 /// No bit is cleared while a write is outstanding that began before there was a bitmap, or that

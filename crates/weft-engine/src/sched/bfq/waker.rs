@@ -163,6 +163,23 @@ mod tests {
     }
 
     #[test]
+    fn a_queue_that_is_forgotten_is_neither_a_candidate_nor_a_waker() {
+        for (forgotten, expected) in [(5, None), (6, Some(QueueId(5)))] {
+            let mut search = WakerSearch::default();
+            for millis in [0, 20, 40] {
+                if millis == 40 {
+                    search.forget(QueueId(forgotten));
+                }
+                let last = LastCompletion { queue: QueueId(5), shared: false, at: at(millis) };
+                search.woke(ME, Some(last), SLICE_IDLE, at(millis + 3));
+            }
+            assert_eq!(search.waker(), expected, "{forgotten}");
+            search.forget(QueueId(5));
+            assert_eq!(search.waker(), None);
+        }
+    }
+
+    #[test]
     fn late_shared_and_own_completions_wake_nobody() {
         let three = [(5, 0), (5, 20), (5, 40)];
         assert_eq!(waker(&three, 4, false), None, "4 ms are too late");

@@ -375,6 +375,7 @@ fn requests_that_wait_for_a_flush_alone_are_not_withheld_by_bfq() {
     bench.drain();
     assert_eq!(bench.places(), [u64::MAX, 800]);
     assert_eq!(bench.queue.bfq_stats().map(|stats| stats.withheld), Some(Span::ZERO));
+    assert!(Bench::on(SATA, settings(MQ, 0)).queue.bfq_stats().is_none(), "another scheduler's");
 }
 
 /// Statement M13: a flush is sent at once, whatever waits in BFQ and even if the member is kept

@@ -151,18 +151,27 @@ fn statement_d10_and_d11_front_merges_move_a_request_and_keep_the_better_place()
     sweep_from(&mut queue, 0);
     let next = queue.dispatch(at(501)).unwrap();
     assert_eq!((next.first, next.len), (Sectors(2000), Sectors(24)), "late since 500 ms");
+    // With equal deadlines it keeps the place of the one in front.
+    let mut queue = self::queue(settings);
+    for (id, first) in [(1, 2000), (2, 0), (3, 2016)] {
+        queue.insert(&request(id, R, first, 8), at(0));
+    }
+    assert!(queue.insert(&request(4, R, 2008, 8), at(0)));
+    sweep_from(&mut queue, 0);
+    assert_eq!(drain(&mut queue, at(501)), [(R, 2000), (R, 0)]);
 }
 
 #[test]
 fn nothing_is_lost_and_nothing_comes_twice() {
     let mut queue = MqDeadline::new(MqDeadlineKnobs::default(), Sectors(64), NoMerges::Allowed);
-    let (mut random, mut seen) = (1u64, Vec::<u64>::new());
+    let (mut random, mut seen, mut most) = (1u64, Vec::<u64>::new(), 0);
     for id in 0..5000u64 {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let direction = if random >> 63 == 0 { R } else { W };
         let mut next = request(id, direction, (random >> 40) % 4096 * 4, 4);
         next.merges = id % 7 != 0;
         queue.insert(&next, at(id));
+        most = most.max(queue.waiting);
         if id % 3 == 0
             && let Some(next) = queue.dispatch(at(id))
         {
@@ -177,6 +186,7 @@ fn nothing_is_lost_and_nothing_comes_twice() {
     }
     seen.sort_unstable();
     assert!(seen.iter().copied().eq(0..5000));
+    assert_eq!(queue.requests.len(), most, "records are used again");
     assert_eq!(queue.per_prio[1].queued, 0);
     assert!(queue.per_prio[1].of.iter().all(|of| of.sorted.len() == 0 && of.oldest == NONE));
 }

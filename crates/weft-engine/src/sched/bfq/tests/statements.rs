@@ -457,6 +457,28 @@ fn statement_b15_groups_have_their_shares_first_and_queues_within_them() {
     flat.shares_are(&[1.0 / 6.0; 6], 0.003);
 }
 
+/// The first 64 sources are unused for more than a minute when others come; the entity of their
+/// group is always unused.
+#[test]
+fn a_queue_is_used_for_another_source_after_a_minute() {
+    let groups = GroupWeights::of(&[100]).unwrap();
+    let mut bfq = Bfq::new(BfqKnobs { groups, ..PLAIN }, Sectors(1024), DeviceTraits::default());
+    let (mut rng, mut sources) = (Rng::new(1), 0..);
+    let minute = Time(0) + Span::secs(60);
+    let mut queues = Vec::new();
+    for (count, now) in [(63, Time(0)), (1, minute), (62, minute), (63, Time(minute.0 + 1))] {
+        for index in sources.by_ref().take(count) {
+            let mut source = Source::level(4);
+            source.attr.origin = Origin::Client(ClientId(0), Group::new(1).unwrap());
+            bfq.insert(&source.request(index as u64, index, &mut 0, &mut rng), now);
+            let next = bfq.dispatch(now).unwrap();
+            bfq.completed(next.receipt, now);
+        }
+        queues.push(bfq.queues.ids().count());
+    }
+    assert_eq!(queues, [64, 65, 127, 128]);
+}
+
 /// A queue that is alone in its group and has one request at a time: the share of its group depends
 /// on idling for it, as that of a heavier queue does.
 #[test]
