@@ -32,7 +32,7 @@ impl ChunkRule {
     }
 
     /// Whether an array on members with logical blocks of `block` may have this chunk. A chunk that
-    /// is needed and allowed can be used as a divisor. [`CHUNK_END`] is not looked at.
+    /// is needed and allowed can be used as a divisor. `CHUNK_END` is not looked at.
     #[must_use]
     pub fn allows(self, chunk: Sectors, block: Sectors) -> bool {
         match self {

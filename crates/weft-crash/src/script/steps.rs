@@ -198,9 +198,9 @@ pub struct Profile {
     /// Whether the script starts with members that join at any step of a superblock update,
     /// followed by a power cut or process crash. These steps have a random stream of their own.
     pub joins: bool,
-    /// Whether the script starts with a member that is absent at one start and is there again at the
-    /// next, each after a superblock update that was cut off. These steps have a random stream of
-    /// their own.
+    /// Whether the script starts with a member that is absent at one start and is there again at
+    /// the next, each after a superblock update that was cut off. These steps have a random stream
+    /// of their own.
     pub absences: bool,
     /// Whether members fail until the array cannot lose another one. Then flushes and superblock
     /// writes of the remaining members fail, and occasionally their reads. These steps have a
@@ -348,8 +348,8 @@ impl Profile {
         Self { name, steps: 12, cuts: 4, joins: true, ..self }
     }
 
-    /// Profiles of a member that is absent at one start: with parity, then mirrors, then both with a
-    /// bitmap, then both with faults and administrators' commands.
+    /// Profiles of a member that is absent at one start: with parity, then mirrors, then both with
+    /// a bitmap, then both with faults and administrators' commands.
     pub const ABSENCES: [Self; 6] = [
         Self::CALM.absences("absences"),
         Self::CALM.straight("").absences("straight-absences"),

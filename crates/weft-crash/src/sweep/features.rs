@@ -207,8 +207,8 @@ mod tests {
         }
     }
 
-    /// The older profiles draw none of the pairs that were new to them. The mixed profiles and those
-    /// with drains, a bare volume or absences draw each pair.
+    /// The older profiles draw none of the pairs that were new to them. The mixed profiles and
+    /// those with drains, a bare volume or absences draw each pair.
     #[test]
     fn what_never_met_before_meets_in_mixed_scripts() {
         let count = |profiles: &[Profile]| {

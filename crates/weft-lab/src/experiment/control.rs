@@ -15,9 +15,9 @@
 //! runs tells the patch itself apart.
 //!
 //! The *no-op patch* is judged in every row: the baseline stands in both columns, with other seeds
-//! in the second. It must differ where the row claims a size, must not agree where the band excludes
-//! "no effect", and must agree where the band is "no effect". A rule of judgement that passes a patch
-//! that does nothing does not hold.
+//! in the second. It must differ where the row claims a size, must not agree where the band
+//! excludes "no effect", and must agree where the band is "no effect". A rule of judgement that
+//! passes a patch that does nothing does not hold.
 //!
 //! Source   experiments.md §4 (8), statement 31
 

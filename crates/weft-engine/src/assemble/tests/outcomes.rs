@@ -78,16 +78,11 @@ pub(super) fn bad_blocks(ranges: &[SectorRange]) -> BadBlocks {
     bad
 }
 
-/// Makes m1, m2 and m3 record m0 as failed, in the order in which the members are given.
-fn without_m0(set: &mut Vec<Candidate>) {
-    set[1..].iter_mut().for_each(|it| edit(it, |superblock| superblock.set_role(0, Role::Faulty)));
-}
-
 const CASES: &[Case] = &[
     Case {
         what: "a member that the others record as failed, with the same update count",
         level: Level::Raid5,
-        spoil: without_m0,
+        spoil: |set| each(&mut set[1..], |superblock| superblock.set_role(0, Role::Faulty)),
         options: run,
         is: "_UUU [degraded members-not-used]  | m0 m1 says of it: faulty; its own superblock says slot 0",
         says: &[],
