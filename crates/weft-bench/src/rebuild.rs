@@ -63,7 +63,7 @@ pub(crate) fn measure(rounds: u32, sheet: &mut Sheet) -> Result<(), BenchError> 
 /// An array with an empty last slot and a spare.
 struct InMemory {
     members: Vec<OpenMember>,
-    /// Superblock of each member, with its position in bytes.
+    /// Superblock of each member, with its byte offset on the member.
     superblocks: Vec<(u64, Vec<u8>)>,
 }
 

@@ -83,7 +83,8 @@ pub(crate) struct Loaded {
     load: SchedLoad,
     now: Time,
     rng: Rng,
-    /// Requests by id; an id is its process plus a multiple of the number of processes.
+    /// Requests by id; an id is the number of its process plus a multiple of the number of
+    /// processes.
     requests: Vec<QueuedRequest>,
     /// Next offset of each process.
     next: Vec<u64>,
@@ -197,7 +198,7 @@ impl Loaded {
         spent.as_secs_f64() * 1e9 / (self.count - before) as f64
     }
 
-    /// Shares of insertion, dispatch and completion.
+    /// Shares of insertion, dispatch and completion in the measured time; their sum is 1.
     fn parts(&self) -> [f64; 3] {
         let whole: Duration = self.split.iter().sum();
         self.split.map(|part| part.as_secs_f64() / whole.as_secs_f64().max(1e-9))

@@ -102,7 +102,7 @@ const BITMAPS: [Profile; 4] =
 
 const FIRST_SEED: u64 = 20_000;
 
-/// Script with this number for a bug.
+/// Script `number` of those that are tried for the bug `mutant`.
 #[must_use]
 pub fn script(mutant: Mutant, number: u64) -> Script {
     match mutant {
@@ -183,7 +183,8 @@ fn write(client: u32, start: u64, len: u64, sync: bool) -> ScriptStep {
     ScriptStep::Ask { volume: ARRAY, client, op: RequestOp::Write, start, len, flags }
 }
 
-/// The stripe cache is made smaller. Then more stripes are written at once than it has left.
+/// Script in which the stripe cache is made smaller, and then more stripes are written at once than
+/// it has left.
 fn shrinking(number: u64) -> Script {
     let mut options = small(number);
     options.knobs.stripe_cache_size = 64;
@@ -232,9 +233,9 @@ fn appending(number: u64) -> Script {
     made("appending", options, Order::Random, steps)
 }
 
-/// A client issues a write, and after its answer a write with PREFLUSH that depends on it. A member
-/// fails a request or goes away at about the time of its flush. The arrays are mirrors, because
-/// with parity a write waits in any case until a failure is recorded.
+/// Script in which a client issues a write and, after its answer, a write with PREFLUSH that
+/// depends on it. A member fails a request or goes away at about the time of its flush. The arrays
+/// are mirrors, because with parity a write waits in any case until a failure is recorded.
 fn committing(number: u64) -> Script {
     let mut options = Options::new(Level::Raid1, 3, chunk_kib(64));
     options.seed = number;
@@ -310,9 +311,9 @@ fn filling(number: u64) -> Script {
     made("filling", options, Order::Random, steps)
 }
 
-/// A load that starves a block under most priority rules unless its wait is bounded. The block is
-/// written by a client that does not wait, and the full stripes beside it by another client that
-/// never pauses.
+/// Script with a load that starves a block under most priority rules unless its wait is bounded.
+/// The block is written by a client that does not wait, and the full stripes beside it by another
+/// client that never pauses.
 fn starving(number: u64) -> Script {
     let priorities = [
         (PriorityRule::Bypass, 1),

@@ -24,8 +24,8 @@ pub struct Options {
     pub chunk: Sectors,
     /// Number of full stripes, which with `chunk` determines the data size of each member.
     pub full_stripes: u64,
-    /// Data size of each member beyond that, for RAID 0 and linear; zero for members beyond the
-    /// list.
+    /// Data size of each member in addition to `full_stripes`, for RAID 0 and linear; zero for
+    /// members beyond the list.
     pub more_data: Vec<Sectors>,
     /// Number of spare disks.
     pub spares: usize,

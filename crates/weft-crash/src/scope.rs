@@ -86,8 +86,8 @@ pub struct Search {
     pub seed: u64,
     /// Plants a bug in every engine, to show that the search finds it.
     pub planted: Option<fn(&mut World)>,
-    /// Whether states with equal fingerprints are cut and compared with each other
-    /// ([`same_after_cuts`]), instead of being skipped.
+    /// Whether the power is also cut in states with equal fingerprints and the results compared
+    /// ([`same_after_cuts`]), instead of skipping such states.
     pub compared: bool,
     /// Name of the part of the fingerprint that is ignored, to show that the comparison notices
     /// this.
@@ -212,8 +212,8 @@ impl Search {
         self.scripts_with_data += u64::from(self.data_outstanding > data_before);
     }
 
-    /// Walks from a state, from which the first `asked` operations were issued. Returns all states
-    /// on the walks, and the number of walks.
+    /// Walks from `first`, a state in which the first `asked` operations of the script were already
+    /// issued. Returns all states on the walks, and the number of walks.
     fn walk(
         &self,
         first: World,

@@ -130,8 +130,8 @@ pub fn fresh_failures_max(scripts: u64) -> u64 {
 }
 
 impl Work {
-    /// Work for `seeds` seeds of each profile from `first` on, and for a tenth as many numbers of
-    /// each other kind.
+    /// Work for the `seeds` seeds from `first` on under each profile, and for a tenth as many
+    /// numbers of each other kind.
     #[must_use]
     pub fn of_sweep(first: u64, seeds: u64) -> Vec<Self> {
         let numbers = first..first + seeds;

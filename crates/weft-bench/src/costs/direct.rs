@@ -26,7 +26,8 @@ pub(super) fn costs(turn: Duration) -> Result<[f64; 6], BenchError> {
     Ok([scheduler(turn), xor(turn), copy(turn), syscall(turn), bio(turn)?, hop(turn)])
 }
 
-/// Time of one call of `work` in ns. Calls are measured in batches of `batch` calls, for `turn`.
+/// Mean CPU time of one call of `work`, in ns. Runs batches of `batch` calls for at least the time
+/// `turn`.
 fn each(turn: Duration, batch: u32, mut work: impl FnMut()) -> f64 {
     let rate = per_cpu_second(turn, || (0..batch).for_each(|_| work()));
     1e9 / (rate * f64::from(batch))

@@ -255,8 +255,8 @@ pub(super) const fn job(write: bool, bytes: u32, depth: usize, connections: usiz
     }
 }
 
-/// When weft is compared with itself, client and server share one CPU: otherwise a server that the
-/// kernel started on the other CPU appears half as fast, in every round.
+/// Creates a load for which client and server share one CPU, to compare weft with itself. Otherwise
+/// a server that the kernel started on the other CPU appears half as fast, in every round.
 const fn on_one_cpu(write: bool, bytes: u32, depth: usize) -> Job {
     Job { pinned: true, ..job(write, bytes, depth, 1) }
 }

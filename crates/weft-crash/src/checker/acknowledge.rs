@@ -2,7 +2,8 @@
 //! complete.
 //!
 //! - (a) A write is acknowledged after every member that a restart would believe has completed it.
-//! - (b) With FUA, the write is durable on each of them.
+//! - (a) A write is acknowledged after every member that a restart would count as in sync has
+//!   completed it.
 //! - (c) A flush is acknowledged after everything acknowledged before its receipt is durable on
 //!   each member.
 //! - (d) A member that missed the write may be left out only once no survivor's durable superblock
@@ -42,7 +43,7 @@ struct Request {
     op: RequestOp,
     flags: Flags,
     range: ByteRange,
-    /// Copy of `relied_on` at receipt.
+    /// Copy of `relied_on` at the time when the request was received.
     must_be_durable: BTreeMap<usize, u64>,
 }
 
@@ -68,8 +69,9 @@ struct Stored {
 }
 
 impl Stored {
-    /// Whether a write submitted after `received` is durable, or was durable before it was
-    /// replaced. Writes that completed before `flushed` are durable.
+    /// Whether this sector's content from a write submitted after the time `received` is durable,
+    /// or was durable before a later write replaced it. Writes that completed before the time
+    /// `flushed` are durable.
     fn is_durable(&self, received: u64, flushed: u64) -> bool {
         let was =
             |(submitted, completed): &(u64, u64)| *submitted > received && *completed < flushed;

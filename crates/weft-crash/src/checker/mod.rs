@@ -230,7 +230,7 @@ impl Checkers {
     }
 
     /// Records that a disk joins the array, whether or not it was a member before. It misses what
-    /// was acknowledged in `columns`; `keeps` says that it kept its content elsewhere.
+    /// was acknowledged in `columns`. With `keeps`, its old content counts in all other columns.
     pub fn disk_added(&mut self, disk: usize, keeps: bool, columns: impl Iterator<Item = u64>) {
         self.stale.disk_added(disk, keeps, columns);
     }

@@ -121,7 +121,8 @@ impl Record {
         Self { supers, bitmaps: Vec::new(), gone, freshest }
     }
 
-    /// This record for an engine that left disks out when it started.
+    /// Copy of this record in which the disks for which `left_out` is true count as gone: the
+    /// record for an engine that started without them.
     #[must_use]
     pub fn without(&self, left_out: impl Fn(usize) -> bool) -> Self {
         let gone = self.gone.iter().zip(0..).map(|(gone, disk)| *gone || left_out(disk));
@@ -134,8 +135,8 @@ impl Record {
         self.bitmaps.iter().any(Option::is_some)
     }
 
-    /// A present disk in sync with a bitmap in which the bit of this column is clear, so that
-    /// members must agree about it.
+    /// A disk that is present and in sync, with a bitmap in which the bit of this column is clear,
+    /// so that members must agree in the column. `None` if there is no such disk.
     #[must_use]
     pub fn clear_bit(&self, column: u64) -> Option<usize> {
         let clear = |bitmap: &Bitmap| bitmap.state(column / bitmap.chunk.0) == ChunkState::Clean;
@@ -144,7 +145,7 @@ impl Record {
             .find(|disk| says(disk) && !self.gone[*disk] && self.is_in_sync(*disk))
     }
 
-    /// Chunks of which a metadata write of `bytes` to sector `at` of a disk clears the bits: the
+    /// Chunks for which a metadata write of `bytes` to sector `at` of a disk clears the bits: the
     /// first column of each chunk, and its length in columns.
     #[must_use]
     pub fn cleared_by(&self, state: &Disk, disk: usize, at: u64, bytes: &[u8]) -> Vec<(u64, u64)> {
@@ -191,7 +192,7 @@ impl Record {
         array.column_of(self.own_slot(disk)?, sector)
     }
 
-    /// The superblock of a disk.
+    /// The superblock of a disk; `None` if it cannot be read.
     #[must_use]
     pub fn of(&self, disk: usize) -> Option<&Superblock> {
         self.supers.get(disk)?.as_ref()
@@ -203,7 +204,8 @@ impl Record {
         self.of(self.freshest?)
     }
 
-    /// The slot at which a witness counts a disk as in sync: the superblock of `witness` decides.
+    /// Slot at which the superblock of disk `witness` counts `disk` as in sync; `None` if it does
+    /// not.
     fn slot_by(&self, witness: usize, disk: usize) -> Option<Slot> {
         let own = self.of(disk)?;
         // A disk that has no slot in its own superblock does not have all of its data.
@@ -231,9 +233,9 @@ impl Record {
             .find(|disk| !self.gone[*disk] && self.slot_by(freshest, *disk) == Some(slot))
     }
 
-    /// The disk that at least one survivor counts as in sync at a slot: if the others were lost, a
-    /// restart would believe this disk. A disk is no witness for itself. Neither is a missing disk,
-    /// nor a disk that the freshest superblock does not count as in sync.
+    /// The disk that at least one survivor counts as in sync at a slot: if the other survivors were
+    /// lost, a restart would count this disk as in sync. A disk is no witness for itself. Neither
+    /// is a missing disk, nor a disk that the freshest superblock does not count as in sync.
     #[must_use]
     pub fn believed(&self, slot: Slot) -> Option<usize> {
         let disks = 0..self.supers.len();

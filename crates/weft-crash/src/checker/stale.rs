@@ -32,8 +32,8 @@ pub struct Stale {
     clock: u64,
     /// Submission time of the last completed write, by disk and column.
     stored: BTreeMap<(usize, u64), u64>,
-    /// By disk: columns of completed writes that are not durable, each after its time of
-    /// completion.
+    /// By disk: columns of completed writes that are not durable, as pairs of completion time and
+    /// column.
     volatile: BTreeMap<usize, Vec<(u64, u64)>>,
     /// By disk: columns of which some version became durable since the disk joined.
     durable: BTreeMap<usize, BTreeSet<u64>>,
@@ -168,8 +168,8 @@ impl Stale {
         }
     }
 
-    /// Records that a disk joins and misses the writes to `columns`. `keeps` says that it kept its
-    /// content elsewhere.
+    /// Records that a disk joins and misses the writes to `columns`. With `keeps`, its old content
+    /// counts in all other columns.
     pub fn disk_added(&mut self, disk: usize, keeps: bool, columns: impl Iterator<Item = u64>) {
         self.durable.remove(&disk);
         self.owed.remove(&disk);

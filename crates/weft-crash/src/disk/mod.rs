@@ -57,7 +57,7 @@ pub struct Disk {
 /// A request to a disk, with its payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DiskOp {
-    /// Makes everything durable that completed before.
+    /// Makes all writes durable that completed before the flush was submitted.
     Flush,
     /// Reads `count` sectors from sector `at` on.
     Read {
@@ -76,7 +76,7 @@ pub enum DiskOp {
         bytes: Vec<u8>,
         /// Whether the data is durable when the write completes.
         fua: bool,
-        /// Whether everything that completed before becomes durable first.
+        /// Whether all writes that completed before become durable first.
         preflush: bool,
     },
 }
@@ -261,7 +261,8 @@ impl Disk {
         }
     }
 
-    /// Stores what remains of a write that fails, if the disk [`Faults::tears`].
+    /// Stores the part of a failed write that reaches the media, if [`Faults::tears`] is set for
+    /// the disk.
     fn leave(&mut self, op: DiskOp, before: u64) {
         let DiskOp::Write { at, count, bytes, fua, preflush } = op else { return };
         if !self.faults.tears || self.faults.gone || self.read_only {

@@ -141,10 +141,10 @@ impl Content {
     }
 }
 
-/// The word in every 8 bytes of a tagged sector: 24 bits of the write's number and 32 of the
-/// sector's, seven bits in each byte below a bit that is set. Whether two contents differ at an
-/// offset then depends neither on the offset nor on the number of bytes that represent a sector:
-/// each byte is zero, belongs to a part, or belongs to a whole sector.
+/// Word that fills a tagged sector: 24 bits of the write's number and 32 of the sector's, seven
+/// bits in each byte, with the top bit of the byte set. Whether two contents differ at an offset
+/// then depends neither on the offset nor on the number of bytes that represent a sector: each byte
+/// is zero, belongs to a part, or belongs to a whole sector.
 #[must_use]
 pub fn tag(write: WriteId, sector: u64) -> [u8; 8] {
     let mut rest = u64::from(write.0) << 32 | (sector & 0xffff_ffff);
@@ -368,8 +368,9 @@ impl Cell {
         self.read_floor = self.read_floor.saturating_sub(failed).max(self.first);
     }
 
-    /// Whether the content results if each version, in order, takes effect as a whole or not at
-    /// all. Versions that had been acknowledged do take effect.
+    /// Reason why `bytes` may be the content when writes of parts were in flight together: each
+    /// version, in order, takes effect as a whole or not at all, and versions acknowledged up to
+    /// the count `acknowledged` do take effect. `None` if no combination gives `bytes`.
     pub(super) fn mixes(
         &self,
         acknowledged: u64,

@@ -550,8 +550,8 @@ fn stalls(world: &World) -> bool {
     world.disks.iter().any(|disk| !disk.can_complete())
 }
 
-/// Completes everything that is possible without the disks that stall. Only if client requests are
-/// then unanswered, the stall ends.
+/// Completes everything that is possible without the disks that stall. The stall ends only if
+/// client requests are still unanswered then.
 fn finish(world: &mut World, order: Order) {
     if stalls(world) {
         world.idle(STALL);

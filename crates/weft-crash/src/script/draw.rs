@@ -57,7 +57,7 @@ pub(super) struct Draw {
     pub(super) options: Options,
     array: Array,
     pub(super) members: usize,
-    /// Largest number of members that the array can lose: of a mirror, the number of copies less
+    /// Largest number of members that the array can lose; for a mirror, the number of copies less
     /// one.
     parities: usize,
     chunk: Sectors,
@@ -277,7 +277,8 @@ impl Draw {
         }
     }
 
-    /// Fails members until the array cannot lose another one, or almost until then.
+    /// Fails members at random until the array cannot lose another one; each that could be lost
+    /// stays in one of ten cases.
     fn lose_all_but_the_last(&mut self, steps: &mut Vec<ScriptStep>) {
         let mut disks: Vec<usize> = (0..self.members).collect();
         while !disks.is_empty() {
@@ -294,8 +295,8 @@ impl Draw {
         }
     }
 
-    /// Adds, at random, a step from which on a remaining member fails its flushes, or two reads
-    /// that it fails.
+    /// Adds, at random, a fault of a member that is left: from then on all of its flushes fail, or
+    /// a read and the operation that follows it fail.
     fn before_on_the_last_copy(&mut self, steps: &mut Vec<ScriptStep>) {
         let left: Vec<usize> = (0..self.members).filter(|disk| !self.hurt.contains(disk)).collect();
         let disk = self.last.pick(&left);
@@ -506,7 +507,7 @@ impl Draw {
         }
     }
 
-    /// Draws a member that a fault may hurt; `None` if the one that is drawn may not be hurt.
+    /// Draws a member for a fault; `None` if the array cannot lose the member that is drawn.
     fn victim(&mut self) -> Option<usize> {
         let disk = self.rng.index(self.members);
         self.may_hurt(disk).then_some(disk)

@@ -51,8 +51,9 @@ fn list(order: &[&str], values: fn(&Draws) -> &'static [&'static str]) -> Vec<Dr
     named.chain(rest.filter(|(_, values)| !values.is_empty())).collect()
 }
 
-/// The values of `priority` and `stripe_size` are in `draw.rs`: `preread_wait_max` is drawn
-/// together with `priority`, and `stripe_size` depends on the chunk.
+/// Knobs of [`START`], in the order in which they were added. The values of `priority` and
+/// `stripe_size` are in `draw.rs`: `preread_wait_max` is drawn together with `priority`, and
+/// `stripe_size` depends on the chunk.
 const START_ORDER: [&str; 9] = [
     "writes",
     "rmw_level",
@@ -172,7 +173,8 @@ mod tests {
         assert_eq!(planted, ["scheduler=cfq"]);
     }
 
-    /// Other words may be in one list alone; a scheduler meets other features in each list.
+    /// Every list has all schedulers, because each list combines them with other features. Other
+    /// words may be in one list alone.
     #[test]
     fn each_list_of_schedulers_has_every_one() {
         let lacking = |list: &[&str]| {

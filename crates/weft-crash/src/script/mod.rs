@@ -70,7 +70,7 @@ pub struct Report {
     pub kills: u64,
     /// Read-only starts, after which nothing may have been written.
     pub looks: u64,
-    /// Number of times that disks had no space for seconds.
+    /// Number of times that disks had no space for some seconds ([`ScriptStep::LackSpace`]).
     pub lacks: u64,
     /// Number of successful stops by an administrator.
     pub stops: u64,

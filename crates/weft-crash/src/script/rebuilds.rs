@@ -93,7 +93,7 @@ impl Draw {
         }
     }
 
-    /// Two members that the array can lose, if the first two that are drawn can be lost.
+    /// Draws two members; `None` if the array cannot lose both.
     fn two_members(&mut self) -> Option<(usize, usize)> {
         let first = self.rebuilds.index(self.members);
         let second = self.rebuilds.index(self.members);

@@ -72,7 +72,7 @@ fn set_space(world: &mut World, full: &[usize], space: bool) {
     full.iter().for_each(|disk| world.disks[*disk].faults.no_space = !space);
 }
 
-/// Issues a client's write, to another block each time, and occasionally a flush.
+/// Issues a client's write to a block that changes with `turn`, and occasionally a flush.
 fn ask(world: &mut World, turn: u64) -> Vec<Ticket> {
     let blocks = world.size() / BLOCK;
     let range = ByteRange::new(turn * 37 % blocks * BLOCK, BLOCK);
@@ -92,8 +92,9 @@ const BLOCK: u64 = 4096;
 const PER_SECOND: u64 = 4;
 
 /// Seconds within which an array must notice that its members have space again: several times the
-/// second after which it tries again.
+/// second after which it tries a failed write again.
 const NOTICED_WITHIN: u64 = 8;
 
-/// Number of successive writes, up to the end of that time, that must all have succeeded.
+/// Number of successive writes, at the end of the [`NOTICED_WITHIN`] seconds, that must all have
+/// succeeded.
 const SUCCEED: u64 = 8;

@@ -51,7 +51,7 @@ pub enum ScriptStep {
     FailOperation {
         /// Number of the disk, from 0.
         disk: usize,
-        /// Number of operations of the disk that come before it.
+        /// Number of operations of the disk before the one that fails.
         after: u64,
         /// Way in which the operation fails.
         how: Planned,
@@ -166,7 +166,7 @@ pub struct Profile {
     pub discards: u64,
     /// Percentage of steps that change a knob.
     pub knobs: u64,
-    /// Whether the script also has what was not drawn when the first seeds were: other versions of
+    /// Whether the script also has features that the first seeds did not draw: other versions of
     /// superblocks and spares, time without completions, stops, writes that fail in part, disks
     /// that cannot write or flush, and disks that become shorter. These have a random stream of
     /// their own.

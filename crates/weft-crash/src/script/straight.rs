@@ -14,8 +14,8 @@ use weft_units::rng::Rng;
 use super::levels;
 use crate::options::Options;
 
-/// Replaces the drawn array by one without parity. With `mirrors`, because members will fail, it
-/// has redundancy.
+/// Replaces the drawn array by one without parity. With `mirrors` the array has redundancy, because
+/// members will fail.
 pub(crate) fn draw(seed: u64, mirrors: bool, options: &mut Options) {
     let mut rng = Rng::new(seed ^ 0x57a1);
     options.level = rng.pick(if mirrors { &levels::MIRRORS } else { &levels::STRAIGHT });

@@ -171,7 +171,8 @@ impl Suspects {
         std::mem::take(self)
     }
 
-    /// Keeps what was known `before` about a column with content that a power cut may still undo.
+    /// Adds what `before` says about a column, because a power cut may still undo the column's
+    /// present content.
     pub fn remember(&mut self, before: &Self, column: u64) {
         let Some(old) = before.columns.get(&column) else { return };
         match self.columns.get_mut(&column) {

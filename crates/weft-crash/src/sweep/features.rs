@@ -124,7 +124,8 @@ impl Met {
 }
 
 impl Feature {
-    /// The feature of scripts with a scheduler; `None` for `none`, which has none to combine.
+    /// Feature of scripts that use this scheduler; `None` for the scheduler `none`, which counts as
+    /// no feature.
     #[must_use]
     pub const fn of_scheduler(kind: SchedulerKind) -> Option<Self> {
         match kind {
@@ -207,8 +208,8 @@ mod tests {
         }
     }
 
-    /// The older profiles draw none of the pairs that were new to them. The mixed profiles and
-    /// those with drains, a bare volume or absences draw each pair.
+    /// The older profiles never combine a bitmap with a scheduler. The mixed profiles and those
+    /// with drains, a bare volume or absences together draw each of [`PAIRS`].
     #[test]
     fn what_never_met_before_meets_in_mixed_scripts() {
         let count = |profiles: &[Profile]| {

@@ -234,8 +234,8 @@ fn compare(world: &mut World, action: SyncAction) -> Result<(u64, Mismatches), S
     }
 }
 
-/// Number of the disk that alone explains by its content what is wrong with a stripe; `None` if
-/// there is none.
+/// Number of the disk with content that alone explains what is wrong with a stripe; `None` if there
+/// is no such disk.
 fn culprit(world: &World, column: u64) -> Option<usize> {
     let geometry = world.array.geometry();
     let placement = geometry.placement(geometry.full_stripe_of(Sectors(column)));

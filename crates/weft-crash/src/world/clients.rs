@@ -55,7 +55,7 @@ pub(super) struct Waiting {
 
 // Numbers of the world's own clients. A script's client takes a number larger by three with each
 // connection that it closes, and does not reach these.
-/// Client that verifies.
+/// Client number under which verification reads.
 pub(crate) const VERIFIER: ClientId = ClientId(1_000_000);
 /// Client number under which the administrator issues commands.
 const ADMIN: ClientId = ClientId(1_000_001);
@@ -237,7 +237,7 @@ impl World {
         self.admin(Verb::ReAdd { member, superblock })
     }
 
-    /// Gives a disk a new member index. `keeps` says that its old content may be believed again.
+    /// Gives a disk a new member index. With `keeps`, its old content counts again.
     fn join(&mut self, disk: usize, keeps: bool) -> weft_engine::MemberInfo {
         let index = MemberIndex(self.disk_of.len() as u16);
         self.disk_of.push(disk);

@@ -227,8 +227,8 @@ impl World {
     }
 
     /// Runs the engine and takes its outputs until there are no more. An engine that received no
-    /// input since it last ran is not run, because running it would hide that it forgot to ask for
-    /// that.
+    /// input since it last ran is not run: running it would hide that the engine forgot to ask for
+    /// a run.
     pub fn settle(&mut self) {
         if !std::mem::take(&mut self.plugged) {
             return;

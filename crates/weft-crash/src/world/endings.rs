@@ -198,9 +198,9 @@ impl World {
         judged
     }
 
-    /// Reads, through the engine, everything that was ever written and everything that shares a
-    /// column at stake with it. After a power cut this settles the content: later reads must return
-    /// the same. Returns the number of sectors read.
+    /// Reads, through the engine, everything that was ever written, and all sectors of the columns
+    /// at stake. After a power cut this settles the content: later reads must return the same.
+    /// Returns the number of sectors read.
     pub fn verify(&mut self, order: Order) -> u64 {
         self.verify_all(order, true)
     }

@@ -54,11 +54,11 @@ pub enum MustBe {
     Apart,
     /// The ratio must lie in a band.
     In(Band),
-    /// Every row of a kind must have its verdict, without a patch.
+    /// Every row of a kind must get the right verdict for a patch that does nothing.
     Rows {
         /// Kind of the rows.
         kind: NoOpRows,
-        /// Number of rows that have their verdict.
+        /// Number of rows that got the right verdict.
         right: usize,
         /// Number of rows.
         of: usize,
@@ -198,7 +198,8 @@ enum Seeds {
     Other,
 }
 
-/// Distance from the seeds of the rows to the other seeds. No effort has as many runs.
+/// Distance from the seeds of the rows to the other seeds, larger than the number of runs of any
+/// effort.
 const OTHER_SEEDS: u64 = 1 << 32;
 
 impl Experiment {
@@ -317,8 +318,8 @@ impl Experiment {
     }
 }
 
-/// A control for each kind of row that there is. It shows the first row that is judged wrongly, or
-/// the first one.
+/// Controls, one for each kind of row that occurs. Each shows the first row that is judged wrongly,
+/// or else the first row of its kind.
 fn no_op_controls(rows: &[Measured]) -> Vec<Control> {
     let control = |kind: NoOpRows| {
         let rows: Vec<&Measured> = rows.iter().filter(|row| NoOpRows::of(row) == kind).collect();

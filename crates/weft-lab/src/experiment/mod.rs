@@ -104,7 +104,7 @@ pub struct Effort {
     pub runs: u64,
     /// Seed of the first run; run `r` has `seed + r`.
     pub seed: u64,
-    /// Amount of work of each run; limits and caches stay.
+    /// Amount of work of each run; limits and caches do not depend on it.
     pub size: Size,
 }
 

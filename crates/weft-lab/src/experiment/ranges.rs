@@ -37,7 +37,7 @@ pub struct Circumstance {
 pub struct Ranged {
     /// The row.
     pub row: PublishedRow,
-    /// Gain by circumstance; the first is as committed.
+    /// Gain by circumstance; the first is the gain with the text's own assumptions.
     pub points: Vec<(String, Estimate)>,
 }
 

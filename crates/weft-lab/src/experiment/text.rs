@@ -294,7 +294,7 @@ enum Side {
 }
 
 impl PublishedRow {
-    /// Replaces every figure that is to be predicted by NaN, to show that a fit does not read it.
+    /// Sets every figure that is to be predicted to NaN, to show that a fit does not read it.
     #[cfg(test)]
     pub(super) fn blind(&mut self) {
         self.published.patched = Some(f64::NAN);

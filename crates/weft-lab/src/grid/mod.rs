@@ -382,9 +382,9 @@ pub struct OfChunk<'a> {
     /// Geometric mean of the rates as multiples of those of untuned md, which has the first chunk
     /// size.
     pub to_md: f64,
-    /// Number of jobs that lose to the first size beyond the bound.
+    /// Number of jobs that lose against the first chunk size by more than the bound.
     pub lose_to_first: usize,
-    /// Number of jobs that lose to md beyond the bound.
+    /// Number of jobs that lose against md by more than the bound.
     pub lose_to_md: usize,
 }
 

@@ -53,7 +53,7 @@ pub struct Job {
     pub pace: Pace,
     /// Priority and weight under which the job issues requests.
     pub class: Class,
-    /// Trace that the job replays, or that its requests are recorded to.
+    /// Trace that the job replays, and log that its requests are recorded to.
     pub replay: Replay,
     /// Settings of the report.
     pub report: Report,
@@ -232,9 +232,9 @@ pub struct Durability {
     pub fsync: u64,
     /// Number of writes after each of which an fdatasync follows; 0 for never.
     pub fdatasync: u64,
-    /// fsync when the job ends.
+    /// Whether an fsync follows when the job ends.
     pub end_fsync: bool,
-    /// fsync when a file is closed.
+    /// Whether an fsync follows when a file is closed.
     pub fsync_on_close: bool,
     /// Modes of `sync_file_range`, and the number of writes after each of which it is called.
     pub sync_file_range: Option<(Vec<String>, u64)>,
@@ -274,7 +274,7 @@ pub struct Class {
     pub cgroup_weight: Option<u32>,
 }
 
-/// Trace that a job replays, or that its requests are recorded to.
+/// Trace that a job replays, and log that its requests are recorded to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replay {
     /// The trace to replay instead of a pattern.

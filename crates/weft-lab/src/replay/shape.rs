@@ -9,7 +9,7 @@ use super::{DeviceIndex, Op, Record, ReplayError};
 use std::collections::VecDeque;
 use weft_units::{Bytes, Span, Time};
 
-/// Time at which a request is submitted.
+/// Rule that determines when a request is submitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     /// Requests are submitted with a fixed number in flight, independent of the recorded times.
@@ -64,7 +64,7 @@ pub enum Fit {
 /// Options for the replay of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Time at which requests are submitted.
+    /// Rule that determines when requests are submitted.
     pub pace: Pace,
     /// Time scale of the replay, in percent of the recorded times; 50 is twice as fast.
     pub time_percent: u32,

@@ -43,8 +43,8 @@ enum Step {
 }
 
 impl LogThread {
-    /// The thread for a volume of this size, which commits at `start` first. The log is in the
-    /// middle, where `mkfs` of both file systems places it.
+    /// Creates the thread for a volume of this size. Its first commit is at `start`. The log is in
+    /// the middle, where `mkfs` of both file systems places it.
     pub(super) fn new(
         pid: Pid,
         volume: VolumeId,
@@ -62,7 +62,7 @@ impl LogThread {
         host.submit_to_volume(self.volume, self.pid, 0, RequestOp::Write, range, flags);
     }
 
-    /// Takes the next part of the log, with this length.
+    /// Takes the next `len` bytes of the log, and returns their range on the volume.
     fn next(&mut self, len: Bytes) -> ByteRange {
         if self.at + len.0 > LOG.0 {
             self.at = 0;

@@ -109,7 +109,7 @@ pub(super) struct Record {
     pub(super) dirty_max: u64,
 }
 
-/// Number of writers of which all pauses are kept, and largest number of pauses kept.
+/// Number of writers of which all pauses are kept; `PAUSES_KEPT` limits the number of pauses kept.
 const WRITERS_KEPT: u32 = 4;
 const PAUSES_KEPT: usize = 20_000;
 
@@ -142,7 +142,7 @@ impl Record {
         }
     }
 
-    /// Length of the longest pause since the last call.
+    /// Returns the length of the longest pause since the last call, and starts anew.
     pub(super) fn latest(&mut self) -> Span {
         std::mem::take(&mut self.latest)
     }

@@ -81,8 +81,8 @@ pub use places::FileSystem;
 /// request. `HAND_OVER` is the CPU time to submit a request.
 const WRITE_OUT_COST: Span = Span(2_000);
 const HAND_OVER: Span = Span(10_000);
-/// Largest size of a request (`max_sectors_kb`), and number of requests in a disk's queue and at
-/// the disk (`nr_requests`).
+/// Largest size of a request (`max_sectors_kb`). `REQUESTS_MAX` is the number of requests in a
+/// disk's queue and at the disk (`nr_requests`).
 const REQUEST: Bytes = Bytes(512 << 10);
 const REQUESTS_MAX: u32 = 128;
 /// Time between the starts of successive writers.

@@ -44,7 +44,7 @@ const PAGE_SECTORS: u64 = 8;
 pub(super) struct Layout(Vec<Places>);
 
 impl Layout {
-    /// Layout of `files` files on each of the disks, which have this capacity.
+    /// Creates the layout for `files` files on each of `disks` disks of this capacity.
     pub(super) fn new(kind: FileSystem, disks: u16, files: u32, capacity: Sectors) -> Self {
         Self((0..disks).map(|_| Places::new(kind, files, capacity)).collect())
     }

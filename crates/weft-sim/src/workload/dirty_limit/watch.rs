@@ -13,12 +13,12 @@ use crate::machine::{Host, Pid, Process, Woken};
 /// Time between two samples.
 const SAMPLE_EVERY: Span = Span::millis(100);
 
-/// A process that looks at the machine and costs nothing.
+/// A process that samples the machine and uses no CPU time.
 #[derive(Debug)]
 pub(super) struct Watch {
     pid: Pid,
     record: Rc<RefCell<Record>>,
-    /// Time at which the window begins, and what had happened until then.
+    /// Time at which the window begins. `before` has the sums up to then.
     window: Time,
     before: Before,
     /// Time of the next sample.

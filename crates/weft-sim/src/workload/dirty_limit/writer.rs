@@ -27,10 +27,10 @@ pub(super) struct Writer {
     /// Pages of each call of `write`.
     block: u64,
     start: Time,
-    /// Its number as a writer in the page cache, and its file; `None` before its first run.
+    /// Writer number in the page cache, and the writer's file; `None` before the first run.
     ids: Option<(WriterId, InodeId)>,
     page: u64,
-    /// Time since which it has waited to be allowed to continue; `None` if it is not throttled.
+    /// Time since which the writer has been throttled; `None` if it is not throttled.
     balances: Option<Time>,
     record: Rc<RefCell<Record>>,
 }
