@@ -70,7 +70,7 @@ pub struct Search {
     pub answered: u64,
     /// Cut states in which a write of data or parity was outstanding at a member.
     pub data_outstanding: u64,
-    /// Scripts with a cut state in which such a write was outstanding.
+    /// Scripts with a cut state in which a write of data or parity was outstanding at a member.
     pub scripts_with_data: u64,
     /// Number of process crashes while the power stayed on.
     pub kills: u64,

@@ -439,7 +439,7 @@ fn steady(number: u64, straight: bool) -> Result<Totals, String> {
 const REPLAY: &str = "replay: cargo run --release -p weft-crash --example sweep -- replay";
 /// Limits on a small scope: it has 56 of the possible scripts.
 const SCOPE_BUDGET: Budget = Budget { operations: 2, scripts: 56, walks: 6, states: 6, cuts: 2 };
-/// Requests of a steady load.
+/// Number of requests of a steady load.
 const STEADY_REQUESTS: u64 = 20_000;
 /// Full stripes of the array of a steady load: a few MiB per member.
 const STEADY_FULL_STRIPES: u64 = 64;

@@ -249,7 +249,7 @@ static PROGRAM: OnceLock<String> = OnceLock::new();
 static PASSING: Mutex<Option<Vec<PathBuf>>> = Mutex::new(None);
 /// Callbacks that [`when_interrupted`] has registered.
 static LAST: Mutex<Vec<Box<dyn FnMut() + Send>>> = Mutex::new(Vec::new());
-/// See [`printed_json`].
+/// Whether a JSON value went to standard output, for [`printed_json`].
 static PRINTED_JSON: AtomicBool = AtomicBool::new(false);
 /// Progress bars of this process.
 static BARS: Mutex<Vec<WeakProgressBar>> = Mutex::new(Vec::new());

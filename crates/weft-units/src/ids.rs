@@ -59,7 +59,7 @@ impl Group {
 }
 
 index! {
-    /// Entry of the stripe cache.
+    /// Number of an entry of the stripe cache.
     StripeId(u32)
 }
 

@@ -20,8 +20,9 @@ use crate::BenchError;
 use crate::rounds::{per_cpu_second, thread_cpu};
 use crate::session::session;
 
-/// Measures each cost for `turn`: a request through the scheduler, XOR, a copy, a system call, a
-/// request over NBD, and a hop to another thread, in this order and in the units of the cost table.
+/// Measures each cost for the time `turn`: a request through the scheduler, XOR, a copy, a system
+/// call, a request over NBD, and a hop to another thread, in this order and in the units of the
+/// cost table.
 pub(super) fn costs(turn: Duration) -> Result<[f64; 6], BenchError> {
     Ok([scheduler(turn), xor(turn), copy(turn), syscall(turn), bio(turn)?, hop(turn)])
 }
@@ -97,7 +98,8 @@ fn syscall(turn: Duration) -> f64 {
     })
 }
 
-/// Cost of a write and its answer, without data, encoded and decoded by both halves of weft's NBD.
+/// CPU cost of encoding and decoding a write request and its reply, without data, on both sides of
+/// weft's NBD protocol.
 fn bio(turn: Duration) -> Result<f64, BenchError> {
     let (mut client, mut server) = session()?;
     let (mut cookie, mut failed) = (0, false);

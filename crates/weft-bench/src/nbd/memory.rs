@@ -41,7 +41,7 @@ impl Memory {
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start, bytes.len()) }
     }
 
-    /// Fills a range from a socket.
+    /// Fills the `len` bytes from `offset` on with data from a socket.
     pub(super) fn receive(
         &self,
         stream: &mut UnixStream,

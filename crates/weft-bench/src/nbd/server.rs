@@ -29,7 +29,7 @@ pub(super) enum ServerKind {
 }
 
 impl ServerKind {
-    /// Name of the server in a row.
+    /// Name of the server in rows of the result.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Array(stripe_size) => stripe_size,

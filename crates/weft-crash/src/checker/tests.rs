@@ -81,7 +81,7 @@ impl Stage {
         }
     }
 
-    /// A stage with members that say that the array is dirty.
+    /// Creates a stage with superblocks that say that the array is dirty.
     fn dirty() -> Self {
         let mut stage = Self::new();
         stage.mark(false, &[2, 1, 0]);

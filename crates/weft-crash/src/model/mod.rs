@@ -87,9 +87,9 @@ pub struct ReadMark {
     range: ByteRange,
     floors: Vec<u64>,
     acknowledged: u64,
-    /// Value of the model's `reads_done` at that time.
+    /// Value of the model's `reads_done` when the read was issued.
     reads_done: u64,
-    /// Value of the model's `reconstructed` at that time.
+    /// Value of the model's `reconstructed` when the read was issued.
     reconstructed: u64,
 }
 

@@ -9,7 +9,7 @@ use super::draw::Draw;
 use crate::crash::CutMode;
 
 impl Draw {
-    /// Adds the steps that precede the profile's other steps.
+    /// Adds the steps of a member's absence, which precede the profile's other steps.
     pub(super) fn absences(&mut self, steps: &mut Vec<ScriptStep>) {
         // Of members with equal update counts, the assembly may prefer the first.
         let first = self.absences.percent(50);

@@ -25,32 +25,32 @@ const BYTES_EVERY: u64 = 8;
 /// Generator of the steps of a script.
 pub(super) struct Draw {
     rng: Rng,
-    /// Random stream of [`Profile::more`]. It is separate so that `rng` draws the same as without
+    /// Separate random stream for [`Profile::more`], so that `rng` draws the same with and without
     /// it.
     more: Rng,
-    /// Separate stream of the steps before a power cut.
+    /// Separate random stream for the steps before a power cut.
     around: Rng,
-    /// Separate stream of [`Profile::queues`].
+    /// Separate random stream for [`Profile::queues`].
     queues: Rng,
-    /// Separate stream of [`Profile::bitmaps`].
+    /// Separate random stream for [`Profile::bitmaps`].
     bits: Rng,
-    /// Separate stream of [`Profile::lacks`].
+    /// Separate random stream for [`Profile::lacks`].
     lacks: Rng,
-    /// Separate stream of [`Profile::rebuilds`].
+    /// Separate random stream for [`Profile::rebuilds`].
     pub(super) rebuilds: Rng,
-    /// Separate stream of [`Profile::joins`].
+    /// Separate random stream for [`Profile::joins`].
     pub(super) joins: Rng,
-    /// Separate stream of [`Profile::absences`].
+    /// Separate random stream for [`Profile::absences`].
     pub(super) absences: Rng,
-    /// Separate stream of [`Profile::trims_fail`].
+    /// Separate random stream for [`Profile::trims_fail`].
     trims: Rng,
-    /// Separate stream of [`Profile::last_copy`].
+    /// Separate random stream for [`Profile::last_copy`].
     last: Rng,
-    /// Separate stream of [`Profile::drains`].
+    /// Separate random stream for [`Profile::drains`].
     pub(super) drains: Rng,
-    /// Separate stream of [`Profile::bare`].
+    /// Separate random stream for [`Profile::bare`].
     pub(super) bare: Rng,
-    /// Separate stream of [`Profile::mixed`].
+    /// Separate random stream for [`Profile::mixed`].
     pub(super) mixed: Rng,
     pub(super) profile: Profile,
     /// Options of the array. They determine which losses it survives.

@@ -45,7 +45,7 @@ pub(super) fn draw(rng: &mut Rng, seed: u64, options: &mut Options) {
 }
 
 impl Draw {
-    /// Adds the steps that precede the profile's other steps.
+    /// Adds the steps of the rebuilds, which precede the profile's other steps.
     pub(super) fn rebuilds(&mut self, steps: &mut Vec<ScriptStep>) {
         for _ in 0..4 + self.rebuilds.below(6) {
             steps.push(self.write_below(self.size));

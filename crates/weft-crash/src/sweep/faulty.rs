@@ -16,7 +16,7 @@ use crate::script::{self, levels};
 use crate::world::Order;
 use crate::world::World;
 
-/// Requests of a load.
+/// Number of requests of a load with faults.
 pub(super) const REQUESTS: u64 = 20_000;
 /// Number of requests after which a fault begins or ends, in turn.
 const PERIOD: u64 = 60;

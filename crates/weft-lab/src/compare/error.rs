@@ -79,7 +79,7 @@ pub enum CompareError {
          that are laid out alike, or split the runs with --by", .examples.join(", ")
     )]
     NoCommonCase {
-        /// A case of each set.
+        /// Name of one case of each set, as an example.
         examples: Vec<String>,
     },
     /// No run has the metric.

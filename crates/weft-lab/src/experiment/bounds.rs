@@ -135,7 +135,7 @@ impl Text {
     }
 }
 
-/// An error of a field.
+/// Error for a field with an illegal value.
 fn wrong(text: &Text, field: String, found: String, expected: String) -> ExperimentError {
     ExperimentError::Value { patch: text.patch.clone(), field, found, expected }
 }

@@ -281,7 +281,8 @@ impl Experiment {
     }
 }
 
-/// The parameter of a machine that can be fitted, and its upper limit: a second.
+/// The parameter of a machine that can be fitted. `FLUSH_HOP_MAX_US` is its upper limit: one
+/// second.
 const FLUSH_HOP: &str = "flush_hop_us";
 const FLUSH_HOP_MAX_US: f64 = 1e6;
 

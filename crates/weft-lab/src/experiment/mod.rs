@@ -87,7 +87,7 @@ pub struct Experiment {
     /// Rows that parameters are fitted to, even if a filter removed them from the rows.
     fitted: Vec<PublishedRow>,
     costs: CostTable,
-    /// Lines that replace others of the drive's model, under an alternative to an assumption.
+    /// Lines of TOML that replace keys of the drive's model, under an alternative to an assumption.
     drive: String,
     /// SHA-256 of the text of the experiment, in hexadecimal digits.
     pub hash: String,

@@ -21,7 +21,7 @@ pub struct Circumstance {
     /// Another table of CPU costs; `None` for that of the text.
     #[serde(default)]
     costs: Option<String>,
-    /// Lines that replace others of the drive's model.
+    /// Lines of TOML that replace keys of the drive's model.
     #[serde(default)]
     drive: String,
     /// Knobs of every column, overridden by those of the column.

@@ -26,11 +26,12 @@ pub(super) struct Hardware {
     pub(super) costs: Costs,
     /// Time of a hop of a flush between threads.
     pub(super) flush_hop: Span,
-    /// Lines of the drive's model for some cases, by the prefix of their names.
+    /// Lines of TOML that replace keys of the drive's model in some cases, each after the prefix of
+    /// the names of these cases.
     pub(super) lines: Vec<(String, String)>,
 }
 
-/// Machine and page cache of a run, which is all it needs apart from its load.
+/// Machine and page cache of a run: everything that the run needs apart from its load.
 #[derive(Clone, Debug)]
 pub(super) struct Testbed {
     pub(super) parts: MachineParts,

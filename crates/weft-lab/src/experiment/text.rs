@@ -123,8 +123,8 @@ pub struct Case {
     /// drive.
     #[serde(default)]
     pub(super) model: String,
-    /// Lines of the drive's model that replace others in this case, after fitted parameters are
-    /// applied.
+    /// Lines of TOML that replace keys of the drive's model in this case, after fitted parameters
+    /// are applied.
     #[serde(default)]
     pub(super) drive: String,
     /// Workload that uses the volume.
@@ -218,7 +218,7 @@ pub(super) enum Joined {
     /// The geometric mean of the metric over the cases.
     #[default]
     Mean,
-    /// The number of cases in which the metric is larger with the patch, of all cases.
+    /// Number of the cases in which the metric is larger with the patch.
     Rises,
 }
 

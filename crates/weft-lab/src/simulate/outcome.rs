@@ -59,7 +59,7 @@ pub struct Outcome {
 /// Statistics of a write-back cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteBackOutcome {
-    /// Limit of bytes dirty or being written.
+    /// Dirty limit of the cache: bytes that may be dirty or being written.
     pub limit: Bytes,
     /// Most bytes dirty or being written at any time of the run.
     pub dirty_max: Bytes,

@@ -64,7 +64,7 @@ pub enum Metric {
     Throughput,
     /// Mean latency; less is better.
     Mean,
-    /// One of [`PERCENTS`]; less is better.
+    /// Percentile of the latency, as an index into [`PERCENTS`]; less is better.
     Percentile(usize),
 }
 

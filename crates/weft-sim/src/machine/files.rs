@@ -220,7 +220,8 @@ impl Host {
         self.wake_for_files();
     }
 
-    /// Tells the page cache whether the first volume, the only one that can be, is congested.
+    /// Tells the page cache whether the first volume is congested. No other volume ever counts as
+    /// congested.
     pub(super) fn tell_page_cache(&mut self) {
         let congested = self.congestion() > Congestion::None;
         let Some(files) = &mut self.files else { return };

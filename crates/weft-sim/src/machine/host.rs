@@ -77,7 +77,8 @@ pub struct Host {
     stripes: Stripes,
     /// Whether a write-back cache of weft is in front of the volume.
     write_back: bool,
-    /// Largest number of pages that were dirty or under writeback in that cache at one time.
+    /// Largest number of pages that were dirty or under writeback in weft's write-back cache at one
+    /// time.
     dirty_pages_max: u64,
     /// Processes that are to run now, in this order, and why.
     pub(super) ready: VecDeque<(Pid, Woken)>,
@@ -90,7 +91,8 @@ pub struct Host {
     turns: BTreeMap<Pid, u64>,
     next_turn: u64,
     pub(super) files: Option<Files>,
-    /// Watched requests to the volume, if they are watched, and the tag of the first one.
+    /// Requests to the volume that were recorded ([`Host::watch_requests`]), and the tag of the
+    /// first one; `None` if requests are not recorded.
     seen: Option<(u64, Vec<Seen>)>,
     engine_work: Span,
     requests_done: u64,

@@ -85,8 +85,8 @@ impl Member {
         (self.at_disk.len() - self.tags.len()) as u32
     }
 
-    /// Takes a command for the disk, which is then to [begin](Self::begin). Returns `None` if the
-    /// disk need not do anything, so that the command is complete.
+    /// Takes a command for the disk. The caller then passes it to [begin](Self::begin). Returns
+    /// `None` if the disk need not do anything, so that the command is complete.
     #[must_use]
     pub(super) fn take(
         &mut self,

@@ -16,13 +16,14 @@ use super::{Host, Pid};
 #[derive(Debug)]
 pub struct Thread {
     pid: Pid,
-    /// Time at which its CPU work ends.
+    /// Time at which the thread's CPU work ends.
     busy: Time,
-    /// Time at which its sleep ends.
+    /// Time at which the thread's sleep ends.
     asleep: Time,
-    /// Pages that it is submitting to the volume, and whether a process waits for them (sync).
+    /// Pages that the thread is submitting to the volume, and whether a process waits for them
+    /// (sync).
     out: Option<(WriteOut, bool)>,
-    /// Wait of its last request for a token of a disk's queue.
+    /// Wait of the thread's last request for a token of a disk's queue.
     token: Option<TokenWait>,
     blocked: bool,
     timer: Time,

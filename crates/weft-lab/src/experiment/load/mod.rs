@@ -126,7 +126,7 @@ pub struct Part {
     pub settled: Option<bool>,
     /// Progress of the load over time, in steps of [`TICK`](super::TICK).
     pub series: Series,
-    /// State inside the machine during the part: lists, waits and member traffic.
+    /// State inside the machine during the part: lists of stripes, waits and member traffic.
     pub inside: Inside,
     /// Dirty pages, disks and waits over time; `None` unless the load measures them.
     pub pool: Option<Box<dirty_limit::Measured>>,

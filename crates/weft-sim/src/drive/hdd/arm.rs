@@ -75,7 +75,7 @@ pub(super) struct Arm {
 pub(super) struct Approach {
     /// Time of the move, the switch of heads and the settling.
     pub(super) seek: u64,
-    /// Time of waiting for the sector after that.
+    /// Time for which the arm then waits until the sector is under the head.
     pub(super) rotation: u64,
 }
 

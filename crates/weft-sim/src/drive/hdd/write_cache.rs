@@ -26,8 +26,8 @@ pub(super) struct WriteCache {
     sectors: u64,
     limit: u64,
     epoch: u64,
-    /// By epoch, oldest first: number of its extents and of its piece being destaged. Epochs
-    /// without any are dropped, except for the newest.
+    /// Epochs, oldest first, each with the number of its extents, plus one if a piece of it is
+    /// being destaged. Epochs with a number of 0 are dropped, except for the newest.
     live: VecDeque<(u64, u64)>,
     /// The piece that is being destaged: first sector, end, epoch.
     leaving: Option<(u64, u64, u64)>,

@@ -135,8 +135,8 @@ struct Head {
 struct Victim {
     row: u32,
     next: u32,
-    /// Number of its valid slots when it was chosen. `garbage` is the number of its other slots
-    /// then.
+    /// Number of the row's valid slots when it was chosen. `garbage` is the number of its other
+    /// slots then.
     valid: u32,
     garbage: u32,
 }

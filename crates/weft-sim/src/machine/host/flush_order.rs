@@ -43,8 +43,8 @@ pub struct FlushOrderCounts {
     pub answers: u64,
     /// Completed member writes that these requests promised to make durable, over all members.
     pub writes: u64,
-    /// Requests that were answered before a write that they promised was durable. Any number but 0
-    /// is a bug of the engine.
+    /// Requests that were answered although a write that they promised to make durable was not
+    /// durable yet. Any number but 0 is a bug of the engine.
     pub early: u64,
 }
 
@@ -57,8 +57,9 @@ struct Written {
 }
 
 impl FlushOrder {
-    /// A checker for members, given whether each has a volatile cache. `volumes` have equal numbers
-    /// of members, and their members follow each other.
+    /// Creates the checker. `caches` says of each member whether it has a volatile cache. The
+    /// members belong to `volumes` volumes with equal numbers of members, one volume after the
+    /// other.
     pub(super) fn new(rule: FlushRule, caches: impl Iterator<Item = bool>, volumes: usize) -> Self {
         let member = |cache| {
             let owes = cache || rule != FlushRule::Needed;

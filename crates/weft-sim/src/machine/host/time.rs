@@ -79,7 +79,7 @@ impl Host {
     }
 
     /// Runs the engine now, instead of after all processes that can run. Requests submitted later
-    /// are another plug.
+    /// belong to another plug.
     pub fn settle(&mut self) {
         while self.engine_turn() {}
     }

@@ -16,7 +16,8 @@ pub(super) struct VolumeUse {
     idle_since: Time,
     /// Time without requests before `idle_since`.
     idle: Span,
-    /// Threads that sleep until this many requests have got a token after waiting for it.
+    /// Sleeping threads, each with the number of requests that must have got a token after waiting
+    /// for it before the thread is woken.
     sleepers: VecDeque<(u64, Pid)>,
 }
 
@@ -42,7 +43,7 @@ impl VolumeUse {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::machine) struct TokenWait {
     volume: VolumeId,
-    /// Number of waits on that volume that end no later than this one, itself included.
+    /// Number of waits on the request's volume that end no later than this one, itself included.
     place: u64,
 }
 

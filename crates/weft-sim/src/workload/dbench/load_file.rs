@@ -194,7 +194,7 @@ impl<'a> Fields<'a> {
         Ok(path)
     }
 
-    /// Skips numbers that are not used. Each is described for the error.
+    /// Skips numbers that are not used. `expected` describes each of them for the error.
     fn skip(&mut self, expected: &[&'static str]) -> Result<(), Error> {
         expected.iter().try_for_each(|expected| self.number(expected).map(drop))
     }

@@ -13,7 +13,8 @@ use crate::machine::{Host, Pid, Process, Woken};
 
 /// Size of the log.
 const LOG: Bytes = Bytes(128 << 20);
-/// Length of a commit: the blocks of the log, then the commit block that confirms them.
+/// Length of the blocks of the log in a commit. `COMMIT` is the length of the commit block that
+/// confirms them.
 const BLOCKS: Bytes = Bytes(32 << 10);
 const COMMIT: Bytes = Bytes(4 << 10);
 /// Time between two commits of a log: that of ext4, assumed for XFS too.

@@ -40,7 +40,8 @@ use crate::machine::{Host, Machine, Pid, Place, Process, Thread};
 
 /// Largest request with which pages are written back: a bio of 256 pages.
 const BIO: Bytes = Bytes::mib(1);
-/// First blocks of the areas for metadata and data, in blocks of 4 KiB.
+/// First block of the area for group descriptors, in blocks of 4 KiB. The constants after it are
+/// those of the other areas of metadata, and of the files' data.
 const DESCRIPTORS: u64 = 1;
 const BITMAPS: u64 = 1 << 13;
 const INODES: u64 = 1 << 16;
