@@ -44,7 +44,7 @@ pub struct Budget {
     pub walks: u64,
     /// Largest number of states per script in which the power is cut.
     pub states: usize,
-    /// Number of cuts in each of these states.
+    /// Number of power cuts in each state in which the power is cut.
     pub cuts: u64,
 }
 
@@ -405,7 +405,7 @@ impl Start {
     pub const ALL: [Self; 3] = [Self::Clean, Self::Degraded, Self::Dirty];
 }
 
-/// A small array with these options, in this state.
+/// Creates a small array with these options, and brings it into the state `start`.
 #[must_use]
 pub fn begin(mut options: Options, start: Start) -> World {
     options.full_stripes = 4;

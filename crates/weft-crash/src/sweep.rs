@@ -441,7 +441,7 @@ const REPLAY: &str = "replay: cargo run --release -p weft-crash --example sweep 
 const SCOPE_BUDGET: Budget = Budget { operations: 2, scripts: 56, walks: 6, states: 6, cuts: 2 };
 /// Number of requests of a steady load.
 const STEADY_REQUESTS: u64 = 20_000;
-/// Full stripes of the array of a steady load: a few MiB per member.
+/// Number of full stripes of the array of a steady load: a few MiB per member.
 const STEADY_FULL_STRIPES: u64 = 64;
 /// Largest number of requests that a load has outstanding.
 const DEPTH: usize = 32;

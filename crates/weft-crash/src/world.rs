@@ -87,7 +87,7 @@ pub enum Logged {
         at: u64,
         /// Number of sectors.
         count: u64,
-        /// Origin of the request.
+        /// Origin of the request: a client, the array's own bookkeeping, or a sync.
         origin: Origin,
     },
     /// End of a round: the member requests logged since the last round ended were all submitted
@@ -105,7 +105,7 @@ pub enum Logged {
         fua: bool,
         /// Whether the write is of metadata (superblock or bitmap).
         metadata: bool,
-        /// Origin of the request.
+        /// Origin of the request: a client, the array's own bookkeeping, or a sync.
         origin: Origin,
     },
 }

@@ -29,7 +29,7 @@ pub struct JobResult {
     pub clat_percentiles: bool,
     /// An error number of the system; 0 is none.
     pub error: i32,
-    /// Run time of the job, its warm-up left out.
+    /// Run time of the job without its warm-up.
     pub runtime: Span,
     /// Reads, writes and trims, by [`Direction`].
     pub directions: [DirectionResult; 3],

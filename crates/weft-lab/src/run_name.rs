@@ -110,7 +110,7 @@ impl RunName {
         fits.then_some(Self { fields })
     }
 
-    /// A field of the name.
+    /// Value of a field of the name, as text.
     #[must_use]
     pub fn field(&self, field: Field) -> &str {
         &self.fields[field as usize]

@@ -35,7 +35,7 @@ pub struct Kind {
 pub struct Output<'a> {
     /// Option that names the file, or the command if an argument names it.
     pub option: &'static str,
-    /// Path of the file.
+    /// Path of the file to write.
     pub path: &'a Path,
     /// Kind of file to write. An existing file of another kind is never overwritten.
     pub kind: Kind,

@@ -21,13 +21,13 @@ use crate::outcome::Failure;
 
 /// The ANSI codes in use: bold, green, red and plain.
 pub mod style {
-    /// Bold.
+    /// Starts bold text.
     pub const BOLD: &str = "\x1b[1m";
-    /// Green.
+    /// Starts green text.
     pub const GREEN: &str = "\x1b[32m";
-    /// Red.
+    /// Starts red text.
     pub const RED: &str = "\x1b[31m";
-    /// Plain: ends the others.
+    /// Ends bold and coloured text.
     pub const PLAIN: &str = "\x1b[0m";
 }
 

@@ -13,9 +13,9 @@ const NAME: &str = "I12 bounds";
 /// Limits that the configuration sets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limits {
-    /// Stripes of the stripe cache.
+    /// Number of stripes of the stripe cache.
     pub stripes: u32,
-    /// Frames that clients may hold.
+    /// Number of frames that clients may hold together.
     pub client_frames: u32,
     /// Bytes that a client may have outstanding. A single request may exceed it.
     pub client_credit: Bytes,

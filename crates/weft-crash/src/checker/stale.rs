@@ -37,7 +37,7 @@ pub struct Stale {
     volatile: BTreeMap<usize, Vec<(u64, u64)>>,
     /// By disk: columns of which some version became durable since the disk joined.
     durable: BTreeMap<usize, BTreeSet<u64>>,
-    /// By disk: columns of which it misses the newest acknowledged content.
+    /// By disk: columns of which the disk misses the newest acknowledged content.
     missing: BTreeMap<usize, BTreeSet<u64>>,
     /// By disk: columns that a disk which joins without its content will miss once its new
     /// superblock is stored. Until then a restart may find the old superblock, and the content of

@@ -545,7 +545,6 @@ fn complete(world: &mut World, order: Order, count: u32) {
     }
 }
 
-/// Whether any disk stalls.
 fn stalls(world: &World) -> bool {
     world.disks.iter().any(|disk| !disk.can_complete())
 }

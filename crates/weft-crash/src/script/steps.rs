@@ -17,7 +17,7 @@ pub enum ScriptStep {
         volume: VolumeId,
         /// Number of the client, from 1 to 3.
         client: u32,
-        /// Operation of the request.
+        /// Operation of the request: read, write, flush and so on.
         op: RequestOp,
         /// First byte, from the start of the volume.
         start: u64,

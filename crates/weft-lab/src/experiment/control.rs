@@ -155,17 +155,17 @@ impl Control {
 /// Variants that the controls run, in one case.
 #[derive(Clone, Copy)]
 enum Column {
-    /// Without the patch.
+    /// The machine without the patch.
     Baseline,
-    /// With the patch.
+    /// The machine with the patch.
     Patched,
-    /// With the patch, with other seeds than the baseline's.
+    /// The machine with the patch, run with other seeds than the baseline.
     PatchedOtherSeeds,
     /// The baseline, with each turn of the engine's thread a little longer.
     Placebo,
     /// The baseline without the mechanism.
     BaselineOff,
-    /// With the patch, without the mechanism, with other seeds.
+    /// The machine with the patch and without the mechanism, run with other seeds.
     PatchedOff,
 }
 
@@ -343,7 +343,7 @@ fn no_op_controls(rows: &[Measured]) -> Vec<Control> {
     NoOpRows::ALL.into_iter().filter_map(control).collect()
 }
 
-/// A run of a case.
+/// Runs all parts of a case on the testbed, and joins them to a sample.
 pub(super) fn sample(case: &Case, testbed: &Testbed, effort: Effort) -> Sample {
     let parts = 0..case.load.parts(effort.size);
     Sample::of(parts.map(|part| case.load.run(testbed, effort.size, part)).collect())

@@ -130,7 +130,7 @@ impl Metric {
         TABLE[self as usize]
     }
 
-    /// The metric of this name.
+    /// Finds the metric with this name; `None` if there is none.
     #[must_use]
     pub fn find(name: &str) -> Option<Self> {
         TABLE.iter().find(|row| row.1 == name).map(|row| row.0)

@@ -415,7 +415,7 @@ impl Experiment {
         self.text.row.iter().chain(&self.text.beside)
     }
 
-    /// The case of a row.
+    /// Case that is run for a row.
     fn case_of(&self, row: &PublishedRow) -> &Case {
         let case = self.text.case.iter().find(|case| case.name == row.of);
         case.expect("a text names only cases that it has")

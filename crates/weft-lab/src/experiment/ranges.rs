@@ -35,7 +35,7 @@ pub struct Circumstance {
 /// Gain of a row under each circumstance of the experiment.
 #[derive(Clone, Debug)]
 pub struct Ranged {
-    /// The row.
+    /// Row that claims a magnitude.
     pub row: PublishedRow,
     /// Gain by circumstance; the first is the gain with the text's own assumptions.
     pub points: Vec<(String, Estimate)>,
@@ -83,7 +83,7 @@ impl Experiment {
         Ok(rows.map(ranged).collect())
     }
 
-    /// The experiment under a circumstance.
+    /// Copy of the experiment under the circumstance `other`, which replaces one assumption.
     pub(super) fn under(&self, other: &Circumstance) -> Result<Self, ExperimentError> {
         let mut under = self.clone();
         if let Some(name) = &other.costs {

@@ -178,7 +178,7 @@ impl Testbed {
         machine
     }
 
-    /// The testbed with another seed.
+    /// Copy of the testbed with another seed.
     pub(super) fn with_seed(&self, seed: u64) -> Self {
         let parts = MachineParts { seed, ..self.parts.clone() };
         Self { parts, pool: self.pool, host: self.host }

@@ -56,7 +56,7 @@ pub(super) struct MachineText {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Column {
-    /// Description, in a few words.
+    /// Description of the column, in a few words.
     pub about: String,
     /// Knobs that the column starts from.
     #[serde(default)]

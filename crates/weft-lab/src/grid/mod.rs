@@ -249,7 +249,7 @@ impl Cell {
 }
 
 impl Line {
-    /// The figures of a setting.
+    /// Figures of the job under a setting; `None` if the job was not run under it.
     #[must_use]
     pub fn under(&self, setting: Setting) -> Option<Figures> {
         self.figures.iter().find(|(of, _)| *of == setting).map(|(_, figures)| *figures)

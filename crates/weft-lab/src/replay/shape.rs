@@ -114,11 +114,11 @@ pub struct Changes {
     pub empty: u64,
     /// Requests to devices that are not replayed.
     pub other_device: u64,
-    /// Requests dropped because they start beyond the end.
+    /// Requests dropped because they start beyond the end of the volume.
     pub beyond_end: u64,
-    /// Requests cut at the end.
+    /// Requests cut at the end of the volume.
     pub cut: u64,
-    /// Requests split in two at the end.
+    /// Requests split in two at the end of the volume.
     pub split: u64,
     /// Requests moved or lengthened to whole blocks.
     pub aligned: u64,

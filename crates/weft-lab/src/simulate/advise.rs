@@ -94,7 +94,7 @@ pub struct Other {
     pub ratio: Estimate,
 }
 
-/// Result of the search.
+/// Result of the search: the best volume, and the volumes that it was compared with.
 #[derive(Clone, Debug)]
 pub struct Advice {
     /// The best volume that was found.

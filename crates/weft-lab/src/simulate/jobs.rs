@@ -307,6 +307,8 @@ pub(super) fn record(result: &mut JobResult, ended: &Ended, late: Span, from: Ti
     }
 }
 
+/// Interval at which the rates of a job are sampled.
+///
 /// Source   fio's `bwavgtime` and `iopsavgtime`
 const SAMPLE: Span = super::sweep::COURSE_STEP;
 

@@ -96,7 +96,7 @@ impl WriteBackOutcome {
 pub struct MemberOutcome {
     /// Name of the drive's model.
     pub model: String,
-    /// Commands and sectors, after merging.
+    /// Commands and sectors that the member's disk received, after merging.
     pub traffic: Traffic,
     /// Whether the member holds all of its data.
     pub in_sync: bool,

@@ -54,7 +54,7 @@ pub struct Sample {
     pub share: f64,
 }
 
-/// The percentiles of a [`Sample`].
+/// Percentiles of a [`Sample`], in percent.
 pub const PERCENTS: [f64; 3] = [50.0, 99.0, 99.9];
 
 /// Metric that is compared.

@@ -29,7 +29,7 @@ use crate::replay::{Assume, Counts, Format, Op, ReadOptions, Record, ReplayError
 pub struct Replay {
     /// Files of the trace.
     pub paths: Vec<PathBuf>,
-    /// Options for reading.
+    /// Options for reading the trace.
     pub read: ReadOptions,
     /// Rule that determines when requests are submitted. `None`: at their recorded times, or one
     /// after the other if the trace has no times.

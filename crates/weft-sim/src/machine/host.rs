@@ -210,7 +210,7 @@ impl Host {
 
     // --- for processes -------------------------------------------------------------------------
 
-    /// Virtual time.
+    /// Present virtual time of the machine.
     #[must_use]
     pub fn now(&self) -> Time {
         self.now

@@ -30,7 +30,7 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// The thread of the process with this number.
+    /// Creates the thread of the process with this number.
     #[must_use]
     pub fn new(pid: Pid) -> Self {
         Self {

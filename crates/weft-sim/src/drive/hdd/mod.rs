@@ -148,7 +148,7 @@ enum Event {
     Room,
     /// The data of a write that bypasses the cache has been received.
     Came(Command),
-    /// A command is complete.
+    /// The command with this tag is complete.
     Done(u64),
 }
 

@@ -47,7 +47,6 @@ use weft_units::{Bytes, Sectors, Span, Time};
 
 /// Sectors of a page, the unit of the mapping.
 const PAGE: u64 = 8;
-/// Bytes of a page.
 const PAGE_BYTES: u64 = 4096;
 
 /// Parameters of an [`Ssd`].
@@ -128,7 +127,7 @@ enum Event {
     Written(Command),
     /// The round of flushes is complete.
     Flushed,
-    /// A command is complete.
+    /// The command with this tag is complete.
     Done(u64),
 }
 

@@ -41,7 +41,8 @@ pub(super) struct FlushOrder {
 pub struct FlushOrderCounts {
     /// Flush requests that were answered and checked.
     pub answers: u64,
-    /// Completed member writes that these requests promised to make durable, over all members.
+    /// Completed member writes that the checked requests promised to make durable, over all
+    /// members.
     pub writes: u64,
     /// Requests that were answered although a write that they promised to make durable was not
     /// durable yet. Any number but 0 is a bug of the engine.

@@ -23,7 +23,7 @@ impl SharedLink {
         self.under_way.push_back((at, member, command));
     }
 
-    /// Time of the next arrival.
+    /// Time at which the next command arrives at its disk.
     pub(super) fn next_event(&self) -> Option<Time> {
         self.under_way.front().map(|(at, ..)| *at)
     }

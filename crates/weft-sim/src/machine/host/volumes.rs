@@ -7,14 +7,14 @@ use weft_units::{Span, Time, VolumeId};
 use super::super::{Pid, Woken};
 use super::Host;
 
-/// Use of one volume.
+/// Use of one volume by processes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct VolumeUse {
     /// Number of requests that are not answered.
     outstanding: u32,
-    /// Time since which there is no such request.
+    /// Time since which no request is outstanding.
     idle_since: Time,
-    /// Time without requests before `idle_since`.
+    /// Sum of the earlier times without requests, without the present one since `idle_since`.
     idle: Span,
     /// Sleeping threads, each with the number of requests that must have got a token after waiting
     /// for it before the thread is woken.
@@ -22,7 +22,8 @@ pub(super) struct VolumeUse {
 }
 
 impl VolumeUse {
-    /// Records a request.
+    /// Counts a request as outstanding, which ends the idle time of a volume without other
+    /// requests.
     pub(super) fn asked(&mut self, now: Time) {
         if self.outstanding == 0 {
             self.idle.0 += now.since(self.idle_since).0;
@@ -30,7 +31,7 @@ impl VolumeUse {
         self.outstanding += 1;
     }
 
-    /// Records the answer to a request.
+    /// Removes an answered request from the count. After the last one the volume is idle.
     pub(super) fn answered(&mut self, now: Time) {
         self.outstanding -= 1;
         if self.outstanding == 0 {

@@ -32,9 +32,9 @@ pub struct Error {
     pub line: usize,
     /// Column in bytes, from 1.
     pub column: usize,
-    /// Text at that column.
+    /// Text at `column`.
     pub found: String,
-    /// Description of what was expected there.
+    /// Description of what was expected at `column`.
     pub expected: &'static str,
 }
 

@@ -13,7 +13,7 @@ pub struct Measured {
     pub pages: u64,
     /// Number of pages written since the start of the run (`nr_written` of `/proc/vmstat`).
     pub pages_since_start: u64,
-    /// By disk: the part of the window in which it had no request, from 0 to 1.
+    /// By disk: the part of the window in which the disk had no request, from 0 to 1.
     pub idle: Vec<f64>,
     /// By disk: mean length in bytes of a run of contiguous requests in the window.
     pub run_bytes: Vec<f64>,
@@ -72,8 +72,8 @@ pub struct Sample {
     pub all: Counts,
     /// By disk: number of pages dirty or under writeback.
     pub disks: Vec<u64>,
-    /// By disk: the part of the time since the preceding sample in which it had a request, from 0
-    /// to 1.
+    /// By disk: the part of the time since the preceding sample in which the disk had a request,
+    /// from 0 to 1.
     pub busy: Vec<f64>,
     /// Number of pages written since the start of the run.
     pub written: u64,
