@@ -242,7 +242,8 @@ fn ways() -> Vec<SchedCase> {
     ways
 }
 
-/// The grid: processes by outstanding requests, then single variations.
+/// Loads to measure: all combinations of numbers of processes and of outstanding requests, then
+/// single variations.
 fn loads(quick: bool) -> Vec<SchedLoad> {
     let load = SchedLoad::reads;
     if quick {

@@ -194,7 +194,7 @@ fn shrinking(number: u64) -> Script {
     made("shrinking", options, Order::Random, steps)
 }
 
-/// Clients send requests beyond their credit, which the engine must refuse.
+/// Script in which clients send requests beyond their credit, which the engine must refuse.
 fn greedy(number: u64) -> Script {
     let mut options = small(number);
     (options.client_credit, options.greedy) = (Bytes(32_768), true);
@@ -210,7 +210,7 @@ fn greedy(number: u64) -> Script {
     made("greedy", options, Order::Random, steps)
 }
 
-/// A client issues a write and an adjacent FUA write before either is dispatched.
+/// Script in which a client issues a write and an adjacent FUA write before either is dispatched.
 fn appending(number: u64) -> Script {
     let mut options = Options::new(Level::Raid1, 2, chunk_kib(64));
     options.seed = number;
@@ -258,7 +258,7 @@ fn committing(number: u64) -> Script {
     made("committing", options, Order::Random, steps)
 }
 
-/// Trims arrive while parity is repaired.
+/// Script in which trims arrive while parity is repaired.
 fn trimming(number: u64) -> Script {
     let mut options = small(number);
     options.discards = true;
@@ -286,8 +286,8 @@ fn trimming(number: u64) -> Script {
     made("trimming", options, Order::Random, steps)
 }
 
-/// A disk has no space for data or for its superblock for a while. Writes use the memory of their
-/// clients (zero-copy).
+/// Script in which a disk has no space for data or for its superblock for a while. Writes use the
+/// memory of their clients (zero-copy).
 fn filling(number: u64) -> Script {
     let mut options = small(number);
     options.knobs.skip_copy = true;

@@ -60,8 +60,8 @@ pub struct Options {
     pub knobs: Knobs,
     /// Number of stripes in the stripe cache; `None`: the value of the knob `stripe_cache_size`.
     pub stripes_max: Option<u32>,
-    /// Frames of the stripe cache, given as a number of stripes, if it has fewer frames than its
-    /// stripes need.
+    /// Number of stripes for which the stripe cache has frames; `None` if it has frames for all of
+    /// its stripes.
     pub cache_stripes: Option<u32>,
     /// Number of frames for client payload.
     pub client_frames: u32,

@@ -317,7 +317,8 @@ fn seed_of(profile: Profile, seed: u64) -> Result<Totals, String> {
     })
 }
 
-/// Searches the small scope for one policy and level, with one initial state of the array.
+/// Searches the small scope for the policy, the level and the initial state of the array that
+/// `number` chooses.
 fn scope(number: u64) -> Totals {
     let policies = policies();
     let (name, knobs) = policies[number as usize % policies.len()];
@@ -329,7 +330,8 @@ fn scope(number: u64) -> Totals {
     scope_of(number, options, Start::ALL[number as usize % 3], name)
 }
 
-/// Searches the small scope for one level without parity, with one initial state of the array.
+/// Searches the small scope for the level without parity and the initial state of the array that
+/// `number` chooses.
 fn straight_scope(number: u64) -> Totals {
     let starts = [Start::Clean, Start::Degraded, Start::Dirty];
     let shapes = &levels::STRAIGHT_SHAPES;

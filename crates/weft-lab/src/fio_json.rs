@@ -27,7 +27,7 @@ pub struct JobResult {
     pub lat_percentiles: bool,
     /// Whether percentiles of the latency from submission are reported.
     pub clat_percentiles: bool,
-    /// An error number of the system; 0 is none.
+    /// Error number of the operating system with which the job ended; 0 for none.
     pub error: i32,
     /// Run time of the job without its warm-up.
     pub runtime: Span,

@@ -36,7 +36,7 @@ pub enum Field {
     Thresh,
     /// Background threshold.
     BgThresh,
-    /// Kernel, to the end of the name.
+    /// Name of the kernel, which extends to the end of the folder's name.
     Kernel,
 }
 

@@ -223,7 +223,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Runs a load on the servers in turns. Returns the results of each server, round by round.
+    /// Runs a load on the servers alternately. Returns the results of each server, round by round.
     fn in_turns(&self, servers: &[Server], job: &Job) -> Result<Vec<Vec<Loaded>>, BenchError> {
         let mut results: Vec<Vec<Loaded>> = servers.iter().map(|_| Vec::new()).collect();
         for round in 0..self.rounds {

@@ -22,7 +22,7 @@ use super::{Record, View, Violation};
 
 const NAME: &str = "I4 no early acknowledgement";
 
-/// Checker I4: the order of submissions, completions, receipts and replies, by a counter.
+/// Checker I4: knows the order of submissions, completions, receipts and replies by a counter.
 #[derive(Clone, Debug, Default)]
 pub struct Acknowledge {
     clock: u64,
@@ -112,7 +112,7 @@ impl Acknowledge {
         }
     }
 
-    /// Records member requests, and checks (e) for writes and the other rules for replies.
+    /// Records member requests, and checks rule (e) for writes and the other rules for replies.
     pub fn output(&mut self, view: View<'_>, output: &Output, found: &mut Vec<Violation>) {
         self.clock += 1;
         match output {
@@ -174,7 +174,7 @@ impl Acknowledge {
         request.must_be_durable.iter().filter(late).map(|(disk, _)| *disk)
     }
 
-    /// Checks (e) for a client's write that is about to go to a disk.
+    /// Checks rule (e) for a client's write that is about to go to a disk.
     fn follows_its_flush(&self, view: View<'_>, write: &Write, found: &mut Vec<Violation>) {
         let begins = |request: &&Request| {
             let stores = matches!(request.op, RequestOp::Write | RequestOp::WriteZeroes);

@@ -113,7 +113,8 @@ pub(super) fn before_clear(
     }
 }
 
-/// The first disk in sync that may lose its content of a column in a power cut.
+/// First disk in sync with volatile content of a column, which a power cut may lose; `None` if
+/// there is none.
 fn volatile(view: View<'_>, column: u64) -> Option<usize> {
     let may_lose = |slot: Slot, sector: u64| {
         let disk = view.record.in_sync(slot)?;

@@ -218,8 +218,8 @@ impl Checkers {
         (self.bounds.limits(), self.stale.after_a_stop())
     }
 
-    /// Records a power cut, after [`Self::stopped`]. `lost` lists the disk and data sector of
-    /// content that members not in sync lost.
+    /// Records a power cut, after [`Self::stopped`]. `lost` lists the content that members not in
+    /// sync lost, by disk and data sector.
     pub fn power_cut(&mut self, lost: &[(usize, u64)]) {
         self.stale.power_cut(lost);
     }

@@ -20,7 +20,7 @@ pub(super) struct Cell {
     /// Newest version that a drain has stored on members, so that it survives a process crash.
     pub(super) drained: u64,
     /// Acknowledged versions that are not durable, each with the model's count of acknowledgements
-    /// at that time.
+    /// when the version was acknowledged.
     pub(super) volatile: SmallVec<[(u64, u64); 1]>,
     /// Whether writes of parts of the sector were in flight together. They may take effect in any
     /// order, so that all that is known of each byte is that it belongs to one of the versions.
@@ -423,8 +423,8 @@ impl Cell {
         states.iter().any(|state| state == bytes).then_some(Why::Mixed)
     }
 
-    /// The newest version that matches except for one of `errors` (XOR). Writes of parts may lie
-    /// over the wrong content.
+    /// The newest version that matches `bytes` except for one of `errors` (XOR). Writes of parts of
+    /// the sector may have replaced some of the wrong bytes.
     pub(super) fn find_off(
         &self,
         floor: u64,

@@ -39,7 +39,7 @@ impl Draw {
         }
     }
 
-    /// Adds, at random, a step that takes a disk away from the start that follows.
+    /// Adds, at random, a step after which a disk is absent at the next start.
     pub(super) fn may_be_absent(&mut self, steps: &mut Vec<ScriptStep>) {
         let disk = self.absences.index(self.members);
         if self.absences.percent(40) && self.may_hurt(disk) {

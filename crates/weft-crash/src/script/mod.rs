@@ -68,7 +68,7 @@ pub struct Report {
     pub excuses: Excuses,
     /// Number of process crashes.
     pub kills: u64,
-    /// Read-only starts, after which nothing may have been written.
+    /// Number of read-only starts, each of which must write nothing.
     pub looks: u64,
     /// Number of times that disks had no space for some seconds ([`ScriptStep::LackSpace`]).
     pub lacks: u64,

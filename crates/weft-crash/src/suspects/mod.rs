@@ -263,8 +263,8 @@ impl Suspects {
     }
 }
 
-/// Whether a parity is that of one content from each set, or differs from it by one of `residues`.
-/// With `by_byte`, each byte may come from another content.
+/// Whether a parity is that of one content from each of `sets`, or differs from it by one of
+/// `residues`. With `by_byte`, each byte may come from another content.
 fn is_chosen(
     found: &[u8],
     sets: &[(u8, Vec<Vec<u8>>)],

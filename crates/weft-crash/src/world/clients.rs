@@ -181,8 +181,8 @@ impl World {
         self.checkers.allow_waits(self.options.knobs.preread_wait_max, passed_max, self.now);
     }
 
-    /// Limits the stripes that checkers allow to the size that the engine accepted last, or to the
-    /// largest size in an unanswered request, if that is larger.
+    /// Sets the number of stripes that checkers allow to the cache size that the engine accepted
+    /// last, or to the largest size in an unanswered request, if that is larger.
     fn limit_stripes(&mut self) {
         let most = self.resizes.values().copied().fold(self.cache_stripes, u32::max);
         self.checkers.limit(|limits| limits.stripes = most);

@@ -42,7 +42,7 @@ pub struct Fit {
     cases: String,
     /// Meaning of the parameter.
     pub about: String,
-    /// The row, as printed, with the baseline that the parameter is fitted to.
+    /// Name of the row, as printed, with the baseline that the parameter is fitted to.
     pub row: String,
     low: f64,
     high: f64,
@@ -128,7 +128,7 @@ impl Fit {
         Ok(())
     }
 
-    /// The parameter as a line of a drive's model.
+    /// The parameter as a line of TOML for a drive's model.
     fn line(&self, value: f64) -> String {
         // Values are written to a tenth: drives are not known more precisely.
         format!("{} = {value:.1}", self.parameter)

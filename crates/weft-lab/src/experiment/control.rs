@@ -45,7 +45,8 @@ pub struct Control {
 /// Requirement on the ratio of a control.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MustBe {
-    /// The ratio must be 1 within the scatter of runs that differ: equal runs compare nothing.
+    /// The ratio must be 1 within the scatter of the runs, and the runs must differ in some bit,
+    /// because equal runs compare nothing.
     Same {
         /// Whether the runs are equal to the bit.
         equal: bool,
@@ -132,7 +133,7 @@ impl Control {
         }
     }
 
-    /// Whether the control holds, and the conclusion if it does not.
+    /// Verdict on the control in words: that it holds, or the conclusion if it does not.
     #[must_use]
     pub fn verdict(&self) -> &'static str {
         match self.must_be {
@@ -161,7 +162,7 @@ enum Column {
     Patched,
     /// The machine with the patch, run with other seeds than the baseline.
     PatchedOtherSeeds,
-    /// The baseline, with each turn of the engine's thread a little longer.
+    /// The baseline with the placebo: each run of the engine's thread takes a little longer.
     Placebo,
     /// The baseline without the mechanism.
     BaselineOff,
@@ -309,7 +310,7 @@ impl Experiment {
         Ok(no_op_controls(&rows))
     }
 
-    /// The machine with the text's placebo: each turn of the engine's thread takes a little longer.
+    /// The machine with the text's placebo: each run of the engine's thread takes a little longer.
     pub(super) fn placebo(&self, testbed: &Testbed) -> Testbed {
         let mut testbed = testbed.clone();
         let turn = &mut testbed.parts.costs.turn;

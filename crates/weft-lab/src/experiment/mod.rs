@@ -124,7 +124,7 @@ pub struct Outcome {
 pub struct CaseRuns {
     /// Name of the case, by which rows refer to it.
     pub name: String,
-    /// Factor on the machine's CPU costs.
+    /// Factor by which the machine's CPU costs are multiplied.
     pub costs_times: u64,
     /// Runs by column, in the order of their seeds.
     pub columns: BTreeMap<String, Vec<Sample>>,

@@ -171,7 +171,7 @@ impl Testbed {
         })
     }
 
-    /// A new machine of these parts. Its internal state is sampled while it runs.
+    /// Creates a new machine from these parts. Its internal state is sampled while it runs.
     pub(super) fn machine(&self) -> Machine {
         let mut machine = Machine::new(&self.parts);
         machine.host.watch_over_time(LOOK);

@@ -292,7 +292,7 @@ fn controls_hold_by_what_they_must_show() {
     assert!(holds(1.1, 1.2, more) && !holds(1.0, 1.2, more));
 }
 
-/// Loads of fio that run for a second.
+/// Makes loads of fio run for a second.
 fn shorten(known: &mut Experiment) {
     for case in &mut known.text.case {
         if let Load::Fio(load) = &mut case.load {

@@ -100,7 +100,7 @@ pub(super) struct ControlText {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Placebo {
-    /// Additional time of a turn of the engine's thread.
+    /// Additional time of each run of the engine's thread, in nanoseconds.
     pub(super) turn_ns: u64,
 }
 
@@ -113,10 +113,10 @@ pub struct Case {
     /// Knobs as `NAME=VALUE`, for every column.
     #[serde(default)]
     pub(super) knobs: Vec<String>,
-    /// Factor on the machine's CPU costs.
+    /// Factor by which the machine's CPU costs are multiplied.
     #[serde(default = "one")]
     pub costs_times: u64,
-    /// Factor on the machine's hops between threads.
+    /// Factor by which the duration of the machine's hops between threads is multiplied.
     #[serde(default = "one")]
     pub(super) hops_times: u64,
     /// Model of the case's own drive, which has no fitted parameters; empty for the machine's

@@ -126,11 +126,12 @@ pub struct Found {
 /// Way in which a job loses against md, with the figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Loss {
-    /// The rate is too low; as a multiple of md's.
+    /// The rate is too low; the number is the rate as a multiple of md's.
     Rate(f64),
-    /// The 99th percentile is too high at the same rate; as a multiple of md's.
+    /// The 99th percentile is too high at the same rate; the number is the percentile as a multiple
+    /// of md's.
     P99(f64),
-    /// The longest wait of a request is beyond the bound, and md's is not.
+    /// The longest wait of a request, which is given here, is beyond the bound, and md's is not.
     Wait(Span),
 }
 
@@ -302,7 +303,7 @@ fn ratio(one: Option<Figures>, other: Option<Figures>) -> f64 {
 }
 
 impl Found {
-    /// Lines that lose beyond the bound, the worst first.
+    /// Lines with jobs that lose beyond the bound, each with its losses, the worst first.
     #[must_use]
     pub fn losses(&self) -> Vec<(&Line, Vec<Loss>)> {
         let lines = self.lines.iter().map(|line| (line, line.losses(&self.bound)));

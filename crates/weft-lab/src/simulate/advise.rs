@@ -99,7 +99,7 @@ pub struct Other {
 pub struct Advice {
     /// The best volume that was found.
     pub volume: Volume,
-    /// Metric of the goal for the volume, with fresh seeds.
+    /// Metric of the goal for the best volume, measured with fresh seeds.
     pub value: Estimate,
     /// The best other volume, if any other was run.
     pub next: Option<Other>,

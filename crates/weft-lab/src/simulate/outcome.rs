@@ -170,7 +170,7 @@ impl Outcome {
         beyond as f64 / (self.client.1.0 as f64).max(1.0)
     }
 
-    /// Values for which fio has no key.
+    /// JSON object with the values for which fio has no key.
     #[must_use]
     pub fn to_json(&self, volume: &Volume) -> Value {
         let members: Vec<Value> = self

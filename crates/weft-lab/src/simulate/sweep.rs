@@ -293,7 +293,7 @@ pub fn sweep(
     Ok(Some(swept))
 }
 
-/// A volume with the seed of a run.
+/// Copy of a volume with the seed of run `run`.
 fn of_run(volume: &Volume, run: u64) -> Volume {
     Volume { seed: volume.seed.wrapping_add(run), ..volume.clone() }
 }

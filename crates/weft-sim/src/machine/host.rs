@@ -64,8 +64,8 @@ pub struct Host {
     engine_free: Time,
     /// Inputs that wait until the engine's thread is free.
     inbox: Vec<Input>,
-    /// Outputs of engine turns with unfinished CPU work: when they take effect, and whether the
-    /// engine then had more to do.
+    /// Outputs of runs of the engine with unfinished CPU work: when they take effect, and whether
+    /// the engine then had more to do.
     leaving: VecDeque<(Time, VecDeque<Output>, bool)>,
     engine_woken: Option<Time>,
     /// Unanswered client requests by tag, each with the receiver of the answer.

@@ -136,7 +136,7 @@ pub enum Woken {
     /// Stripes are free again, after the process was blocked, or a request has got the token for
     /// which its thread slept.
     Unblocked,
-    /// Another process woke it, with this word.
+    /// Another process woke this one with this word ([`Host::tell`]).
     Told(u64),
 }
 

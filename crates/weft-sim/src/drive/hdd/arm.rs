@@ -31,7 +31,8 @@ pub(in crate::drive) struct SeekPoints {
 }
 
 impl Seek {
-    /// The curve through `points` for this number of cylinders; `None` if it would fall anywhere.
+    /// The curve through `points` for this number of cylinders; `None` if the curve would fall
+    /// anywhere.
     pub(in crate::drive) fn through(
         points: SeekPoints,
         cylinders: u32,

@@ -46,8 +46,8 @@ impl Stripes {
     }
 }
 
-/// Configuration of an engine for a new array, or for a volume on each of the drives without a
-/// level. The array is in sync unless `sync` of the parts asks for a resync or recovery.
+/// Configuration of an engine for a new array or, without a level, for a volume on each of the
+/// drives. The array is in sync unless `sync` of the parts asks for a resync or recovery.
 pub(super) fn new_volumes(
     parts: &MachineParts,
     drives: &[Drive],

@@ -49,7 +49,8 @@ pub struct FlushOrderCounts {
     pub early: u64,
 }
 
-/// Completed and durable writes of one member. The count starts at 1, for the initial content.
+/// Numbers of completed and of durable writes of one member. They count from 1, for the initial
+/// content.
 #[derive(Clone, Copy, Debug)]
 struct Written {
     completed: u64,

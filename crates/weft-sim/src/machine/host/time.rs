@@ -84,7 +84,8 @@ impl Host {
         while self.engine_turn() {}
     }
 
-    /// Runs one turn of the engine if it has work and its thread is free. Returns whether it did.
+    /// Runs one turn of the engine (a bounded piece of its work) if it has work and its thread is
+    /// free. Returns whether it did.
     pub(in crate::machine) fn engine_turn(&mut self) -> bool {
         self.delay_answers();
         let woken = self.engine_woken.is_some_and(|at| at <= self.now);
@@ -126,7 +127,8 @@ impl Host {
         true
     }
 
-    /// Carries out the outputs of a turn. `more` says whether the engine has more to do.
+    /// Carries out the outputs of a turn of the engine. `more` says whether the engine has more to
+    /// do.
     fn carry_out(&mut self, outputs: VecDeque<Output>, more: bool) {
         for output in outputs {
             match output {

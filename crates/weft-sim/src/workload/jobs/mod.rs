@@ -40,8 +40,8 @@ pub struct Ask {
 }
 
 impl From<Io> for Ask {
-    /// A request that is issued as soon as possible. Writes carry the `sync` flag, as those of
-    /// `O_DIRECT` do.
+    /// Creates a request that is issued as soon as possible. Writes carry the `sync` flag, as those
+    /// of `O_DIRECT` do.
     fn from(io: Io) -> Self {
         let sync = io.op == RequestOp::Write;
         Self { io, flags: Flags { sync, ..Flags::NONE }, due: Span::ZERO }
