@@ -16,8 +16,8 @@ use weft_units::Sectors;
 
 use crate::Level;
 
-/// Chunk of a new array; 0 sectors for a level without chunks. `only_ssds` is whether all members
-/// are known, and none of them is known to be rotational.
+/// Chunk of a new array; 0 sectors for a level without chunks. `only_ssds` says that every member
+/// is a block device known to be an SSD.
 #[must_use]
 pub const fn chunk_default(level: Level, only_ssds: bool) -> Sectors {
     if !level.is_striped() {
@@ -31,7 +31,7 @@ pub const fn chunk_default(level: Level, only_ssds: bool) -> Sectors {
 
 /// mdadm's default, 512 KiB.
 const MDADMS: Sectors = Sectors(1024);
-/// Chunk for parity on SSDs only, 64 KiB.
+/// Chunk for levels with parity, if all members are SSDs: 64 KiB.
 const OF_SSDS: Sectors = Sectors(128);
 
 #[cfg(test)]

@@ -8,20 +8,23 @@ use weft_units::Sectors;
 /// Chunk sizes that a level may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChunkRule {
-    /// Any multiple of the unit.
+    /// Any multiple of the logical block, except 0.
     Multiple,
-    /// A power of two, of a page or more.
+    /// A power of two of at least a page and a logical block.
     PowerOfTwo,
-    /// Any: the level has no chunks, but the data of a member is rounded down to the number.
+    /// Any number: the level has no chunks, but the data of each member is rounded down to a
+    /// multiple of the number.
     Rounding,
-    /// Any: the level has no chunks, and the number means nothing.
+    /// Any number: the level has no chunks and ignores the field.
     Unused,
 }
 
-/// Chunk sizes end here, at 2 GiB: the kernel counts the bytes of a chunk in 31 bits.
+/// Upper bound of chunk sizes, exclusive: 2 GiB, because the kernel counts the bytes of a chunk in
+/// 31 bits.
 pub(crate) const CHUNK_END: Sectors = Sectors(1 << 22);
 
-/// Smallest chunk with parity or copies, and unit of chunks of new arrays: a page.
+/// Smallest chunk of a level with parity or copies, and unit of the chunk of every new array: a
+/// page.
 pub(crate) const CHUNK_PAGE: Sectors = Sectors(8);
 
 impl ChunkRule {
@@ -31,8 +34,9 @@ impl ChunkRule {
         matches!(self, Self::Multiple | Self::PowerOfTwo)
     }
 
-    /// Whether an array on members with logical blocks of `block` may have this chunk. A chunk that
-    /// is needed and allowed can be used as a divisor. `CHUNK_END` is not looked at.
+    /// Whether an array on members with logical blocks of `block` may have this chunk. An allowed
+    /// chunk is not 0 where [`ChunkRule::is_needed`] holds, so it can be used as a divisor. The
+    /// upper bound `CHUNK_END` is not checked.
     #[must_use]
     pub fn allows(self, chunk: Sectors, block: Sectors) -> bool {
         match self {

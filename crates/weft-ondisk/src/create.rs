@@ -18,8 +18,8 @@ use crate::{
 };
 use weft_units::{SECTOR_BYTES, Sectors, Slot};
 
-/// mdadm's default data offset for versions 1.1 and 1.2. The first member of the list decides for
-/// all.
+/// mdadm's default data offset for versions 1.1 and 1.2. The first member in the list determines
+/// the offset of all members.
 ///
 /// The offset leaves room for a later reshape: 128 MiB, halved until it is less than a thousandth
 /// of the member, but no less than two chunks. Before that room are the superblock and a bitmap, or
@@ -71,7 +71,7 @@ pub struct NewArray {
     pub assume_clean: bool,
     /// Whether RAID4/5/6 is resynced instead of rebuilding the last member.
     pub force: bool,
-    /// Write-intent bitmap of the members, if there is to be one.
+    /// Write-intent bitmap of the members; `None` for no bitmap.
     pub bitmap: Option<NewBitmap>,
 }
 
@@ -87,10 +87,10 @@ pub struct NewMember {
 /// Unit to which the size of a mirror is rounded down: 64 KiB.
 const MIRROR_SIZE_UNIT: Sectors = Sectors(128);
 
-/// Length of a new bad-block log: 4 KiB, 512 entries.
+/// Length of a new bad-block log in sectors: 4 KiB, 512 entries.
 const BBLOG_SECTORS: u16 = 8;
 
-/// Places of the structures on one member.
+/// Positions of the structures on one member, and the sectors left for its data.
 struct Place {
     super_offset: Sectors,
     data_size: Sectors,
@@ -106,7 +106,7 @@ struct Geometry {
     size: Sectors,
     data_offset: Sectors,
     feature_map: Features,
-    /// Sectors of the bitmap, if there is one.
+    /// Sectors of the bitmap; `None` without a bitmap.
     bitmap: Option<Sectors>,
 }
 
@@ -132,9 +132,9 @@ impl NewArray {
         }
     }
 
-    /// Creates an array of members that agree already, with numbers as UUIDs: member `n` of 0.. has
-    /// a UUID of bytes `n + 1`, the array one of nines. For simulations, benchmarks and tests only;
-    /// an array that other hosts may see needs random UUIDs.
+    /// Creates an array of members that agree already, with UUIDs of equal bytes: `n + 1` in the
+    /// UUID of member `n` (from 0), 9 in that of the array. For simulations, benchmarks and tests
+    /// only; an array that other hosts may see needs random UUIDs.
     #[must_use]
     pub fn in_sync(level: Level, members: usize, size: Sectors) -> Self {
         let new = |number: usize| {
@@ -146,8 +146,8 @@ impl NewArray {
         Self { set_uuid: [9; 16].into(), assume_clean: true, ..array }
     }
 
-    /// Superblocks of all members, in the order of the list: slots except the `missing` ones, then
-    /// spares.
+    /// Superblocks of all members, in the order in which they are listed: the members of slots that
+    /// are not `missing`, then the spares.
     ///
     /// Source   numbering: listed members count up from 0, a missing one too. A member that is to
     ///          be rebuilt instead of its slot being resynced comes last and leaves its number
@@ -218,7 +218,8 @@ impl NewArray {
         Ok(supers)
     }
 
-    /// Checks that every byte of the array has a number that fits a file offset.
+    /// Checks that every byte of an array with `size` sectors on each member has an offset that
+    /// fits a file offset.
     fn check_array_size(&self, size: Sectors) -> Result<(), CreateError> {
         let slots = self.slots.len() as u64;
         let data_members = match self.level.row().redundancy {
@@ -321,7 +322,7 @@ impl NewArray {
         Ok(Geometry { layout, chunk, size, data_offset, feature_map, bitmap })
     }
 
-    /// Sectors that the bits of a bitmap cover.
+    /// Sectors that the bits of a bitmap cover: data of a member, for RAID10 of the array.
     fn sync_size(&self, layout: u32, chunk: Sectors, size: Sectors) -> Sectors {
         if !self.level.syncs_array() {
             return size;
@@ -439,8 +440,9 @@ impl NewArray {
         })
     }
 
-    /// Slot with a member that becomes a spare to be rebuilt. A rebuild reads and writes all data
-    /// once, which is quicker than a resync, and the array is never both degraded and dirty.
+    /// Slot of the member that becomes a spare and is rebuilt; `None` if the array is resynced
+    /// instead, or needs no sync. A rebuild reads and writes all data once, which is quicker than a
+    /// resync, and the array is never both degraded and dirty.
     fn rebuilt_slot(&self) -> Option<usize> {
         if self.assume_clean || self.force {
             return None;
@@ -467,7 +469,8 @@ impl NewArray {
             }
     }
 
-    /// Number and role of each member, in the order of the list.
+    /// Number and role of each member, in the order in which they are listed. `rebuilt` is the slot
+    /// of the member that becomes a spare.
     fn numbered(&self, rebuilt: Option<usize>) -> Vec<(usize, Role, NewMember)> {
         let last = self.slots.len() + self.spares.len();
         let slots = self.slots.iter().enumerate().filter_map(|(slot, member)| {
@@ -502,7 +505,8 @@ fn role_count(members: usize) -> usize {
     ((256 + 2 * members).next_multiple_of(512) - 256) / 2
 }
 
-/// Converts a count or number of members, which is at most 1920.
+/// Converts a count or number of members, which is at most 1920, to the type of the superblock's
+/// fields.
 fn wrap(members: usize) -> u32 {
     u32::try_from(members).expect("at most 1920 members")
 }
@@ -519,7 +523,7 @@ mod tests {
         NewArray::new(level, (0..members).map(member).collect())
     }
 
-    /// Number, slot and cleanliness of each member.
+    /// Number and role of each member, and whether the array starts clean.
     fn numbers(array: &NewArray) -> (Vec<(u32, Role)>, bool) {
         let planned = array.plan().unwrap();
         let number = |planned: &Super1| (planned.dev_number, planned.own_role().unwrap());

@@ -59,7 +59,7 @@ impl Super1 {
         lines
     }
 
-    /// Sizes, and the places of data and superblock.
+    /// Adds the lines about sizes, and about the positions of data and superblock.
     fn describe_places(&self, member_size: Sectors, line: &mut impl FnMut(&str, String)) {
         line("Avail Dev Size", format!("{} sectors{}", self.data_size.0, human(self.data_size)));
         if let Some(size) = self.array_size() {
@@ -88,7 +88,7 @@ impl Super1 {
         }
     }
 
-    /// Bitmap, logs, reshape and flags, and the time of the last update.
+    /// Adds the lines about bitmap, logs, reshape and flags, and about the time of the last update.
     fn describe_logs(&self, line: &mut impl FnMut(&str, String)) {
         if let Some(offset) = self.bitmap_offset() {
             line("Internal Bitmap", format!("{offset} sectors from superblock"));
@@ -174,7 +174,7 @@ impl Super1 {
         format!("{states} ('A' == active, '.' == missing, 'R' == replacing)")
     }
 
-    /// Unused sectors before and after the data.
+    /// Sectors of the member before and after its data that mdadm counts as unused.
     fn unused(&self, member_size: Sectors) -> (u64, u64) {
         let bblog = i64::from(self.bblog_offset);
         let bblog_end = match self.bblog_size {
@@ -213,8 +213,8 @@ fn kib(chunk: Sectors) -> String {
     format!("{}K", chunk.0 / 2)
 }
 
-/// Size in the largest units that leave more than 2, binary and decimal; empty for small sizes,
-/// which are readable as they are.
+/// Size in MiB and MB, from 2 GiB on in GiB and GB, from 2 TiB on in TiB and TB; empty below 5,000
+/// KiB, where the plain number is readable.
 pub(crate) fn human(size: Sectors) -> String {
     let bytes = u128::from(size.0) * 512;
     let (binary, decimal, letter) = match bytes {

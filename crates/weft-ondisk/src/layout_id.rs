@@ -20,14 +20,15 @@ pub const RAID0_ALTERNATE: u32 = 2;
 /// Layouts that a level may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layouts {
-    /// Near, far and offset copies, in a number of several fields: see [`Raid10`].
+    /// Near, far and offset copies. The layout number has several fields: see [`Raid10`].
     Copies,
-    /// Any number: the level has no layouts and ignores it.
+    /// Any number: the level has no layouts and ignores the field.
     Ignored,
-    /// Places of parity; lists of numbers with names.
+    /// Rotation of parity: the layouts in these lists.
     Rotations(&'static [&'static [LayoutName]]),
-    /// Members of later zones: [`RAID0_ORIGINAL`] and [`RAID0_ALTERNATE`]. 0 stands for either, and
-    /// the number has a meaning only where the superblock says so.
+    /// Placement of chunks in the later zones of RAID0 on unequal members: [`RAID0_ORIGINAL`] and
+    /// [`RAID0_ALTERNATE`]. 0 leaves open which of the two. The number has a meaning only if the
+    /// superblock says that the field is valid.
     Zones,
 }
 
@@ -39,7 +40,7 @@ pub(crate) static ROTATIONS_5: [&[LayoutName]; 1] = [&PARITY];
 /// Layouts of RAID6: those of RAID5 and more.
 pub(crate) static ROTATIONS_6: [&[LayoutName]; 2] = [&PARITY, &PARITY_6];
 
-/// Codes of RAID5, which RAID6 shares.
+/// Layouts of RAID5, which RAID6 has as well.
 static PARITY: [LayoutName; 6] = [
     (0, "left-asymmetric", &["la"]),
     (1, "right-asymmetric", &["ra"]),
@@ -49,7 +50,7 @@ static PARITY: [LayoutName; 6] = [
     (5, "parity-last", &[]),
 ];
 
-/// Codes of RAID6 only.
+/// Layouts that only RAID6 has.
 static PARITY_6: [LayoutName; 8] = [
     (8, "ddf-zero-restart", &[]),
     (9, "ddf-N-restart", &[]),
@@ -61,7 +62,7 @@ static PARITY_6: [LayoutName; 8] = [
     (20, "parity-first-6", &[]),
 ];
 
-/// Codes of RAID0.
+/// Layouts of RAID0.
 static ZONES: [&[LayoutName]; 1] = [&[
     (0, "dangerous", &[]),
     (RAID0_ORIGINAL, "original", &[]),
@@ -69,8 +70,8 @@ static ZONES: [&[LayoutName]; 1] = [&[
 ]];
 
 impl Layouts {
-    /// Layouts with a number of their own, in ascending order; none for those of RAID10, which have
-    /// numbers of several fields.
+    /// Layouts with a name, in ascending order of their numbers; none for RAID10, where names are
+    /// composed of several fields.
     pub fn named(self) -> impl Iterator<Item = LayoutName> {
         let lists: &[&[_]] = match self {
             Self::Copies | Self::Ignored => &[],
@@ -105,7 +106,7 @@ impl Layouts {
         }
     }
 
-    /// mdadm's name of a layout; `None` for a level without layouts, or a number without a name.
+    /// mdadm's name of a layout; `None` if the level has no layouts, or the number no name.
     #[must_use]
     pub fn name(self, layout: u32) -> Option<String> {
         if self != Self::Copies {

@@ -48,7 +48,7 @@ pub enum Redundancy {
 pub struct LevelRow {
     /// RAID level that the row describes.
     pub level: Level,
-    /// `level` of a superblock.
+    /// Number of the level in the `level` field of a superblock.
     pub code: i32,
     /// Name that mdadm prints.
     pub name: &'static str,
@@ -193,20 +193,21 @@ impl Level {
         self.parity_count() > 0
     }
 
-    /// Whether each datum is on several members.
+    /// Whether each sector of data is stored on several members, as copies and not as parity.
     #[must_use]
     pub const fn has_copies(self) -> bool {
         matches!(self.row().redundancy, Redundancy::Copies | Redundancy::Mirror)
     }
 
-    /// Whether `size` is the used part of each member. For the levels without redundancy
-    /// `data_size` is.
+    /// Whether the superblock's `size` is the used part of each member. For levels without
+    /// redundancy, `data_size` is.
     #[must_use]
     pub const fn uses_size(self) -> bool {
         !matches!(self.row().redundancy, Redundancy::None)
     }
 
-    /// Whether a resync, and a bitmap, count sectors of the array instead of those of a member.
+    /// Whether resync positions and bitmaps count sectors of the array, as for RAID10, instead of
+    /// those of a member.
     #[must_use]
     pub const fn syncs_array(self) -> bool {
         matches!(self.row().redundancy, Redundancy::Copies)
@@ -233,7 +234,7 @@ impl Level {
     }
 }
 
-/// All levels as an error text lists them.
+/// List of all levels for an error text; `text` formats each of them.
 fn list(text: impl Fn(&LevelRow) -> String) -> String {
     let mut texts: Vec<String> = LEVELS.iter().map(text).collect();
     let last = texts.pop().unwrap_or_default();

@@ -47,13 +47,12 @@ pub struct MdTime {
     pub micros: u32,
 }
 
-/// Position below which members are known to agree, in member sectors (for RAID10 in array
-/// sectors).
+/// Sector up to which members are known to agree, in a member's data; for RAID10 in the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResyncOffset {
-    /// Members agree everywhere: the array was stopped cleanly.
+    /// The members agree everywhere: the array was stopped cleanly.
     Clean,
-    /// Members agree below this sector. 0 while writes may be in flight.
+    /// The members agree below this sector, which is 0 while writes may be in flight.
     At(Sectors),
 }
 
@@ -70,7 +69,8 @@ pub enum Role {
     Spare,
 }
 
-/// Partial parity log of a member, described by the bytes that otherwise describe the bitmap.
+/// Position of a member's partial parity log. The superblock stores it in the bytes that otherwise
+/// describe the bitmap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PplArea {
     /// Offset from the superblock, in sectors.
@@ -102,7 +102,8 @@ pub struct Reshape {
 /// Source   byte offsets and meanings: md's on-disk structure; each field names its own byte
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Super1 {
-    /// Place of the superblock; `super_offset` follows from it and the member's size.
+    /// Minor version, which gives the position of the superblock; `super_offset` follows from it
+    /// and the member's size.
     pub minor: Minor,
     /// Features that a reader has to understand. Byte 8.
     pub feature_map: Features,
@@ -260,8 +261,8 @@ impl Super1 {
         csum_v1(&self.encode()).expect("encode stores a legal max_dev")
     }
 
-    /// Name of the array as text: up to the first NUL, with bytes escaped that are not printable
-    /// ASCII.
+    /// Name of the array as text: up to the first NUL, with all bytes escaped that are not
+    /// printable ASCII.
     #[must_use]
     pub fn name(&self) -> String {
         let name = self.set_name.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -311,7 +312,7 @@ impl Super1 {
         }
     }
 
-    /// Records that this member is rebuilt below `recovered`, or completely (`None`).
+    /// Records that this member is rebuilt up to the data sector `recovered`; `None`: completely.
     pub const fn set_recovery_offset(&mut self, recovered: Option<Sectors>) {
         match recovered {
             Some(recovered) => {
@@ -341,14 +342,16 @@ impl Super1 {
         u32::try_from(before).ok().filter(|_| reshaping)
     }
 
-    /// Offset of the write-intent bitmap from the superblock in sectors, with [`Features::BITMAP`].
+    /// Offset of the write-intent bitmap from the superblock in sectors; `None` without
+    /// [`Features::BITMAP`].
     #[must_use]
     pub fn bitmap_offset(&self) -> Option<i32> {
         let present = self.feature_map.contains(Features::BITMAP);
         present.then(|| i32::from_le_bytes(self.bitmap_offset_raw))
     }
 
-    /// Partial parity log, with [`Features::PPL`] or [`Features::MULTI_PPL`].
+    /// Position of the partial parity log; `None` without [`Features::PPL`] and
+    /// [`Features::MULTI_PPL`].
     #[must_use]
     pub fn ppl(&self) -> Option<PplArea> {
         let [offset_low, offset_high, size_low, size_high] = self.bitmap_offset_raw;
@@ -366,7 +369,8 @@ impl Super1 {
         valid.then_some(Sectors(self.recovery_offset_raw))
     }
 
-    /// Sector of the journal's oldest live block, from `data_offset`, on a journal member.
+    /// Sector of the journal's oldest block that is still needed, from `data_offset`; `None` unless
+    /// the member is a journal.
     #[must_use]
     pub fn journal_tail(&self) -> Option<Sectors> {
         self.is_journal().then_some(Sectors(self.recovery_offset_raw))
@@ -426,7 +430,7 @@ impl Super1 {
 }
 
 impl MdTime {
-    /// A time in whole seconds.
+    /// Creates a time of whole seconds since 1970.
     #[must_use]
     pub const fn from_secs(secs: u64) -> Self {
         Self { secs, micros: 0 }
@@ -524,7 +528,8 @@ pub fn csum_v1(block: &[u8]) -> Option<u32> {
     Some(low.wrapping_add(high))
 }
 
-/// Sectors of an array with members of `size` each.
+/// Sectors of an array with `size` sectors of data on each member; `None` for linear and RAID0, and
+/// for illegal geometry.
 pub(crate) fn array_size(
     level: Level,
     layout: u32,

@@ -26,7 +26,7 @@ const PPL_SECTORS_MIN: u16 = 16;
 /// Largest bad-block log: a page, 512 entries.
 const BBLOG_SECTORS_MAX: u16 = 8;
 
-/// Features that exclude each other, and the name of the rule.
+/// Pairs of features that exclude each other, each with the name of the rule.
 const EXCLUSIVE: [(Features, Features, &str); 6] = [
     (Features::BITMAP, Features::JOURNAL, "BITMAP with JOURNAL"),
     (Features::PPL, Features::BITMAP, "PPL with BITMAP"),
@@ -36,8 +36,8 @@ const EXCLUSIVE: [(Features, Features, &str); 6] = [
     (Features::MULTI_PPL, Features::JOURNAL, "MULTI_PPL with JOURNAL"),
 ];
 
-/// Sectors of the member with one use. Signed, because offsets from the superblock are signed and
-/// may point before the member.
+/// Range of a member's sectors with one purpose, such as the data or a log. Signed, because offsets
+/// from the superblock are signed and may point before the member.
 #[derive(Clone, Copy)]
 pub(crate) struct Area {
     pub(crate) at: At,
