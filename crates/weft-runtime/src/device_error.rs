@@ -33,7 +33,7 @@ pub enum DeviceError {
         /// Member that has these bytes already.
         other: String,
     },
-    /// A system call failed.
+    /// A system call on the member failed.
     #[error("{label}: {what}: {source}")]
     Io {
         /// Member as the user named it.
@@ -90,7 +90,7 @@ pub enum DeviceError {
         /// Reason, and the way out.
         why: String,
     },
-    /// The partition that was named is not there, or cannot be used.
+    /// The partition that was named does not exist, or cannot be used.
     #[error("{label}: {why}")]
     Partition {
         /// Member as the user named it.
