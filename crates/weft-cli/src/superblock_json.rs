@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use weft_ondisk::{Role, Superblock};
 
-/// Every field of a superblock, for programs.
+/// JSON of every field of a superblock.
 pub(crate) fn fields(superblock: &Superblock) -> Value {
     let role = match superblock.own_role() {
         Ok(Role::Active(slot)) => json!({"kind": "active", "slot": slot.0}),

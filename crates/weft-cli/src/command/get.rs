@@ -93,7 +93,7 @@ pub(crate) fn run(arguments: &Get) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// Depth and rotation that the queue of a member uses, with their origin.
+/// Text about the queue of a member: the depth and rotation that it uses, each with its origin.
 fn queue_line(member: &MemberStatus) -> String {
     let queue = &member.queue;
     let depth = match (queue.depth, &queue.depth_from) {
@@ -107,8 +107,8 @@ fn queue_line(member: &MemberStatus) -> String {
     )
 }
 
-/// Reduces an answer to the values of the queue of `member`. An error if one of the names in
-/// `asked` is not a knob of queues.
+/// Reduces an answer to the values of the queue of `member`. Fails if one of the names in `asked`
+/// is not a knob of queues.
 fn of_member(
     target: &mut Target,
     member: &str,

@@ -72,8 +72,8 @@ pub(crate) fn run(arguments: &StatusOf) -> Outcome {
     Ok(if degraded { Exit::Degraded } else { Exit::Done })
 }
 
-/// Table of shares in the work of members, for each volume. A former client stays listed while the
-/// other rows need it to add up.
+/// Table of shares in the work of members, for each volume. Clients that have disconnected stay
+/// listed, so that the shares add up.
 fn shares_text(servers: &[Status]) -> String {
     let mut text = String::new();
     for volume in servers.iter().flat_map(|server| &server.volumes) {
@@ -123,7 +123,7 @@ fn whom(share: &ShareStatus) -> String {
     }
 }
 
-/// The text of `/proc/mdstat`.
+/// Text of the status in the form of `/proc/mdstat`.
 ///
 /// Source   md-raid.md §7.2 and output of Linux 6.12
 fn to_text(servers: &[Status]) -> String {
@@ -207,7 +207,7 @@ fn volume_text(text: &mut String, volume: &VolumeStatus) {
     text.push('\n');
 }
 
-/// Appends the state of the write-back cache of a volume, if it has one.
+/// Appends lines about a volume's write-back cache, if the volume has one.
 fn write_back_text(text: &mut String, volume: &VolumeStatus) {
     let Some(cache) = &volume.write_back else { return };
     let size = |bytes| size::human(Bytes(bytes));
@@ -229,7 +229,7 @@ fn write_back_text(text: &mut String, volume: &VolumeStatus) {
     }
 }
 
-/// Version of the metadata and layout, as the kernel's personality of the level prints them.
+/// Version of the metadata and layout, as the kernel prints them for this level.
 fn shape_text(array: &ArrayStatus) -> String {
     let chunk = array.chunk / 1024;
     let row = Level::from_code(array.level).map(Level::row);
@@ -257,7 +257,7 @@ fn shape_text(array: &ArrayStatus) -> String {
     format!(" super {}{layout}", array.metadata)
 }
 
-/// Progress of a sync as `[===>......]  recovery = 12.3% (done/total)`; `None` if none runs.
+/// Progress of a sync, as `[===>......]  recovery = 12.3% (done/total)`; `None` if no sync runs.
 fn progress_text(volume: &VolumeStatus) -> Option<String> {
     let action = match volume.sync_action.as_str() {
         // A resync is due, but it has not started or is frozen.

@@ -112,7 +112,7 @@ fn check_members(arguments: &NewArrayOptions, level: Level) -> Result<(), Failur
     Ok(())
 }
 
-/// The new array that the options describe, without members.
+/// New array as the options describe it, without members.
 pub(super) fn described(arguments: &NewArrayOptions) -> Result<NewArray, Failure> {
     let level: Level = arguments.level.parse().map_err(|_| {
         Failure::usage(format!("--level: found {}, expected {}", arguments.level, Level::listed()))
@@ -182,7 +182,8 @@ fn legal_name(name: &str) -> Result<String, Failure> {
     )))
 }
 
-/// Adds mdadm's homehost: mdadm opens arrays of this host by their short name.
+/// Name with the host before it, as mdadm's homehost does: mdadm opens arrays of its own host by
+/// their short name.
 fn with_host(name: &str) -> String {
     let host = when::hostname();
     if name.contains(':') || host.is_empty() || !host.is_ascii() || host.len() + name.len() > 30 {
@@ -192,7 +193,7 @@ fn with_host(name: &str) -> String {
     }
 }
 
-/// md's number of a layout, by the name that the user gave.
+/// md's number for the layout that the user named.
 fn legal_layout(level: Level, text: &str) -> Result<u32, Failure> {
     let layouts = level.row().layouts;
     let expected = match layouts {
@@ -215,7 +216,7 @@ fn legal_layout(level: Level, text: &str) -> Result<u32, Failure> {
     })
 }
 
-/// Chunk by the size that the user gave, which a level without chunks refuses.
+/// Chunk of the size that the user gave. A level without chunks refuses it.
 fn legal_chunk(level: Level, bytes: Bytes) -> Result<Sectors, Failure> {
     let (rule, chunk) = (level.row().chunk, bytes.sectors_floor());
     if rule.is_needed() && chunk.bytes() == bytes && rule.allows_new(chunk) {
