@@ -21,7 +21,7 @@ const STATEMENT_COUNT: u32 = 50;
 /// The document with the table, relative to the root.
 pub(crate) const DOCUMENT: &str = "docs/statements.md";
 
-/// Last cell of a row without a test.
+/// Last cell of the row of a statement that has no test and had one before.
 const DUE: &str = "due with the first release";
 
 /// Statements of a page, each with its first line: items `12. …` and `- B3 …` of lists below a
@@ -55,7 +55,8 @@ pub(crate) fn sentences(page: &str) -> BTreeMap<String, String> {
     found
 }
 
-/// The document with the last cell of each row updated from `cited`.
+/// Text of the document, with the last cell of each row updated: `cited` has the numbers of
+/// statements with tests.
 pub(crate) fn updated(document: &str, cited: &BTreeSet<u32>) -> String {
     let mut inside = false;
     let mut lines = Vec::new();
@@ -82,7 +83,7 @@ pub(crate) fn updated(document: &str, cited: &BTreeSet<u32>) -> String {
     lines.join("\n")
 }
 
-/// Rows of the table: number → whether it is held.
+/// Rows of the table: the number of each statement, and whether it is marked as held.
 #[cfg(test)]
 fn rows(document: &str) -> BTreeMap<u32, bool> {
     let table = document.lines().skip_while(|line| !line.starts_with("# Statements")).skip(1);
@@ -106,12 +107,12 @@ pub(crate) fn cited(source: &str) -> BTreeSet<u32> {
     words.collect()
 }
 
-/// Statements on schedulers: each letter with its number of statements.
+/// Letters of the statements on schedulers, each with the number of its statements.
 #[cfg(test)]
 pub(crate) const OF_SCHEDULERS: [(&str, u32); 5] =
     [("B", 28), ("D", 14), ("K", 12), ("M", 14), ("X", 4)];
 
-/// Statements with a letter after their number as well.
+/// Statements with a letter after their number, in addition to those of [`OF_SCHEDULERS`].
 #[cfg(test)]
 const VARIANTS: [&str; 3] = ["b23b", "b23c", "m12b"];
 
@@ -144,7 +145,7 @@ fn cited_of_schedulers(source: &str) -> BTreeSet<String> {
     cited
 }
 
-/// Statements on schedulers that the page lists as having no test.
+/// Statements on schedulers that the page lists as statements without a test.
 #[cfg(test)]
 fn open_of_schedulers(document: &str) -> BTreeSet<String> {
     let table = document.lines().skip_while(|line| *line != "## Schedulers").skip(1);
@@ -153,7 +154,7 @@ fn open_of_schedulers(document: &str) -> BTreeSet<String> {
     first.filter(|cell| *cell != "#").map(str::to_lowercase).collect()
 }
 
-/// Every number cited by a test under `crates/`.
+/// Every statement number that a test under `crates/` cites.
 pub(crate) fn cited_in_tree() -> BTreeSet<u32> {
     let sources = tree::rust_files("crates");
     sources
@@ -202,7 +203,8 @@ mod tests {
         assert!(cited.is_subset(&all), "unknown: {:?}", cited.difference(&all));
     }
 
-    /// Pages with statements: letters (empty for plain numbers), and the number of each.
+    /// Pages with statements: the letters of the statements (empty for plain numbers), and how many
+    /// there are of each.
     const HOMES: [(&str, &[(&str, u32)]); 5] = [
         ("md-raid.md", &[("", STATEMENT_COUNT)]),
         ("io-schedulers.md", &OF_SCHEDULERS),
