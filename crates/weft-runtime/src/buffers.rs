@@ -257,7 +257,7 @@ impl Frames for Slab {
 }
 
 impl Memory {
-    /// All memory that devices may read and write, in pieces of at most `piece` bytes. Excluded are
+    /// Memory that devices may read and write, in pieces of at most `piece` bytes: all of it except
     /// the frame of zeros, which cannot be written, and the private frames.
     pub(crate) fn for_devices(&self, piece: usize) -> Vec<Address> {
         let mut pieces = Vec::new();

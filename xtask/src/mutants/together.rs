@@ -384,9 +384,9 @@ fn called_by_constant(message: &Value) -> Option<&str> {
     text.split('`').nth(1)?.rsplit("::").next()
 }
 
-/// `cargo` in the copy of the tree. Lints are capped, because changed code may trigger them; changed
-/// code in a `const` may then make the compiler run without end. The build is not incremental: an
-/// interrupted one would leave files behind that break the next.
+/// `cargo` in the copy of the tree. Lints are capped, because changed code may trigger them; as a
+/// consequence, changed code in a `const` may make the compiler run without end. The build is not
+/// incremental: an interrupted one would leave files behind that break the next.
 fn cargo(folder: &Path, words: &[&str]) -> Command {
     let mut command = crate::part::cargo(words);
     let flags = "--cap-lints=allow";

@@ -206,8 +206,8 @@ fn is_of_cache(knobs: &Knobs, name: &str) -> bool {
     present.is_some_and(Knob::is_of_cache)
 }
 
-/// Those of the knobs `names` that have another value for the queue of a member than for the
-/// volume; `None` if there are none.
+/// Values of the knobs `names` in the queue of a member, where they differ from those of the
+/// volume; `None` if none does.
 fn queue_knobs(member: &MemberSnapshot, knobs: &Knobs, names: &[&str]) -> Option<QueueKnobs> {
     let own = member.queue_knobs.as_deref()?;
     let value = |name: &&str| {
