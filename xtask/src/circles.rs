@@ -42,7 +42,7 @@ struct Arrows {
 enum Token {
     Word(String, usize),
     Sign(char),
-    /// `::`.
+    /// The path separator `::`.
     Path,
 }
 

@@ -29,7 +29,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("xtask", "testing units"),
 ];
 
-/// Edges of `metadata` (from `cargo metadata --no-deps`) that the table does not allow.
+/// Dependencies in `metadata` (from `cargo metadata --no-deps`) that the table does not allow.
 pub(crate) fn edges_forbidden(metadata: &Value) -> Vec<String> {
     let allowed: BTreeMap<&str, &str> = ALLOWED.iter().copied().collect();
     let packages = metadata["packages"].as_array().map_or(&[][..], Vec::as_slice);

@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 /// Age of a part's last line, in commits, beyond which CI fails.
 const AGE_MAX: u64 = 300;
 
-/// Time within which rounds begin; the last one may take a quarter of an hour more, that of the lab
-/// half an hour.
+/// Time within which the rounds of a part begin. The last round may take a quarter of an hour more,
+/// one of the lab half an hour more.
 const BEGIN_MAX: Duration = Duration::from_secs(35 * 60);
 
 /// Seeds of each profile in an hour of two CPUs: `fresh` runs 300 in two minutes.

@@ -5,7 +5,7 @@
 
 use crate::tree;
 
-/// Files and folders below `crates/` that open paths, each with what they open.
+/// Files and folders below `crates/` that open paths, each with the kind of file that they open.
 const ALLOWED: &[(&str, &str)] = &[
     ("weft-bench/src/costs/measure.rs", "/proc"),
     ("weft-bench/src/member.rs", "a folder, to ask for its file system"),

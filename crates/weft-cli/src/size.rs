@@ -8,7 +8,6 @@ use weft_units::Bytes;
 /// Unit of a number without a suffix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plain {
-    /// Bytes.
     Bytes,
     /// KiB, as mdadm's `--chunk` and `--size`.
     Kib,

@@ -208,8 +208,8 @@ pub struct VolumeStatus {
     pub sync_stripes: u64,
     /// Sectors in which a check found a mismatch, md's `mismatch_cnt`.
     pub mismatch_cnt: u64,
-    /// Mismatches by the member that explains them, and the first of them, if a check has found
-    /// any.
+    /// Mismatches that checks have found, by the member that explains them, and those that were
+    /// found first; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mismatches: Option<MismatchesStatus>,
     /// Sector of each member from which on parity may be wrong; absent when all parity is right.

@@ -482,7 +482,7 @@ pub struct ChunkHeader {
     pub kind: u16,
     /// Cookie of the request that is answered.
     pub cookie: u64,
-    /// Number of bytes that follow.
+    /// Length of the payload of the chunk, which follows, in bytes.
     pub len: u32,
 }
 
@@ -549,7 +549,7 @@ impl ChunkHeader {
 pub struct OptionHeader {
     /// Number of the option, from [`option`].
     pub option: u32,
-    /// Number of bytes that follow.
+    /// Length of the data of the option, which follows, in bytes.
     pub len: u32,
 }
 
@@ -588,7 +588,7 @@ pub struct OptionReplyHeader {
     pub option: u32,
     /// Type of the reply, from [`option_reply`].
     pub kind: u32,
-    /// Number of bytes that follow.
+    /// Length of the data of the reply, which follows, in bytes.
     pub len: u32,
 }
 

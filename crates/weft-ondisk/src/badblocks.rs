@@ -156,7 +156,7 @@ impl BadBlocks {
         Ok(bytes)
     }
 
-    /// All bad ranges, in order and disjoint.
+    /// All bad ranges, in ascending order and disjoint.
     ///
     /// Units    sectors of the member's data
     #[must_use]

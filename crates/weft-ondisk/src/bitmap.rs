@@ -464,7 +464,7 @@ impl Bitmap {
         }
     }
 
-    /// Chunks that are dirty in this bitmap and not in another one with the same chunks.
+    /// Chunks that are dirty in this bitmap and not in `other`, which must have the same chunks.
     pub fn dirty_beside<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = u64> + 'a {
         let chunks = if self.is_alike(other) { self.chunk_count } else { 0 };
         let dirty = |it: &Self, index| it.state(index) == ChunkState::Dirty;

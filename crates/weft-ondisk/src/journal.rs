@@ -285,7 +285,7 @@ pub struct JournalScan {
 pub enum JournalState {
     /// The journal has no data that the members lack.
     Empty,
-    /// Meta blocks that have to be replayed, in order, without an empty one at the start.
+    /// Meta blocks that have to be replayed, in this order. An empty one at the start is left out.
     Live(Vec<MetaBlock>),
 }
 
@@ -430,7 +430,8 @@ mod tests {
         assert_eq!(MetaBlock { payloads: vec![data(2000)], ..block }.encode(9), None);
     }
 
-    /// Scans a ring of 64 sectors from sector 48 on. Each of the blocks is at its own position.
+    /// Scans a ring of 64 sectors from sector 48 on. It has each of `blocks` at the position that
+    /// the block names.
     fn scan(blocks: &[MetaBlock]) -> Result<JournalState, LogError> {
         let mut scan = JournalScan::new(uuid(), Sectors(48), Sectors(71)).unwrap();
         let seed = journal_seed(uuid());

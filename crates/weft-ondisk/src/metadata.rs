@@ -71,8 +71,8 @@ pub struct SuperblockBlocks {
     pub unreadable: Vec<Unreadable>,
 }
 
-/// A possible place of a superblock that cannot be read. A member with its superblock at another
-/// place is used all the same.
+/// Possible position of a superblock at which the member cannot be read. The member is used all the
+/// same if it has a superblock at another position.
 #[derive(Debug, thiserror::Error)]
 #[error("superblock of version {version} at sector {}: {source}", sector.0)]
 pub struct Unreadable {

@@ -97,7 +97,7 @@ pub struct PplContext {
     pub chunk: Sectors,
     /// Sectors of the array.
     pub array_size: Sectors,
-    /// Sectors of the log's area from this header to its end.
+    /// Sectors from this header to the end of the log's area.
     pub room: Sectors,
     /// Slot of the member that has the log.
     pub owner: Slot,
@@ -258,7 +258,7 @@ impl PplHeader {
         Err(LogError::Checksum { at, stored, computed })
     }
 
-    /// Computations that make parity consistent again, in order.
+    /// Computations that make parity consistent again, in the order in which they have to be done.
     ///
     /// Shape    `parity_slot` returns the slot of a full stripe's parity in the array's layout
     ///

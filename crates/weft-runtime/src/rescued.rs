@@ -21,9 +21,8 @@ use weft_units::{Bytes, SectorRange, Sectors};
 /// Ranges of a member that GNU ddrescue did not read, according to the map that it wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rescued {
-    /// Path of the map.
     map: PathBuf,
-    /// Ranges of bytes of the member that were not read, in order and disjoint.
+    /// Byte ranges of the member that were not read, in ascending order and disjoint.
     unread: Vec<Range<u64>>,
 }
 
@@ -253,7 +252,7 @@ fn next_line(map: &mut impl BufRead, number: u64) -> Result<Option<String>, Stri
 /// map.
 const LINE_MAX: u64 = 64 << 10;
 
-/// Reads the ranges that a map marks as read, in order and disjoint.
+/// Reads the ranges that a map marks as read, in ascending order and disjoint.
 fn parse(mut map: impl BufRead) -> Result<Vec<Range<u64>>, String> {
     let mut read: Vec<Range<u64>> = Vec::new();
     let (mut seen_status, mut last, mut lines) = (false, 0, 0);

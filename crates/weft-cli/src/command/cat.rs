@@ -225,7 +225,7 @@ fn range(arguments: &Cat, all: u64) -> Result<Range<u64>, Failure> {
     Ok(start..start + len)
 }
 
-/// Copies a range in order, with several reads in flight.
+/// Copies a range to standard output, from start to end, with several reads in flight.
 fn copy(
     client: &mut NbdClient,
     range: Range<u64>,

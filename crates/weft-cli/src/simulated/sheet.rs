@@ -87,7 +87,7 @@ fn print_latency(out: &mut impl Write, name: &str, of: &Latencies) -> Result<(),
     Ok(())
 }
 
-/// Prints the percentiles that the job asks for, or those of fio's list that are usual.
+/// Prints the percentiles that the job asks for, or the usual ones of fio's list.
 fn print_percentiles(
     out: &mut impl Write,
     of: &Latencies,

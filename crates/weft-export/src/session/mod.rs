@@ -58,7 +58,6 @@ use requests::{At, Open, SubRequest, is_long};
 #[derive(Clone, Debug)]
 pub(crate) struct Served {
     pub(crate) volume: VolumeId,
-    /// Name of the export.
     pub(crate) name: Arc<str>,
     pub(crate) share: ClientShare,
     pub(crate) allocation: Arc<Allocation>,

@@ -467,7 +467,8 @@ impl Super090 {
         present.then(|| SectorRange::new(start, Self::BITMAP_SECTORS))
     }
 
-    /// UUID in the bitmap of this array: the words as they are stored.
+    /// UUID that the bitmap of this array carries: the words of the UUID as the superblock stores
+    /// them.
     #[must_use]
     pub fn bitmap_uuid(&self) -> Uuid {
         let mut bytes = self.set_uuid.0;

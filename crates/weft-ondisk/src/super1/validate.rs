@@ -243,13 +243,11 @@ impl Super1 {
         self.check_bblog(member_size, &superblock, &data, ppl.as_ref())
     }
 
-    /// Area of the superblock itself.
     pub(crate) fn superblock_area(&self) -> Area {
         let len = sectors_of(self.encoded_len(512)).into();
         Area::new(at!(super_offset), "the superblock", self.super_offset.0.into(), len)
     }
 
-    /// Area of the data.
     pub(crate) fn data_area(&self) -> Area {
         let len = self.used_size().0.into();
         Area::new(at!(data_offset), "data", self.data_offset.0.into(), len)

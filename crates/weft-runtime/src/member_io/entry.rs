@@ -27,11 +27,11 @@ pub(super) struct Entry {
     /// Number of operations in the ring, plus places that `MemberIo::released` reserves for the
     /// member.
     pub(super) in_ring: usize,
-    /// Operations that exceed the member's share of the ring, in order.
+    /// Operations that exceed the member's share of the ring, oldest first.
     pub(super) held: VecDeque<RingOp>,
     /// Request with a flush in flight.
     pub(super) flushing: Option<u32>,
-    /// Requests that wait to send their flush, in order.
+    /// Requests that wait to send their flush, oldest first.
     pub(super) flush_next: VecDeque<u32>,
 }
 

@@ -197,8 +197,8 @@ impl Hub {
         self.mailboxes[1..].iter().all(|mailbox| mailbox.drained.load(Ordering::Relaxed))
     }
 
-    /// Wakes the workers with clients that wait for frames, if frames have come back: if `returns`,
-    /// the driver's counter of them, has changed.
+    /// Wakes the workers with clients that wait for frames, if frames have come back since the last
+    /// call: if `returns`, the driver's counter of returned frames, has changed.
     pub(crate) fn offer_frames(&self, worker: usize, returns: u64) {
         if self.returns.swap(returns, Ordering::Relaxed) == returns {
             return;

@@ -41,7 +41,7 @@ pub struct Pool {
     /// Frames held by each client that has joined.
     shares: BTreeMap<ClientId, u32>,
     /// Reserved frames that are not taken, over all floors, also those of clients that have not
-    /// come.
+    /// connected.
     kept: u64,
 }
 

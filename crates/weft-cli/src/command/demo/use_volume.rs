@@ -36,7 +36,7 @@ pub(super) struct Used {
 struct Flight(VecDeque<(u64, std::ops::Range<u64>)>);
 
 impl Used {
-    /// Writes the whole volume once, in order.
+    /// Writes the whole volume once, from start to end.
     pub(super) fn write_all(&mut self) -> Result<((), Measured), Failure> {
         let bar = progress("write", self.all);
         let mut flight = Flight(VecDeque::new());

@@ -68,7 +68,7 @@ pub(crate) fn run(arguments: &Rescue) -> Outcome {
     Ok(if readable { Exit::Done } else { Exit::Of(1) })
 }
 
-/// Array that was found, with those of its members that were found.
+/// An array, with the members of it that were found.
 struct Array<'m> {
     uuid: Uuid,
     found: Vec<Found>,
