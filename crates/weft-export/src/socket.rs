@@ -63,7 +63,7 @@ enum Address {
 }
 
 impl Listener {
-    /// Opens a listener.
+    /// Creates the socket that `at` describes, or takes the one that was passed, and listens on it.
     pub(crate) fn open(at: Listen) -> Result<Self, ServeError> {
         match at {
             Listen::Passed { socket, insecure } => Self::passed(socket, insecure),

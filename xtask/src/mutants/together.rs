@@ -51,8 +51,8 @@ const BUILDS_MAX: usize = 12;
 /// Text with which a function begins that constants may call.
 const CONST_FN: &str = "const fn ";
 
-/// Distance in the list between changes that are tried one after another, so that they are in
-/// different functions.
+/// Distance in the list between changes that are tried one after another. An interrupted run has
+/// thus covered a part of each file.
 const STRIDE: usize = 7;
 
 /// A change of a shard.
