@@ -32,10 +32,10 @@ pub struct Asked {
     pub discard: bool,
 }
 
-/// A recorded request of a client, with its arrival.
+/// A recorded request of a client, with the time at which it arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Time from the first recorded request to the arrival of this one.
+    /// Time from the first request to the arrival of this one.
     pub time: Time,
     /// Operation and range.
     pub asked: Asked,
