@@ -1,8 +1,9 @@
-//! Context of a personality while it works: all that it sees of the array, and all that it does.
+//! Context of a personality: its access to the array, and the actions that it can order.
 //!
-//! `ArrayView` answers questions, about members by position or slot, and changes nothing. `Cx` has
-//! the orders too: requests to members, computations, and reports on what members did. Neither
-//! gives out the array or a member, so what a level may touch is the list of methods here.
+//! An `ArrayView` answers questions about the array and changes nothing; its methods identify a
+//! member by position or by slot. `Cx` can also order actions: requests to members, computations,
+//! and reports about members. Neither exposes the array or a member itself, so this list of methods
+//! is all that a level can do to the array.
 
 use weft_units::{Bytes, MemberIndex, Sectors, Slot, Time};
 
@@ -24,7 +25,7 @@ pub(crate) struct ArrayView<'a> {
     array: &'a Array,
 }
 
-/// Properties of a member that a choice of the member to read depends on.
+/// State of a member on which the choice of the member to read from depends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReadState {
     /// Number of outstanding requests.
@@ -36,14 +37,14 @@ pub(super) struct ReadState {
     pub(super) write_mostly: bool,
 }
 
-/// Discard of a range of a member's data, for a request.
+/// Discard of a range of one member's data, on behalf of a client request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MemberDiscard {
     pub(super) request: RequestId,
     /// First data sector on the member.
     pub(super) first: Sectors,
     pub(super) len: Sectors,
-    /// Number of sectors that the member's account of writes gets.
+    /// Number of sectors added to the member's write counter for the discard.
     pub(super) counted: Sectors,
     pub(super) fua: bool,
     pub(super) attr: Attr,
@@ -89,7 +90,8 @@ impl<'a> ArrayView<'a> {
         self.array.request_unit
     }
 
-    /// Whether every failure of a member is recorded, or can no longer be recorded.
+    /// Whether every member failure has been recorded in the superblocks, or can no longer be
+    /// recorded.
     #[inline]
     pub(super) fn is_known(self) -> bool {
         self.array.is_known()
@@ -100,13 +102,13 @@ impl<'a> ArrayView<'a> {
         self.array.can_discard()
     }
 
-    /// Whether members may disagree only because one had no space.
+    /// Whether lack of space on a member is the only reason why members may disagree.
     pub(super) fn resyncs_only_for_space(self) -> bool {
         self.array.resyncs_only_for_space()
     }
 
-    /// Slots of the members under recovery, and the least sector up to which one of them is
-    /// rebuilt; `None` without a recovery.
+    /// Slots of the members under recovery, and the lowest recovery offset among them; `None`
+    /// without a recovery.
     pub(super) fn rebuilding(self) -> Option<(SlotSet, Sectors)> {
         self.array.rebuilding()
     }
@@ -146,7 +148,8 @@ impl<'a> ArrayView<'a> {
         }
     }
 
-    /// Whether a request to the member at `position` is sent at once, without waiting in a queue.
+    /// Whether a request to the member at `position` is sent at once instead of waiting in the
+    /// member's queue.
     #[inline]
     pub(super) fn passes(self, position: usize) -> bool {
         self.array.passes(position)
@@ -246,12 +249,13 @@ impl<'a> Cx<'a> {
 
     // Computations.
 
-    /// Returns an empty list for operations, with memory from an earlier one if possible.
+    /// Returns an empty list of compute operations, which reuses the allocation of an earlier list
+    /// if possible.
     pub(super) fn ops(&mut self) -> Vec<ComputeOp> {
         self.out.ops()
     }
 
-    /// Orders a computation. The answer goes to [`super::Personality::compute_done`].
+    /// Starts a computation. Its result goes to [`super::Personality::compute_done`].
     pub(super) fn compute(&mut self, job: JobId, ops: Vec<ComputeOp>) {
         self.out.compute(self.array.volume, job, ops);
     }
@@ -263,17 +267,18 @@ impl<'a> Cx<'a> {
         self.array.report(report, self.out);
     }
 
-    /// Fails the member at `position`, which did not write what others wrote.
+    /// Fails the member at `position`, which did not write data that other members wrote.
     pub(super) fn fail(&mut self, position: usize) {
         self.array.fail(position, self.out);
     }
 
-    /// Fails the member at `position` for this error of a write.
+    /// Fails the member at `position` because of `fault`, the error of a write.
     pub(super) fn fail_for(&mut self, position: usize, fault: Fault) {
         self.array.fail_for(position, fault, self.out);
     }
 
-    /// Fails the member at `position`, which is gone or useless, even if the array breaks.
+    /// Fails the member at `position`, which is gone or useless, even if the array cannot run
+    /// without it.
     pub(super) fn lose(&mut self, position: usize) {
         self.array.lose(position, self.out);
     }
@@ -283,24 +288,25 @@ impl<'a> Cx<'a> {
         self.array.members[position].read_errors += 1;
     }
 
-    /// Notes that the member at `position` turned out not to discard.
+    /// Records that the member at `position` cannot discard.
     pub(super) fn cannot_discard(&mut self, position: usize) {
         self.array.members[position].info.discards = false;
     }
 
-    /// Notes that the member at `position` has space: from now on, a lack of space is a new one.
+    /// Records that the member at `position` has space again, so that the next lack of space counts
+    /// as a new one.
     pub(super) fn has_space(&mut self, position: usize) {
         self.array.members[position].full_since = None;
     }
 
-    /// Notes that members may disagree from `sector` on, because one had no space for a write or a
-    /// discard (`discarded`).
+    /// Records that members may disagree from `sector` on, because a member had no space for a
+    /// write, or for a discard if `discarded`.
     pub(super) fn resync_for_space(&mut self, sector: Sectors, discarded: bool) {
         self.array.resync_for_space(sector, discarded);
     }
 
-    /// Notes that copies of the array's data may differ from `sector` on, because a member that the
-    /// array needs failed to write its own.
+    /// Records that copies of the array's data may differ from `sector` on, because a member that
+    /// the array needs failed to write its copy.
     pub(super) fn copies_may_differ(&mut self, sector: Sectors) {
         self.array.copies_may_differ(sector);
     }

@@ -1,9 +1,9 @@
 //! RAID personalities: how each level carries out requests, behind one closed enum.
 //!
-//! A volume handles requests, their order and their answers, and knows nothing of levels. Its
-//! personality turns requests into member requests and computations through `Cx`, and reports back
-//! with `Event`s. Each level is a folder here and a variant of `Personality`; the traits of
-//! `personality` say what a level can be asked, with defaults.
+//! A volume handles requests, their order and their answers, and is independent of the RAID level.
+//! Its personality turns requests into member requests and computations through `Cx`, and reports
+//! back with `Event`s. Each level is a folder here and a variant of `Personality`; the traits in
+//! `personality` define the methods of a level, some with a default.
 //!
 //! ```text
 //! Volume ── submit(ArrayIo) ──► Personality ── Cx::stage ──► members

@@ -1,9 +1,9 @@
-//! Personality of a volume: what a level can be asked, behind one closed enum.
+//! Personality of a volume: the operations of a RAID level, behind one closed enum.
 //!
-//! The methods are those of four traits, which each level implements: a method with a body here is
-//! one that a level may leave out. A level without a stripe cache, for example, sends each request
-//! on as it arrives, and leaves out all that is about stripes. The macro `levels!` declares a trait
-//! and passes its methods on to the level of a [`Personality`], without dynamic dispatch.
+//! The methods belong to four traits, which each level implements. A method with a body here is
+//! optional: a level without a stripe cache, for example, sends each request on as it arrives, and
+//! leaves out all methods about stripes. The macro `levels!` declares a trait and forwards its
+//! methods to the level of a [`Personality`], without dynamic dispatch.
 
 use weft_units::{ByteRange, Bytes, Sectors, Time};
 
@@ -56,7 +56,7 @@ impl Personality {
     }
 }
 
-/// Calls a method of the level.
+/// Calls a method on whichever level the [`Personality`] contains.
 macro_rules! each {
     ($personality:expr, $raid:ident => $call:expr) => {
         match $personality {
@@ -68,7 +68,7 @@ macro_rules! each {
     };
 }
 
-/// Declares a trait of levels, and passes its methods on from [`Personality`].
+/// Declares a trait that levels implement, and forwards its methods from [`Personality`].
 macro_rules! levels {
     ($(#[$attr:meta])* trait $trait:ident { $($methods:tt)* }) => {
         $(#[$attr])*
@@ -79,8 +79,8 @@ macro_rules! levels {
     };
 }
 
-/// Defines each method as a call of the level's method of that name. Methods that every level has
-/// are those of the hot path.
+/// Defines each method of [`Personality`] as a call of the level's method of that name. The methods
+/// without a default are on the hot path.
 macro_rules! pass_on {
     () => {};
     (
@@ -126,9 +126,9 @@ macro_rules! call {
 levels! {
     /// Client requests, from their arrival to their answer.
     trait Requests {
-        /// Member position and data sector at which a member can serve a read or write unchanged,
-        /// as one request for which the volume keeps no state and no order. `None` if there is no
-        /// such member. `is_written` tells whether an unanswered write overlaps the range.
+        /// Position and data sector of a member that can serve this read or write unchanged, in one
+        /// request for which the volume keeps no state and no order. `None` if there is no such
+        /// member. `is_written` returns whether an unanswered write overlaps the range.
         fn passes(
             &mut self,
             range: ByteRange,
@@ -139,13 +139,15 @@ levels! {
             None
         }
 
-        /// Whether another member may have the data of a passed read that failed.
+        /// Whether another member may hold the data of a failed read that [`Personality::passes`]
+        /// had sent unchanged.
         fn has_copies(&self) -> bool {
             false
         }
 
-        /// Stream of an arriving write, and whether it will bring the rest of the stripe.
-        /// `before_answer` tells whether the write begins where an unanswered write ends.
+        /// Stream to which an arriving write belongs, and whether the stream will bring the rest of
+        /// the write's stripe. `before_answer` returns whether the write begins where an unanswered
+        /// write ends.
         fn arrives(
             &mut self,
             range: ByteRange,
@@ -156,42 +158,44 @@ levels! {
             WriteStream::default()
         }
 
-        /// Sends a read to its members without waiting for a turn. Returns its number of
-        /// sub-requests; `None` if the read has to go through [`Personality::submit`].
+        /// Sends a read to its members at once, without waiting for the next turn of the volume.
+        /// Returns its number of sub-requests; `None` if the read has to go through
+        /// [`Personality::submit`].
         fn read_straight(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> Option<u64> {
             None
         }
 
-        /// Takes a request in a turn. Returns the number of pending sub-requests, plus
-        /// [`SPLITTING`](super::SPLITTING) if it is not completely split yet; an [`Event::Split`]
-        /// follows then.
+        /// Takes a request during a turn of the volume. Returns the number of pending sub-requests,
+        /// plus [`SPLITTING`](super::SPLITTING) if the request is not completely split yet; an
+        /// [`Event::Split`] follows in that case.
         fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64;
 
         /// Drops a request that failed before it was submitted.
         fn skip(&mut self, io: &ArrayIo, now: Time) {}
 
-        /// Reads a part that failed to be read ([`PartOutcome::ReadFailed`]) in another way: from
-        /// another copy or by reconstruction. The request counts as being split again. `asked`: a
-        /// member was asked for it and failed.
+        /// Reads the data of `part`, which failed to be read ([`PartOutcome::ReadFailed`]), from
+        /// another copy or by reconstruction. The request counts as being split again. `asked` is
+        /// true if a member was asked for the data and failed.
         fn read_again(&mut self, part: StraightPart, io: &ArrayIo, asked: bool) {
             unreachable!("no other member has the data")
         }
 
-        /// Notes that another request waits for this write: its stripes stop waiting for more data
-        /// soon.
+        /// Reports that another request waits for the write `io`: its stripes stop waiting for more
+        /// data soon.
         fn hurry(&mut self, io: &ArrayIo, now: Time) {}
 
-        /// Notes that a sub-request of a request failed: sub-requests that are not sent yet can be
-        /// dropped.
+        /// Reports that a sub-request of request `id` failed: sub-requests that are not sent yet
+        /// can be dropped.
         fn request_failed(&mut self, id: RequestId) {}
 
-        /// Notes that a write of `len` bytes in a stream was answered.
+        /// Reports that a write of `len` bytes that belongs to `stream` was answered.
         fn answered(&mut self, stream: WriteStream, len: Bytes) {}
 
-        /// Splits waiting requests; while the volume quiesces, only requests that are partly split.
+        /// Goes on to split waiting requests. While the volume quiesces, only requests that are
+        /// partly split are continued.
         fn split_waiting(&mut self, quiesces: bool, cx: &mut Cx<'_>) {}
 
-        /// Fails requests to a broken array that wait for stripes which will never become free.
+        /// Fails the requests to a broken array that wait for stripes which will never become free.
         fn end_vain_waits(&mut self, now: Time) {}
 
         /// Whether no stripe is in use, and no request that is partly split waits for one.
@@ -204,12 +208,14 @@ levels! {
 levels! {
     /// Requests that end in discards of the members.
     trait Discards {
-        /// Part of a request's range that members are told to discard; `None` if there is none.
+        /// Part of a request's range that the members are told to discard; `None` if there is no
+        /// such part.
         fn to_discard(&self, request: &ClientRequest, array: ArrayView<'_>) -> Option<ByteRange> {
             clear::to_discard(request, array)
         }
 
-        /// Handles a member's answer for a discard of a request.
+        /// Handles the answer of the member at `position` to a discard; `None`: the member has
+        /// left.
         fn discard_done(
             &mut self,
             request: RequestId,
@@ -221,20 +227,20 @@ levels! {
 }
 
 levels! {
-    /// Commands, and knobs whose values a level cannot take at any time.
+    /// Commands, and knobs that a level can only set under conditions.
     trait Settings {
         /// Error for a command that does not apply to the personality; `None` if it does.
         fn refuses(&self, verb: &Verb) -> Option<ReplyError> {
             None
         }
 
-        /// Whether the new value of a knob can only be set when nothing is in use.
+        /// Whether a new value of this knob can only be applied while no stripe is in use.
         fn sets_when_quiet(&self, knob: Knob) -> bool {
             false
         }
 
-        /// Checks the new value of a knob for which [`Personality::sets_when_quiet`] is true;
-        /// `knobs` already contain the value.
+        /// Checks the new value of a knob for which [`Personality::sets_when_quiet`] is true.
+        /// `knobs` already contains the new value.
         ///
         /// # Errors
         /// The volume is busy, or the value does not fit into the memory of the volume.
@@ -248,7 +254,8 @@ levels! {
 }
 
 levels! {
-    /// A level: its answers of members, turns, resyncs and states.
+    /// The remaining methods of a level: answers of members, turns of the volume, syncs, and
+    /// queries of its state.
     trait RaidLevel {
         // Answers.
 
@@ -264,7 +271,7 @@ levels! {
         ) {
         }
 
-        /// Handles a part of a member request that is done or was given up.
+        /// Handles a part of a member request that is done or that was given up.
         fn part_done(
             &mut self,
             part: CompletionTarget,
@@ -272,8 +279,8 @@ levels! {
             cx: &mut Cx<'_>
         ) -> PartOutcome;
 
-        /// Frees the memory that a part of a given-up member request still used. Returns the
-        /// request that owns the memory; `None` if it was the personality's own.
+        /// Releases the memory that `part` of a given-up member request still used. Returns the
+        /// client request that owns the memory; `None` if the memory is the personality's own.
         fn part_freed(&mut self, part: CompletionTarget) -> Option<RequestId> {
             StraightPart::of(part).map(|part| part.request)
         }
@@ -293,19 +300,21 @@ levels! {
 
         // Reads that are given up.
 
-        /// Whether the data of a read can be had in another way if the read is given up.
+        /// Whether the data of a read can be obtained without its member, so that it is worth
+        /// giving the read up.
         fn gains_by_giving_up(&self, part: CompletionTarget, array: ArrayView<'_>) -> bool {
             false
         }
 
-        /// Number of reads of the stripe of `first` that were given up because a member was slow,
-        /// since the stripe cache last reused it; 0 without a stripe cache, and for other targets.
+        /// For a read of a stripe, the number of reads of that stripe which were given up because a
+        /// member was slow, since the stripe cache last reused the stripe. Zero for all other
+        /// reads, and without a stripe cache. `first` is the first part of the read.
         fn given_up(&self, first: CompletionTarget) -> u8 {
             0
         }
 
-        /// Parts to report in place of `parts` when their member request is given up; `None`:
-        /// `parts` themselves.
+        /// Parts to report instead of `parts` when their member request is given up; `None` if
+        /// `parts` are to be reported unchanged.
         fn parts_given_up(&self, parts: &[CompletionTarget]) -> Option<Vec<CompletionTarget>> {
             None
         }
@@ -315,7 +324,7 @@ levels! {
         /// Begins a turn: wakes requests that wait for stripes before a resync takes the free ones.
         fn begin_turn(&mut self, cx: &mut Cx<'_>) {}
 
-        /// Handles at most `stripes_max` stripes and returns how many it handled.
+        /// Handles at most `stripes_max` stripes, and returns the number of stripes handled.
         fn turn(&mut self, stripes_max: u32, cx: &mut Cx<'_>) -> u32 {
             0
         }
@@ -323,7 +332,7 @@ levels! {
         /// Ends a turn: continues discards, and starts the wait of delayed stripes.
         fn end_turn(&mut self, sync: Option<&Resync>, cx: &mut Cx<'_>) {}
 
-        /// Whether another turn has work to do at `now`.
+        /// Whether a turn at `now` would have work to do.
         fn has_work(
             &self,
             quiesces: bool,
@@ -334,15 +343,15 @@ levels! {
             false
         }
 
-        /// Time at which the personality needs a turn if no other event comes; `None`: not at all.
+        /// Time at which the personality needs a turn if no other event comes before; `None` if it
+        /// needs none.
         fn next_wake(&self, array: ArrayView<'_>, knobs: &Knobs) -> Option<Time> {
             None
         }
 
         // Resync.
 
-        /// Whether writes that were submitted are held back while the failure of a member is not
-        /// recorded.
+        /// Whether submitted writes are held back while the failure of a member is not recorded.
         fn holds_writes(&self) -> bool {
             false
         }
@@ -352,12 +361,12 @@ levels! {
             false
         }
 
-        /// Unit, size and effect of a resync, recovery, check or repair.
+        /// Unit, size and effect of a sync with the given action.
         fn resync_pass(&self, action: SyncAction, array: ArrayView<'_>, knobs: &Knobs) -> Pass {
             unreachable!("there is no redundancy")
         }
 
-        /// Starts the next units of a resync, as far as there is memory.
+        /// Starts the next units of a sync, as many as there is memory for.
         fn feed(&mut self, sync: &mut Resync, array: ArrayView<'_>) {}
 
         /// Whether [`Personality::feed`] would start a unit.
@@ -365,7 +374,7 @@ levels! {
             false
         }
 
-        /// Tells part number `part` of the personality that its range is locked ([`Event::Lock`]);
+        /// Reports that the range of part number `part` is locked, as asked with [`Event::Lock`].
         /// `request` holds the lock.
         fn locked(&mut self, part: u32, request: RequestId, cx: &mut Cx<'_>) {
             unreachable!("only mirrors lock ranges")
@@ -373,15 +382,17 @@ levels! {
 
         // Space.
 
-        /// Whether strips or copies are not written because a member had no space.
+        /// Whether some strips or copies are still unwritten because a member had no space for
+        /// them.
         fn has_deferred(&self) -> bool {
             false
         }
 
-        /// Tries again to write the strips or copies that members had no space for.
+        /// Tries again to write the strips or copies for which members had no space.
         fn write_deferred(&mut self, cx: &mut Cx<'_>) {}
 
-        /// Whether members had no space and no write has shown since then that they have some.
+        /// Whether some member had no space for a write, and no later write has shown that it has
+        /// space again.
         fn is_unproven(&self) -> bool {
             false
         }
@@ -398,17 +409,17 @@ levels! {
             false
         }
 
-        /// Counters for people and tests.
+        /// Counters of the level, for the status report and for tests.
         fn snapshot(&self) -> RaidSnapshot {
             RaidSnapshot::default()
         }
 
-        /// Number of stripes of the stripe cache in use.
+        /// Number of stripe-cache entries in use.
         fn stripe_cache_active(&self) -> u32 {
             0
         }
 
-        /// Number of stripes of the stripe cache in use, by state.
+        /// Number of stripe-cache entries in use, by state.
         fn stripes_in_use(&self) -> StripesInUse {
             StripesInUse::default()
         }

@@ -9,8 +9,8 @@ use crate::contract::frame::Segment;
 use crate::contract::token::RequestId;
 use crate::sched::request::{MemberRequest, MergeKind};
 
-/// A sub-request between a member and the frames of its request, past any cache: the part of a
-/// member request that every level has.
+/// Sub-request that transfers data between a member and the frames of a client request, past any
+/// cache. It is the one kind of member request part that every level has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StraightPart {
     pub(crate) request: RequestId,
@@ -20,10 +20,11 @@ pub(crate) struct StraightPart {
 }
 
 impl StraightPart {
-    /// Kind of the completion target of a straight part. A level has kinds of its own from 1 on.
+    /// Kind in the completion target of a straight part. The kinds that a level defines itself
+    /// begin at 1.
     const KIND: u32 = 0;
 
-    /// Completion target that stands for the part.
+    /// Encodes the part as a completion target.
     #[inline(always)]
     pub(crate) const fn target(self) -> CompletionTarget {
         let start = self.start.0;
@@ -31,7 +32,8 @@ impl StraightPart {
         CompletionTarget { kind: Self::KIND, words }
     }
 
-    /// Part that a completion target stands for; `None` for a part of a level's own.
+    /// Decodes the straight part from a completion target; `None` if the target is of a kind that
+    /// the level defines.
     #[inline(always)]
     pub(super) const fn of(target: CompletionTarget) -> Option<Self> {
         let [request, len, low, high] = target.words;
@@ -43,7 +45,7 @@ impl StraightPart {
     }
 }
 
-/// Range of the array, and its place on one member.
+/// Range of the array, with its place on one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Target {
     /// Position of the member in the array.
@@ -56,8 +58,8 @@ pub(super) struct Target {
 /// Targets of a request, in order of the array; the copies of one range follow each other.
 pub(super) type Targets = SmallVec<[Target; 4]>;
 
-/// Reads or writes the range of `target` for a request, with `parts` as its memory. It may be
-/// merged with others up to `max` bytes.
+/// Reads or writes the range of `target` for the request `io`, with `parts` as memory. The outbox
+/// may merge it with other requests up to `max` bytes.
 #[inline(always)]
 pub(super) fn send(io: &ArrayIo, target: &Target, parts: &[Segment], max: Bytes, cx: &mut Cx<'_>) {
     let kind = MergeKind { fua: io.fua && io.writes, stripes: false, attr: io.attr };
@@ -67,7 +69,7 @@ pub(super) fn send(io: &ArrayIo, target: &Target, parts: &[Segment], max: Bytes,
     cx.stage_at(position, &request, parts, part.target());
 }
 
-/// Memory for a range of a request, in the request's frames.
+/// Memory of `range`, a part of the request's range, in the request's frames.
 #[inline]
 pub(super) fn memory(io: &ArrayIo, range: ByteRange) -> Segment {
     let in_frames = range.start.0 - io.range.start.0 / FRAME_BYTES * FRAME_BYTES;

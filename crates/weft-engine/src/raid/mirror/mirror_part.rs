@@ -1,4 +1,4 @@
-//! Parts of member requests of a mirror: copies in a resync or correction, and straight parts.
+//! Parts of member requests of a mirror: copies in a sync or correction, and straight parts.
 
 use weft_units::Slot;
 
@@ -12,7 +12,7 @@ pub(super) enum MirrorPart {
     Straight(StraightPart),
 }
 
-/// A read or write of one copy in a resync or correction.
+/// Read or write of one copy in a sync or correction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CopyIo {
     /// Index of the part (`sync.rs`) that the copy belongs to.
@@ -21,7 +21,7 @@ pub(super) struct CopyIo {
 }
 
 impl MirrorPart {
-    /// Part that a completion target stands for.
+    /// Decodes the part from a completion target.
     #[inline(always)]
     pub(super) fn of(target: CompletionTarget) -> Self {
         let [place, slot, ..] = target.words;
@@ -35,7 +35,7 @@ impl MirrorPart {
 impl CopyIo {
     const KIND: u32 = 1;
 
-    /// Completion target that stands for the part.
+    /// Encodes the part as a completion target.
     pub(super) fn target(self) -> CompletionTarget {
         CompletionTarget { kind: Self::KIND, words: [self.place, self.slot.0.into(), 0, 0] }
     }

@@ -1,12 +1,13 @@
 //! Mirror: RAID 1 and RAID 10, where each chunk is on several members.
 //!
 //! A write goes to every copy. A member that fails to write its copy is failed, and the write is
-//! answered once the superblocks of the others record that. If the array cannot do without the
-//! member, the client gets the error and the member stays in use, as in md.
+//! answered once the superblocks of the other members record the failure. If the array cannot run
+//! without the member, the client gets the error and the member stays in use, as in md.
 //!
-//! A read goes to one copy (`read_balance`), and to another one if the member fails to read it, has
-//! bad blocks there or does not answer. Where copies may differ because the array was not stopped,
-//! reads take the first copy that can be read, and wait for it, so that two reads agree.
+//! A read goes to one copy (`read_balance`), and to another copy if the member fails to read it,
+//! has bad blocks there or does not answer. Where copies may differ because the array was not
+//! stopped cleanly, reads take the first readable copy and wait for its member, so that two reads
+//! agree.
 //!
 //! Source   md-raid.md §5.4 and §5.5
 
@@ -42,11 +43,11 @@ pub(crate) struct Mirror {
     places: Mirrors,
     /// Reads that wait to be repeated on another copy.
     again: VecDeque<(ArrayIo, StraightPart)>,
-    /// Parts that failed to be read, with the slots of the members that were tried.
+    /// Parts that failed to be read, each with the slots of the members that were asked for it.
     asked: Vec<(StraightPart, SlotSet)>,
     clears: Clears,
-    /// Slots of members that had no space for a copy, and have not been tried again. When they are
-    /// tried again they move to [`Copier::unproven`].
+    /// Slots of members that had no space for a copy and have not been asked to write it again. A
+    /// slot moves to [`Copier::unproven`] when a new attempt is made.
     lack_space: SlotSet,
     copier: Copier,
     balance: ReadBalance,
@@ -67,8 +68,8 @@ impl Mirror {
         }
     }
 
-    /// Handles a member's answer for the write of its copy of `range`. Returns the error that the
-    /// client gets.
+    /// Handles the result of writing the copy of `range` on the member at `position`. Returns the
+    /// result for the client.
     #[inline]
     fn copy_written(
         &mut self,
@@ -83,7 +84,7 @@ impl Mirror {
         self.copy_differs(position, range, result, cx)
     }
 
-    /// Like [`Mirror::copy_written`], for a failed write, or while some member lacks space.
+    /// Slow path of [`Mirror::copy_written`], for a failed write and while some member lacks space.
     #[cold]
     fn copy_differs(
         &mut self,
@@ -140,8 +141,8 @@ impl Mirror {
         Err(fault)
     }
 
-    /// Whether a member in sync other than the one at `slot` has a copy of `range`, which lies
-    /// within a chunk.
+    /// Whether an in-sync member other than the one at `slot` has a copy of `range`, which lies
+    /// within one chunk.
     fn is_elsewhere(&self, range: ByteRange, slot: Slot, array: ArrayView<'_>) -> bool {
         let others = self.places.copies_of(range.start.sectors_floor());
         let in_sync = |copy: Copy| {
@@ -151,9 +152,10 @@ impl Mirror {
         others.filter(|copy| copy.slot != slot).any(in_sync)
     }
 
-    /// Notes that the member at `slot` missed data that other members have. If copies may differ
-    /// only because of such lacks, clients read from a member that lacks nothing, and a resync
-    /// copies from that member: a read may have returned the data that was being written.
+    /// Records that the member at `slot` missed data that other members have. While lack of space
+    /// is the only reason why copies may differ, clients read from a member that has missed no data
+    /// and a resync copies from that member, because a read may already have returned the data that
+    /// was being written.
     fn falls_behind(&mut self, slot: Slot, array: ArrayView<'_>) {
         let behind = &mut self.copier.behind;
         if array.membership().resync_from.is_none() {
@@ -167,7 +169,8 @@ impl Mirror {
         }
     }
 
-    /// Notes that a member which had no space has written a copy, and so has space again.
+    /// Records that the member at `slot`, which had run out of space, wrote a copy and so has space
+    /// again.
     fn found_space(&mut self, slot: Slot) {
         self.lack_space.remove(slot);
         self.copier.unproven.remove(slot);
@@ -181,7 +184,7 @@ impl Mirror {
         self.clears.done(request, result, targets, &mut self.events, cx);
     }
 
-    /// Handles a part of a write that is done or was given up.
+    /// Handles a part of a write that is done or that was given up.
     fn part_written(&mut self, part: StraightPart, answer: Answer, cx: &mut Cx<'_>) -> PartOutcome {
         let request = part.request;
         let position = answer.member.and_then(|member| cx.view().position_of(member));
@@ -206,9 +209,9 @@ impl Mirror {
         }
     }
 
-    /// Cuts a range at the recovery offset of a member under recovery, where copies may differ.
-    /// There, two reads agree because both take the first copy; a read across that offset would
-    /// take another one.
+    /// Limits a range, where copies may differ, to the near side of the recovery offset of a member
+    /// under recovery. Two reads on the same side of that offset agree, because both take the first
+    /// copy; a read across the offset would take another copy.
     #[cold]
     fn up_to_rebuilt(&self, range: ByteRange, array: ArrayView<'_>) -> ByteRange {
         if self.around(range, array) == ReadAround::Always {
@@ -223,8 +226,8 @@ impl Mirror {
         ByteRange { len, ..range }
     }
 
-    /// Reads a range from a copy that is not in `asked`; the read may be merged with others up to
-    /// `max` bytes. Returns whether there is such a copy.
+    /// Reads a range from a copy on a member whose slot is not in `asked`. The outbox may merge the
+    /// read with others up to `max` bytes. Returns whether there is such a copy.
     fn read_copy(
         &mut self,
         io: &ArrayIo,
@@ -248,8 +251,8 @@ impl Mirror {
         true
     }
 
-    /// Copies of a range on readable members outside `asked`, in md's order. A stalled member is
-    /// included only where no other copy may stand in for its own (`around`).
+    /// Copies of a range that can be read, on members outside `asked`, in md's order. A copy on a
+    /// stalled member is left out if `around` allows another copy to be read in its place.
     #[inline]
     fn readable<'a>(
         &'a self,
@@ -269,8 +272,8 @@ impl Mirror {
         self.places.copies_of(range.start.sectors_floor()).filter_map(readable)
     }
 
-    /// The first readable copy outside `asked`, whether or not its member answers; members that
-    /// missed data come last.
+    /// The first readable copy outside `asked`, even if its member is stalled. Copies on members
+    /// that missed data come last.
     fn first(&self, range: ByteRange, asked: SlotSet, array: ArrayView<'_>) -> Option<Readable> {
         let copies = self.readable(range, asked, ReadAround::Never, array);
         if array.is_planted(Mutant::MirrorReadUnsynced) {
@@ -279,18 +282,18 @@ impl Mirror {
         copies.min_by_key(|copy| self.copier.behind.contains(copy.slot))
     }
 
-    /// Whether another copy of a range may be read in place of one on a stalled member. Not where
-    /// copies may differ, because two reads would disagree. `resync_from` counts sectors of the
-    /// array here.
+    /// Whether another copy of a range may be read in place of the copy on a stalled member. It may
+    /// not where copies may differ, because two reads would disagree. `resync_from` counts sectors
+    /// of the array here.
     fn around(&self, range: ByteRange, array: ArrayView<'_>) -> ReadAround {
         let from = array.membership().resync_from;
         let checked = from.is_none_or(|from| range.end() <= from.bytes());
         if checked { ReadAround::Always } else { ReadAround::Never }
     }
 
-    /// Reads a part that a member failed to read from the next copy. Where copies may differ, the
-    /// next copy supplies only the blocks that the first one cannot; where no member has all of the
-    /// part, each section may come from another member. Returns the number of sub-requests.
+    /// Reads `part`, which a member failed to read, from the next copy. Where copies may differ,
+    /// the next copy supplies only the blocks that the first copy cannot; where no member has the
+    /// whole part, each section may come from another member. Returns the number of sub-requests.
     fn read_rest(&mut self, io: &ArrayIo, part: StraightPart, cx: &mut Cx<'_>) -> u32 {
         let asked = self.asked.iter().find(|(of, _)| *of == part);
         let asked = asked.map_or(SlotSet::EMPTY, |(_, slots)| *slots);
@@ -342,9 +345,9 @@ impl Mirror {
         sub_requests
     }
 
-    /// Begins to correct the copies that members failed to read, after another copy was read. The
-    /// range is rounded out to blocks of 4 KiB, the sector size of many drives, except where copies
-    /// may differ.
+    /// Begins to correct the copies that members failed to read, now that another copy has been
+    /// read. The range is rounded out to blocks of 4 KiB, the sector size of many drives, except
+    /// where copies may differ.
     fn read_elsewhere(&mut self, part: StraightPart, array: ArrayView<'_>) {
         let Some(place) = self.asked.iter().position(|(of, _)| *of == part) else { return };
         let (_, slots) = self.asked.swap_remove(place);
@@ -356,7 +359,7 @@ impl Mirror {
         slots.ascending().for_each(|slot| self.copier.correct(slot, range, most));
     }
 
-    /// Handles a member's answer for a copy of a resync or correction.
+    /// Handles a member's answer for a copy of a sync or correction.
     fn copy_done(&mut self, io: CopyIo, answer: Answer, cx: &mut Cx<'_>) {
         if answer.write {
             let position = answer.member.and_then(|member| cx.view().position_of(member));
@@ -371,9 +374,9 @@ impl Mirror {
 }
 
 impl Requests for Mirror {
-    /// Member position and data sector for a read that passes to a member unchanged: one within a
-    /// chunk, with equal copies, while every member can be read. A read that follows the last one
-    /// of its member does not pass, so that it can be merged.
+    /// Member position and data sector for a read that passes to a member unchanged: a read within
+    /// one chunk whose copies are equal, while every member is readable. A read that continues the
+    /// last read of its member does not pass, so that both can be merged.
     #[inline]
     fn passes(
         &mut self,
@@ -469,8 +472,7 @@ impl Requests for Mirror {
         self.again.push_back((*io, part));
     }
 
-    /// Repeats the queued reads on other copies, and begins waiting parts of resyncs and
-    /// corrections.
+    /// Repeats queued reads on other copies, and begins waiting parts of syncs and corrections.
     #[inline]
     fn split_waiting(&mut self, _: bool, cx: &mut Cx<'_>) {
         while let Some((io, part)) = self.again.pop_front() {
@@ -499,7 +501,7 @@ impl Discards for Mirror {
 impl Settings for Mirror {}
 
 impl RaidLevel for Mirror {
-    /// Counts a read error of a member, or fails the member if it is gone.
+    /// Counts a read error of a member, or fails the member if the fault means that it is gone.
     fn read_failed(
         &mut self,
         _: CompletionTarget,
@@ -607,8 +609,8 @@ impl RaidLevel for Mirror {
         !self.lack_space.is_empty()
     }
 
-    /// Lets a resync write the copies that members had no space for, which also finds out whether
-    /// there is space now. Until then these members are unproven.
+    /// Marks the members that had no space as unproven, and lets a resync write the copies that
+    /// they missed. The resync thereby finds out whether they have space now.
     fn write_deferred(&mut self, cx: &mut Cx<'_>) {
         if cx.is_planted(Mutant::LackForgotten) {
             self.lack_space = SlotSet::EMPTY;
@@ -631,7 +633,8 @@ fn range_of(part: StraightPart) -> ByteRange {
     ByteRange::new(part.start.0, part.len.into())
 }
 
-/// Members that hold copies of a range: all copies of its first chunk, then those of the next.
+/// Members that hold copies of a range, chunk by chunk: all copies of the first chunk, then those
+/// of the next.
 fn targets(places: &Mirrors, range: ByteRange, array: ArrayView<'_>) -> Targets {
     let (mut start, end) = (range.start, range.end());
     let mut targets = Targets::new();
@@ -646,7 +649,7 @@ fn targets(places: &Mirrors, range: ByteRange, array: ArrayView<'_>) -> Targets 
     targets
 }
 
-/// Copies of an array sector that a write goes to.
+/// Copies of an array sector to which a write goes.
 #[inline]
 fn copies_written<'a>(
     places: &'a Mirrors,
@@ -658,8 +661,8 @@ fn copies_written<'a>(
     places.copies_of(sector).map(move_last)
 }
 
-/// For a planted bug: the last copy of a sector moves to the next member if it lies at another
-/// sector than the first copy. Other copies stay.
+/// Moves a copy for a planted bug: the last copy of a sector goes to the next member if it lies at
+/// another sector than the first copy. Other copies stay.
 #[cold]
 fn misplaced(places: &Mirrors, sector: Sectors, copy: Copy) -> Copy {
     let copies = places.copies(sector);
@@ -675,10 +678,11 @@ fn in_chunk(places: &Mirrors, start: Bytes, end: Bytes) -> ByteRange {
     ByteRange { start, len: left.min(Bytes(end.0 - start.0)) }
 }
 
-/// Number of sections into which a part is divided that no member can read as a whole.
+/// Number of sections into which a part is divided if no member can read all of it.
 const SPLIT_INTO: u64 = 8;
 
-/// Number of read errors in a row after which a member fails, if the array can do without it.
+/// Number of consecutive read errors after which a member is failed, if the array can run without
+/// it.
 ///
 /// Source   md's `max_read_errors`, which halves the count every hour instead
 const READ_ERRORS_MAX: u32 = 20;

@@ -1,4 +1,4 @@
-//! Read balance: the copy of a mirror that a read goes to.
+//! Read balance: which copy of a mirror a read goes to.
 //!
 //! On RAID 1, a read that continues the last read of a member goes to that member, which has read
 //! ahead for it. Other reads go to the member with the fewest outstanding requests or, if all
@@ -21,7 +21,7 @@ use weft_units::{Sectors, Slot};
 use crate::layout::mirrors::{Copy, Mirrors};
 use crate::raid::cx::ReadState;
 
-/// A copy that can be read, with what the choice depends on.
+/// Copy that can be read, with the properties on which the choice depends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Readable {
     /// Position of the copy's member in the array.

@@ -1,9 +1,9 @@
-//! Resync, recovery, check and repair of mirrors, and correction of read errors: copies made equal.
+//! Resync, recovery, check and repair of mirrors, and correction of read errors.
 //!
 //! A sync proceeds in units of 64 KiB, or of a chunk if that is smaller. A *part* is an array range
-//! of a unit, or a range whose read error is corrected. A unit of a recovery has several parts if
-//! the slots under recovery hold different ranges. Only the range of a part is locked against
-//! clients, not the whole array; then
+//! within a unit, or a range whose read error is corrected. A unit of a recovery has several parts
+//! if the slots under recovery hold different ranges. Only the range of a part is locked against
+//! clients, not the whole array. After that the part goes through these steps:
 //!
 //! ```text
 //! read ──▶ compare ──▶ write ──▶ read back what could not be read before
@@ -42,27 +42,27 @@ pub(super) struct Copier {
     first: Frame,
     /// Number of frames for one copy of a unit.
     unit_frames: u32,
-    /// Number of copies of a chunk.
+    /// Parts in progress, by index. Each index owns memory for every copy of a unit.
     copies: u32,
     /// Parts in progress, by index. Each index has memory for every copy of a unit.
     parts: Vec<Option<Part>>,
     free: Vec<u32>,
-    /// Units of the resync that have parts in progress.
+    /// Units of the sync that have parts in progress.
     units: Vec<Unit>,
     /// Parts of the last unit that wait for memory: their task and range.
     rest: VecDeque<(Task, ByteRange)>,
-    /// Slots of members that had no space for a copy and may have some by now. To find out, a
-    /// resync writes their copies even if these do not differ.
+    /// Slots of members that had no space for a copy and may have some by now. A resync writes
+    /// their copies even if these do not differ, to find out whether they have space.
     pub(super) unproven: SlotSet,
-    /// Slots of members that missed a write for lack of space since all copies last agreed. At
-    /// least one other member has the data that they missed.
+    /// Slots of members that missed a write for lack of space since the copies were last equal. At
+    /// least one other member has the missed data.
     pub(super) behind: SlotSet,
-    /// Ranges of the array that wait for memory to be corrected, with the slot that could not be
-    /// read.
+    /// Ranges of the array that wait for memory to be corrected, each with the slot of the member
+    /// that could not read it.
     to_correct: VecDeque<(Slot, ByteRange)>,
 }
 
-/// A unit of a resync: one range, or in a recovery one range per member that is being rebuilt.
+/// Unit of a sync: one range, or in a recovery one range for each member under recovery.
 #[derive(Clone, Copy, Debug)]
 struct Unit {
     key: u64,
@@ -72,24 +72,25 @@ struct Unit {
     ok: bool,
 }
 
-/// A range of the array, within one chunk, with copies that are being made equal.
+/// Range of the array, within one chunk, whose copies are being made equal.
 #[derive(Clone, Debug)]
 struct Part {
     task: Task,
     range: ByteRange,
-    /// End of the locked range. It lies beyond the end of `range` if that is a section of it.
+    /// End of the locked range, beyond the end of `range` if `range` is only one section of the
+    /// locked range.
     end: Bytes,
     copies: Copies,
     /// Request that holds the lock of the range; `None` until the range is locked.
     request: Option<RequestId>,
     step: Step,
-    /// Number of member requests or comparisons of this step that are not done.
+    /// Number of member requests or comparisons of the current step that are not done.
     pending: u32,
     /// Number of given-up member requests that may still use the part's memory.
     pins: u32,
     /// Slots of copies that were read.
     read: SlotSet,
-    /// Slots with a given-up request: the member may still use the memory of its copy.
+    /// Slots whose member request was given up: the member may still use the memory of its copy.
     given_up: SlotSet,
     /// Slots of copies that could not be read.
     unreadable: SlotSet,
@@ -98,14 +99,14 @@ struct Part {
     written: SlotSet,
     /// Slots of copies that failed to be written or to be read back.
     failed: SlotSet,
-    /// False once the array has lost a copy that it needs.
+    /// False once the array has lost a copy that it cannot run without.
     ok: bool,
 }
 
 /// Purpose of a part: sync or correction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Task {
-    /// Sync of the unit `key`. A recovery writes to the slots in `rebuilding`.
+    /// Sync of the unit numbered `key`. A recovery writes to the slots in `rebuilding`.
     Sync { key: u64, action: SyncAction, rebuilding: SlotSet },
     /// Correction of a range that the member at this slot failed to read.
     Correct(Slot),
@@ -119,7 +120,7 @@ enum Step {
     Comparing,
     Writing,
     ReadingBack,
-    /// Finished, but memory is pinned.
+    /// Finished, but given-up member requests still pin memory.
     Over,
 }
 
@@ -144,7 +145,7 @@ impl Copier {
 
     // Units of a resync.
 
-    /// Starts the next units of a resync, as far as there is memory.
+    /// Starts the next units of a sync, as many as there is memory for.
     pub(super) fn feed(
         &mut self,
         sync: &mut Resync,
@@ -163,12 +164,13 @@ impl Copier {
         sync.has_work(self.parts.len() as u32 * 4, |_| self.has_room(), |_| false)
     }
 
-    /// Whether a unit could begin. If there is memory for only some of its parts, the others wait.
+    /// Whether a unit could begin. If the memory suffices for only some of its parts, the other
+    /// parts wait.
     fn has_room(&self) -> bool {
         !self.free.is_empty() && self.rest.is_empty()
     }
 
-    /// Begins a unit of a resync. Returns whether there was memory for at least one part.
+    /// Begins unit number `key` of a sync. Returns whether there was memory for at least one part.
     fn begin_unit(
         &mut self,
         key: u64,
@@ -214,7 +216,7 @@ impl Copier {
         true
     }
 
-    /// Begins waiting parts of the last unit, as far as there is memory.
+    /// Begins the waiting parts of the last unit, as many as there is memory for.
     fn begin_rest(&mut self, places: &Mirrors, events: &mut Vec<Event>) {
         while !self.free.is_empty()
             && let Some((task, range)) = self.rest.pop_front()
@@ -268,7 +270,8 @@ impl Copier {
 
     // Steps.
 
-    /// Reads the copies of a part that are still to be read: the next one, or all of them.
+    /// Reads the copies of a part that are still to be read: all of them, or only the next one for
+    /// a correction and for a sync that trusts a single copy.
     fn read(&mut self, place: u32, level: Level, events: &mut Vec<Event>, cx: &mut Cx<'_>) {
         let part = self.part(place);
         assert_eq!((part.step, part.pending), (Step::Reading, 0), "the step before is over");
@@ -357,7 +360,7 @@ impl Copier {
         }
     }
 
-    /// Notes that a copy could not be written on a member that the array needs.
+    /// Records that a member that the array needs could not write a copy of the part at `place`.
     pub(super) fn write_failed(&mut self, place: u32) {
         self.part(place).ok = false;
     }
@@ -432,7 +435,7 @@ impl Copier {
         }
     }
 
-    /// Writes the copies that have to become equal to the first one.
+    /// Writes the copies that have to be made equal to the first one.
     fn write(&mut self, place: u32, level: Level, events: &mut Vec<Event>, cx: &mut Cx<'_>) {
         let source = self.source(place);
         let present = cx.membership().present();
@@ -474,7 +477,7 @@ impl Copier {
         }
     }
 
-    /// Reads back the copies that could not be read before they were written.
+    /// Reads back the copies that were rewritten after a read error.
     fn read_back(&mut self, place: u32, level: Level, events: &mut Vec<Event>, cx: &mut Cx<'_>) {
         let part = self.part(place);
         part.step = Step::ReadingBack;
@@ -488,8 +491,8 @@ impl Copier {
         }
     }
 
-    /// Ends a part, or one section of it. After a section the next one follows. After the last one
-    /// the lock is released, and the memory is freed unless it is pinned.
+    /// Ends a part or one section of it. If sections remain, the next one follows. Otherwise the
+    /// lock is released, and the memory is freed unless it is pinned.
     fn finish(&mut self, place: u32, level: Level, events: &mut Vec<Event>, cx: &mut Cx<'_>) {
         let part = self.parts[place as usize].as_mut().expect("a part is under way");
         assert_eq!(part.pending, 0, "every member has answered");
@@ -561,7 +564,7 @@ impl Copier {
         }
     }
 
-    /// Frees the memory of a copy after its given-up member request has ended.
+    /// Frees the memory of a copy after its given-up member request was answered.
     pub(super) fn freed(&mut self, io: CopyIo) {
         let part = self.part(io.place);
         assert!(part.pins > 0, "memory is freed as often as it was pinned");
@@ -580,7 +583,7 @@ impl Copier {
     // Correction of read errors.
 
     /// Queues the correction of a range of the array that the member at `slot` failed to read and
-    /// other members have, in parts of at most `most` bytes.
+    /// that other members hold. The range is divided into parts of at most `most` bytes.
     pub(super) fn correct(&mut self, slot: Slot, range: ByteRange, most: u64) {
         let (mut start, end) = (range.start.0, range.end().0);
         while start < end && self.to_correct.len() < CORRECTIONS_MAX {
@@ -595,7 +598,7 @@ impl Copier {
         u64::from(self.unit_frames) * FRAME_BYTES
     }
 
-    /// Begins waiting parts and corrections, as far as there is memory.
+    /// Begins waiting parts and corrections, as many as there is memory for.
     pub(super) fn begin_waiting(
         &mut self,
         places: &Mirrors,
@@ -626,7 +629,7 @@ impl Copier {
         self.parts[place as usize].as_mut().expect("a part is under way")
     }
 
-    /// Slot of the copy that the others have to equal: the first one that was read.
+    /// Slot of the copy to which the others are made equal: the first one that was read.
     fn source(&self, place: u32) -> Slot {
         let part = self.parts[place as usize].as_ref().expect("a part is under way");
         let mut read = part.copies.iter().filter(|copy| part.read.contains(copy.slot));
@@ -641,7 +644,7 @@ impl Copier {
         Run::new(self.first.0 + frames, self.unit_frames).part(0, part.range.len.0)
     }
 
-    /// Range of the array that the part of a copy covers.
+    /// Range of the array covered by the part to which `io` belongs.
     pub(super) fn range_of(&self, io: CopyIo) -> ByteRange {
         self.parts[io.place as usize].as_ref().expect("a part is under way").range
     }
@@ -649,8 +652,8 @@ impl Copier {
 
 impl Part {
     /// Whether the part has to be read again in sections. Where copies may differ, another copy
-    /// supplies only the blocks that the first one lacks, as for clients, which may have read the
-    /// rest.
+    /// supplies only the blocks that the first copy lacks. Reads of clients follow the same rule,
+    /// and may already have returned the rest of the first copy.
     fn is_to_be_divided(&self, array: ArrayView<'_>) -> bool {
         let from = array.membership().resync_from;
         let mut before = self.copies.iter().take_while(|copy| !self.read.contains(copy.slot));
@@ -681,7 +684,7 @@ fn reads_one(action: SyncAction, level: Level) -> bool {
     action == SyncAction::Recover || (action == SyncAction::Resync && level == Level::Raid1)
 }
 
-/// Range of a part, limited to the array's size in whole request units.
+/// Range of a part, limited to the array's size rounded down to whole request units.
 fn part_range(start: Sectors, len: Sectors, array: ArrayView<'_>) -> ByteRange {
     let unit = array.request_unit().0;
     let end = (start + len).min(array.size()).bytes().0 / unit * unit;
@@ -689,7 +692,7 @@ fn part_range(start: Sectors, len: Sectors, array: ArrayView<'_>) -> ByteRange {
     ByteRange::new(start, end.saturating_sub(start))
 }
 
-/// Extent of a resync, recovery, check or repair of a mirror.
+/// Unit, size and effect of a sync of a mirror.
 pub(super) fn pass(action: SyncAction, places: &Mirrors, array: ArrayView<'_>) -> Pass {
     let recovers = action == SyncAction::Recover;
     // If two members in sync hold the same data, their copies may still differ.
@@ -702,6 +705,6 @@ pub(super) fn pass(action: SyncAction, places: &Mirrors, array: ArrayView<'_>) -
     }
 }
 
-/// Largest number of corrections that wait. Further errors are corrected when the range is read
-/// again.
+/// Largest number of corrections that may wait. A read error beyond that is corrected when its
+/// range is next read.
 const CORRECTIONS_MAX: usize = 64;

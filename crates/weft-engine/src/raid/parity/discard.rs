@@ -1,12 +1,12 @@
-//! Discards: full stripes that come to read as zeros without being stored.
+//! Discards: full stripes that read as zeros afterwards, without zeros being stored.
 //!
-//! The part of a trim that consists of full stripes is discarded on every member, parity included,
+//! The full stripes within the range of a trim are discarded on every member, parity included,
 //! because the parity of zeros is zero. This is done run by run, and the stripe cache is bypassed.
-//! Write-zeroes that may discard are handled alike, and their ends outside full stripes are written
-//! like any zeros. The ends of a trim are ignored: a trim is advice, and less than a full stripe
-//! cannot be discarded because parity covers the rest. During a discard no other work may read or
-//! write these full stripes. Requests of clients are locked out already
-//! ([`crate::volume::ranges`]); this module locks out resyncs and the cache's own work.
+//! Write-zeroes that may discard are handled alike, and the parts of their range outside full
+//! stripes are written like any zeros. Those parts of a trim are ignored: a trim is advice, and
+//! less than a full stripe cannot be discarded because parity covers the rest. During a discard no
+//! other work may read or write its full stripes. Requests of clients are locked out already
+//! ([`crate::volume::ranges`]); this module locks out syncs and the cache's own work.
 //!
 //! A discard is all or nothing: if one member kept its data while the others discard theirs, the
 //! next write to the stripe would compute wrong parity. Therefore the array is marked dirty first,
@@ -41,23 +41,25 @@ pub(super) struct Discard {
     request: RequestId,
     /// Numbers of the full stripes to discard.
     full_stripes: Range<u64>,
-    /// Run that members are discarding, or discarded last; empty before the first run.
+    /// Full stripes of the run that members are discarding, or discarded last; empty before the
+    /// first run.
     run: Range<u64>,
-    /// Number of members that have not answered.
+    /// Number of members that have not answered for the current run.
     in_flight: u32,
-    /// Slot of a member that had no space for zeros.
+    /// Slot of a member that had no space to write zeros in place of the discard.
     full: Option<Slot>,
     fua: bool,
     attr: Attr,
 }
 
 impl Discard {
-    /// Whether some discard covers the full stripe, so that its stripes must not be used.
+    /// Whether one of the discards covers this full stripe, so that its stripes must not be used.
     pub(super) fn any_has(discards: &[Self], full_stripe: u64) -> bool {
         discards.iter().any(|discard| discard.full_stripes.contains(&full_stripe))
     }
 
-    /// The next run: the full stripes after the current one, up to [`RUN_SECTORS`].
+    /// Numbers of the full stripes in the next run: those after the current run, at most
+    /// [`RUN_SECTORS`] on each member.
     fn run_after(&self, geometry: &Geometry) -> Range<u64> {
         let most = (RUN_SECTORS / geometry.chunk().0).max(1);
         let start = self.run.end;
@@ -76,7 +78,7 @@ impl Discard {
 }
 
 impl ParityRaid {
-    /// Begins the discard of the part `discarded` of a request.
+    /// Begins to discard `discarded`, the part of a request's range that consists of full stripes.
     pub(super) fn begin_discard(&mut self, io: &ArrayIo, discarded: ByteRange) {
         let bytes = self.geometry.full_stripe_bytes();
         let full_stripes = discarded.start.0 / bytes..discarded.end().0 / bytes;
@@ -86,7 +88,7 @@ impl ParityRaid {
         self.discards.push(Discard { request, full_stripes, run, in_flight, full, fua, attr });
     }
 
-    /// Sends the next run of every discard that may go on.
+    /// Sends the next run of every discard that may continue.
     pub(super) fn run_discards(&mut self, sync: Option<&Resync>, cx: &mut Cx<'_>) {
         let mut place = 0;
         while place < self.discards.len() {
@@ -148,7 +150,7 @@ impl ParityRaid {
 }
 
 impl Discards for ParityRaid {
-    /// The full stripes of the request, if all members can discard.
+    /// The full stripes within the request's range, if all members can discard.
     #[inline]
     fn to_discard(&self, request: &ClientRequest, array: ArrayView<'_>) -> Option<ByteRange> {
         let wanted = match request.op {
@@ -205,13 +207,13 @@ impl Discards for ParityRaid {
 }
 
 impl Stripes {
-    /// Stripe numbers of these full stripes.
+    /// Range of stripe numbers that the given full stripes cover.
     pub(crate) fn keys_of(&self, full_stripes: &Range<u64>) -> Range<u64> {
         let stripes = self.stripes_per_chunk();
         full_stripes.start * stripes..full_stripes.end * stripes
     }
 
-    /// Whether no sync, correction or deferred write uses these stripes.
+    /// Whether no sync, correction or deferred write uses the stripes `keys`.
     pub(crate) fn are_quiet(&self, keys: &Range<u64>, sync: Option<&Resync>) -> bool {
         let is_quiet = |id: &StripeId| {
             let stripe = self.cache.stripe(*id);
@@ -223,7 +225,8 @@ impl Stripes {
             && self.cache.stripes_of(keys).iter().all(is_quiet)
     }
 
-    /// Removes these stripes, which are quiet, from the index and drops their deferred writes.
+    /// Removes the stripes `keys` from the index and drops their deferred writes. The stripes must
+    /// be quiet.
     pub(crate) fn forget(&mut self, keys: &Range<u64>) {
         for id in self.cache.stripes_of(keys) {
             let stripe = self.cache.stripe_mut(id);
@@ -237,8 +240,8 @@ impl Stripes {
     }
 }
 
-/// Longest run of a discard on a member, in sectors: 64 MiB. If a member has to write zeros
-/// instead, other requests go between two runs.
+/// Longest run of a discard on a member, in sectors: 64 MiB. Other requests can go between two runs
+/// even if a member has to write zeros to carry out the discard.
 const RUN_SECTORS: u64 = 64 << 11;
 
 #[cfg(test)]

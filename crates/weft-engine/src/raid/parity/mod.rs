@@ -55,19 +55,19 @@ pub(crate) struct ParityRaid {
     starved: VecDeque<SplitRequest>,
     /// Parts of reads that have to go through the stripe cache.
     rereads: VecDeque<ReRead>,
-    /// Detours took stripes that the first starved request needed: it goes before them in the next
-    /// turn.
+    /// Parts in `rereads` took stripes that the first starved request needed: that request goes
+    /// before them in the next turn.
     rereads_wait: bool,
-    /// Stripes that were picked in this turn. Empty between turns, kept for its allocation.
+    /// Stripes picked in the current turn. Empty between turns; the allocation is kept.
     picked: Vec<StripeId>,
 }
 
-/// Frames that hold the stripes of a volume.
+/// Frames of a volume in which its stripe cache keeps the stripes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StripeMemory {
     pub(crate) first: Frame,
     pub(crate) frames: u32,
-    /// Limit on the number of stripes in addition to that of the knobs.
+    /// Limit on the number of stripes, in addition to the limit that the knobs set.
     pub(crate) stripes_max: Option<u32>,
 }
 
@@ -201,8 +201,8 @@ impl RaidLevel for ParityRaid {
         }
     }
 
-    /// Parts to report in place of `parts`: the stripes of a batch one by one, because a batch may
-    /// end before the member answers. `None` if no part is a run of a batch.
+    /// Parts to report instead of `parts`. A run of a batch is reported stripe by stripe, because
+    /// the batch may end before the member answers. `None` if no part is a run of a batch.
     fn parts_given_up(&self, parts: &[CompletionTarget]) -> Option<Vec<CompletionTarget>> {
         if !parts.iter().any(|part| matches!(StripePart::of(*part), StripePart::Run(_))) {
             return None;
@@ -224,9 +224,9 @@ impl RaidLevel for ParityRaid {
         self.stripes.cache.relieve_within(wait_max(cx.knobs, cx.view()), cx.now());
     }
 
-    /// Handles at most `stripes_max` stripes with their followers, besides stripes that are handled
-    /// at arrival. Returns their number. As in md, none is handled while a member failure is not
-    /// recorded.
+    /// Handles at most `stripes_max` stripes, not counting their followers or the stripes that are
+    /// handled at arrival. Returns the number of stripes handled. As in md, no stripe is handled
+    /// while a member failure is not recorded.
     #[inline]
     fn turn(&mut self, stripes_max: u32, cx: &mut Cx<'_>) -> u32 {
         let may_move = cx.view().is_known();
@@ -237,7 +237,7 @@ impl RaidLevel for ParityRaid {
         handled
     }
 
-    /// Continues discards, and plugs the stripes that were delayed in this turn.
+    /// Continues discards, and sets the plug for the stripes that were delayed in this turn.
     #[inline]
     fn end_turn(&mut self, sync: Option<&Resync>, cx: &mut Cx<'_>) {
         self.run_discards(sync, cx);
@@ -355,8 +355,9 @@ impl StripeMemory {
     }
 }
 
-/// Longest time that a stripe waits to be filled under a rule without its own bound, and that a
-/// request waits for a free stripe before inactive ones are kept for it.
+/// Limit on two waits: of a stripe that waits to be filled, under a rule without a limit of its
+/// own, and of a request for a free stripe, after which inactive stripes are kept for waiting
+/// requests.
 #[inline]
 fn wait_max(knobs: &Knobs, array: ArrayView<'_>) -> Span {
     if array.is_planted(Mutant::WaitWithoutEnd) {

@@ -2,8 +2,8 @@
 //!
 //! A read is sent chunk by chunk, for exactly the requested range, rounded out to the members'
 //! logical blocks. A chunk that its member cannot supply is read through the cache
-//! ([`super::split`]), together with the request's other chunks of the same full stripe: the
-//! missing chunk is computed from them, so they would be read twice otherwise.
+//! ([`super::split`]), together with the request's other chunks of the same full stripe. The
+//! missing chunk is computed from these other chunks, which would otherwise be read twice.
 //!
 //! Source   md-raid.md §2.1 (md: `chunk_aligned_read`, of arrays that miss no member)
 
@@ -18,8 +18,8 @@ use crate::raid::{ArrayIo, Cx, SPLITTING};
 use crate::sched::request::{MemberRequest, MergeKind};
 
 impl ParityRaid {
-    /// Sends a read straight to the members, and through the cache the parts that a member cannot
-    /// supply. Returns the number of sub-requests.
+    /// Sends a read straight to the members, except for the parts that a member cannot supply:
+    /// these are read through the stripe cache. Returns the number of sub-requests.
     #[inline]
     pub(super) fn read_chunks(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
         let (mut start, end) = (io.range.start.0, io.range.end().0);
@@ -57,8 +57,8 @@ impl ParityRaid {
         readable.contains(position.slot).then_some((place, position.sector))
     }
 
-    /// Whether the members can supply all chunks of a request from `start`, where a chunk begins,
-    /// to the end of that full stripe or to `end`, the end of the request.
+    /// Whether the members can supply all chunks of a request from byte `start`, the start of a
+    /// chunk, up to the end of the full stripe or to byte `end`, the end of the request.
     #[inline]
     fn reads_rest_of_stripe(&self, mut start: u64, end: u64, cx: &Cx<'_>) -> bool {
         if cx.membership().is_whole_and_answers() {

@@ -1,5 +1,5 @@
-//! Knobs of the stripe cache that are set when no stripe is in use: its size, its form, and the
-//! size of a stripe.
+//! Knobs of the stripe cache that can only be set while no stripe is in use: the size of the cache,
+//! its form, and the stripe size.
 
 use weft_units::{Bytes, FRAME_BYTES};
 
@@ -71,7 +71,7 @@ impl Settings for ParityRaid {
         Ok(())
     }
 
-    /// Creates the cache anew with the values of `knobs`. No stripe is in use.
+    /// Replaces the stripe cache by one with the values of `knobs`. No stripe may be in use.
     fn apply(&mut self, knob: Knob, array: ArrayView<'_>, knobs: &Knobs) {
         if matches!(knob, Knob::StripeCacheSize(_)) && array.is_planted(Mutant::CacheNotResized) {
             return;

@@ -1,4 +1,4 @@
-//! Parts of member requests with parity: strips, runs of strips, and straight reads.
+//! Parts of member requests of a parity level: strips, runs of strips, and straight reads.
 
 use weft_units::{Slot, StripeId};
 
@@ -14,7 +14,7 @@ pub(super) enum StripePart {
     Strip(StripIo),
 }
 
-/// A read or write of one strip of a stripe.
+/// Read or write of one strip of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StripIo {
     pub(crate) stripe: StripeId,
@@ -23,18 +23,19 @@ pub(crate) struct StripIo {
     pub(crate) zero_copy_from: Option<RequestId>,
 }
 
-/// A write of strips of one slot, in adjacent stripes of a batch.
+/// Write of the strips of one slot in adjacent stripes of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StripRun {
     pub(crate) head: StripeId,
     pub(crate) slot: Slot,
-    /// Number of stripes from the head to the first stripe of the run, and number of stripes.
+    /// Distance of the run's first stripe from the head of the batch, and number of stripes in the
+    /// run.
     pub(crate) first: u32,
     pub(crate) count: u32,
 }
 
 impl StripePart {
-    /// Part that a completion target stands for.
+    /// Decodes the part from a completion target.
     #[inline(always)]
     pub(super) fn of(target: CompletionTarget) -> Self {
         let [one, slot, three, four] = target.words;
@@ -53,7 +54,7 @@ impl StripePart {
 impl StripIo {
     const KIND: u32 = 1;
 
-    /// Completion target that stands for the part.
+    /// Encodes the part as a completion target.
     #[inline(always)]
     pub(super) fn target(self) -> CompletionTarget {
         let Self { stripe, slot, zero_copy_from } = self;
@@ -66,7 +67,7 @@ impl StripIo {
 impl StripRun {
     const KIND: u32 = 2;
 
-    /// Completion target that stands for the part.
+    /// Encodes the part as a completion target.
     #[inline(always)]
     pub(super) fn target(self) -> CompletionTarget {
         let words = [self.head.0, self.slot.0.into(), self.first, self.count];
