@@ -498,8 +498,9 @@ impl Stripe {
         whole
     }
 
-    /// Range of the volume from the first to the last byte that no writer covers yet; `None` if the
-    /// stripe is filled.
+    /// Smallest range of the volume that contains all bytes which further writes would have to
+    /// bring, because no writer covers them and the stripe does not hold them. `None` if there are
+    /// no such bytes.
     pub(crate) fn lacks(&self, geometry: &Geometry, height: Sectors) -> Option<Range<u64>> {
         let strip_bytes = height.bytes().0;
         let missing = self.data.without(self.overwrite(strip_bytes)).without(self.uptodate);

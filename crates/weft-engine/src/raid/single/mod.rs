@@ -1,9 +1,9 @@
 //! Single: one member as it is, without metadata (`--bare`).
 //!
 //! Nothing is cached or merged. Reads and writes pass to the member unchanged, and clients keep
-//! their order themselves, as on the device ([`super::Personality::passes`]). This module handles
-//! the other requests: zeroes and trims, and writes that wait for a flush or for room in the
-//! member's queue. An error of the member goes to the client, and the member stays in use.
+//! their order themselves, as with a real device ([`super::Personality::passes`]). This module
+//! handles the other requests: zeroes and trims, and writes that wait for a flush or for room in
+//! the member's queue. An error of the member goes to the client, and the member stays in use.
 
 use weft_units::{ByteRange, Sectors};
 
@@ -34,7 +34,8 @@ impl Requests for Single {
         Some((0, range.start.sectors_floor()))
     }
 
-    /// Sends a request to the member, or begins to clear its range. It counts one sub-request.
+    /// Sends a request to the member, or begins to clear its range. The request counts as one
+    /// sub-request.
     fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
         if io.zeroes || io.discarded.is_some() {
             self.clears.begin(io, targets, &mut self.events, cx);

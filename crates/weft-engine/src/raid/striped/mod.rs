@@ -101,8 +101,8 @@ impl RaidLevel for Striped {
     }
 }
 
-/// Joins targets of a request that are adjacent on their member to runs, each with its memory. The
-/// range of a run begins where that of its first target does, and has the length of all of them.
+/// Merges targets that are adjacent on their member into runs, each with its memory. The range of a
+/// run begins at its first target's range, and has the total length of its targets.
 fn runs(targets: &Targets, io: &ArrayIo) -> SmallVec<[(Target, Segments); 4]> {
     let mut runs: SmallVec<[(Target, Segments); 4]> = SmallVec::new();
     for target in targets {
@@ -119,7 +119,7 @@ fn runs(targets: &Targets, io: &ArrayIo) -> SmallVec<[(Target, Segments); 4]> {
     runs
 }
 
-/// Targets of a range, in order of the array.
+/// Targets of a range, in the order of the array.
 fn targets(places: &Places, range: ByteRange, array: ArrayView<'_>) -> Targets {
     let (mut start, end) = (range.start, range.end());
     let mut targets = Targets::new();
