@@ -1,22 +1,24 @@
-//! kyber scheduler: bounds the requests of each kind that a member has, by measured latencies.
+//! kyber scheduler: limits how many requests of each kind are at a member, by measured latencies.
 //!
-//! Reads, writes and discards are *domains*, each with tokens. A request takes a token of its
-//! domain to the member. Domains take turns in batches; within a domain the oldest request goes
-//! first. Nothing is sorted, and classes and weights do not count.
+//! Reads, writes and discards are *domains*, each with a number of tokens. A request takes a token
+//! of its domain to the member and returns it on completion. Domains take turns in batches; within
+//! a domain the oldest request goes first. Requests are not sorted, and classes and weights are
+//! ignored.
 //!
-//! Ten times a second at most, kyber looks at the latencies of the requests that have ended, as
+//! At most ten times a second, kyber evaluates the latencies of the requests that have ended, as
 //! fractions of their domain's target. If the member is slower than a target, domains that are well
-//! within theirs lose tokens, in proportion to their slack: the member then has less to do, and
-//! what waits does so here, where reads and writes still take turns. A domain beyond its target
-//! gains tokens. On a member that is never slower than a target, kyber only merges and takes turns.
+//! within theirs lose tokens, in proportion to their slack: fewer requests are then at the member,
+//! and the others wait in the scheduler, where reads and writes still take turns. A domain beyond
+//! its target gains tokens. On a member that is never slower than a target, kyber only merges and
+//! takes turns.
 //!
-//! A look is not made by a timer: the first call after it was due makes it, as of the time at which
-//! it was due, since nothing that counts happens in between. [`Kyber::next_wake`] asks to be called
-//! only where a request waits for a token.
+//! The evaluation is not made by a timer: the first call after it became due makes it, as of the
+//! time at which it became due, because no sample can arrive in between. [`Kyber::next_wake`] asks
+//! to be called only if a request waits for a token.
 //!
 //! Each domain has one list of waiting requests. Linux has one for each CPU; only one thread
-//! inserts here. Linux also has a domain for operations that are none of the three; they never get
-//! here (`member_queue.rs`).
+//! inserts here. Linux also has a domain for operations of other kinds; weft passes none of these
+//! to a scheduler (`member_queue.rs`).
 //!
 //! Inputs   [`QueuedRequest`]s, the time
 //! Answer   [`Kyber::dispatch`]: the next request, with all requests merged into it
@@ -40,38 +42,40 @@ use crate::knobs::{KyberKnobs, NoMerges};
 #[derive(Clone, Debug)]
 pub struct Kyber {
     max: Sectors,
-    /// Number of the newest requests of a domain that a new one may be merged into.
+    /// Number of the newest requests of a domain into which a new request may be merged.
     reach: usize,
     domains: [Domain; DOMAINS],
-    /// Index of the domain whose turn it is, and the requests of its batch so far.
+    /// Index of the domain whose batch is being dispatched, and number of requests dispatched in it
+    /// so far.
     current: usize,
     batch: u32,
     /// Requests at the member, by receipt.
     at_member: Vec<Option<AtMember>>,
     free: Vec<u32>,
-    /// Time of the next look at the latencies; `None` until a request ends.
+    /// Time of the next evaluation of the latencies; `None` until a request ends.
     look: Option<Time>,
     names: NameTable,
     /// Identifiers of the requests that are merged in the last dispatched request.
     sent: Vec<u64>,
 }
 
-/// Reads, writes or discards.
+/// One of the three domains: reads, writes or discards.
 #[derive(Clone, Debug)]
 struct Domain {
     limits: Limits,
     target: Span,
-    /// Requests in order of arrival.
+    /// Queued requests in order of arrival.
     waiting: VecDeque<Waiting>,
     tokens: u32,
-    /// Tokens that are out. After tokens were taken away there may be more than `tokens`.
+    /// Number of tokens held by requests at the member. It may exceed `tokens` after the domain has
+    /// lost tokens.
     out: u32,
     /// Latencies from dispatch to completion, and from insertion to completion.
     of_member: Histogram,
     total: Histogram,
-    /// End of the second after which a percentile is taken of few samples.
+    /// Time from which a percentile may be computed from few samples; `None` if no samples wait.
     patience: Option<Time>,
-    /// Bucket of the last p99 of total latency that no look has used.
+    /// Bucket of the last 99th percentile of total latency that was computed but not used yet.
     remembered: Option<usize>,
 }
 
@@ -98,7 +102,7 @@ struct AtMember {
     sent: Time,
 }
 
-/// Number of requests by latency, in quarters of the target.
+/// Number of requests in each latency bucket; a bucket is a quarter of the target wide.
 #[derive(Clone, Copy, Debug, Default)]
 struct Histogram([u32; BUCKETS]);
 
@@ -155,8 +159,8 @@ impl Kyber {
         self.domains[domain_of(request)].waiting.push_back(waiting);
     }
 
-    /// Merges a request into a queued one if possible, which keeps its place. Returns whether it
-    /// was merged.
+    /// Merges a request into a queued one if possible; the queued request keeps its place. Returns
+    /// whether it was merged.
     pub fn merge(&mut self, request: &QueuedRequest) -> bool {
         if !request.merges {
             return false;
@@ -183,7 +187,7 @@ impl Kyber {
         false
     }
 
-    /// Returns the next request for the member; `None` if none is queued in a domain that has a
+    /// Returns the next request for the member; `None` if no domain has both a queued request and a
     /// token left.
     pub fn dispatch(&mut self, now: Time) -> Option<Dispatched> {
         self.look_if_due(now);
@@ -237,7 +241,8 @@ impl Kyber {
         self.look.get_or_insert(now + LOOK_EVERY);
     }
 
-    /// Time of the next look at the latencies, if a request waits that a look may give a token to.
+    /// Time of the next evaluation of the latencies, if a request waits that could get a token from
+    /// it.
     #[must_use]
     pub fn next_wake(&self) -> Option<Time> {
         let waits = |domain: &Domain| !domain.waiting.is_empty() && domain.out >= domain.tokens;
@@ -256,7 +261,8 @@ impl Kyber {
         }
     }
 
-    /// Gives and takes tokens by the latencies since the last look.
+    /// Evaluates the latencies since the last evaluation, and changes the number of tokens
+    /// accordingly.
     fn look_at_latencies(&mut self, now: Time) {
         // Not `any`: every domain's histogram is asked.
         let congested = self.domains.iter_mut().fold(false, |congested, domain| {
@@ -303,7 +309,8 @@ impl Domain {
         Some(waiting)
     }
 
-    /// Scales the tokens by the upper end of the bucket of p99, as a fraction of the target.
+    /// Scales the number of tokens by `p99`, the bucket of the 99th percentile: by the bucket's
+    /// upper end as a fraction of the target.
     fn resize(&mut self, p99: Option<usize>) {
         if let Some(bucket) = p99 {
             let tokens = self.tokens * (bucket as u32 + 1) / GOOD as u32;
@@ -319,8 +326,8 @@ impl Histogram {
         self.0[bucket.min(BUCKETS as u64 - 1) as usize] += 1;
     }
 
-    /// Bucket of a percentile, after which the histogram is empty. `None` if it has too few samples
-    /// and its patience has not ended, which begins when it is first asked with too few.
+    /// Computes the bucket of a percentile, and empties the histogram. `None` if there are no
+    /// samples, or if there are few and less than [`PATIENCE`] has passed since the first attempt.
     fn percentile(
         &mut self,
         percent: u32,
@@ -366,21 +373,22 @@ const READ: usize = 0;
 const WRITE: usize = 1;
 const DISCARD: usize = 2;
 
-/// Target of the latency of discards, which no knob sets.
+/// Target latency of discards, which no knob sets.
 const DISCARD_LAT: Span = Span::secs(5);
 
-/// Buckets of a histogram, and those of them that are within the target.
+/// Number of buckets of a histogram, and number of buckets that are within the target.
 const BUCKETS: usize = 8;
 const GOOD: usize = 4;
 
-/// Samples of which a percentile is taken at once, and the time after which fewer suffice.
+/// Number of samples from which a percentile is computed at once, and time after which fewer
+/// suffice.
 const SAMPLES_ENOUGH: u32 = 500;
 const PATIENCE: Span = Span::secs(1);
 
-/// Time from the first completion to the look at the latencies.
+/// Time from the first completion to the evaluation of the latencies.
 const LOOK_EVERY: Span = Span::millis(100);
 
-/// Number of the newest requests that a new one is compared with.
+/// Number of the newest requests with which a new request is compared for merging.
 const MERGE_REACH: usize = 8;
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ use crate::knobs::{Knobs, NoMerges, SchedulerKind};
 
 pub use request::{Direction, Dispatched, IoPriority, QueuedRequest, Receipt};
 
-/// The scheduler that knobs select, without the member queue around it, for benchmarks.
+/// Scheduler that the knobs select, without a member queue around it, for benchmarks.
 ///
 /// Each request that [`BareScheduler::dispatch`] returns must be completed once.
 #[derive(Clone, Debug)]
@@ -62,7 +62,7 @@ impl BareScheduler {
         self.0.completed(receipt, now);
     }
 
-    /// Time at which a request may become ready without a completion; `None`: none will.
+    /// Time at which a request may become ready even if none completes; `None` if none will.
     #[must_use]
     pub fn next_wake(&self, now: Time) -> Option<Time> {
         self.0.next_wake(now)
@@ -159,7 +159,8 @@ impl Scheduler {
         }
     }
 
-    /// Reports that the member accepts no request now, whatever is queued.
+    /// Reports that the member accepts no request at present, so that waiting requests do not count
+    /// as held back by the scheduler.
     fn on_full_member(&mut self, now: Time) {
         match self {
             Self::Bfq(queues) => queues.on_full_member(now),
@@ -167,7 +168,7 @@ impl Scheduler {
         }
     }
 
-    /// Time at which a request may become ready without a completion; `None`: none will.
+    /// Time at which a request may become ready even if none completes; `None` if none will.
     fn next_wake(&self, now: Time) -> Option<Time> {
         match self {
             Self::Bfq(queues) => queues.next_wake(),

@@ -1,17 +1,18 @@
-//! Member requests: as stripes issue them, as a scheduler queues them, and as it dispatches them.
+//! Member requests: as a personality issues them, as a scheduler queues them, and as it dispatches
+//! them.
 
 use weft_units::{Bytes, Sectors};
 
 use crate::contract::input::{Attr, Class};
 
-/// A read or write to one member.
+/// Read or write of one member.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MemberRequest {
     pub(crate) write: bool,
     /// First data sector on the member.
     pub(crate) sector: Sectors,
     pub(crate) bytes: Bytes,
-    /// Largest length that merging may produce, in bytes.
+    /// Largest length of the request after merging, in bytes.
     pub(crate) max: Bytes,
     pub(crate) kind: MergeKind,
 }
@@ -28,7 +29,7 @@ impl MemberRequest {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MergeKind {
     pub(crate) fua: bool,
-    /// Whether the request belongs to stripes of the stripe cache; otherwise it is a straight read
+    /// Whether the request transfers stripes of the stripe cache; otherwise it is a straight read
     /// or write.
     pub(crate) stripes: bool,
     pub(crate) attr: Attr,
@@ -51,9 +52,9 @@ impl MergeKind {
 /// Direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
-    /// A read: from the member.
+    /// Read: data is transferred from the member.
     Read,
-    /// A write: to the member.
+    /// Write: data is transferred to the member.
     Write,
 }
 

@@ -4,7 +4,8 @@ use super::*;
 use crate::contract::input::{Attr, Class};
 use crate::knobs::Knobs;
 
-/// Calls in which weft picks another request than Linux did: script, number of calls, and reason.
+/// Dispatch calls in which weft picks another request than Linux did: script, number of calls, and
+/// reason.
 ///
 /// In `rnd2` the last real-time request completed 114 us before a call to which Linux still
 /// returned nothing, as for a class with a request in flight: the completion is recorded before the
@@ -108,7 +109,8 @@ fn every_call_but_three_picks_what_linux_picked() {
     assert_eq!(different, expected);
 }
 
-/// Control: a knob with another value than in Linux is detected. In no script does a write expire.
+/// Control: the replay detects that a knob has another value than in Linux. In no script does a
+/// write expire.
 #[test]
 fn a_replay_with_another_knob_is_seen() {
     let wrong = |damage: fn(&mut Script<'_>)| {

@@ -256,8 +256,8 @@ impl Stripes {
         });
     }
 
-    /// Hurries the stripes among `keys` that have writes of `request`, because another request
-    /// waits for it: they wait at most as long as [`patience_for_others`] says.
+    /// Limits the wait to be filled of the stripes in `keys` that have writes of `request`, because
+    /// another request waits for `request`. The limit is that of [`patience_for_others`].
     pub(crate) fn hurry(&mut self, request: RequestId, keys: &Range<u64>, now: Time) {
         let due = now + patience_for_others(self.preread);
         for id in self.cache.stripes_of(keys) {
