@@ -227,7 +227,7 @@ impl Bfq {
         Some(self.dispatch_from(queue, now))
     }
 
-    /// Dispatches the head of a queue to the member.
+    /// Dispatches the next request of the queue `id` to the member.
     fn dispatch_from(&mut self, id: QueueId, now: Time) -> Dispatched {
         let charge = self.charge_of_head(id).expect("a selected queue has a request");
         let queue = self.queues.at_mut(id);
@@ -308,7 +308,7 @@ impl Bfq {
         }
     }
 
-    /// Time until which the member is kept idle for a queue; `None` if it is not kept idle.
+    /// Time until which the member is kept idle for a queue; `None` if it is not kept idle for any.
     #[must_use]
     pub fn next_wake(&self) -> Option<Time> {
         match &self.fair {
