@@ -1,4 +1,4 @@
-//! Choice of the sync to run: recovery, then resync, then the requested action.
+//! Choice of the next sync: recovery, then resync, then the action that an administrator requested.
 //!
 //! Recovery of a member comes first, then the resync after an unclean stop, then check or repair.
 //!
@@ -51,7 +51,7 @@ impl Volume {
         }
     }
 
-    /// Updates the pace of the sync with the time and the activity of clients.
+    /// Updates the pace of the running sync from the time and from the activity of clients.
     fn pace_sync(&mut self, out: &mut Outbox) {
         let Some(sync) = &mut self.sync else { return };
         let waits = self.passing > 0 || self.requests.iter().flatten().any(Active::is_active);
@@ -95,8 +95,8 @@ impl Volume {
         self.sync = Some(Resync::new(action, from, &self.array, pass, lease, pace));
     }
 
-    /// The next sync to run, and the data sector at which it starts: recovery before resync, both
-    /// before a requested action. `None` if no sync is due.
+    /// The next sync to run, and the data sector at which it starts. Recovery comes before resync,
+    /// and both before a requested action. `None` if no sync is due.
     #[inline]
     fn next_sync(&self, now: Time) -> Option<(SyncAction, Sectors)> {
         if !self.array.membership.is_whole()
@@ -123,7 +123,7 @@ impl Volume {
                 || (self.may_recover(now) && self.array.can_fill_slots()))
     }
 
-    /// Whether a resync runs, or will run once full members are tried again.
+    /// Whether a resync runs, or will run once full members have been tried again.
     pub(super) fn resync_comes(&self, now: Time) -> bool {
         let next = || self.next_sync(now + FULL_RETRY).map(|(action, _)| action);
         let action = match &self.sync {
@@ -145,7 +145,8 @@ impl Volume {
         !self.recovery_disabled && !self.frozen && !self.is_full(now)
     }
 
-    /// Whether a member had no space within the last [`FULL_RETRY`], or strips wait for space.
+    /// Whether a member had no space within the last [`FULL_RETRY`], or strips still wait for
+    /// space.
     fn is_full(&self, now: Time) -> bool {
         self.has_deferred() || self.full_since.is_some_and(|since| now < since + FULL_RETRY)
     }
@@ -195,7 +196,7 @@ impl Volume {
     }
 }
 
-/// Whether a sync may write parity, so that the array is dirty while it runs.
+/// Whether a sync with this action may write parity, so that the array must be dirty while it runs.
 pub(super) fn changes_parity(action: SyncAction) -> bool {
     matches!(action, SyncAction::Correct | SyncAction::Repair | SyncAction::Resync)
 }

@@ -591,7 +591,8 @@ mod tests {
         assert_eq!(rig.queue(one), rig.queue(two), "both began again");
     }
 
-    /// Three processes in the idle class, with background writes, and in another class.
+    /// A process whose queue is in the idle class, of background writes, or in another class stays
+    /// alone.
     #[test]
     fn statement_m7_async_idle_and_other_class_queues_stay_alone() {
         let other = [
