@@ -1,4 +1,4 @@
-//! Results of turns: the work that was done, and the congestion that is left.
+//! Results of turns: the work that was done, and the congestion that remains.
 
 use std::ops::AddAssign;
 
@@ -7,31 +7,31 @@ use std::ops::AddAssign;
 pub struct Turn {
     /// Amount of work done, for the simulator's cost table.
     pub work: Work,
-    /// Whether another turn has work to do at the same time.
+    /// Whether another turn would have work to do at the same time.
     pub more: bool,
 }
 
 /// Congestion of the stripe cache. md reports congestion to the page cache and blocks callers that
-/// ask for a stripe. A driver that models the page cache asks for this value instead.
+/// ask for a stripe. A driver that models the page cache uses this value instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Congestion {
     /// At least one stripe is free.
     None,
-    /// No stripe is free: a flusher that has other work should do that first.
+    /// No stripe is free: a flusher that has other work should do the other work first.
     Congested,
-    /// Requests wait for stripes; in md, their callers are blocked.
+    /// Requests wait for stripes. In md, their callers are blocked.
     Blocked,
 }
 
-/// Requests that found no token in the queue of their member (`nr_requests`). In the kernel, a
-/// thread that submits such a request sleeps until the request has a token. A driver that models
-/// threads asks for these numbers.
+/// Numbers of requests that found no token in the queue of their member (`nr_requests`). In the
+/// kernel, a thread that submits such a request sleeps until the request has a token. A driver that
+/// models threads uses these numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TokenWaits {
-    /// Number of requests that have waited so far, or still wait.
+    /// Number of requests that have had to wait for a token, including those that still wait.
     pub begun: u64,
-    /// Number of these that wait no more. Requests of one direction get their tokens in order of
-    /// arrival.
+    /// Number of these requests that do not wait any longer. Requests of one direction get their
+    /// tokens in order of arrival.
     pub ended: u64,
 }
 

@@ -1,11 +1,12 @@
-//! Linux block queue attributes that are not knobs of weft, with reasons.
+//! Block queue attributes of Linux that are not knobs of weft, with the reason for each.
 //!
-//! An administrator who sets one of them out of habit gets the reason for its absence, and the
-//! alternative.
+//! An administrator who sets such an attribute out of habit gets the reason for its absence, and
+//! the alternative.
 //!
 //! Source   io-schedulers.md §7; Documentation/ABI/stable/sysfs-block
 
-/// Reason for which a knob of Linux with this name does not exist here.
+/// Reason for which weft has no knob like the Linux attribute `name`; `None` if there is no such
+/// attribute.
 pub(super) fn reason(name: &str) -> Option<&'static str> {
     ABSENT.iter().find(|(names, _)| names.contains(&name)).map(|(_, reason)| *reason)
 }
@@ -60,20 +61,22 @@ mod tests {
 
     const INT_MAX: i128 = i32::MAX as i128;
 
-    /// Values that Linux accepts for an attribute, or that it is absent here.
+    /// Values that Linux accepts for an attribute, or the fact that weft does not have it.
     enum Kernel {
-        /// Whole numbers from the first to the last, and further values that weft accepts.
+        /// Whole numbers from the first to the second number, and further values that only weft
+        /// accepts.
         Range(i128, i128, &'static [i128]),
         /// Words.
         Words(&'static [&'static str]),
-        /// Refused by name.
+        /// weft does not have the attribute, and refuses it by name.
         Absent,
     }
 
     use Kernel::{Absent, Range, Words};
 
-    /// All attributes of io-schedulers.md §7, in its order. The differences are negative values of
-    /// `writes_starved`, which make no sense, and zero for `async_depth`, which means no limit.
+    /// All attributes of io-schedulers.md §7, in its order. weft's values differ in two: it refuses
+    /// negative values of `writes_starved`, which make no sense, and accepts zero for
+    /// `async_depth`, which means no limit.
     const LINUX: &[(&str, Kernel)] = &[
         ("read_expire", Range(0, INT_MAX, &[])),
         ("write_expire", Range(0, INT_MAX, &[])),

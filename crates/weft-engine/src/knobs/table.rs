@@ -1,10 +1,11 @@
-//! Table of knobs: an entry for each, from which all follows but its field in [`Knobs`].
+//! Table of knobs: one entry per knob, from which everything is generated except the knob's field
+//! in [`Knobs`].
 //!
 //! Names, units and ranges are those of `/sys/block/mdX/md/`, `/sys/block/X/queue/`,
 //! `/proc/sys/vm/` and `/sys/class/bdi/` if the kernel has the knob; the other knobs are weft's own
 //! and say so.
 //!
-//! An entry consists of the following, of which `note`, `then` and `historic` may be absent:
+//! An entry consists of the following parts, of which `note`, `then` and `historic` may be missing:
 //!
 //! ```text
 //! name => Variant(Value) at field.of.Knobs of Scope {
@@ -44,10 +45,10 @@ pub struct KnobRow {
     pub origin: &'static str,
     /// Effect of the knob.
     pub doc: &'static str,
-    /// Values that only reproduce a former kernel, with the experiment that does, which
-    /// `weft reproduce` runs. A live volume refuses them.
+    /// Values that only serve to reproduce a former kernel, each with the experiment that uses it
+    /// and that `weft reproduce` runs. A live volume refuses these values.
     pub historic: &'static [(&'static str, &'static str)],
-    /// Values that simulated crash runs draw.
+    /// Values that simulated crash runs draw for the knob.
     pub draws: Draws,
     range: fn() -> String,
     pub(super) parse: fn(&str, &Knobs) -> Option<Knob>,
@@ -61,7 +62,7 @@ impl KnobRow {
         (self.range)()
     }
 
-    /// Range of the values that a live volume takes, as text.
+    /// Range of the values that a live volume accepts, as text.
     #[must_use]
     pub fn range_live(&self) -> String {
         let range = self.range();
@@ -70,31 +71,31 @@ impl KnobRow {
     }
 }
 
-/// Values of a knob that simulated crash runs draw, by the simulator's list. A value may be
-/// repeated, which makes it likelier.
+/// Values of a knob that simulated crash runs draw, by list of the simulator. A value may be
+/// repeated, which makes it more likely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Draws {
-    /// At the start, under any profile.
+    /// Drawn at the start, under any profile.
     pub start: &'static [&'static str],
-    /// At run time, under any profile that sets knobs.
+    /// Drawn at run time, under any profile that sets knobs.
     pub steps: &'static [&'static str],
-    /// At the start and at run time, under profiles of queues.
+    /// Drawn at the start and at run time, under profiles of queues.
     pub queues: &'static [&'static str],
-    /// At run time, under mixed profiles.
+    /// Drawn at run time, under mixed profiles.
     pub mixed: &'static [&'static str],
-    /// At run time for the queue of one member, under mixed profiles.
+    /// Drawn at run time for the queue of one member, under mixed profiles.
     pub one_queue: &'static [&'static str],
-    /// Reason for which no list has the knob.
+    /// Reason for which no list contains the knob.
     pub unlisted: &'static str,
 }
 
 impl Draws {
-    /// No values and no reason, which no knob may have.
+    /// No values and no reason. No knob may have this.
     pub const NONE: Self =
         Self { start: &[], steps: &[], queues: &[], mixed: &[], one_queue: &[], unlisted: "" };
 }
 
-/// Object that a knob belongs to.
+/// Object to which a knob belongs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Scope {
     /// The pool of the write-back cache, which all volumes share.
@@ -117,7 +118,7 @@ macro_rules! knobs {
         $(historic: [$($of_history:expr),+],)?
         draws: { $($list:ident: $values:expr),+ $(,)? },
     })+) => {
-        /// One knob with a new value.
+        /// A knob with a new value.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Knob {
             $(
@@ -146,7 +147,7 @@ macro_rules! knobs {
             }
         }
 
-        /// The table, in alphabetical order.
+        /// The table of all knobs, in alphabetical order.
         pub const TABLE: &[KnobRow] = &[$(KnobRow {
             name: stringify!($name),
             unit: $form.unit,
