@@ -1,5 +1,5 @@
-//! Layout of an assembly: slots and sizes by the superblocks, and whether enough members are
-//! present.
+//! Layout of an assembly: slots and sizes according to the superblocks, and whether enough members
+//! are present.
 //!
 //! Source   md-ondisk.md §8.1, md-raid.md §5
 
@@ -15,7 +15,8 @@ use crate::layout::geometry::{GeometryError, MEMBERS_MAX};
 use crate::layout::slot_set::SlotSet;
 
 impl Decision<'_> {
-    /// Refuses a RAID 0 with members of different sizes that does not record which layout it has.
+    /// Refuses a RAID 0 whose members have different sizes if no superblock records which RAID 0
+    /// layout it has.
     pub(super) fn raid0_layout(
         &self,
         current: &[(Member, Role)],
@@ -53,7 +54,8 @@ impl Decision<'_> {
         Ok(found as u16)
     }
 
-    /// Layout by the reference's superblock. RAID 0 and linear use the sizes of the members too.
+    /// Layout that the superblock of `reference` describes. For RAID 0 and linear it also depends
+    /// on the sizes of the members.
     pub(super) fn layout(
         &self,
         reference: &Member,
@@ -94,7 +96,7 @@ impl Decision<'_> {
         Ok(layout)
     }
 
-    /// Refuses an array that lacks members which are needed to reconstruct all data.
+    /// Refuses an array that lacks members which it needs to reconstruct all data.
     pub(super) fn enough(&self, assembly: &Assembly) -> Result<(), Refused> {
         let slots = &assembly.slots;
         let in_sync = slots.iter().zip(0u16..).filter(|it| matches!(it.0, SlotState::InSync(_)));
@@ -105,7 +107,8 @@ impl Decision<'_> {
         Err(self.too_few(&assembly.layout.needs(), slots))
     }
 
-    /// The refusal of an array that lacks members. `needs` describes the members that it needs.
+    /// Creates the refusal of an array that lacks members. `needs` describes the members that it
+    /// needs.
     fn too_few(&self, needs: &str, slots: &[SlotState]) -> Refused {
         let in_sync = slots.iter().filter(|state| matches!(state, SlotState::InSync(_))).count();
         let list: Vec<_> = slots
