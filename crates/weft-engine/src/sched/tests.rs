@@ -20,7 +20,8 @@ const SCHEDULERS: [&[(&str, &str)]; 7] = [
     &[("scheduler", "bfq"), ("merge_queues", "always"), ("waker", "1"), ("stable_merge", "1")],
 ];
 
-/// A request of a random client, group, sector and flags, and of a random class unless `alike`.
+/// Creates a request with random client, group, sector and flags, and with a random class unless
+/// `alike`.
 fn request(id: u64, alike: bool, rng: &mut Rng) -> QueuedRequest {
     let group = Group::new(rng.below(3) as u8).unwrap_or_default();
     let client = ClientId(rng.below(6) as u32 * 3 + u32::from(group.number()));
@@ -44,9 +45,9 @@ fn request(id: u64, alike: bool, rng: &mut Rng) -> QueuedRequest {
 }
 
 /// Submits at least 400 requests, in random batches at random times, and runs until all of them
-/// have completed. Returns the numbers of the requests in order of dispatch; requests that were
-/// merged are dispatched together. `alike`: all requests have the same class. `loses`: request 100
-/// is dropped, a planted bug.
+/// have completed. Returns the numbers of the requests in order of dispatch, with merged requests
+/// in one list. With `alike`, all requests have the same class. With `loses`, a planted bug drops
+/// request 100.
 fn order(settings: &[(&str, &str)], seed: u64, alike: bool, loses: bool) -> Vec<Vec<u64>> {
     let mut knobs = Knobs::default();
     for (name, value) in settings {

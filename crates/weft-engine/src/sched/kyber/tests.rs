@@ -1,4 +1,4 @@
-//! Tests of kyber: turns, tokens, histograms, looks at the latencies, merging.
+//! Tests of kyber: turns of domains, tokens, histograms, evaluation of latencies, merging.
 
 use super::*;
 use crate::contract::input::Attr;
@@ -6,7 +6,7 @@ use crate::contract::input::Attr;
 const MAX: Sectors = Sectors(1024);
 const MS: u64 = 1_000_000;
 
-/// Domain of a test's request.
+/// Domain of a request in these tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     R,
@@ -32,7 +32,7 @@ fn kyber() -> Kyber {
     Kyber::new(KyberKnobs::default(), MAX, NoMerges::Allowed)
 }
 
-/// A scheduler that merges nothing, with this number of requests of each domain.
+/// A scheduler that merges nothing, with the given number of requests in each domain.
 fn loaded(counts: [u64; DOMAINS]) -> Kyber {
     let mut kyber = Kyber::new(KyberKnobs::default(), MAX, NoMerges::Never);
     for (kind, count) in [R, W, D].into_iter().zip(counts) {
@@ -41,7 +41,8 @@ fn loaded(counts: [u64; DOMAINS]) -> Kyber {
     kyber
 }
 
-/// Dispatches until nothing more comes. Returns the runs of one domain and the receipts.
+/// Dispatches requests until none can be dispatched. Returns the runs of requests of one domain,
+/// and the receipts.
 fn drain(kyber: &mut Kyber, now: Time) -> (Vec<(usize, usize)>, Vec<Receipt>) {
     let (mut domains, mut receipts) = (Vec::new(), Vec::new());
     while let Some(next) = kyber.dispatch(now) {
@@ -52,12 +53,13 @@ fn drain(kyber: &mut Kyber, now: Time) -> (Vec<(usize, usize)>, Vec<Receipt>) {
     (runs, receipts)
 }
 
-/// Tokens of each domain.
+/// Number of tokens of each domain.
 fn tokens(kyber: &Kyber) -> [u32; DOMAINS] {
     kyber.domains.each_ref().map(|domain| domain.tokens)
 }
 
-/// Counts `count` requests of a domain that waited and then were at the member for these times.
+/// Counts `count` requests of a domain, each of which waited for the time `waited` and then was at
+/// the member for `at_member`.
 fn ended(kyber: &mut Kyber, domain: usize, count: u32, waited: u64, at_member: u64) {
     let domain = &mut kyber.domains[domain];
     for _ in 0..count {
@@ -133,7 +135,7 @@ fn statement_k4_buckets_are_quarters_of_the_target() {
     assert!(!is_bad(Some(3)) && is_bad(Some(4)) && !is_bad(None));
 }
 
-/// Discards have their own target, which no knob moves.
+/// Discards have their own target, which no knob changes.
 #[test]
 fn each_domain_goes_by_its_own_target() {
     let (read_lat, write_lat) = (Span::millis(1), Span::millis(7));
@@ -256,7 +258,8 @@ fn statement_k9_the_first_end_sets_the_time_of_the_look() {
     );
 }
 
-/// A request that waits for a token gets it by a look, without the end of another one.
+/// A request that waits for a token gets one when the latencies are evaluated, without the end of
+/// another request.
 #[test]
 fn a_look_gives_tokens_to_what_waits() {
     let mut kyber = loaded([600, 0, 0]);
@@ -367,9 +370,9 @@ fn a_request_that_is_completed_twice_is_found() {
     kyber.completed(receipt, at(1));
 }
 
-/// A reader with one request and writers with `writers`, until the time `until`, on a member that
-/// takes 200 us for a request and holds up to 128. Returns the longest latency of the last 200
-/// reads.
+/// Serves a reader with one request and writers with `writers` requests, until the time `until`, on
+/// a member that takes 200 us for a request and holds up to 128. Returns the longest latency of the
+/// last 200 reads.
 fn beside_writers(kyber: &mut Kyber, writers: usize, now: &mut Time, until: Time) -> Span {
     let mut at_member: VecDeque<(Kind, Receipt)> = VecDeque::new();
     let (mut id, mut reads, mut asked) = (0, VecDeque::new(), Time(0));
@@ -407,8 +410,8 @@ fn beside_writers(kyber: &mut Kyber, writers: usize, now: &mut Time, until: Time
     reads.into_iter().rev().take(200).max().unwrap()
 }
 
-/// With few writers, writes lose tokens until reads are within their target. With many, writes
-/// would be beyond theirs, and get tokens back.
+/// With few writers, writes lose tokens until reads are within their target. With many writers,
+/// writes would exceed their own target, and get tokens back.
 #[test]
 fn writes_give_way_to_reads_until_they_are_late_themselves() {
     let (mut kyber, mut now) = (kyber(), Time(0));

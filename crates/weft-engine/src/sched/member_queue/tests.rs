@@ -1,4 +1,4 @@
-//! Tests of a member queue: merging, sorting, depth, expiry, plug, requests that bypass the
+//! Tests of a member queue: merging, sorting, depth, expiry, plug, and requests that bypass the
 //! scheduler.
 
 use weft_units::Bytes;
@@ -28,7 +28,7 @@ fn settings(scheduler: SchedulerKind, depth: u32) -> QueueSettings {
     }
 }
 
-/// Knobs of queues of which `of` makes the same settings whatever their value is.
+/// Names of the knobs of queues for which `of` returns the same settings whatever value they have.
 fn without_effect(of: impl Fn(&Knobs) -> QueueSettings) -> Vec<&'static str> {
     let knobs = Knobs::default();
     let is_without = |row: &&KnobRow| {
@@ -57,7 +57,7 @@ fn every_knob_of_queues_is_a_setting_of_theirs() {
     assert_eq!(without_effect(forgets), ["nomerges", "read_lat_nsec", "write_lat_nsec"]);
 }
 
-/// A queue with the commands that it sent: first sector, length in sectors, and owners of each.
+/// A queue, with the commands that it sent: first sector, length in sectors, and owners of each.
 struct Bench {
     queue: MemberQueue<u32>,
     now: Time,
@@ -87,8 +87,8 @@ impl Bench {
         owner
     }
 
-    /// Stages a request of 4 KiB, merged within the turn as by `Outbox::stage`. Returns whether it
-    /// was merged.
+    /// Stages a request of 4 KiB, which is merged within the turn as by `Outbox::stage`. Returns
+    /// whether it was merged.
     fn ask(&mut self, write: bool, at: u64) -> bool {
         let kind = MergeKind { fua: false, stripes: true, attr: Attr::NONE };
         let (at, max) = (Sectors(at), Bytes::kib(512));
@@ -378,8 +378,7 @@ fn requests_that_wait_for_a_flush_alone_are_not_withheld_by_bfq() {
     assert!(Bench::on(SATA, settings(MQ, 0)).queue.bfq_stats().is_none(), "another scheduler's");
 }
 
-/// Statement M13: a flush is sent at once, whatever waits in BFQ and even if the member is kept
-/// idle.
+/// Statement M13: a flush is sent at once, even if requests wait in BFQ or the member is kept idle.
 #[test]
 fn statement_m13_a_flush_never_enters_a_queue_of_bfq() {
     for depth in [1, 8] {
@@ -507,7 +506,8 @@ fn what_is_taken_out_is_whole_and_can_be_put_back() {
     assert_eq!(bench.places(), [u64::MAX, 0, 80, 240]);
 }
 
-/// Stages eight reads and eight writes, alternating and far apart, with this number of tokens.
+/// Stages eight reads and eight writes, alternating and far apart, in a queue with `nr_requests`
+/// tokens.
 fn with_token(nr_requests: u32, async_depth: u32) -> Bench {
     let mut one = QueueSettings { nr_requests, ..settings(MQ, 1) };
     one.mq_deadline.async_depth = async_depth;
@@ -574,7 +574,8 @@ fn statement_k10_writes_hold_no_more_than_three_quarters_of_the_tokens() {
     }
 }
 
-/// With kyber, a discard is of its own domain: it goes after eight writes, not after all.
+/// With kyber, discards are a domain of their own: a discard is dispatched after eight writes, not
+/// after all of them.
 #[test]
 fn kyber_is_told_what_discards() {
     let mut bench = Bench::new(settings(SchedulerKind::Kyber, 8));
@@ -604,7 +605,8 @@ fn kyber_takes_in_what_has_no_token_and_is_woken_for_a_look() {
     assert_eq!(bench.queue.next_wake(bench.now), Some(bench.now + Span::millis(100)));
 }
 
-/// Freed tokens are given while the queue sends, when no other request arrives.
+/// Tokens that become free are given to waiting requests when the queue sends a command, even if no
+/// other request arrives.
 #[test]
 fn a_request_that_gets_its_token_late_does_not_plug_its_queue() {
     let mut bench = Bench::new(QueueSettings { nr_requests: 2, ..plugs() });
@@ -644,7 +646,7 @@ fn without_a_scheduler_nr_requests_is_a_depth() {
     assert_eq!(bench.sent.len(), 9);
 }
 
-/// Merging within a turn is limited by the smaller of what the array and the member allow, and
+/// Merging within a turn is limited by the array's limit or the member's, whichever is smaller, and
 /// disabled by `nomerges=2`.
 #[test]
 fn a_queue_limits_what_a_turn_merges() {
@@ -661,7 +663,7 @@ fn a_queue_limits_what_a_turn_merges() {
     assert_eq!(largest(64, NoMerges::Never), Bytes::ZERO);
 }
 
-/// With `nomerges`, adjacent requests of different turns are not merged, whatever the scheduler.
+/// With `nomerges`, adjacent requests of different turns are not merged by any scheduler.
 #[test]
 fn nomerges_holds_for_every_scheduler() {
     for scheduler in SchedulerKind::ALL.into_iter().filter(|kind| *kind != SchedulerKind::None) {
@@ -681,7 +683,8 @@ fn nomerges_holds_for_every_scheduler() {
 }
 
 /// Runs a sender that waits for its writes, flushes, waits for the flush, and continues, while the
-/// scheduler is changed. Returns an error, or the changes made while requests were waiting.
+/// scheduler is changed. Returns an error, or the changes that were made while requests were
+/// waiting.
 fn switch_under_flushes(seed: u64, planted: Planted) -> Result<Vec<Switch>, String> {
     let mut random = Rng::new(seed);
     let kinds = SchedulerKind::ALL;
@@ -758,14 +761,14 @@ fn statement_x4_another_scheduler_under_load_loses_doubles_and_reorders_nothing(
     }
 }
 
-/// The previous and the new scheduler.
+/// Scheduler before and after a change.
 type Switch = (SchedulerKind, SchedulerKind);
 
 /// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Planted {
     Nothing,
-    /// The queue is not informed that a command completed.
+    /// The queue is not informed that a command has completed.
     EndNotTold,
     /// A flush is sent along with other commands to a device on which it cannot be queued.
     FlushNotAlone,
@@ -779,7 +782,7 @@ enum Planted {
     SwitchSendsTwice,
 }
 
-/// Issues and completes random requests under changing settings. Returns an error, or the numbers
+/// Issues and completes random requests while the settings change. Returns an error, or the numbers
 /// of requests and of commands sent.
 fn at_random(seed: u64, planted: Planted) -> Result<(usize, usize), String> {
     let mut random = seed;
