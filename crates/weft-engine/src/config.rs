@@ -85,7 +85,7 @@ const BUFFER_PAGES_MAX: u32 = 512;
 /// Configuration of one volume.
 #[derive(Clone, Debug)]
 pub struct VolumeConfig {
-    /// Members of the volume.
+    /// Members of the volume: those of an array, or a single one without metadata.
     pub source: VolumeSource,
     /// Initial values of the knobs.
     pub knobs: Knobs,
@@ -118,7 +118,6 @@ impl VolumeSource {
         }
     }
 
-    /// All members in use.
     pub(crate) fn members(&self) -> Vec<&MemberInfo> {
         match self {
             Self::Array(assembly) => assembly.members().map(|(_, member)| &member.info).collect(),

@@ -199,7 +199,6 @@ impl Mutant {
     ];
 }
 
-/// Whether this bug is planted.
 pub(crate) fn is(planted: Option<Mutant>, mutant: Mutant) -> bool {
     cfg!(feature = "mutants") && planted == Some(mutant)
 }

@@ -40,7 +40,6 @@ pub(crate) enum Returned {
 }
 
 impl Issuer {
-    /// Whether the issuer is this client.
     pub(crate) fn is(self, client: ClientId) -> bool {
         matches!(self, Self::Client { client: other, .. } if other == client)
     }
@@ -63,7 +62,6 @@ impl Outbox {
         }
     }
 
-    /// Returns the frames of a request to its issuer.
     #[inline]
     pub(crate) fn release(&mut self, issuer: Issuer, frames: Run) {
         match issuer {

@@ -71,7 +71,6 @@ pub(crate) struct Member {
     pub(crate) lacks_bitmap: bool,
     /// The member returned and is under recovery, and lacks only the chunks whose bit is set.
     pub(crate) follows_bitmap: bool,
-    /// Number of consecutive read errors.
     pub(crate) read_errors: u32,
     pub(crate) counters: Counters,
     pub(crate) served: Served,

@@ -427,7 +427,6 @@ impl Outbox {
         parts
     }
 
-    /// Replaces the parts that own a token.
     pub(crate) fn replace_parts(&mut self, token: Token, parts: &[CompletionTarget]) {
         let [first, rest @ ..] = parts else { unreachable!("a member request has parts") };
         let Some(outstanding) = self.outstanding_mut(token) else {
@@ -626,7 +625,6 @@ impl Outbox {
         if entry.token == token { entry.outstanding.as_mut() } else { None }
     }
 
-    /// Number of outstanding tokens.
     pub(crate) fn outstanding(&self) -> usize {
         self.tokens.len() - self.free.len()
     }

@@ -75,7 +75,6 @@ pub(crate) enum FlushFor {
     Bitmap(u64),
 }
 
-/// State of the superblock updates.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SuperblockUpdates {
     pub(super) wanted: u64,
@@ -118,7 +117,6 @@ impl Array {
         self.updates.wanted
     }
 
-    /// Whether the superblock update with this number is done.
     pub(crate) fn update_done(&self, number: u64) -> bool {
         self.updates.done >= number
     }

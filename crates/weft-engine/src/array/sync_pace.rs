@@ -33,7 +33,6 @@ use weft_units::{Bytes, Span, Time};
 use crate::contract::input::Class;
 use crate::knobs::{Knobs, SyncPace};
 
-/// Pace of one sync.
 #[derive(Clone, Debug)]
 pub(crate) struct Pace {
     kind: SyncPace,

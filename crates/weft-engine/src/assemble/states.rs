@@ -45,14 +45,14 @@ pub enum AssemblyState {
     Broken,
 }
 
-/// A row of the table.
+/// Row of [`TABLE`]: identifier, description and advice for one state.
 #[derive(Clone, Copy, Debug)]
 pub struct StateRow {
     /// State that the row describes.
     pub state: AssemblyState,
     /// Identifier for programs, which never changes.
     pub id: &'static str,
-    /// Whether the array is refused.
+    /// Whether an array in this state is refused; otherwise it is served with the state noted.
     pub refused: bool,
     /// Description of the state, in one sentence.
     pub says: &'static str,
@@ -302,7 +302,7 @@ pub const TABLE: [StateRow; 35] = [
 ];
 
 impl AssemblyState {
-    /// Row of the table for this state.
+    /// Row of [`TABLE`] with the description of this state.
     #[must_use]
     pub const fn row(self) -> &'static StateRow {
         &TABLE[self as usize]

@@ -34,7 +34,7 @@ pub enum Input {
     Admin(Box<Command>),
 }
 
-/// Request of a client.
+/// Request of a client to a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientRequest {
     /// Client that sends the request.

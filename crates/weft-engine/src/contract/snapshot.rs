@@ -145,9 +145,9 @@ pub struct AccountSnapshot {
 pub struct PurposeSectors {
     /// Purpose of the member requests.
     pub purpose: Purpose,
-    /// Sectors read.
+    /// Number of sectors that were read for the purpose.
     pub read: Sectors,
-    /// Sectors written.
+    /// Number of sectors that were written for the purpose.
     pub written: Sectors,
 }
 
@@ -227,7 +227,7 @@ pub struct Mismatch {
 /// Strip of a member that disagrees with the rest of its stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrongStrip {
-    /// Member with the strip.
+    /// Member that holds the strip.
     pub member: MemberIndex,
     /// Slot of the member.
     pub slot: Slot,

@@ -38,13 +38,13 @@ pub struct TokenWaits {
 /// Amounts of work that turns have done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Number of turns that were taken.
+    /// Number of turns.
     pub turns: u32,
-    /// Number of inputs handled.
+    /// Number of inputs that were handled.
     pub inputs: u32,
     /// Number of times a request was attached to a stripe.
     pub attaches: u32,
-    /// Number of stripes handled.
+    /// Number of stripes that were handled, without followers.
     pub stripes: u32,
     /// Number of filled stripes that were written together with the stripe that was being handled.
     pub followers: u32,

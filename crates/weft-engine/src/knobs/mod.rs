@@ -88,7 +88,7 @@ pub struct Knobs {
     pub stripe_cache_bytes: Bytes,
     /// Form of the stripe cache: that of md in 2008, or that of today.
     pub stripe_cache_form: CacheForm,
-    /// Number of stripes in the stripe cache.
+    /// Size of the stripe cache, in stripes.
     pub stripe_cache_size: u32,
     /// Size of a stripe on each member, in bytes (patch 004).
     pub stripe_size: StripeSize,

@@ -35,7 +35,7 @@ use super::{
 };
 use crate::page_cache::{Amount, Kernel, PAGE_BYTES};
 
-/// Row of a knob in the table.
+/// Row of [`TABLE`]: name, unit, allowed values and effect of a knob.
 pub struct KnobRow {
     /// Name of the knob, as in md if md has it.
     pub name: &'static str,
@@ -118,7 +118,7 @@ macro_rules! knobs {
         $(historic: [$($of_history:expr),+],)?
         draws: { $($list:ident: $values:expr),+ $(,)? },
     })+) => {
-        /// A knob with a new value.
+        /// A knob, together with a new value for it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Knob {
             $(

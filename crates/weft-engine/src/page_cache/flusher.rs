@@ -37,7 +37,6 @@ pub enum Flush {
     },
 }
 
-/// The flusher of one device.
 #[derive(Clone, Debug)]
 pub(crate) struct Flusher {
     stage: Stage,

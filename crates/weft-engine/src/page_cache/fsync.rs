@@ -20,7 +20,7 @@ use super::pool::Pool;
 use super::queue::Inodes;
 use std::ops::Range;
 
-/// An fsync in progress.
+/// State of an fsync that has not been completed.
 #[derive(Clone, Debug)]
 pub struct Fsync {
     inode: InodeId,

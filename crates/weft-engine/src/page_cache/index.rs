@@ -25,7 +25,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// The state of one page.
+/// State of one page, as the combination of its two flags *dirty* and *under writeback*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageState {
     /// Equal to the device, or not in memory at all.
@@ -87,7 +87,7 @@ impl Pages {
         self.writeback
     }
 
-    /// The state of one page.
+    /// State of the page with the number `page`.
     #[must_use]
     pub fn state(&self, page: u64) -> PageState {
         let word = self.words.get(&(page / 64)).copied().unwrap_or_default();

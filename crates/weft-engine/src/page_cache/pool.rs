@@ -288,7 +288,6 @@ impl Pool {
         }
     }
 
-    /// Adds a device.
     pub(crate) fn add_bdi(&mut self, now: Time) -> BdiId {
         let id = BdiId(u16::try_from(self.bdis.len()).expect("few devices"));
         self.bdis.push(Bdi {

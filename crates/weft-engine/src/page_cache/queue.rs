@@ -123,7 +123,6 @@ impl Queues {
         self.list(list).is_empty()
     }
 
-    /// The first file of a list.
     pub(crate) fn first(&self, list: List) -> Option<InodeId> {
         self.list(list).first_key_value().map(|(_, &id)| id)
     }

@@ -359,7 +359,6 @@ fn is_bad(bucket: Option<usize>) -> bool {
     bucket.is_some_and(|bucket| bucket >= GOOD)
 }
 
-/// Index of the domain of a request.
 fn domain_of(request: &QueuedRequest) -> usize {
     match request.direction {
         Direction::Read => READ,

@@ -255,7 +255,6 @@ impl<T> MemberQueue<T> {
         Some(self.depth).filter(|depth| *depth < u32::MAX)
     }
 
-    /// Settings of the queue.
     pub(crate) fn settings(&self) -> &QueueSettings {
         &self.settings
     }

@@ -18,7 +18,6 @@ pub(crate) struct MemberRequest {
 }
 
 impl MemberRequest {
-    /// Returns this request without FUA.
     #[inline(always)]
     pub(crate) const fn without_fua(self) -> Self {
         Self { kind: MergeKind { fua: false, ..self.kind }, ..self }
@@ -82,16 +81,16 @@ impl IoPriority {
     }
 }
 
-/// A request as a scheduler queues it.
+/// Member request in the form in which it is passed to a scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueuedRequest {
     /// Identifier of the request, chosen by the caller; returned when it is dispatched.
     pub id: u64,
-    /// Direction of the data.
+    /// Whether the request reads from or writes to the member.
     pub direction: Direction,
     /// Attributes of the request: its origin, class and weight.
     pub attr: Attr,
-    /// First sector on the member.
+    /// First sector of the request, counted from the start of the member.
     pub first: Sectors,
     /// Length in sectors; not zero.
     pub len: Sectors,
@@ -104,11 +103,11 @@ pub struct QueuedRequest {
 /// A request, possibly merged from several, that the scheduler sends to the member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dispatched {
-    /// Direction of the data.
+    /// Whether the request reads from or writes to the member.
     pub direction: Direction,
     /// Receipt to hand back to the scheduler when the request completes.
     pub receipt: Receipt,
-    /// First sector on the member.
+    /// First sector of the request, counted from the start of the member.
     pub first: Sectors,
     /// Length in sectors.
     pub len: Sectors,

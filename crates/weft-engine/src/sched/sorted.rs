@@ -36,7 +36,6 @@ pub(crate) struct Position {
 }
 
 impl Sorted {
-    /// Number of entries.
     pub(crate) fn len(&self) -> usize {
         self.len
     }

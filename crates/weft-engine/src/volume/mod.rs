@@ -127,7 +127,6 @@ impl Volume {
         }
     }
 
-    /// Current knobs.
     pub(crate) const fn knobs(&self) -> &Knobs {
         &self.knobs
     }

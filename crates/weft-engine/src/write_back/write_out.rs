@@ -261,7 +261,6 @@ impl WriteBack {
         }
     }
 
-    /// Whether a write waits for room.
     fn waits_for_room(&self) -> bool {
         self.waiting.iter().any(|id| match &self.op(*id).work {
             OpWork::Client(op) => op.path == CachePath::Keep,

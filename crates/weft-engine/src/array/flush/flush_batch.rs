@@ -74,7 +74,7 @@ pub struct FlushBatch<R> {
 /// Counts of an array's flushes since the engine started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlushCounts {
-    /// Number of flush requests.
+    /// Number of flush requests that have arrived.
     pub requests: u64,
     /// Number of rounds, including those that sent no flush.
     pub rounds: u64,

@@ -269,7 +269,6 @@ impl IntentBitmap {
         &self.chunks[chunks.first as usize..][..chunks.count as usize]
     }
 
-    /// Returns a lease on `chunks`.
     #[inline]
     pub(super) fn give_back(&mut self, chunks: Chunks, now: Time) {
         if chunks.is_empty() {
@@ -568,7 +567,6 @@ impl Array {
 
     // Rounds.
 
-    /// Whether a round is in progress.
     pub(in crate::array) fn has_bitmap_round(&self) -> bool {
         self.bitmap.as_ref().is_some_and(|bitmap| bitmap.round.is_some())
     }

@@ -120,7 +120,6 @@ impl World {
         self.writers.iter().filter(|dd| !dd.left).map(of).max().expect("there are writers")
     }
 
-    /// Forgets the waits that have ended.
     pub(super) fn forget_waits(&mut self) {
         self.writers.iter_mut().for_each(|dd| dd.wait_max = Span(0));
     }

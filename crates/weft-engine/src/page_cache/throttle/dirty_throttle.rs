@@ -97,7 +97,6 @@ enum Reserve {
 }
 
 impl DirtyThrottle {
-    /// Rules of the variant.
     pub(crate) const fn rules(self) -> &'static Rules {
         match self {
             Self::V11 => &Rules {

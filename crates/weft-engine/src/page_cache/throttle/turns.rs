@@ -142,7 +142,6 @@ impl Turns {
         }
     }
 
-    /// Adds a device.
     pub(crate) fn add_bdi(&mut self) {
         self.devices.push(Device {
             counts: Counts::default(),
@@ -163,7 +162,6 @@ impl Turns {
         self.share_out();
     }
 
-    /// Adds a writer.
     pub(crate) fn add_writer(&mut self) {
         self.writers.push(Account {
             bdi: BdiId(0),

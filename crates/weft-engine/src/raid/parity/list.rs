@@ -21,7 +21,6 @@ pub(crate) enum List {
     Inactive(u8),
 }
 
-/// All lists of one cache.
 #[derive(Clone, Debug)]
 pub(crate) struct Lists {
     /// Links of all stripes, followed by the closing link of each list.

@@ -68,7 +68,6 @@ struct End {
     window: u64,
 }
 
-/// Identifier of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StreamId {
     place: u8,

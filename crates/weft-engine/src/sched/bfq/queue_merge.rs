@@ -60,7 +60,6 @@ pub(super) struct Party {
     pub(super) class: IoPriority,
     /// Whether the queue holds reads and sync writes.
     pub(super) sync: bool,
-    /// Whether the queue is seeky.
     pub(super) seeky: bool,
     /// Time of the first service since the queue became busy; `None` if it was not served yet.
     pub(super) first_service: Option<Time>,

@@ -29,7 +29,6 @@ pub(super) struct LastCompletion {
     pub(super) queue: QueueId,
     /// Whether `queue` serves several processes.
     pub(super) shared: bool,
-    /// Time of the completion.
     pub(super) at: Time,
 }
 

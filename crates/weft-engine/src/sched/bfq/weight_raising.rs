@@ -72,7 +72,6 @@ pub(super) struct Activation {
     pub(super) shared: bool,
     /// Whether the queue started in a large burst.
     pub(super) in_burst: bool,
-    /// Whether the queue has the default weight.
     pub(super) default_weight: bool,
     /// Number of the queue's requests in flight at the member.
     pub(super) in_flight: u32,
@@ -112,13 +111,12 @@ impl Raising {
         if self.raised == Raised::Interactive { INTERACTIVE.into() } else { 1 }
     }
 
-    /// Whether the weight is raised.
     #[inline]
     pub(super) fn is_raised(&self) -> bool {
         self.raised != Raised::No
     }
 
-    /// Reason of the raising.
+    /// Reason for which the weight is raised at present.
     #[cfg(test)]
     pub(super) fn raised(&self) -> Raised {
         self.raised

@@ -45,7 +45,6 @@ impl WeightCounts {
         self.distinct > 1 && self.smallest() != Some(weight)
     }
 
-    /// Whether the weights differ.
     pub(super) fn differ(&self) -> bool {
         self.distinct > 1
     }

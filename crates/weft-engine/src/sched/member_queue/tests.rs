@@ -764,7 +764,6 @@ fn statement_x4_another_scheduler_under_load_loses_doubles_and_reorders_nothing(
 /// Scheduler before and after a change.
 type Switch = (SchedulerKind, SchedulerKind);
 
-/// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Planted {
     Nothing,

@@ -61,7 +61,6 @@ pub(crate) struct Cache {
     stripes_per_chunk: u64,
     /// Number of stripes that have the permission to preread.
     preread_active: u32,
-    /// Number of full-stripe writes in flight.
     pub(crate) full_stripe_writes: u32,
     priority: Priority,
     plug: Plug,
@@ -226,7 +225,6 @@ impl Cache {
         self.active
     }
 
-    /// Number of stripes in use, by state.
     pub(crate) fn stripes_in_use(&self) -> StripesInUse {
         StripesInUse {
             active: self.active,

@@ -54,7 +54,7 @@ pub struct Facts {
     pub rule: PlanRule,
 }
 
-/// The next step of a stripe.
+/// Next step of a stripe, as returned by [`Facts::plan`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StripeStep {
     /// Read these strips. With `delay`, the stripe then waits for the permission to read further
@@ -83,13 +83,13 @@ pub enum Mode {
 }
 
 impl Facts {
-    /// Slots that hold data.
+    /// Slots of the data strips.
     #[must_use]
     pub fn data(&self) -> SlotSet {
         self.all.without(self.parity())
     }
 
-    /// Slots that hold parity.
+    /// Slots of the parity strips.
     #[must_use]
     pub fn parity(&self) -> SlotSet {
         let mut parity = SlotSet::only(self.p);

@@ -28,7 +28,6 @@ use crate::raid::personality::{RaidLevel, Requests};
 use crate::raid::straight::StraightPart;
 use crate::raid::{ArrayIo, Cx, Event, SPLITTING};
 
-/// A request that is being split.
 #[derive(Clone, Debug)]
 pub(super) struct SplitRequest {
     io: ArrayIo,

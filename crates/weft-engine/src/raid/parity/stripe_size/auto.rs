@@ -21,7 +21,6 @@ use weft_units::Span;
 use super::{RunRule, StripeSizePolicy};
 use crate::raid::parity::priority::PlugRule;
 
-/// Policy of `stripe_size=auto`.
 pub(super) static POLICY: StripeSizePolicy = StripeSizePolicy {
     runs: Some(&RUNS),
     waits_for_runs: true,

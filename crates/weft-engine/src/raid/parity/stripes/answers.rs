@@ -121,7 +121,6 @@ impl Stripes {
         self.one_done(run.head, cx);
     }
 
-    /// The strips of a batch's run, one by one.
     pub(crate) fn parts_of(&self, run: StripRun) -> impl Iterator<Item = StripIo> {
         let stripes = self.batch_of(run.head);
         let (first, count) = (run.first as usize, run.count as usize);
