@@ -69,7 +69,7 @@ pub(crate) struct Member {
     /// The whole bitmap has to be written to the member, because its copy may differ from that of
     /// the array.
     pub(crate) lacks_bitmap: bool,
-    /// The member returned and is under recovery, and lacks only the chunks whose bit is set.
+    /// The member returned and is under recovery, and lacks only the chunks with their bit set.
     pub(crate) follows_bitmap: bool,
     pub(crate) read_errors: u32,
     pub(crate) counters: Counters,

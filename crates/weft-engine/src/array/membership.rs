@@ -18,7 +18,7 @@ pub(crate) struct Membership {
     /// Data sector of the members from which parity or copies may be wrong; `None` if all are
     /// correct.
     pub(crate) resync_from: Option<Sectors>,
-    /// Slots whose member is in sync everywhere; [`Membership::in_sync`] also includes partly
+    /// Slots with a member that is in sync everywhere; [`Membership::in_sync`] also includes partly
     /// rebuilt members.
     in_sync: SlotSet,
     /// Slots with a member that takes writes.

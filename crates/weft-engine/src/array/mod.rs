@@ -82,7 +82,7 @@ pub(crate) struct Array {
     intent: WriteIntent,
     updates: SuperblockUpdates,
     pub(crate) flushes: FlushBatch<FlushFor>,
-    /// Client requests whose round of flushes has ended, with the result of the round.
+    /// Client requests for which the round of flushes has ended, with the result of the round.
     flushed: Vec<(RequestId, Result<(), Fault>)>,
     /// Result of the last flush round. It is an error only if a member failed to flush that the
     /// array cannot run without; any other such member is failed instead.

@@ -112,7 +112,7 @@ impl Outstanding {
         Self { volume, member, write, fua, issued, owner, requests, at_member, scheduled, detached }
     }
 
-    /// Whether this is a write of parts whose owner still waits for the write.
+    /// Whether this is a write of parts for which the parts' owner still waits.
     fn is_writing_parts(&self) -> bool {
         self.write && !self.detached && matches!(self.owner, Owner::Parts(..))
     }
@@ -470,7 +470,8 @@ impl Outbox {
         self.send(member, op, attr, Outstanding { fua, ..outstanding });
     }
 
-    /// Sends a request past the queue of a member whose queue holds no requests back.
+    /// Sends a request to a member without queueing it. The member's queue must hold no requests
+    /// back.
     #[inline(always)]
     pub(crate) fn send(
         &mut self,
@@ -608,8 +609,8 @@ impl Outbox {
         entries.map(|entry| entry.token).collect()
     }
 
-    /// Whether a member has an outstanding or queued write of parts whose owner waits for the
-    /// write.
+    /// Whether a member has an outstanding or queued write of parts for which the parts' owner
+    /// still waits.
     pub(crate) fn is_writing_parts(&self, member: &Member) -> bool {
         let out = self.tokens_of(member.info.index).into_iter().any(|token| {
             let outstanding = self.tokens[token_place(token)].outstanding.as_ref();

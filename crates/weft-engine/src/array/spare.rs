@@ -128,7 +128,8 @@ impl Array {
         self.request_unit <= Bytes(1) || block <= self.request_unit
     }
 
-    /// Takes a former member back into its slot, and starts to copy the chunks whose bit is set.
+    /// Takes a former member back into its slot, and starts to copy the chunks that have their bit
+    /// set.
     ///
     /// # Errors The bitmap does not record everything that the member misses, or the device is not
     /// a former member.

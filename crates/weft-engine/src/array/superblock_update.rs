@@ -137,8 +137,8 @@ impl Array {
     }
 
     /// Whether every failure is recorded on the other members. In a broken array failures count as
-    /// not recorded: the member whose failure broke the array may have failed in the very update
-    /// that was to record another failure.
+    /// not recorded: the member that broke the array by its failure may have failed in the very
+    /// update that was to record another failure.
     pub(crate) fn failures_recorded(&self) -> bool {
         self.updates.done >= self.updates.records_failures
             || self.is_planted(Mutant::AckBeforeSuperblock)
@@ -439,7 +439,7 @@ impl Array {
         self.updates.not_before = Some(now + retry);
     }
 
-    /// Sends the superblocks whose first attempt failed again, unchanged.
+    /// Sends those superblocks again, unchanged, that failed to be written at the first attempt.
     fn try_again(&mut self, out: &mut Outbox) {
         for position in 0..self.members.len() {
             if self.members[position].is_to_try_again() {
@@ -555,9 +555,9 @@ impl Array {
         self.finish_flushes();
     }
 
-    /// Takes the client requests whose round of flushes has ended, with the result of the round.
-    /// Returns none while a member failure is not recorded: the data that follows a flush must not
-    /// be written while superblocks still count on the failed member.
+    /// Takes the client requests for which the round of flushes has ended, with the result of the
+    /// round. Returns none while a member failure is not recorded: the data that follows a flush
+    /// must not be written while superblocks still count on the failed member.
     #[inline]
     pub(crate) fn take_flushed(&mut self) -> Vec<(RequestId, Result<(), Fault>)> {
         if self.has_flushed() { std::mem::take(&mut self.flushed) } else { Vec::new() }

@@ -159,8 +159,8 @@ impl Decision<'_> {
         Ok(())
     }
 
-    /// Index of the member with a slot whose superblock is freshest. Spares do not count, because
-    /// their update counts may be lower or higher.
+    /// Index of the member that has the freshest superblock among those with a slot. Spares do not
+    /// count, because their update counts may be lower or higher.
     ///
     /// Among equals, a member that no other of them records as failed comes first, then the first
     /// member. A member that was ahead by one update when a crash interrupted that update, and that
@@ -217,7 +217,7 @@ impl Decision<'_> {
         Ok(())
     }
 
-    /// Returns the members whose features and logs weft supports well enough. A member with
+    /// Returns the members with features and logs that weft supports well enough. A member with
     /// unsupported logs of its own is dropped.
     fn understood(
         &mut self,
@@ -406,8 +406,8 @@ impl Decision<'_> {
         Ok(self.newest_of_each_slot(current))
     }
 
-    /// Drops members for whose slot there is a fresher member. In version 0.90 a member that takes
-    /// a slot also takes the slot's number, so other superblocks cannot distinguish the two
+    /// Drops members if there is a fresher member for the same slot. In version 0.90 a member that
+    /// takes a slot also takes the slot's number, so other superblocks cannot distinguish the two
     /// members. mdadm does the same.
     fn newest_of_each_slot(&mut self, members: Vec<(Member, Role)>) -> Vec<(Member, Role)> {
         let slotted = members.iter().filter(|(_, role)| matches!(role, Role::Active(_)));
@@ -599,7 +599,7 @@ impl Decision<'_> {
         self.states.dedup();
     }
 
-    /// Refuses an array whose journal holds data that the members lack. With a journal, the clean
+    /// Refuses an array if its journal holds data that the members lack. With a journal, the clean
     /// flag means nothing.
     ///
     /// Source   md-ondisk.md §5 "Rules"
@@ -851,8 +851,8 @@ impl Described {
     }
 }
 
-/// For each member, the stripes whose parity was being written according to its partial parity log
-/// (PPL); `None` if the members have no such logs.
+/// For each member, the stripes with parity that was being written, according to its partial parity
+/// log (PPL); `None` if the members have no such logs.
 ///
 /// Source   md-ondisk.md §4 "Recovery": the newest log of each member; all other parity is correct
 fn logged(assembly: &Assembly) -> Result<Option<Vec<Vec<SectorRange>>>, String> {
@@ -889,7 +889,7 @@ fn calls_faulty(by: &Superblock, of: &Superblock) -> bool {
 }
 
 /// Numbers and roles of those members with slots that are as fresh as the freshest superblock, that
-/// this superblock confirms, and whose number no other candidate has.
+/// this superblock confirms, and that share their number with no other candidate.
 ///
 /// The number of a failed member may be used again: in version 0.90 a member that takes a slot
 /// takes the slot's number, in version 1 an added member takes the number of a removed one. Hence a

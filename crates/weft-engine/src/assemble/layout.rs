@@ -15,7 +15,7 @@ use crate::layout::geometry::{GeometryError, MEMBERS_MAX};
 use crate::layout::slot_set::SlotSet;
 
 impl Decision<'_> {
-    /// Refuses a RAID 0 whose members have different sizes if no superblock records which RAID 0
+    /// Refuses a RAID 0 with members of different sizes if no superblock records which RAID 0
     /// layout it has.
     pub(super) fn raid0_layout(
         &self,

@@ -149,7 +149,7 @@ pub struct Member {
     pub superblock: Superblock,
     /// Bitmap and logs that the superblock refers to.
     pub logs: Logs,
-    /// Data sectors whose parity was being written when the array was not stopped cleanly.
+    /// Data sectors with parity that was being written when the array was not stopped cleanly.
     pub suspect: Vec<SectorRange>,
     /// Sector at which a truncated image ends before the member's data does; `None` if the image is
     /// complete.

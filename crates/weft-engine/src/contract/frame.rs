@@ -10,7 +10,8 @@
 //! ```
 //!
 //! A *run* is a sequence of adjacent frames, which are adjacent in memory too. The engine never
-//! sees their bytes: its outputs name [`Segment`]s, whose data the driver moves or computes.
+//! sees their bytes: its outputs name [`Segment`]s, and the driver moves or computes the data in
+//! them.
 
 use smallvec::SmallVec;
 use weft_units::FRAME_BYTES;
@@ -32,7 +33,7 @@ pub struct Run {
 /// frames that follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Segment {
-    /// Frame from whose start `offset` is counted.
+    /// Frame from which the offset counts.
     pub frame: Frame,
     /// Offset in bytes from the start of `frame`; less than [`FRAME_BYTES`].
     pub offset: u32,

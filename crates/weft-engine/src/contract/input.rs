@@ -167,8 +167,8 @@ impl Attr {
     }
 
     /// Attributes for a member request that serves two client requests: those with the higher
-    /// class, then those with the larger weight, then `self`, whose request came first. The result
-    /// is background only if both requests are.
+    /// class, then those with the larger weight, then `self`, the attributes of the request that
+    /// came first. The result is background only if both requests are.
     #[must_use]
     pub fn stronger(self, other: Self) -> Self {
         let rank = |attr: &Self| (attr.class.rank(), Reverse(attr.class.weight(attr.weight)));
@@ -376,8 +376,8 @@ pub enum Verb {
         /// has no source of randomness.
         device_uuid: weft_ondisk::Uuid,
     },
-    /// Take a former member back into its slot, and copy only the chunks whose bit is set in the
-    /// write-intent bitmap. Refused where that is not possible.
+    /// Take a former member back into its slot, and copy only the chunks that have their bit set in
+    /// the write-intent bitmap. Refused where that is not possible.
     ReAdd {
         /// The opened member, with an index that no member had before.
         member: MemberInfo,

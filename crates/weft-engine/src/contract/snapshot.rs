@@ -15,7 +15,7 @@ pub struct Snapshot {
     pub volumes: Vec<VolumeSnapshot>,
     /// Outstanding payload in bytes of each client that has any.
     pub clients: Vec<(ClientId, Bytes)>,
-    /// Number of `Submit`s and `Compute`s whose `Done` has not arrived.
+    /// Number of `Submit`s and `Compute`s without their `Done` so far.
     pub tokens_outstanding: usize,
     /// Client frames that the engine holds.
     pub frames_held: u32,
@@ -179,7 +179,7 @@ pub struct BitmapSnapshot {
     pub chunk: Bytes,
     /// Number of chunks, one bit each.
     pub chunks: u64,
-    /// Number of chunks whose bit is set.
+    /// Number of chunks with their bit set.
     pub dirty: u64,
     /// Number of pages of the in-memory bitmap, each of 2,048 chunks, as md counts them.
     pub pages: u64,

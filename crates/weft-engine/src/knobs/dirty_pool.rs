@@ -41,7 +41,8 @@ impl Default for PoolKnobs {
 }
 
 impl PoolKnobs {
-    /// Kernel whose rules the pool follows. Without a throttle only the rules for flushers apply.
+    /// Kernel with the rules that the pool follows. Without a throttle only the rules for flushers
+    /// apply.
     #[must_use]
     pub fn kernel(&self) -> Kernel {
         self.throttle.unwrap_or(UNTHROTTLED)
@@ -51,7 +52,7 @@ impl PoolKnobs {
 /// Throttle of the pool if none is set.
 const THROTTLE: Kernel = Kernel::Weft;
 
-/// Kernel whose rules for flushers apply if no client is throttled. [`Kernel::Weft`] is not
+/// Kernel with the rules for flushers that apply if no client is throttled. [`Kernel::Weft`] is not
 /// suitable, because its turns depend on waiting writers.
 const UNTHROTTLED: Kernel = Kernel::IoLess(DirtyThrottle::Mainline6_12);
 
@@ -91,7 +92,7 @@ pub(super) const fn limit_ratio() -> Form<Amount> {
     }
 }
 
-/// Form of a throttle: the name of the kernel whose throttle it is, or `none`.
+/// Form of a throttle: the name of the kernel that has this throttle, or `none`.
 pub(super) const fn throttle() -> Form<Option<Kernel>> {
     Form {
         unit: "word",

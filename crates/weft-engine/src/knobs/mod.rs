@@ -44,7 +44,7 @@ pub struct Knobs {
     /// Time without space after which a member is failed, if the array can run without it. Zero:
     /// never.
     pub no_space_wait: Span,
-    /// Which requests of a member may be merged.
+    /// Rule for merging the requests of a member.
     pub nomerges: NoMerges,
     /// Largest number of requests in a member's scheduler and in flight at the member together;
     /// further requests wait in order of arrival. Zero: with mq-deadline and kyber twice the
@@ -72,7 +72,7 @@ pub struct Knobs {
     pub read_around: Span,
     /// Largest number of commands in flight at a member. Zero: as many as its device accepts.
     pub queue_depth: u32,
-    /// When a write prefers read-modify-write to reconstruct-write.
+    /// Rule for preferring read-modify-write to reconstruct-write.
     pub rmw_level: RmwLevel,
     /// Whether members are rotational. `None`: as their devices report.
     pub rotational: Option<bool>,
@@ -98,7 +98,7 @@ pub struct Knobs {
     pub sync_speed_max: Bytes,
     /// Speed that a sync keeps beside client requests, in bytes per second.
     pub sync_speed_min: Bytes,
-    /// Which client writes wait for more data of their stripe.
+    /// Rule that selects the client writes that wait for more data of their stripe.
     pub writes: Writes,
 }
 

@@ -11,7 +11,7 @@ words! {
     /// Time at which delayed stripes move to the hold list, from where they may be preread.
     #[derive(Default)]
     pub enum Activation {
-        /// When the plug ends, 3 ms after it was set, as in 2008.
+        /// At the end of the plug, 3 ms after it was set, as in 2008.
         AtUnplug = "at_unplug",
         /// At the next turn of the engine, as in md's thread today.
         #[default]
@@ -32,11 +32,11 @@ words! {
     /// (md-raid.md §1.10).
     #[derive(Default)]
     pub enum CacheForm {
-        /// As in 2.6.25: the stripes of a chunk are written one by one, and inactive stripes are in
-        /// one list.
+        /// The form of 2.6.25: the stripes of a chunk are written one by one, and inactive stripes
+        /// are in one list.
         Of2008 = "2008",
-        /// As in 6.12: filled stripes of a chunk are written as a batch, and inactive stripes are
-        /// in eight lists.
+        /// The form of 6.12: filled stripes of a chunk are written as a batch, and inactive stripes
+        /// are in eight lists.
         #[default]
         Today = "today",
     }
@@ -49,7 +49,7 @@ words! {
         Batch = "batch",
         /// One flush per member at a time, for all waiting requests (Linux since 6.12).
         Md612 = "md612",
-        /// Like [`Self::Md612`], but members whose writes are all durable are not flushed.
+        /// Like [`Self::Md612`], but a member is not flushed if all of its writes are durable.
         Needed = "needed",
         /// One round per request, several at a time (Linux 4.18 to 5.1).
         Parallel = "parallel",
@@ -94,7 +94,7 @@ words! {
         Stream = "stream",
     }
 
-    /// When a write prefers read-modify-write to reconstruct-write: md's `rmw_level`.
+    /// Rule for preferring read-modify-write to reconstruct-write: md's `rmw_level`.
     #[derive(Default)]
     pub enum RmwLevel {
         /// Always reconstruct-write.
@@ -114,7 +114,7 @@ words! {
         Md = "md",
     }
 
-    /// Which client writes wait for more data of their stripe.
+    /// Rule that selects the client writes that wait for more data of their stripe.
     #[derive(Default)]
     pub enum Writes {
         /// Writes to a stripe for which other writes arrived in the same turn of the engine.
@@ -160,11 +160,11 @@ words! {
     /// has not dispatched a request yet.
     #[derive(Default)]
     pub enum MergePosition {
-        /// None: no other queue counts as nearby before the first dispatch.
+        /// No position: no other queue counts as nearby before the first dispatch.
         #[default]
         Own = "own",
-        /// That of the queue in service before, so that queues that are far apart are merged (Linux
-        /// until 2021).
+        /// The position of the queue that was in service before, so that queues that are far apart
+        /// are merged (Linux until 2021).
         Stale = "stale",
     }
 

@@ -353,7 +353,7 @@ mod tests {
         copies.iter().map(place).collect()
     }
 
-    /// md-raid.md §5.4: the table, whose rows were verified with the kernel.
+    /// md-raid.md §5.4: the table, with rows that were verified with the kernel.
     #[test]
     fn copies_lie_where_the_kernel_puts_them() {
         let s = 5;

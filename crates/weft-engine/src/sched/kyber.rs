@@ -45,8 +45,8 @@ pub struct Kyber {
     /// Number of the newest requests of a domain into which a new request may be merged.
     reach: usize,
     domains: [Domain; DOMAINS],
-    /// Index of the domain whose batch is being dispatched, and number of requests dispatched in it
-    /// so far.
+    /// Index of the domain that has a batch being dispatched, and number of requests dispatched in
+    /// it so far.
     current: usize,
     batch: u32,
     /// Requests at the member, by receipt.

@@ -610,8 +610,8 @@ fn length(parts: &Segments) -> Sectors {
     Sectors(bytes.div_ceil(512))
 }
 
-/// Queue depth of a member that has a scheduler and whose device does not report a depth: that of a
-/// SATA disk. A larger depth would leave the scheduler nothing to choose from.
+/// Queue depth of a member with a scheduler, if its device does not report a depth: that of a SATA
+/// disk. A larger depth would leave the scheduler nothing to choose from.
 const DEPTH_UNKNOWN: u32 = 32;
 
 /// Largest queue depth that is used to compute the default of `nr_requests`, which is twice the

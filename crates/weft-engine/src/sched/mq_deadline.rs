@@ -388,7 +388,7 @@ impl MqDeadline {
         Some(self.send(name))
     }
 
-    /// First request of a new batch of a class, in the direction whose turn it is; `None` if the
+    /// First request of a new batch of a class, in the direction that has its turn; `None` if the
     /// class has no request.
     fn next_batch(&mut self, level: IoPriority, now: Time) -> Option<u32> {
         let [reads, writes] = &self.per_prio[level as usize].of;

@@ -50,7 +50,7 @@ impl Sorted {
         Position { block, entry }
     }
 
-    /// Position of the first entry whose sector is `sector` or larger.
+    /// Position of the first entry at `sector` or at a larger sector.
     #[inline]
     pub(crate) fn at_or_beyond(&self, sector: u64) -> Position {
         let blocks = self.firsts.partition_point(|first| *first < sector);

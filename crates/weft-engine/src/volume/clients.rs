@@ -97,7 +97,8 @@ impl Clients {
         }
     }
 
-    /// Slow path of [`Clients::enter`], for a client whose tally is not the one in `places`.
+    /// Slow path of [`Clients::enter`], for a client that has another tally than the one in
+    /// `places`.
     #[inline(never)]
     fn enter_another(&mut self, request: &mut ClientRequest, array: &mut Array) {
         let place = self.place_of(request.client, array);

@@ -244,8 +244,8 @@ impl Volume {
         parts.iter().any(|part| self.raid.gains_by_giving_up(*part, ArrayView::of(&self.array)))
     }
 
-    /// Time after which a read whose first part is `first` is given up. It is `after` at first, and
-    /// doubles each time the read is given up; otherwise a read that always takes longer than
+    /// Time after which the read with the first part `first` is given up. It is `after` at first,
+    /// and doubles each time the read is given up; otherwise a read that always takes longer than
     /// `after` would never end.
     fn patience(&self, first: CompletionTarget, after: Span) -> Span {
         Span(after.0.saturating_mul(1 << self.raid.given_up(first).min(20)))

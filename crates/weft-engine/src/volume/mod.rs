@@ -65,8 +65,8 @@ pub(crate) struct Volume {
     before_lease: VecDeque<RequestId>,
     /// Requests that can be submitted to the personality.
     ready: VecDeque<RequestId>,
-    /// Finished requests whose answer waits until a member failure is recorded, or until the end of
-    /// the turn.
+    /// Finished requests with an answer that waits until a member failure is recorded, or until the
+    /// end of the turn.
     held: VecDeque<RequestId>,
     sync: Option<Resync>,
     /// The last sync that ended, for the status report.

@@ -18,7 +18,7 @@ use crate::mutant::Mutant;
 use crate::raid::parity::streams::WriteStream;
 use crate::raid::{Answer, ArrayIo, ArrayView, Cx, PartOutcome, SPLITTING, StraightPart};
 
-/// Request that is not answered yet, or whose frames are still in use.
+/// Request that is not answered yet, or that has frames still in use.
 #[derive(Clone, Debug)]
 pub(super) struct Active {
     pub(super) issuer: Issuer,
@@ -214,7 +214,7 @@ impl Volume {
         self.before_lease.push_back(id);
     }
 
-    /// Continues the writes whose lease has been granted.
+    /// Continues the writes that have been granted their lease.
     pub(super) fn start_granted(&mut self) {
         if self.array.membership.broken {
             while let Some(id) = self.before_lease.pop_front() {
@@ -230,7 +230,7 @@ impl Volume {
         }
     }
 
-    /// Continues a write whose lease has been granted: with its preflush, or to the personality.
+    /// Continues a write that has been granted its lease: with its preflush, or to the personality.
     fn granted(&mut self, id: RequestId) {
         let request = self.active(id);
         if request.flags.preflush && !request.flushed {
@@ -467,7 +467,7 @@ impl Volume {
         self.flushed(out);
     }
 
-    /// Continues the requests whose round of flushes is done.
+    /// Continues the requests for which the round of flushes is done.
     #[inline]
     pub(super) fn flushed(&mut self, out: &mut Outbox) {
         for (id, result) in self.array.take_flushed() {

@@ -75,7 +75,7 @@ impl WriteBack {
     }
 
     /// Largest number of pages for which write-back can make room: the dirty limit minus the pages
-    /// of volumes whose write-back fails. A write of more than half of that goes through to its
+    /// of volumes with failing write-back. A write of more than half of that goes through to its
     /// volume, and so does not wait until another volume's member is repaired.
     fn room_max(&self) -> u64 {
         let failing = self.volumes.iter().filter(|cached| cached.failing.is_some());
@@ -307,7 +307,7 @@ impl WriteBack {
         self.flush_those_written(volumes, out);
     }
 
-    /// Continues the flushes whose pages are all written.
+    /// Continues the flushes for which all pages are written.
     pub(super) fn flush_those_written(&mut self, volumes: &mut [Volume], out: &mut Outbox) {
         let forgets = mutant::is(out.planted, Mutant::FlushMissesWriteback);
         for index in 0..self.volumes.len() {

@@ -1,12 +1,12 @@
-//! Edges of writes that go through: partly covered pages whose cached content is newer than the
+//! Edges of writes that go through: partly covered pages with cached content that is newer than the
 //! members'.
 //!
 //! A write of parts of pages goes through to the volume. If such a page is dirty in the cache, the
 //! members have an older version of it: writing the part there could, after a crash, expose a page
 //! or a sector that never existed. The part is therefore changed in the cached page, which will be
 //! written anyway, and only the rest of the write goes to the volume. With FUA everything is
-//! flushed before the reply. A page whose content is already in a write-back buffer needs none of
-//! this, because the write to the volume comes after that of the buffer.
+//! flushed before the reply. A page with content that is already in a write-back buffer needs none
+//! of this, because the write to the volume comes after that of the buffer.
 //!
 //! ```text
 //! lock above ─▶ parts of dirty pages changed here ─▶ rest to volume ─▶ answered

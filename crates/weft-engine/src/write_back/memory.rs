@@ -31,7 +31,7 @@ struct Buffer {
     used: u32,
     /// Number of runs in the buffer that are not done.
     runs: u32,
-    /// Number of parts of runs whose frames a volume is using.
+    /// Number of parts of runs with frames that a volume is using.
     on_loan: u32,
 }
 

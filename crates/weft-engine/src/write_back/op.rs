@@ -54,8 +54,8 @@ pub(super) struct ClientOp {
     pub(super) on_loan: bool,
     /// Resident pages that a read has pinned.
     pub(super) pinned: Pinned,
-    /// Range whose content changes when the volume executes the request; `None` if no content
-    /// changes.
+    /// Range of which the content changes when the volume executes the request; `None` if no
+    /// content changes.
     pub(super) changes: Option<ByteRange>,
     /// Part of the request's range that is sent to the volume, if the request goes through.
     pub(super) asked: ByteRange,

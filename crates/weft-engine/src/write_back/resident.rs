@@ -14,7 +14,7 @@ use std::ops::Range;
 use super::op::Pinned;
 use crate::contract::frame::Frame;
 
-/// Page whose content in the cache is newer than on the members, or was until just now.
+/// Page with content in the cache that is newer than on the members, or was until just now.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Page {
     pub(super) frame: Frame,
@@ -153,8 +153,8 @@ impl Resident {
         each_mut(&mut self.pages, pages, |_, page| page.copied = true);
     }
 
-    /// Frame of a page whose data is neither on the members nor in a buffer; `None` if there is no
-    /// such data.
+    /// Frame of a page with data that is neither on the members nor in a buffer; `None` if there is
+    /// no such data.
     pub(super) fn newer(&self, page: u64) -> Option<Frame> {
         let is_newer =
             |page: &&Page| page.dirty.is_some() || page.written.is_some() && !page.copied;

@@ -184,7 +184,7 @@ impl WriteBack {
         }
     }
 
-    /// Ends a run whose parts have all been answered.
+    /// Ends a run after all of its parts have been answered.
     fn over(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
         let Op { volume, pages, work } = self.forget(id);
         let OpWork::WriteOut(write) = work else { unreachable!("it is a write-back") };

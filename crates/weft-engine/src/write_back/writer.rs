@@ -15,7 +15,7 @@
 //!            └─────────────────────────────────┘
 //! ```
 //!
-//! No writer pauses for a volume whose write-back fails, because the volume's dirty pages do not
+//! No writer pauses for a volume with failing write-back, because the volume's dirty pages do not
 //! decrease. A pause lasts at most 200 ms, even if the throttle asks for more; then the throttle is
 //! asked again.
 //!
@@ -49,7 +49,7 @@ pub(super) struct Writers {
 #[derive(Clone, Debug)]
 struct Writer {
     volume: VolumeId,
-    /// Writes whose replies are owed, each with the number of its pages that are not charged yet.
+    /// Writes with owed replies, each with the number of its pages that are not charged yet.
     owed: VecDeque<(OpId, u64)>,
     /// Whether the throttle must be asked before more pages are charged.
     balances: bool,
@@ -118,7 +118,7 @@ impl Writers {
         self.states.get_mut(&writer).expect("a writer stays until its client is gone")
     }
 
-    /// Removes the writers of a client. Returns them, each with the writes whose replies are owed.
+    /// Removes the writers of a client. Returns them, each with the writes that have owed replies.
     fn remove(&mut self, client: ClientId) -> Vec<(WriterId, Vec<OpId>)> {
         let first = (client, VolumeId(0));
         let of_client = self.of_client.range(first..=(client, VolumeId(u16::MAX)));
@@ -173,7 +173,7 @@ impl WriteBack {
         }
     }
 
-    /// Continues the writers that were woken or whose pause has ended.
+    /// Continues the writers that were woken or have ended their pause.
     pub(super) fn go_on_pausing(&mut self, volumes: &mut [Volume], out: &mut Outbox) {
         self.take_wakes(out.now);
         for writer in self.writers.take_due(out.now, self.memory.has_buffer()) {
@@ -183,7 +183,7 @@ impl WriteBack {
         }
     }
 
-    /// Charges a writer for the writes whose replies are owed, until it has to pause.
+    /// Charges a writer for the writes with owed replies, until it has to pause.
     fn go_on_writing(&mut self, writer: WriterId, volumes: &mut [Volume], out: &mut Outbox) {
         let now = out.now;
         let state = self.writers.state(writer);

@@ -13,8 +13,8 @@
 //!
 //! `md612` and `needed` have no rounds of the whole array: each member has at most one flush in
 //! flight, and requests that arrive in the meantime share the member's next flush. With `needed`, a
-//! member whose writes are all durable is skipped, and a flush that started after the member's last
-//! write completed also serves later requests. A member is *dirty* from the time that it joins
+//! member is skipped if all of its writes are durable, and a flush that started after the member's
+//! last write completed also serves later requests. A member is *dirty* from the time that it joins
 //! until its first successful flush, and from then on after each completed write without FUA, be it
 //! data, metadata or a discard. It becomes clean when a flush succeeds that started after all of
 //! these. A flush that fails leaves it dirty. Writes in flight when a flush starts are not covered.

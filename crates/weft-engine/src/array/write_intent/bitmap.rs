@@ -15,7 +15,7 @@
 //!
 //! `events_cleared` is the update count of a superblock update at which no member was missing, and
 //! is durable before a bit is cleared. A member that left before that update is copied completely;
-//! a member that left later misses only chunks whose bit is set.
+//! a member that left later misses only chunks with their bit set.
 //!
 //! Source   md-raid.md §6.4, md-ondisk.md §3.5 (md: `md_bitmap_startwrite`,
 //!          `md_bitmap_daemon_work`)
@@ -101,7 +101,7 @@ pub(in crate::array) struct IntentBitmap {
     chunks: Vec<u32>,
     /// Pages of the image that have not been written to the members yet.
     changed: BTreeSet<usize>,
-    /// Chunks whose bit was set since the last round began.
+    /// Chunks with a bit that was set since the last round began.
     unwritten: Vec<u32>,
     round: Option<Round>,
     runs: Runs,
@@ -117,7 +117,7 @@ pub(in crate::array) struct IntentBitmap {
 #[derive(Clone, Debug, Default)]
 struct Round {
     pages: Vec<usize>,
-    /// Chunks whose bit is durable once the round is done.
+    /// Chunks with a bit that becomes durable with the round.
     chunks: Vec<u32>,
     /// The round belongs to a superblock update, which continues after it.
     update: bool,
@@ -138,7 +138,7 @@ struct Runs {
     last: Time,
     /// Chunks that have a set bit and no lease, for the next run to check.
     listed: Vec<u32>,
-    /// Chunks whose bit is to be cleared once the flush of this run is done.
+    /// Chunks with a bit that is to be cleared once the flush of this run is done.
     clearing: Vec<u32>,
     flush: u64,
     flushing: bool,
@@ -295,7 +295,7 @@ impl IntentBitmap {
         self.runs.waits_for_resync = None;
     }
 
-    /// Marks the chunks of a range whose bit is set, so that they are resynced.
+    /// Marks the chunks of a range that have their bit set, so that they are resynced.
     fn need(&mut self, range: SectorRange) {
         let Range { start, end } = self.chunks_of(range);
         for word in &mut self.chunks[start as usize..end as usize] {
@@ -342,7 +342,7 @@ impl IntentBitmap {
         self.recorded_events = events;
     }
 
-    /// Lowest update count with which a returning member misses only chunks whose bit is set.
+    /// Lowest update count with which a returning member misses only chunks with their bit set.
     pub(in crate::array) fn events_cleared(&self) -> u64 {
         self.header.events_cleared
     }

@@ -36,7 +36,7 @@ pub(super) struct WriteIntent {
 #[derive(Clone, Debug)]
 #[must_use]
 pub(crate) struct Lease {
-    /// Chunks of the bitmap whose bits record that the range may be written.
+    /// Chunks of the bitmap with the bits that record that the range may be written.
     chunks: Chunks,
 }
 

@@ -1,4 +1,4 @@
-//! Tests of journals whose content the members already hold.
+//! Tests of journals with content that the members already hold.
 
 use std::collections::BTreeMap;
 

@@ -227,8 +227,8 @@ fn what_this_release_does_not_keep_up_is_read_only() {
     assert!(assemble(&candidates, &read_only).is_err());
 }
 
-/// A set of members with equal bitmaps, whose header is modified by `change`. The superblocks have
-/// the update count `events`.
+/// A set of members with equal bitmaps; `change` modifies their header. The superblocks have the
+/// update count `events`.
 fn with_bitmaps(events: u64, change: impl Fn(&mut BitmapHeader)) -> Vec<Candidate> {
     with_bits(events, change, 0)
 }
@@ -574,7 +574,7 @@ fn a_journal_that_is_not_there_is_named_for_reading() {
 }
 
 /// One byte of one superblock of a set is changed and its checksum corrected: assembly never
-/// panics, and it never permits writing to a set whose members disagree.
+/// panics, and it never permits writing to a set if its members disagree.
 #[test]
 fn mutated_sets_never_panic_and_never_assemble_for_writing_if_they_disagree() {
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;

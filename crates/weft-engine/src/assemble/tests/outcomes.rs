@@ -66,7 +66,7 @@ pub(super) fn add(set: &mut Vec<Candidate>, role: Role) {
     each(set, |superblock| superblock.set_role(number, role));
 }
 
-/// Adds a journal whose content is `holds`.
+/// Adds a journal with the content `holds`.
 fn journal(set: &mut Vec<Candidate>, holds: Option<Result<JournalState, String>>) {
     add(set, Role::Journal);
     each(set, |superblock| superblock.feature_map.insert(Features::JOURNAL));

@@ -226,7 +226,7 @@ impl Mirror {
         ByteRange { len, ..range }
     }
 
-    /// Reads a range from a copy on a member whose slot is not in `asked`. The outbox may merge the
+    /// Reads a range from a copy on a member at a slot outside `asked`. The outbox may merge the
     /// read with others up to `max` bytes. Returns whether there is such a copy.
     fn read_copy(
         &mut self,
@@ -375,7 +375,7 @@ impl Mirror {
 
 impl Requests for Mirror {
     /// Member position and data sector for a read that passes to a member unchanged: a read within
-    /// one chunk whose copies are equal, while every member is readable. A read that continues the
+    /// one chunk, where copies are equal, while every member is readable. A read that continues the
     /// last read of its member does not pass, so that both can be merged.
     #[inline]
     fn passes(

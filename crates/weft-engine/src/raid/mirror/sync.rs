@@ -1,9 +1,9 @@
 //! Resync, recovery, check and repair of mirrors, and correction of read errors.
 //!
 //! A sync proceeds in units of 64 KiB, or of a chunk if that is smaller. A *part* is an array range
-//! within a unit, or a range whose read error is corrected. A unit of a recovery has several parts
-//! if the slots under recovery hold different ranges. Only the range of a part is locked against
-//! clients, not the whole array. After that the part goes through these steps:
+//! within a unit, or a range that is corrected after a read error. A unit of a recovery has several
+//! parts if the slots under recovery hold different ranges. Only the range of a part is locked
+//! against clients, not the whole array. After that the part goes through these steps:
 //!
 //! ```text
 //! read ──▶ compare ──▶ write ──▶ read back what could not be read before
@@ -72,7 +72,7 @@ struct Unit {
     ok: bool,
 }
 
-/// Range of the array, within one chunk, whose copies are being made equal.
+/// Range of the array, within one chunk, with copies that are being made equal.
 #[derive(Clone, Debug)]
 struct Part {
     task: Task,
@@ -90,7 +90,8 @@ struct Part {
     pins: u32,
     /// Slots of copies that were read.
     read: SlotSet,
-    /// Slots whose member request was given up: the member may still use the memory of its copy.
+    /// Slots with a member request that was given up: the member may still use the memory of its
+    /// copy.
     given_up: SlotSet,
     /// Slots of copies that could not be read.
     unreadable: SlotSet,

@@ -18,8 +18,7 @@ use crate::{
 
 const DATA_OFFSET: u64 = 2048;
 
-/// An engine of one array, whose sectors each have one byte of content, on members that answer at
-/// once.
+/// An engine of one array, with one byte of content per sector, on members that answer at once.
 struct Machine {
     engine: Engine,
     now: Time,
@@ -34,7 +33,7 @@ struct Machine {
     stubborn: bool,
     /// Member that never answers reads of a resync or a correction, and the memory of these reads.
     stuck: Option<(MemberIndex, Vec<Segment>)>,
-    /// Member whose reads of a resync are held back, and these reads.
+    /// Member that does not answer its reads of a resync yet, and these reads.
     slow: Option<(MemberIndex, Vec<(Token, MemberOp)>)>,
     /// Faults of member requests, by member and whether the request writes.
     fails: BTreeMap<(u16, bool), Fault>,

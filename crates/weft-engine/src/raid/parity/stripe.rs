@@ -163,7 +163,7 @@ pub(crate) struct Since {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Purposes {
     here: Purpose,
-    /// Slots of the strips whose purpose is `here`.
+    /// Slots of the strips with the purpose `here`.
     at: SlotSet,
     /// Slots of strips that are read only for their old content, which a write then replaces.
     old: SlotSet,
@@ -518,13 +518,13 @@ impl Stripe {
         lacks
     }
 
-    /// Slots of strips that had a read error and whose content is known by now.
+    /// Slots of strips that had a read error and have known content by now.
     pub(crate) fn correctable(&self) -> SlotSet {
         self.read_error.and(self.uptodate).without(self.uncorrectable)
     }
 
-    /// Sub-request whose zero-copy page is written as the strip of `slot`; `None` if the strip is
-    /// written from the stripe's own memory.
+    /// Sub-request with the zero-copy page that is written as the strip of `slot`; `None` if the
+    /// strip is written from the stripe's own memory.
     pub(crate) fn zero_copy_from(&self, slot: Slot) -> Option<&SubRequest> {
         if self.zero_copy.contains(slot) { self.written_to(slot) } else { None }
     }
@@ -610,7 +610,7 @@ impl Stripe {
     }
 
     /// Whether this stripe can be computed and written together with the drained stripe `before`,
-    /// whose write consists of zero-copy pages: every strip of this stripe's write lies in memory
+    /// which is written from zero-copy pages: every strip of this stripe's write lies in memory
     /// directly after the same strip of `before`.
     pub(crate) fn goes_on_after(&self, before: &Self, frames: u32) -> bool {
         let goes_on = |(mine, other): (&SubRequest, &SubRequest)| {

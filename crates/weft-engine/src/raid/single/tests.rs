@@ -508,11 +508,11 @@ struct Play {
     model: Model,
     /// Values that each sector may have after a power cut: the last durable value, and later ones.
     may: Vec<Vec<u32>>,
-    /// Number of sectors whose content was compared.
+    /// Number of sectors that were compared.
     compared: u64,
 }
 
-/// Request whose answer is still to be checked.
+/// Request with an answer that is still to be checked.
 struct Asked {
     tag: u64,
     op: RequestOp,

@@ -1,4 +1,4 @@
-//! Bursts: queues that start together, and whose weight is therefore not raised.
+//! Bursts: queues that start together, so that their weight is not raised.
 //!
 //! A boot or a `make -j` starts many queues at once. A user waits for none of these queues in
 //! particular, and raising the weight of all of them would raise none relative to the others, at

@@ -37,8 +37,8 @@ impl MergeGain {
         self.pays
     }
 
-    /// Counts a sync request of the process whose home queue is `home`. Returns whether the answer
-    /// has changed.
+    /// Counts a sync request of the process that has the home queue `home`. Returns whether the
+    /// answer has changed.
     #[inline]
     pub(super) fn queued(&mut self, home: QueueId, first: Sectors, end: Sectors) -> bool {
         let (before, whose) = self.recent[slot_of(first)];

@@ -1,9 +1,10 @@
-//! Position index: finds the queue whose next request is near a given sector.
+//! Position index: finds the queue that has its next request near a given sector.
 //!
-//! Zones of 4 MiB are hashed to lists of the queues whose next request is in the zone. A nearby
-//! request is in the zone of the sector or in an adjacent one, so a lookup reads three lists, and a
-//! change of position relinks one entry. Neither cost grows with the number of queues elsewhere,
-//! and nothing is allocated once every queue has been in the index. (Linux has a tree per group.)
+//! Zones of 4 MiB are hashed to lists of the queues that have their next request in the zone. A
+//! nearby request is in the zone of the sector or in an adjacent one, so a lookup reads three
+//! lists, and a change of position relinks one entry. Neither cost grows with the number of queues
+//! elsewhere, and nothing is allocated once every queue has been in the index. (Linux has a tree
+//! per group.)
 //!
 //! Queues of different classes or groups are never merged. Each class of a group therefore has an
 //! index of its own.
@@ -44,7 +45,7 @@ impl PositionIndex {
         self.len
     }
 
-    /// Inserts a queue whose next request is at sector `at`, or moves it to that sector.
+    /// Inserts a queue that has its next request at sector `at`, or moves it to that sector.
     pub(super) fn put(&mut self, queue: QueueId, peers: Peers, at: Sectors) {
         if self.heads.is_empty() {
             self.heads = vec![NONE; LISTS];
@@ -98,7 +99,7 @@ impl PositionIndex {
         self.len = 0;
     }
 
-    /// Queue other than `except` whose next request is nearest to sector `at`, if it is within
+    /// Queue other than `except` that has its next request nearest to sector `at`, if it is within
     /// [`CLOSE`]. At equal distance, a queue below the sector is preferred, then the queue with the
     /// lower number.
     pub(super) fn nearest(&self, except: QueueId, peers: Peers, at: Sectors) -> Option<QueueId> {
@@ -144,7 +145,7 @@ fn list_of(zone: u64, peers: Peers) -> u32 {
     (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - LISTS.trailing_zeros())) as u32
 }
 
-/// Largest distance in sectors between two requests whose queues are merged: 4 MiB
+/// Largest distance in sectors between two requests for their queues to be merged: 4 MiB
 /// (`BFQQ_CLOSE_THR`).
 const CLOSE: Sectors = Sectors(8192);
 /// Number of lists: they take four pages of memory, and with 256 queues a list has a quarter of an

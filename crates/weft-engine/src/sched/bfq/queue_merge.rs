@@ -125,7 +125,7 @@ impl Merging {
         }
     }
 
-    /// Counts a queued sync request of the process whose home queue is `home`.
+    /// Counts a queued sync request of the process that has the home queue `home`.
     #[inline]
     pub(super) fn queued(&mut self, home: QueueId, first: Sectors, end: Sectors) {
         if self.knobs.queues == MergeRule::Gain && self.gain.queued(home, first, end) {
@@ -173,8 +173,8 @@ impl Merging {
     }
 
     /// Queue into which the queue of `party`, which has a new request at sector `at`, is to be
-    /// merged: the queue in service if it reads nearby, otherwise the queue whose next request is
-    /// nearest. `None` if there is none. `of` returns the properties of a queue. May only be called
+    /// merged: the queue in service if it reads nearby, otherwise the queue with the nearest next
+    /// request. `None` if there is none. `of` returns the properties of a queue. May only be called
     /// while [`Merging::on`] and if another queue is busy.
     pub(super) fn cooperator(
         &self,

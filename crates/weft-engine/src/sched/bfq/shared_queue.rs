@@ -84,7 +84,7 @@ impl Sharing {
         self.sharers > 0 && !self.stable
     }
 
-    /// Creates a delayed merge into this queue, whose number is `queue`.
+    /// Creates a delayed merge into this queue, which has the number `queue`.
     pub(super) fn partner(&self, queue: QueueId, at: Time) -> LaterMerge {
         LaterMerge { queue, epoch: self.epoch, at }
     }
@@ -132,7 +132,7 @@ impl Queues {
         self.at_mut(id).sharing.into = None;
     }
 
-    /// Ends all merges of a queue whose process is gone, so that its number can be reused.
+    /// Ends all merges of a queue after its process has gone, so that its number can be reused.
     pub(super) fn retire(&mut self, id: QueueId) {
         self.unlink(id);
         let sharing = &mut self.at_mut(id).sharing;
@@ -141,7 +141,7 @@ impl Queues {
 }
 
 impl Bfq {
-    /// Queue for a request of the process whose home queue is `home`.
+    /// Queue for a request of the process that has the home queue `home`.
     #[inline]
     pub(super) fn route(&mut self, home: QueueId, request: &QueuedRequest, now: Time) -> QueueId {
         let strays = self.queues.at(home).sharing.into.is_some();
@@ -153,7 +153,7 @@ impl Bfq {
         if self.merging.on() { self.cooperate(id, request.first, now) } else { id }
     }
 
-    /// Queue for new requests of a process whose home queue is merged. Shortens the chain of
+    /// Queue for new requests of a process after its home queue was merged. Shortens the chain of
     /// merges.
     fn follow(&mut self, home: QueueId, now: Time) -> QueueId {
         let end = self.queues.end_of(home);
@@ -591,8 +591,7 @@ mod tests {
         assert_eq!(rig.queue(one), rig.queue(two), "both began again");
     }
 
-    /// A process whose queue is in the idle class, of background writes, or in another class stays
-    /// alone.
+    /// Queues of the idle class, of background writes, or of another class are not merged.
     #[test]
     fn statement_m7_async_idle_and_other_class_queues_stay_alone() {
         let other = [

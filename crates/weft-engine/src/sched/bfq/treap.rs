@@ -1,4 +1,4 @@
-//! Ordered sets whose members are in one slab: treaps that allocate only when the slab grows.
+//! Ordered sets with members in one slab: treaps that allocate only when the slab grows.
 //!
 //! A member occupies a slot of the slab and is in at most one set at a time. The shape of a tree
 //! depends on a hash of the slot number, so the same calls build the same trees. A set can be
@@ -226,7 +226,8 @@ impl<M: Member> Treaps<M> {
         (set.0 != NIL).then(|| self.nodes[set.0 as usize].low)
     }
 
-    /// First member of a set whose second value does not exceed `bound`; `None` if there is none.
+    /// First member of a set with a second value that does not exceed `bound`; `None` if there is
+    /// none.
     pub(super) fn first_within(&self, set: Set, bound: u64) -> Option<u32> {
         let within = |place: u32| place != NIL && !precedes(bound, self.nodes[place as usize].low);
         let mut at = set.0;

@@ -74,8 +74,8 @@ impl WakerSearch {
         }
     }
 
-    /// Takes over the waker found by the search `of`, whose queue is merged into the queue `queue`
-    /// of this search.
+    /// Takes over the waker found by the search `of`; the queue of that search is merged into
+    /// `queue`, the queue of this search.
     pub(super) fn inherit(&mut self, queue: QueueId, of: Self) {
         if self.found.is_none() && of.found != Some(queue) {
             self.found = of.found;

@@ -110,7 +110,7 @@ pub(crate) enum Acquired {
 }
 
 impl Cache {
-    /// Creates a cache of `stripes` stripes, whose memory begins at frame `frames`.
+    /// Creates a cache of `stripes` stripes, with their memory from frame `frames` on.
     pub(crate) fn new(
         stripes: u32,
         frames: Frame,
@@ -301,7 +301,7 @@ impl Cache {
         self.index.find(key)
     }
 
-    /// Stripes in the cache whose numbers are within `keys`.
+    /// Stripes in the cache with numbers within `keys`.
     pub(crate) fn stripes_of(&self, keys: &Range<u64>) -> Vec<StripeId> {
         if keys.end - keys.start < self.stripes.len() as u64 {
             return keys.clone().filter_map(|key| self.index.find(key)).collect();

@@ -95,7 +95,8 @@ impl Cache {
         since.is_some_and(is_long) || due.is_some_and(|due| due <= now)
     }
 
-    /// Makes the stripes whose wait has reached its limit ready, with the permission to preread.
+    /// Makes stripes ready that have waited up to their limit, and gives them the permission to
+    /// preread.
     #[inline]
     pub(crate) fn end_overdue(&mut self, settings: &PrioritySettings, now: Time) {
         if self.is_overdue(settings, now) {

@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(picks, expected);
     }
 
-    /// As statement 22, while the old head still owes bypasses: a promoted stripe takes its share
+    /// Like statement 22, while the old head still owes bypasses: a promoted stripe takes its share
     /// of the count along.
     #[test]
     fn a_new_head_pays_back_what_the_one_before_it_was_bypassed() {

@@ -154,7 +154,7 @@ impl Stripes {
         }
     }
 
-    /// Ends the operation in flight, whose member requests are all done.
+    /// Ends the operation in flight after all of its member requests are done.
     #[inline(never)]
     fn all_done(&mut self, head: StripeId, cx: &mut Cx<'_>) {
         let stripe = self.cache.stripe_mut(head);

@@ -23,7 +23,7 @@ use crate::raid::parity::priority::{Patience, PrioritySettings, patience_for_oth
 use crate::raid::parity::stripe::{Batch, ResyncState, Touched};
 use crate::raid::{Cx, Event};
 
-/// Properties of a request whose sub-requests arrive at a stripe.
+/// Properties of a request that arrives at a stripe with its sub-requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub(crate) write: bool,

@@ -18,8 +18,8 @@ use crate::raid::parity::stripe::Operation;
 use crate::raid::parity::stripe_part::StripIo;
 
 impl Stripes {
-    /// Rewrites a strip that could not be read and whose content was computed. Returns whether
-    /// there was such a strip.
+    /// Rewrites a strip that could not be read and has been computed. Returns whether there was
+    /// such a strip.
     pub(super) fn correct(&mut self, id: StripeId, cx: &mut Cx<'_>) -> bool {
         if cx.membership().read_only || cx.membership().broken {
             return false;

@@ -167,7 +167,7 @@ impl Stripes {
         }
     }
 
-    /// Slots whose strip of the stripe can be read from the member.
+    /// Slots at which the stripe's strip can be read from the member.
     #[inline]
     fn readable(&self, id: StripeId, membership: &Membership) -> SlotSet {
         let (stripe, height) = (self.cache.stripe(id), self.cache.height());
@@ -274,7 +274,7 @@ impl Stripes {
         }
     }
 
-    /// Slots among `strips` whose read failed once and is to be repeated, on members that can be
+    /// Slots among `strips` where a read failed once and is to be repeated, on members that can be
     /// read.
     fn to_repeat(&self, id: StripeId, strips: SlotSet, facts: Facts) -> SlotSet {
         self.cache.stripe(id).retried.and(strips).and(facts.insync).without(facts.uptodate)
