@@ -76,7 +76,7 @@ pub enum Mutant {
     IdleTimerNotSet,
     /// A page that is written to while it is under writeback is clean afterwards.
     RedirtiedPageLost,
-    /// The last write that waits for room in the write-back cache never gets it.
+    /// The last write that waits for room in the write-back cache never gets room.
     RoomWaiterForgotten,
     /// A mirror forgets too early that a member ran out of space: before the member has shown that
     /// it has space again.

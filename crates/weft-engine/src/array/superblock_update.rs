@@ -109,7 +109,7 @@ pub(super) struct SuperblockUpdates {
 }
 
 impl Array {
-    /// Requests a superblock update that starts from now on, and returns its number.
+    /// Requests a superblock update that has not started yet. Returns the number of that update.
     pub(crate) fn want_update(&mut self) -> u64 {
         if self.updates.wanted == self.updates.started {
             self.updates.wanted += 1;

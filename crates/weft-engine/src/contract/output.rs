@@ -65,7 +65,7 @@ pub enum MemberOp {
     /// the driver writes zeros, because the engine relies on reading them. An error means that
     /// zeros could not be written either.
     Discard {
-        /// First sector.
+        /// First sector of the range on the member.
         at: Sectors,
         /// Length in sectors.
         len: Sectors,
@@ -76,14 +76,14 @@ pub enum MemberOp {
     Flush,
     /// Read into the segments of `into`.
     Read {
-        /// First sector.
+        /// First sector of the range on the member.
         at: Sectors,
         /// Memory to fill, in order.
         into: Segments,
     },
     /// Write the segments of `from`.
     Write {
-        /// First sector.
+        /// First sector of the range on the member.
         at: Sectors,
         /// Memory with the data, in order.
         from: Segments,
@@ -93,7 +93,7 @@ pub enum MemberOp {
     /// Write metadata. Earlier writes become durable before it, and the metadata is durable before
     /// `Done` (md: `REQ_PREFLUSH | REQ_FUA`).
     WriteMetadata {
-        /// First sector.
+        /// First sector of the range on the member.
         at: Sectors,
         /// Bytes to write; their number is a multiple of the member's logical block.
         bytes: Box<[u8]>,
@@ -117,9 +117,9 @@ pub enum ComputeOp {
     },
     /// Copy a segment.
     Copy {
-        /// Segment that is read.
+        /// Segment from which the data is copied.
         from: Segment,
-        /// Segment that is written.
+        /// Segment into which the data is copied.
         to: Segment,
     },
     /// Locate the single strip that is wrong. Answers [`crate::Value::Located`].

@@ -229,7 +229,7 @@ pub struct Mismatch {
 pub struct WrongStrip {
     /// Member that holds the strip.
     pub member: MemberIndex,
-    /// Slot of the member.
+    /// Slot of that member.
     pub slot: Slot,
     /// First sector of the strip, from the start of the member.
     pub at: Sectors,

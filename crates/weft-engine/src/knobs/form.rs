@@ -39,7 +39,7 @@ macro_rules! words {
                 show: |value| value.name().to_owned(),
             };
 
-            /// Word for the value.
+            /// Word that stands for the value.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {

@@ -198,7 +198,7 @@ levels! {
         /// Fails the requests to a broken array that wait for stripes which will never become free.
         fn end_vain_waits(&mut self, now: Time) {}
 
-        /// Whether no stripe is in use, and no request that is partly split waits for one.
+        /// Whether no stripe is in use, and no partly split request waits for a stripe.
         fn is_quiet(&self) -> bool {
             true
         }

@@ -391,12 +391,12 @@ impl Stripe {
         self.retried = self.retried.or(touched.slots);
     }
 
-    /// Sub-requests that wait to be read.
+    /// Sub-requests of reads that no operation serves yet.
     pub(crate) fn reads(&self) -> &[SubRequest] {
         &self.reads
     }
 
-    /// Sub-requests that wait to be written.
+    /// Sub-requests of writes that have not been drained yet.
     pub(crate) fn writes(&self) -> &[SubRequest] {
         &self.writes
     }
