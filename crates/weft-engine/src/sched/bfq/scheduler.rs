@@ -68,8 +68,8 @@ pub struct Bfq {
 }
 
 impl Bfq {
-    /// Creates the scheduler of a device without requests. Merging makes no request larger than
-    /// `max` (`max_sectors_kb`).
+    /// Creates a scheduler without requests, for a device with these traits. Merging makes no
+    /// request larger than `max` (`max_sectors_kb`).
     #[must_use]
     pub fn new(knobs: BfqKnobs, max: Sectors, device: DeviceTraits) -> Self {
         // Fairness by requests gives strict shares, so no weight is raised.

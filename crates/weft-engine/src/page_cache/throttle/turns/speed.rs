@@ -149,8 +149,8 @@ const SECOND: u64 = 1_000_000_000;
 mod tests {
     use super::*;
 
-    /// Measurements of a device with runs of `requests` requests of 64 pages each, at 100 µs per page
-    /// and `switch` per run.
+    /// Measurements of a device with runs of `requests` requests of 64 pages each, at 100 µs per
+    /// page and `switch` per run.
     fn device(requests: u64, switch: Span) -> Speed {
         let (mut speed, mut now) = (Speed::default(), Time(0));
         for run in 0..100 {
