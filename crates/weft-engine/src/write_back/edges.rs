@@ -29,7 +29,8 @@ use crate::volume::Volume;
 /// Progress of a write that goes through to the volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Edges {
-    /// The whole range is written to the volume; no page is changed in the cache first.
+    /// The whole range goes to the volume, or has gone there. No page is changed in the cache
+    /// before that.
     #[default]
     Below,
     /// The volume flushes first; after that, pages are changed in the cache.
