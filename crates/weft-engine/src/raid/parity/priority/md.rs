@@ -140,8 +140,8 @@ mod tests {
         assert_eq!(picks, expected);
     }
 
-    /// Like statement 22, while bypasses of the old head remain in the count: a promoted stripe takes
-    /// its share of the count along.
+    /// Like statement 22, while bypasses of the old head remain in the count: a promoted stripe
+    /// takes its share of the count along.
     #[test]
     fn a_new_head_pays_back_what_the_one_before_it_was_bypassed() {
         for (threshold, paid) in [(1, 2), (2, 1), (5, 0)] {
