@@ -90,6 +90,7 @@ fn order(settings: &[(&str, &str)], seed: u64, alike: bool, loses: bool) -> Vec<
             let done = (now + Span(50_000 + rng.below(3_000_000)), order.len());
             at_member.insert(done, sent.receipt);
         }
+        assert!(loses || scheduler.0.is_empty() == waiting.is_empty(), "{settings:?} {seed}");
         let ends = at_member.first_key_value().map(|(of, _)| of.0);
         let wake = scheduler.next_wake(now).filter(|at| *at > now);
         let arrives = (asked < 400).then(|| now + Span(rng.below(2_000_000)));
