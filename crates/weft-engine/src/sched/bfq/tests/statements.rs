@@ -75,7 +75,7 @@ impl Source {
         }
     }
 
-    /// The same source with one random request of 4 KiB outstanding, 0.1 ms after the one before.
+    /// This source with one random request of 4 KiB outstanding, 0.1 ms after the one before.
     fn one_by_one(self) -> Self {
         Self { outstanding: 1, think: Span(100_000), len: 8, random: true, ..self }
     }
