@@ -69,8 +69,8 @@ const LEVELS: [(Level, usize); 3] = [(Level::Raid0, 4), (Level::Raid1, 2), (Leve
 /// Source   issue 12
 const OVER_BARE_MAX: f64 = 150.0;
 
-/// Measures the CPU time in nanoseconds that a level adds to a request of a bare member. Returns
-/// the row.
+/// Measures how many nanoseconds of CPU time a request to an array of a level costs more than the
+/// same request to a single member without metadata. Returns the sheet's row.
 fn over_bare_member(
     case: String,
     (level, members): (Level, usize),

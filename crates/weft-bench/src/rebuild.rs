@@ -168,7 +168,7 @@ impl Least {
         Self { level, parity, sources: filled(members - made), made: filled(made) }
     }
 
-    /// Computes the member once. Returns GB per second of CPU time.
+    /// Computes the content of the rebuilt member once. Returns GB per second of CPU time.
     fn make(&mut self) -> f64 {
         let (cpu, len) = (thread_cpu(), self.sources[0].len());
         for at in (0..len).step_by(PIECE) {

@@ -122,7 +122,8 @@ struct Node {
 enum Arrival {
     /// All operations before the engine runs.
     Together,
-    /// One after the other, and the engine runs after each, but nothing completes in between.
+    /// The engine runs after each operation is issued, before the next one is; nothing completes in
+    /// between.
     Turns,
     /// The first at once, the second at any time.
     AnyTime,

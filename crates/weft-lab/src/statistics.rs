@@ -248,7 +248,8 @@ pub enum Verdict {
     /// The whole interval lies in the band, but by another mechanism than the published one: no
     /// agreement.
     AgreesOtherwise,
-    /// The whole interval lies outside of the band, on the same side of 1 as the band.
+    /// The whole interval lies outside of the band, but on the same side of 1 as the band: the
+    /// direction of the effect agrees, its size does not.
     Direction,
     /// The interval lies across an edge of the band: more runs would decide.
     Undecided,

@@ -24,7 +24,7 @@ pub enum Layouts {
     Copies,
     /// Any number: the level has no layouts and ignores the field.
     Ignored,
-    /// Rotation of parity: the layouts in these lists.
+    /// The level rotates parity. Its layouts are those in these lists.
     Rotations(&'static [&'static [LayoutName]]),
     /// Placement of chunks in the later zones of RAID0 on unequal members: [`RAID0_ORIGINAL`] and
     /// [`RAID0_ALTERNATE`]. 0 leaves open which of the two. The number has a meaning only if the

@@ -608,7 +608,7 @@ impl Super1 {
         &self,
         member_size: Sectors,
     ) -> Result<Option<SectorRange>, SuperblockError> {
-        /// Shortest bitmap in sectors: 4 KiB, the header and the block in which md writes it.
+        /// Shortest bitmap, in sectors: the block of 4 KiB in which md writes the header.
         const HEADER_SECTORS: i128 = 8;
         let Some(offset) = self.bitmap_offset() else { return Ok(None) };
         let at = At { structure: "superblock", field: "bitmap_offset", byte: 96 };

@@ -215,8 +215,8 @@ impl ResultFile {
         self.put(text.as_ref()).map_err(|error| Failure::failed(format!("{}{error}", self.label)))
     }
 
-    /// Replaces the file; a later call replaces it again. A device or pipe is left alone: it only
-    /// gets the last text, by [`write`](Self::write).
+    /// Replaces the file; a later call replaces it again. Does nothing if the output is a device or
+    /// pipe, which gets only the last text, by [`write`](Self::write).
     ///
     /// # Errors
     /// The file cannot be written.

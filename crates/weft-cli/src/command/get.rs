@@ -93,7 +93,8 @@ pub(crate) fn run(arguments: &Get) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// Text about the queue of a member: the depth and rotation that it uses, each with its origin.
+/// Text about the queue of a member: its scheduler, whether the member counts as rotational, and
+/// the depth that it uses; the last two each with their origin.
 fn queue_line(member: &MemberStatus) -> String {
     let queue = &member.queue;
     let depth = match (queue.depth, &queue.depth_from) {

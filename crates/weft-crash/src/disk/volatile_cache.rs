@@ -20,7 +20,7 @@ pub type Sector = SmallVec<[u8; TAG_BYTES]>;
 pub struct Version {
     /// Number of the write among all completed writes of the disk.
     pub sequence: u64,
-    /// Content, in the representation of the sector.
+    /// Content of the sector: all its bytes, its tag, or nothing, as the `PayloadMode` says.
     pub bytes: Sector,
 }
 

@@ -25,11 +25,13 @@ pub(crate) const MIRRORS: [Level; 5] =
 pub(crate) const LOSE_TWO: [Level; 5] =
     [Level::Raid1, Level::Raid1, Level::Raid10, Level::Raid10, Level::Raid6];
 
-/// Arrays of the small scope with parity: level and members.
+/// Small arrays with parity, on which the search of a small scope (`scope.rs`) runs scripts: level
+/// and members.
 pub(crate) const PARITY_SHAPES: [(Level, usize); 4] =
     [(Level::Raid4, 3), (Level::Raid5, 4), (Level::Raid6, 5), (Level::Raid5, 3)];
 
-/// Arrays of the small scope without parity: each level, and each kind of RAID 10.
+/// Small arrays without parity, on which the search of a small scope (`scope.rs`) runs scripts:
+/// each level, and each kind of RAID 10.
 pub(crate) const STRAIGHT_SHAPES: [(Level, usize, Option<u32>); 8] = [
     (Level::Raid1, 2, None),
     (Level::Raid10, 4, None),

@@ -72,7 +72,7 @@ pub enum ScriptStep {
     BadRead {
         /// Number of the disk, from 0.
         disk: usize,
-        /// Number of the data sector.
+        /// The sector, counted from the start of the disk's data area.
         column: u64,
         /// Whether the sector stays unreadable even after it is written.
         dead: bool,
@@ -88,10 +88,11 @@ pub enum ScriptStep {
     BadWrite {
         /// Number of the disk, from 0.
         disk: usize,
-        /// Number of the data sector.
+        /// The sector, counted from the start of the disk's data area.
         column: u64,
     },
-    /// Everything completes until all requests are answered.
+    /// Outstanding operations complete until all requests are answered. A stall of a disk ends only
+    /// if requests are unanswered without it.
     Finish,
     /// All further flushes of a disk fail, and so do operations that imply one.
     FlushError(usize),

@@ -80,7 +80,6 @@ impl World {
         }
     }
 
-    /// Models of all volumes.
     pub(super) fn models(&mut self) -> impl Iterator<Item = &mut Model> {
         [&mut self.model].into_iter().chain(self.bare.as_mut().map(|bare| &mut bare.model))
     }

@@ -42,7 +42,7 @@ pub(crate) struct Pass {
     pub(crate) maps: bool,
 }
 
-/// Whether a complete sync leaves no data that could disagree.
+/// Whether all copies, and parity, agree after a complete sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Settles {
     No,

@@ -375,8 +375,10 @@ const DISCARD: usize = 2;
 /// Target latency of discards, which no knob sets.
 const DISCARD_LAT: Span = Span::secs(5);
 
-/// Number of buckets of a histogram, and number of buckets that are within the target.
+/// Number of buckets in a histogram of latencies.
 const BUCKETS: usize = 8;
+
+/// Number of buckets, from the first one, for latencies within the target.
 const GOOD: usize = 4;
 
 /// Number of samples from which a percentile is computed at once, and time after which fewer

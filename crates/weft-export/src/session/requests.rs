@@ -507,7 +507,8 @@ fn slice(start: u64, full_stripe: u64, most: u64) -> u64 {
 }
 /// Length of a sub-request: a MiB is several full stripes, and takes a few tenths of a millisecond.
 const SUB_REQUEST_BYTES: u64 = 1 << 20;
-/// Longest trim or write of zeroes, in bytes, that needs no turn: it costs no more than a write.
+/// Longest trim or write of zeroes, in bytes, that does not wait for a turn (see `weft_runtime`'s
+/// `Turns`): it costs no more than a write.
 const TURNLESS_BYTES_MAX: u64 = 64 << 10;
 /// Zeroes in bytes that are stored in one turn: 10 ms of a member that writes 400 MB/s. Requests of
 /// other clients wait for them.

@@ -70,7 +70,7 @@ pub enum CompareError {
         path: PathBuf,
         /// Field by which runs were to be split.
         by: &'static str,
-        /// Form of the name of a run that has the field.
+        /// Text for the message that says which runs have the field.
         expected: &'static str,
     },
     /// No case is in two sets.

@@ -76,7 +76,7 @@ pub(super) enum Base {
     /// Knobs of untuned md (`Knobs::md`).
     #[default]
     Md,
-    /// Knobs of weft untuned (`Knobs::default`).
+    /// The default knobs of weft, untuned (`Knobs::default`).
     Weft,
 }
 

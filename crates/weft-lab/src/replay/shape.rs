@@ -137,7 +137,7 @@ impl Changes {
     }
 }
 
-/// Most requests with equal times that are spread: a memory limit.
+/// Largest number of requests with equal times that can be spread: all of them are in memory.
 const SPREAD_COUNT_MAX: usize = 1 << 22;
 
 /// Iterator of the requests of a trace in the form in which they are replayed.

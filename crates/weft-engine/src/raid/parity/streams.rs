@@ -138,9 +138,10 @@ impl Streams {
         }
     }
 
-    /// Whether the client of a stream sends `bytes` bytes, counted from the start of a write,
-    /// before that write is answered, with a quarter to spare. If it does not, waiting for the
-    /// bytes would leave the members idle.
+    /// Whether the client of a stream keeps enough in flight that the `bytes` bytes from the start
+    /// of a write arrive before that write is answered. A quarter more than `bytes` has to be in
+    /// flight, so that some requests can be on their way to members. True until the stream's first
+    /// answer. If the client keeps less in flight, waiting for the bytes leaves the members idle.
     pub(crate) fn reaches(&self, id: StreamId, bytes: u64) -> bool {
         let stream = &self.ends[usize::from(id.place)];
         stream.window == 0 || stream.window >= bytes + bytes / 4

@@ -159,7 +159,7 @@ pub(crate) struct Since {
     pub(crate) drained: u64,
 }
 
-/// Purposes of the member requests that one step sends for its strips.
+/// Purpose of each member request that a stripe sends together, by slot of the strip.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Purposes {
     here: Purpose,

@@ -110,8 +110,8 @@ fn a_drain_names_what_cannot_be_written_and_the_volume_goes_on() {
     assert_eq!(rig.stop(0), Ok(()));
 }
 
-/// A flush marks all dirty pages, including those that failed to be written; a drain does not wait
-/// for the failed ones.
+/// Pages that could not be written stay dirty, and every flush marks them to be written again. A
+/// drain does not wait for them, so it ends although flushes never stop.
 #[test]
 fn a_drain_ends_beside_a_client_that_writes_and_flushes_without_a_pause() {
     let mut rig = Rig::new(1, 256, 1024);

@@ -108,7 +108,8 @@ pub(in crate::drive) struct Mapping {
     valid: Vec<u32>,
     /// Full rows by their number of valid slots, without the young ones.
     full: Buckets,
-    /// Recently filled rows, oldest first. `young_most` is the number of these that are left alone.
+    /// Recently filled rows, oldest first, which collection leaves alone while other rows have
+    /// garbage. There are at most `young_most` of them.
     young: VecDeque<u32>,
     young_most: usize,
     free: VecDeque<u32>,

@@ -442,7 +442,7 @@ impl Place for Extents {
     }
 }
 
-/// Name under which a process submits the empty flush of a [`FileSync`].
+/// Name (a number) of the request with which a process submits the empty flush of a [`FileSync`].
 pub const FLUSHED: u64 = u64::MAX;
 
 /// An fsync of a file, in progress.
