@@ -155,7 +155,8 @@ pub struct Engine {
 impl Engine {
     /// Creates an engine without requests.
     ///
-    /// # Errors The engine cannot work with this configuration; see [`ConfigError`].
+    /// # Errors
+    /// The engine cannot work with this configuration; see [`ConfigError`].
     #[allow(clippy::needless_pass_by_value, reason = "the engine keeps its configuration")]
     pub fn new(config: Config, now: Time) -> Result<Self, ConfigError> {
         let mut indices = BTreeSet::new();

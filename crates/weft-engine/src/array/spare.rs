@@ -131,7 +131,8 @@ impl Array {
     /// Takes a former member back into its slot, and starts to copy the chunks that have their bit
     /// set.
     ///
-    /// # Errors The bitmap does not record everything that the member misses, or the device is not
+    /// # Errors
+    /// The bitmap does not record everything that the member misses, or the device is not
     /// a former member.
     ///
     /// Source   md-ondisk.md §3.5 (md: `super_1_validate` of a member for a running array)

@@ -51,7 +51,8 @@ impl Candidate {
     /// Candidates for the members of a new array, labelled `disk0` and so on: those with a slot in
     /// order, then spares.
     ///
-    /// # Errors The array cannot be created with these values.
+    /// # Errors
+    /// The array cannot be created with these values.
     pub fn of_new(array: &NewArray) -> Result<Vec<Self>, CreateError> {
         let members = array.slots.iter().flatten().chain(&array.spares);
         let members = members.zip(array.plan()?).zip(0..);
