@@ -323,7 +323,7 @@ pub(crate) fn open_all_with(paths: &[PathBuf], maps: &Maps) -> Result<Vec<Looked
     Ok(opened)
 }
 
-/// Error text for two arguments whose members overlap.
+/// Error text for two arguments with overlapping members.
 pub(crate) fn twice(looked: &Looked, first: &Looked) -> String {
     let label = &looked.label;
     if looked.probe.has_same_place(&first.probe) {

@@ -48,7 +48,7 @@ pub struct Commit {
     members: Vec<(OpenMember, Overlay)>,
     /// Labels of members without an overlay.
     unchanged: Vec<String>,
-    /// Labels of those members in `unchanged` whose earlier overlay was committed.
+    /// Labels of those members in `unchanged` with an earlier overlay that was committed.
     committed: Vec<String>,
 }
 

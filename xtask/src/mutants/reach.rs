@@ -171,7 +171,7 @@ fn names(program: &Binary) -> anyhow::Result<Vec<String>> {
 /// Code that is added to the crate: it selects the change, for functions with numbers below `end`.
 pub(super) fn chooser(end: u32) -> String {
     let code = r#"
-/// Which change is run. Without one, the first call of each function is recorded.
+/// Number of the change that is run. Without one, the first call of each function is recorded.
 pub fn chosen_change(function: u32) -> u32 {
     use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
     static CHOSEN: std::sync::OnceLock<u32> = std::sync::OnceLock::new();

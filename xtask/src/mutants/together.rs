@@ -436,7 +436,7 @@ struct Outcomes {
     folder: PathBuf,
     /// Outcomes so far, by name of the change.
     known: BTreeMap<String, String>,
-    /// Files for which all changes have outcomes, and whose lines are in the ledger.
+    /// Files for which all changes have outcomes, and that have their lines in the ledger.
     recorded: BTreeSet<String>,
 }
 

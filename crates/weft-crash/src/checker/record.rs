@@ -109,15 +109,11 @@ impl Record {
             .filter_map(|disk| Some((disk, supers[disk].as_ref().filter(has_slot)?)))
             .collect();
         let most = with_slot.iter().map(|(_, sb)| sb.events()).max();
-        let fails = |by: &Superblock, of: &Superblock| by.role(of.dev_number()) == Ok(Role::Faulty);
-        let freshest = with_slot
-            .iter()
-            .filter(|(_, sb)| Some(sb.events()) == most)
-            .min_by_key(|(disk, of)| {
-                let mut equals = with_slot.iter().filter(|(_, by)| Some(by.events()) == most);
-                (equals.any(|(_, by)| fails(by, of)), *disk)
-            })
-            .map(|(disk, _)| *disk);
+        let equals = || with_slot.iter().filter(|(_, sb)| Some(sb.events()) == most);
+        let has_failed =
+            |of: &Superblock| equals().any(|(_, by)| by.role(of.dev_number()) == Ok(Role::Faulty));
+        let freshest = equals().min_by_key(|(disk, sb)| (has_failed(sb), *disk));
+        let freshest = freshest.map(|(disk, _)| *disk);
         Self { supers, bitmaps: Vec::new(), gone, freshest }
     }
 

@@ -326,6 +326,9 @@ impl<'a> Course<'a> {
     /// Returns the disks that were absent at the last start, and takes away those that are absent
     /// at this one.
     fn come_and_go(&mut self) {
+        if self.absent.is_empty() && self.away.is_empty() {
+            return;
+        }
         for disk in self.absent.drain(..) {
             self.world.disks[disk].faults.gone = false;
         }

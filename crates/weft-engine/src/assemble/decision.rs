@@ -170,15 +170,14 @@ impl Decision<'_> {
         let has_slot =
             |member: &&Member| matches!(member.superblock.own_role(), Ok(Role::Active(_)));
         let newest = pool.iter().filter(has_slot).map(|member| member.superblock.events()).max();
-        let equals = || {
-            let pool = pool.iter().enumerate().filter(|(_, member)| has_slot(member));
-            pool.filter(|(_, member)| Some(member.superblock.events()) == newest)
+        let is_newest = |member: &Member| Some(member.superblock.events()) == newest;
+        let equals = pool.iter().enumerate().filter(|(_, it)| has_slot(it) && is_newest(it));
+        let equals: Vec<(usize, &Member)> = equals.collect();
+        let undisputed = |(_, of): &&(usize, &Member)| {
+            equals.iter().all(|(_, by)| !calls_faulty(&by.superblock, &of.superblock))
         };
-        let undisputed = |(_, of): &(usize, &Member)| {
-            equals().all(|(_, by)| !calls_faulty(&by.superblock, &of.superblock))
-        };
-        let reference = equals().find(undisputed).or_else(|| equals().next());
-        reference.map(|(index, _)| index).ok_or_else(|| {
+        let reference = equals.iter().find(undisputed).or(equals.first());
+        reference.map(|(index, _)| *index).ok_or_else(|| {
             let found = "only spares: no member has a slot in the array";
             self.refused(AssemblyState::OnlySpares, found)
         })

@@ -293,8 +293,8 @@ fn a_read_is_asked_of_another_copy_when_its_member_stalls() {
     assert_eq!(rig.engine.snapshot().frames_held, 0);
 }
 
-/// A read waits for its member where copies may differ, because reads of two copies would disagree.
-/// It also waits where the other copy is bad, because no other member has the data.
+/// A read waits for its slow member where copies may differ, because another copy might return
+/// other data, and where the only other copy is unreadable.
 #[test]
 fn a_read_waits_for_its_member_where_no_other_copy_may_stand_in() {
     let chunk = Bytes(CHUNK).sectors_floor();

@@ -139,15 +139,17 @@ impl Measured {
         if self.unsettled > 0 {
             reasons.push(format!("{} runs of it had not settled", self.unsettled));
         }
-        reasons.extend(self.excludes());
         if self.verdict == Verdict::Undecided {
             reasons.push(undecided(&self.ratio));
         }
-        if reasons.is_empty() { "not known".to_owned() } else { reasons.join("; ") }
+        if reasons.is_empty() {
+            reasons.push("not known".to_owned());
+        }
+        // This says more of what was found, and is no reason for it.
+        reasons.extend(self.excludes());
+        reasons.join("; ")
     }
-}
 
-impl Measured {
     /// The published gain, in words, if the interval of a magnitude does not cover it; otherwise
     /// `None`.
     fn excludes(&self) -> Option<String> {

@@ -8,7 +8,7 @@
 use serde::Deserialize;
 
 use super::error::ExperimentError;
-use super::text::{ClaimKind, PublishedRow};
+use super::text::PublishedRow;
 use super::{Effort, Experiment, costs_of, run_all};
 use crate::statistics::{Estimate, gain_percent};
 
@@ -95,12 +95,5 @@ impl Experiment {
             under.text.case.iter_mut().for_each(|case| case.load.take_operations(percent));
         }
         Ok(under)
-    }
-}
-
-impl PublishedRow {
-    /// Whether the row claims a magnitude.
-    pub(super) fn has_magnitude(&self) -> bool {
-        self.kind == ClaimKind::Magnitude && self.no_magnitude.is_empty()
     }
 }

@@ -334,6 +334,11 @@ impl PublishedRow {
         }
     }
 
+    /// Whether the row claims a magnitude.
+    pub(super) fn has_magnitude(&self) -> bool {
+        self.kind == ClaimKind::Magnitude && self.no_magnitude.is_empty()
+    }
+
     /// The pairs of case and column that the row needs.
     pub(super) fn needs(&self) -> impl Iterator<Item = (&str, &str)> {
         let cases = [Some(self.of.as_str()), self.against.as_deref()];

@@ -85,7 +85,7 @@ impl Host {
         self.engine.token_waits(wait.volume).ended < wait.place
     }
 
-    /// Wakes the threads whose wait for a token has ended.
+    /// Wakes the threads that no longer have to wait for a token.
     pub(super) fn wake_with_tokens(&mut self) {
         for (volume, id) in self.volumes.iter_mut().zip(0..) {
             if volume.sleepers.is_empty() {
