@@ -8,6 +8,9 @@
 //! A write counts if it changes the content of a member. Writes of a resync count too: parity is
 //! wrong until they end. Writes to a member that is being rebuilt do not count, nor do rewrites of
 //! unreadable blocks, which change no content.
+//!
+//! Superblocks that say different things have different update counts: a disk in sync gets no other
+//! state with the count that it has, because another disk may have that count with the former state.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -79,7 +82,7 @@ impl Dirty {
                 self.submitted = Some(*token);
             }
             MemberOp::WriteMetadata { at, bytes } => {
-                self.superblock(view, bytes, found);
+                self.superblock(view, view.disk(*member), bytes, found);
                 let counts = |write: &Write| write.counts && view.record.is_in_sync(write.place.0);
                 let outstanding = self.writes.iter().filter(|(_, write)| counts(write));
                 let outstanding = outstanding.map(|(token, write)| (*token, write.place));
@@ -123,7 +126,8 @@ impl Dirty {
         }
     }
 
-    fn superblock(&self, view: View<'_>, bytes: &[u8], found: &mut Vec<Violation>) {
+    /// Checks a superblock that is written to the disk `to`.
+    fn superblock(&self, view: View<'_>, to: usize, bytes: &[u8], found: &mut Vec<Violation>) {
         let mut block = bytes.to_vec();
         block.resize(4096.max(bytes.len()), 0);
         // The size of any member will do: it determines the place of a superblock but not its
@@ -131,6 +135,17 @@ impl Dirty {
         let size = view.disks.first().map_or(Sectors::ZERO, Disk::whole_size);
         let decode = |version: &Version| Superblock::decode(&block, *version, size).ok();
         let Some(sb) = Version::ALL.iter().find_map(decode) else { return };
+        // Of two superblocks that say different things, a restart believes the one with more events.
+        let says = |sb: &Superblock| {
+            let roles: Vec<_> = (0..sb.role_count() as u32).map(|number| sb.role(number)).collect();
+            (sb.dirty_from(), roles)
+        };
+        let before = view.written.of(to).filter(|_| view.record.is_in_sync(to));
+        if before.is_some_and(|it| it.events() == sb.events() && says(it) != says(&sb)) {
+            let text =
+                format!("disk {to} gets another state with the update count {}", sb.events());
+            found.push(Violation::new(NAME, text));
+        }
         // Columns below this one are clean; the rest is dirty.
         let clean_to = sb.dirty_from().map_or(u64::MAX, |from| from.0);
         if clean_to == 0 {

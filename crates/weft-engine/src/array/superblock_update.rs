@@ -18,7 +18,8 @@
 //! array. (Data that a failed flush lost stays lost: a driver reports that error again.) If the
 //! second attempt fails on a member that the array needs, the member can still be read, and nothing
 //! more is written ([`Array::fail`]). A superblock for which its member has no space is written
-//! again every second, until there is space or the member is failed (`Array::give_up_full`).
+//! again every second, unchanged, until there is space or the member is failed
+//! (`Array::give_up_full`); the update with the present state follows.
 //!
 //! A member that just joined may hold a superblock from an earlier membership. If superblocks are
 //! larger than a block of the member, the old one is wiped first. Otherwise a crash could leave the
@@ -275,7 +276,6 @@ impl Array {
             }
             return;
         }
-        let lags = self.lags();
         let catching_up = self.updates.catching_up;
         // A member may be completely rebuilt before any update has recorded its slot.
         let takes_slot = |member: &Member| match member.state {
@@ -288,7 +288,7 @@ impl Array {
         };
         self.updates.introducing = !catching_up && self.members.iter().any(takes_slot);
         if catching_up {
-            self.write_superblocks(lags, out);
+            self.catch_up(out);
         } else if self.updates.introducing {
             self.write_superblocks(takes_slot, out);
         } else {
@@ -307,10 +307,24 @@ impl Array {
         }
     }
 
+    /// Writes the superblocks of the members that lag. A superblock that has the present update
+    /// count already, but found no space on its member, is sent as it was encoded: the other members
+    /// have this count with that content, and md believes any of equal counts.
+    fn catch_up(&mut self, out: &mut Outbox) {
+        let (lags, events) = (self.lags(), self.events);
+        for position in 0..self.members.len() {
+            let member = &mut self.members[position];
+            if lags(member) && member.superblock().events() == events {
+                member.attempt = Attempt::First;
+                self.send_superblock(position, out);
+            }
+        }
+        self.write_superblocks(|member| lags(member) && member.superblock().events() < events, out);
+    }
+
     /// Writes the superblocks of the members for which `chosen` returns true, highest slot first as
     /// in md, and spares last.
     fn write_superblocks(&mut self, chosen: impl Fn(&Member) -> bool, out: &mut Outbox) {
-        assert_eq!(self.updates.outstanding, 0, "the part of the update before it is done");
         self.updates.said_in_use = self.says_in_use();
         let mut positions: Vec<usize> = (0..self.members.len()).collect();
         positions.sort_by_key(|position| {
