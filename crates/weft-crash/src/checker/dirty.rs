@@ -10,7 +10,7 @@
 //! unreadable blocks, which change no content.
 //!
 //! Superblocks that say different things have different update counts: a disk in sync gets no other
-//! state with the count that it has, because another disk may have that count with the former state.
+//! state with the count that it has, because another disk may have this count and its state.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -135,7 +135,7 @@ impl Dirty {
         let size = view.disks.first().map_or(Sectors::ZERO, Disk::whole_size);
         let decode = |version: &Version| Superblock::decode(&block, *version, size).ok();
         let Some(sb) = Version::ALL.iter().find_map(decode) else { return };
-        // Of two superblocks that say different things, a restart believes the one with more events.
+        // Of two superblocks that say different things, a restart believes that with more events.
         let says = |sb: &Superblock| {
             let roles: Vec<_> = (0..sb.role_count() as u32).map(|number| sb.role(number)).collect();
             (sb.dirty_from(), roles)

@@ -308,7 +308,7 @@ impl Array {
     }
 
     /// Writes the superblocks of the members that lag. A superblock that has the present update
-    /// count already, but found no space on its member, is sent as it was encoded: the other members
+    /// count already, but found no space on its member, is sent as it was encoded: other members
     /// have this count with that content, and md believes any of equal counts.
     fn catch_up(&mut self, out: &mut Outbox) {
         let (lags, events) = (self.lags(), self.events);
