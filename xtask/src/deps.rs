@@ -13,7 +13,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("weft-cli", "engine export lab nbd ondisk runtime sim terminal testing units"),
     ("weft-compute", "engine parity units"),
     // No crate may name it: no product contains the crash simulator.
-    ("weft-crash", "compute engine ondisk parity units"),
+    ("weft-crash", "compute engine ondisk parity sim units"),
     ("weft-engine", "ondisk units"),
     ("weft-export", "engine nbd ondisk runtime units"),
     ("weft-lab", "engine ondisk parity sim testing units"),
