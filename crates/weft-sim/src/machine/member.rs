@@ -37,9 +37,12 @@ pub struct Sizes([u64; SIZES]);
 /// Number of size classes: up to 4 KiB, 8 KiB, … 4 MiB, and larger.
 const SIZES: usize = 12;
 
-/// A disk and the commands that it received.
-#[derive(Debug)]
-pub(super) struct Member {
+/// A disk and the commands that it received. Any host may have such disks: a [`Machine`] of this
+/// crate, or the world of weft-crash, whose disks have contents beside their service time.
+///
+/// [`Machine`]: super::Machine
+#[derive(Clone, Debug)]
+pub struct Member {
     drive: Drive,
     /// Token of the command that occupies each tag.
     at_disk: Vec<Option<Token>>,
@@ -55,7 +58,8 @@ pub(super) struct Member {
 }
 
 /// Traits of a disk that the engine's queue depends on.
-pub(super) fn device_traits(drive: &Drive) -> DeviceTraits {
+#[must_use]
+pub fn device_traits(drive: &Drive) -> DeviceTraits {
     let depth = Some(drive.depth().min(TAGS_MAX));
     let (write_cache, rotational) = (drive.volatile_cache(), drive.rotational());
     let flush_queueable = drive.flush_queueable();
@@ -63,7 +67,9 @@ pub(super) fn device_traits(drive: &Drive) -> DeviceTraits {
 }
 
 impl Member {
-    pub(super) fn new(drive: Drive) -> Self {
+    /// A member on an idle drive.
+    #[must_use]
+    pub fn new(drive: Drive) -> Self {
         let depth = drive.depth().min(TAGS_MAX) as usize;
         Self {
             drive,
@@ -76,31 +82,49 @@ impl Member {
         }
     }
 
-    pub(super) fn drive(&self) -> &Drive {
+    /// The drive of the member.
+    #[must_use]
+    pub fn drive(&self) -> &Drive {
         &self.drive
     }
 
     /// Number of commands at the disk.
-    pub(super) fn commands(&self) -> u32 {
+    #[must_use]
+    pub fn commands(&self) -> u32 {
         (self.at_disk.len() - self.tags.len()) as u32
+    }
+
+    /// Whether the disk takes a command of this kind now. A queue that keeps to the traits of the
+    /// disk ([`device_traits`]) sends no other command, but a host may find the disk still busy
+    /// with one that its engine has given up.
+    #[must_use]
+    pub fn has_room_for(&self, access: Access) -> bool {
+        let beside = self.flushing || self.goes_alone(access) && self.commands() > 0;
+        !beside && !self.tags.is_empty()
+    }
+
+    /// Whether the disk takes a command of this kind only if it is idle.
+    fn goes_alone(&self, access: Access) -> bool {
+        let flushes = matches!(access, Access::Flush | Access::Write { fua: true });
+        flushes && self.drive.volatile_cache() && !self.drive.flush_queueable()
     }
 
     /// Takes a command for the disk. The caller then passes it to [begin](Self::begin). Returns
     /// `None` if the disk need not do anything, so that the command is complete.
+    ///
+    /// # Panics
+    /// Panics if the disk has [no room](Self::has_room_for) for the command.
     #[must_use]
-    pub(super) fn take(
+    pub fn take(
         &mut self,
         token: Token,
         access: Access,
         (first, length): (Sectors, Sectors),
     ) -> Option<Command> {
         let access = self.drive.wanted(access)?;
-        let flushes = matches!(access, Access::Flush | Access::Write { fua: true });
-        let alone = flushes && !self.drive.flush_queueable();
-        let beside = self.flushing || alone && self.commands() > 0;
-        assert!(!beside, "{access:?}: this disk takes no commands beside an unqueued flush");
-        self.flushing = alone;
-        let tag = self.tags.pop().expect("the queue keeps to the depth of the disk");
+        assert!(self.has_room_for(access), "{access:?}: the queue keeps to the traits of the disk");
+        self.flushing = self.goes_alone(access);
+        let tag = self.tags.pop().expect("the disk has room");
         self.traffic.count(access, length);
         if matches!(access, Access::Read | Access::Write { .. }) {
             self.traffic.jumps += u64::from(first != self.position);
@@ -111,17 +135,22 @@ impl Member {
     }
 
     /// Begins a command that was taken, when its data is at the disk.
-    pub(super) fn begin(&mut self, now: Time, command: Command) {
+    pub fn begin(&mut self, now: Time, command: Command) {
         self.drive.submit(now, command);
     }
 
-    /// Time of the disk's next event, at which [`Self::advance`] must be called.
-    pub(super) fn next_event(&self) -> Option<Time> {
+    /// Time of the disk's next event, at which [`Self::advance`] must be called; `None` if it is
+    /// idle.
+    #[must_use]
+    pub fn next_event(&self) -> Option<Time> {
         self.drive.next_event()
     }
 
     /// Calls `ended` for every command that the disk has completed by now.
-    pub(super) fn advance(&mut self, now: Time, mut ended: impl FnMut(Token)) {
+    ///
+    /// # Panics
+    /// Panics if the drive completes a command that it was not given.
+    pub fn advance(&mut self, now: Time, mut ended: impl FnMut(Token)) {
         let mut done = std::mem::take(&mut self.done);
         self.drive.advance(now, &mut done);
         for Done { tag } in done.drain(..) {
