@@ -74,8 +74,12 @@ pub struct Options {
     /// Whether computations complete in a chosen order, as member requests do. If false they
     /// complete at once.
     pub defer_computes: bool,
-    /// Virtual time that passes with each completion.
+    /// Virtual time that passes with each completion, if `drives` is empty.
     pub latency: Span,
+    /// Names of the drive models that determine when requests of disks complete, by the disks'
+    /// numbers; more disks begin with the first model again. Empty: there are no drives, and
+    /// requests complete in any order.
+    pub drives: Vec<&'static str>,
     /// Whether the checkers run.
     pub checked: bool,
     /// Whether the promises cover data. They do not if more members are hurt than the level
@@ -130,6 +134,7 @@ impl Options {
             seed: 0,
             defer_computes: false,
             latency: Span(10_000),
+            drives: Vec::new(),
             checked: true,
             data_promised: true,
             disks_lie: false,
@@ -155,6 +160,12 @@ impl Options {
     pub fn data_of(&self, member: usize) -> Sectors {
         let more = self.more_data.get(member).copied().unwrap_or_default();
         Sectors(self.chunk.0 * self.full_stripes) + more
+    }
+
+    /// Name of the drive model of a disk; `None` if there are no drives.
+    #[must_use]
+    pub fn drive_of(&self, disk: usize) -> Option<&'static str> {
+        self.drives.get(disk % self.drives.len().max(1)).copied()
     }
 
     /// Whether every byte can be read without the disks in `lost`. With parity, each disk in `lost`

@@ -20,6 +20,7 @@ mod fingerprint;
 mod measure;
 mod memory;
 mod served;
+mod service;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -43,6 +44,7 @@ use clients::{Issued, Waiting};
 pub use driver::{ANSWERED_WITHIN, Order};
 use memory::Memory;
 use served::Served;
+use service::Service;
 
 use crate::array::Array;
 use crate::checker::{Checkers, Limits, Record, View, consent};
@@ -124,6 +126,7 @@ pub struct World {
     /// Whether the engine received an input since it last ran.
     pub(crate) plugged: bool,
     memory: Memory,
+    service: Service,
     pub(crate) pending: BTreeMap<Token, Pending>,
     issued: BTreeMap<Ticket, Issued>,
     /// Volume and range of the unanswered writes that disconnected clients left behind, until the
@@ -231,6 +234,7 @@ impl World {
             engine: None,
             plugged: false,
             memory: Memory::default(),
+            service: Service::default(),
             pending: BTreeMap::new(),
             issued: BTreeMap::new(),
             orphans: Vec::new(),
@@ -270,6 +274,7 @@ impl World {
             parity: Parity::detect(),
             options,
         };
+        (0..world.disks.len()).for_each(|disk| world.add_drive(disk));
         world.start(&assemble::Options::default()).expect("a new array is not refused");
         world
     }
@@ -284,6 +289,7 @@ impl World {
     pub fn start(&mut self, how: &assemble::Options) -> Result<(), Refused> {
         assert!(self.engine.is_none(), "stop the engine first");
         self.refuse_logs()?;
+        self.now = self.service.restart(self.now);
         self.coverage.unreadable_superblocks += self.unreadable_superblocks();
         let assembly = self.assemble(how)?;
         if self.options.checked {
@@ -432,11 +438,12 @@ impl World {
     fn member_info(&self, disk: usize, index: MemberIndex) -> MemberInfo {
         let state = &self.disks[disk];
         let rotational = self.options.rotational.contains(&disk);
+        let untimed = DeviceTraits { rotational, ..DeviceTraits::default() };
         MemberInfo {
             logical_block: state.logical_block(),
             space: self.options.one_space.then_some(1),
             discards: self.options.discards,
-            device: DeviceTraits { rotational, ..DeviceTraits::default() },
+            device: self.service.traits(disk).unwrap_or(untimed),
             ..MemberInfo::of_size(index, format!("disk{disk}"), state.size())
         }
     }

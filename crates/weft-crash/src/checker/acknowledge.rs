@@ -120,7 +120,8 @@ impl Acknowledge {
                 let disk = view.disk(*member);
                 match op {
                     MemberOp::Discard { at, len, fua } => {
-                        let (at, count, fua) = (at.0, len.0, *fua);
+                        let (at, count) = (at.0, len.0);
+                        let fua = *fua || view.disks[disk].write_through;
                         let write = Write { disk, at, count, submitted: self.clock, fua };
                         self.writes.insert(*token, write);
                     }
@@ -138,7 +139,7 @@ impl Acknowledge {
                             at: at.0,
                             count: bytes / 512,
                             submitted: self.clock,
-                            fua: *fua,
+                            fua: *fua || view.disks[disk].write_through,
                         };
                         if matches!(attr.origin, Origin::Client(..)) && !view.write_back {
                             self.follows_its_flush(view, &write, found);

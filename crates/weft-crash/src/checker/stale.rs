@@ -104,17 +104,15 @@ impl Stale {
         match output {
             Output::Submit { token, member, op: MemberOp::Write { at, from, fua }, .. } => {
                 let bytes: u64 = from.iter().map(|part| u64::from(part.len)).sum();
-                let write = Write {
-                    disk: view.disk(*member),
-                    at: at.0,
-                    count: bytes / 512,
-                    submitted: self.clock,
-                    fua: *fua,
-                };
+                let disk = view.disk(*member);
+                let fua = *fua || view.disks[disk].write_through;
+                let (at, count) = (at.0, bytes / 512);
+                let write = Write { disk, at, count, submitted: self.clock, fua };
                 self.writes.insert(*token, write);
             }
             Output::Submit { token, member, op: MemberOp::Discard { at, len, fua }, .. } => {
-                let (disk, at, count, fua) = (view.disk(*member), at.0, len.0, *fua);
+                let (disk, at, count) = (view.disk(*member), at.0, len.0);
+                let fua = *fua || view.disks[disk].write_through;
                 let write = Write { disk, at, count, submitted: self.clock, fua };
                 self.writes.insert(*token, write);
             }

@@ -8,6 +8,7 @@
 //! - A write is stored in the cache when it completes, or on the media with FUA.
 //! - A flush makes durable what had completed when the flush was submitted.
 //! - A metadata write does both (`PREFLUSH | FUA`).
+//! - A disk without a volatile cache stores every write on the media.
 //! - A logical block is atomic; a longer write is not.
 //!
 //! A sector of payload has as many bytes as [`PayloadMode`] says, every other sector has 512.
@@ -47,6 +48,9 @@ pub struct Disk {
     chance: Rng,
     /// Present and planned faults of this disk.
     pub faults: Faults,
+    /// Whether the disk has no volatile cache, so that every write is durable when it completes and
+    /// nothing is left for a flush.
+    pub write_through: bool,
     /// Whether writes are refused and counted, to check that an array started read-only writes
     /// nothing.
     pub read_only: bool,
@@ -145,6 +149,7 @@ impl Disk {
             operations: 0,
             chance: Rng::new(0),
             faults: Faults::default(),
+            write_through: false,
             read_only: false,
             stats: Stats::default(),
         }
@@ -198,11 +203,12 @@ impl Disk {
     }
 
     /// Submits a request. Its effect is open until [`Self::complete`] or [`Self::abort`].
-    pub fn submit(&mut self, token: Token, op: DiskOp) {
+    pub fn submit(&mut self, token: Token, mut op: DiskOp) {
         if let DiskOp::Read { at, count } = op {
             assert!(count > 0 && at + count <= self.size.0, "read at {at}+{count} is outside");
         }
-        if let DiskOp::Write { at, count, ref bytes, .. } = op {
+        if let DiskOp::Write { at, count, ref bytes, ref mut fua, .. } = op {
+            *fua |= self.write_through;
             let block = u64::from(self.logical_block);
             assert!(count > 0 && at + count <= self.size.0, "write at {at}+{count} is outside");
             let len = self.sector_bytes(at);
@@ -281,7 +287,8 @@ impl Disk {
         let atoms = count.div_ceil(atom);
         let beginning = self.chance.below(atoms + 1);
         let how = self.chance.below(4);
-        let durable = fua && !self.faults.lying_flush && self.chance.percent(50);
+        let durable = fua && !self.faults.lying_flush;
+        let durable = durable && (self.write_through || self.chance.percent(50));
         let len = self.sector_bytes(at);
         let mut landed = false;
         for number in 0..atoms {

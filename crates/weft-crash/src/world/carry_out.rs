@@ -11,6 +11,7 @@ use weft_engine::{
 use weft_units::Slot;
 use weft_units::digest::Digest;
 
+use super::service::Request;
 use super::{Logged, World};
 use crate::checker::View;
 use crate::disk::DiskOp;
@@ -29,6 +30,8 @@ pub struct Pending {
     /// whether the discard is FUA.
     discards: Option<bool>,
     pub(crate) aborted: bool,
+    /// Whether the disk's drive has completed the request, if drives determine that.
+    pub(super) is_served: bool,
 }
 
 impl Pending {
@@ -76,10 +79,10 @@ impl World {
             }
             Output::Compute { token, ops } => {
                 let work = Work::Compute(ops);
-                self.pending.insert(
-                    token,
-                    Pending { disk: None, origin: None, work, discards: None, aborted: false },
-                );
+                let (disk, origin, discards) = (None, None, None);
+                let computes =
+                    Pending { disk, origin, work, discards, aborted: false, is_served: true };
+                self.pending.insert(token, computes);
                 if !self.options.defer_computes {
                     return Some(token);
                 }
@@ -136,6 +139,7 @@ impl World {
             MemberOp::Discard { fua, .. } => Some(fua),
             _ => None,
         };
+        let request = Request::of(token, &op);
         let (work, disk_op, logged) = match op {
             MemberOp::Discard { at, len, fua } => {
                 // A simulated disk stores zeros for a discard.
@@ -181,8 +185,10 @@ impl World {
             self.fail(Violation::new("I9 read-only", message));
         }
         self.disks[disk].submit(token, disk_op);
+        let is_served = self.service.begin(self.now, disk, request);
         let (disk, origin) = (Some(disk), Some(origin));
-        self.pending.insert(token, Pending { disk, origin, work, discards, aborted: false });
+        self.pending
+            .insert(token, Pending { disk, origin, work, discards, aborted: false, is_served });
     }
 
     /// Completes a member request or computation. If it is a discard that fails, a write of zeros
@@ -217,7 +223,9 @@ impl World {
                 let write = DiskOp::Write { at, count, bytes, fua, preflush: false };
                 self.disks[disk].submit(token, write);
                 self.coverage.discards_failed += 1;
-                self.pending.insert(token, Pending { discards: None, ..again });
+                let request = Request::zeros(token, at, count, fua);
+                let is_served = self.service.begin(self.now, disk, request);
+                self.pending.insert(token, Pending { discards: None, is_served, ..again });
                 None
             }
             _ => Some(result),

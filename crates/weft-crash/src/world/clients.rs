@@ -220,6 +220,7 @@ impl World {
         self.disks.push(blank.carrying(data, self.options.payload));
         self.disks[disk].faults.tears = self.options.torn_writes;
         self.array.data_offset.push(offset);
+        self.add_drive(disk);
         let ticket = self.add(disk, None);
         (disk, ticket)
     }

@@ -4,6 +4,9 @@
 //! that every order can be tried. It keeps the engine's contract for drivers: it runs the engine
 //! until it has no more work, takes every output, and wakes the engine at the time that it named. A
 //! *turn* is one bounded piece of the engine's work.
+//!
+//! On disks with drives ([`super::service`]) the driver chooses only among the requests that are
+//! done. If there are none, the clock moves to the next event: of a drive, or a timer of the engine.
 
 use std::collections::VecDeque;
 
@@ -25,6 +28,16 @@ pub enum Order {
     Lifo,
     /// Any request, chosen by the world's random numbers; sometimes several before the engine runs.
     Random,
+}
+
+/// End of a wait for a drive.
+enum Waited {
+    /// A request is done.
+    Done,
+    /// A timer of the engine fired first.
+    Woken,
+    /// No request will be done, or none in time.
+    Nothing,
 }
 
 const TURNS_MAX: u32 = 100_000;
@@ -52,7 +65,7 @@ impl World {
     }
 
     fn can_complete(&self, pending: &Pending) -> bool {
-        pending.aborted || pending.disk.is_none_or(|disk| self.disks[disk].can_complete())
+        pending.aborted || pending.is_served && self.can_answer(pending)
     }
 
     /// Completes one member request or computation without running the engine, which sees the
@@ -62,7 +75,9 @@ impl World {
     /// Panics if the token is not outstanding.
     pub fn complete_only(&mut self, token: Token) {
         let pending = self.pending.remove(&token).expect("the token is outstanding");
-        self.now = self.now + self.options.latency;
+        if !self.service.is_timed() {
+            self.now = self.now + self.options.latency;
+        }
         self.completed += 1;
         if let Some(result) = self.end_or_store_zeros(token, pending) {
             self.input(Input::Done { token, result });
@@ -78,6 +93,19 @@ impl World {
     /// Completes the request that `order` chooses and runs the engine. Returns whether there was
     /// one.
     pub fn step(&mut self, order: Order) -> bool {
+        self.step_until(order, Time(u64::MAX))
+    }
+
+    /// Variant of [`Self::step`] that does not wait for a drive beyond `until`. A timer of the
+    /// engine that fires while a drive works is a step too.
+    fn step_until(&mut self, order: Order, until: Time) -> bool {
+        if self.service.is_timed() {
+            match self.wait_for_a_drive(until) {
+                Waited::Done => {}
+                Waited::Woken => return true,
+                Waited::Nothing => return false,
+            }
+        }
         let may =
             |(token, pending): (&Token, &Pending)| self.can_complete(pending).then_some(*token);
         let first = match order {
@@ -105,9 +133,71 @@ impl World {
         true
     }
 
+    /// Moves the clock until a request is done, or until a timer of the engine fires before that.
+    fn wait_for_a_drive(&mut self, until: Time) -> Waited {
+        loop {
+            if self.pending.values().any(|pending| self.can_complete(pending)) {
+                return Waited::Done;
+            }
+            if !self.awaits_a_drive() {
+                return Waited::Nothing;
+            }
+            let at = self.service.next_event().expect("a drive works at what was sent to it");
+            let wake = self.next_wake().filter(|wake| *wake <= at);
+            if wake.unwrap_or(at).max(self.now) > until {
+                return Waited::Nothing;
+            }
+            if wake.is_some() {
+                self.wake();
+                return Waited::Woken;
+            }
+            self.pass_to(at);
+        }
+    }
+
+    /// Whether a drive works at a request that its disk will answer.
+    fn awaits_a_drive(&self) -> bool {
+        let works = |pending: &Pending| !pending.is_served && self.can_answer(pending);
+        self.pending.values().any(works)
+    }
+
+    fn can_answer(&self, pending: &Pending) -> bool {
+        pending.disk.is_none_or(|disk| self.disks[disk].can_complete())
+    }
+
+    /// Moves the clock to a time that is not in the past, with all events of drives until then.
+    fn pass_to(&mut self, at: Time) {
+        if self.service.is_timed() {
+            if self.awaits_a_drive() {
+                let waited = at.since(self.now);
+                self.service.waited = Span(self.service.waited.0 + waited.0);
+            }
+            let pending = &mut self.pending;
+            self.service.advance(at, |token| {
+                // The engine may have aborted the request since.
+                if let Some(pending) = pending.get_mut(&token) {
+                    pending.is_served = true;
+                }
+            });
+        }
+        self.now = at;
+    }
+
+    /// Time that members have needed for their requests so far.
+    fn service_time(&self) -> Span {
+        if self.service.is_timed() {
+            self.service.waited
+        } else {
+            Span(self.options.latency.0 * self.completed)
+        }
+    }
+
     /// Completes all member requests that may complete, oldest first, and then runs the engine.
     /// Returns whether there were any.
     pub fn round(&mut self) -> bool {
+        if self.service.is_timed() {
+            self.wait_for_a_drive(Time(u64::MAX));
+        }
         let pending = self.pending();
         for token in &pending {
             self.complete_only(*token);
@@ -124,10 +214,10 @@ impl World {
     pub fn run(&mut self, order: Order) {
         self.settle();
         let mut wakes = 0;
-        let (begun, completed) = (self.now, self.completed);
+        let (begun, served) = (self.now, self.service_time());
         while self.failure.is_none() {
             // The service time of members does not count.
-            let served = self.options.latency.0 * (self.completed - completed);
+            let served = self.service_time().0 - served.0;
             let took = Span(self.now.since(begun).0.saturating_sub(served));
             if took > ANSWERED_WITHIN && self.members_answer() {
                 let message = format!(
@@ -172,7 +262,7 @@ impl World {
         let until = self.now + span;
         self.settle();
         while self.failure.is_none() {
-            if self.step(Order::Fifo) {
+            if self.step_until(Order::Fifo, until) {
                 continue;
             }
             match self.engine.as_ref().and_then(Engine::next_wake) {
@@ -184,7 +274,7 @@ impl World {
                 _ => break,
             }
         }
-        self.now = self.now.max(until);
+        self.pass_to(self.now.max(until));
     }
 
     /// Time at which the engine asks to be woken; `None` if it does not, or if no engine runs.
@@ -206,14 +296,14 @@ impl World {
             self.wake();
             wakes += 1;
         }
-        self.now = self.now.max(until);
+        self.pass_to(self.now.max(until));
     }
 
     /// Advances the clock to the time at which the engine asks to be woken, and wakes it. Returns
     /// whether the engine had asked.
     pub fn wake(&mut self) -> bool {
         let Some(at) = self.engine.as_ref().and_then(Engine::next_wake) else { return false };
-        self.now = self.now.max(at);
+        self.pass_to(self.now.max(at));
         self.input(Input::Wake);
         self.settle();
         let again = self.engine.as_ref().and_then(Engine::next_wake);

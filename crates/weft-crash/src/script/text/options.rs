@@ -25,7 +25,7 @@ fn lines(options: &Options) -> Vec<(&'static str, String)> {
     let Options { payload, stripes_max, cache_stripes, client_frames, .. } = options;
     let Options { client_credit, greedy, seed, defer_computes, latency, checked, .. } = options;
     let Options { data_promised, disks_lie, only, lost_work_every, logged, .. } = options;
-    let Options { classes, bare, .. } = options;
+    let Options { classes, bare, drives, .. } = options;
     let more_data: Vec<u64> = more_data.iter().map(|it| it.0).collect();
     vec![
         ("level", level.to_string()),
@@ -55,6 +55,7 @@ fn lines(options: &Options) -> Vec<(&'static str, String)> {
         ("greedy", no_or_yes(*greedy)),
         ("defer-computes", no_or_yes(*defer_computes)),
         ("latency", latency.0.to_string()),
+        ("drives", list(drives)),
         ("checked", no_or_yes(*checked)),
         ("data-promised", no_or_yes(*data_promised)),
         ("disks-lie", no_or_yes(*disks_lie)),
@@ -96,6 +97,7 @@ pub(super) fn set(options: &mut Options, name: &str, value: &str) -> Result<(), 
         "greedy" => options.greedy = yes(value)?,
         "defer-computes" => options.defer_computes = yes(value)?,
         "latency" => options.latency = Span(number(value, "nanoseconds")?),
+        "drives" => options.drives = listed(value, drive)?,
         "checked" => options.checked = yes(value)?,
         "data-promised" => options.data_promised = yes(value)?,
         "disks-lie" => options.disks_lie = yes(value)?,
@@ -142,6 +144,11 @@ fn listed<T>(value: &str, parse: impl Fn(&str) -> Result<T, String>) -> Result<V
 
 fn disk(value: &str) -> Result<usize, String> {
     number(value, "numbers of disks, with commas between them; each")
+}
+
+fn drive(value: &str) -> Result<&'static str, String> {
+    let named: Vec<_> = weft_sim::drive::models().iter().map(|(name, _)| (*name, *name)).collect();
+    self::named(&named, value)
 }
 
 fn layout(value: &str) -> Result<u32, String> {

@@ -1,0 +1,158 @@
+//! Service times of a world's disks: when a drive model says that each request is done.
+//!
+//! A disk of a world has contents ([`crate::disk`]). If the options name drive models, it also has
+//! a drive of weft-sim, which gets each request without its payload, and the request can complete
+//! only after the drive has completed it. What a power cut leaves of a write is not the drive's
+//! affair.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Mutex;
+
+use weft_engine::{DeviceTraits, MemberOp, Segments, Token};
+use weft_sim::drive::{Access, Drive, Model};
+use weft_sim::machine::{Member, device_traits};
+use weft_units::{Bytes, Sectors, Span, Time};
+
+use super::World;
+
+/// The drives of all disks, by the disks' numbers; none if the options name no model.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Service {
+    drives: Vec<Timed>,
+    /// Time in which the clock waited for drives.
+    pub(super) waited: Span,
+}
+
+/// A drive, and the requests that it cannot take yet.
+#[derive(Clone, Debug)]
+struct Timed {
+    member: Member,
+    /// Requests that wait for room at the drive. The engine's queues leave room, but a request that
+    /// the engine aborted may still be at the drive.
+    held: VecDeque<Request>,
+}
+
+/// A request as a drive sees it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    token: Token,
+    access: Access,
+    range: (Sectors, Sectors),
+}
+
+impl Request {
+    /// The request of a member operation.
+    pub(super) fn of(token: Token, op: &MemberOp) -> Self {
+        let sum = |parts: &Segments| {
+            Bytes(parts.iter().map(|part| u64::from(part.len)).sum()).sectors_ceil()
+        };
+        let (access, range) = match op {
+            MemberOp::Discard { at, len, .. } => (Access::Discard, (*at, *len)),
+            MemberOp::Flush => (Access::Flush, (Sectors::ZERO, Sectors::ZERO)),
+            MemberOp::Read { at, into } => (Access::Read, (*at, sum(into))),
+            MemberOp::Write { at, from, fua } => (Access::Write { fua: *fua }, (*at, sum(from))),
+            MemberOp::WriteMetadata { at, bytes } => {
+                let length = Bytes(bytes.len() as u64).sectors_ceil();
+                (Access::Write { fua: true }, (*at, length))
+            }
+        };
+        Self { token, access, range }
+    }
+
+    /// A write of zeros in place of a discard.
+    pub(super) fn zeros(token: Token, at: u64, count: u64, fua: bool) -> Self {
+        let range = (Sectors(at), Sectors(count));
+        Self { token, access: Access::Write { fua }, range }
+    }
+}
+
+impl Service {
+    /// Lets all drives end what they were doing for an engine that is gone. Returns the time at
+    /// which they are done, which is not before `now`.
+    pub(super) fn restart(&mut self, now: Time) -> Time {
+        let mut at = now;
+        for of in &mut self.drives {
+            of.held.clear();
+            while of.member.commands() > 0 {
+                let next = of.member.next_event().expect("a drive works at what was sent to it");
+                of.member.advance(next, |_| ());
+                at = at.max(next);
+            }
+        }
+        // All drives are at the same time.
+        self.advance(at, |_| ());
+        at
+    }
+
+    /// Whether drives determine when requests are done.
+    pub(super) fn is_timed(&self) -> bool {
+        !self.drives.is_empty()
+    }
+
+    /// Traits of a disk's drive; `None` if drives determine nothing.
+    pub(super) fn traits(&self, disk: usize) -> Option<DeviceTraits> {
+        self.drives.get(disk).map(|of| device_traits(of.member.drive()))
+    }
+
+    /// Passes a request to the drive of a disk. Returns whether the drive need not do anything for
+    /// it.
+    pub(super) fn begin(&mut self, now: Time, disk: usize, request: Request) -> bool {
+        let Some(of) = self.drives.get_mut(disk) else { return true };
+        of.held.push_back(request);
+        let mut done = false;
+        of.pass_on(now, &mut |_| done = true);
+        done
+    }
+
+    /// Time of the next event of any drive; `None` if all are idle.
+    pub(super) fn next_event(&self) -> Option<Time> {
+        self.drives.iter().filter_map(|of| of.member.next_event()).min()
+    }
+
+    /// Carries out all events of drives up to and including `now`. Calls `done` for each request
+    /// that is done.
+    pub(super) fn advance(&mut self, now: Time, mut done: impl FnMut(Token)) {
+        for of in &mut self.drives {
+            while let Some(at) = of.member.next_event().filter(|at| *at <= now) {
+                of.member.advance(at, &mut done);
+                of.pass_on(at, &mut done);
+            }
+        }
+    }
+}
+
+/// The named model. A model of a drive in its steady state takes long to make, so each is made
+/// once.
+fn model(name: &'static str) -> Model {
+    static MODELS: Mutex<BTreeMap<&'static str, Model>> = Mutex::new(BTreeMap::new());
+    let mut models = MODELS.lock().expect("nothing panics while the lock is held");
+    let new = || Drive::model(name).expect("options name known models");
+    models.entry(name).or_insert_with(new).clone()
+}
+
+impl World {
+    /// Gives the next disk its drive, if the options name models.
+    pub(super) fn add_drive(&mut self, disk: usize) {
+        let Some(name) = self.options.drive_of(disk) else { return };
+        let drive = Drive::new(&model(name), self.options.seed.wrapping_add(disk as u64));
+        self.disks[disk].write_through = !drive.volatile_cache();
+        self.service.drives.push(Timed { member: Member::new(drive), held: VecDeque::new() });
+    }
+}
+
+impl Timed {
+    /// Passes requests on to the drive for as long as it has room. Calls `done` for those for which
+    /// it need not do anything.
+    fn pass_on(&mut self, now: Time, done: &mut impl FnMut(Token)) {
+        while let Some(Request { token, access, range }) = self.held.front().copied() {
+            if !self.member.has_room_for(access) {
+                break;
+            }
+            self.held.pop_front();
+            match self.member.take(token, access, range) {
+                Some(command) => self.member.begin(now, command),
+                None => done(token),
+            }
+        }
+    }
+}
