@@ -6,7 +6,8 @@
 //! *turn* is one bounded piece of the engine's work.
 //!
 //! On disks with drives ([`super::service`]) the driver chooses only among the requests that are
-//! done. If there are none, the clock moves to the next event: of a drive, or a timer of the engine.
+//! done. If there are none, the clock moves to the next event: of a drive, or a timer of the
+//! engine.
 
 use std::collections::VecDeque;
 
@@ -15,6 +16,7 @@ use weft_engine::{
 };
 use weft_units::{ClientId, Span, Time};
 
+use super::service::Waited;
 use super::{ARRAY, Logged, Pending, World};
 use crate::violation::Violation;
 
@@ -28,16 +30,6 @@ pub enum Order {
     Lifo,
     /// Any request, chosen by the world's random numbers; sometimes several before the engine runs.
     Random,
-}
-
-/// End of a wait for a drive.
-enum Waited {
-    /// A request is done.
-    Done,
-    /// A timer of the engine fired first.
-    Woken,
-    /// No request will be done, or none in time.
-    Nothing,
 }
 
 const TURNS_MAX: u32 = 100_000;
@@ -64,7 +56,7 @@ impl World {
         self.pending.iter().map(|(token, pending)| (*token, pending))
     }
 
-    fn can_complete(&self, pending: &Pending) -> bool {
+    pub(super) fn can_complete(&self, pending: &Pending) -> bool {
         pending.aborted || pending.is_served && self.can_answer(pending)
     }
 
@@ -75,12 +67,16 @@ impl World {
     /// Panics if the token is not outstanding.
     pub fn complete_only(&mut self, token: Token) {
         let pending = self.pending.remove(&token).expect("the token is outstanding");
+        let of_disk = pending.disk.is_some();
         if !self.service.is_timed() {
             self.now = self.now + self.options.latency;
         }
         self.completed += 1;
         if let Some(result) = self.end_or_store_zeros(token, pending) {
             self.input(Input::Done { token, result });
+            if of_disk {
+                self.tell_queue(token);
+            }
         }
     }
 
@@ -105,6 +101,10 @@ impl World {
                 Waited::Woken => return true,
                 Waited::Nothing => return false,
             }
+        }
+        if self.service.is_timed() && order == Order::Fifo {
+            self.complete_all();
+            return true;
         }
         let may =
             |(token, pending): (&Token, &Pending)| self.can_complete(pending).then_some(*token);
@@ -133,63 +133,8 @@ impl World {
         true
     }
 
-    /// Moves the clock until a request is done, or until a timer of the engine fires before that.
-    fn wait_for_a_drive(&mut self, until: Time) -> Waited {
-        loop {
-            if self.pending.values().any(|pending| self.can_complete(pending)) {
-                return Waited::Done;
-            }
-            if !self.awaits_a_drive() {
-                return Waited::Nothing;
-            }
-            let at = self.service.next_event().expect("a drive works at what was sent to it");
-            let wake = self.next_wake().filter(|wake| *wake <= at);
-            if wake.unwrap_or(at).max(self.now) > until {
-                return Waited::Nothing;
-            }
-            if wake.is_some() {
-                self.wake();
-                return Waited::Woken;
-            }
-            self.pass_to(at);
-        }
-    }
-
-    /// Whether a drive works at a request that its disk will answer.
-    fn awaits_a_drive(&self) -> bool {
-        let works = |pending: &Pending| !pending.is_served && self.can_answer(pending);
-        self.pending.values().any(works)
-    }
-
-    fn can_answer(&self, pending: &Pending) -> bool {
+    pub(super) fn can_answer(&self, pending: &Pending) -> bool {
         pending.disk.is_none_or(|disk| self.disks[disk].can_complete())
-    }
-
-    /// Moves the clock to a time that is not in the past, with all events of drives until then.
-    fn pass_to(&mut self, at: Time) {
-        if self.service.is_timed() {
-            if self.awaits_a_drive() {
-                let waited = at.since(self.now);
-                self.service.waited = Span(self.service.waited.0 + waited.0);
-            }
-            let pending = &mut self.pending;
-            self.service.advance(at, |token| {
-                // The engine may have aborted the request since.
-                if let Some(pending) = pending.get_mut(&token) {
-                    pending.is_served = true;
-                }
-            });
-        }
-        self.now = at;
-    }
-
-    /// Time that members have needed for their requests so far.
-    fn service_time(&self) -> Span {
-        if self.service.is_timed() {
-            self.service.waited
-        } else {
-            Span(self.options.latency.0 * self.completed)
-        }
     }
 
     /// Completes all member requests that may complete, oldest first, and then runs the engine.
@@ -198,6 +143,10 @@ impl World {
         if self.service.is_timed() {
             self.wait_for_a_drive(Time(u64::MAX));
         }
+        self.complete_all()
+    }
+
+    fn complete_all(&mut self) -> bool {
         let pending = self.pending();
         for token in &pending {
             self.complete_only(*token);
@@ -304,8 +253,13 @@ impl World {
     pub fn wake(&mut self) -> bool {
         let Some(at) = self.engine.as_ref().and_then(Engine::next_wake) else { return false };
         self.pass_to(self.now.max(at));
-        self.input(Input::Wake);
-        self.settle();
+        let of_turn = self.engine.as_ref().and_then(Engine::turn_wake);
+        if self.service.is_timed() && of_turn.is_none_or(|at| at > self.now) {
+            self.run_queues();
+        } else {
+            self.input(Input::Wake);
+            self.settle();
+        }
         let again = self.engine.as_ref().and_then(Engine::next_wake);
         if again.is_some_and(|again| again <= self.now) && self.failure.is_none() {
             let now = self.now.0;
@@ -323,13 +277,22 @@ impl World {
         if !std::mem::take(&mut self.plugged) {
             return;
         }
+        let by_halves = self.service.is_timed();
+        if by_halves {
+            self.run_queues();
+        }
         let mut turns = 0;
         // Whether any request was answered since the waiting requests were last tried.
         let mut answered = false;
         loop {
             let Some(engine) = &mut self.engine else { return };
             let mut outputs = VecDeque::new();
-            turns += engine.run(self.now, TURNS_MAX - turns, &mut outputs).work.turns;
+            let turn = if by_halves {
+                engine.decide(self.now, &mut outputs)
+            } else {
+                engine.run(self.now, TURNS_MAX - turns, &mut outputs)
+            };
+            turns += turn.work.turns;
             if turns == TURNS_MAX {
                 self.fail(Violation::new("I13 liveness", "turns that never end"));
                 return;
@@ -345,13 +308,16 @@ impl World {
             if self.failure.is_some() {
                 return;
             }
-            if !inline.is_empty() {
-                for token in inline {
-                    let pending =
-                        self.pending.remove(&token).expect("the request was just submitted");
-                    let result = self.end(token, pending);
-                    self.input(Input::Done { token, result });
-                }
+            let more = turn.more || !inline.is_empty();
+            for token in inline {
+                let pending = self.pending.remove(&token).expect("the request was just submitted");
+                let result = self.end(token, pending);
+                self.input(Input::Done { token, result });
+            }
+            if by_halves {
+                self.unplug_queues(!more);
+            }
+            if more {
                 continue;
             }
             if std::mem::take(&mut answered) && self.pump() {
@@ -453,7 +419,7 @@ impl World {
         (twin.run(self.now, 1, &mut outputs).more, outputs)
     }
 
-    fn look_for_failures(&mut self) {
+    pub(super) fn look_for_failures(&mut self) {
         for violation in std::mem::take(&mut self.checkers.found) {
             self.fail(violation);
         }

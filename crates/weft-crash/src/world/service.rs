@@ -4,16 +4,19 @@
 //! a drive of weft-sim, which gets each request without its payload, and the request can complete
 //! only after the drive has completed it. What a power cut leaves of a write is not the drive's
 //! affair.
+//!
+//! With drives, the clock moves from event to event, and the engine is run as a machine of weft-sim
+//! runs it: by the halves of its turns, with queues that dispatch when a command ends.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 
-use weft_engine::{DeviceTraits, MemberOp, Segments, Token};
+use weft_engine::{DeviceTraits, MemberOp, Output, Segments, Token};
 use weft_sim::drive::{Access, Drive, Model};
 use weft_sim::machine::{Member, device_traits};
 use weft_units::{Bytes, Sectors, Span, Time};
 
-use super::World;
+use super::{Pending, World};
 
 /// The drives of all disks, by the disks' numbers; none if the options name no model.
 #[derive(Clone, Debug, Default)]
@@ -130,13 +133,123 @@ fn model(name: &'static str) -> Model {
     models.entry(name).or_insert_with(new).clone()
 }
 
+/// End of a wait for a drive.
+pub(super) enum Waited {
+    /// A request is done.
+    Done,
+    /// A timer of the engine fired first.
+    Woken,
+    /// No request will be done, or none in time.
+    Nothing,
+}
+
 impl World {
     /// Gives the next disk its drive, if the options name models.
     pub(super) fn add_drive(&mut self, disk: usize) {
         let Some(name) = self.options.drive_of(disk) else { return };
-        let drive = Drive::new(&model(name), self.options.seed.wrapping_add(disk as u64));
+        // The seeds are those of a machine of weft-sim with the same drives.
+        let drive = Drive::new(&model(name), self.options.seed ^ ((disk as u64) << 56));
         self.disks[disk].write_through = !drive.volatile_cache();
         self.service.drives.push(Timed { member: Member::new(drive), held: VecDeque::new() });
+    }
+
+    /// Time of the next event on disks with drives: a request that is done, or a timer of the
+    /// engine. `None` if nothing will happen.
+    #[must_use]
+    pub fn next_event(&self) -> Option<Time> {
+        let done = self.pending.values().any(|pending| self.can_complete(pending));
+        let done = done.then_some(self.now);
+        let drives = self.awaits_a_drive().then(|| self.service.next_event()).flatten();
+        let timer = self.next_wake().map(|at| at.max(self.now));
+        [done, drives, timer].into_iter().flatten().min()
+    }
+
+    /// Moves the clock until a request is done, or until a timer of the engine fires before that.
+    pub(super) fn wait_for_a_drive(&mut self, until: Time) -> Waited {
+        loop {
+            if self.pending.values().any(|pending| self.can_complete(pending)) {
+                return Waited::Done;
+            }
+            if !self.awaits_a_drive() {
+                return Waited::Nothing;
+            }
+            let at = self.service.next_event().expect("a drive works at what was sent to it");
+            let wake = self.next_wake().filter(|wake| *wake <= at);
+            if wake.unwrap_or(at).max(self.now) > until {
+                return Waited::Nothing;
+            }
+            if wake.is_some() {
+                self.wake();
+                return Waited::Woken;
+            }
+            self.pass_to(at);
+        }
+    }
+
+    /// Whether a drive works at a request that its disk will answer.
+    fn awaits_a_drive(&self) -> bool {
+        let works = |pending: &Pending| !pending.is_served && self.can_answer(pending);
+        self.pending.values().any(works)
+    }
+
+    /// Moves the clock to a time that is not in the past, with all events of drives until then.
+    pub(super) fn pass_to(&mut self, at: Time) {
+        if self.service.is_timed() {
+            if self.awaits_a_drive() {
+                let waited = at.since(self.now);
+                self.service.waited = Span(self.service.waited.0 + waited.0);
+            }
+            let pending = &mut self.pending;
+            self.service.advance(at, |token| {
+                // The engine may have aborted the request since.
+                if let Some(pending) = pending.get_mut(&token) {
+                    pending.is_served = true;
+                }
+            });
+        }
+        self.now = at;
+    }
+
+    /// Time that members have needed for their requests so far.
+    pub(super) fn service_time(&self) -> Span {
+        if self.service.is_timed() {
+            self.service.waited
+        } else {
+            Span(self.options.latency.0 * self.completed)
+        }
+    }
+
+    /// Lets the queues of members dispatch, on disks with drives.
+    pub(super) fn run_queues(&mut self) {
+        let Some(engine) = &mut self.engine else { return };
+        let mut dispatched = VecDeque::new();
+        engine.run_queues(self.now, &mut dispatched);
+        self.submit_dispatched(dispatched);
+    }
+
+    /// Second half of a turn of the engine, on disks with drives.
+    pub(super) fn unplug_queues(&mut self, end_plug: bool) {
+        let Some(engine) = &mut self.engine else { return };
+        let mut dispatched = VecDeque::new();
+        engine.unplug_queues(self.now, end_plug, &mut dispatched);
+        self.submit_dispatched(dispatched);
+    }
+
+    /// Tells the engine that a drive has completed a command, so that the queue of the member can
+    /// dispatch the next one.
+    pub(super) fn tell_queue(&mut self, token: Token) {
+        if let (Some(engine), true) = (&mut self.engine, self.service.is_timed()) {
+            engine.ended(token);
+        }
+    }
+
+    /// Submits the member requests that queues dispatched.
+    fn submit_dispatched(&mut self, dispatched: VecDeque<Output>) {
+        for output in dispatched {
+            let compute = self.output(output);
+            assert!(compute.is_none(), "queues dispatch only member requests");
+        }
+        self.look_for_failures();
     }
 }
 
