@@ -109,6 +109,7 @@ fn gate() -> ExitCode {
         .chain(Profile::LAST_COPIES)
         .chain(Profile::DRAINS)
         .chain(Profile::BARES)
+        .chain(Profile::DRIVES)
         .map(|profile| (profile, GATE_BITMAP_SEEDS));
     let every = every.chain(trims).chain(mixed);
     let scripts = every.flat_map(|(profile, seeds)| {
@@ -221,7 +222,7 @@ fn gates(totals: &Totals, bugs: &Bugs) -> Vec<Gate> {
 }
 
 /// Floors of what survives a cut, a stop or a kill, or is left by it.
-fn gates_of_ends(totals: &Totals) -> [Gate; 7] {
+fn gates_of_ends(totals: &Totals) -> [Gate; 9] {
     let cuts = totals.coverage;
     [
         Gate("dirty and degraded, refused", cuts.consents, 1_000, "until there was consent".into()),
@@ -237,6 +238,8 @@ fn gates_of_ends(totals: &Totals) -> [Gate; 7] {
             "where no more of them could be done without".to_owned()
         }),
         Gate("requests of bare volumes", totals.bare_requests, 2_000, "beside arrays".to_owned()),
+        Gate("requests on drives", totals.drive_requests, 20_000, "in their own time".to_owned()),
+        Gate("crash points on drives", totals.drive_points, 1_500, "of them".to_owned()),
         Gate("arrays stopped", totals.stops, 1_000, "and found clean and durable".to_owned()),
     ]
 }

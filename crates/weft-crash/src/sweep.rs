@@ -81,6 +81,10 @@ pub struct Totals {
     pub requests: u64,
     /// Number of requests of bare volumes that were answered.
     pub bare_requests: u64,
+    /// Number of answered requests of scripts in which members have drives.
+    pub drive_requests: u64,
+    /// Number of power cuts and process crashes in scripts in which members have drives.
+    pub drive_points: u64,
     /// Number of answered requests of steady loads.
     pub steady_requests: u64,
     /// Number of answered requests of loads with faults, and of scripts of profiles with disk
@@ -238,6 +242,8 @@ impl Totals {
         self.met.merge(other.met);
         self.requests += other.requests;
         self.bare_requests += other.bare_requests;
+        self.drive_requests += other.drive_requests;
+        self.drive_points += other.drive_points;
         self.steady_requests += other.steady_requests;
         self.faulty_requests += other.faulty_requests;
         self.straight_requests += other.straight_requests;
@@ -304,6 +310,8 @@ fn seed_of(profile: Profile, seed: u64) -> Result<Totals, String> {
         met: Met::of(&script),
         requests: report.requests,
         bare_requests: report.bare_requests,
+        drive_requests: if profile.drives { report.requests } else { 0 },
+        drive_points: if profile.drives { points } else { 0 },
         faulty_requests: if profile.faults { report.requests } else { 0 },
         io_errors: report.io_errors,
         stops: report.stops,

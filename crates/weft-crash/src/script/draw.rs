@@ -156,13 +156,12 @@ impl Draw {
         if profile.bare {
             super::bare::draw(&mut bare, &mut options);
         }
+        if profile.drives {
+            super::drives::draw(&mut Rng::new(seed ^ 0xd21e), &mut options);
+        }
         let array = Array::new(options.array_layout(), Vec::new());
         let (spares, members, chunk) = (options.spares, options.members, options.chunk);
-        let parities = match &array.layout {
-            Layout::Parity(geometry) => geometry.parities().into(),
-            Layout::Mirrors(_) => array.column(0).places.len() - 1,
-            Layout::Striped(_) => 0,
-        };
+        let parities = losses_max(&array);
         // The size of the data that every member has, even if some members have more.
         let columns = chunk.0 * options.full_stripes;
         let size = array.layout.array_size().bytes().0;
@@ -634,6 +633,15 @@ impl Draw {
         let client = 1 + rng.below(3) as u32;
         let (start, len) = self.in_blocks(start, len);
         ScriptStep::Ask { volume: ARRAY, client, op, start, len, flags }
+    }
+}
+
+/// Largest number of members that an array can lose; for a mirror, the number of copies less one.
+fn losses_max(array: &Array) -> usize {
+    match &array.layout {
+        Layout::Parity(geometry) => geometry.parities().into(),
+        Layout::Mirrors(_) => array.column(0).places.len() - 1,
+        Layout::Striped(_) => 0,
     }
 }
 

@@ -14,6 +14,7 @@ mod cache;
 mod course;
 mod drains;
 mod draw;
+mod drives;
 mod joins;
 pub(crate) mod levels;
 mod lists;

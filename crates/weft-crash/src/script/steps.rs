@@ -217,6 +217,9 @@ pub struct Profile {
     /// other profile draws: caches beside bitmaps and schedulers, every knob at run time. They have
     /// a random stream of their own.
     pub mixed: bool,
+    /// Whether drive models determine when requests are done. The models, and what is drawn with
+    /// them, have a random stream of their own.
+    pub drives: bool,
 }
 
 impl Profile {
@@ -244,6 +247,7 @@ impl Profile {
         drains: false,
         bare: false,
         mixed: false,
+        drives: false,
     };
     /// Client requests and power cuts.
     pub const CUTS: Self = Self { name: "cuts", cuts: 6, ..Self::CALM };
@@ -411,13 +415,25 @@ impl Profile {
         Self { name, knobs: 3, queues: true, bitmaps: true, mixed: true, ..self }
     }
 
+    /// Profiles of members with drives: with parity and mirrors, both with faults, then any level
+    /// without parity.
+    pub const DRIVES: [Self; 3] = [
+        Self::FAULTS_AND_CUTS.bitmaps("").drives("drives"),
+        Self::FAULTS_AND_CUTS.straight("").bitmaps("").drives("straight-drives"),
+        Self::MANY_CUTS.straight("").drives("straight-drives-cuts"),
+    ];
+
+    const fn drives(self, name: &'static str) -> Self {
+        Self { name, queues: true, drives: true, ..self }
+    }
+
     /// All profiles.
     pub fn every() -> impl Iterator<Item = Self> + Clone {
         let before = Self::ALL.into_iter().chain(Self::STRAIGHT).chain(Self::BITMAPS);
         let before = before.chain(Self::LACKS).chain(Self::REBUILDS).chain(Self::TRIMS);
         let since = Self::JOINS.into_iter().chain(Self::LAST_COPIES);
         let since = since.chain(Self::DRAINS).chain(Self::MIXED).chain(Self::BARES);
-        before.chain(since).chain(Self::ABSENCES)
+        before.chain(since).chain(Self::ABSENCES).chain(Self::DRIVES)
     }
 
     /// The basic profiles, for levels with parity.

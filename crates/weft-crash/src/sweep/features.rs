@@ -32,6 +32,8 @@ pub enum Feature {
     Cuts,
     /// The write-back cache is drained.
     Drains,
+    /// Drive models determine when requests are done.
+    Drives,
     /// The array is RAID 10 with far or offset copies.
     Far,
     /// The array is RAID 10 with far or offset copies in sets of members.
@@ -55,12 +57,14 @@ pub enum Feature {
     /// The knob `read_around`, the time after which reads avoid a member that stalls, changes at
     /// run time.
     ReadAround,
+    /// Drives of different models are in one array.
+    UnlikeDrives,
 }
 
 use Feature as F;
 
 /// Pairs of features that the gate counts, each with the smallest number of scripts required.
-pub const PAIRS: [(Feature, Feature, u64); 35] = [
+pub const PAIRS: [(Feature, Feature, u64); 45] = [
     (F::Bitmap, F::MqDeadline, 50),
     (F::Bitmap, F::Bfq, 50),
     (F::Bitmap, F::Kyber, 50),
@@ -96,6 +100,16 @@ pub const PAIRS: [(Feature, Feature, u64); 35] = [
     (F::Bare, F::FlushRule, 100),
     (F::Absence, F::Bitmap, 50),
     (F::Absence, F::Parity, 50),
+    (F::Drives, F::Bfq, 25),
+    (F::Drives, F::Bitmap, 50),
+    (F::Drives, F::Cache, 50),
+    (F::Drives, F::Classes, 50),
+    (F::Drives, F::FlushRule, 100),
+    (F::Drives, F::Kyber, 25),
+    (F::Drives, F::MqDeadline, 25),
+    (F::Drives, F::Parity, 50),
+    (F::UnlikeDrives, F::Cuts, 100),
+    (F::UnlikeDrives, F::Parity, 25),
 ];
 
 /// Number of scripts that combine each of [`PAIRS`], in their order.
@@ -161,6 +175,7 @@ impl Feature {
                 matches!(step, ScriptStep::Cut(_) | ScriptStep::CutAgain { .. } | ScriptStep::Kill)
             }),
             Self::Drains => some(&|step| matches!(step, ScriptStep::Drain(_))),
+            Self::Drives => !options.drives.is_empty(),
             Self::Far => layout.is_some_and(|layout| layout >> 8 & 0xff > 1),
             Self::FarSets => layout.is_some_and(|layout| layout & 0x6_0000 != 0),
             Self::FlushRule => knobs.flush_batch != FlushRule::Batch,
@@ -177,6 +192,7 @@ impl Feature {
             Self::Pace => sets(&["sync_pace", "sync_speed_min", "sync_speed_max"]),
             Self::ReAdd => some(&|step| matches!(step, ScriptStep::ReAdd(_))),
             Self::ReadAround => sets(&["read_around"]),
+            Self::UnlikeDrives => options.drives.iter().any(|name| *name != options.drives[0]),
         }
     }
 }
@@ -209,7 +225,7 @@ mod tests {
     }
 
     /// The older profiles never combine a bitmap with a scheduler. The mixed profiles and those
-    /// with drains, a bare volume or absences together draw each of [`PAIRS`].
+    /// with drains, a bare volume, absences or drives together draw each of [`PAIRS`].
     #[test]
     fn what_never_met_before_meets_in_mixed_scripts() {
         let count = |profiles: &[Profile]| {
@@ -221,11 +237,11 @@ mod tests {
         };
         let before: Vec<Profile> = Profile::ALL.into_iter().chain(Profile::BITMAPS).collect();
         let since = Profile::DRAINS.into_iter().chain(Profile::MIXED).chain(Profile::BARES);
-        let since: Vec<Profile> = since.chain(Profile::ABSENCES).collect();
+        let since: Vec<Profile> = since.chain(Profile::ABSENCES).chain(Profile::DRIVES).collect();
         let (before, mixed) = (count(&before), count(&since));
         assert_eq!(before.0[..3], [0; 3], "a bitmap beside a scheduler");
         for ((a, b, _), met) in PAIRS.into_iter().zip(mixed.0) {
-            assert!(met > 0, "{a:?} and {b:?} never meet in 1,700 scripts");
+            assert!(met > 0, "{a:?} and {b:?} never meet in 2,200 scripts");
         }
     }
 }

@@ -1,0 +1,26 @@
+//! Generator of drives: models of disks determine when requests are done.
+//!
+//! In half of the scripts all drives are of one model, otherwise they differ. Requests of a slow
+//! drive are at it while those of the others complete, timers fire and clients go on, and a drive
+//! without a volatile cache gets no flushes. The generator has a random stream of its own.
+
+use weft_sim::drive::models;
+use weft_units::rng::Rng;
+
+use super::{cache, mixed};
+use crate::options::Options;
+
+/// Adds drives to the options, a write-back cache and clients of different classes in some of the
+/// scripts, and removes the bitmap in some.
+pub(super) fn draw(rng: &mut Rng, options: &mut Options) {
+    let names: Vec<&'static str> = models().iter().map(|(name, _)| *name).collect();
+    let count = if rng.percent(50) { 1 } else { 2 + rng.index(options.members) };
+    options.drives = (0..count).map(|_| rng.pick(&names)).collect();
+    options.write_back = cache::draw_in(40, rng);
+    cache::draw_throttle(rng, options);
+    mixed::draw_flush_rule(rng, options);
+    options.classes = rng.percent(30);
+    if rng.percent(40) {
+        options.bitmap = None;
+    }
+}
