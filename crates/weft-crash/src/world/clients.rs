@@ -51,6 +51,7 @@ pub(super) struct Waiting {
     range: ByteRange,
     payload: Payload,
     flags: Flags,
+    attr: Attr,
 }
 
 // Numbers of the world's own clients. A script's client takes a number larger by three with each
@@ -76,6 +77,22 @@ impl World {
         self.request_of(ARRAY, client, op, range, payload, flags)
     }
 
+    /// Variant of [`Self::request`] for a request with these attributes instead of its client's.
+    pub fn request_as(
+        &mut self,
+        (client, attr): (ClientId, Attr),
+        op: RequestOp,
+        range: ByteRange,
+        payload: Payload,
+        flags: Flags,
+    ) -> Ticket {
+        self.next_tag += 1;
+        let ticket = (client, Tag(self.next_tag));
+        self.waiting.push_back(Waiting { ticket, volume: ARRAY, op, range, payload, flags, attr });
+        self.pump();
+        ticket
+    }
+
     /// Issues a client's request to a volume; see [`Self::request`].
     pub(crate) fn request_of(
         &mut self,
@@ -88,7 +105,8 @@ impl World {
     ) -> Ticket {
         self.next_tag += 1;
         let ticket = (client, Tag(self.next_tag));
-        self.waiting.push_back(Waiting { ticket, volume, op, range, payload, flags });
+        let attr = self.attr_of(client);
+        self.waiting.push_back(Waiting { ticket, volume, op, range, payload, flags, attr });
         self.pump();
         ticket
     }
@@ -316,7 +334,7 @@ impl World {
     }
 
     fn send(&mut self, waiting: &Waiting) -> bool {
-        let Waiting { ticket, volume, op, range, payload, flags } = *waiting;
+        let Waiting { ticket, volume, op, range, payload, flags, attr } = *waiting;
         let moves = matches!(op, RequestOp::Read | RequestOp::Write);
         let limit = self.options.client_credit.0;
         let used = self.credit.get(&ticket.0).copied().unwrap_or(0);
@@ -369,7 +387,6 @@ impl World {
         let expected = expected.unwrap_or(Expected::Nothing);
         self.issued.insert(ticket, Issued { volume, expected, frames });
         let (client, tag) = ticket;
-        let attr = self.attr_of(client);
         let request = ClientRequest { client, tag, volume, op, range, frames, flags, attr };
         self.input(Input::Client(request));
         true
@@ -478,7 +495,8 @@ impl World {
                 let range = mark.range();
                 let (op, payload) = (RequestOp::Read, Payload::Zeros);
                 let flags = Flags { again: true, ..Flags::NONE };
-                let waiting = Waiting { ticket, volume, op, range, payload, flags };
+                let attr = self.attr_of(ticket.0);
+                let waiting = Waiting { ticket, volume, op, range, payload, flags, attr };
                 self.waiting.push_back(waiting);
                 return;
             }
