@@ -2,8 +2,8 @@
 //!
 //! The engine is a state machine without I/O. A [`World`] exposes it to everything that real disks,
 //! clients and power supplies may do, in any order, and judges it by checkers, one for each
-//! promise. Each checker has planted bugs that it must find. No product contains this crate; how
-//! long a load takes is simulated by `weft-sim`.
+//! promise. Each checker has planted bugs that it must find. Members may take the time of a drive
+//! of `weft-sim` for their requests. No product contains this crate.
 //!
 //! | Part | File |
 //! |---|---|
@@ -11,6 +11,7 @@
 //! | configuration of a world | `options.rs`: [`Options`] |
 //! | order of completions | `world/driver.rs`: [`Order`] |
 //! | short tests | `rig.rs`: [`Rig`] |
+//! | service times of members with drives | `world/service.rs` |
 //! | contents of a member | `disk/`: media, volatile cache |
 //! | faults of a member | `faults.rs` |
 //! | power cuts | `crash.rs` |

@@ -3,7 +3,7 @@
 //! The engine is a state machine without I/O. A [`Machine`](machine::Machine) runs it on drive
 //! models that determine when each command completes, with processes that issue the requests. There
 //! is no payload, and the power is never cut: weft-crash, the crash simulator, checks that data is
-//! right.
+//! right, on the same drives too.
 //!
 //! | Part | Folder |
 //! |---|---|
