@@ -75,7 +75,7 @@ pub(crate) fn test(install: bool) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// `cargo xtask fresh`.
+/// `cargo xtask fresh`: simulated scripts with new seeds.
 pub(crate) fn fresh() -> anyhow::Result<Report> {
     let mut report = Report::default();
     report.part("simulation, fresh seeds", fresh::run_fresh);
@@ -96,7 +96,7 @@ pub(crate) fn tests_of_crates(crates: &[&str]) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// `cargo xtask instructions [--update]`.
+/// `cargo xtask instructions [--update]`: compares instruction counts, or records them.
 pub(crate) fn instructions(update: bool) -> anyhow::Result<Report> {
     let mut report = Report::default();
     if let Some(weft) = interop::build_release(&mut report) {
@@ -105,7 +105,7 @@ pub(crate) fn instructions(update: bool) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// Passes if nothing was found.
+/// Converts a list of findings to the end of a part, which passes if the list is empty.
 fn none(found: anyhow::Result<Vec<String>>) -> Ending {
     match found {
         Ok(found) if found.is_empty() => Ending::Passed,

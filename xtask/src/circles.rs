@@ -13,14 +13,15 @@ use anyhow::Context;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Parts of a crate of [`tree::crates`], where folders are split. No crate may have a circle.
+/// Crate with folders that are split into parts. In the other crates of [`tree::crates`] only files
+/// and folders of the top level are parts. No crate may have a circle.
 #[derive(Clone, Copy, Default)]
 struct Watched<'a> {
     /// Name of the crate's folder below `crates/`.
     of: &'a str,
     /// Folders in which each file is a part of its own.
     split: &'a [&'a str],
-    /// Folders that are split, and whose files may not name each other at all.
+    /// Folders that are split, and in which the files may not name each other at all.
     apart: &'a [&'a str],
 }
 
@@ -29,7 +30,7 @@ const WATCHED: [Watched<'static>; 2] = [
     Watched { of: "weft-runtime", split: &["io", "serve"], apart: &[] },
 ];
 
-/// Arrows between parts, each with one position: `file:line`.
+/// Arrows between parts of a crate, each with one place in the source: `file:line`.
 #[derive(Debug, Default)]
 struct Arrows {
     files: usize,
@@ -41,11 +42,12 @@ struct Arrows {
 enum Token {
     Word(String, usize),
     Sign(char),
-    /// `::`.
+    /// The path separator `::`.
     Path,
 }
 
-/// Tokens of a source text, without comments, string literals and what is built for tests only.
+/// Tokens of a source text, without comments, string literals and code that is built only for
+/// tests.
 fn tokens(source: &str) -> Vec<Token> {
     let mut found = Vec::new();
     let mut lines = (1..).zip(source.lines());
@@ -143,7 +145,7 @@ fn module_of(file: &str) -> Vec<String> {
     module
 }
 
-/// Arrows of a crate, from its files: (path below `src`, text).
+/// Arrows of a crate. `files` are its sources: (path below `src`, text).
 fn arrows(files: &[(String, String)], split: &[&str]) -> Arrows {
     let modules: BTreeSet<Vec<String>> = files.iter().map(|(name, _)| module_of(name)).collect();
     let part_of = |module: &[String]| match module {
@@ -205,7 +207,8 @@ fn arrows(files: &[(String, String)], split: &[&str]) -> Arrows {
 const ROOT: &str = "the root";
 
 impl Arrows {
-    /// Arrows that are part of a circle: the naming part is reachable from the named part.
+    /// Arrows that are part of a circle: from the named part, other arrows lead back to the naming
+    /// part.
     fn in_circles(&self) -> BTreeMap<&(String, String), &str> {
         let mut reach: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for (from, to) in self.of.keys() {
@@ -230,7 +233,7 @@ impl Arrows {
         arrows.map(|(arrow, at)| (arrow, at.as_str())).collect()
     }
 
-    /// Arrows from one file of a folder to another, where they are to be apart.
+    /// Arrows between files of folders in which no file may name another.
     fn aside(&self, apart: &[&str]) -> Vec<String> {
         let below = |part: &str| part.split_once('/').is_some_and(|(of, _)| apart.contains(&of));
         let arrows = self.of.iter().filter(|((from, to), _)| below(from) && below(to));
@@ -239,7 +242,7 @@ impl Arrows {
             .collect()
     }
 
-    /// Deviations from the rules.
+    /// Violations of the rules by the arrows of a crate.
     fn wrong(&self, watched: &Watched<'_>) -> Vec<String> {
         let circles = self.in_circles();
         let mut wrong: Vec<String> = circles
@@ -267,7 +270,7 @@ fn sources(source: &str) -> anyhow::Result<Vec<(String, String)>> {
     Ok(found)
 }
 
-/// Arrows in circles; prints how much was read.
+/// Arrows in circles, over all crates. Prints how much was read.
 pub(crate) fn found() -> anyhow::Result<Vec<String>> {
     let mut wrong = Vec::new();
     let crates = tree::crates()?;
@@ -363,7 +366,7 @@ mod tests {
         assert_eq!(after.wrong(&watched).len(), circles.len());
     }
 
-    /// Deviations caused by a planted line in a file of a crate without exceptions.
+    /// Violations after `line` was added to a file of a crate that is not in [`WATCHED`].
     fn planted_in(of: &str, file: &str, line: &str) -> Vec<String> {
         let mut files = sources(&format!("crates/{of}/src")).unwrap();
         let planted = files.iter_mut().find(|(name, _)| name == file).unwrap();

@@ -11,10 +11,11 @@ use crate::tree::{files, root, shown};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Pages outside of the project: NBD's protocol, and a page beside the data that it describes.
+/// Pages that are cited and are not in one of [`SHELVES`]: NBD's protocol, and a page beside the
+/// data that it describes.
 const ELSEWHERE: [&str; 2] = ["proto.md", "bfq-orders.md"];
 
-/// Folders of pages that may be cited by name alone.
+/// Folders with pages that may be cited by name alone; the empty name is the root.
 const SHELVES: [&str; 4] = ["", "docs", "experiments", "spec"];
 
 /// Citable parts of a page: numbers of headings, and statements.
@@ -60,23 +61,24 @@ fn numbers(page: &str) -> BTreeSet<String> {
     words.filter_map(number).collect()
 }
 
-/// The number at the beginning of a word.
+/// Number at the beginning of a word, such as `6.6`.
 fn number(word: &str) -> Option<String> {
     let end = word.find(|letter: char| !letter.is_ascii_digit() && letter != '.');
     let number = word[..end.unwrap_or(word.len())].trim_end_matches('.');
     (!number.is_empty()).then(|| number.to_owned())
 }
 
-/// Sections named by a word; two for `§6.6-§6.8`, `§6.6–6.8` and `§1.2/§2.4`.
+/// Numbers of the sections that a word names; two for `§6.6-§6.8`, `§6.6–6.8` and `§1.2/§2.4`.
 fn sections(word: &str) -> Vec<String> {
     let named = word.split('§').skip(1);
     named.flat_map(|named| named.split(['-', '–', '/'])).filter_map(number).collect()
 }
 
-/// A statement with a letter: of schedulers (B, D, M, X) or of reliability (F, I, P).
+/// Statement that a word names by a letter and a number: of schedulers (B, D, K, M, X) or of
+/// reliability (F, I, P).
 fn lettered(word: &str) -> Option<String> {
     let word = word.trim_matches(|letter: char| !letter.is_ascii_alphanumeric());
-    let numbered = word.strip_prefix(['B', 'D', 'F', 'I', 'M', 'P', 'X'])?;
+    let numbered = word.strip_prefix(['B', 'D', 'F', 'I', 'K', 'M', 'P', 'X'])?;
     let digits = numbered.trim_end_matches(['b', 'c']);
     let is_number = !digits.is_empty() && digits.chars().all(|letter| letter.is_ascii_digit());
     is_number.then(|| word.to_owned())
@@ -157,7 +159,7 @@ fn citations(text: &str, own: Option<&str>) -> Vec<Citation> {
     found
 }
 
-/// Citations that name missing pages, sections or statements.
+/// Citations of a file that name pages, sections or statements which do not exist.
 fn broken(path: &Path, citations: &[Citation], pages: &Pages) -> Vec<String> {
     let mut found = Vec::new();
     for Citation { page: name, sections, statements } in citations {
@@ -205,7 +207,7 @@ fn citations_of(path: &Path, text: &str) -> Vec<Citation> {
     }
 }
 
-/// Every file that is read.
+/// Every file that is read for citations.
 fn read() -> anyhow::Result<Vec<PathBuf>> {
     let folders = [
         ".cargo",
@@ -228,7 +230,7 @@ fn read() -> anyhow::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Every citation that names something missing.
+/// Every citation that names something that does not exist, as `file: …`.
 pub(crate) fn found() -> anyhow::Result<Vec<String>> {
     let pages = pages()?;
     let (mut found, mut count_by_kind) = (Vec::new(), BTreeMap::new());
@@ -254,6 +256,14 @@ mod tests {
     #[test]
     fn every_page_section_and_statement_that_is_cited_is_there() {
         assert_eq!(found().unwrap(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn statements_on_schedulers_are_read_by_each_of_their_letters() {
+        for (letter, _) in crate::statements::OF_SCHEDULERS {
+            assert_eq!(lettered(&format!("({letter}1)")), Some(format!("{letter}1")));
+        }
+        assert_eq!(lettered("Z1"), None);
     }
 
     /// Broken citations in a file of this name with this text, if `md-raid.md` has §6.6, §6.7, §7
@@ -316,7 +326,7 @@ mod tests {
         assert_eq!(broken_in("docs/a.md", "another paper, §6.9").len(), 0);
     }
 
-    /// Beginning of the next line of a comment, or of prose.
+    /// Beginning of a further line: of a comment in a Rust file, of prose in other files.
     fn next_line(name: &str) -> &str {
         if name.ends_with(".md") { "\n" } else { "\n# " }
     }

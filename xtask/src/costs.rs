@@ -4,14 +4,14 @@ use crate::tree::root;
 use anyhow::{Context, ensure};
 use std::time::Duration;
 
-/// A line of the table.
+/// Line of the table: a part with its cost.
 pub(crate) struct Cost {
     pub(crate) part: String,
     /// Duration on two CPUs, in a fresh clone.
     pub(crate) seconds: u64,
 }
 
-/// Head of the table in CONTRIBUTING.md.
+/// Header of the table in CONTRIBUTING.md.
 const HEAD: &str = "| part | s | finds |";
 
 /// Parts of `test --install` that `test` alone does not have.
@@ -46,7 +46,8 @@ fn parse(text: &str) -> anyhow::Result<Vec<Cost>> {
         .collect()
 }
 
-/// Duration of all parts except those left out, and the longest of them. Suites run two at a time.
+/// Text with the expected duration of all parts except `left_out`, and the longest parts. Suites
+/// count half, because two run at a time.
 pub(crate) fn expected(table: &[Cost], left_out: &[String]) -> String {
     let mut run: Vec<&Cost> = table.iter().filter(|cost| !left_out.contains(&cost.part)).collect();
     let halved = |cost: &Cost| if cost.part.starts_with("interop ") { 1 } else { 2 };
@@ -63,7 +64,7 @@ pub(crate) fn expected(table: &[Cost], left_out: &[String]) -> String {
 }
 
 impl Cost {
-    /// The duration in words, for the first line of a part.
+    /// Text of the duration, such as `about 30 s`, for the first line of a part.
     pub(crate) fn about(&self) -> String {
         match self.seconds {
             0..=4 => "a few seconds".to_owned(),
@@ -72,8 +73,8 @@ impl Cost {
         }
     }
 
-    /// A sentence if the part took more than one and a half times as long as usual, and a minute
-    /// longer.
+    /// Sentence for a part that took more than one and a half times as long as usual, and at least
+    /// a minute longer; `None` for others.
     pub(crate) fn exceeded_by(&self, took: Duration) -> Option<String> {
         let (took, usual) = (took.as_secs(), self.seconds);
         (2 * took > 3 * usual && took > usual + 60).then(|| {

@@ -8,13 +8,13 @@
 use anyhow::Context;
 use serde_json::Value;
 
-/// Rules of deny.toml.
+/// Rules in deny.toml that are checked here.
 struct Rules {
     licenses: Vec<String>,
     banned: Vec<String>,
 }
 
-/// The words in double quotes of `text`.
+/// Texts in double quotes that `text` contains.
 fn quoted(text: &str) -> Vec<String> {
     text.split('"').skip(1).step_by(2).map(str::to_owned).collect()
 }
@@ -40,7 +40,7 @@ impl Rules {
         })
     }
 
-    /// Violations by the packages of `cargo metadata`.
+    /// Violations of the rules by the packages in the output of `cargo metadata`.
     fn violations(&self, metadata: &Value) -> Vec<String> {
         let mut found = Vec::new();
         for package in metadata["packages"].as_array().map_or(&[][..], Vec::as_slice) {

@@ -29,7 +29,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("xtask", "testing units"),
 ];
 
-/// Edges of `metadata` (from `cargo metadata --no-deps`) that the table does not allow.
+/// Dependencies in `metadata` (from `cargo metadata --no-deps`) that the table does not allow.
 pub(crate) fn edges_forbidden(metadata: &Value) -> Vec<String> {
     let allowed: BTreeMap<&str, &str> = ALLOWED.iter().copied().collect();
     let packages = metadata["packages"].as_array().map_or(&[][..], Vec::as_slice);
@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(edges_forbidden(&metadata().unwrap()), Vec::<String>::new());
     }
 
-    /// Crates that name weft-testing outside of development dependencies.
+    /// Crates that depend on weft-testing otherwise than as a development dependency.
     fn products_with_test_code(metadata: &Value) -> Vec<String> {
         let packages = metadata["packages"].as_array().unwrap().iter();
         let named = packages.flat_map(|package| {
@@ -126,7 +126,8 @@ mod tests {
         assert_eq!(products_with_test_code(&planted).len(), count - 1, "all but xtask");
     }
 
-    /// Files of weft-export without any protocol: they also serve the next protocol.
+    /// Files of weft-export that must not name a protocol: a further protocol will use them as
+    /// well.
     const WITHOUT_PROTOCOL: [&str; 6] = [
         "allocation.rs",
         "connection_limit.rs",
@@ -136,7 +137,7 @@ mod tests {
         "share.rs",
     ];
 
-    /// Lines that name the crate of a protocol.
+    /// Lines of a file that name the crate of a protocol.
     fn protocols_named(file: &str, text: &str) -> Vec<String> {
         let code = text.lines().map(|line| line.split("//").next().unwrap_or_default());
         let named = (1..).zip(code).filter(|(_, code)| code.contains("weft_nbd"));

@@ -11,7 +11,7 @@ use anyhow::{Context, ensure};
 use std::path::Path;
 use weft_units::rng::Rng;
 
-/// Number of docs that are drawn of each crate.
+/// Number of docs that are drawn from each crate.
 const EACH: usize = 30;
 
 /// A doc comment, and the first line of the item that it describes.
@@ -51,7 +51,8 @@ fn print_doc(path: &Path, doc: &Doc) {
     println!("  {}", doc.item);
 }
 
-/// Draws [`EACH`] of the items by `seed`, each at most once, and returns them in their order.
+/// Draws [`EACH`] of the items with the seed `seed`, each at most once, and returns them in their
+/// original order.
 fn drawn<T>(mut items: Vec<T>, seed: u64) -> Vec<T> {
     let mut rng = Rng::new(seed);
     while items.len() > EACH {

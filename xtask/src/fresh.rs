@@ -19,8 +19,8 @@ const FIRST: u64 = 1_000_000_000;
 /// Number of seeds reserved for a commit.
 const STRIDE: u64 = 1_000;
 
-/// Number of seeds of each profile; other kinds of work have a tenth as many. All of them together
-/// take three minutes of two CPUs.
+/// Number of seeds of each profile in a run; other kinds of work have a tenth as many. All together
+/// take three minutes on two CPUs.
 const EACH: u64 = 300;
 
 /// Runs `cargo xtask fresh`, which is also a part of `test`.
@@ -35,7 +35,7 @@ pub(crate) fn run_fresh() -> Ending {
     run_example("weft-crash", "sweep", &["fresh", &first, &each, &folder])
 }
 
-/// First seed of the current commit.
+/// First seed that belongs to the current commit.
 fn first() -> anyhow::Result<u64> {
     let shallow = printed("git", &["rev-parse", "--is-shallow-repository"])?;
     let count = printed("git", &["rev-list", "--count", "HEAD"])?;

@@ -20,7 +20,8 @@ use std::process::Command;
 /// Program that counts instructions.
 pub(crate) const PROGRAM: &str = "valgrind";
 
-/// Cases of `weft-bench repeat`, each with its repetitions: about a second under callgrind.
+/// Cases of `weft-bench repeat`, each with a number of repetitions that takes about a second under
+/// callgrind.
 const CASES: &[(&str, u64)] = &[
     ("assemble", 200),
     ("engine-full-stripe-write", 500),
@@ -51,10 +52,11 @@ const CASES: &[(&str, u64)] = &[
     ("write-back-write-out", 5_000),
 ];
 
-/// The case of the example, which is built with the planted bugs, as sweeps are.
+/// Case of the example `repeat`, with its repetitions. The example is built with the planted bugs,
+/// as sweeps are.
 const SIMULATED: (&str, u64) = ("sim-random-write-tags", 3_000);
 
-/// Largest change in percent; a larger one is a failure, or must be recorded.
+/// Largest accepted change of a count in percent. A larger one is a failure, unless it is recorded.
 const PERCENT_MAX: u64 = 3;
 
 /// Compares the counts of the `weft-bench` beside `weft` with the committed file; `update` writes
@@ -115,7 +117,7 @@ fn compare(bench: &Path, update: bool) -> anyhow::Result<Ending> {
     Ok(Ending::Passed)
 }
 
-/// The compiler named in the file.
+/// Compiler that the committed file names.
 fn recorded_by(text: &str) -> &str {
     text.lines().find_map(|line| line.strip_prefix("# by ")).unwrap_or("?")
 }
@@ -124,15 +126,15 @@ fn file() -> PathBuf {
     tree::root().join("benches/instructions.toml")
 }
 
-/// Counts the instructions for each of `times` operations of a case. The operations do `extra`
-/// percent more work than they should; this tests that a regression is found.
+/// Counts instructions for each of `times` operations of a case. With `extra`, each operation does
+/// so many percent more work than it should; this tests that a regression is found.
 fn count(bench: &Path, case: &str, times: u64, extra: u64) -> anyhow::Result<u64> {
     let (count, extra) = (times.to_string(), extra.to_string());
     let mut command = Command::new(bench);
     counted(command.args(["repeat", case, &count, "--extra", &extra]), case, times)
 }
 
-/// Instructions for each of the `times` operations of a command.
+/// Runs a command under callgrind, and returns the instructions for each of its `times` operations.
 fn counted(command: &Command, case: &str, times: u64) -> anyhow::Result<u64> {
     let output = Command::new(PROGRAM)
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
@@ -153,7 +155,8 @@ fn counted(command: &Command, case: &str, times: u64) -> anyhow::Result<u64> {
     Ok(total / times)
 }
 
-/// Compares two sets of counts. Returns a table as text, and the failure, if there is one.
+/// Compares two sets of counts. Returns a table as text, and the text of the failure, if there is
+/// one.
 fn judge(old: &BTreeMap<String, u64>, new: &BTreeMap<String, u64>) -> (String, Option<String>) {
     let mut table = format!("{:28} {:>9} {:>9} {:>8}\n", "instructions of", "committed", "now", "");
     let (mut worse, mut better) = (Vec::new(), Vec::new());
@@ -185,7 +188,7 @@ fn judge(old: &BTreeMap<String, u64>, new: &BTreeMap<String, u64>) -> (String, O
     (table, (!problems.is_empty()).then(|| problems.join("; ")))
 }
 
-/// Parses the lines `case = count` of the file.
+/// Parses the committed file, which has lines `case = count`.
 fn parse(text: &str) -> anyhow::Result<BTreeMap<String, u64>> {
     let lines = text.lines().filter(|line| !line.starts_with(['#', '[']) && !line.is_empty());
     lines

@@ -46,7 +46,8 @@ fn suites() -> anyhow::Result<Vec<Suite>> {
     Ok(suites)
 }
 
-/// Programs that tests of weft-lab and weft-sim compare with; the tests are skipped without them.
+/// Programs with which tests of weft-lab and weft-sim compare results; the tests are skipped
+/// without them.
 const OF_TESTS: [&str; 3] = ["blkparse", "dbench", "fio"];
 
 /// Packages that this machine lacks and that a suite, a test, or the count of instructions needs.
@@ -101,7 +102,7 @@ pub(crate) fn target_folder() -> PathBuf {
 }
 
 impl Suite {
-    /// Name of the suite as a part.
+    /// Name of the suite's part in a task.
     fn part(&self) -> String {
         format!("interop {}", self.name)
     }
@@ -112,7 +113,7 @@ impl Suite {
         Job { name, log, work: Box::new(move |log| self.run(&weft, Some(log))) }
     }
 
-    /// Runs the suite; its output goes to `log`, if given.
+    /// Runs the suite. Its output goes to the file `log`, or to the terminal without one.
     fn run(&self, weft: &Path, log: Option<File>) -> Ending {
         let missing = packages::missing(self.needs.iter().map(String::as_str));
         if !missing.is_empty() {
@@ -139,14 +140,14 @@ impl Suite {
     }
 }
 
-/// Names of all suites.
+/// Names of all suites, for tests.
 #[cfg(test)]
 pub(crate) fn names() -> anyhow::Result<Vec<String>> {
     Ok(suites()?.into_iter().map(|suite| suite.name).collect())
 }
 
-/// Parts of the table of costs that `test` does not run here, or does not wait for: parts of other
-/// tasks, the lab, which runs beside the tests, and suites with missing programs.
+/// Parts that are in the table of costs and that `test` does not run here, or does not wait for:
+/// parts of other tasks, the lab, which runs beside the tests, and suites with missing programs.
 pub(crate) fn left_out(install: bool) -> anyhow::Result<Vec<String>> {
     let mut left_out: Vec<String> = costs::OF_CHECK.map(str::to_owned).into();
     if !install {
@@ -202,14 +203,14 @@ pub(crate) fn run_suites(report: &mut Report, weft: &Path, names: &[&str]) -> an
     Ok(passed)
 }
 
-/// Number of suites side by side: they wait for members, clients and the clock, so two take little
-/// longer than one.
+/// Number of suites that run side by side: they wait for members, clients and the clock, so two
+/// take little longer than one.
 const AT_ONCE: usize = 2;
 
 /// Name of the suite that is the kernel lab.
 const LAB: &str = "lab";
 
-/// `cargo xtask interop [NAME…]`.
+/// `cargo xtask interop [NAME…]`: the named suites, or all.
 pub(crate) fn interop(names: &[&str]) -> anyhow::Result<Report> {
     let mut report = Report::default();
     if let Some(weft) = build_release(&mut report) {

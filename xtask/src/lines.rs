@@ -8,20 +8,20 @@ use anyhow::{Context, ensure};
 use serde_json::Value;
 use std::process::Command;
 
-/// Returns the text in a field of a line.
+/// Text in a field of a ledger's line.
 pub(crate) fn text(line: &Value, field: &str) -> anyhow::Result<String> {
     let text = line[field].as_str().map(str::to_owned);
     text.with_context(|| format!("{field}: found {}, expected a text", line[field]))
 }
 
-/// Returns the list of texts in a field of a line.
+/// List of texts in a field of a ledger's line.
 pub(crate) fn texts(line: &Value, field: &str) -> anyhow::Result<Vec<String>> {
     let all = line[field].as_array();
     let texts = all.and_then(|all| all.iter().map(|it| Some(it.as_str()?.to_owned())).collect());
     texts.with_context(|| format!("{field}: found {}, expected texts", line[field]))
 }
 
-/// Returns the count in a field of a line.
+/// Number in a field of a ledger's line.
 pub(crate) fn count(line: &Value, field: &str) -> anyhow::Result<u64> {
     let count = line[field].as_u64();
     count.with_context(|| format!("{field}: found {}, expected a count", line[field]))
@@ -37,7 +37,7 @@ pub(crate) fn commit() -> anyhow::Result<String> {
     Ok(printed("git", &["rev-parse", "HEAD"])?.trim().to_owned())
 }
 
-/// Output of a command that runs in the root.
+/// Output of a command that runs in the project's root.
 pub(crate) fn printed(program: &str, words: &[&str]) -> anyhow::Result<String> {
     let output = Command::new(program).args(words).current_dir(root()).output();
     let output = output.with_context(|| program.to_owned())?;

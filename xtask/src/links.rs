@@ -25,7 +25,7 @@ pub(crate) fn documents() -> anyhow::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Folders of paths that are checked in code.
+/// Folders of the project. A path in code is checked if it begins with one of them.
 const FOLDERS: [&str; 9] = [
     "benches/",
     "crates/",
@@ -38,13 +38,13 @@ const FOLDERS: [&str; 9] = [
     ".cargo/",
 ];
 
-/// Targets of the links of a text.
+/// Targets of the links in a Markdown text.
 fn links(text: &str) -> Vec<&str> {
     let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     targets.filter(|target| !target.contains("://")).collect()
 }
 
-/// Paths in the code of a text; paths with a placeholder (`*`, `N`, …) are left out.
+/// Paths in the code of a Markdown text. Paths with a placeholder (`*`, `N`, …) are left out.
 fn paths(text: &str) -> Vec<&str> {
     let code = text.split('`').skip(1).step_by(2).flat_map(|code| code.split(' '));
     let paths = code.filter(|word| FOLDERS.iter().any(|folder| word.starts_with(folder)));
@@ -55,7 +55,7 @@ fn paths(text: &str) -> Vec<&str> {
     paths.filter(is_plain).collect()
 }
 
-/// Anchor of a heading.
+/// Anchor by which links name a heading.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = kept.chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));

@@ -18,14 +18,14 @@ use std::time::{Duration, Instant};
 /// Age of a part's last line, in commits, beyond which CI fails.
 const AGE_MAX: u64 = 300;
 
-/// Time within which rounds begin; the last one may take a quarter of an hour more, that of the lab
-/// half an hour.
+/// Time within which the rounds of a part begin. The last round may take a quarter of an hour more,
+/// one of the lab half an hour more.
 const BEGIN_MAX: Duration = Duration::from_secs(35 * 60);
 
 /// Seeds of each profile in an hour of two CPUs: `fresh` runs 300 in two minutes.
 const SEEDS: u64 = 5_000;
 
-/// A part of the task `long`.
+/// Part of the task `long`: one kind of test, with its ledger.
 struct Part {
     name: &'static str,
     what: &'static str,
@@ -79,7 +79,8 @@ const PARTS: [Part; 5] = [
     },
 ];
 
-/// `cargo xtask long [PART [MINUTES]]`: rounds begin within MINUTES.
+/// `cargo xtask long [PART [MINUTES]]`: runs a part, in rounds that begin within MINUTES, or prints
+/// the age of each part.
 pub(crate) fn long(words: &[&str]) -> anyhow::Result<Report> {
     let mut report = Report::default();
     let (name, begin) = match words {
@@ -118,10 +119,10 @@ pub(crate) fn long(words: &[&str]) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// Crate and name of the tests that pass damaged bytes to parsers.
+/// Tests that pass damaged bytes to parsers: crate and name.
 const FUZZ: [(&str, &str); 2] = [("weft-nbd", "fuzz_like"), ("weft-ondisk", "mutations")];
 
-/// Number of damaged inputs of one test in one round, as the tests define it.
+/// Number of damaged inputs that one test makes in one round, as the tests define it.
 const FUZZ_EACH: u64 = 20_000;
 
 /// Runs rounds of the tests of parsers, each with the next seed.
@@ -142,8 +143,8 @@ fn fuzz(part: &Part, begin: Duration, report: &mut Report) -> anyhow::Result<()>
 /// Time limit of a round; the first round includes the build.
 const FUZZ_MAX: Duration = Duration::from_secs(900);
 
-/// Repeats a round until the time is over or one fails, then adds `line` to the ledger, completed
-/// with the number of rounds and the result.
+/// Repeats `round` until the time is over or a round fails, then adds `line` to the ledger,
+/// completed with the number of rounds and the result.
 fn rounds(
     part: &Part,
     begin: Duration,
@@ -177,8 +178,8 @@ fn count_of_commits(range: &str) -> anyhow::Result<u64> {
     count.trim().parse().with_context(|| format!("git rev-list --count {range}: found {count:?}"))
 }
 
-/// Report of the age of each part's last run, with the command for old ones, and the number of old
-/// parts.
+/// Report about the age of each part's last run, with the command for parts that are too old, and
+/// the number of these.
 fn ages() -> anyhow::Result<(String, usize)> {
     let (mut all, mut old) = (String::new(), 0);
     for part in &PARTS {
@@ -205,7 +206,7 @@ fn line_of(part: &Part, age: Option<u64>) -> String {
     format!("cargo xtask long {name:<8} {what}; {last}\n")
 }
 
-/// Commit of the last line of a part.
+/// Commit that the last line of a part in its ledger names; `None` without a line.
 fn last_commit(part: &Part, ledger: &str) -> anyhow::Result<Option<String>> {
     let mut last = None;
     for (line, number) in ledger.lines().zip(1..) {
@@ -224,7 +225,8 @@ fn is_run(line: &Value) -> anyhow::Result<bool> {
     Ok(count(line, "rounds")? > 0 && count(line, "failures")? == 0)
 }
 
-/// A part of `test`, which fails if a part was run too long ago or a ledger cannot be read.
+/// Part of `test` that fails if a part of `long` was run too long ago, or if a ledger cannot be
+/// read.
 pub(crate) fn look_at_ages() -> Ending {
     match ages() {
         Ok((text, old)) => {

@@ -60,7 +60,8 @@ pub(crate) fn first_sentence(source: &str) -> Option<String> {
     (!sentence.is_empty()).then(|| sentence.to_owned())
 }
 
-/// An item of a list in lines of at most [`WIDTH_MAX`] columns; lines after the first are indented.
+/// Item of a list, broken into lines of at most [`WIDTH_MAX`] columns. Lines after the first are
+/// indented.
 fn wrapped(item: &str) -> String {
     let (mut lines, mut line) = (String::new(), String::new());
     for word in item.split(' ') {

@@ -5,7 +5,7 @@
 
 use crate::tree;
 
-/// Files and folders below `crates/` that open paths, each with what they open.
+/// Files and folders below `crates/` that open paths, each with the kind of file that they open.
 const ALLOWED: &[(&str, &str)] = &[
     ("weft-bench/src/costs/measure.rs", "/proc"),
     ("weft-bench/src/member.rs", "a folder, to ask for its file system"),
@@ -28,7 +28,8 @@ const ALLOWED: &[(&str, &str)] = &[
     ("weft-terminal/src/result_file.rs", "result files; a block device is refused"),
 ];
 
-/// Calls that open a path. The runtime's own `OpenOptions::new` has an argument.
+/// Calls that open a path. `OpenOptions::new()` is the one of std; that of the runtime has an
+/// argument.
 const CALLS: &[&str] = &[
     "File::create",
     "File::open",
@@ -63,7 +64,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// The product's files below `crates/`, each with its text.
+    /// Source files of the product below `crates/`, each with its text.
     fn products() -> Vec<(String, String)> {
         let mut found = Vec::new();
         for path in tree::rust_files("crates") {
@@ -77,7 +78,8 @@ mod tests {
         found
     }
 
-    /// Calls outside of [`ALLOWED`], and entries of it that open nothing any more.
+    /// Calls in files that are not in [`ALLOWED`], and entries of it with files that open nothing
+    /// any more.
     fn wrong(files: &[(String, String)]) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut used = BTreeSet::new();

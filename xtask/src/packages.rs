@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// Map from programs to Debian packages (bookworm). A name with a slash is a file.
+/// Map from programs to Debian packages (bookworm). A name with a slash is the path of a file.
 const PACKAGES: &[(&str, &str)] = &[
     ("/usr/include/fuse3/fuse.h", "libfuse3-dev"),
     ("blkparse", "blktrace"),
@@ -63,7 +63,7 @@ pub(crate) fn missing<'a>(programs: impl IntoIterator<Item = &'a str>) -> Vec<&'
     missing
 }
 
-/// The line that installs `packages`.
+/// The `apt-get` line that installs `packages`.
 pub(crate) fn apt_line(packages: &[&str]) -> String {
     if packages.is_empty() {
         return "nothing is missing".to_owned();
@@ -72,7 +72,8 @@ pub(crate) fn apt_line(packages: &[&str]) -> String {
 }
 
 /// Installs the packages of `missing` until it names none: one package may remove another, as
-/// bookworm's qemu-system-x86 removes qemu-utils from the backports. Waits for another apt.
+/// bookworm's qemu-system-x86 removes qemu-utils from the backports. Waits for another apt that is
+/// running.
 pub(crate) fn install(missing: impl Fn() -> Vec<&'static str>) -> Ending {
     let apt = |words: &[&str]| {
         let mut command = Command::new("apt-get");

@@ -19,37 +19,37 @@ use weft_testing::in_ci;
 
 /// Result of a part.
 pub(crate) enum Ending {
-    /// The part failed; with the reason in one line.
+    /// The part failed, for this reason, in one line.
     Failed(String),
     /// The part succeeded.
     Passed,
-    /// The part cannot run here; with the missing requirement.
+    /// The part cannot run here, because this requirement is missing.
     Skipped(String),
 }
 
-/// The parts of one task so far.
+/// Parts of one task that have run so far, with their results.
 pub(crate) struct Report {
     parts: Vec<(String, Ending, Duration)>,
     beside: Vec<Beside>,
     started: usize,
-    /// Expected number of parts; 0 if the task does not know it.
+    /// Number of parts that the task has; 0 if the task does not know it.
     of: usize,
     costs: Vec<costs::Cost>,
     start: Instant,
 }
 
-/// A part that runs beside others.
+/// Part that runs beside others.
 struct Beside {
     name: String,
-    /// File for the output of the part.
+    /// File to which the output of the part goes.
     log: PathBuf,
     work: JoinHandle<(Ending, Duration)>,
 }
 
-/// A part that may run beside another one.
+/// Part for [`Report::side_by_side`].
 pub(crate) struct Job {
     pub(crate) name: String,
-    /// File for the output of the part.
+    /// File to which the output of the part goes.
     pub(crate) log: PathBuf,
     pub(crate) work: Box<dyn FnOnce(File) -> Ending + Send>,
 }
@@ -61,7 +61,7 @@ impl Default for Report {
 }
 
 impl Report {
-    /// Report of a task with `count` parts.
+    /// Creates the report of a task with `count` parts.
     pub(crate) fn of(count: usize) -> Self {
         // A test checks that the table can be read; parts run without it.
         let costs = costs::table().unwrap_or_default();
@@ -153,17 +153,18 @@ impl Report {
         passed
     }
 
-    /// Whether any part was skipped.
+    /// Whether any part was skipped so far.
     pub(crate) fn has_skipped(&self) -> bool {
         self.parts.iter().any(|(_, ending, _)| matches!(ending, Ending::Skipped(_)))
     }
 
-    /// Waits until no other part runs.
+    /// Waits until no other part runs beside the next one.
     pub(crate) fn alone(&mut self) {
         self.gather(|_| true);
     }
 
-    /// Finishes parts that ran beside others, and prints their output.
+    /// Waits for those parts that run beside others and for which `which` holds, and prints their
+    /// output.
     fn gather(&mut self, which: impl Fn(&Beside) -> bool) {
         let (taken, left) = std::mem::take(&mut self.beside).into_iter().partition(which);
         self.beside = left;
@@ -181,7 +182,7 @@ impl Report {
         }
     }
 
-    /// Prints the result of a part, and stores it for the report.
+    /// Prints the result of a part and stores it in the report. Returns whether the part passed.
     fn end(&mut self, name: &str, mut ending: Ending, took: Duration) -> bool {
         if let Ending::Skipped(reason) = &ending
             && in_ci()
@@ -238,7 +239,7 @@ impl Report {
         if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
 
-    /// A sentence about a part that took much longer than usual.
+    /// Sentence about a part that took much longer than usual; `None` for others.
     fn slow(&self, name: &str, took: Duration) -> Option<String> {
         let cost = self.costs.iter().find(|cost| cost.part == name)?;
         cost.exceeded_by(took)
@@ -254,8 +255,9 @@ fn print_log(name: &str, log: &Path) {
     }
 }
 
-/// Sets the niceness of the main thread and of its child processes. Lowering it again requires
-/// privileges; without them later parts stay nice, with nothing running beside them.
+/// Sets the niceness of the main thread and of its child processes. Lowering the niceness again
+/// requires privileges. Without them, later parts keep it, which does no harm, because nothing runs
+/// beside them.
 fn give_way(niceness: u8) {
     let (niceness, id) = (niceness.to_string(), std::process::id().to_string());
     let mut command = Command::new("renice");

@@ -9,7 +9,7 @@ use std::path::Path;
 /// Largest release binary, in bytes. With symbols and line tables it has some 80 MB.
 const BYTES_MAX: u64 = 15_000_000;
 
-/// Part `size of weft`.
+/// Part `size of weft` of the task `test`.
 pub(crate) fn size(weft: &Path) -> Ending {
     let bytes = match std::fs::metadata(weft) {
         Ok(found) => found.len(),
@@ -19,7 +19,7 @@ pub(crate) fn size(weft: &Path) -> Ending {
     too_large(bytes).map_or(Ending::Passed, Ending::Failed)
 }
 
-/// The finding for a binary that is too large.
+/// Text about a binary that is too large; `None` for a smaller one.
 fn too_large(bytes: u64) -> Option<String> {
     (bytes > BYTES_MAX).then(|| {
         format!(
@@ -47,8 +47,8 @@ mod tests {
         std::fs::remove_file(planted).unwrap();
     }
 
-    /// Packages that a program must not be built of: the benchmarks, what finds their peers, and
-    /// code of tests.
+    /// Packages that `weft` must not be built of: the benchmarks, a package that loads their peers,
+    /// and code for tests.
     const WORKSHOP: [&str; 3] = ["libloading", "weft-bench", "weft-testing"];
 
     /// Output of `cargo metadata` with the packages that each package is built of.

@@ -24,10 +24,10 @@ const WORDS: &[&str] = &[
     "unsafe ",
 ];
 
-/// The generator of `weft-units`: tests of the engine may use it, the engine may not.
+/// Path of the generator in `weft-units`: tests of the engine may use it, the engine may not.
 const RNG: &str = "rng::";
 
-/// The impure lines of one source text: (1-based line number, word).
+/// Lines of a source text with a word that it must not contain: (1-based line number, word).
 pub(crate) fn impurities(source: &str, is_test: bool) -> Vec<(usize, &'static str)> {
     let words = || WORDS.iter().copied().chain((!is_test).then_some(RNG));
     let mut found = Vec::new();
@@ -38,7 +38,7 @@ pub(crate) fn impurities(source: &str, is_test: bool) -> Vec<(usize, &'static st
     found
 }
 
-/// The impure lines of the engine, as `file:line: word`.
+/// Lines of the engine with a word that it must not contain, as `file:line: word`.
 pub(crate) fn engine() -> anyhow::Result<Vec<String>> {
     let files = tree::rust_files("crates/weft-engine");
     anyhow::ensure!(!files.is_empty(), "crates/weft-engine has no Rust file");

@@ -13,14 +13,14 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Limit of one test, equal to that of `.config/nextest.toml`.
+/// Time limit of one test, equal to that of `.config/nextest.toml`.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// Least duration, in seconds, of a test that is named at the end.
+/// Duration in seconds from which on a test is listed at the end.
 const SLOW: u64 = 5;
 const SLOWEST: usize = 30;
 
-/// The limit of all tests of a selection.
+/// Time limit of all tests of a selection together.
 const LIMIT_OF_ALL: Duration = Duration::from_secs(1800);
 
 /// Runs the tests of some crates from the build of the workspace: built alone the crates have other
@@ -134,7 +134,7 @@ fn run_binaries(binaries: &[Binary]) -> anyhow::Result<Ending> {
     Ok(Ending::Failed(failed.join(", ")))
 }
 
-/// Names the tests that took longest.
+/// Prints the names of the tests that took longest.
 fn print_slowest(mut times: Vec<(u64, String)>) {
     times.sort_unstable();
     for (seconds, name) in times.iter().rev().take(SLOWEST).take_while(|(time, _)| *time >= SLOW) {
@@ -151,7 +151,7 @@ fn pop<T>(left: &Mutex<Vec<T>>) -> Option<T> {
     left.lock().expect("no worker panics").pop()
 }
 
-/// Runs one test, and kills it after `limit`. The error describes the failure.
+/// Runs one test as a command, and kills it after `limit`. The error describes the failure.
 fn one(mut command: Command, limit: Duration) -> Result<(), String> {
     use std::os::unix::process::CommandExt;
     // The test has a process group of its own, so servers that it started end with it.

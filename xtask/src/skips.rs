@@ -24,8 +24,8 @@ const WORDS: [&str; 9] = [
 /// File of the helper, which prints by itself.
 const HELPER: &str = "crates/weft-testing/src/lib.rs";
 
-/// Lines (1-based) of a source text with a print macro that reports a skip, on that line or the
-/// next.
+/// Lines (1-based) of a source text with a print macro that reports a skip. A message on the next
+/// line counts as well.
 fn told_otherwise(source: &str) -> Vec<usize> {
     let lines: Vec<&str> = source.lines().collect();
     let mut found = Vec::new();
@@ -50,7 +50,7 @@ fn is_of_tests(path: &Path) -> bool {
     path.components().any(|part| part.as_os_str() == "tests" || part.as_os_str() == "tests.rs")
 }
 
-/// Lines in the tests of all crates that report a skip without the helper, as `file:line`.
+/// Lines in the tests of all crates that report a skip without [`HELPER`], as `file:line`.
 pub(crate) fn outside_the_helper() -> anyhow::Result<Vec<String>> {
     let mut found = Vec::new();
     let mut read = 0;

@@ -21,7 +21,7 @@ const STATEMENT_COUNT: u32 = 50;
 /// The document with the table, relative to the root.
 pub(crate) const DOCUMENT: &str = "docs/statements.md";
 
-/// Last cell of a row without a test.
+/// Last cell of the row of a statement that has no test and had one before.
 const DUE: &str = "due with the first release";
 
 /// Statements of a page, each with its first line: items `12. …` and `- B3 …` of lists below a
@@ -55,7 +55,8 @@ pub(crate) fn sentences(page: &str) -> BTreeMap<String, String> {
     found
 }
 
-/// The document with the last cell of each row updated from `cited`.
+/// Text of the document, with the last cell of each row updated: `cited` has the numbers of
+/// statements with tests.
 pub(crate) fn updated(document: &str, cited: &BTreeSet<u32>) -> String {
     let mut inside = false;
     let mut lines = Vec::new();
@@ -82,7 +83,7 @@ pub(crate) fn updated(document: &str, cited: &BTreeSet<u32>) -> String {
     lines.join("\n")
 }
 
-/// Rows of the table: number → whether it is held.
+/// Rows of the table: the number of each statement, and whether it is marked as held.
 #[cfg(test)]
 fn rows(document: &str) -> BTreeMap<u32, bool> {
     let table = document.lines().skip_while(|line| !line.starts_with("# Statements")).skip(1);
@@ -106,11 +107,12 @@ pub(crate) fn cited(source: &str) -> BTreeSet<u32> {
     words.collect()
 }
 
-/// Statements on schedulers: each letter with its number of statements.
+/// Letters of the statements on schedulers, each with the number of its statements.
 #[cfg(test)]
-const OF_SCHEDULERS: [(char, u32); 4] = [('b', 28), ('d', 14), ('m', 14), ('x', 4)];
+pub(crate) const OF_SCHEDULERS: [(&str, u32); 5] =
+    [("B", 28), ("D", 14), ("K", 12), ("M", 14), ("X", 4)];
 
-/// Statements with a letter after their number as well.
+/// Statements with a letter after their number, in addition to those of [`OF_SCHEDULERS`].
 #[cfg(test)]
 const VARIANTS: [&str; 3] = ["b23b", "b23c", "m12b"];
 
@@ -118,8 +120,10 @@ const VARIANTS: [&str; 3] = ["b23b", "b23c", "m12b"];
 #[cfg(test)]
 fn cited_of_schedulers(source: &str) -> BTreeSet<String> {
     let parse = |word: &str| -> Option<(char, u32)> {
-        let letter = word.chars().next().filter(|it| "bdmx".contains(*it))?;
-        Some((letter, word.get(1..)?.parse().ok()?))
+        let (letter, number) = word.split_at_checked(1)?;
+        let is_of = |(of, _): &&(&str, u32)| of.to_lowercase() == letter;
+        OF_SCHEDULERS.iter().find(is_of)?;
+        Some((letter.chars().next()?, number.parse().ok()?))
     };
     let mut cited = BTreeSet::new();
     for (at, _) in source.match_indices("fn statement") {
@@ -141,7 +145,7 @@ fn cited_of_schedulers(source: &str) -> BTreeSet<String> {
     cited
 }
 
-/// Statements on schedulers that the page lists as having no test.
+/// Statements on schedulers that the page lists as statements without a test.
 #[cfg(test)]
 fn open_of_schedulers(document: &str) -> BTreeSet<String> {
     let table = document.lines().skip_while(|line| *line != "## Schedulers").skip(1);
@@ -150,7 +154,7 @@ fn open_of_schedulers(document: &str) -> BTreeSet<String> {
     first.filter(|cell| *cell != "#").map(str::to_lowercase).collect()
 }
 
-/// Every number cited by a test under `crates/`.
+/// Every statement number that a test under `crates/` cites.
 pub(crate) fn cited_in_tree() -> BTreeSet<u32> {
     let sources = tree::rust_files("crates");
     sources
@@ -187,7 +191,8 @@ mod tests {
         let cited: BTreeSet<String> = sources.flat_map(|it| cited_of_schedulers(&it)).collect();
         let numbers = OF_SCHEDULERS
             .into_iter()
-            .flat_map(|(letter, count)| (1..=count).map(move |number| format!("{letter}{number}")));
+            .flat_map(|(letter, count)| numbered(letter, count))
+            .map(|label| label.to_lowercase());
         let all: BTreeSet<String> = numbers.chain(VARIANTS.map(str::to_owned)).collect();
         let without: BTreeSet<String> = all.difference(&cited).cloned().collect();
         assert_eq!(
@@ -198,10 +203,11 @@ mod tests {
         assert!(cited.is_subset(&all), "unknown: {:?}", cited.difference(&all));
     }
 
-    /// Pages with statements: letters (empty for plain numbers), and the number of each.
+    /// Pages with statements: the letters of the statements (empty for plain numbers), and how many
+    /// there are of each.
     const HOMES: [(&str, &[(&str, u32)]); 5] = [
         ("md-raid.md", &[("", STATEMENT_COUNT)]),
-        ("io-schedulers.md", &[("B", 28), ("D", 14), ("M", 14), ("X", 4)]),
+        ("io-schedulers.md", &OF_SCHEDULERS),
         ("writeback.md", &[("", 62)]),
         ("experiments.md", &[("", 33)]),
         ("reliability.md", &[("F", 28), ("I", 20), ("P", 9)]),
@@ -210,6 +216,12 @@ mod tests {
     #[test]
     fn each_statement_has_its_sentence_and_the_index_leads_to_its_page() {
         let index = std::fs::read_to_string(tree::root().join(DOCUMENT)).unwrap();
+        let letters = OF_SCHEDULERS.map(|(letter, _)| letter).join(", ");
+        assert!(index.contains(&format!("| {letters} | schedulers |")), "{DOCUMENT}: {letters}");
+        for (letter, count) in OF_SCHEDULERS {
+            let range = format!("{letter}1 to {letter}{count}");
+            assert!(index.contains(&range), "{DOCUMENT} names {range}");
+        }
         for (page, counts) in HOMES {
             let text = std::fs::read_to_string(tree::root().join("spec").join(page)).unwrap();
             let found: BTreeSet<String> = sentences(&text)

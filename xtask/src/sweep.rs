@@ -18,12 +18,12 @@ use std::process::Stdio;
 /// First seed of sweeps, beyond the seeds of all tests and of the gate.
 const FIRST: u64 = 10_000_000;
 
-/// A line of the ledger.
+/// Line of the ledger: one sweep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Sweep {
     date: String,
     commit: String,
-    /// First seed; `each` is the number of seeds of each profile.
+    /// First seed of the sweep; `each` is the number of seeds of each profile.
     first: u64,
     each: u64,
     seeds: u64,
@@ -34,11 +34,12 @@ struct Sweep {
     kept: Vec<String>,
     /// Commits that fixed failures.
     mended: Vec<String>,
-    /// Origin of the counts of a line that no sweep wrote; counts that are not known are then 0.
+    /// Origin of the counts, for a line that no sweep wrote; counts that are not known are 0 in
+    /// such a line.
     told: Option<String>,
 }
 
-/// Sum of all lines.
+/// Sum of all lines of the ledger.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Sum {
     sweeps: usize,
@@ -48,7 +49,7 @@ struct Sum {
     failures: u64,
 }
 
-/// `cargo xtask sweep N`.
+/// `cargo xtask sweep N`: simulates `each` seeds of each profile, and adds a line to the ledger.
 pub(crate) fn sweep(each: u64) -> anyhow::Result<()> {
     ensure!(each > 0, "sweep: found 0 seeds, expected 1 or more of each profile");
     let commit = clean_commit()?;
@@ -82,7 +83,7 @@ pub(crate) fn sweep(each: u64) -> anyhow::Result<()> {
 }
 
 impl Sweep {
-    /// Parses the counts that the simulation printed.
+    /// Line with the counts that the simulation printed.
     fn counted(found: &Value) -> anyhow::Result<Self> {
         Ok(Self {
             date: String::new(),
@@ -217,7 +218,7 @@ mod tests {
         }
     }
 
-    /// The entry that a line with failures lacks.
+    /// Text about an entry that a line with failures must have and does not; `None` if it has all.
     fn not_told(sweep: &Sweep, is_kept: &dyn Fn(&str) -> bool) -> Option<String> {
         if sweep.failures > 0 && sweep.kept.is_empty() && sweep.mended.is_empty() {
             return Some(

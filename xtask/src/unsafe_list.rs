@@ -5,7 +5,7 @@
 
 use crate::tree;
 
-/// A use of `unsafe`.
+/// Place in the sources that uses `unsafe`.
 pub(crate) struct Site {
     /// Line number, 1-based.
     pub(crate) line: usize,
@@ -48,7 +48,7 @@ pub(crate) fn sites(source: &str) -> Vec<Site> {
     sites
 }
 
-/// Prints every use in the crates.
+/// Prints every use of `unsafe` in the crates, with its reason.
 pub(crate) fn print() -> anyhow::Result<()> {
     let (mut count, mut without) = (0, 0);
     for file in tree::rust_files("crates") {

@@ -37,7 +37,8 @@ const STRIPES: &[&str] = &[
 const VOLUME: &[&str] = &["crates/weft-engine/src/volume"];
 const CACHE: &[&str] = &["crates/weft-engine/src/volume", "crates/weft-engine/src/raid/parity/"];
 const RAID: &[&str] = &["crates/weft-engine/src/raid/parity/"];
-/// Paths of the code that handles stripes; requests and their streams are in blocks of the volume.
+/// Paths of code in which a strip must not be called a block. Code of requests and their streams is
+/// not among them: it handles blocks of the volume.
 const STRIPS: &[&str] = &[
     "crates/weft-engine/src/raid/parity/cache",
     "crates/weft-engine/src/raid/parity/plan",
@@ -53,7 +54,7 @@ const RECOVERY: &[&str] = &[
     "crates/weft-crash/src/",
     "crates/weft-sim/src/",
 ];
-/// Phrases about rows of tables in cited references.
+/// Phrases with "row" about rows of tables in the references.
 const CITED: &[&str] = &["rows and", "rows to", "in a row"];
 
 const REFUSED: &[Refused] = &[
@@ -112,7 +113,7 @@ const REFUSED: &[Refused] = &[
     Refused { words: "bypass", say: "chunk-aligned read", below: VOLUME, but: &["preread bypass"] },
 ];
 
-/// Words of a line, in lower case, in order. A mark that separates terms counts as a word.
+/// Words of a line in lower case, in order. Each mark of [`MARKS`] counts as a word.
 fn words(line: &str) -> Vec<String> {
     let mut found = vec![String::new()];
     let mut before = ' ';
@@ -131,10 +132,10 @@ fn words(line: &str) -> Vec<String> {
     found
 }
 
-/// Marks that separate terms.
+/// Marks that separate terms, so that no term extends across them.
 const MARKS: [char; 8] = ['.', ',', ';', ':', '(', ')', '"', '='];
 
-/// Whether the text begins with these words; the last one may be a plural.
+/// Whether `text` begins with the words `with`, the last of which may be a plural.
 fn begins(text: &[String], with: &[&str]) -> bool {
     let Some((last, first)) = with.split_last() else { return false };
     text.len() >= with.len()
@@ -142,7 +143,7 @@ fn begins(text: &[String], with: &[&str]) -> bool {
         && (text[first.len()] == *last || text[first.len()].strip_suffix('s') == Some(*last))
 }
 
-/// Refused words in a line of a file, each with its replacement.
+/// Refused words in a line of the file at `path`, each with the term to use instead.
 fn refused(path: &str, line: &str) -> Vec<String> {
     let text = words(line);
     let mut found = Vec::new();

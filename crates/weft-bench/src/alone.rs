@@ -35,7 +35,7 @@ pub(crate) fn superblocks() -> Result<Vec<Super1>, BenchError> {
 
 fn superblocks_of(level: Level, members: usize) -> Result<Vec<Super1>, BenchError> {
     let mut array = NewArray::in_sync(level, members, MEMBER_SIZE);
-    array.chunk = (level != Level::Raid1).then_some(CHUNK);
+    array.chunk = level.is_striped().then_some(CHUNK);
     array.plan().map_err(BenchError::failed)
 }
 
@@ -86,7 +86,7 @@ pub(crate) struct Worked {
     pub(crate) operations: u64,
 }
 
-/// Kind of request.
+/// Kind of request that the benchmark sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
     /// Read at a random multiple of the request size.
@@ -151,7 +151,7 @@ impl Alone {
     }
 
     /// Makes an engine for a RAID 5 behind a write-back cache of size `cache`, for 4 KiB requests
-    /// to the first `area` bytes of it.
+    /// to the first `area` bytes of the volume.
     pub(crate) fn cached(cache: Bytes, area: Bytes, depth: u32) -> Result<Self, BenchError> {
         let assembly = assembled(superblocks()?)?;
         let config = Config::for_volume(assembly, Knobs::md());

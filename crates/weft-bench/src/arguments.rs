@@ -163,7 +163,7 @@ struct OfParity {
 ///
 /// Insertion, dispatch and completion of a request in CPU nanoseconds, without an array or a member
 /// around them: 1 to 4,096 processes with 1 to 32 requests each, random and sequential, at several
-/// depths. mq-deadline against the kernel's hooks on null_blk, bfq against mq-deadline.
+/// depths. mq-deadline against the kernel's hooks on null_blk, the others against mq-deadline.
 #[derive(Debug, Args)]
 struct OfSched {}
 

@@ -25,8 +25,8 @@ use crate::rounds::{Effort, in_turns, per_cpu_second};
 use crate::sheet::{Sheet, SheetRow};
 use crate::weft::{FILES, FileVolume};
 
-/// Each member's share of the stripe cache in bytes: 256 stripes of 4 KiB. Variants with larger
-/// stripes have fewer of them.
+/// Size of the stripe cache per member, in bytes: 256 stripes of 4 KiB. Variants with larger
+/// stripes have fewer stripes.
 const CACHE_BYTES: u64 = 256 * 4096;
 
 /// Requests in flight; random loads have twice as many, as two jobs of fio.
@@ -62,15 +62,15 @@ pub fn measure(dir: Option<&Path>, effort: Effort, sheet: &mut Sheet) -> Result<
     over_files(&FileVolume::make(dir)?, &cases, rounds, sheet)
 }
 
-/// Levels with little work per request, with the number of their members.
+/// Levels that add little work to a request, with their numbers of members.
 const LEVELS: [(Level, usize); 3] = [(Level::Raid0, 4), (Level::Raid1, 2), (Level::Raid10, 4)];
 /// Most CPU time that a level may add to a request of a bare member, in nanoseconds.
 ///
 /// Source   issue 12
 const OVER_BARE_MAX: f64 = 150.0;
 
-/// Measures the CPU time in nanoseconds that a level adds to a request of a bare member. Returns
-/// the row.
+/// Measures how many nanoseconds of CPU time a request to an array of a level costs more than the
+/// same request to a single member without metadata. Returns the sheet's row.
 fn over_bare_member(
     case: String,
     (level, members): (Level, usize),

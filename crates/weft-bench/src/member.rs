@@ -120,7 +120,7 @@ struct Work {
     depth: u32,
 }
 
-/// Measures `--backend auto` against the faster of the other two backends, and adds the row.
+/// Measures `--backend auto` against the faster of io_uring and threads, and adds the row.
 fn each_way(
     place: &str,
     path: &Path,

@@ -53,7 +53,7 @@ pub(crate) fn measure(rounds: u32, sheet: &mut Sheet) -> Result<(), BenchError> 
         array.rebuild()?;
         let (mut ours, mut other) = (|| array.rebuild(), || Ok(least.make()));
         let figures = in_turns(rounds, &mut [&mut ours, &mut other])?;
-        let name = if level == Level::Raid1 { "copy" } else { "parity" };
+        let name = if level.has_parity() { "parity" } else { "copy" };
         let row = SheetRow::faster(case, "GB/s", &figures[0], Some((name, &figures[1])));
         sheet.push(row.mark(MARK));
     }
@@ -63,14 +63,14 @@ pub(crate) fn measure(rounds: u32, sheet: &mut Sheet) -> Result<(), BenchError> 
 /// An array with an empty last slot and a spare.
 struct InMemory {
     members: Vec<OpenMember>,
-    /// Superblock of each member, with its position in bytes.
+    /// Superblock of each member, with its byte offset on the member.
     superblocks: Vec<(u64, Vec<u8>)>,
 }
 
 impl InMemory {
     fn new(level: Level, count: usize) -> Result<Self, BenchError> {
         let mut array = NewArray::in_sync(level, count, MEMBER_SIZE);
-        array.chunk = (level != Level::Raid1).then_some(CHUNK);
+        array.chunk = level.is_striped().then_some(CHUNK);
         array.spares.extend(array.slots.last_mut().and_then(Option::take));
         let superblocks = array.plan().map_err(BenchError::failed)?;
         let superblocks = superblocks.iter().map(|superblock| {
@@ -162,27 +162,27 @@ struct Least {
 impl Least {
     fn new(level: Level, members: usize) -> Self {
         let len = usize::try_from(MEMBER_SIZE.bytes().0).expect("a member fits into memory");
-        let made = if level == Level::Raid6 { 2 } else { 1 };
+        let made = level.parity_count().max(1) as usize;
         let filled = |count: usize| (0..count).map(|_| vec![1; len]).collect();
         let parity = Parity::detect();
         Self { level, parity, sources: filled(members - made), made: filled(made) }
     }
 
-    /// Computes the member once. Returns GB per second of CPU time.
+    /// Computes the content of the rebuilt member once. Returns GB per second of CPU time.
     fn make(&mut self) -> f64 {
         let (cpu, len) = (thread_cpu(), self.sources[0].len());
         for at in (0..len).step_by(PIECE) {
             let range = at..(at + PIECE).min(len);
             let sources = self.sources.iter().map(|source| &source[range.clone()]);
-            match (self.level, &mut self.made[..]) {
-                (Level::Raid6, [p, q]) => {
+            match &mut self.made[..] {
+                [p, q] => {
                     let data: Vec<(u8, &[u8])> = (0..).zip(sources).collect();
                     self.parity.pq(&data, &mut p[range.clone()], &mut q[range.clone()]);
                 }
-                (Level::Raid1, [copy, ..]) => {
+                [copy] if self.level.has_copies() => {
                     sources.for_each(|source| copy[range.clone()].copy_from_slice(source));
                 }
-                (_, made) => {
+                made => {
                     let sources: Vec<&[u8]> = sources.collect();
                     self.parity.xor(&sources, &mut made[0][range.clone()]);
                 }

@@ -306,7 +306,7 @@ fn parity_xor(level: Level, count: u64) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Kernels of a level with a fixed strategy, so counts do not depend on the vendor of the CPU.
+/// Kernels of a SIMD level with a fixed strategy, so counts do not depend on the vendor of the CPU.
 fn with_level(level: Level) -> Result<Parity, BenchError> {
     let parity = Parity::with_level(level).map(|parity| parity.with_strategy(Strategy::InOrder));
     parity.ok_or_else(|| BenchError::failed(format!("this CPU has no {level}")))

@@ -83,7 +83,8 @@ pub(crate) struct Loaded {
     load: SchedLoad,
     now: Time,
     rng: Rng,
-    /// Requests by id; an id is its process plus a multiple of the number of processes.
+    /// Requests by id; an id is the number of its process plus a multiple of the number of
+    /// processes.
     requests: Vec<QueuedRequest>,
     /// Next offset of each process.
     next: Vec<u64>,
@@ -197,7 +198,7 @@ impl Loaded {
         spent.as_secs_f64() * 1e9 / (self.count - before) as f64
     }
 
-    /// Shares of insertion, dispatch and completion.
+    /// Shares of insertion, dispatch and completion in the measured time; their sum is 1.
     fn parts(&self) -> [f64; 3] {
         let whole: Duration = self.split.iter().sum();
         self.split.map(|part| part.as_secs_f64() / whole.as_secs_f64().max(1e-9))
@@ -210,7 +211,7 @@ fn request_of(id: u32, load: SchedLoad) -> QueuedRequest {
     let origin = Origin::Client(ClientId(client), Group::ROOT);
     let attr = Attr { origin, weight, ..Attr::NONE };
     let (direction, first, len) = (Direction::Read, Sectors(0), Sectors(8));
-    QueuedRequest { id: u64::from(id), direction, attr, first, len, merges: true }
+    QueuedRequest { id: u64::from(id), direction, attr, first, len, discard: false, merges: true }
 }
 
 /// A scheduler with its knobs, under the name that rows use.
@@ -241,7 +242,8 @@ fn ways() -> Vec<SchedCase> {
     ways
 }
 
-/// The grid: processes by outstanding requests, then single variations.
+/// Loads to measure: all combinations of numbers of processes and of outstanding requests, then
+/// single variations.
 fn loads(quick: bool) -> Vec<SchedLoad> {
     let load = SchedLoad::reads;
     if quick {
@@ -311,6 +313,9 @@ fn add_rows(
             }
             SchedulerKind::Bfq => {
                 (bfq.map(|it| (ways[it].name.as_str(), &figures[it][..])), Some(1.0 / 1.1))
+            }
+            SchedulerKind::Kyber => {
+                (deadline.map(|it| ("mq-deadline", &figures[it][..])), Some(1.0))
             }
             SchedulerKind::None => (None, None),
         };

@@ -22,13 +22,13 @@ const CHUNK: Bytes = Bytes(64 << 10);
 /// Name of the benchmark's array and of its volume.
 const NAME: &str = "bench";
 
-/// A command of weft: of the program beside this one, else of the one on `PATH`.
+/// Command that runs `weft`: the program beside this one, or else the one on `PATH`.
 pub(crate) fn weft() -> std::io::Result<Command> {
     let beside = std::env::current_exe()?.with_file_name("weft");
     Ok(Command::new(if beside.is_file() { beside } else { "weft".into() }))
 }
 
-/// The error of a weft that did not start.
+/// Error for a `weft` that could not be started.
 pub(crate) fn not_started(error: &std::io::Error) -> BenchError {
     match error.kind() {
         ErrorKind::NotFound => BenchError::failed(
@@ -45,7 +45,7 @@ pub(crate) struct FileVolume {
     files: Vec<PathBuf>,
     sockets: TempDir,
     _place: TempDir,
-    /// The server, while it runs.
+    /// Process id of the server; `None` while no server runs.
     server: Arc<Mutex<Option<Pid>>>,
 }
 
@@ -131,7 +131,7 @@ fn settings(knobs: &Knobs) -> Vec<String> {
     changed.map(|(name, value)| format!("--set={name}={value}")).collect()
 }
 
-/// The error of a weft that ended with this status, with what it printed.
+/// Error for a `weft` that ended with this status; `printed` is the text that it printed.
 fn ended(status: ExitStatus, printed: &str) -> BenchError {
     let text = format!("weft: {status}: {}", printed.trim());
     match status.code() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Value, json};
 use weft_engine::assemble::{Assembly, Candidate, Dropped, Options, Refused, SlotState};
-use weft_ondisk::{Role, layout_id};
+use weft_ondisk::Role;
 use weft_terminal::outcome::Failure;
 use weft_terminal::terminal::complain;
 use weft_units::{MemberIndex, Sectors};
@@ -25,7 +25,7 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
-    /// The selection as assembly options, all others at their defaults.
+    /// Assembly options for this selection; all other options have their defaults.
     pub(crate) fn options(&self) -> Result<Options, Failure> {
         let parse = |text: &String| {
             text.parse().map_err(|error| Failure::usage(format!("--uuid: {text}: {error}")))
@@ -78,7 +78,7 @@ impl AssemblyOptions {
         Ok(Options { read_only: *read_only, run: *run, force_dirty, without_journal, ..chosen })
     }
 
-    /// Longest wait for a member's metadata, `None` for as long as it takes.
+    /// Longest wait for a member's metadata; `None` waits forever.
     pub(crate) fn member_wait(&self) -> Option<Duration> {
         self.member_wait.map(|seconds| Duration::from_secs(seconds.into()))
     }
@@ -91,8 +91,9 @@ pub(crate) fn tell_dropped(dropped: &[Dropped]) {
     }
 }
 
-/// Converts a refusal to the failure of a command: findings for each member, reason, and way out.
-/// `named` is the number of members on the command line.
+/// Converts a refusal to the failure of a command: prints the reason for each unused member, and
+/// returns the reason for the array, with advice. `named` is the number of members on the command
+/// line.
 pub(crate) fn refusal(refused: &Refused, named: usize) -> Failure {
     if named > 1 {
         tell_dropped(&refused.dropped);
@@ -100,7 +101,7 @@ pub(crate) fn refusal(refused: &Refused, named: usize) -> Failure {
     Failure::Refused(sentence(refused, named))
 }
 
-/// Reason of a refusal, with the way out. `named` is the number of members on the command line.
+/// Reason of a refusal, with advice. `named` is the number of members on the command line.
 pub(crate) fn sentence(refused: &Refused, named: usize) -> String {
     // With a single device, the fault of the device is the whole reason.
     if let ([only], 1) = (refused.dropped.as_slice(), named) {
@@ -112,7 +113,7 @@ pub(crate) fn sentence(refused: &Refused, named: usize) -> String {
     }
 }
 
-/// Line about a member: slot, state, events, reason.
+/// Line of output about a member: its slot, state, event count, and remark.
 pub(crate) struct Line {
     pub(crate) label: String,
     pub(crate) slot: Option<u16>,
@@ -153,7 +154,7 @@ fn line(candidate: &Candidate, decision: &Result<Assembly, Refused>) -> Line {
     line
 }
 
-/// Slot, state and remark of a member in an assembly; `None` if the assembly does not use it.
+/// Slot, state and remark of a member for its line; `None` if the assembly does not use the member.
 fn standing(
     assembly: &Assembly,
     index: MemberIndex,
@@ -175,11 +176,11 @@ fn standing(
     spare.then(|| (None, "spare", String::new()))
 }
 
-/// Description of the array to be served, in a sentence.
+/// Description of an assembled array, in a sentence.
 pub(crate) fn title(assembly: &Assembly) -> String {
     let array = &assembly.layout;
     let (all, missing) = (usize::from(array.members()), assembly.degraded());
-    let layout = layout_id::name(array.level(), array.number());
+    let layout = array.level().row().layouts.name(array.number());
     format!(
         "{} ({}): {}, {}, {} of {all} members in sync{}{}, events {}{}",
         assembly.name,
@@ -223,7 +224,7 @@ pub(crate) fn to_json(candidates: &[Candidate], decision: &Result<Assembly, Refu
                 "name": assembly.name,
                 "uuid": assembly.uuid.to_string(),
                 "level": array.level().name(),
-                "layout": layout_id::name(array.level(), array.number()),
+                "layout": array.level().row().layouts.name(array.number()),
                 "chunk_bytes": array.chunk().bytes().0,
                 "array_size_bytes": array.array_size().bytes().0,
                 "raid_devices": array.members(),

@@ -27,7 +27,7 @@ pub(crate) struct Inside {
     pub(crate) ready: Ready,
     /// Path of the control socket.
     pub(crate) control: PathBuf,
-    /// Writing end of a pipe; the server stops when it is closed.
+    /// Writing end of a pipe. Closing it stops the server.
     stop: Option<PipeWriter>,
     thread: Option<JoinHandle<Result<ExitState, ServeError>>>,
 }
@@ -127,7 +127,7 @@ impl Drop for Inside {
     }
 }
 
-/// Converts the final state of a server to a result.
+/// Converts the outcome of a server to a result.
 pub(crate) fn ended(state: ExitState) -> Result<(), Failure> {
     match state {
         ExitState::Clean => Ok(()),
@@ -140,7 +140,7 @@ pub(crate) fn ended(state: ExitState) -> Result<(), Failure> {
     }
 }
 
-/// Converts an error of a server that did not start to a failure.
+/// Converts the error of a server that did not start to a failure of the command.
 pub(crate) fn not_served(error: &ServeError) -> Failure {
     match error {
         ServeError::Device(error) => crate::volume::device(error),

@@ -19,8 +19,8 @@ pub(crate) fn split(setting: &str) -> Result<(&str, &str), Failure> {
     })
 }
 
-/// Converts a knob's value to the engine's form: sizes may have a unit, as in `64K` or `1G`. `set`,
-/// `serve --set`, `explain --set`, `sim --set` and `--sweep` all use it.
+/// Converts a knob's value to the engine's form: sizes may have a unit, as in `64K` or `1G`. All
+/// commands that change knobs use this function.
 pub(crate) fn plain(name: &str, value: &str) -> String {
     let unit = TABLE.iter().find(|row| row.name == name).map(|row| row.unit);
     let size = match unit {
@@ -86,13 +86,13 @@ pub(crate) fn table() -> String {
     text.trim_end().to_owned()
 }
 
-/// The table of knobs, with settings of `get` and `set` that are not knobs.
+/// Help text with the table of knobs, and with the settings of `get` and `set` that are not knobs.
 pub(crate) fn table_of_running() -> String {
     let BesideKnobs { name, unit, range, doc } = BITMAP;
     format!("{}\n\nBeside the knobs:\n  {name} ({unit}, {range})\n      {doc}", table())
 }
 
-/// Setting of a running volume that `get` and `set` know beside the knobs.
+/// Setting of a running volume that `get` and `set` have in addition to the knobs.
 pub(crate) struct BesideKnobs {
     pub(crate) name: &'static str,
     pub(crate) unit: &'static str,

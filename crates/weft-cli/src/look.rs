@@ -27,12 +27,12 @@ use crate::patience::Patience;
 use crate::unreadable::Maps;
 use crate::volume;
 
-/// A member that is looked at.
+/// Member that is examined without changing it.
 #[derive(Clone, Debug)]
 pub(crate) struct Looked {
-    /// Name of the member.
+    /// Name of the member in messages.
     pub(crate) label: String,
-    /// The file or device, opened read-only, or the part of it that the member is.
+    /// Read-only access to the file or device, or to the part of it that is the member.
     pub(crate) probe: Probe,
 }
 
@@ -77,8 +77,8 @@ impl Looked {
         }
     }
 
-    /// A part of the member, by its bytes in the file or device; `name` is the argument that names
-    /// the part.
+    /// Part of the member, as a member of its own. `bytes` counts in the file or device; `name` is
+    /// the argument that names the part.
     pub(crate) fn part(&self, name: &Path, bytes: Range<u64>) -> Self {
         Self { label: terminal::label(name), probe: self.probe.part(bytes) }
     }
@@ -151,8 +151,8 @@ impl Looked {
         Ok(found)
     }
 
-    /// Reads a range of sectors piece by piece. Calls back with the sectors of each piece and the
-    /// superblocks that begin in it.
+    /// Reads a range of sectors piece by piece. Returns an item for each piece: its sectors, and
+    /// the superblocks that begin in it.
     pub(crate) fn superblocks_within(
         &self,
         sectors: Range<u64>,
@@ -198,8 +198,8 @@ impl Looked {
         Ok(self.every_foreign()?.into_iter().next())
     }
 
-    /// Every known signature on the member. After each one its block is treated as zeros, which may
-    /// reveal another signature.
+    /// Every known signature on the member. The block of each signature found is then treated as
+    /// zeros, which may reveal another one.
     ///
     /// # Errors
     /// The member cannot be read.
@@ -250,7 +250,8 @@ impl Looked {
     }
 }
 
-/// Stores the correct checksum in the block, so the rest of it can be decoded.
+/// Stores in the block the checksum that the error expects, so that the rest of the block can be
+/// decoded.
 fn mend_sum(block: &mut [u8], version: Version, error: &SuperblockError) {
     let SuperblockError::Checksum { at, computed, .. } = error else { return };
     let big = version == Version::V0_90 && block.starts_with(&MAGIC.to_be_bytes());
@@ -265,7 +266,8 @@ fn mend_sum(block: &mut [u8], version: Version, error: &SuperblockError) {
 /// Source   md-ondisk.md §1, `magic`
 const MAGIC: u32 = 0xa92b_4efc;
 
-/// A superblock reduced to the features of this release; the names of newer features are kept.
+/// Superblock decoded without the features that this release does not know. Their bits are kept in
+/// `feature_map`. `None` if it cannot be decoded even so.
 fn without_newer(block: &[u8], version: Version) -> Option<Super1> {
     let minor = version.minor()?;
     let mut block = block.to_vec();
@@ -285,22 +287,22 @@ fn without_newer(block: &[u8], version: Version) -> Option<Super1> {
 const PIECE_SECTORS: usize = 2048;
 const SUPER_SECTORS: u64 = SUPER_BYTES as u64 / 512;
 
-/// Limit of signatures, more than a member has; only ZFS has a signature, its uberblock, in many
-/// blocks.
+/// Most signatures that are reported, more than a member has. Only ZFS has one, its uberblock, in
+/// many blocks.
 const FOREIGN_MAX: usize = 256;
 
-/// Superblocks of a member.
+/// Superblocks of a member, as far as they can be read and decoded.
 #[derive(Debug)]
 pub(crate) struct Shown {
     /// Superblocks that were decoded, each with its error if it is invalid.
     pub(crate) readable: Vec<(Superblock, Option<SuperblockError>)>,
-    /// Errors of superblocks that could not be decoded.
+    /// Errors of those superblocks that could not be decoded.
     pub(crate) damaged: Vec<SuperblockError>,
     /// Positions of possible superblocks that cannot be read.
     pub(crate) unreadable: Vec<Unreadable>,
 }
 
-/// Opens members, and refuses duplicates.
+/// Opens members. Two arguments that name the same bytes are refused.
 ///
 /// # Errors
 /// A member cannot be opened, or two arguments name the same bytes.
@@ -321,7 +323,7 @@ pub(crate) fn open_all_with(paths: &[PathBuf], maps: &Maps) -> Result<Vec<Looked
     Ok(opened)
 }
 
-/// Error text for two arguments that have bytes in common.
+/// Error text for two arguments with overlapping members.
 pub(crate) fn twice(looked: &Looked, first: &Looked) -> String {
     let label = &looked.label;
     if looked.probe.has_same_place(&first.probe) {
@@ -339,7 +341,8 @@ pub(crate) fn candidates<L: Borrow<Looked>>(opened: &[L], options: &Options) -> 
     candidates_within(opened, options, None)
 }
 
-/// Candidates as from [`candidates`], without members that do not answer within `wait`.
+/// Candidates as [`candidates`] returns them, but members that do not answer within `wait` have no
+/// superblock.
 pub(crate) fn candidates_within<L: Borrow<Looked>>(
     opened: &[L],
     options: &Options,

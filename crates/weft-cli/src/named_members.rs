@@ -67,12 +67,12 @@ pub(crate) fn all(target: &mut Target, arguments: &[String]) -> Result<Vec<Named
     arguments.iter().map(|argument| one(&target.name, volume, argument)).collect()
 }
 
-/// Member named by an argument.
+/// Member of a running volume that an argument names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Named {
-    /// Label for output.
+    /// Label of the member, for output.
     pub(crate) label: String,
-    /// Index for the server, which distinguishes members with the same label.
+    /// Index of the member, for the server. Unlike the label, it is unique.
     pub(crate) index: String,
 }
 

@@ -13,15 +13,16 @@ use weft_engine::assemble::Candidate;
 /// Time limits for reading metadata.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
-    /// Time after which an unresponsive member is named on standard error, and is named again.
+    /// Time after which a member that does not respond is named on standard error, and between
+    /// repetitions of that.
     pub(crate) notice: Duration,
     /// Longest wait for a member; `None` waits forever.
     pub(crate) bound: Option<Duration>,
 }
 
 impl Patience {
-    /// Limits with the default time between notices about unresponsive members. After `bound` the
-    /// command goes on without these members; `None`: it waits for them forever.
+    /// Limits with the default time between notices. After `bound`, the command goes on without
+    /// members that have not responded; `None` waits for them forever.
     pub(crate) fn new(bound: Option<Duration>) -> Self {
         Self { notice: NOTICE, bound }
     }
@@ -129,7 +130,7 @@ mod tests {
     use weft_ondisk::Metadata;
     use weft_units::{MemberIndex, Sectors};
 
-    /// A member that responds when its gate is opened, with the value sent through it.
+    /// Work of a test on a member: responds with the value that is sent through its gate.
     fn act(gate: Receiver<u8>) -> u8 {
         gate.into_iter().next().unwrap_or(0)
     }
@@ -141,8 +142,8 @@ mod tests {
         gates.enumerate().map(|(index, (open, gate))| (open, (format!("m{index}"), gate))).unzip()
     }
 
-    /// Names a silent member three times, and is long enough for the threads of a busy machine to
-    /// respond.
+    /// Limits for tests: a silent member is named three times, and the threads of a busy machine
+    /// have time to respond.
     fn short() -> Patience {
         Patience { notice: Duration::from_millis(600), bound: Some(Duration::from_secs(2)) }
     }

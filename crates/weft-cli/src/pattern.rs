@@ -6,12 +6,13 @@
 /// Unit of writes, in bytes: a write covers whole blocks.
 pub(crate) const BLOCK: u64 = 4096;
 
-/// Word that a write stores at a byte address. Values are unique up to 8 TiB and 2^24 writes.
+/// Word that the write with the number `write` stores at a byte address. Values are unique up to 8
+/// TiB and 2^24 writes.
 pub(crate) fn word(write: u32, address: u64) -> u64 {
     u64::from(write) << 40 | address >> 3
 }
 
-/// Content that the write with this number stores in `len` bytes from `start` on.
+/// Content that the write with the number `write` stores in `len` bytes from `start` on.
 pub(crate) fn fill(write: u32, start: u64, len: u64) -> Vec<u8> {
     (start..start + len).step_by(8).flat_map(|address| word(write, address).to_le_bytes()).collect()
 }
@@ -19,7 +20,8 @@ pub(crate) fn fill(write: u32, start: u64, len: u64) -> Vec<u8> {
 /// Expected content of every block of a volume.
 #[derive(Clone, Debug)]
 pub(crate) struct Expected {
-    /// Number of the last write to each block; 0 for a block never written, which holds zeros.
+    /// Number of the last write to each block; 0 for a block that was never written and holds
+    /// zeros.
     writes: Vec<u32>,
 }
 
@@ -29,7 +31,7 @@ impl Expected {
         Self { writes: vec![0; usize::try_from(bytes / BLOCK).unwrap_or(0)] }
     }
 
-    /// Records a write of whole blocks.
+    /// Records that the write with the number `write` has stored whole blocks.
     pub(crate) fn written(&mut self, write: u32, start: u64, len: u64) {
         for block in start / BLOCK..(start + len) / BLOCK {
             if let Some(last) = usize::try_from(block).ok().and_then(|it| self.writes.get_mut(it)) {

@@ -12,14 +12,15 @@ pub(crate) const LOG: Kind = Kind { begin: "fio version ", name: "log" };
 pub(crate) const MAN_PAGE: Kind =
     Kind { begin: ".ie \\n(.g .ds Aq \\(aq\n.el .ds Aq '\n.TH weft", name: "man page of weft" };
 
-/// Map of GNU ddrescue: ranges that were read and ranges that were not (`cat --map`).
+/// Map of ranges that were read and ranges that were not, in the form of GNU ddrescue (`cat
+/// --map`).
 pub(crate) const MAP: Kind =
     Kind { begin: "# Mapfile of weft cat --skip-unreadable\n", name: "map of weft cat" };
 
 /// Page with charts (`--report`).
 const REPORT: Kind = Kind { begin: weft_lab::report::BEGIN, name: "report of weft" };
 
-/// Prepares the page of `--report`; `None` if the option is not given.
+/// Prepares the file for the page of `--report`; `None` if the option is not given.
 pub(crate) fn report(path: Option<&Path>, force: bool) -> Result<Option<ResultFile>, Failure> {
     let asked = |path| Output { option: "--report", path, kind: REPORT, force, members: &[] };
     path.map(|path| ResultFile::at(&asked(path))).transpose()

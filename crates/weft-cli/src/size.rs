@@ -8,7 +8,6 @@ use weft_units::Bytes;
 /// Unit of a number without a suffix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plain {
-    /// Bytes.
     Bytes,
     /// KiB, as mdadm's `--chunk` and `--size`.
     Kib,
@@ -75,7 +74,7 @@ const WRITE_BACK_MIN: Bytes = Bytes::mib(1);
 /// Largest write-back cache: the memory of a server has fewer than 2^32 frames.
 const WRITE_BACK_MAX: Bytes = Bytes::mib(1 << 20);
 
-/// A size for output: `3.00 GiB`, `512 KiB`, `17 B`.
+/// Text of a size: `3.00 GiB`, `512 KiB`, `17 B`.
 pub(crate) fn human(bytes: Bytes) -> String {
     let Bytes(count) = bytes;
     for (shift, unit) in [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")] {

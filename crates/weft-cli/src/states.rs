@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use weft_engine::assemble::states::AssemblyState;
 use weft_export::control::VolumeStatus;
 
-/// JSON of states: `[{"state", "says", "next"}]`.
+/// JSON of states: `[{"state", "says", "next"}]`, with the problem and the next step of each.
 pub(crate) fn to_json(states: &[AssemblyState]) -> Value {
     let one = |state: &AssemblyState| json!({"state": state.id(), "says": state.says(), "next": state.next()});
     states.iter().map(one).collect()
@@ -21,8 +21,8 @@ pub(crate) fn lines(states: &[AssemblyState]) -> Vec<String> {
         .collect()
 }
 
-/// Next step for an array that is being rescued. Unlike [`AssemblyState::next`] of some states, it
-/// never writes to a member.
+/// Next step for an array that is being rescued. Unlike [`AssemblyState::next`], it never names a
+/// command that writes to a member.
 pub(crate) fn next_reading(state: AssemblyState) -> &'static str {
     match state {
         AssemblyState::NoIdentity => "weft examine MEMBER… shows what its superblocks say",
@@ -108,7 +108,7 @@ mod tests {
         assert!(page.contains(&table), "docs/rescue.md must have this table:\n{table}");
     }
 
-    /// Commands in a text that write to a member.
+    /// Commands in a text that would write to a member.
     fn writers(text: &str) -> Vec<&'static str> {
         const ALL: [&str; 10] = [
             "weft add",

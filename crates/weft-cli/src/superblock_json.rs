@@ -1,9 +1,9 @@
 //! The fields of a superblock as JSON, as `examine` and `detail` print them.
 
 use serde_json::{Value, json};
-use weft_ondisk::{Role, Superblock, layout_id};
+use weft_ondisk::{Role, Superblock};
 
-/// Every field of a superblock, for programs.
+/// JSON of every field of a superblock.
 pub(crate) fn fields(superblock: &Superblock) -> Value {
     let role = match superblock.own_role() {
         Ok(Role::Active(slot)) => json!({"kind": "active", "slot": slot.0}),
@@ -40,7 +40,7 @@ pub(crate) fn fields(superblock: &Superblock) -> Value {
         "creation_time": superblock.ctime().to_rfc3339(),
         "level": level.name(),
         "raid_devices": superblock.raid_disks(),
-        "layout": layout_id::name(level, superblock.layout()),
+        "layout": level.row().layouts.name(superblock.layout()),
         "layout_code": superblock.layout(),
         "chunk_bytes": superblock.chunk().bytes().0,
         "data_size_bytes": new.map(|new| new.data_size.bytes().0),

@@ -34,10 +34,10 @@ pub(crate) struct Report {
     pub(crate) stripes: u64,
     /// Mismatch count in sectors, as md counts them.
     pub(crate) mismatch_cnt: u64,
-    /// Mismatches by the member that explains them, and the first of them; `None` if none were
-    /// found.
+    /// Mismatches by the member that explains them, and those that were found first; `None` if
+    /// there are none.
     pub(crate) mismatches: Option<MismatchesStatus>,
-    /// Duration of the run.
+    /// Time that the action took.
     pub(crate) took: Duration,
 }
 
@@ -102,8 +102,8 @@ pub(crate) fn run(action: &'static str, arguments: &Sync) -> Outcome {
     Ok(if wrong > 0 { Exit::Mismatches } else { Exit::Done })
 }
 
-/// Checks a RAID 6 before a repair: parity that is recomputed from a wrong strip makes the error
-/// permanent.
+/// Checks a RAID 6 before a repair, and refuses the repair if strips of data are wrong: parity that
+/// is recomputed from a wrong strip makes the error permanent.
 ///
 /// # Errors
 /// P and Q identify wrong strips of data, or the check failed.
@@ -207,7 +207,8 @@ pub(crate) fn watch(target: &mut Target, action: &'static str) -> Result<VolumeS
     }
 }
 
-/// One line for each member with wrong strips, and one for stripes that no single member explains.
+/// Lines about mismatches: one for each member with wrong strips, and one for the stripes that no
+/// single member explains.
 pub(crate) fn mismatch_lines(mismatches: &MismatchesStatus) -> Vec<String> {
     let MismatchesStatus { members, not_located, first } = mismatches;
     let places = |member: Option<&str>| {
@@ -250,7 +251,7 @@ pub(crate) fn mismatch_lines(mismatches: &MismatchesStatus) -> Vec<String> {
     lines
 }
 
-/// Most positions in a line; the JSON has more.
+/// Most positions of mismatches in a line; the JSON has more.
 const PLACES: usize = 8;
 
 /// Sectors of a stripe on each member: 4 KiB.

@@ -19,7 +19,8 @@ use weft_terminal::terminal::complain;
 pub(crate) struct Target {
     /// Name of the volume or path of its socket, as given on the command line.
     pub(crate) name: String,
-    /// Name of the control socket; the export may have another name for clients.
+    /// Name of the control socket without `.sock`. The volume may have another name for its
+    /// clients.
     socket_name: Option<String>,
     client: Client,
 }
@@ -85,7 +86,7 @@ impl Target {
         })
     }
 
-    /// Complete status of the server.
+    /// Complete status of the server behind the target.
     ///
     /// # Errors
     /// See [`Target::ask`].
@@ -101,7 +102,8 @@ impl Target {
     }
 }
 
-/// Every volume that runs and responds, by name.
+/// Every volume that runs and responds, with the status of its server, in the order of the
+/// directories and then of the names.
 pub(crate) fn running() -> Vec<(Target, Status)> {
     let mut found: Vec<(Target, Status)> = Vec::new();
     for directory in directories() {
@@ -125,7 +127,7 @@ pub(crate) fn running() -> Vec<(Target, Status)> {
     found
 }
 
-/// The only volume of a server.
+/// Status of a server's volume, in a status of the whole server.
 ///
 /// # Errors
 /// The server has no volume.
@@ -139,7 +141,7 @@ pub(crate) fn only_volume<'a>(
         .ok_or_else(|| Failure::failed(format!("{target}: the server has no volume")))
 }
 
-/// Directories in which volumes may be found.
+/// Directories in which control sockets of volumes may be.
 fn directories() -> Vec<PathBuf> {
     let mut directories = Vec::new();
     directories.extend(session_directory());
@@ -169,7 +171,7 @@ pub(crate) fn directory_for_sockets() -> Result<PathBuf, Failure> {
     Ok(fallback)
 }
 
-/// Makes a directory that belongs to this user and that no other user can enter.
+/// Creates a directory that belongs to this user and that no other user can enter.
 fn make_private(directory: &Path) -> Result<(), String> {
     let label = directory.display();
     // The parent directory is not created.

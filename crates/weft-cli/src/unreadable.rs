@@ -24,7 +24,7 @@ pub(crate) struct Unreadable {
 }
 
 impl Unreadable {
-    /// The maps, for disks that are among the members.
+    /// Reads the arguments, for disks that hold some of `members`.
     ///
     /// # Errors
     /// An argument names no disk of a member, or a disk has two maps.
@@ -57,7 +57,7 @@ struct Named {
 }
 
 impl Maps {
-    /// Adds the map of the member's disk, if one was named.
+    /// Adds the map of the disk that the member is on, if the command line names one.
     pub(crate) fn with_map(&self, spec: MemberSpec) -> MemberSpec {
         match self.of(&spec) {
             Some(named) => spec.with_map(&named.map),
@@ -65,8 +65,8 @@ impl Maps {
         }
     }
 
-    /// Options that name the maps of the disks of some members again, for a suggested command; each
-    /// is followed by a space.
+    /// Options that name the maps of these members' disks again, for a suggested command. Each
+    /// option is followed by a space.
     pub(crate) fn options<'a>(&self, members: impl Iterator<Item = &'a Path>) -> String {
         let specs: Vec<MemberSpec> = members.map(MemberSpec::path).collect();
         let is_of = |named: &Named, spec: &MemberSpec| {
@@ -88,8 +88,8 @@ impl Maps {
     }
 }
 
-/// Splits an argument into disk and map. Both may contain an equals sign: the disk is the shortest
-/// text before one that names a disk of a member.
+/// Splits an argument into disk and map. Both may contain equals signs. The argument is split at
+/// the first one before which the text names a disk of a member.
 fn named(text: &OsStr, members: &[PathBuf]) -> Result<Named, Failure> {
     let bytes = text.as_bytes();
     let disks: Vec<PathBuf> = members

@@ -26,7 +26,7 @@ use crate::when;
 
 /// An assembled array with its open members, for [`weft_export::serve`].
 pub(crate) struct Volume {
-    /// Decision of the assembly.
+    /// Result of the assembly: the array, and the members in its slots.
     pub(crate) assembly: Assembly,
     /// Open members that the assembly uses.
     pub(crate) members: Vec<OpenMember>,
@@ -34,14 +34,15 @@ pub(crate) struct Volume {
     pub(crate) not_used: Vec<Dropped>,
 }
 
-/// Options for opening members.
+/// Options with which members are opened and assembled.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Opening {
     /// Options of the assembly.
     pub(crate) options: Options,
     /// Whether I/O goes through the page cache even if `O_DIRECT` works.
     pub(crate) buffered: bool,
-    /// Directory of overlays, which receive the changes in place of the members.
+    /// Directory of the overlays that receive the changes in place of the members; `None` for no
+    /// overlays.
     pub(crate) overlay: Option<PathBuf>,
     /// Longest wait for a member's metadata; `None` waits forever.
     pub(crate) member_wait: Option<Duration>,
@@ -50,7 +51,7 @@ pub(crate) struct Opening {
 }
 
 impl Opening {
-    /// Options under which nothing is written to a member.
+    /// Options with which nothing is written to a member.
     pub(crate) fn read_only() -> Self {
         Self {
             options: Options { read_only: true, ..Options::default() },
@@ -149,7 +150,7 @@ impl Opening {
     }
 }
 
-/// Candidate for a file smaller than a sector.
+/// Candidate for a file that is smaller than a sector and therefore has no superblock.
 fn candidate_of_nothing(label: String, index: u16) -> Candidate {
     let size = Sectors::ZERO;
     Candidate::new(
@@ -167,12 +168,12 @@ impl Volume {
     }
 }
 
-/// A member by its absolute path, because messages and `status` are read in other directories.
+/// Member with its path made absolute, because messages and `status` are read in other directories.
 pub(crate) fn spec(path: &Path) -> MemberSpec {
     MemberSpec::path(&std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
 }
 
-/// Path of the file or device that each member is in or consists of; memory has none.
+/// Paths of the files and devices in which the members are. Memory has none.
 pub(crate) fn files(members: &[MemberArg]) -> Vec<PathBuf> {
     let file = |member: &MemberArg| match member {
         MemberArg::Path(path) => spec(path).file().map(Path::to_owned),
@@ -198,7 +199,7 @@ pub(crate) fn device(error: &DeviceError) -> Failure {
     }
 }
 
-/// The name of an array without its host, if it is valid as the name of a socket; else its uuid.
+/// Name of the array without its host, if it is valid as the name of a socket; otherwise its UUID.
 pub(crate) fn short_name(assembly: &Assembly) -> String {
     let name = assembly.name.split_once(':').map_or(assembly.name.as_str(), |(_, name)| name);
     if is_name(name) { name.to_owned() } else { assembly.uuid.to_string().replace(':', "") }

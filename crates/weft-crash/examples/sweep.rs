@@ -105,6 +105,7 @@ fn gate() -> ExitCode {
     let trims = Profile::TRIMS
         .into_iter()
         .chain(Profile::JOINS)
+        .chain(Profile::ABSENCES)
         .chain(Profile::LAST_COPIES)
         .chain(Profile::DRAINS)
         .chain(Profile::BARES)

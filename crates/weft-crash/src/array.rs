@@ -251,7 +251,7 @@ impl Array {
         }
     }
 
-    /// Data sector of sector `absolute` of a disk; `None` outside of the data area.
+    /// Converts sector `absolute` of a disk to a data sector; `None` outside of the data area.
     #[must_use]
     pub fn data_sector(&self, disk: usize, absolute: u64) -> Option<u64> {
         let first = self.data_offset.get(disk)?.0;

@@ -102,7 +102,7 @@ const BITMAPS: [Profile; 4] =
 
 const FIRST_SEED: u64 = 20_000;
 
-/// Script with this number for a bug.
+/// Script `number` of those that are tried for the bug `mutant`.
 #[must_use]
 pub fn script(mutant: Mutant, number: u64) -> Script {
     match mutant {
@@ -183,7 +183,8 @@ fn write(client: u32, start: u64, len: u64, sync: bool) -> ScriptStep {
     ScriptStep::Ask { volume: ARRAY, client, op: RequestOp::Write, start, len, flags }
 }
 
-/// The stripe cache is made smaller. Then more stripes are written at once than it has left.
+/// Script in which the stripe cache is made smaller, and then more stripes are written at once than
+/// it has left.
 fn shrinking(number: u64) -> Script {
     let mut options = small(number);
     options.knobs.stripe_cache_size = 64;
@@ -193,7 +194,7 @@ fn shrinking(number: u64) -> Script {
     made("shrinking", options, Order::Random, steps)
 }
 
-/// Clients send requests beyond their credit, which the engine must refuse.
+/// Script in which clients send requests beyond their credit, which the engine must refuse.
 fn greedy(number: u64) -> Script {
     let mut options = small(number);
     (options.client_credit, options.greedy) = (Bytes(32_768), true);
@@ -209,7 +210,7 @@ fn greedy(number: u64) -> Script {
     made("greedy", options, Order::Random, steps)
 }
 
-/// A client issues a write and an adjacent FUA write before either is dispatched.
+/// Script in which a client issues a write and an adjacent FUA write before either is dispatched.
 fn appending(number: u64) -> Script {
     let mut options = Options::new(Level::Raid1, 2, chunk_kib(64));
     options.seed = number;
@@ -232,9 +233,9 @@ fn appending(number: u64) -> Script {
     made("appending", options, Order::Random, steps)
 }
 
-/// A client issues a write, and after its answer a write with PREFLUSH that depends on it. A member
-/// fails a request or goes away at about the time of its flush. The arrays are mirrors, because
-/// with parity a write waits in any case until a failure is recorded.
+/// Script in which a client issues a write and, after its answer, a write with PREFLUSH that
+/// depends on it. A member fails a request or goes away at about the time of its flush. The arrays
+/// are mirrors, because with parity a write waits in any case until a failure is recorded.
 fn committing(number: u64) -> Script {
     let mut options = Options::new(Level::Raid1, 3, chunk_kib(64));
     options.seed = number;
@@ -257,7 +258,7 @@ fn committing(number: u64) -> Script {
     made("committing", options, Order::Random, steps)
 }
 
-/// Trims arrive while parity is repaired.
+/// Script in which trims arrive while parity is repaired.
 fn trimming(number: u64) -> Script {
     let mut options = small(number);
     options.discards = true;
@@ -285,8 +286,8 @@ fn trimming(number: u64) -> Script {
     made("trimming", options, Order::Random, steps)
 }
 
-/// A disk has no space for data or for its superblock for a while. Writes use the memory of their
-/// clients (zero-copy).
+/// Script in which a disk has no space for data or for its superblock for a while. Writes use the
+/// memory of their clients (zero-copy).
 fn filling(number: u64) -> Script {
     let mut options = small(number);
     options.knobs.skip_copy = true;
@@ -310,9 +311,9 @@ fn filling(number: u64) -> Script {
     made("filling", options, Order::Random, steps)
 }
 
-/// A load that starves a block under most priority rules unless its wait is bounded. The block is
-/// written by a client that does not wait, and the full stripes beside it by another client that
-/// never pauses.
+/// Script with a load that starves a block under most priority rules unless its wait is bounded.
+/// The block is written by a client that does not wait, and the full stripes beside it by another
+/// client that never pauses.
 fn starving(number: u64) -> Script {
     let priorities = [
         (PriorityRule::Bypass, 1),

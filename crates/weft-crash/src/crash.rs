@@ -14,7 +14,8 @@ use weft_units::Span;
 /// Rule that decides which sectors survive a power cut although they were not durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CutMode {
-    /// Everything survives, including outstanding writes, as if only the process had crashed later.
+    /// Everything survives, including outstanding writes, as if only the process had crashed, after
+    /// they had reached the media.
     Everything,
     /// Nothing survives that was not durable.
     Nothing,
@@ -101,8 +102,8 @@ pub struct Coverage {
     pub judged_promised: u64,
     /// Cuts after which columns of a degraded array were judged.
     pub judged_degraded: u64,
-    /// Cuts and stops after which promised columns were judged of an array that was dirty only from
-    /// a later column on.
+    /// Cuts and stops of an array that was dirty only from a later column on, after which promised
+    /// columns were judged.
     pub judged_partly: u64,
     /// Columns judged for their parity, over all cuts.
     pub judged_columns: u64,

@@ -42,7 +42,7 @@ pub enum KeptError {
     /// The text is not a valid script.
     #[error("{path}: {error}")]
     Text {
-        /// Path of the file.
+        /// Path of the script's file.
         path: PathBuf,
         /// Error of the first invalid line.
         error: ScriptError,

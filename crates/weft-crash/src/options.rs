@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use weft_engine::WriteBackConfig;
 use weft_engine::knobs::{CACHES_PASSED_MAX, Knobs};
 use weft_engine::layout::Layout;
-use weft_engine::layout::level::LevelRow;
-use weft_ondisk::{Level, Version, layout_id};
+use weft_ondisk::{Level, Version};
 use weft_units::{Bytes, Sectors, Span};
 
 use crate::array::Array;
@@ -25,8 +24,8 @@ pub struct Options {
     pub chunk: Sectors,
     /// Number of full stripes, which with `chunk` determines the data size of each member.
     pub full_stripes: u64,
-    /// Data size of each member beyond that, for RAID 0 and linear; zero for members beyond the
-    /// list.
+    /// Data size of each member in addition to `full_stripes`, for RAID 0 and linear; zero for
+    /// members beyond the list.
     pub more_data: Vec<Sectors>,
     /// Number of spare disks.
     pub spares: usize,
@@ -61,8 +60,8 @@ pub struct Options {
     pub knobs: Knobs,
     /// Number of stripes in the stripe cache; `None`: the value of the knob `stripe_cache_size`.
     pub stripes_max: Option<u32>,
-    /// Frames of the stripe cache, given as a number of stripes, if it has fewer frames than its
-    /// stripes need.
+    /// Number of stripes for which the stripe cache has frames; `None` if it has frames for all of
+    /// its stripes.
     pub cache_stripes: Option<u32>,
     /// Number of frames for client payload.
     pub client_frames: u32,
@@ -148,7 +147,7 @@ impl Options {
     /// without parity.
     #[must_use]
     pub fn parities(&self) -> usize {
-        LevelRow::of(self.level).parities.into()
+        self.level.parity_count() as usize
     }
 
     /// Size of the data area of a member.
@@ -175,10 +174,7 @@ impl Options {
     /// Panics if no array can be made of the options.
     #[must_use]
     pub fn array_layout(&self) -> Layout {
-        let number = self.layout.unwrap_or_else(|| match self.level {
-            Level::Raid0 => layout_id::RAID0_ORIGINAL,
-            level => layout_id::default_of(level),
-        });
+        let number = self.layout.unwrap_or(self.level.row().layouts.default_number());
         let sizes: Vec<Sectors> = (0..self.members).map(|member| self.data_of(member)).collect();
         let chunk = if self.level.is_striped() { self.chunk } else { Sectors::ZERO };
         Layout::new(self.level, number, self.members as u32, chunk, sizes[0], &sizes)
@@ -190,8 +186,7 @@ impl Options {
 /// parity, and on a bare volume, a client's write goes to a member unchanged and zeros go in parts
 /// of 1 MiB, so it is at least 1 MiB.
 pub(crate) fn member_bytes_max(knobs: &Knobs, options: &Options) -> u64 {
-    let has_parity = LevelRow::of(options.level).parities > 0;
-    let least = if has_parity && !options.bare { 0 } else { 1 << 20 };
+    let least = if options.level.has_parity() && !options.bare { 0 } else { 1 << 20 };
     let (stripe, chunk) = (knobs.stripe_size.bytes().0, options.chunk.bytes().0);
     knobs.max_sectors.0.max(stripe).max(chunk).max(least)
 }

@@ -71,15 +71,14 @@ impl PayloadMode {
         self.sector_bytes() * sectors as usize
     }
 
-    /// Range, in the representation, of the bytes from `start` to `end`. Both count from the start
-    /// of a sector.
+    /// Range, in the representation of a sector, of the sector's bytes from `start` to `end`.
     #[must_use]
     pub const fn place(self, start: u64, end: u64) -> Range<usize> {
         let bytes = self.sector_bytes() as u64;
         (start * bytes / SECTOR_BYTES) as usize..(end * bytes).div_ceil(SECTOR_BYTES) as usize
     }
 
-    /// Range, in the representation of the slab, of a segment.
+    /// Range of a segment in the representation of the slab.
     #[must_use]
     pub fn part(self, part: Segment) -> Range<usize> {
         self.place(part.slab_start(), part.slab_end())

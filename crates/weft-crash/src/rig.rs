@@ -183,7 +183,7 @@ impl Rig {
         self
     }
 
-    /// Reads a block and waits for it.
+    /// Reads a block and waits for the answer.
     pub fn read(&mut self, block: u64) -> Block {
         self.read_bytes(block * BLOCK, BLOCK).unwrap_or_else(|error| panic!("read: {error}"))
     }

@@ -44,7 +44,7 @@ pub struct Budget {
     pub walks: u64,
     /// Largest number of states per script in which the power is cut.
     pub states: usize,
-    /// Number of cuts in each of these states.
+    /// Number of power cuts in each state in which the power is cut.
     pub cuts: u64,
 }
 
@@ -70,7 +70,7 @@ pub struct Search {
     pub answered: u64,
     /// Cut states in which a write of data or parity was outstanding at a member.
     pub data_outstanding: u64,
-    /// Scripts with a cut state in which such a write was outstanding.
+    /// Scripts with a cut state in which a write of data or parity was outstanding at a member.
     pub scripts_with_data: u64,
     /// Number of process crashes while the power stayed on.
     pub kills: u64,
@@ -86,8 +86,8 @@ pub struct Search {
     pub seed: u64,
     /// Plants a bug in every engine, to show that the search finds it.
     pub planted: Option<fn(&mut World)>,
-    /// Whether states with equal fingerprints are cut and compared with each other
-    /// ([`same_after_cuts`]), instead of being skipped.
+    /// Whether the power is also cut in states with equal fingerprints and the results compared
+    /// ([`same_after_cuts`]), instead of skipping such states.
     pub compared: bool,
     /// Name of the part of the fingerprint that is ignored, to show that the comparison notices
     /// this.
@@ -122,7 +122,8 @@ struct Node {
 enum Arrival {
     /// All operations before the engine runs.
     Together,
-    /// One after the other, and the engine runs after each, but nothing completes in between.
+    /// The engine runs after each operation is issued, before the next one is; nothing completes in
+    /// between.
     Turns,
     /// The first at once, the second at any time.
     AnyTime,
@@ -212,8 +213,8 @@ impl Search {
         self.scripts_with_data += u64::from(self.data_outstanding > data_before);
     }
 
-    /// Walks from a state, from which the first `asked` operations were issued. Returns all states
-    /// on the walks, and the number of walks.
+    /// Walks from `first`, a state in which the first `asked` operations of the script were already
+    /// issued. Returns all states on the walks, and the number of walks.
     fn walk(
         &self,
         first: World,
@@ -405,7 +406,7 @@ impl Start {
     pub const ALL: [Self; 3] = [Self::Clean, Self::Degraded, Self::Dirty];
 }
 
-/// A small array with these options, in this state.
+/// Creates a small array with these options, and brings it into the state `start`.
 #[must_use]
 pub fn begin(mut options: Options, start: Start) -> World {
     options.full_stripes = 4;

@@ -62,7 +62,7 @@ impl<T> SectorMap<T> {
         }
     }
 
-    /// Entries of the sectors in a range, without those that have none.
+    /// Entries of the sectors in a range that have one.
     pub(crate) fn range(&self, sectors: Range<u64>) -> impl Iterator<Item = (u64, &T)> {
         self.pages.range(pages(&sectors)).flat_map(move |(page, entries)| {
             let (first, places) = part(*page, &sectors);

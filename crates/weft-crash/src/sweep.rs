@@ -16,7 +16,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use weft_engine::knobs::Knobs;
-use weft_engine::layout::level::LevelRow;
 use weft_engine::{Flags, RequestOp};
 use weft_ondisk::Level;
 use weft_units::rng::Rng;
@@ -31,7 +30,7 @@ use crate::model::Payload;
 use crate::options::Options;
 use crate::payload::PayloadMode;
 use crate::scope::{Budget, Search, Start, begin, policies};
-use crate::script::{self, Profile, Script};
+use crate::script::{self, Profile, Script, levels};
 use crate::world::Order;
 use crate::world::World;
 pub use features::{Feature, Met, PAIRS};
@@ -131,8 +130,8 @@ pub fn fresh_failures_max(scripts: u64) -> u64 {
 }
 
 impl Work {
-    /// Work for `seeds` seeds of each profile from `first` on, and for a tenth as many numbers of
-    /// each other kind.
+    /// Work for the `seeds` seeds from `first` on under each profile, and for a tenth as many
+    /// numbers of each other kind.
     #[must_use]
     pub fn of_sweep(first: u64, seeds: u64) -> Vec<Self> {
         let numbers = first..first + seeds;
@@ -318,11 +317,12 @@ fn seed_of(profile: Profile, seed: u64) -> Result<Totals, String> {
     })
 }
 
-/// Searches the small scope for one policy and level, with one initial state of the array.
+/// Searches the small scope for the policy, the level and the initial state of the array that
+/// `number` chooses.
 fn scope(number: u64) -> Totals {
     let policies = policies();
     let (name, knobs) = policies[number as usize % policies.len()];
-    let shapes = [(Level::Raid4, 3), (Level::Raid5, 4), (Level::Raid6, 5), (Level::Raid5, 3)];
+    let shapes = &levels::PARITY_SHAPES;
     let (level, members) = shapes[number as usize / policies.len() % shapes.len()];
     let mut options = Options::new(level, members, chunk_kib(8));
     options.knobs = knobs;
@@ -330,16 +330,20 @@ fn scope(number: u64) -> Totals {
     scope_of(number, options, Start::ALL[number as usize % 3], name)
 }
 
-/// Searches the small scope for one level without parity, with one initial state of the array.
+/// Searches the small scope for the level without parity and the initial state of the array that
+/// `number` chooses.
 fn straight_scope(number: u64) -> Totals {
     let starts = [Start::Clean, Start::Degraded, Start::Dirty];
-    let (level, members, layout) = STRAIGHT_SHAPES[number as usize % STRAIGHT_SHAPES.len()];
+    let shapes = &levels::STRAIGHT_SHAPES;
+    let (level, members, layout) = shapes[number as usize % shapes.len()];
     let mut options = Options::new(level, members, chunk_kib(4));
     options.layout = layout;
     options.discards = number.is_multiple_of(2);
-    let start = starts[number as usize / STRAIGHT_SHAPES.len() % 3];
-    let single = matches!(level, Level::Linear | Level::Raid0);
-    let start = if single && start == Start::Degraded { Start::Dirty } else { start };
+    let start = starts[number as usize / shapes.len() % 3];
+    let start = match start {
+        Start::Degraded if !level.uses_size() => Start::Dirty,
+        start => start,
+    };
     scope_of(number, options, start, "straight")
 }
 
@@ -379,14 +383,14 @@ fn ask(rng: &mut Rng, blocks: u64, fua: u64) -> (RequestOp, ByteRange, Flags) {
 
 /// Smallest number of members of an array in a sweep: at least three, so that two hold data.
 fn members_min(level: Level) -> usize {
-    LevelRow::of(level).members_min.max(3).into()
+    level.row().members_min.max(3) as usize
 }
 
 /// Runs a load of four clients with [`DEPTH`] requests at a time; at the end everything is read and
 /// all parity recomputed.
 fn steady(number: u64, straight: bool) -> Result<Totals, String> {
     let mut rng = Rng::new(number ^ 0x57ea_d1e5);
-    let level = rng.pick(&[Level::Raid4, Level::Raid5, Level::Raid5, Level::Raid6]);
+    let level = rng.pick(&levels::PARITY);
     let members = rng.pick(&[3, 4, 4, 5, 8]).max(members_min(level));
     let mut options = Options::new(level, members, chunk_kib(rng.pick(&[16, 64])));
     options.payload = PayloadMode::Tags;
@@ -434,23 +438,12 @@ fn steady(number: u64, straight: bool) -> Result<Totals, String> {
     })
 }
 
-/// Arrays of the small scope without parity: each level, and each kind of RAID 10.
-const STRAIGHT_SHAPES: [(Level, usize, Option<u32>); 8] = [
-    (Level::Raid1, 2, None),
-    (Level::Raid10, 4, None),
-    (Level::Raid10, 3, Some(0x201)),
-    (Level::Raid1, 3, None),
-    (Level::Raid10, 3, Some(0x1_0201)),
-    (Level::Raid10, 3, None),
-    (Level::Raid0, 2, None),
-    (Level::Linear, 2, None),
-];
 const REPLAY: &str = "replay: cargo run --release -p weft-crash --example sweep -- replay";
 /// Limits on a small scope: it has 56 of the possible scripts.
 const SCOPE_BUDGET: Budget = Budget { operations: 2, scripts: 56, walks: 6, states: 6, cuts: 2 };
-/// Requests of a steady load.
+/// Number of requests of a steady load.
 const STEADY_REQUESTS: u64 = 20_000;
-/// Full stripes of the array of a steady load: a few MiB per member.
+/// Number of full stripes of the array of a steady load: a few MiB per member.
 const STEADY_FULL_STRIPES: u64 = 64;
 /// Largest number of requests that a load has outstanding.
 const DEPTH: usize = 32;

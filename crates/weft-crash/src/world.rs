@@ -38,6 +38,7 @@ use at_stake::AtStake;
 pub(crate) use bare::BARE_BYTES;
 use bare::Bare;
 pub use carry_out::Pending;
+pub(crate) use clients::PROBER;
 use clients::{Issued, Waiting};
 pub use driver::{ANSWERED_WITHIN, Order};
 use memory::Memory;
@@ -86,7 +87,7 @@ pub enum Logged {
         at: u64,
         /// Number of sectors.
         count: u64,
-        /// Origin of the request.
+        /// Origin of the request: a client, the array's own bookkeeping, or a sync.
         origin: Origin,
     },
     /// End of a round: the member requests logged since the last round ended were all submitted
@@ -104,7 +105,7 @@ pub enum Logged {
         fua: bool,
         /// Whether the write is of metadata (superblock or bitmap).
         metadata: bool,
-        /// Origin of the request.
+        /// Origin of the request: a client, the array's own bookkeeping, or a sync.
         origin: Origin,
     },
 }
@@ -125,7 +126,8 @@ pub struct World {
     memory: Memory,
     pub(crate) pending: BTreeMap<Token, Pending>,
     issued: BTreeMap<Ticket, Issued>,
-    /// Volume and range of the writes that disconnected clients left, until the engine ends.
+    /// Volume and range of the unanswered writes that disconnected clients left behind, until the
+    /// engine ends.
     pub(crate) orphans: Vec<(VolumeId, ByteRange)>,
     commands: BTreeSet<Ticket>,
     /// Unanswered drains, each with its volume and a mark of what had been acknowledged before it.
@@ -142,7 +144,8 @@ pub struct World {
     at_stake: AtStake,
     /// Columns in which members disagree or may disagree; see [`crate::suspects`].
     pub(crate) suspects: Suspects,
-    /// Whether members may disagree since a cut or a process crash, and were not measured since.
+    /// Whether members may disagree because of a cut or a process crash after which they were not
+    /// measured yet.
     measure_due: bool,
     /// Members that were being rebuilt when the engine started, by slot: number of the disk, and
     /// the data sector up to which it is read.

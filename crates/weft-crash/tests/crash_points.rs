@@ -201,17 +201,20 @@ fn whatever_a_cut_depends_on_changes_the_fingerprint() {
 /// Bugs that scripts of two operations show, each found by the checker that is named. The first
 /// needs a write that arrives while superblocks that say clean are being written, so time has to
 /// pass before it.
+///
+/// `EventsNotRaised` is not among them: of two superblocks with equal update counts the assembly
+/// prefers the one that records the other member as failed, so that one failure alone is told
+/// without the count. Scripts of the sweep find it.
 #[test]
 fn planted_bugs_are_found_in_the_small_scope() {
     type Bug = (Mutant, &'static str, fn(&mut World));
-    const BUGS: [Bug; 10] = [
+    const BUGS: [Bug; 9] = [
         bug!(NotDirtyWhileBecomingClean, "I5"),
         bug!(AckBeforeParity, "I4"),
         bug!(AckBeforeSuperblock, "I5"),
         bug!(DiscardBeforeDirty, "I5"),
         bug!(DiscardSkipsOneMember, "I4"),
         bug!(DiscardUnderSync, "I10"),
-        bug!(EventsNotRaised, "I5"),
         bug!(FlushSkipsOneMember, "I5"),
         bug!(RmwNewAsOld, "I6"),
         bug!(StaleMemberAfterAdd, "I6"),

@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use weft_crash::script::{Profile, Script};
 use weft_crash::sweep::{Totals, Work, fresh_failures_max, run};
-use weft_engine::layout::level::LEVELS;
 use weft_engine::mutant::Mutant;
 use weft_ondisk::Level;
 
@@ -50,7 +49,7 @@ fn levels_not_drawn(levels: &[Level], seeds: std::ops::Range<u64>) -> Vec<Level>
 
 #[test]
 fn every_level_is_drawn() {
-    let levels: Vec<Level> = LEVELS.iter().map(|row| row.level).collect();
+    let levels: Vec<Level> = Level::all().collect();
     assert_eq!(levels_not_drawn(&levels, 0..20), []);
     assert_eq!(levels_not_drawn(&levels, 0..0), levels);
 }

@@ -1,4 +1,4 @@
-//! Configuration of an engine: volumes, their members, memory.
+//! Configuration of an engine: volumes, their members, and memory.
 
 use std::ops::Range;
 
@@ -14,11 +14,11 @@ use crate::page_cache::PoolConfig;
 pub struct Config {
     /// The volumes, in order of [`weft_units::VolumeId`].
     pub volumes: Vec<VolumeConfig>,
-    /// Number of frames for stripe caches and scratch, frames `1 ..= cache_frames`. Must hold at
-    /// least one stripe of the widest array.
+    /// Number of frames for stripe caches and scratch space: the frames `1 ..= cache_frames`. Must
+    /// suffice for at least one stripe of the widest array.
     pub cache_frames: u32,
-    /// Number of frames for the payload of requests. They are the last of the slab and belong to
-    /// the driver.
+    /// Number of frames for the payload of requests. They are the last frames of the slab and
+    /// belong to the driver.
     pub client_frames: u32,
     /// Bytes of payload that each client may have outstanding; see
     /// [`crate::ClientRequest::payload`].
@@ -27,8 +27,8 @@ pub struct Config {
     pub turn_stripes_max: u32,
     /// Seconds since the Unix epoch at `Time(0)`, for the update times in superblocks.
     pub epoch_secs: u64,
-    /// Write-back cache above all volumes, if there is one. With it, a crash loses writes that were
-    /// not flushed, even if only the process dies.
+    /// Write-back cache above all volumes; `None` without one. With a cache, a crash loses writes
+    /// that were not flushed, even if only the process dies.
     pub write_back: Option<WriteBackConfig>,
 }
 
@@ -41,7 +41,7 @@ pub struct WriteBackConfig {
 }
 
 impl WriteBackConfig {
-    /// A cache of `size` bytes, but of at least 32 KiB.
+    /// A cache of `size` bytes, but at least 32 KiB.
     #[must_use]
     pub fn of(size: Bytes) -> Self {
         let pages = u32::try_from(size.0 / FRAME_BYTES).unwrap_or(u32::MAX / 2).max(8);
@@ -55,7 +55,8 @@ impl WriteBackConfig {
         self.pages + BUFFERS * self.buffer_pages()
     }
 
-    /// Pages of one write-back buffer; all buffers together are at most half as large as the cache.
+    /// Number of pages of one write-back buffer. All buffers together are at most half as large as
+    /// the cache.
     pub(crate) fn buffer_pages(&self) -> u32 {
         (self.pages / (2 * BUFFERS)).clamp(1, BUFFER_PAGES_MAX)
     }
@@ -73,18 +74,18 @@ impl WriteBackConfig {
     }
 }
 
-/// Number of write-back buffers, and so of writes of the largest size that can be in flight at
-/// once.
+/// Number of write-back buffers, and so of writes of the largest size that can be in flight at the
+/// same time.
 pub(crate) const BUFFERS: u32 = 8;
 
-/// Largest size of a write by the cache, 2 MiB: eight of them keep a queue full and cover a full
-/// stripe of most arrays.
+/// Largest size of a write by the cache in pages, 2 MiB: eight of them keep a queue full and cover
+/// a full stripe of most arrays.
 const BUFFER_PAGES_MAX: u32 = 512;
 
 /// Configuration of one volume.
 #[derive(Clone, Debug)]
 pub struct VolumeConfig {
-    /// Members of the volume.
+    /// Members of the volume: those of an array, or a single one without metadata.
     pub source: VolumeSource,
     /// Initial values of the knobs.
     pub knobs: Knobs,
@@ -93,10 +94,10 @@ pub struct VolumeConfig {
     pub stripes_max: Option<u32>,
 }
 
-/// Members of a volume, and the description of how they belong together.
+/// Members of a volume, and what they form together.
 #[derive(Clone, Debug)]
 pub enum VolumeSource {
-    /// An array, as [`crate::assemble::assemble`] found it.
+    /// Members of an array, as [`crate::assemble::assemble`] returned it.
     Array(Box<Assembly>),
     /// One member without metadata.
     Single {
@@ -108,7 +109,7 @@ pub enum VolumeSource {
 }
 
 impl VolumeSource {
-    /// The assembly of an array; `None` for a single member.
+    /// Assembly of the array; `None` for a single member.
     #[must_use]
     pub fn assembly(&self) -> Option<&Assembly> {
         match self {
@@ -117,7 +118,6 @@ impl VolumeSource {
         }
     }
 
-    /// Every member in use.
     pub(crate) fn members(&self) -> Vec<&MemberInfo> {
         match self {
             Self::Array(assembly) => assembly.members().map(|(_, member)| &member.info).collect(),
@@ -125,15 +125,15 @@ impl VolumeSource {
         }
     }
 
-    /// Smallest number of frames that the volume needs: those of one stripe of the stripe cache, or
-    /// of one unit of a mirror's resync. 0 for a single member.
+    /// Smallest number of frames with which the volume can work: those of one stripe of the stripe
+    /// cache, or of one unit of a mirror's resync. 0 for a single member.
     pub(crate) fn frames_min(&self, knobs: &Knobs) -> u32 {
         self.assembly().map_or(0, |assembly| assembly.cache_frames(knobs.stripe_size, 1))
     }
 }
 
 impl Config {
-    /// A configuration for one volume, with memory for a full stripe cache and 64 MiB of payload.
+    /// Configuration for one volume, with memory for a full stripe cache and 64 MiB of payload.
     #[must_use]
     pub fn for_volume(assembly: Assembly, knobs: Knobs) -> Self {
         let stripe_frames = assembly.stripe_frames(knobs.stripe_size);
@@ -142,7 +142,7 @@ impl Config {
         Self::of(VolumeSource::Array(Box::new(assembly)), knobs, cache_frames)
     }
 
-    /// A configuration for one member as it is, without metadata, with 64 MiB of payload.
+    /// Configuration for one member as it is, without metadata, with 64 MiB of payload.
     #[must_use]
     pub fn for_single(member: MemberInfo, read_only: bool) -> Self {
         Self::of(VolumeSource::Single { member, read_only }, Knobs::default(), 0)
@@ -166,15 +166,15 @@ impl Config {
         Self { write_back: Some(cache), ..self }
     }
 
-    /// Number of frames of the write-back cache; 0 without one. They follow the frames of stripe
-    /// caches.
+    /// Number of frames of the write-back cache; 0 without one. They follow the frames of the
+    /// stripe caches in the slab.
     #[must_use]
     pub fn write_back_frames(&self) -> u32 {
         self.write_back.as_ref().map_or(0, WriteBackConfig::frames)
     }
 
-    /// Frames of the cache's pages. No member reads or writes them: a page is copied to a
-    /// write-back buffer before it is written.
+    /// Frames of the write-back cache's pages. No member reads or writes them directly: a page is
+    /// copied to a write-back buffer before it is written.
     #[must_use]
     pub fn write_back_page_frames(&self) -> Range<u32> {
         let first = 1 + self.cache_frames;

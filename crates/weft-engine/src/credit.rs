@@ -1,4 +1,4 @@
-//! Credit of clients: bytes of payload that each may have outstanding.
+//! Credit of clients: number of bytes of payload that each client may have outstanding.
 //!
 //! Every client has the same credit, in bytes of payload. A request takes credit when it arrives
 //! and returns it when it is answered, so that the memory that a client's requests hold is bounded
@@ -9,12 +9,12 @@ use weft_units::{Bytes, ClientId};
 
 use crate::mutant::{self, Mutant};
 
-/// Bytes that each client has outstanding.
+/// Number of bytes that each client has outstanding.
 #[derive(Clone, Debug)]
 pub(crate) struct Credit {
     limit: Bytes,
-    /// In order of client ids. An account stays until its client is gone and its requests are
-    /// answered.
+    /// Accounts in the order of client ids. An account stays until its client has disconnected and
+    /// its requests are answered.
     accounts: Vec<Account>,
     pub(crate) planted: Option<Mutant>,
 }
@@ -49,8 +49,8 @@ impl Credit {
         enough
     }
 
-    /// Returns the credit of an answered request. Returns whether to tell the client: not if it is
-    /// gone, nor for a request without payload.
+    /// Returns the credit of an answered request. The result tells whether the client gets a
+    /// `Credit` output: it does not if it has disconnected, or if the request had no payload.
     pub(crate) fn give_back(&mut self, client: ClientId, bytes: u64) -> bool {
         let Ok(place) = self.find(client) else { return false };
         let account = &mut self.accounts[place];
@@ -62,7 +62,7 @@ impl Credit {
         !gone && bytes > 0
     }
 
-    /// Notes that a client is gone. Its account is removed with its last request.
+    /// Records that a client has disconnected. Its account is removed with its last request.
     pub(crate) fn client_gone(&mut self, client: ClientId) {
         let Ok(place) = self.find(client) else { return };
         let account = &mut self.accounts[place];
@@ -77,7 +77,7 @@ impl Credit {
         with_credit.map(|account| (account.client, Bytes(account.bytes))).collect()
     }
 
-    /// Index of a client's account, or the index at which to insert it.
+    /// Index of a client's account, or as the error the index at which to insert it.
     fn find(&self, client: ClientId) -> Result<usize, usize> {
         self.accounts.binary_search_by_key(&client, |account| account.client)
     }

@@ -120,19 +120,19 @@ pub use contract::snapshot::{
 };
 pub use contract::stripe_waits::{StripeWaits, Waits};
 pub use contract::token::{Tag, Token};
-pub use contract::turn::{Congestion, Turn, Work};
+pub use contract::turn::{Congestion, TokenWaits, Turn, Work};
 use weft_units::{Bytes, ClientId, Time, VolumeId};
 
-/// The write path of all volumes of one process, as a deterministic state machine.
+/// Write path of all volumes of one process, as a deterministic state machine.
 ///
-/// A driver records every event with [`handle`](Engine::handle), then calls [`run`](Engine::run),
-/// which decides, and carries out the outputs. If `run` reports more work it calls `run` again;
-/// otherwise it sleeps until the next event or [`next_wake`](Engine::next_wake).
+/// A driver passes every event to [`handle`](Engine::handle), calls [`run`](Engine::run), which
+/// makes the decisions, and then carries out the outputs. If `run` reports more work the driver
+/// calls `run` again; otherwise it sleeps until the next event or [`next_wake`](Engine::next_wake).
 ///
 /// Contract
 /// - Time enters only as `now` and never decreases. Two inputs may have the same time.
-/// - `handle` records an input and decides nothing. The inputs since the last turn are the *plug*:
-///   small writes that arrive together are seen together.
+/// - `handle` records an input and decides nothing. The inputs since the last turn form the *plug*:
+///   small writes that arrive together are handled together.
 /// - `run` takes a bounded number of turns, each of which decides for at most `turn_stripes_max`
 ///   stripes (8, as md). It returns the amount of work done, so that the simulator can charge CPU
 ///   time for it before the outputs leave.
@@ -140,8 +140,8 @@ use weft_units::{Bytes, ClientId, Time, VolumeId};
 /// - The same configuration and the same sequence of `(now, input)` give the same outputs, bit for
 ///   bit.
 /// - The engine never sees payload: it names frames, and the driver owns the memory. Superblocks
-///   are the exception: the engine makes their bytes and passes them inside `Submit`.
-/// - A bad outcome is an output, never a panic.
+///   are the exception: the engine creates their bytes and passes them in a `Submit`.
+/// - A failure of a member or a request is reported by an output, never by a panic.
 #[derive(Clone, Debug)]
 pub struct Engine {
     volumes: Vec<Volume>,
@@ -156,7 +156,7 @@ impl Engine {
     /// Creates an engine without requests.
     ///
     /// # Errors
-    /// The configuration cannot work; see [`ConfigError`].
+    /// The engine cannot work with this configuration; see [`ConfigError`].
     #[allow(clippy::needless_pass_by_value, reason = "the engine keeps its configuration")]
     pub fn new(config: Config, now: Time) -> Result<Self, ConfigError> {
         let mut indices = BTreeSet::new();
@@ -209,14 +209,14 @@ impl Engine {
         self.inbox.push(input);
     }
 
-    /// Takes turns until there is no more to decide, at most `turns_max` of them, and appends all
-    /// of their outputs to `outputs`.
+    /// Takes turns until there is no more to decide, but at most `turns_max`, and appends all of
+    /// their outputs to `outputs`.
     ///
     /// A driver first hands over all inputs that it has, then takes the turns, then carries out the
-    /// outputs. If [`Turn::more`] is set, `turns_max` ended the run: the driver carries out the
-    /// outputs and calls `run` again whether or not there is a new input. A driver that models the
-    /// engine's CPU time, during which members work on, calls the halves of a turn separately:
-    /// [`decide`](Engine::decide), and when that time has passed
+    /// outputs. If [`Turn::more`] is set, the run ended because of `turns_max`: the driver carries
+    /// out the outputs and calls `run` again whether or not there is a new input. A driver that
+    /// models the engine's CPU time, during which members continue to work, calls the two halves of
+    /// a turn separately: [`decide`](Engine::decide) and, when that time has passed,
     /// [`unplug_queues`](Engine::unplug_queues).
     pub fn run(&mut self, now: Time, turns_max: u32, outputs: &mut VecDeque<Output>) -> Turn {
         let mut all = Turn { work: Work::default(), more: true };
@@ -230,7 +230,7 @@ impl Engine {
         all
     }
 
-    /// First half of a turn: decides for a bounded number of stripes and appends the outputs.
+    /// First half of a turn: handles a limited number of stripes and appends the outputs.
     pub fn decide(&mut self, now: Time, outputs: &mut VecDeque<Output>) -> Turn {
         let turn = self.turn(now);
         self.out.take_outputs(outputs);
@@ -270,9 +270,9 @@ impl Engine {
         Turn { work: self.out.work, more }
     }
 
-    /// Second half of a turn: adds the requests that were decided to the queues of their members,
-    /// and appends the requests that the queues dispatch. `end_plug`: the plug ends with this turn,
-    /// so that no more requests follow to merge with.
+    /// Second half of a turn: adds the member requests of the first half to the queues of their
+    /// members, and appends the requests that the queues dispatch. With `end_plug` the plug ends
+    /// with this turn, so that no more requests follow with which these could be merged.
     pub fn unplug_queues(&mut self, now: Time, end_plug: bool, outputs: &mut VecDeque<Output>) {
         self.unplug(now, end_plug);
         self.out.take_outputs(outputs);
@@ -290,9 +290,10 @@ impl Engine {
         }
     }
 
-    /// Notes that a member has completed a command before its `Done` is delivered, so that its
-    /// queue can dispatch the next one. Only for drivers that call the halves of a turn separately,
-    /// as members may complete commands between them; a `Done` has the same effect.
+    /// Reports that a member has completed a command, before its `Done` is delivered, so that the
+    /// member's queue can dispatch the next one. Only for drivers that call the halves of a turn
+    /// separately, because members may complete commands between them. A `Done` has the same
+    /// effect.
     pub fn ended(&mut self, token: Token) {
         let Some((outstanding, scheduled)) = self.out.ended(token) else { return };
         let array = &mut self.volumes[outstanding.volume.index()].array;
@@ -303,8 +304,8 @@ impl Engine {
         }
     }
 
-    /// Appends the requests that the queues of members dispatch, after [`ended`](Engine::ended) or
-    /// at [`queue_wake`](Engine::queue_wake).
+    /// Appends the requests that the queues of members dispatch. To be called after
+    /// [`ended`](Engine::ended) or at [`queue_wake`](Engine::queue_wake).
     pub fn run_queues(&mut self, now: Time, outputs: &mut VecDeque<Output>) {
         assert!(now >= self.out.now, "time does not run backwards");
         self.out.now = now;
@@ -316,20 +317,20 @@ impl Engine {
         }
     }
 
-    /// Returns the list of operations of a `Compute` for reuse of its allocation. The call is
-    /// optional.
+    /// Gives back the list of operations of a `Compute`, so that its allocation is reused. The call
+    /// is optional.
     pub fn recycle(&mut self, ops: Vec<ComputeOp>) {
         self.out.recycle(ops);
     }
 
-    /// Time at which to call `handle(Wake)` and `run` if no other event comes first; `None`: no
-    /// wake-up is needed.
+    /// Time at which the driver has to call `handle(Wake)` and `run` if no other event comes first;
+    /// `None` if it need not.
     #[must_use]
     pub fn next_wake(&self) -> Option<Time> {
         self.turn_wake().into_iter().chain(self.queue_wake()).min()
     }
 
-    /// Part of [`next_wake`](Engine::next_wake): the time at which a turn has something to decide.
+    /// Part of [`next_wake`](Engine::next_wake): the time at which a turn has something to do.
     #[must_use]
     pub fn turn_wake(&self) -> Option<Time> {
         let volumes = self.volumes.iter().filter_map(|volume| volume.next_wake(&self.out));
@@ -338,7 +339,7 @@ impl Engine {
     }
 
     /// Part of [`next_wake`](Engine::next_wake): the time at which the queue of a member may
-    /// dispatch although the member completed nothing, as when idling for a BFQ queue ends.
+    /// dispatch although the member has completed no command, as when idling for a BFQ queue ends.
     #[must_use]
     pub fn queue_wake(&self) -> Option<Time> {
         if !self.out.has_queued() {
@@ -366,8 +367,22 @@ impl Engine {
         self.volumes[volume.index()].congestion()
     }
 
-    /// Number of stripes in use in a volume's stripe cache. It is also in the snapshot, but cheap
-    /// enough to be asked for often.
+    /// Numbers of requests that found no token in the queues of a volume's members, summed over the
+    /// members.
+    ///
+    /// # Panics
+    /// There is no such volume.
+    #[must_use]
+    pub fn token_waits(&self, volume: VolumeId) -> TokenWaits {
+        let members = &self.volumes[volume.index()].array.members;
+        members.iter().fold(TokenWaits::default(), |sum, member| {
+            let TokenWaits { begun, ended } = member.queue.token_waits();
+            TokenWaits { begun: sum.begun + begun, ended: sum.ended + ended }
+        })
+    }
+
+    /// Number of stripes in use in a volume's stripe cache. The snapshot contains it too, but this
+    /// call is cheap enough to be made often.
     ///
     /// # Panics
     /// There is no such volume.
@@ -376,8 +391,8 @@ impl Engine {
         self.volumes[volume.index()].raid().stripe_cache_active()
     }
 
-    /// Number of stripes in a volume's stripe cache by state. The call walks all stripes and is for
-    /// occasional use.
+    /// Number of stripes in a volume's stripe cache by state. The call walks all stripes and is
+    /// meant for occasional use.
     ///
     /// # Panics
     /// There is no such volume.
@@ -387,13 +402,13 @@ impl Engine {
     }
 
     /// Number of pages of the write-back cache that are dirty or under writeback; 0 without a
-    /// cache. Cheap enough to be asked for often.
+    /// cache. The call is cheap enough to be made often.
     #[must_use]
     pub fn write_back_pages(&self) -> u64 {
         self.write_back.as_ref().map_or(0, |cache| cache.pages())
     }
 
-    /// State and counters of the engine, for people and tests.
+    /// State and counters of the engine, for status reports and tests.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
@@ -544,10 +559,10 @@ impl Engine {
     }
 }
 
-/// Error of a request that exceeds its client's credit. The request neither takes nor returns
-/// credit.
+/// Text of the error of a request that exceeds its client's credit. The request neither takes nor
+/// returns credit.
 pub const NO_CREDIT: &str = "the client has no credit left for it";
 
-/// Error of setting a knob of the write-back cache when there is no cache.
+/// Text of the error when a knob of the write-back cache is set although there is no cache.
 pub const NO_WRITE_BACK: &str =
     "found no write-back cache, which this knob is of; serve with --write-back SIZE";

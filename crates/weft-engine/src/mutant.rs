@@ -1,6 +1,6 @@
 //! Planted bugs: defects that the checkers must detect.
 //!
-//! Without the feature `mutants` none can be planted, and every query here is `false` at compile
+//! Without the feature `mutants` no bug can be planted, and every query here is `false` at compile
 //! time.
 //!
 //! Source   reliability.md §6.4
@@ -16,13 +16,13 @@ pub enum Mutant {
     AckBeforeSuperblock,
     /// Bits of the bitmap are cleared while writes are under way, and before a flush.
     BitClearedEarly,
-    /// An array that broke acknowledges writes that a member missed.
+    /// A broken array acknowledges writes that missed a member.
     BrokenAcknowledges,
     /// A stripe cache that is made smaller keeps all of its stripes.
     CacheNotResized,
     /// A member's queue is not notified when the member has completed a command.
     CommandEndForgotten,
-    /// One sector past a chunk boundary goes to the wrong member.
+    /// The sector after a chunk boundary goes to the wrong member.
     ChunkEdgeOffByOne,
     /// The far or offset copy of a chunk goes to the member after the right one.
     CopyOnWrongMember,
@@ -30,9 +30,9 @@ pub enum Mutant {
     CreditLostOnDisconnect,
     /// A client's last request may exceed the credit that is left.
     CreditOvershoots,
-    /// Writes do not wait for their bits of the bitmap.
+    /// Writes do not wait until their bits of the bitmap are durable.
     DataBeforeBit,
-    /// Discards do not wait for the dirty state.
+    /// Discards do not wait until the dirty state is recorded.
     DiscardBeforeDirty,
     /// A discard does not remove its stripes from the stripe cache, which keeps the old content.
     DiscardKeepsStripes,
@@ -52,8 +52,8 @@ pub enum Mutant {
     FlushMissesWriteback,
     /// A flush request is served by a member flush that started before the request arrived.
     FlushServedByEarlier,
-    /// With `flush_batch=needed`, only data writes make a member dirty, but not metadata and
-    /// discards.
+    /// With `flush_batch=needed`, only data writes make a member dirty; metadata writes and
+    /// discards do not.
     FlushSkipForgetsMetadata,
     /// With `flush_batch=needed`, a member counts as clean when it joins.
     FlushSkipForgetsStartUp,
@@ -61,7 +61,7 @@ pub enum Mutant {
     FlushSkipsOneMember,
     /// The frames of a write are returned before the data was drained from them.
     FrameReusedInFlight,
-    /// A stop of the write-back cache that gives up pages does not report the loss.
+    /// A stop of the write-back cache does not report the pages that it gave up.
     LossNotTold,
     /// A FUA write stays in the write-back cache.
     FuaStaysInCache,
@@ -76,7 +76,7 @@ pub enum Mutant {
     IdleTimerNotSet,
     /// A page that is written to while it is under writeback is clean afterwards.
     RedirtiedPageLost,
-    /// The last write that waits for room in the write-back cache never gets it.
+    /// The last write that waits for room in the write-back cache never gets room.
     RoomWaiterForgotten,
     /// A mirror forgets too early that a member ran out of space: before the member has shown that
     /// it has space again.
@@ -85,17 +85,17 @@ pub enum Mutant {
     LeaseNotGivenBack,
     /// Stripes that a turn has left over are not handled until another event comes.
     LostWakeUp,
-    /// A returning member that left before bits of the bitmap were cleared is copied by the bitmap,
-    /// as if no bit had been cleared.
+    /// A former member that left before bits of the bitmap were cleared is brought up to date from
+    /// the bitmap, as if no bit had been cleared.
     ReaddOfTooOld,
-    /// A recovery of several members ends a pending resync, although one of them was partly rebuilt
-    /// before.
+    /// A recovery of several members also ends a pending resync, although one of the members was
+    /// partly rebuilt before.
     PartlyRebuiltSettles,
     /// A FUA write is merged into a write without FUA.
     MergeAcrossFlush,
     /// Where copies may differ, reads take the last copy, which a resync overwrites.
     MirrorReadUnsynced,
-    /// Answers to writes that missed a member do not wait until its failure is recorded.
+    /// Answers to writes that missed a member do not wait until the member's failure is recorded.
     MissedWriteNotRecorded,
     /// In the write-back cache, every second pause of a client never ends.
     PauseForgotten,
@@ -109,30 +109,31 @@ pub enum Mutant {
     RmwNewAsOld,
     /// A member that was added counts as in sync at once.
     StaleMemberAfterAdd,
-    /// A superblock that found no space is written again after 60 s instead of 1 s.
+    /// A superblock that found no space on its member is written again after 60 s instead of 1 s.
     SuperblockRetriedLate,
     /// An array tolerates one failed member fewer than it has copies, whichever members fail.
     ToleratesByCount,
     /// A write that arrives while superblocks that record clean are being written starts as if they
     /// recorded dirty.
     NotDirtyWhileBecomingClean,
-    /// Stripes wait to be filled without a bound, as long as others are read or written.
+    /// Stripes wait to be filled without a limit, as long as others are read or written.
     WaitWithoutEnd,
     /// A write is accepted although the array is read-only.
     WriteWhileReadOnly,
     /// The last block of a zone of RAID 0, or of a member of linear, is written to the start of the
-    /// next one.
+    /// next zone or member.
     ZoneBoundaryOffByOne,
     /// Data strips past the second have the wrong exponent in Q.
     WrongQExponent,
     /// If pages of one volume cannot be written, writes to other volumes that wait for room are
-    /// refused.
+    /// refused too.
     OtherVolumeRefused,
 }
 
 impl Mutant {
-    /// Planted bugs that random runs do not detect, because they need an order of events that few
-    /// seeds have. The exhaustive small scope brings [`Self::NotDirtyWhileBecomingClean`] about.
+    /// Planted bugs that random runs do not detect, because they need an order of events that
+    /// occurs with few seeds. The exhaustive small scope reaches
+    /// [`Self::NotDirtyWhileBecomingClean`].
     pub const MISSED: [Self; 2] = [Self::ZeroCopyNotSaved, Self::NotDirtyWhileBecomingClean];
 
     /// Planted bugs of the write-back cache, which `write_back.rs` in `weft-crash` detects.
@@ -198,7 +199,6 @@ impl Mutant {
     ];
 }
 
-/// Whether this bug is planted.
 pub(crate) fn is(planted: Option<Mutant>, mutant: Mutant) -> bool {
     cfg!(feature = "mutants") && planted == Some(mutant)
 }

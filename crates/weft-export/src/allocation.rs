@@ -20,7 +20,7 @@ use weft_units::{Bytes, MemberIndex, Slot, VolumeId};
 
 use crate::hole_probes::LOOKS_MAX;
 
-/// Source of the holes of a volume.
+/// Source of the answer which ranges of a volume are holes.
 #[derive(Debug)]
 pub(crate) enum Allocation {
     /// Holes of an array: stretches of rows that are holes in all members' files.
@@ -29,7 +29,7 @@ pub(crate) enum Allocation {
     Bare,
     /// No holes are known: everything counts as data.
     Unknown {
-        /// Unit of discards in bytes, as [`Allocation::full_stripe_bytes`] returns it.
+        /// Full stripe in bytes, as [`Allocation::full_stripe_bytes`] returns it.
         full_stripe: u64,
     },
 }
@@ -39,11 +39,11 @@ pub(crate) enum Allocation {
 pub(crate) struct ArrayRows {
     layout: Layout,
     rows: Vec<Rows>,
-    /// First byte of the data on each member that was present when the server started.
+    /// First byte of the data on each member that was present when the server started, by member.
     starts: BTreeMap<MemberIndex, u64>,
 }
 
-/// A member on which rows lie: its file, and the byte at which the first of the rows begins.
+/// A member on which rows lie: its file, and the byte of the file at which the first row begins.
 type Place<'d> = (&'d OpenMember, u64);
 
 impl Allocation {
@@ -58,7 +58,7 @@ impl Allocation {
         })
     }
 
-    /// Allocation of the same volume behind a write-back cache. Holes are not known then: a hole on
+    /// Source for the same volume behind a write-back cache. Holes are not known then: a hole on
     /// the members may be data in the cache.
     pub(crate) fn behind_cache(self) -> Self {
         Self::Unknown { full_stripe: self.full_stripe_bytes() }
@@ -76,7 +76,7 @@ impl Allocation {
         }
     }
 
-    /// Finds extents from `offset` on, up to `len` bytes: at least one and about `most` of them.
+    /// Finds extents from `offset` on, up to `len` bytes: at least one extent, and about `most`.
     pub(crate) fn extents(
         &self,
         driver: &mut Driver,
@@ -123,8 +123,8 @@ impl Allocation {
         told
     }
 
-    /// Whether a whole range is a hole. False for short reads, where the query is not worth its
-    /// cost.
+    /// Whether all of a range is a hole. False for ranges of short reads, where the query is not
+    /// worth its cost.
     pub(crate) fn is_hole(
         &self,
         driver: &mut Driver,
@@ -187,19 +187,19 @@ impl ArrayRows {
         members.filter(|members| self.layout.suffices(members.keys().copied().collect::<SlotSet>()))
     }
 
-    /// The rows in which byte `at` of the array lies.
+    /// Rows in which byte `at` of the array lies.
     fn rows_at(&self, at: u64) -> &Rows {
         let index = self.rows.partition_point(|rows| bytes(rows).1 <= at);
         &self.rows[index.min(self.rows.len() - 1)]
     }
 }
 
-/// First byte of the array that rows cover, and the first byte behind them.
+/// Bytes of the array that `rows` cover: the first one, and the first one behind them.
 fn bytes(rows: &Rows) -> (u64, u64) {
     (rows.first.bytes().0, rows.end.bytes().0)
 }
 
-/// Members on which rows lie.
+/// Members on which `rows` lie. Members that `members` does not have are left out.
 fn places<'d>(rows: &Rows, members: &BTreeMap<Slot, Place<'d>>) -> Vec<Place<'d>> {
     let here = rows.places.iter().filter_map(|(slot, sector)| {
         members.get(slot).map(|(member, start)| (*member, start + sector.bytes().0))
@@ -207,7 +207,7 @@ fn places<'d>(rows: &Rows, members: &BTreeMap<Slot, Place<'d>>) -> Vec<Place<'d>
     here.collect()
 }
 
-/// Whether all rows with a byte of the array in `at..end` are holes on all members.
+/// Whether the rows that contain bytes `at..end` of the array are holes on all members.
 fn is_hole(rows: &Rows, places: &[Place<'_>], at: u64, end: u64) -> bool {
     let (first, row_bytes) = (bytes(rows).0, rows.of_array.bytes().0);
     let member_bytes = rows.of_member.bytes().0;
@@ -218,8 +218,8 @@ fn is_hole(rows: &Rows, places: &[Place<'_>], at: u64, end: u64) -> bool {
     places.iter().all(hole)
 }
 
-/// Returns whether a hole begins at byte `at` of the array, and the byte up to which the answer
-/// holds, at most `end`.
+/// Whether a hole begins at byte `at` of the array, and the byte up to which this holds, at most
+/// `end`.
 fn stretch(rows: &Rows, places: &[Place<'_>], at: u64, end: u64) -> (bool, u64) {
     let (first, row_bytes) = (bytes(rows).0, rows.of_array.bytes().0);
     let member_bytes = rows.of_member.bytes().0;
@@ -259,7 +259,7 @@ pub(crate) struct Extent {
     pub(crate) hole: bool,
 }
 
-/// Extents found so far; neighbours of one kind are merged.
+/// Extents found so far. Neighbours that are both holes or both data are merged.
 pub(crate) struct FoundExtents {
     extents: Vec<Extent>,
     most: usize,
@@ -275,14 +275,14 @@ impl FoundExtents {
         &self.extents
     }
 
-    /// Number of looks: queries to members.
+    /// Number of looks, which are queries to members.
     pub(crate) fn looks(&self) -> usize {
         self.looks
     }
 
-    /// Whether to search on. Rows with a little data each cost one extent and one look at every
-    /// member, and no other client is served meanwhile: a client that wants to know more asks
-    /// again.
+    /// Whether the search goes on. It is bounded because rows with a little data cost an extent and
+    /// a look at every member each, and no other client is served meanwhile. A client that needs
+    /// more extents asks again.
     fn has_room(&self) -> bool {
         self.looks < LOOKS_MAX && self.extents.len() <= self.most
     }

@@ -20,10 +20,11 @@ use weft_nbd::{
 pub struct NbdClient {
     stream: UnixStream,
     connection: ClientConnection,
-    /// Bytes that were received and not parsed yet.
+    /// Bytes that were received and are not parsed yet.
     received: Vec<u8>,
     next: u64,
-    /// Buffers for the data of reads by cookie, each with its offset in the export.
+    /// Buffers for the data of outstanding reads by cookie, each with the offset of the read in the
+    /// export.
     rooms: BTreeMap<u64, (u64, Vec<u8>)>,
 }
 
@@ -31,7 +32,7 @@ pub struct NbdClient {
 pub struct Answer {
     /// Cookie that [`NbdClient::read`], `write` or `flush` returned.
     pub cookie: u64,
-    /// Data of a read; empty for other requests.
+    /// Data of a read, empty for other requests; or the error of the request.
     pub result: Result<Vec<u8>, NbdError>,
 }
 
@@ -113,7 +114,7 @@ impl NbdClient {
         Ok(cookie)
     }
 
-    /// Waits for the next answer, in the server's order.
+    /// Waits for the next answer. The server determines the order of answers.
     ///
     /// # Errors
     /// Fails when the session is over. An error that the server reports is part of the [`Answer`].
@@ -163,7 +164,7 @@ impl NbdClient {
         Ok(())
     }
 
-    /// Waits for the answer to one request, and returns its data.
+    /// Waits for the answer to the request with this cookie, and returns its data.
     ///
     /// # Errors
     /// Fails when the session is over, or when the server reports an error.
@@ -235,5 +236,6 @@ fn receive(stream: &mut UnixStream, received: &mut Vec<u8>) -> Result<(), String
     }
 }
 
-/// Large enough for many reply headers; most data of reads bypasses this buffer.
+/// Size of the receive buffer: enough for many reply headers. Most data of reads does not go
+/// through this buffer.
 const RECEIVE_BYTES: usize = 16 << 10;

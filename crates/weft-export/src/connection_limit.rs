@@ -4,16 +4,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use weft_units::Span;
 
-/// Time limits of clients.
+/// Time limits for clients that are not served yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeLimits {
-    /// Limit of a handshake, until the client has chosen an export. 10 s: a live client takes
-    /// milliseconds, and a dead one holds a place.
+    /// Longest handshake, which ends when the client has chosen an export. 10 s: a live client
+    /// takes milliseconds, and a dead one holds a place.
     pub handshake: Span,
-    /// Limit of a handshake while another client waits for a place. 1 s: three round trips around
-    /// the earth.
+    /// Longest handshake while another client waits for a place. 1 s: three round trips around the
+    /// earth.
     pub handshake_wanted: Span,
-    /// Limit of the wait for a place. 5 s: a place becomes free when a client leaves or a handshake
+    /// Longest wait for a place. 5 s: a place becomes free when a client leaves or a handshake
     /// exceeds its limit, and a client without an answer may wait for ever.
     pub place: Span,
 }
@@ -25,17 +25,17 @@ impl Default for TimeLimits {
     }
 }
 
-/// Numbers of clients of each worker, and the limit on their sum.
+/// Numbers of clients of each worker, and the limit on the sum of them.
 #[derive(Debug)]
 pub(crate) struct ConnectionLimit {
     of_workers: Box<[AtomicUsize]>,
     pub(crate) max: usize,
-    /// Set while a client waits for a place.
+    /// Set while a client waits for a place, so that handshakes have to be shorter.
     pub(crate) wanted: AtomicBool,
 }
 
 impl ConnectionLimit {
-    /// Creates a count of zero clients, for this many workers and at most `max` clients.
+    /// Creates the count for this many workers, with zero clients and a limit of `max` clients.
     pub(crate) fn new(workers: usize, max: usize) -> Self {
         let of_workers = (0..workers).map(|_| AtomicUsize::new(0)).collect();
         let max = max.clamp(1, PLACES_MAX as usize);
@@ -55,7 +55,7 @@ impl ConnectionLimit {
         self.count() >= self.max
     }
 
-    /// Takes a place in the worker with the fewest clients. Returns the worker.
+    /// Takes a place in the worker with the fewest clients. Returns the index of the worker.
     pub(crate) fn enter(&self) -> usize {
         let counts = self.of_workers.iter().map(|count| count.load(Ordering::Relaxed));
         let fewest = counts.enumerate().min_by_key(|(_, count)| *count);
@@ -69,5 +69,6 @@ impl ConnectionLimit {
     }
 }
 
-/// Places of clients: 4,096, each used 4,096 times before a client number is reused.
+/// Largest limit of clients: 4,096. Each place is used 4,096 times before a client number is
+/// reused.
 pub(crate) const PLACES_MAX: u32 = 1 << 12;

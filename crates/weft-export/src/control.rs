@@ -25,9 +25,9 @@ pub const LINE_BYTES_MAX: usize = 1 << 20;
 /// A request: one line to the server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ControlRequest {
-    /// Version of the protocol, [`VERSION`].
+    /// Version of the protocol: [`VERSION`].
     pub v: u32,
-    /// Name of the volume; may be absent if there is only one.
+    /// Name of the volume; `None` for the only volume of the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume: Option<String>,
     /// Command, with its arguments.
@@ -100,26 +100,27 @@ pub enum Command {
 /// A response: one line from the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Response {
-    /// Version of the protocol, [`VERSION`].
+    /// Version of the protocol: [`VERSION`].
     pub v: u32,
     /// Whether the command was carried out.
     pub ok: bool,
-    /// Reason of a refusal, for people.
+    /// Reason of a refusal, for people; `None` if the command was carried out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Reason of a refusal, for programs; see [`FailureKind::exit_code`].
+    /// Reason of a refusal, for programs; `None` if the command was carried out. See
+    /// [`FailureKind::exit_code`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<FailureKind>,
     /// Remarks about a command that was carried out, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// Names and values of knobs, answer to `get`.
+    /// Answer to `get`: names and values of knobs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub knobs: Vec<(String, String)>,
-    /// Members with queues that have other values than the volume, answer to `get`.
+    /// Answer to `get`: members with queues for which knobs have other values than for the volume.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queues: Vec<QueueKnobs>,
-    /// State of the server, answer to `status`.
+    /// Answer to `status`: state of the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<Status>,
 }
@@ -154,15 +155,15 @@ pub struct Status {
     pub pid: u32,
     /// Time since the start of the server, in milliseconds.
     pub uptime_ms: u64,
-    /// I/O backend: `io_uring` or `threads`.
+    /// I/O backend of the server: `io_uring` or `threads`.
     pub backend: String,
-    /// Whether a panic has stopped all acknowledgement.
+    /// Whether a panic has stopped the server from acknowledging anything.
     pub poisoned: bool,
     /// Addresses that clients connect to.
     pub listen: Vec<String>,
     /// Number of connected clients, over all workers.
     pub clients: usize,
-    /// Frames on loan to requests and replies.
+    /// Frames on loan to requests and replies of clients.
     pub frames_held: u32,
     /// Outputs of the engines (`Submit` and `Compute`) that their drivers have not answered yet.
     pub tokens_outstanding: usize,
@@ -207,11 +208,11 @@ pub struct VolumeStatus {
     pub sync_stripes: u64,
     /// Sectors in which a check found a mismatch, md's `mismatch_cnt`.
     pub mismatch_cnt: u64,
-    /// Mismatches by the member that explains them, and the first of them, if a check has found
-    /// any.
+    /// Mismatches that checks have found, by the member that explains them, and those that were
+    /// found first; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mismatches: Option<MismatchesStatus>,
-    /// Sector of each member from which parity may be wrong; absent when all parity is right.
+    /// Sector of each member from which on parity may be wrong; absent when all parity is right.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resync_from: Option<u64>,
     /// Whether writes are refused because a member has no space left.
@@ -239,17 +240,18 @@ pub struct WriteBackStatus {
     /// Rule by which writers are throttled: `dirty_throttle`.
     #[serde(default)]
     pub throttle: String,
-    /// Writes of all volumes that are kept unanswered, because the throttle makes their clients
-    /// pause.
+    /// Writes of all volumes with an answer that is held back, because the throttle makes their
+    /// clients pause.
     #[serde(default)]
     pub answers_delayed: u64,
     /// Throttling pauses of clients of all volumes since the start of the server.
     #[serde(default)]
     pub pauses: u64,
-    /// Limit of dirty pages and pages under write-back, of all volumes of the server:
+    /// Limit on dirty pages and pages under write-back together, over all volumes of the server:
     /// `dirty_bytes`.
     pub dirty_bytes: u64,
-    /// Dirty limit from which on write-back runs in the background: `dirty_background_bytes`.
+    /// Number of dirty bytes from which on write-back runs in the background:
+    /// `dirty_background_bytes`.
     pub dirty_background_bytes: u64,
     /// Dirty bytes, which are lost if the server dies now.
     pub dirty: u64,
@@ -272,7 +274,7 @@ pub struct ShareStatus {
     /// Number of the client's connection; absent for other owners.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<u32>,
-    /// Export that the client has chosen.
+    /// Name of the export that the client has chosen; absent for other owners.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub export: Option<String>,
     /// Whether the client has disconnected.
@@ -287,7 +289,7 @@ pub struct ShareStatus {
     pub group: Option<String>,
     /// Reads from the volume.
     pub reads: u64,
-    /// Requests to the volume other than reads.
+    /// Requests to the volume other than reads, also flushes and trims.
     pub writes: u64,
     /// Bytes of the reads.
     pub bytes_read: u64,
@@ -297,7 +299,7 @@ pub struct ShareStatus {
     pub sectors: u64,
     /// Share of the account in the sectors of all accounts, in thousandths.
     pub share_permille: u32,
-    /// Share of the account over the last seconds in which the volume was active, in thousandths.
+    /// Share of the account in those last seconds in which the volume was active, in thousandths.
     pub share_recently_permille: u32,
     /// Sectors of the account by purpose.
     pub purposes: Vec<PurposeStatus>,
@@ -306,11 +308,11 @@ pub struct ShareStatus {
 /// Sectors that members moved for one purpose; see [`weft_engine::Purpose`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PurposeStatus {
-    /// `user`, `rmw_read`, `reconstruct`, `parity`, `write_back`, `resync` or `metadata`.
+    /// Purpose: `user`, `rmw_read`, `reconstruct`, `parity`, `write_back`, `resync` or `metadata`.
     pub purpose: String,
-    /// Sectors read.
+    /// Sectors that members read for this purpose.
     pub sectors_read: u64,
-    /// Sectors written.
+    /// Sectors that members wrote for this purpose.
     pub sectors_written: u64,
 }
 
@@ -323,11 +325,11 @@ pub struct BitmapStatus {
     pub chunks: u64,
     /// Chunks with their bit set.
     pub dirty: u64,
-    /// Pages that md would allocate for the bitmap, at 2,048 chunks per page.
+    /// Pages that md would allocate for the bitmap: one for 2,048 chunks.
     pub pages: u64,
-    /// Pages with a chunk that has its bit set.
+    /// Pages in which at least one chunk has its bit set.
     pub pages_dirty: u64,
-    /// Event count that a former member must have to be re-added.
+    /// Lowest event count that a former member may have to be re-added with the bitmap.
     pub events_cleared: u64,
 }
 
@@ -335,12 +337,12 @@ pub struct BitmapStatus {
 /// [`weft_engine::Mismatches`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MismatchesStatus {
-    /// Members that alone explain some of these mismatches.
+    /// Members with wrong strips that alone explain some of the mismatches.
     pub members: Vec<WrongMember>,
     /// Stripes that no single member explains, including all stripes with a single parity, which
     /// cannot locate the error.
     pub not_located: u64,
-    /// The mismatches that were found first, at most [`weft_engine::Mismatches::LISTED`].
+    /// Mismatches that were found first, at most [`weft_engine::Mismatches::LISTED`].
     pub first: Vec<MismatchStatus>,
 }
 
@@ -358,13 +360,14 @@ pub struct WrongMember {
 pub struct MismatchStatus {
     /// Data sector of each member at which the stripe begins.
     pub sector: u64,
-    /// Label of the member with the strip that alone explains the mismatch, if there is one.
+    /// Label of the member with a wrong strip that alone explains the mismatch; absent if no single
+    /// strip does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member: Option<String>,
-    /// Slot of that member.
+    /// Slot of the member that `member` names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<u16>,
-    /// First sector of the strip on that member.
+    /// First sector of the wrong strip on the member that `member` names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member_sector: Option<u64>,
 }
@@ -393,14 +396,14 @@ pub struct ArrayStatus {
 /// State of a member, part of the answer to `status`; see [`weft_engine::MemberSnapshot`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberStatus {
-    /// Index within the server.
+    /// Index of the member within the server.
     pub index: u16,
     /// Path by which the member was opened.
     pub label: String,
     /// Major and minor number of the member's device; absent for a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<(u32, u32)>,
-    /// Slot of the member, if it has one.
+    /// Slot of the member; absent for a member without one, such as a spare.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<u16>,
     /// Entry of the member in `dev_roles`.
@@ -419,7 +422,7 @@ pub struct MemberStatus {
     /// Data sectors already recovered, for a member that is rebuilding.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery_offset: Option<u64>,
-    /// I/O mode: `direct` or `buffered`.
+    /// I/O mode of the member: `direct` (`O_DIRECT`) or `buffered` (through the page cache).
     pub mode: String,
     /// Read requests to the member since the start of the server.
     pub reads: u64,
@@ -455,7 +458,7 @@ pub struct MemberStatus {
 pub struct QueueStatus {
     /// Name of the queue's scheduler.
     pub scheduler: String,
-    /// Most requests that the member gets at once; absent for no limit.
+    /// Most requests that the member gets at a time; absent for no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depth: Option<u32>,
     /// Origin of `depth`; absent for no limit.
@@ -467,7 +470,7 @@ pub struct QueueStatus {
     pub rotational_from: String,
 }
 
-/// Reasons why a server could not be asked, or did not answer.
+/// Reasons why a server gave no answer.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ControlError {
@@ -490,14 +493,14 @@ pub enum ControlError {
     Malformed(#[from] serde_json::Error),
 }
 
-/// One connection to a running server.
+/// Connection to the control socket of a running server.
 #[derive(Debug)]
 pub struct Client {
     reader: BufReader<UnixStream>,
 }
 
 impl ControlRequest {
-    /// Creates a request to the only volume.
+    /// Creates a request to the server's only volume.
     #[must_use]
     pub fn new(command: Command) -> Self {
         Self { v: VERSION, volume: None, command }
@@ -505,19 +508,19 @@ impl ControlRequest {
 }
 
 impl Response {
-    /// Answer to a command that was carried out.
+    /// Creates the answer to a command that was carried out.
     #[must_use]
     pub fn done() -> Self {
         Self { v: VERSION, ok: true, ..Self::default() }
     }
 
-    /// Answer to a command that was not carried out, with the reason.
+    /// Creates the answer to a command that was not carried out, with the reason.
     #[must_use]
     pub fn error(kind: FailureKind, text: impl Into<String>) -> Self {
         Self { v: VERSION, error: Some(text.into()), kind: Some(kind), ..Self::default() }
     }
 
-    /// Exit status of `weft` for the response.
+    /// Exit status of `weft` that corresponds to the response.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         if self.ok { 0 } else { self.kind.unwrap_or(FailureKind::Failed).exit_code() }
@@ -525,7 +528,7 @@ impl Response {
 }
 
 impl FailureKind {
-    /// Exit status of `weft` for the failure.
+    /// Exit status of `weft` that corresponds to the failure.
     #[must_use]
     pub const fn exit_code(self) -> u8 {
         match self {
@@ -547,8 +550,7 @@ impl Client {
         Ok(Self { reader: BufReader::new(stream) })
     }
 
-    /// Sets a limit for the wait for an answer. There is none by default, because `stop` may take
-    /// long.
+    /// Sets the longest wait for an answer. The default is no limit, because `stop` may take long.
     ///
     /// # Errors
     /// [`ControlError::Io`] for a duration of zero.
@@ -571,7 +573,7 @@ impl Client {
         Ok(serde_json::from_str(&answer)?)
     }
 
-    /// Sends a command to the only volume.
+    /// Sends a command for the server's only volume, and waits for the answer.
     ///
     /// # Errors
     /// The errors of [`Client::ask`].

@@ -12,7 +12,7 @@ pub enum ServeError {
     /// The configuration is invalid.
     #[error("{0}")]
     Config(#[from] ConfigError),
-    /// A member cannot be opened.
+    /// A member of the volume cannot be opened.
     #[error("{0}")]
     Device(#[from] DeviceError),
     /// An export has a name, a description or block sizes that NBD cannot express.
@@ -31,7 +31,7 @@ pub enum ServeError {
     /// A system call of the runtime failed.
     #[error("{0}")]
     Runtime(#[from] RuntimeError),
-    /// Serving was refused for safety.
+    /// The server refused to serve, for safety; the text is the reason.
     #[error("{0}")]
     Refused(String),
 }

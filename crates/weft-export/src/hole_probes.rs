@@ -14,11 +14,11 @@ use std::collections::VecDeque;
 
 use weft_units::ClientId;
 
-/// HoleProbeBudget at members that are left in a round, and the clients that wait for one.
+/// Number of looks at members that are left in a round, and the clients that wait for looks.
 #[derive(Debug, Default)]
 pub(crate) struct HoleProbeBudget {
     left: usize,
-    /// Client to which the looks of this round go.
+    /// Client to which the looks of this round go; `None` while no client has taken any.
     turn: Option<ClientId>,
     line: VecDeque<ClientId>,
 }
@@ -57,15 +57,15 @@ impl HoleProbeBudget {
     }
 }
 
-/// HoleProbeBudget per round of a worker: some 0.2 ms, after which other requests are served.
+/// Number of looks in a round of a worker: some 0.2 ms, after which other requests are served.
 pub(crate) const LOOKS_MAX: usize = 256;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Clients that ask all the time, in the same order every round, and one that asks
-    /// occasionally: rounds are bounded, and no client waits for more than one round of each other
+    /// Floods of clients ask all the time, in the same order in every round; another client asks
+    /// occasionally. Rounds stay bounded, and no client waits for more than one round of each other
     /// client.
     #[test]
     fn clients_that_ask_without_end_take_turns() {

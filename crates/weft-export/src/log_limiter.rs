@@ -13,8 +13,8 @@ pub(crate) struct LogLimiter {
 }
 
 impl LogLimiter {
-    /// Returns the number of lines left out since the last one, if a line may be written now;
-    /// otherwise `None`, and the line is counted as left out.
+    /// Whether a line may be written now. Returns the number of lines left out since the last one,
+    /// or `None` if this line is left out as well.
     pub(crate) fn now(&mut self, now: Time) -> Option<u64> {
         if self.again.is_some_and(|again| now < again) {
             self.left_out += 1;
@@ -25,7 +25,7 @@ impl LogLimiter {
     }
 }
 
-/// Pause between two lines of one kind: 8,640 a day.
+/// Shortest time between two lines of one kind: at most 8,640 a day.
 const PAUSE: Span = Span::secs(10);
 
 #[cfg(test)]

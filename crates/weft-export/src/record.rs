@@ -17,7 +17,7 @@ use weft_engine::RequestOp;
 use weft_runtime::clock::Clock;
 use weft_units::Time;
 
-/// A request to a volume, independent of the protocol.
+/// Operation and range of a request to a volume, independent of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// Operation of the request.
@@ -28,18 +28,19 @@ pub struct Asked {
     pub len: u64,
     /// Whether the data must be durable before the reply.
     pub fua: bool,
-    /// Whether the zeroes need not be allocated.
+    /// For zeroes: whether the range may be deallocated.
     pub discard: bool,
 }
 
-/// A request of a client, as it arrived.
+/// A recorded request of a client, with the time at which it arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Time since the first request.
+    /// Time from the first request to the arrival of this one.
     pub time: Time,
     /// Operation and range.
     pub asked: Asked,
-    /// Requests that arrived between the previous recorded one and this one and were not recorded.
+    /// Number of requests that arrived after the previous recorded one and before this one, and
+    /// were not recorded.
     pub lost: u64,
 }
 
@@ -47,7 +48,7 @@ pub struct Arrival {
 #[derive(Debug)]
 pub struct Recorder {
     state: Mutex<State>,
-    /// Signalled when many requests wait to be taken, and at the end.
+    /// Condition that is signalled when many requests wait to be taken, and at the end.
     many: Condvar,
     max: usize,
 }
@@ -61,11 +62,12 @@ struct State {
     ended: bool,
 }
 
-/// Losses and end of a record, which [`Recorder::take`] returns beside the requests.
+/// Result of [`Recorder::take`], beside the requests: the losses after them, and whether the record
+/// has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Taken {
-    /// Requests that arrived after all that were taken, and were not recorded.
+    /// Number of requests that arrived after those that were taken, and were not recorded.
     pub lost: u64,
     /// Whether the record has ended, so that no further request will be recorded.
     pub ended: bool,
@@ -106,8 +108,8 @@ impl Recorder {
         self.many.notify_one();
     }
 
-    /// Moves the requests that have arrived into `arrivals`, in order. `arrivals` is emptied first,
-    /// and its memory is used for requests to come. Waits until there are many, for at most
+    /// Moves the requests that have arrived into `arrivals`, in order. `arrivals` is emptied first;
+    /// the recorder keeps its memory for further requests. Waits until there are many, for at most
     /// `patience`, or until the end.
     pub fn take(&self, arrivals: &mut Vec<Arrival>, patience: Duration) -> Taken {
         arrivals.clear();
@@ -169,8 +171,8 @@ mod tests {
         assert_eq!(recorder.take(&mut arrivals, AT_ONCE), Taken { lost: 0, ended: true });
     }
 
-    /// Every request is counted exactly once, however many threads ask and however slow the taker
-    /// is.
+    /// Every request is counted exactly once, however many threads record and however slow the
+    /// taker is.
     #[test]
     fn every_request_is_taken_or_counted() {
         const EACH: u64 = 20_000;

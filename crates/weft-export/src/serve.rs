@@ -39,21 +39,21 @@ use crate::socket::{Listen, Listener};
 /// Name and limits of an export, as clients see them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportOptions {
-    /// Name of the export. The first volume also answers to the empty name.
+    /// Name of the export, as clients give it. The first volume also answers to the empty name.
     pub name: String,
     /// Size of the export, at most that of the volume; `None` for all of the volume.
     pub size: Option<Bytes>,
-    /// Whether writes are refused before they reach the engine.
+    /// Whether the server refuses writes, before they reach the engine.
     pub read_only: bool,
     /// Description of the export, for people.
     pub description: String,
-    /// Share of the clients of this export, unless their socket has a share.
+    /// Share of the clients of this export; the share of a socket takes precedence.
     pub share: ClientShare,
     /// Further names of the same volume, each with the share of the clients that choose it.
     pub also: Vec<(String, ClientShare)>,
 }
 
-/// Volume to serve.
+/// Origin of the volumes that are served.
 pub enum Source {
     /// Arrays, assembled by the engine.
     Arrays {
@@ -68,7 +68,7 @@ pub enum Source {
         member: Box<OpenMember>,
         /// Whether writes are refused.
         read_only: bool,
-        /// Initial knobs, of which those of the member's queue matter.
+        /// Initial knobs; only those of the member's queue have an effect.
         knobs: Box<Knobs>,
         /// Write-back cache in front of the member, if there is one.
         write_back: Option<WriteBackConfig>,
@@ -81,11 +81,11 @@ pub enum Source {
         members: Vec<OpenMember>,
         /// Number of frames that belong to the core.
         cache_frames: u32,
-        /// Number of frames for clients' payload.
+        /// Number of frames for the payload of clients.
         client_frames: u32,
-        /// Bytes that a client may have outstanding.
+        /// Credit: the bytes that one client may have outstanding.
         client_credit: Bytes,
-        /// Unit of requests in bytes.
+        /// Smallest unit of requests in bytes.
         block: u32,
     },
 }
@@ -102,12 +102,12 @@ pub struct ServeOptions {
     pub control: Option<PathBuf>,
     /// Way in which members are read and written.
     pub backend: Backend,
-    /// Limit of connected clients; more wait to be accepted.
+    /// Most connected clients; further ones wait to be accepted.
     pub clients_max: usize,
-    /// Time limits of clients.
+    /// Time limits for clients that are not served yet.
     pub limits: TimeLimits,
-    /// Shares of clients by the socket that they connect to, named by its path or its address and
-    /// port. These take precedence over the share of the export.
+    /// Shares of clients by the socket that they connect to, which is named by its path, or by
+    /// address and port. They take precedence over the shares of exports.
     pub sockets: Vec<(String, ClientShare)>,
     /// Names of the groups of clients, from group 1 on.
     pub groups: Vec<String>,
@@ -125,7 +125,7 @@ pub struct ServeOptions {
 /// Facts about a server once clients may connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ready {
-    /// An NBD URI per listener and volume.
+    /// NBD URIs: one for each pair of listener and volume.
     pub uris: Vec<String>,
     /// Description of the I/O backend: `io_uring` or `threads`, with details.
     pub backend: String,
@@ -232,8 +232,8 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     })
 }
 
-/// Number of clients for which there are descriptors, beside administrators and files that the
-/// server opens later.
+/// Number of clients for which descriptors are left, besides those for administrators and for files
+/// that the server opens later.
 fn room_for_clients(workers: usize) -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
@@ -245,10 +245,12 @@ fn room_for_clients(workers: usize) -> usize {
 
 /// Descriptors that a worker opens when it starts.
 const DESCRIPTORS_OF_WORKER: usize = 2;
-/// Descriptors kept free of clients: for administrators, and for members that are added.
+/// Descriptors that clients cannot use: they are kept for administrators, and for members that are
+/// added.
 const DESCRIPTORS_KEPT: usize = 16;
 
-/// Descriptions of all exports for clients: first under their main names, then under their others.
+/// Descriptions of all exports for clients: first those under the main name of each volume, then
+/// those under the other names.
 fn describe_all(
     exports: &[ExportOptions],
     volumes: &[VolumeSnapshot],
@@ -267,7 +269,8 @@ fn describe_all(
     all.map(|(place, export)| describe(&export, &volumes[place], &shapes[place], trims)).collect()
 }
 
-/// Volumes by export: first those of the main names, then those of the other names.
+/// Volumes by index of the export: first those under their main names, then those under the other
+/// names, in the order of [`describe_all`].
 fn with_other_names(served: Vec<Served>, exports: &[ExportOptions]) -> Vec<Served> {
     let others = served.iter().zip(exports).flat_map(|(main, export)| {
         let other = |(name, share): &(String, ClientShare)| Served {
@@ -292,7 +295,7 @@ fn is_listened_on(socket: &str, listeners: &[Listener]) -> Result<(), ServeError
     )))
 }
 
-/// A source, made ready to be served.
+/// A source that was made ready to be served.
 struct Made {
     /// Parts of the drivers: one driver, or one for each worker.
     unbuilt_drivers: Vec<UnbuiltDriver>,
@@ -443,8 +446,8 @@ fn describe(
 }
 
 /// Preferred block size of a volume. NBD allows only powers of two, so it is the largest one that
-/// divides its `io_opt` (64 KiB for 192 KiB), at most the largest payload and at least a page of
-/// the cache.
+/// divides the volume's `io_opt` (64 KiB for 192 KiB), within the limits of the largest payload and
+/// a page of the cache.
 fn preferred(io_opt: Option<Bytes>) -> u32 {
     let divides = |bytes: &u32| io_opt.is_some_and(|row| row.0.is_multiple_of((*bytes).into()));
     let powers = std::iter::successors(Some(PAYLOAD_BYTES_MAX), |bytes| Some(bytes / 2));
@@ -455,10 +458,10 @@ fn preferred(io_opt: Option<Bytes>) -> u32 {
 /// Most threads that serve clients: their shared state is used by one at a time, so more would wait
 /// for each other.
 const WORKERS_MAX: usize = 4;
-/// Smallest preferred block: a page of the cache.
+/// Smallest preferred block size: a page of the cache.
 const PREFERRED_BYTES: u32 = 4096;
-/// Largest payload: what clients may assume when a server announces no limit. Longer requests are
-/// cut into sub-requests in any case.
+/// Largest payload of a request: what clients assume when a server announces no limit. Longer
+/// requests are cut into sub-requests in any case.
 const PAYLOAD_BYTES_MAX: u32 = 32 << 20;
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ pub struct ClientShare {
     pub group: Group,
 }
 
-/// Exports that clients have chosen, by client.
+/// Names of the exports that clients have chosen, by client.
 #[derive(Debug, Default)]
 pub(crate) struct ChosenExports(Mutex<BTreeMap<ClientId, Arc<str>>>);
 

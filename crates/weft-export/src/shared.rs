@@ -13,9 +13,9 @@ use crate::share::ChosenExports;
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) names: Vec<String>,
-    /// Number of engines that serve the volumes side by side.
+    /// Number of engines that serve the same volumes side by side, one for each worker.
     pub(crate) engines: usize,
-    /// Fixed facts of each volume.
+    /// Fixed facts of the volumes, by index of the volume.
     pub(crate) shapes: Vec<Shape>,
     pub(crate) listen: Vec<String>,
     pub(crate) backend: String,
@@ -37,7 +37,7 @@ pub(crate) struct Shape {
     pub(crate) level: String,
     pub(crate) slots: usize,
     pub(crate) array: Option<ArrayStatus>,
-    /// Smallest unit of requests in bytes, for a volume of which the engine does not know it.
+    /// Smallest unit of requests in bytes, for a volume for which the engine does not know it.
     pub(crate) block: u32,
     /// Preferred size of requests, if the layout has one; see
     /// [`weft_engine::layout::Layout::io_opt`].

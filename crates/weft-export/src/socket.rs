@@ -63,7 +63,7 @@ enum Address {
 }
 
 impl Listener {
-    /// Opens a listener.
+    /// Creates the socket that `at` describes, or takes the one that was passed, and listens on it.
     pub(crate) fn open(at: Listen) -> Result<Self, ServeError> {
         match at {
             Listen::Passed { socket, insecure } => Self::passed(socket, insecure),
@@ -159,7 +159,7 @@ impl Listener {
         Ok(fd)
     }
 
-    /// NBD URI of an export.
+    /// NBD URI of `export` at this listener.
     pub(crate) fn uri(&self, export: &str) -> String {
         let export = escape(export, false);
         match &self.address {
@@ -171,7 +171,7 @@ impl Listener {
         }
     }
 
-    /// Address of the listener in printed form.
+    /// Address of the listener as text: its path, or address and port.
     pub(crate) fn describe(&self) -> String {
         match &self.address {
             Address::Tcp(address) => address.to_string(),
@@ -237,7 +237,7 @@ fn is_socket(path: &Path) -> bool {
     })
 }
 
-/// Whether a path is a socket without a listener.
+/// Whether a path is a socket on which no process listens any more.
 fn is_stale(path: &Path, address: &SocketAddrUnix) -> bool {
     let refused = || {
         let probe = new_socket(AddressFamily::UNIX)?;
@@ -260,7 +260,7 @@ fn escape(text: &str, keep_slash: bool) -> String {
     escaped
 }
 
-/// Connections that the kernel queues until they are accepted.
+/// Most connections that the kernel queues until they are accepted.
 const BACKLOG: i32 = 128;
 
 #[cfg(test)]

@@ -27,9 +27,9 @@ pub struct JobResult {
     pub lat_percentiles: bool,
     /// Whether percentiles of the latency from submission are reported.
     pub clat_percentiles: bool,
-    /// An error number of the system; 0 is none.
+    /// Error number of the operating system with which the job ended; 0 for none.
     pub error: i32,
-    /// Run time of the job, its warm-up left out.
+    /// Run time of the job without its warm-up.
     pub runtime: Span,
     /// Reads, writes and trims, by [`Direction`].
     pub directions: [DirectionResult; 3],

@@ -66,7 +66,7 @@ pub struct Range {
     pub steps: u32,
 }
 
-/// A parameter that was found.
+/// Result of a fit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fitted {
     /// Value of the parameter that was found.

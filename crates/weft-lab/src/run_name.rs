@@ -36,7 +36,7 @@ pub enum Field {
     Thresh,
     /// Background threshold.
     BgThresh,
-    /// Kernel, to the end of the name.
+    /// Name of the kernel, which extends to the end of the folder's name.
     Kernel,
 }
 
@@ -110,7 +110,7 @@ impl RunName {
         fits.then_some(Self { fields })
     }
 
-    /// A field of the name.
+    /// Value of a field of the name, as text.
     #[must_use]
     pub fn field(&self, field: Field) -> &str {
         &self.fields[field as usize]

@@ -248,11 +248,12 @@ pub enum Verdict {
     /// The whole interval lies in the band, but by another mechanism than the published one: no
     /// agreement.
     AgreesOtherwise,
-    /// The whole interval lies outside of the band, on the same side of 1 as the band.
+    /// The whole interval lies outside of the band, but on the same side of 1 as the band: the
+    /// direction of the effect agrees, its size does not.
     Direction,
-    /// The interval allows both answers: it lies across an edge of the band, or includes 1.
+    /// The interval lies across an edge of the band: more runs would decide.
     Undecided,
-    /// The whole interval lies outside of the band, and not on the band's side of 1.
+    /// The whole interval lies outside of the band, and not wholly on the band's side of 1.
     Differs,
 }
 
@@ -270,12 +271,11 @@ impl Verdict {
     }
 }
 
-/// Compares a ratio with a band. A band around 1 means "no effect" and has no direction to agree
-/// with.
+/// Compares a ratio with a band, by the interval and the band alone. A band around 1 means "no
+/// effect" and has no direction to agree with.
 ///
-/// If the interval lies across an edge of the band, the ratio may be inside or outside; if it lies
-/// outside and includes 1, the direction is open, because the columns are not told apart. Both are
-/// undecided: more runs would decide.
+/// An interval outside of the band that includes 1 excludes the published size and does not exclude
+/// that there is no effect: it differs. A patch that does nothing must not pass as undecided.
 #[must_use]
 pub fn verdict(ratio: &Estimate, band: Band) -> Verdict {
     let Estimate { low, high, .. } = *ratio;
@@ -290,12 +290,7 @@ pub fn verdict(ratio: &Estimate, band: Band) -> Verdict {
         _ if inside => Verdict::Agrees,
         _ if low.is_nan() || high.is_nan() => Verdict::Differs,
         _ if !outside => Verdict::Undecided,
-        Some(Band::Above(_)) if low > 1.0 => Verdict::Direction,
-        Some(Band::Below(_)) if high < 1.0 => Verdict::Direction,
-        // An interval that includes 1 cannot be told apart from no change, so it does not differ
-        // either.
-        _ if low <= 1.0 && 1.0 <= high => Verdict::Undecided,
-        Some(side) if side.has(low) || side.has(high) => Verdict::Undecided,
+        Some(side) if side.has(low) && side.has(high) => Verdict::Direction,
         _ => Verdict::Differs,
     }
 }
@@ -305,16 +300,19 @@ pub fn verdict(ratio: &Estimate, band: Band) -> Verdict {
 /// Source   experiments.md §4 (8)
 pub const SAME_WITHIN: f64 = 0.02;
 
-/// Whether two things are the same, by the ratio of their runs: its 95 % interval covers 1, or lies
-/// entirely within [`SAME_WITHIN`] of 1.
-///
-/// The interval of few widely scattered runs always covers 1. The result therefore has meaning only
-/// beside a real difference that the same number of runs does detect.
+/// Whether a ratio cannot be told apart from 1: its 95 % interval covers 1, or lies entirely within
+/// [`SAME_WITHIN`] of 1.
 #[must_use]
-pub fn is_same(ratio: &Estimate) -> bool {
-    let Estimate { value, low, high, .. } = *ratio;
-    let near = |ratio: f64| (ratio - 1.0).abs() <= SAME_WITHIN;
-    (low <= 1.0 && 1.0 <= high) || (near(value) && near(low) && near(high))
+pub fn is_met(ratio: &Estimate) -> bool {
+    let Estimate { low, high, .. } = *ratio;
+    (low <= 1.0 && 1.0 <= high) || [low, high].iter().all(|of| (of - 1.0).abs() <= SAME_WITHIN)
+}
+
+/// Whether a ratio is 1 within [`SAME_WITHIN`], and [`is_met`]: runs that scatter so widely that
+/// their mean is farther away are not the same as anything.
+#[must_use]
+pub fn is_one(ratio: &Estimate) -> bool {
+    (ratio.value - 1.0).abs() <= SAME_WITHIN && is_met(ratio)
 }
 
 /// Number of batches that the measured part of a run is split into.
@@ -490,17 +488,18 @@ mod tests {
             (gain, 0.99, 1.6, Undecided),
             (gain, 1.6, 1.7, Direction),
             (gain, 1.001, 1.01, Direction),
-            (gain, 0.99, 1.1, Undecided),
-            (gain, 0.99, 1.0, Undecided),
-            (gain, 1.0, 1.0, Undecided),
+            // The published size is excluded, and no change is not.
+            (gain, 0.99, 1.1, Differs),
+            (gain, 0.99, 1.0, Differs),
+            (gain, 1.0, 1.0, Differs),
             (gain, 0.99, 0.999, Differs),
             (gain, 0.8, 0.9, Differs),
             (loss, 0.7, 0.9, Agrees),
             (loss, 0.5, 0.6, Direction),
             (loss, 0.9, 1.0, Undecided),
-            (loss, 0.94, 1.0, Undecided),
+            (loss, 0.94, 1.0, Differs),
             (loss, 0.94, 0.99, Direction),
-            (loss, 1.0, 1.1, Undecided),
+            (loss, 1.0, 1.1, Differs),
             (loss, 1.001, 1.1, Differs),
             (none, 0.96, 1.04, Agrees),
             (none, 0.9, 1.0, Undecided),
@@ -510,7 +509,7 @@ mod tests {
             (exact, 0.0625, 0.0626, Undecided),
             (Band::Above(1.0), 1.01, 1.2, Agrees),
             (Band::Above(1.0), 0.99, 1.2, Undecided),
-            (Band::Above(1.0), 0.9, 1.0, Undecided),
+            (Band::Above(1.0), 0.9, 1.0, Differs),
             (Band::Above(1.0), 0.9, 0.999, Differs),
             (Band::Above(2.0), 1.5, 3.0, Undecided),
             (Band::Above(2.0), 1.5, 1.9, Direction),
@@ -518,7 +517,7 @@ mod tests {
             (Band::Below(0.6), 0.5, 0.9, Undecided),
             (Band::Below(0.6), 0.7, 0.9, Direction),
             (Band::Below(1.0), 0.5, 1.1, Undecided),
-            (Band::Below(1.0), 1.0, 1.1, Undecided),
+            (Band::Below(1.0), 1.0, 1.1, Differs),
             (Band::Below(1.0), 1.001, 1.1, Differs),
         ];
         for (band, low, high, expected) in table {
@@ -530,25 +529,27 @@ mod tests {
     }
 
     #[test]
-    fn the_same_covers_one_or_is_within_two_percent_of_it() {
+    fn one_is_within_two_percent_and_a_baseline_is_met_where_its_runs_cover_it_too() {
         let table = [
-            (1.0, 1.0, true),
-            (0.9, 1.2, true),
-            (1.0, 1.5, true),
-            (1.001, 1.019, true),
-            (0.981, 0.999, true),
+            (1.0, 1.0, true, true),
+            (0.9, 1.2, false, true),
+            (0.9, 1.1, true, true),
+            (1.0, 1.5, false, true),
+            (0.985, 1.015, true, true),
+            (1.001, 1.019, true, true),
+            (0.981, 0.999, true, true),
             // The whole interval must lie within 2 %, not only the mean.
-            (1.001, 1.021, false),
-            (0.979, 0.999, false),
-            (1.03, 1.04, false),
-            (0.5, 0.9, false),
+            (1.001, 1.021, false, false),
+            (0.979, 0.999, false, false),
+            (1.03, 1.04, false, false),
+            (0.5, 0.9, false, false),
         ];
-        for (low, high, expected) in table {
+        for (low, high, one, met) in table {
             let ratio = Estimate { value: (low + high) / 2.0, low, high, count: 5 };
-            assert_eq!(is_same(&ratio), expected, "{low}..{high}");
+            assert_eq!((is_one(&ratio), is_met(&ratio)), (one, met), "{low}..{high}");
         }
         let nan = Estimate { value: f64::NAN, low: f64::NAN, high: f64::NAN, count: 2 };
-        assert!(!is_same(&nan));
+        assert!(!is_one(&nan) && !is_met(&nan));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Byte buffers of a connection: input until a header is complete, output until the socket takes
 //! it.
 
-/// Collects a header that arrives in pieces. Holds the longest header, and never allocates.
+/// Collector for a header that arrives in pieces. Has room for the longest header, and never
+/// allocates.
 #[derive(Debug)]
 pub(crate) struct Gather {
     bytes: [u8; GATHER_BYTES],
@@ -13,7 +14,8 @@ impl Gather {
         Self { bytes: [0; GATHER_BYTES], len: 0 }
     }
 
-    /// Moves bytes from the front of `input` until `need` are held. Returns whether they are.
+    /// Moves bytes from the front of `input` into the collector until it holds `need` bytes.
+    /// Returns whether it does.
     pub(crate) fn fill(&mut self, input: &mut &[u8], need: usize) -> bool {
         debug_assert!(need <= GATHER_BYTES);
         let (taken, rest) = input.split_at(input.len().min(need.saturating_sub(self.len)));
@@ -23,8 +25,8 @@ impl Gather {
         self.len >= need
     }
 
-    /// Returns a whole header of `N` bytes, if it is there: straight from `input` when it is in one
-    /// piece, which is the usual case, or from the pieces collected.
+    /// Returns a whole header of `N` bytes, if all of it has arrived: straight from `input` when it
+    /// is in one piece, which is the usual case, or from the collected pieces.
     #[inline]
     pub(crate) fn next<const N: usize>(&mut self, input: &mut &[u8]) -> Option<[u8; N]> {
         if self.len == 0
@@ -53,15 +55,16 @@ impl Gather {
     }
 }
 
-/// Outcome of one transition of a session.
+/// Outcome of one transition of a session: another transition follows, an event, or a need for
+/// input.
 pub(crate) enum Transition<E> {
     Again,
     Event(E),
     NeedInput,
 }
 
-/// Makes transitions until there is an event or input is needed. Returns the number of bytes
-/// consumed, and the event.
+/// Makes transitions by `step` until there is an event or more input is needed. Returns the number
+/// of bytes consumed, and the event.
 #[inline]
 pub(crate) fn transitions<E>(
     bytes: &[u8],
@@ -118,8 +121,8 @@ pub(crate) fn skip(input: &mut &[u8], remaining: &mut u32) -> bool {
     *remaining == 0
 }
 
-/// Moves bytes from the front of `input` to `data` until it holds `len`. Returns whether it does.
-/// Memory grows with the bytes received, not with the announced length.
+/// Moves bytes from the front of `input` to the end of `data` until `data` holds `len` bytes.
+/// Returns whether it does. Memory grows with the bytes received, not with the announced length.
 pub(crate) fn collect(input: &mut &[u8], data: &mut Vec<u8>, len: u32) -> bool {
     let missing = (len as usize) - data.len();
     let (taken, rest) = input.split_at(missing.min(input.len()));
@@ -130,7 +133,7 @@ pub(crate) fn collect(input: &mut &[u8], data: &mut Vec<u8>, len: u32) -> bool {
 
 /// Size of the longest fixed header, that of a request or of a chunk.
 const GATHER_BYTES: usize = crate::wire::RequestHeader::EXTENDED_BYTES;
-/// Capacity for about 200 replies, kept while a connection lives.
+/// Capacity of an outbox that is kept while a connection lives: about 200 replies.
 const OUTBOX_KEEP_BYTES: usize = 4096;
 
 #[cfg(test)]

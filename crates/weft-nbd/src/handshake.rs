@@ -116,7 +116,7 @@ impl ExportInfo {
         self.allocation
     }
 
-    /// Name that a client asks for.
+    /// Name of the export, by which clients open it.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -128,13 +128,13 @@ impl ExportInfo {
         &self.description
     }
 
-    /// Size in bytes.
+    /// Size of the export in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Flags of the export.
+    /// Transmission flags of the export.
     #[must_use]
     pub fn flags(&self) -> TransmissionFlags {
         self.flags
@@ -196,19 +196,20 @@ impl BlockSizes {
         }
     }
 
-    /// Unit of every offset and length.
+    /// Minimum block size in bytes: the unit of every offset and length.
     #[must_use]
     pub fn minimum(&self) -> u32 {
         self.minimum
     }
 
-    /// Size of aligned requests that are served without reading first.
+    /// Preferred block size in bytes: aligned requests of this size are served without reading
+    /// first.
     #[must_use]
     pub fn preferred(&self) -> u32 {
         self.preferred
     }
 
-    /// Longest payload of one read or write.
+    /// Longest payload of one read or write, in bytes.
     #[must_use]
     pub fn payload_max(&self) -> u32 {
         self.payload_max
@@ -321,11 +322,11 @@ impl<'a> InfoRequest<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct MetaRequest<'a> {
     pub(crate) name: &'a str,
-    /// Whether the client asks for no particular context.
+    /// Whether the request names no context; a list then has all of them.
     pub(crate) is_empty: bool,
-    /// Whether `base:allocation` is asked for by name.
+    /// Whether the client asks for `base:allocation` by name.
     pub(crate) allocation: bool,
-    /// Whether all contexts of `base:` are asked for.
+    /// Whether the client asks for all contexts of the namespace `base:`.
     pub(crate) all_of_base: bool,
 }
 
@@ -365,7 +366,7 @@ impl<'a> MetaRequest<'a> {
     }
 }
 
-/// Takes a length of 32 bits and that many bytes from the front of `data`.
+/// Takes a counted string from the front of `data`: a length of 32 bits and that many bytes.
 fn take_counted<'a>(data: &mut &'a [u8]) -> Result<&'a [u8], &'static str> {
     let (len, rest) = data.split_first_chunk().ok_or("option data too short")?;
     let len = u32::from_be_bytes(*len) as usize;
@@ -470,7 +471,7 @@ impl<'a> InfoReply<'a> {
     }
 }
 
-/// Converts the length of one of our own messages.
+/// Converts the length of a message that this crate has encoded, which always fits.
 pub(crate) fn len_u32(len: usize) -> u32 {
     u32::try_from(len).expect("our own messages are a few KiB long")
 }
@@ -482,9 +483,9 @@ fn check_text(what: &'static str, text: &str) -> Result<(), ExportError> {
     Ok(())
 }
 
-/// Source   proto.md "Size constraints": the minimum is at most 2^16
+/// Largest minimum block size.
 const BLOCK_MINIMUM_MAX: u32 = 1 << 16;
-/// Source   proto.md "Size constraints": the preferred size is at least 2^9
+/// Smallest preferred block size.
 const BLOCK_PREFERRED_MIN: u32 = 1 << 9;
 
 #[cfg(test)]

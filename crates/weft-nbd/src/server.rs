@@ -62,7 +62,7 @@ pub struct ServerConnection {
     zeroes: bool,
     shutting_down: bool,
     terms: Terms,
-    /// Export for which `base:allocation` was selected.
+    /// Index of the export for which the client selected `base:allocation`.
     allocation_of: Option<usize>,
 }
 
@@ -134,7 +134,7 @@ impl ServerConnection {
         self.out.advance(count);
     }
 
-    /// Number of the next bytes from the client that are payload of the last [`Op::Write`].
+    /// Number of bytes of payload, for the last [`Op::Write`], that come next from the client.
     #[must_use]
     pub fn payload_remaining(&self) -> usize {
         match self.phase {
@@ -175,7 +175,7 @@ impl ServerConnection {
         self.out.push(&reply_header(self.to(request), reply));
     }
 
-    /// Header format, cookie and offset for the reply to a request.
+    /// Header format, cookie and offset of the reply to `request`.
     fn to(&self, request: &NbdRequest) -> To {
         let offset = if self.terms.headers.are_extended() {
             request.op.header(request.cookie).offset
@@ -283,13 +283,14 @@ impl ServerConnection {
         self.terms.headers.are_structured()
     }
 
-    /// Whether the session is over: after [`ServerEvent::Disconnect`] and [`ServerEvent::Close`].
+    /// Whether the session is over, which it is after [`ServerEvent::Disconnect`] and
+    /// [`ServerEvent::Close`].
     #[must_use]
     pub fn is_closed(&self) -> bool {
         matches!(self.phase, Phase::Closed)
     }
 
-    /// Heap memory that the value owns for this client, in bytes.
+    /// Heap memory that the session owns, in bytes, without the exports that sessions share.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let data = match &self.phase {
@@ -529,7 +530,8 @@ impl ServerConnection {
         Step::Again
     }
 
-    /// Handles the only option without an error reply: an unknown export ends the session.
+    /// Handles `NBD_OPT_EXPORT_NAME`, the only option without an error reply: an unknown export
+    /// ends the session.
     fn on_export_name(&mut self, name: &[u8]) -> Step {
         if self.shutting_down {
             return self.close(CloseReason::Shutdown);
@@ -608,7 +610,7 @@ impl ServerConnection {
         if name.is_empty() { found.or(self.default_export) } else { found }
     }
 
-    /// Flags that this export offers to this client.
+    /// Flags that an export offers to this client, according to the negotiated replies.
     fn negotiated_flags(&self, index: usize) -> TransmissionFlags {
         let flags = self.exports[index].flags().without(TransmissionFlags::SEND_DF);
         if self.is_structured() { flags | TransmissionFlags::SEND_DF } else { flags }
@@ -620,7 +622,7 @@ impl ServerConnection {
 pub enum ServerEvent {
     /// The client violated the protocol. Send the output if possible, then disconnect.
     Close(CloseReason),
-    /// The client ends the session. Answer open requests, send the output, then disconnect.
+    /// The client ends the session. Answer the open requests, send the output, then disconnect.
     Disconnect,
     /// The client has chosen an export; requests follow.
     Ready {
@@ -631,11 +633,11 @@ pub enum ServerEvent {
     Request(NbdRequest),
 }
 
-/// Reasons why a session cannot continue.
+/// Reasons why the server ends a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CloseReason {
-    /// The client sent unknown flags, or does not support fixed newstyle.
+    /// The client answered the greeting with unknown flags, or without fixed newstyle.
     #[error("client flags: found {found:#x}, expected 0x1 or 0x3 (fixed newstyle)")]
     ClientFlags {
         /// The flags that were sent.
@@ -667,10 +669,10 @@ pub enum CloseReason {
         /// Number found in place of the magic.
         found: u32,
     },
-    /// While the server stops, an export was chosen with an option that has no error reply.
+    /// While the server stops, the client chose an export with an option that has no error reply.
     #[error("server is shutting down")]
     Shutdown,
-    /// An unknown export was chosen with an option that has no error reply.
+    /// The client chose an unknown export with an option that has no error reply.
     #[error("export not found, and NBD_OPT_EXPORT_NAME has no error reply")]
     UnknownExport,
 }
@@ -695,13 +697,13 @@ type Step = Transition<ServerEvent>;
 pub const EXTENTS_MAX: usize = 1024;
 /// Identifier of `base:allocation` in replies.
 const ALLOCATION_CONTEXT: u32 = 1;
-/// Bytes of output from which on no more input is consumed: 64 KiB, some 2,000 replies. One option
-/// or request may exceed it, by a list of all exports at most.
+/// Bytes of output from which on no more input is consumed: 64 KiB, some 2,000 replies. The replies
+/// to one option or request may exceed the limit, at most by a list of all exports.
 pub const OUTPUT_BYTES_HIGH: usize = 64 << 10;
 /// Longest option with data that is kept: a name of 4096 bytes and 30,000 information requests.
 const OPTION_BYTES_MAX: u32 = 64 << 10;
-/// Longest option that is skipped. A longer one is an attempt at denial of service rather than a
-/// mistake.
+/// Longest option that is skipped. A longer one is taken for an attempt at denial of service, and
+/// ends the session.
 const OPTION_SKIP_BYTES_MAX: u32 = 1 << 20;
 /// Longest payload of a refused write that is skipped, 64 MiB: twice the size that the document
 /// asks servers to tolerate.

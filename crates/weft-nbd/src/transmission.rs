@@ -29,7 +29,7 @@ pub enum Op {
         offset: u64,
         /// Length in bytes.
         len: u64,
-        /// Whether to return one extent only, and none beyond the range.
+        /// Whether to return only one extent, which ends within the range.
         one: bool,
     },
     /// Prefetch a range.
@@ -39,7 +39,7 @@ pub enum Op {
         /// Length in bytes.
         len: u64,
     },
-    /// Make writes completed so far durable.
+    /// Make all writes durable that were completed so far.
     Flush,
     /// Read a range.
     Read {
@@ -47,7 +47,7 @@ pub enum Op {
         offset: u64,
         /// Length in bytes.
         len: u32,
-        /// Whether the reply must be one piece, as replies of weft always are.
+        /// Whether the reply must be one chunk (`NBD_CMD_FLAG_DF`), as replies of weft always are.
         df: bool,
     },
     /// Discard a range.
@@ -78,13 +78,14 @@ pub enum Op {
         fua: bool,
         /// Whether the range must stay allocated.
         no_hole: bool,
-        /// Whether to fail with [`NbdError::NotSupported`] rather than take as long as a write.
+        /// Whether to fail with [`NbdError::NotSupported`] if the request would take as long as a
+        /// write.
         fast: bool,
     },
 }
 
 impl Op {
-    /// Header of the request, for the wire.
+    /// Header of the request as it is sent, with this cookie.
     #[must_use]
     pub fn header(&self, cookie: u64) -> RequestHeader {
         let flag = |set: bool, flag: u16| if set { flag } else { 0 };
@@ -124,7 +125,7 @@ pub struct NbdRequest {
     pub op: Op,
 }
 
-/// Result of a request, as far as the header of its reply depends on it.
+/// Result of a request, with the details that the header of its reply contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     /// Success of any request except a read.
@@ -155,7 +156,7 @@ impl Reply {
     }
 }
 
-/// Bytes of a request before its payload; dereferences to a slice.
+/// Encoded request without its payload; dereferences to a slice.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestBytes {
     bytes: [u8; RequestHeader::EXTENDED_BYTES],
@@ -205,7 +206,7 @@ impl Headers {
     }
 }
 
-/// Header format, cookie and offset for the reply to a request.
+/// Facts about a request that its reply repeats: header format, cookie and offset.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct To {
     pub(crate) headers: Headers,
@@ -226,7 +227,7 @@ impl To {
     }
 }
 
-/// Bytes of a reply before its data, 16 to 44 of them; dereferences to a slice.
+/// Encoded reply without its data, 16 to 44 bytes; dereferences to a slice.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplyHeader {
     bytes: [u8; 44],
@@ -246,13 +247,14 @@ impl ReplyHeader {
         Self { bytes, len: 16 }
     }
 
-    /// A chunk that is the whole reply: its header, and the first `prefix_len` bytes of `prefix`.
-    /// The caller sends `data_len` bytes after it.
+    /// Creates a chunk that is the whole reply: its header, and the first `prefix_len` bytes of
+    /// `prefix`. The caller sends `data_len` bytes after it.
     fn chunk(kind: u16, to: To, prefix: [u8; 8], prefix_len: u8, data_len: u32) -> Self {
         Self::chunk_start(chunk::DONE, kind, to, &prefix[..usize::from(prefix_len)], data_len)
     }
 
-    /// A chunk of a reply: its header and the fixed first part of its payload.
+    /// Creates a chunk of a reply: its header, and the fixed-size first part of its payload.
+    /// `data_len` bytes follow.
     fn chunk_start(flags: u16, kind: u16, to: To, prefix: &[u8], data_len: u32) -> Self {
         let prefix_len = u8::try_from(prefix.len()).expect("at most 12");
         let len = data_len.checked_add(u32::from(prefix_len)).expect("longer reads are refused");
@@ -263,7 +265,7 @@ impl ReplyHeader {
         header
     }
 
-    /// A chunk that describes a range of zeroes.
+    /// Creates a chunk that describes a range of zeroes.
     fn hole(flags: u16, to: To, offset: u64, len: u32) -> Self {
         let mut prefix = [0; 12];
         prefix[..8].copy_from_slice(&offset.to_be_bytes());
@@ -271,7 +273,8 @@ impl ReplyHeader {
         Self::chunk_start(flags, chunk::OFFSET_HOLE, to, &prefix, 0)
     }
 
-    /// One piece of a read in several: data, which follows, or zeroes, which are not sent.
+    /// Creates one chunk of a read that is answered in several: the header of data, which follows,
+    /// or a range of zeroes, which are not sent.
     pub(crate) fn piece(to: To, extent: Extent, offset: u64, last: bool) -> Self {
         let flags = if last { chunk::DONE } else { 0 };
         let len = u32::try_from(extent.len).expect("no longer than the read");
@@ -291,7 +294,8 @@ impl Deref for ReplyHeader {
     }
 }
 
-/// A range of an export; extents follow each other without gaps.
+/// Range of an export with one allocation state. Extents follow each other without gaps, so only
+/// the length is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Length in bytes.
@@ -303,26 +307,26 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// An extent of data, as far as is known.
+    /// Creates an extent of `len` bytes of data, or of a state that is not known.
     #[must_use]
     pub fn data(len: u64) -> Self {
         Self { len, hole: false, zero: false }
     }
 
-    /// An extent without storage, which reads as zeroes.
+    /// Creates an extent of `len` bytes without storage, which reads as zeroes.
     #[must_use]
     pub fn hole(len: u64) -> Self {
         Self { len, hole: true, zero: true }
     }
 
-    /// State flags of the context `base:allocation`.
+    /// Flags of the extent in the context `base:allocation`.
     fn flags(self) -> u32 {
         let hole = if self.hole { allocation::HOLE } else { 0 };
         let zero = if self.zero { allocation::ZERO } else { 0 };
         hole | zero
     }
 
-    /// Parses the flags; undefined flags are ignored.
+    /// Creates an extent from its length and flags on the wire; undefined flags are ignored.
     fn of(len: u64, flags: u64) -> Self {
         let has = |flag: u32| flags & u64::from(flag) != 0;
         Self { len, hole: has(allocation::HOLE), zero: has(allocation::ZERO) }
@@ -354,23 +358,24 @@ impl Extent {
     }
 }
 
-/// Results of the handshake, by which requests are judged and replies encoded.
+/// Results of the handshake, according to which requests are judged and replies encoded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     pub(crate) size: u64,
     pub(crate) flags: TransmissionFlags,
     pub(crate) block_sizes: BlockSizes,
     pub(crate) headers: Headers,
-    /// Whether the context `base:allocation` was selected.
+    /// Whether the client selected the context `base:allocation`.
     pub(crate) allocation: bool,
 }
 
-/// Decision on a request.
+/// Decision of [`Terms::judge`] on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The client ends the session.
     Disconnect,
-    /// A request of zero bytes: it succeeds without work. The document leaves this to the server.
+    /// The request has zero bytes and succeeds without work. The document leaves its meaning to the
+    /// server.
     Nothing(Reply),
     /// The request is to be carried out.
     Perform(Op),

@@ -114,7 +114,8 @@ pub enum UriError {
     /// The host is invalid, has a user name, or is given for a unix socket.
     #[error("host `{0}`: expected HOST, HOST:PORT or [IPV6]:PORT, and none for nbd+unix")]
     Authority(String),
-    /// `%` without two hexadecimal digits, or a character that must be written that way.
+    /// A `%` is not followed by two hexadecimal digits, or a character is not written in that form
+    /// although it must be.
     #[error("`{0}`: expected URI characters, others written as % and two hexadecimal digits")]
     Encoding(String),
     /// The export name is invalid.
@@ -180,7 +181,7 @@ fn parse_authority(authority: &str) -> Result<NbdAddress, UriError> {
     Ok(NbdAddress::Tcp { host, port })
 }
 
-/// Resolves `%xx`.
+/// Decodes a text in which `%xx` stands for bytes.
 fn decode(text: &str) -> Result<Vec<u8>, UriError> {
     let malformed = || UriError::Encoding(text.into());
     let mut bytes = Vec::with_capacity(text.len());
@@ -202,7 +203,7 @@ fn decode(text: &str) -> Result<Vec<u8>, UriError> {
     Ok(bytes)
 }
 
-/// Encodes all characters as `%xx` except `/` and those that are unreserved in RFC 3986.
+/// Encodes bytes as `%xx`, except `/` and the characters that are unreserved in RFC 3986.
 fn encode(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     let mut text = String::with_capacity(bytes.len());

@@ -66,7 +66,7 @@ pub const EXPORT_NAME_ZEROES: usize = 124;
 pub mod handshake_flag {
     /// The server supports fixed newstyle.
     pub const FIXED_NEWSTYLE: u16 = 1 << 0;
-    /// The server can leave out the 124 zero bytes.
+    /// The server can leave out the 124 zero bytes after the reply to `NBD_OPT_EXPORT_NAME`.
     pub const NO_ZEROES: u16 = 1 << 1;
 }
 
@@ -76,7 +76,7 @@ pub mod handshake_flag {
 pub mod client_flag {
     /// The client supports fixed newstyle.
     pub const FIXED_NEWSTYLE: u32 = 1 << 0;
-    /// The client does not want the 124 zero bytes.
+    /// The client does not want the 124 zero bytes after the reply to `NBD_OPT_EXPORT_NAME`.
     pub const NO_ZEROES: u32 = 1 << 1;
 }
 
@@ -84,7 +84,7 @@ pub mod client_flag {
 ///
 /// Source   proto.md "Option types"
 pub mod option {
-    /// Choose an export and start; has no error reply.
+    /// Choose an export and start transmission; there is no error reply.
     pub const EXPORT_NAME: u32 = 1;
     /// End the session.
     pub const ABORT: u32 = 2;
@@ -94,7 +94,7 @@ pub mod option {
     pub const STARTTLS: u32 = 5;
     /// Describe an export.
     pub const INFO: u32 = 6;
-    /// Describe an export and start.
+    /// Describe an export and start transmission.
     pub const GO: u32 = 7;
     /// Use structured replies.
     pub const STRUCTURED_REPLY: u32 = 8;
@@ -118,11 +118,11 @@ pub mod option_reply {
     pub const INFO: u32 = 3;
     /// One metadata context.
     pub const META_CONTEXT: u32 = 4;
-    /// Set in every error type.
+    /// Bit that is set in the type of every error.
     pub const ERROR_BIT: u32 = 1 << 31;
     /// The option is unknown to this server.
     pub const ERR_UNSUP: u32 = ERROR_BIT + 1;
-    /// The option is forbidden here.
+    /// The server's policy forbids the option.
     pub const ERR_POLICY: u32 = ERROR_BIT + 2;
     /// The option is malformed or out of place.
     pub const ERR_INVALID: u32 = ERROR_BIT + 3;
@@ -190,7 +190,7 @@ pub mod command_flag {
     pub const DF: u16 = 1 << 2;
     /// Reply with one extent only.
     pub const REQ_ONE: u16 = 1 << 3;
-    /// Fail rather than zero slowly.
+    /// Fail rather than write zeroes as slowly as data.
     pub const FAST_ZERO: u16 = 1 << 4;
     /// The length is that of the payload that follows; only with extended headers.
     pub const PAYLOAD_LEN: u16 = 1 << 5;
@@ -204,20 +204,20 @@ pub mod chunk {
     pub const DONE: u16 = 1 << 0;
     /// Chunk without content, which ends a reply.
     pub const NONE: u16 = 0;
-    /// 64-bit offset, then data.
+    /// Payload: 64-bit offset, then data.
     pub const OFFSET_DATA: u16 = 1;
-    /// 64-bit offset, 32-bit length of zeroes.
+    /// Payload: 64-bit offset, 32-bit length of the range of zeroes.
     pub const OFFSET_HOLE: u16 = 2;
-    /// 32-bit context, then extents: 32-bit length and 32-bit flags of each.
+    /// Payload: 32-bit context, then extents, each with 32-bit length and 32-bit flags.
     pub const BLOCK_STATUS: u16 = 5;
-    /// 32-bit context, 32-bit count, then extents: 64-bit length and 64-bit flags of each. Replaces
-    /// `BLOCK_STATUS` with extended headers.
+    /// Payload: 32-bit context, 32-bit count, then extents, each with 64-bit length and 64-bit
+    /// flags. Replaces `BLOCK_STATUS` with extended headers.
     pub const BLOCK_STATUS_EXT: u16 = 6;
-    /// Set in every error type.
+    /// Bit that is set in the type of every error chunk.
     pub const ERROR_BIT: u16 = 1 << 15;
-    /// 32-bit error, 16-bit message length, message.
+    /// Payload: 32-bit error, 16-bit length of the message, message.
     pub const ERROR: u16 = ERROR_BIT + 1;
-    /// `ERROR` followed by the 64-bit offset at which it happened.
+    /// Payload: that of `ERROR`, then the 64-bit offset at which the error happened.
     pub const ERROR_OFFSET: u16 = ERROR_BIT + 2;
 }
 
@@ -243,7 +243,7 @@ pub const BASE_ALLOCATION: &str = "base:allocation";
 pub struct TransmissionFlags(pub u16);
 
 impl TransmissionFlags {
-    /// The field of flags is present; always set.
+    /// The field of flags is valid; always set.
     pub const HAS_FLAGS: Self = Self(1 << 0);
     /// Writes fail with `EPERM`.
     pub const READ_ONLY: Self = Self(1 << 1);
@@ -272,7 +272,7 @@ impl TransmissionFlags {
         self.0 & other.0 == other.0
     }
 
-    /// Union of both sets of flags.
+    /// Set of flags with those of `other` added.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -293,7 +293,7 @@ impl std::ops::BitOr for TransmissionFlags {
     }
 }
 
-/// Errors of requests, named as in the protocol.
+/// Errors of requests, named after those of the protocol.
 ///
 /// Units    the discriminant is the number on the wire
 /// Source   proto.md "Error values"
@@ -306,7 +306,7 @@ pub enum NbdError {
     /// `NBD_EIO`: the members failed.
     #[error("input/output error")]
     Io = 5,
-    /// `NBD_ENOMEM`: servers should avoid it.
+    /// `NBD_ENOMEM`: the server has no memory. Servers should avoid this error.
     #[error("cannot allocate memory")]
     NoMemory = 12,
     /// `NBD_EINVAL`: the request is not legal for this export.
@@ -315,10 +315,10 @@ pub enum NbdError {
     /// `NBD_ENOSPC`: a write beyond the end, or no space left.
     #[error("no space left on device")]
     NoSpace = 28,
-    /// `NBD_EOVERFLOW`: longer than one reply can be.
+    /// `NBD_EOVERFLOW`: the range is longer than one reply can be.
     #[error("value too large")]
     Overflow = 75,
-    /// `NBD_ENOTSUP`: a fast zero request would be slow.
+    /// `NBD_ENOTSUP`: the client asked for fast zeroes, and they would be slow.
     #[error("operation not supported")]
     NotSupported = 95,
     /// `NBD_ESHUTDOWN`: the server is stopping.
@@ -451,10 +451,10 @@ pub struct SimpleReply {
 }
 
 impl SimpleReply {
-    /// Length on the wire in bytes.
+    /// Length of a simple reply on the wire, in bytes, without its data.
     pub const BYTES: usize = 16;
 
-    /// Parses a reply; its magic has been checked.
+    /// Parses a simple reply with a magic that the caller has checked.
     pub(crate) fn parse(bytes: &[u8; Self::BYTES]) -> Self {
         debug_assert_eq!(u32_at(bytes, 0), SIMPLE_REPLY_MAGIC);
         Self { error: u32_at(bytes, 4), cookie: u64_at(bytes, 8) }
@@ -482,7 +482,7 @@ pub struct ChunkHeader {
     pub kind: u16,
     /// Cookie of the request that is answered.
     pub cookie: u64,
-    /// Number of bytes that follow.
+    /// Length of the payload of the chunk, which follows, in bytes.
     pub len: u32,
 }
 
@@ -492,7 +492,8 @@ impl ChunkHeader {
     /// Length in bytes with extended headers.
     pub const EXTENDED_BYTES: usize = 32;
 
-    /// Parses an extended header, and the offset that it repeats; its magic has been checked.
+    /// Parses an extended chunk header with a magic that the caller has checked. Also returns the
+    /// offset that the header repeats.
     ///
     /// # Errors
     /// The length, if it is more than 32 bits.
@@ -517,7 +518,7 @@ impl ChunkHeader {
         bytes
     }
 
-    /// Parses a header; its magic has been checked.
+    /// Parses a chunk header with a magic that the caller has checked.
     pub(crate) fn parse(bytes: &[u8; Self::BYTES]) -> Self {
         debug_assert_eq!(u32_at(bytes, 0), CHUNK_MAGIC);
         Self {
@@ -548,7 +549,7 @@ impl ChunkHeader {
 pub struct OptionHeader {
     /// Number of the option, from [`option`].
     pub option: u32,
-    /// Number of bytes that follow.
+    /// Length of the data of the option, which follows, in bytes.
     pub len: u32,
 }
 
@@ -587,7 +588,7 @@ pub struct OptionReplyHeader {
     pub option: u32,
     /// Type of the reply, from [`option_reply`].
     pub kind: u32,
-    /// Number of bytes that follow.
+    /// Length of the data of the reply, which follows, in bytes.
     pub len: u32,
 }
 
@@ -622,17 +623,17 @@ impl OptionReplyHeader {
     }
 }
 
-/// The two bytes at `at`; the caller has checked the length.
+/// The two bytes at `at` as a big-endian number; the caller has checked the length.
 pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes(array_at(bytes, at))
 }
 
-/// The four bytes at `at`; the caller has checked the length.
+/// The four bytes at `at` as a big-endian number; the caller has checked the length.
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(array_at(bytes, at))
 }
 
-/// The eight bytes at `at`; the caller has checked the length.
+/// The eight bytes at `at` as a big-endian number; the caller has checked the length.
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_be_bytes(array_at(bytes, at))
 }

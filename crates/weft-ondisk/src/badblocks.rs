@@ -23,7 +23,7 @@ const END: u64 = u64::MAX;
 pub struct BadBlockContext {
     /// `bblog_shift`: the unit is `1 << shift` sectors.
     pub shift: u8,
-    /// Sector of the member at which data begins.
+    /// First sector of the data on the member.
     pub data_offset: Sectors,
     /// Sectors of data on the member.
     pub used_size: Sectors,
@@ -34,7 +34,7 @@ pub struct BadBlockContext {
 /// The bad blocks of one member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BadBlocks {
-    /// Bad ranges, in order and disjoint.
+    /// Bad ranges in ascending order and disjoint.
     ///
     /// Units    sectors of the member's data
     ranges: Vec<SectorRange>,
@@ -44,7 +44,7 @@ pub struct BadBlocks {
     pub warnings: Vec<String>,
 }
 
-/// Error for bad blocks that do not fit the log; the member must fail instead.
+/// Error for more bad blocks than the log has room for. The caller must fail the member instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "bad-block log: found {found} entries, expected at most {expected}; \
@@ -61,9 +61,9 @@ const fn entry_at(index: usize) -> At {
     At { structure: "bad-block log", field: "entry", byte: 8 * index }
 }
 
-/// Entries as stored, position and length, up to the end mark.
+/// Entries as stored, each as position and length, up to the entry that marks the end.
 ///
-/// Units    of `512 << bblog_shift` bytes, from the start of the member
+/// Units    multiples of `512 << bblog_shift` bytes, from the start of the member
 pub fn raw_entries(bytes: &[u8]) -> impl Iterator<Item = (u64, u64)> + '_ {
     let words = bytes
         .chunks_exact(8)
@@ -156,7 +156,7 @@ impl BadBlocks {
         Ok(bytes)
     }
 
-    /// All bad ranges, in order and disjoint.
+    /// All bad ranges, in ascending order and disjoint.
     ///
     /// Units    sectors of the member's data
     #[must_use]
@@ -170,7 +170,8 @@ impl BadBlocks {
         self.ranges.is_empty()
     }
 
-    /// First bad range within `range`, cut to it.
+    /// First bad range that overlaps `range`, cut to the part inside `range`; `None` if there is
+    /// none.
     #[must_use]
     pub fn first_in(&self, range: SectorRange) -> Option<SectorRange> {
         let before = self.ranges.partition_point(|bad| bad.end() <= range.start);
@@ -197,7 +198,7 @@ impl BadBlocks {
         self.ranges.splice(from..to, [SectorRange { start, len: end - start }]);
     }
 
-    /// Removes a range from the bad blocks after it has been written successfully.
+    /// Removes a range from the bad blocks, after a write of the range has succeeded.
     pub fn remove(&mut self, range: SectorRange) {
         let (start, end) = (range.start, range.end());
         let mut rest = Vec::with_capacity(self.ranges.len() + 1);

@@ -35,18 +35,18 @@ pub const LOCKLESS_HEADER_BYTES: usize = 1024;
 /// Bytes of a whole bitmap of version 6.
 pub const LOCKLESS_AREA_BYTES: usize = 128 << 10;
 
-/// `b"bitm"`.
+/// `b"bitm"` as a little-endian number.
 const MAGIC: u32 = 0x6d74_6962;
 const STRUCTURE: &str = "bitmap";
 const WRITE_BEHIND_MAX: u32 = 16383;
 
 /// Bit of `state`: the bitmap is out of date.
 const STALE: u32 = 1 << 1;
-/// Bit of `state`: a write of the bitmap failed.
+/// Bit of `state`: writing the bitmap to the member has failed.
 const WRITE_ERROR: u32 = 1 << 2;
-/// Bit of `state`: the bitmap was not used yet, and its chunks have no states of their own.
+/// Bit of `state`: the bitmap has not been used yet, and all chunks have the same state.
 const FIRST_USE: u32 = 1 << 3;
-/// Bit of `state`, beside `FIRST_USE`: all chunks are clean. Without it they are unwritten.
+/// Bit of `state`, valid with `FIRST_USE`: all chunks are clean. Without it they are unwritten.
 const ALL_CLEAN: u32 = 1 << 4;
 
 /// Source   md's bitmap superblock, in on-disk order
@@ -84,11 +84,11 @@ pub struct BitmapHeader {
     pub events_cleared: u64,
     /// Sectors that the bits cover. Byte 40.
     pub sync_size: Sectors,
-    /// Flags: stale and others. Byte 48.
+    /// Flags, such as the one for a stale bitmap. Byte 48.
     pub state: u32,
     /// Size of a chunk, in bytes; in version 6 in sectors. Byte 52.
     pub chunksize: u32,
-    /// Seconds until a bit is cleared. Byte 56.
+    /// Seconds until md clears the bit of a chunk without writes. Byte 56.
     pub daemon_sleep: u32,
     /// Writes that a write-mostly member may lag behind. Byte 60.
     pub write_behind: u32,
@@ -103,7 +103,7 @@ pub struct BitmapHeader {
 /// Facts of the superblock that a bitmap depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BitmapContext {
-    /// UUID that the bitmap must carry, [`crate::Superblock::bitmap_uuid`].
+    /// UUID that the bitmap must carry: that of [`crate::Superblock::bitmap_uuid`].
     pub uuid: Uuid,
     /// Event count of the superblock.
     pub events: u64,
@@ -124,13 +124,13 @@ pub struct Bitmap {
     pub chunk: Sectors,
     /// Sectors that the chunks cover.
     pub sync_size: Sectors,
-    /// Whether the bits can be trusted, and why not.
+    /// Whether the bits can be trusted; if not, the reason.
     pub trust: Trust,
     /// Messages about values that are odd but have an accepted meaning.
     pub warnings: Vec<String>,
-    /// Number of chunks.
     chunk_count: u64,
-    /// States of the first chunks, as far as they are known; all other chunks are dirty.
+    /// States of the first chunks, as far as the bytes of the bitmap had them; all further chunks
+    /// are dirty.
     states: Vec<ChunkState>,
 }
 
@@ -139,9 +139,10 @@ pub struct Bitmap {
 pub enum Trust {
     /// Every bit is trusted, and the bitmap can be kept up to date.
     Full,
-    /// Every bit is trusted, but this release cannot keep the bitmap up to date, for this reason.
+    /// Every bit is trusted, but this release cannot keep the bitmap up to date; the text is the
+    /// reason.
     ReadOnly(&'static str),
-    /// The bits are not trusted, for this reason: all chunks count as out of sync.
+    /// The bits are not trusted, so all chunks count as out of sync; the text is the reason.
     Stale(String),
 }
 
@@ -150,12 +151,13 @@ pub enum Trust {
 pub enum ChunkState {
     /// The members agree.
     Clean,
-    /// The members agree on zeros that were never written; parity is that of zeros. Version 6.
+    /// The chunk was never written. The members hold zeros and the parity of zeros, so they agree.
+    /// Only in version 6.
     CleanUnwritten,
     /// The chunk is, or may be, out of sync.
     Dirty,
     /// The chunk was never written and its parity never computed; no data can be reconstructed.
-    /// Version 6.
+    /// Only in version 6.
     Unwritten,
 }
 
@@ -222,13 +224,14 @@ impl BitmapHeader {
         zerocopy::transmute!(raw)
     }
 
-    /// This header for the bitmap of a newly added member: stale, with event counts of 0.
+    /// Returns a copy of this header for a newly added member: marked stale, with event counts of
+    /// 0.
     #[must_use]
     pub fn of_new_member(&self) -> Self {
         Self { events: 0, events_cleared: 0, state: STALE, ..self.clone() }
     }
 
-    /// This header for a bitmap with current bits: without the stale flag.
+    /// Returns a copy of this header for a bitmap with current bits: not marked stale.
     #[must_use]
     pub fn as_current(&self) -> Self {
         Self { state: self.state & !STALE, ..self.clone() }
@@ -259,7 +262,8 @@ impl BitmapHeader {
         Ok(Sectors(sectors))
     }
 
-    /// Sectors that header and bits take, for all nodes of a cluster together.
+    /// Sectors of header and bits for `sync_size` sectors; for a cluster, of the bitmaps of all
+    /// nodes.
     ///
     /// # Errors
     ///
@@ -312,7 +316,7 @@ impl BitmapHeader {
         lines
     }
 
-    /// Checks the fields that md checks in all versions.
+    /// Checks the fields that md checks in all versions. Returns the chunk size.
     fn check(&self, context: &BitmapContext) -> Result<Sectors, LogError> {
         if !(3..=6).contains(&self.version) {
             return Err(LogError::value(at!(version), self.version, "3, 4, 5 or 6"));
@@ -357,8 +361,8 @@ impl BitmapHeader {
 impl Bitmap {
     /// Reads a bitmap and decides whether it can be trusted.
     ///
-    /// For a bitmap that is stale, or shorter than the area it should cover, all unknown chunks are
-    /// dirty.
+    /// In a stale bitmap every chunk is dirty, except those that were never written; in one that is
+    /// shorter than the area that it should cover, the chunks beyond its end are dirty.
     ///
     /// Shape    `bytes` begin with the header; bits that are not given count as set
     ///
@@ -398,8 +402,8 @@ impl Bitmap {
     }
 
     /// Whether this release can keep the bitmap up to date while the array is written: one bit for
-    /// each chunk, for one host. [`Bitmap::parse`] returns bits in host byte order (version 3) only
-    /// where that is the order of version 4.
+    /// each chunk, for one host. Version 3 (host byte order) is included, because [`Bitmap::parse`]
+    /// refuses it unless its bits are in the order of version 4.
     #[must_use]
     pub const fn may_be_kept(&self) -> bool {
         matches!(self.header.version, 3 | 4)
@@ -421,13 +425,13 @@ impl Bitmap {
         bytes
     }
 
-    /// Whether the bits are stale.
+    /// Whether the bits are not trusted; then all chunks count as out of sync.
     #[must_use]
     pub const fn is_stale(&self) -> bool {
         matches!(self.trust, Trust::Stale(_))
     }
 
-    /// Number of chunks.
+    /// Number of chunks, and therefore of states.
     #[must_use]
     pub const fn chunk_count(&self) -> u64 {
         self.chunk_count
@@ -440,7 +444,7 @@ impl Bitmap {
         known.copied().unwrap_or(ChunkState::Dirty)
     }
 
-    /// Marks every chunk as clean.
+    /// Marks every chunk as clean, in memory only.
     pub fn clear(&mut self) {
         self.states = vec![ChunkState::Clean; usize::try_from(self.chunk_count).unwrap_or(0)];
     }
@@ -460,7 +464,7 @@ impl Bitmap {
         }
     }
 
-    /// Chunks that are dirty in this bitmap and not in another one with the same chunks.
+    /// Chunks that are dirty in this bitmap and not in `other`, which must have the same chunks.
     pub fn dirty_beside<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = u64> + 'a {
         let chunks = if self.is_alike(other) { self.chunk_count } else { 0 };
         let dirty = |it: &Self, index| it.state(index) == ChunkState::Dirty;
@@ -471,16 +475,17 @@ impl Bitmap {
         (self.chunk, self.chunk_count) == (other.chunk, other.chunk_count)
     }
 
-    /// Ranges that may be out of sync, in order; adjacent chunks are one range.
+    /// Ranges that may be out of sync, in ascending order; adjacent chunks are one range.
     ///
     /// Units    sectors of a member's data, for RAID10 of the array
     pub fn dirty_ranges(&self) -> impl Iterator<Item = SectorRange> + '_ {
         self.ranges(|state| state == ChunkState::Dirty)
     }
 
-    /// Ranges with redundancy that must not be used: dirty ranges, and ranges that never had any.
+    /// Ranges in which parity or copies must not be used to reconstruct data: dirty ranges, and
+    /// ranges for which parity was never computed.
     ///
-    /// Units    those of [`Bitmap::dirty_ranges`]
+    /// Units    as in [`Bitmap::dirty_ranges`]
     pub fn untrusted_ranges(&self) -> impl Iterator<Item = SectorRange> + '_ {
         self.ranges(|state| matches!(state, ChunkState::Dirty | ChunkState::Unwritten))
     }
@@ -509,7 +514,8 @@ impl Bitmap {
         })
     }
 
-    /// Extent of the recovery of a member that left with the event count `events`.
+    /// Extent of the recovery of a member that was removed when the array had the event count
+    /// `events`.
     ///
     /// Source   bits are not cleared while a member is away; if none has been cleared since the
     ///          member left, they cover all writes that it missed
@@ -576,7 +582,8 @@ impl BitmapHeader {
         }
     }
 
-    /// State of a chunk in these bytes; `None` past their end.
+    /// State of chunk `index` of `chunks` in `bytes`, which begin with the header; `None` if
+    /// `bytes` are too short to tell.
     fn state_of(&self, bytes: &[u8], index: usize, chunks: u64) -> Option<ChunkState> {
         if self.is_lockless() {
             if self.state & FIRST_USE != 0 {
@@ -600,7 +607,8 @@ impl BitmapHeader {
     }
 }
 
-/// State of a chunk of version 6 after loading: an interrupted operation is repeated.
+/// Converts the stored state `code` of a chunk in version 6 to its state after loading. A chunk
+/// with an interrupted sync is dirty again.
 fn lockless(code: u8) -> ChunkState {
     match code {
         0 => ChunkState::Unwritten,

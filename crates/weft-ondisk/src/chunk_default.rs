@@ -16,20 +16,22 @@ use weft_units::Sectors;
 
 use crate::Level;
 
-/// Chunk of a new array; 0 sectors for a level without chunks. `only_ssds` is whether all members
-/// are known, and none of them is known to be rotational.
+/// Chunk of a new array; 0 sectors for a level without chunks. `only_ssds` says that every member
+/// is a block device known to be an SSD.
 #[must_use]
 pub const fn chunk_default(level: Level, only_ssds: bool) -> Sectors {
-    match level {
-        Level::Linear | Level::Raid1 => Sectors::ZERO,
-        Level::Raid4 | Level::Raid5 | Level::Raid6 if only_ssds => OF_SSDS,
-        Level::Raid0 | Level::Raid4 | Level::Raid5 | Level::Raid6 | Level::Raid10 => MDADMS,
+    if !level.is_striped() {
+        Sectors::ZERO
+    } else if level.has_parity() && only_ssds {
+        OF_SSDS
+    } else {
+        MDADMS
     }
 }
 
 /// mdadm's default, 512 KiB.
 const MDADMS: Sectors = Sectors(1024);
-/// Chunk for parity on SSDs only, 64 KiB.
+/// Chunk for levels with parity, if all members are SSDs: 64 KiB.
 const OF_SSDS: Sectors = Sectors(128);
 
 #[cfg(test)]

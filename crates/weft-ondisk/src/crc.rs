@@ -23,7 +23,7 @@ pub fn crc32c_of(pieces: &[&[u8]]) -> u32 {
     pieces.iter().fold(0, |sum, piece| crc32c::crc32c_append(sum, piece))
 }
 
-/// Register after `bytes`, started with `seed` and inverted at neither end.
+/// Register after `bytes`, starting from `seed`. Neither `seed` nor the result is inverted.
 #[must_use]
 pub fn crc32c_raw(seed: u32, bytes: &[u8]) -> u32 {
     !crc32c::crc32c_append(!seed, bytes)

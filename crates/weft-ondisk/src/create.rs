@@ -7,17 +7,19 @@
 //! data offset of larger members as collected from 592 creations by mdadm's own writer.
 
 use crate::chunk_default::chunk_default;
+use crate::chunk_rule::ChunkRule;
 use crate::create_bitmap::{NewBitmap, bitmap_room, bitmap_space, no_bitmap};
 use crate::create_error::CreateError;
 use crate::{
-    Features, Level, MdTime, Minor, ROLES_MAX, Reshape, ResyncOffset, Role, Super1, Uuid,
-    layout_id,
+    Features, Level, MdTime, Minor, ROLES_MAX, Redundancy, Reshape, ResyncOffset, Role, Super1,
+    Uuid,
+    layout_id::{self, Layouts},
     super1::{DATA_SECTORS_MIN, array_size},
 };
 use weft_units::{SECTOR_BYTES, Sectors, Slot};
 
-/// mdadm's default data offset for versions 1.1 and 1.2. The first member of the list decides for
-/// all.
+/// mdadm's default data offset for versions 1.1 and 1.2. The first member in the list determines
+/// the offset of all members.
 ///
 /// The offset leaves room for a later reshape: 128 MiB, halved until it is less than a thousandth
 /// of the member, but no less than two chunks. Before that room are the superblock and a bitmap, or
@@ -69,7 +71,7 @@ pub struct NewArray {
     pub assume_clean: bool,
     /// Whether RAID4/5/6 is resynced instead of rebuilding the last member.
     pub force: bool,
-    /// Write-intent bitmap of the members, if there is to be one.
+    /// Write-intent bitmap of the members; `None` for no bitmap.
     pub bitmap: Option<NewBitmap>,
 }
 
@@ -83,12 +85,12 @@ pub struct NewMember {
 }
 
 /// Unit to which the size of a mirror is rounded down: 64 KiB.
-const RAID1_SIZE_UNIT: Sectors = Sectors(128);
+const MIRROR_SIZE_UNIT: Sectors = Sectors(128);
 
-/// Length of a new bad-block log: 4 KiB, 512 entries.
+/// Length of a new bad-block log in sectors: 4 KiB, 512 entries.
 const BBLOG_SECTORS: u16 = 8;
 
-/// Places of the structures on one member.
+/// Positions of the structures on one member, and the sectors left for its data.
 struct Place {
     super_offset: Sectors,
     data_size: Sectors,
@@ -104,7 +106,7 @@ struct Geometry {
     size: Sectors,
     data_offset: Sectors,
     feature_map: Features,
-    /// Sectors of the bitmap, if there is one.
+    /// Sectors of the bitmap; `None` without a bitmap.
     bitmap: Option<Sectors>,
 }
 
@@ -130,9 +132,9 @@ impl NewArray {
         }
     }
 
-    /// Creates an array of members that agree already, with numbers as UUIDs: member `n` of 0.. has
-    /// a UUID of bytes `n + 1`, the array one of nines. For simulations, benchmarks and tests only;
-    /// an array that other hosts may see needs random UUIDs.
+    /// Creates an array of members that agree already, with UUIDs of equal bytes: `n + 1` in the
+    /// UUID of member `n` (from 0), 9 in that of the array. For simulations, benchmarks and tests
+    /// only; an array that other hosts may see needs random UUIDs.
     #[must_use]
     pub fn in_sync(level: Level, members: usize, size: Sectors) -> Self {
         let new = |number: usize| {
@@ -144,8 +146,8 @@ impl NewArray {
         Self { set_uuid: [9; 16].into(), assume_clean: true, ..array }
     }
 
-    /// Superblocks of all members, in the order of the list: slots except the `missing` ones, then
-    /// spares.
+    /// Superblocks of all members, in the order in which they are listed: the members of slots that
+    /// are not `missing`, then the spares.
     ///
     /// Source   numbering: listed members count up from 0, a missing one too. A member that is to
     ///          be rebuilt instead of its slot being resynced comes last and leaves its number
@@ -216,15 +218,14 @@ impl NewArray {
         Ok(supers)
     }
 
-    /// Checks that every byte of the array has a number that fits a file offset.
+    /// Checks that every byte of an array with `size` sectors on each member has an offset that
+    /// fits a file offset.
     fn check_array_size(&self, size: Sectors) -> Result<(), CreateError> {
         let slots = self.slots.len() as u64;
-        let data_members = match self.level {
-            Level::Raid1 => 1,
-            Level::Raid4 | Level::Raid5 | Level::Raid6 => {
-                slots - u64::from(self.level.parity_count())
-            }
-            Level::Linear | Level::Raid0 | Level::Raid10 => slots,
+        let data_members = match self.level.row().redundancy {
+            Redundancy::Mirror => 1,
+            Redundancy::Parity(count) => slots - u64::from(count),
+            Redundancy::Copies | Redundancy::None => slots,
         };
         let largest = self.members().map(|member| member.size).max().unwrap_or_default();
         let found = if self.level.uses_size() { size } else { largest };
@@ -234,7 +235,7 @@ impl NewArray {
 
     fn check_members(&self) -> Result<(), CreateError> {
         let level = self.level;
-        let (found, least) = (self.slots.len(), level.raid_disks_min() as usize);
+        let (found, least) = (self.slots.len(), level.row().members_min as usize);
         // One number is reserved for the member to be rebuilt.
         let most = (ROLES_MAX as usize).saturating_sub(self.spares.len() + 1);
         if !(least..=most).contains(&found) {
@@ -244,10 +245,10 @@ impl NewArray {
             return Err(CreateError::Spares { found: self.spares.len(), level });
         }
         let missing = self.missing().count();
-        let most = match level {
-            Level::Linear | Level::Raid0 => 0,
-            Level::Raid1 | Level::Raid10 => found - 1,
-            Level::Raid4 | Level::Raid5 | Level::Raid6 => level.parity_count() as usize,
+        let most = match level.row().redundancy {
+            Redundancy::None => 0,
+            Redundancy::Copies | Redundancy::Mirror => found - 1,
+            Redundancy::Parity(count) => count as usize,
         };
         if missing > most {
             return Err(CreateError::Missing { found: missing, most, level });
@@ -258,27 +259,25 @@ impl NewArray {
     fn geometry(&self) -> Result<Geometry, CreateError> {
         let level = self.level;
         let chunk = self.legal_chunk()?;
-        let layout = self.layout.unwrap_or(match level {
-            Level::Raid0 => layout_id::RAID0_ORIGINAL,
-            _ => layout_id::default_of(level),
-        });
-        if !layout_id::is_legal(level, layout, wrap(self.slots.len())) {
+        let layout = self.layout.unwrap_or(level.row().layouts.default_number());
+        if !level.row().layouts.allows(layout, wrap(self.slots.len())) {
             let raid_disks = self.slots.len();
             return Err(CreateError::Layout { found: layout, level, raid_disks });
         }
         self.check_copies(layout)?;
         let data_offset = self.legal_data_offset(chunk)?;
-        let unit = if level == Level::Raid1 { RAID1_SIZE_UNIT } else { chunk };
+        let is_mirror = level.row().redundancy == Redundancy::Mirror;
+        let unit = if is_mirror { MIRROR_SIZE_UNIT } else { chunk };
         if let Some(found) = self.size {
-            let expected = match level {
-                Level::Linear | Level::Raid0 => {
-                    format!("none, for {level} uses all of each member")
-                }
+            let expected = match level.row().redundancy {
+                Redundancy::None => format!("none, for {level} uses all of each member"),
                 // A mirror has no chunk to which an explicit size must be rounded.
-                Level::Raid1 => format!("at least {}", Sectors(DATA_SECTORS_MIN)),
-                _ => format!("at least the chunk, {chunk}"),
+                Redundancy::Mirror => format!("at least {}", Sectors(DATA_SECTORS_MIN)),
+                Redundancy::Copies | Redundancy::Parity(_) => {
+                    format!("at least the chunk, {chunk}")
+                }
             };
-            let least = if level == Level::Raid1 { DATA_SECTORS_MIN } else { chunk.0 };
+            let least = if is_mirror { DATA_SECTORS_MIN } else { chunk.0 };
             if !level.uses_size() || found.0 < least {
                 return Err(CreateError::Size { found, expected });
             }
@@ -297,20 +296,18 @@ impl NewArray {
         let smallest = usable.iter().copied().min().unwrap_or_default();
         let size = match self.size {
             _ if !level.uses_size() => Sectors::ZERO,
-            Some(size) if level == Level::Raid1 => size,
+            Some(size) if is_mirror => size,
             size => size.unwrap_or(smallest).round_down(unit),
         };
         let mut feature_map = Features::default();
-        if level == Level::Raid0 {
-            // Equal members form one zone, in which all layouts are the same; without the feature,
-            // older kernels can use the array. mdadm compares sectors, not whole chunks.
-            if usable.iter().any(|size| *size != smallest) {
-                feature_map.insert(Features::RAID0_LAYOUT);
-            }
+        // Equal members form one zone, in which all layouts are the same; without the feature,
+        // older kernels can use the array. mdadm compares sectors, not whole chunks.
+        if level.row().layouts == Layouts::Zones && usable.iter().any(|size| *size != smallest) {
+            feature_map.insert(Features::RAID0_LAYOUT);
         }
         let bitmap = match &self.bitmap {
             None => None,
-            Some(_) if matches!(level, Level::Linear | Level::Raid0) => {
+            Some(_) if !level.uses_size() => {
                 return Err(CreateError::Bitmap {
                     found: "one".to_owned(),
                     expected: no_bitmap(level),
@@ -325,9 +322,9 @@ impl NewArray {
         Ok(Geometry { layout, chunk, size, data_offset, feature_map, bitmap })
     }
 
-    /// Sectors that the bits of a bitmap cover.
+    /// Sectors that the bits of a bitmap cover: data of a member, for RAID10 of the array.
     fn sync_size(&self, layout: u32, chunk: Sectors, size: Sectors) -> Sectors {
-        if self.level != Level::Raid10 {
+        if !self.level.syncs_array() {
             return size;
         }
         let raid_disks = wrap(self.slots.len());
@@ -335,31 +332,19 @@ impl NewArray {
     }
 
     fn legal_chunk(&self) -> Result<Sectors, CreateError> {
-        let level = self.level;
-        if !level.is_striped() {
-            let found = self.chunk.unwrap_or_default();
-            return if found == Sectors::ZERO {
-                Ok(found)
-            } else {
-                Err(CreateError::Chunk { found, expected: "none for this level" })
-            };
+        let rule = self.level.row().chunk;
+        let found = self.chunk.unwrap_or(chunk_default(self.level, false));
+        if rule.allows_new(found) {
+            return Ok(found);
         }
-        let found = self.chunk.unwrap_or(chunk_default(level, false));
-        let legal = found.0 >= 8
-            && found.0 < 1 << 22
-            && if level == Level::Raid0 {
-                found.0.is_multiple_of(8)
-            } else {
-                found.0.is_power_of_two()
-            };
-        if !legal {
-            let expected = match level {
-                Level::Raid0 => "a multiple of 8 sectors (4 KiB), less than 2 GiB",
-                _ => "a power of two, at least 8 sectors (4 KiB) and less than 2 GiB",
-            };
-            return Err(CreateError::Chunk { found, expected });
-        }
-        Ok(found)
+        let expected = match rule {
+            ChunkRule::Multiple => "a multiple of 8 sectors (4 KiB), less than 2 GiB",
+            ChunkRule::PowerOfTwo => {
+                "a power of two, at least 8 sectors (4 KiB) and less than 2 GiB"
+            }
+            ChunkRule::Rounding | ChunkRule::Unused => "none for this level",
+        };
+        Err(CreateError::Chunk { found, expected })
     }
 
     fn legal_data_offset(&self, chunk: Sectors) -> Result<Sectors, CreateError> {
@@ -383,10 +368,10 @@ impl NewArray {
 
     /// Checks that every chunk of a RAID10 array has a copy that is not missing.
     fn check_copies(&self, layout: u32) -> Result<(), CreateError> {
-        let Some(parts) = layout_id::Raid10::from_code(layout) else { return Ok(()) };
-        if self.level != Level::Raid10 {
+        if self.level.row().redundancy != Redundancy::Copies {
             return Ok(());
         }
+        let Some(parts) = layout_id::Raid10::from_code(layout) else { return Ok(()) };
         let slots = self.slots.len();
         let copies = parts.copies() as usize;
         for first in (0..slots).map(|row| row * parts.near as usize % slots) {
@@ -455,17 +440,18 @@ impl NewArray {
         })
     }
 
-    /// Slot with a member that becomes a spare to be rebuilt. A rebuild reads and writes all data
-    /// once, which is quicker than a resync, and the array is never both degraded and dirty.
+    /// Slot of the member that becomes a spare and is rebuilt; `None` if the array is resynced
+    /// instead, or needs no sync. A rebuild reads and writes all data once, which is quicker than a
+    /// resync, and the array is never both degraded and dirty.
     fn rebuilt_slot(&self) -> Option<usize> {
         if self.assume_clean || self.force {
             return None;
         }
         let last = self.slots.len() - 1;
-        match (self.level, self.missing().collect::<Vec<_>>().as_slice()) {
-            (Level::Raid4 | Level::Raid5, []) => Some(last),
-            (Level::Raid6, [missing]) if *missing == last => Some(last - 1),
-            (Level::Raid6, [_]) => Some(last),
+        match (self.level.parity_count(), self.missing().collect::<Vec<_>>().as_slice()) {
+            (1, []) => Some(last),
+            (2, [missing]) if *missing == last => Some(last - 1),
+            (2, [_]) => Some(last),
             _ => None,
         }
     }
@@ -476,16 +462,15 @@ impl NewArray {
     fn starts_clean(&self, rebuilt: Option<usize>) -> bool {
         let absent = self.missing().count() + usize::from(rebuilt.is_some());
         self.assume_clean
-            || match self.level {
-                Level::Linear | Level::Raid0 => true,
-                Level::Raid1 | Level::Raid10 => false,
-                Level::Raid4 | Level::Raid5 | Level::Raid6 => {
-                    absent == self.level.parity_count() as usize
-                }
+            || match self.level.row().redundancy {
+                Redundancy::None => true,
+                Redundancy::Copies | Redundancy::Mirror => false,
+                Redundancy::Parity(count) => absent == count as usize,
             }
     }
 
-    /// Number and role of each member, in the order of the list.
+    /// Number and role of each member, in the order in which they are listed. `rebuilt` is the slot
+    /// of the member that becomes a spare.
     fn numbered(&self, rebuilt: Option<usize>) -> Vec<(usize, Role, NewMember)> {
         let last = self.slots.len() + self.spares.len();
         let slots = self.slots.iter().enumerate().filter_map(|(slot, member)| {
@@ -520,7 +505,8 @@ fn role_count(members: usize) -> usize {
     ((256 + 2 * members).next_multiple_of(512) - 256) / 2
 }
 
-/// Converts a count or number of members, which is at most 1920.
+/// Converts a count or number of members, which is at most 1920, to the type of the superblock's
+/// fields.
 fn wrap(members: usize) -> u32 {
     u32::try_from(members).expect("at most 1920 members")
 }
@@ -537,7 +523,7 @@ mod tests {
         NewArray::new(level, (0..members).map(member).collect())
     }
 
-    /// Number, slot and cleanliness of each member.
+    /// Number and role of each member, and whether the array starts clean.
     fn numbers(array: &NewArray) -> (Vec<(u32, Role)>, bool) {
         let planned = array.plan().unwrap();
         let number = |planned: &Super1| (planned.dev_number, planned.own_role().unwrap());

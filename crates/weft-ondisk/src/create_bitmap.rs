@@ -12,17 +12,17 @@ use weft_units::{Bytes, SECTOR_BYTES, Sectors};
 pub struct NewBitmap {
     /// Chunk size in bytes; `None` for mdadm's default.
     pub chunk: Option<Bytes>,
-    /// Seconds until a bit is cleared.
+    /// Seconds until md clears the bit of a chunk without writes.
     pub daemon_sleep: u32,
 }
 
-/// Smallest chunk of a default bitmap, in bytes.
+/// Chunk of a bitmap when the user gives none, in bytes, unless its bits need a larger one.
 const CHUNK_DEFAULT: u64 = 64 << 20;
 
-/// Smallest chunk, in bytes.
+/// Smallest legal chunk, in bytes.
 const CHUNK_MIN: u64 = 4096;
 
-/// Most sectors of a bitmap with mdadm's default chunk.
+/// Most sectors of a bitmap when the user gives no chunk.
 const ROOM_DEFAULT_MAX: u64 = 256;
 
 /// Offset of the bitmap from a superblock of version 1.1 or 1.2, in sectors.
@@ -56,7 +56,8 @@ impl Default for NewBitmap {
 }
 
 impl NewBitmap {
-    /// Chunk size in bytes, for bits that cover `sync_size` in `room` sectors.
+    /// Chunk size in bytes: the one that was asked for, or the default, enlarged until the bits for
+    /// `sync_size` fit in `room` sectors.
     ///
     /// # Errors
     ///
@@ -87,14 +88,14 @@ impl NewBitmap {
         Ok(chunk)
     }
 
-    /// Sectors of header and bits.
+    /// Sectors of header and bits, for bits that cover `sync_size` in at most `room` sectors.
     pub(crate) fn area(&self, sync_size: Sectors, room: u64) -> Result<Sectors, CreateError> {
         let bits = sync_size.bytes().0.div_ceil(self.chunk(sync_size, room)?);
         Ok(Bytes(BITMAP_HEADER_BYTES as u64 + bits.div_ceil(8)).sectors_ceil())
     }
 
-    /// Bitmap of a member of a new array: every bit is set, as mdadm writes it. If the members
-    /// agree, no bit forces a resync, and all are soon cleared.
+    /// Bitmap of a member of a new array: every bit is set, as mdadm writes it. The set bits of an
+    /// array that is created clean cause no resync, and md soon clears them.
     ///
     /// Shape    whole 4 KiB, to be written at the start of [`Superblock::bitmap_room`]
     ///
@@ -105,8 +106,8 @@ impl NewBitmap {
         self.encode_in(superblock, bitmap_room(superblock.version(), superblock.size()))
     }
 
-    /// Bitmap that is added to an existing array: like that of a new array, in the room that its
-    /// members have now. Returns its offset too.
+    /// Bitmap that is added to an existing array: with the content of a new array's bitmap, in the
+    /// `room` that the members have now. Returns its offset and its bytes.
     ///
     /// Shape    offset in sectors from the superblock, and whole 4 KiB; `room` is the least
     ///          [`NewBitmap::room_beside`] of all members
@@ -183,13 +184,13 @@ impl NewBitmap {
     }
 }
 
-/// Sectors before a superblock of version 1.0 that its bad-block log takes.
+/// Sectors directly before a superblock of version 1.0 that its bad-block log takes.
 fn log_before(size: u16, offset: i32) -> u64 {
     let reach = if offset < 0 { u64::from(offset.unsigned_abs()) } else { 0 };
     reach.max(size.into())
 }
 
-/// Sectors available for a bitmap beside `size` sectors of a member's data.
+/// Sectors available for a bitmap on a member with `size` sectors of data.
 pub(crate) fn bitmap_room(version: Version, size: Sectors) -> u64 {
     match version {
         Version::V0_90 => Super090::BITMAP_SECTORS,

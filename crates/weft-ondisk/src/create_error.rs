@@ -1,6 +1,6 @@
 //! Errors of arrays that cannot be created: field, found, expected.
 
-use crate::{Level, Minor, SuperblockError, layout_id};
+use crate::{Level, Minor, Redundancy, SuperblockError};
 use weft_units::Sectors;
 
 /// Reasons why an array cannot be created.
@@ -39,9 +39,11 @@ pub enum CreateError {
     Illegal(#[from] SuperblockError),
     /// The level or the number of members does not allow the layout.
     #[error("layout: found {}, expected {} with {raid_disks} members",
-        layout_id::name(*level, *found).unwrap_or_else(|| format!("{found:#x}")),
-        match level {
-            Level::Raid10 => "2 or more copies of a chunk, each on a member of its own,".to_owned(),
+        level.row().layouts.name(*found).unwrap_or_else(|| format!("{found:#x}")),
+        match level.row().redundancy {
+            Redundancy::Copies => {
+                "2 or more copies of a chunk, each on a member of its own,".to_owned()
+            }
             _ => format!("one of {level}"),
         })]
     Layout {
@@ -54,7 +56,7 @@ pub enum CreateError {
     },
     /// More slots are missing than the level tolerates.
     #[error("missing members: found {found}, expected at most {most} for {level}{}",
-        if *level == Level::Raid10 { " that hold the same chunk" } else { "" })]
+        if level.row().redundancy == Redundancy::Copies { " that hold the same chunk" } else { "" })]
     Missing {
         /// Number of missing members.
         found: usize,

@@ -50,7 +50,7 @@ pub enum SuperblockError {
         list(looked)
     )]
     Absent {
-        /// Sectors that were searched.
+        /// Sectors at which a superblock was looked for.
         looked: Vec<Sectors>,
     },
     /// Two superblocks are legal and name different arrays, so the member could belong to either.
@@ -62,16 +62,16 @@ pub enum SuperblockError {
     Ambiguous {
         /// Version of the first superblock.
         first: Version,
-        /// Array of the first superblock.
+        /// UUID of the array that the first superblock names.
         first_uuid: Uuid,
         /// Version of the second superblock.
         second: Version,
-        /// Array of the second superblock.
+        /// UUID of the array that the second superblock names.
         second_uuid: Uuid,
         /// Version of the superblock with the later creation time: the one that mdadm would use.
         newest: Version,
     },
-    /// The stored checksum does not match the bytes.
+    /// The stored checksum differs from that of the other bytes.
     #[error(
         "{at}: found {stored:#010x}, expected {computed:#010x} from the other bytes; the \
              superblock is damaged: leave the member out, or restore the superblock from a copy"
@@ -79,9 +79,9 @@ pub enum SuperblockError {
     Checksum {
         /// Field at fault: `sb_csum`.
         at: At,
-        /// The stored checksum.
+        /// Checksum that is stored.
         stored: u32,
-        /// The computed checksum.
+        /// Checksum of the bytes that were read.
         computed: u32,
     },
     /// The superblock has features that exclude each other.
@@ -94,10 +94,10 @@ pub enum SuperblockError {
         at: At,
         /// All features of the superblock.
         found: Features,
-        /// The rule that is broken.
+        /// Rule that the features break, in words.
         rule: &'static str,
     },
-    /// The block is not a superblock.
+    /// The block does not have the magic of a superblock.
     #[error("{at}: found {found:#010x}, expected 0xa92b4efc; there is no md superblock here")]
     Magic {
         /// Field at fault: `magic`.
@@ -123,11 +123,11 @@ pub enum SuperblockError {
              the superblock is damaged: leave the member out"
     )]
     Overflow {
-        /// The first field of `sum`.
+        /// First of the fields that are added or multiplied.
         at: At,
         /// Value that the field has.
         found: u64,
-        /// The sum or product, in words.
+        /// Sum or product that overflows, in words.
         sum: &'static str,
     },
     /// Two areas of the member share sectors.
@@ -160,26 +160,26 @@ pub enum SuperblockError {
     Position {
         /// Field at fault: `super_offset`.
         at: At,
-        /// Sector that the superblock names.
+        /// Sector at which the superblock says that it lies.
         found: Sectors,
-        /// Sector at which it was read.
+        /// Sector at which the superblock was read.
         expected: Sectors,
     },
-    /// A role is one that no member can have.
+    /// An entry of the role table has a code that no member can have.
     #[error("{at}: found {found:#06x}, expected {}; \
              the role table is damaged: leave the member out", roles(*slots))]
     Role {
-        /// An entry of `dev_roles`.
+        /// Field at fault: an entry of `dev_roles`.
         at: At,
         /// Value that the entry has.
         found: u16,
         /// Number of slots of the array.
         slots: u32,
     },
-    /// The bytes are fewer than those of a superblock.
+    /// Fewer bytes were given than a superblock has.
     #[error("superblock: found {found} bytes, expected 4096; read the whole block")]
     Short {
-        /// Number of bytes.
+        /// Number of bytes that were given.
         found: usize,
     },
     /// The member is too small for metadata.
@@ -190,7 +190,7 @@ pub enum SuperblockError {
         /// Smallest size of a member.
         expected: Sectors,
     },
-    /// The data would reach beyond the end of the member.
+    /// The data, or another area, would reach beyond the end of the member.
     #[error(
         "{at}: found {needs} needed, expected no more than the member has, {has}; \
              member truncated: restore its size from a copy, or leave it out"
@@ -229,7 +229,7 @@ pub enum SuperblockError {
 }
 
 impl SuperblockError {
-    /// The field at fault, if there is one.
+    /// Field at fault; `None` if the error is not in one field.
     #[must_use]
     pub const fn at(&self) -> Option<At> {
         match self {
@@ -256,7 +256,7 @@ impl SuperblockError {
     }
 
     pub(crate) fn raid_disks(at: At, found: u32, level: Level, most: u32) -> Self {
-        Self::value(at, found, format!("{}..={most} for {level}", level.raid_disks_min()))
+        Self::value(at, found, format!("{}..={most} for {level}", level.row().members_min))
     }
 }
 
@@ -272,7 +272,7 @@ fn roles(slots: u32) -> String {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogError {
-    /// The stored checksum does not match the bytes.
+    /// The stored checksum differs from that of the other bytes.
     #[error(
         "{at}: found {stored:#010x}, expected {computed:#010x} from the other bytes; {}",
         way_out(at)
@@ -280,19 +280,19 @@ pub enum LogError {
     Checksum {
         /// Field with the checksum.
         at: At,
-        /// The stored checksum.
+        /// Checksum that is stored.
         stored: u32,
-        /// The computed checksum.
+        /// Checksum of the bytes that were read.
         computed: u32,
     },
-    /// The block is not the structure.
+    /// The block does not begin with the magic of the structure.
     #[error("{at}: found {found:#010x}, expected {expected:#010x}; {}", way_out(at))]
     Magic {
         /// Field at fault: `magic`.
         at: At,
         /// Number that is in place of the magic.
         found: u32,
-        /// Value that the structure begins with.
+        /// Magic that the structure begins with.
         expected: u32,
     },
     /// The structure belongs to another array, or to none.
@@ -305,12 +305,12 @@ pub enum LogError {
         /// UUID, or derived value, that was expected.
         expected: String,
     },
-    /// The bytes are fewer than those of the structure.
+    /// Fewer bytes were given than the structure has.
     #[error("{at}: found {found} bytes, expected {expected}; read all of it")]
     Short {
         /// First field of the structure.
         at: At,
-        /// Number of bytes.
+        /// Number of bytes that were given.
         found: usize,
         /// Number of bytes that are needed.
         expected: usize,
@@ -345,7 +345,7 @@ impl LogError {
     }
 }
 
-/// Advice for continuing without the structure.
+/// Advice on how to go on without the damaged structure that `at` names.
 fn way_out(at: &At) -> &'static str {
     match at.structure {
         "bitmap" => "without it all of a dirty array is resynced",

@@ -8,7 +8,9 @@
 //! Source: output of mdadm 4.2 for the arrays in `fixtures/md-super` and for superblocks with
 //! single fields changed.
 
-use crate::{Features, Level, Minor, Role, Super1, layout_id};
+use crate::chunk_rule::ChunkRule;
+use crate::layout_id::Layouts;
+use crate::{Features, Level, Minor, Role, Super1};
 use weft_units::Sectors;
 
 /// Sectors from the superblock that mdadm counts as used on versions 1.1 and 1.2, unless an area
@@ -38,26 +40,26 @@ impl Super1 {
         self.describe_logs(&mut line);
         line("Checksum", format!("{:x} - correct", self.checksum()));
         line("Events", self.events.to_string());
-        let meaningful = match self.level {
-            Level::Linear | Level::Raid1 | Level::Raid4 => false,
-            Level::Raid0 => self.feature_map.contains(Features::RAID0_LAYOUT),
-            Level::Raid5 | Level::Raid6 | Level::Raid10 => true,
+        let meaningful = match self.level.row().layouts {
+            Layouts::Ignored => false,
+            Layouts::Zones => self.feature_map.contains(Features::RAID0_LAYOUT),
+            Layouts::Copies | Layouts::Rotations(_) => true,
         };
         if meaningful {
-            let layout = layout_id::name(self.level, self.layout);
+            let layout = self.level.row().layouts.name(self.layout);
             line("Layout", layout.unwrap_or_else(|| format!("{:#x}", self.layout)));
         }
-        match self.level {
-            Level::Raid1 => {}
-            Level::Linear => line("Rounding", kib(self.chunk)),
-            _ => line("Chunk Size", kib(self.chunk)),
+        match self.level.row().chunk {
+            ChunkRule::Multiple | ChunkRule::PowerOfTwo => line("Chunk Size", kib(self.chunk)),
+            ChunkRule::Rounding => line("Rounding", kib(self.chunk)),
+            ChunkRule::Unused => {}
         }
         line("Device Role", self.describe_role());
         line("Array State", self.describe_slots());
         lines
     }
 
-    /// Sizes, and the places of data and superblock.
+    /// Adds the lines about sizes, and about the positions of data and superblock.
     fn describe_places(&self, member_size: Sectors, line: &mut impl FnMut(&str, String)) {
         line("Avail Dev Size", format!("{} sectors{}", self.data_size.0, human(self.data_size)));
         if let Some(size) = self.array_size() {
@@ -86,7 +88,7 @@ impl Super1 {
         }
     }
 
-    /// Bitmap, logs, reshape and flags, and the time of the last update.
+    /// Adds the lines about bitmap, logs, reshape and flags, and about the time of the last update.
     fn describe_logs(&self, line: &mut impl FnMut(&str, String)) {
         if let Some(offset) = self.bitmap_offset() {
             line("Internal Bitmap", format!("{offset} sectors from superblock"));
@@ -136,7 +138,7 @@ impl Super1 {
             line("New Level", name);
         }
         if reshape.new_layout != self.layout {
-            let name = layout_id::name(level.unwrap_or(self.level), reshape.new_layout);
+            let name = level.unwrap_or(self.level).row().layouts.name(reshape.new_layout);
             line("New Layout", name.unwrap_or_else(|| format!("{:#x}", reshape.new_layout)));
         }
         if reshape.new_chunk != self.chunk {
@@ -172,7 +174,7 @@ impl Super1 {
         format!("{states} ('A' == active, '.' == missing, 'R' == replacing)")
     }
 
-    /// Unused sectors before and after the data.
+    /// Sectors of the member before and after its data that mdadm counts as unused.
     fn unused(&self, member_size: Sectors) -> (u64, u64) {
         let bblog = i64::from(self.bblog_offset);
         let bblog_end = match self.bblog_size {
@@ -211,8 +213,8 @@ fn kib(chunk: Sectors) -> String {
     format!("{}K", chunk.0 / 2)
 }
 
-/// Size in the largest units that leave more than 2, binary and decimal; empty for small sizes,
-/// which are readable as they are.
+/// Size in MiB and MB, from 2 GiB on in GiB and GB, from 2 TiB on in TiB and TB; empty below 5,000
+/// KiB, where the plain number is readable.
 pub(crate) fn human(size: Sectors) -> String {
     let bytes = u128::from(size.0) * 512;
     let (binary, decimal, letter) = match bytes {

@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Features(pub u32);
 
-/// Reason why this release does not write to an array of which it understands the superblock.
+/// Reason why this release does not write to an array although it understands the superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reason {
     /// Name of the feature, as in [`Features`], or of the field.
@@ -101,7 +101,7 @@ impl Features {
         self.0 &= !other.0;
     }
 
-    /// Bits that have no name here.
+    /// Set bits for which [`Features`] has no constant.
     #[must_use]
     pub fn unknown(self) -> Self {
         Self::NAMED.iter().fold(self, |rest, (feature, _)| Self(rest.0 & !feature.0))
@@ -122,7 +122,7 @@ impl Features {
     }
 }
 
-/// Format: `0x801 (BITMAP, MULTI_PPL)`.
+/// Format: the number, and the names of the set bits: `0x801 (BITMAP, MULTI_PPL)`.
 impl fmt::Display for Features {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:#x}", self.0)?;

@@ -63,18 +63,18 @@ pub struct MetaBlock {
 pub enum Payload {
     /// Blocks of data, which follow the meta block.
     Data {
-        /// Flags. 1: the data was discarded. 2 and 3 belong to a reshape.
+        /// Flags: 1 if the data was discarded; 2 and 3 during a reshape.
         flags: u16,
         /// Sector of the array to which the data belongs.
         sector: Sectors,
         /// Checksum of each block of 4 KiB.
         checksums: Vec<u32>,
     },
-    /// The stripes at these member sectors have reached the members. No blocks follow.
+    /// The stripes at these member sectors have been written to the members. No blocks follow.
     Flush {
         /// Flags of the payload, as for data.
         flags: u16,
-        /// Sectors of the members' data.
+        /// First sector of each stripe in the members' data.
         stripes: Vec<u64>,
     },
     /// P, or P and Q, which follow the meta block and end a stripe.
@@ -88,7 +88,7 @@ pub enum Payload {
     },
 }
 
-/// Seed of the checksums of an array's journal.
+/// Seed of all checksums in the journal of this array.
 #[must_use]
 pub fn journal_seed(set_uuid: Uuid) -> u32 {
     crc32c_raw(u32::MAX, &set_uuid.0)
@@ -176,7 +176,7 @@ impl MetaBlock {
         Some(block)
     }
 
-    /// Sectors of the blocks that follow the meta block.
+    /// Sectors of the data and parity blocks that follow the meta block.
     #[must_use]
     pub fn payload_sectors(&self) -> Sectors {
         let blocks: usize = self.payloads.iter().map(Payload::block_count).sum();
@@ -185,7 +185,7 @@ impl MetaBlock {
 }
 
 impl Payload {
-    /// Number of blocks that follow the meta block.
+    /// Number of data and parity blocks that follow the meta block.
     #[must_use]
     pub fn block_count(&self) -> usize {
         match self {
@@ -285,14 +285,14 @@ pub struct JournalScan {
 pub enum JournalState {
     /// The journal has no data that the members lack.
     Empty,
-    /// Meta blocks that have to be replayed, in order, without an empty one at the start.
+    /// Meta blocks that have to be replayed, in this order. An empty one at the start is left out.
     Live(Vec<MetaBlock>),
 }
 
 impl JournalScan {
     /// Starts a scan at the tail that the journal member's superblock names.
     ///
-    /// Units    `data_size` as in the superblock; the ring is the part of it in whole blocks
+    /// Units    `data_size` as in the superblock; the ring has the whole blocks in it
     ///
     /// # Errors
     ///
@@ -309,13 +309,13 @@ impl JournalScan {
         Ok(Self { seed, ring, next, walked: 0, blocks, stopped: None })
     }
 
-    /// Sector of the ring at which to read [`JOURNAL_BLOCK_BYTES`]; `None` at the end.
+    /// Sector of the ring at which to read [`JOURNAL_BLOCK_BYTES`]; `None` once the scan has ended.
     #[must_use]
     pub const fn poll(&self) -> Option<Sectors> {
         self.next
     }
 
-    /// Takes the bytes that were read.
+    /// Takes the bytes at the sector that [`JournalScan::poll`] named.
     pub fn handle(&mut self, bytes: &[u8]) {
         let Some(at) = self.next.take() else { return };
         let block =
@@ -430,7 +430,8 @@ mod tests {
         assert_eq!(MetaBlock { payloads: vec![data(2000)], ..block }.encode(9), None);
     }
 
-    /// Scans a ring of 64 sectors from sector 48, with these blocks at their positions.
+    /// Scans a ring of 64 sectors from sector 48 on. It has each of `blocks` at the position that
+    /// the block names.
     fn scan(blocks: &[MetaBlock]) -> Result<JournalState, LogError> {
         let mut scan = JournalScan::new(uuid(), Sectors(48), Sectors(71)).unwrap();
         let seed = journal_seed(uuid());

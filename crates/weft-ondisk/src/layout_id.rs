@@ -1,11 +1,9 @@
 //! Layout numbers of md, and mdadm's names for them.
 //!
-//! The engine implements the placement of data and parity; this module has only the numbers of
-//! layouts, the levels that allow them, and their names.
+//! The engine implements the placement of data and parity; this module has only the kinds of
+//! layouts that a level may have, their numbers and their names.
 //!
 //! Source: md's on-disk codes; names as printed and accepted by mdadm 4.2.
-
-use crate::Level;
 
 /// Default layout of RAID5/6: left-symmetric.
 pub const LEFT_SYMMETRIC: u32 = 2;
@@ -19,8 +17,31 @@ pub const RAID0_ORIGINAL: u32 = 1;
 /// RAID0 layout "alternate": each zone counts chunks from its own start.
 pub const RAID0_ALTERNATE: u32 = 2;
 
-/// Codes of RAID5, which RAID6 shares.
-const PARITY: [(u32, &str, &[&str]); 6] = [
+/// Layouts that a level may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layouts {
+    /// Near, far and offset copies. The layout number has several fields: see [`Raid10`].
+    Copies,
+    /// Any number: the level has no layouts and ignores the field.
+    Ignored,
+    /// The level rotates parity. Its layouts are those in these lists.
+    Rotations(&'static [&'static [LayoutName]]),
+    /// Placement of chunks in the later zones of RAID0 on unequal members: [`RAID0_ORIGINAL`] and
+    /// [`RAID0_ALTERNATE`]. 0 leaves open which of the two. The number has a meaning only if the
+    /// superblock says that the field is valid.
+    Zones,
+}
+
+/// Number, name and short names of a layout.
+pub type LayoutName = (u32, &'static str, &'static [&'static str]);
+
+/// Layouts of RAID5.
+pub(crate) static ROTATIONS_5: [&[LayoutName]; 1] = [&PARITY];
+/// Layouts of RAID6: those of RAID5 and more.
+pub(crate) static ROTATIONS_6: [&[LayoutName]; 2] = [&PARITY, &PARITY_6];
+
+/// Layouts of RAID5, which RAID6 has as well.
+static PARITY: [LayoutName; 6] = [
     (0, "left-asymmetric", &["la"]),
     (1, "right-asymmetric", &["ra"]),
     (LEFT_SYMMETRIC, "left-symmetric", &["ls", "default"]),
@@ -29,8 +50,8 @@ const PARITY: [(u32, &str, &[&str]); 6] = [
     (5, "parity-last", &[]),
 ];
 
-/// Codes of RAID6 only.
-const PARITY_6: [(u32, &str, &[&str]); 8] = [
+/// Layouts that only RAID6 has.
+static PARITY_6: [LayoutName; 8] = [
     (8, "ddf-zero-restart", &[]),
     (9, "ddf-N-restart", &[]),
     (10, "ddf-N-continue", &[]),
@@ -41,8 +62,96 @@ const PARITY_6: [(u32, &str, &[&str]); 8] = [
     (20, "parity-first-6", &[]),
 ];
 
-const RAID0: [(u32, &str, &[&str]); 3] =
-    [(0, "dangerous", &[]), (RAID0_ORIGINAL, "original", &[]), (RAID0_ALTERNATE, "alternate", &[])];
+/// Layouts of RAID0.
+static ZONES: [&[LayoutName]; 1] = [&[
+    (0, "dangerous", &[]),
+    (RAID0_ORIGINAL, "original", &[]),
+    (RAID0_ALTERNATE, "alternate", &[]),
+]];
+
+impl Layouts {
+    /// Layouts with a name, in ascending order of their numbers; none for RAID10, where names are
+    /// composed of several fields.
+    pub fn named(self) -> impl Iterator<Item = LayoutName> {
+        let lists: &[&[_]] = match self {
+            Self::Copies | Self::Ignored => &[],
+            Self::Rotations(lists) => lists,
+            Self::Zones => &ZONES,
+        };
+        lists.iter().copied().flatten().copied()
+    }
+
+    /// Layout that mdadm chooses by default; 0 for a level without layouts.
+    #[must_use]
+    pub const fn default_number(self) -> u32 {
+        match self {
+            Self::Copies => NEAR_2,
+            Self::Ignored => 0,
+            Self::Rotations(_) => LEFT_SYMMETRIC,
+            Self::Zones => RAID0_ORIGINAL,
+        }
+    }
+
+    /// Whether an array of `raid_disks` members may have this layout.
+    ///
+    /// Linear, RAID1 and RAID4 ignore the field, so any value is legal. RAID0 has its three values
+    /// only when the superblock says that the field is valid, which the caller has to check.
+    #[must_use]
+    pub fn allows(self, layout: u32, raid_disks: u32) -> bool {
+        match self {
+            Self::Copies => Raid10::from_code(layout)
+                .is_some_and(|parts| parts.far_set_size(raid_disks).is_some()),
+            Self::Ignored => true,
+            Self::Rotations(_) | Self::Zones => self.named().any(|(code, ..)| code == layout),
+        }
+    }
+
+    /// mdadm's name of a layout; `None` if the level has no layouts, or the number no name.
+    #[must_use]
+    pub fn name(self, layout: u32) -> Option<String> {
+        if self != Self::Copies {
+            let named = self.named().find(|(code, ..)| *code == layout);
+            return named.map(|(_, name, _)| name.to_owned());
+        }
+        Raid10::from_code(layout).map(|parts| {
+            let mut copies = Vec::new();
+            if parts.near != 1 || parts.far == 1 {
+                copies.push(format!("near={}", parts.near));
+            }
+            if parts.far != 1 {
+                let kind = if parts.offset { "offset" } else { "far" };
+                copies.push(format!("{kind}={}", parts.far));
+            }
+            copies.join(", ")
+        })
+    }
+
+    /// Layout number of a name (`left-symmetric`, `near=2`), a short name (`ls`, `n2`, `f2`, `o2`)
+    /// or a number.
+    ///
+    /// Errors   `None` when the text names no layout of the level. [`Layouts::allows`] checks
+    ///          whether a RAID10 layout fits the number of members.
+    #[must_use]
+    pub fn parse(self, text: &str) -> Option<u32> {
+        if self != Self::Copies {
+            let is_named = |(code, name, short): &LayoutName| {
+                *name == text || short.contains(&text) || text.parse() == Ok(*code)
+            };
+            return self.named().find(is_named).map(|(code, ..)| code);
+        }
+        let (kind, count) = match text.split_once('=') {
+            Some(named) => named,
+            None => text.split_at_checked(1)?,
+        };
+        let copies: u32 = count.parse().ok().filter(|copies| (1..=255).contains(copies))?;
+        match kind {
+            "n" | "near" => Some(1 << 8 | copies),
+            "f" | "far" => Some(copies << 8 | 1),
+            "o" | "offset" => Some(1 << 16 | copies << 8 | 1),
+            _ => None,
+        }
+    }
+}
 
 /// The fields of a RAID10 layout number.
 ///
@@ -86,9 +195,9 @@ impl Raid10 {
 
     /// Number of members in a far set; `None` if the layout is not legal for `raid_disks` members.
     ///
-    /// Source   md's raid10 refuses none, zero, or more copies than members, and an unknown
-    ///          grouping. A far set smaller than the number of copies puts two copies of a chunk
-    ///          on one member; md only warns, weft refuses.
+    /// Source   md's raid10 refuses no copies, more copies than members, and an unknown grouping. A
+    ///          far set smaller than the number of copies puts two copies of a chunk on one member;
+    ///          md only warns, weft refuses.
     #[must_use]
     pub const fn far_set_size(self, raid_disks: u32) -> Option<u32> {
         let copies = self.copies();
@@ -105,114 +214,25 @@ impl Raid10 {
     }
 }
 
-/// Layout that mdadm chooses for `level` by default.
-#[must_use]
-pub const fn default_of(level: Level) -> u32 {
-    match level {
-        Level::Linear | Level::Raid0 | Level::Raid1 | Level::Raid4 => 0,
-        Level::Raid5 | Level::Raid6 => LEFT_SYMMETRIC,
-        Level::Raid10 => NEAR_2,
-    }
-}
-
-/// Whether `layout` is legal for `level` with `raid_disks` members.
-///
-/// Linear, RAID1 and RAID4 ignore the field, so any value is legal. RAID0 has its three values only
-/// when the superblock says that the field is valid, which the caller has to check.
-#[must_use]
-pub fn is_legal(level: Level, layout: u32, raid_disks: u32) -> bool {
-    match level {
-        Level::Linear | Level::Raid1 | Level::Raid4 => true,
-        Level::Raid0 => layout <= RAID0_ALTERNATE,
-        Level::Raid5 => layout <= 5,
-        Level::Raid6 => matches!(layout, 0..=5 | 8..=10 | 16..=20),
-        Level::Raid10 => {
-            Raid10::from_code(layout).is_some_and(|parts| parts.far_set_size(raid_disks).is_some())
-        }
-    }
-}
-
-/// mdadm's name of a layout; `None` for a level without layouts, or a number without a name.
-#[must_use]
-pub fn name(level: Level, layout: u32) -> Option<String> {
-    match level {
-        Level::Linear | Level::Raid1 | Level::Raid4 => None,
-        Level::Raid0 | Level::Raid5 | Level::Raid6 => {
-            names(level).find(|(code, ..)| *code == layout).map(|(_, name, _)| name.to_owned())
-        }
-        Level::Raid10 => Raid10::from_code(layout).map(|parts| {
-            let mut copies = Vec::new();
-            if parts.near != 1 || parts.far == 1 {
-                copies.push(format!("near={}", parts.near));
-            }
-            if parts.far != 1 {
-                let kind = if parts.offset { "offset" } else { "far" };
-                copies.push(format!("{kind}={}", parts.far));
-            }
-            copies.join(", ")
-        }),
-    }
-}
-
-/// Layout number of a name (`left-symmetric`, `near=2`), a short name (`ls`, `n2`, `f2`, `o2`) or a
-/// number.
-///
-/// Errors   `None` when the text names no layout of this level. [`is_legal`] checks whether a
-///          RAID10 layout fits the number of members.
-#[must_use]
-pub fn parse(level: Level, text: &str) -> Option<u32> {
-    match level {
-        Level::Linear | Level::Raid1 | Level::Raid4 => None,
-        Level::Raid0 | Level::Raid5 | Level::Raid6 => names(level)
-            .find(|(code, name, short)| {
-                *name == text || short.contains(&text) || text.parse() == Ok(*code)
-            })
-            .map(|(code, ..)| code),
-        Level::Raid10 => {
-            let (kind, count) = match text.split_once('=') {
-                Some(named) => named,
-                None => text.split_at_checked(1)?,
-            };
-            let copies: u32 = count.parse().ok().filter(|copies| (1..=255).contains(copies))?;
-            match kind {
-                "n" | "near" => Some(1 << 8 | copies),
-                "f" | "far" => Some(copies << 8 | 1),
-                "o" | "offset" => Some(1 << 16 | copies << 8 | 1),
-                _ => None,
-            }
-        }
-    }
-}
-
-fn names(level: Level) -> impl Iterator<Item = (u32, &'static str, &'static [&'static str])> {
-    let (shared, own): (&[_], &[_]) = match level {
-        Level::Raid0 => (&RAID0, &[]),
-        Level::Raid5 => (&PARITY, &[]),
-        Level::Raid6 => (&PARITY, &PARITY_6),
-        Level::Linear | Level::Raid1 | Level::Raid4 | Level::Raid10 => (&[], &[]),
-    };
-    shared.iter().chain(own).copied()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::Level;
 
     #[test]
     fn every_name_is_read_back() {
         for level in [Level::Raid0, Level::Raid5, Level::Raid6] {
-            for (code, known, short) in names(level) {
-                assert!(is_legal(level, code, 6), "{level} {known}");
-                assert_eq!(name(level, code).as_deref(), Some(known));
+            for (code, known, short) in level.row().layouts.named() {
+                assert!(level.row().layouts.allows(code, 6), "{level} {known}");
+                assert_eq!(level.row().layouts.name(code).as_deref(), Some(known));
                 for text in short.iter().copied().chain([known, &code.to_string()]) {
-                    assert_eq!(parse(level, text), Some(code), "{level} {text}");
+                    assert_eq!(level.row().layouts.parse(text), Some(code), "{level} {text}");
                 }
             }
         }
         for (level, text) in
             [(Level::Raid5, "ls-6"), (Level::Raid5, "8"), (Level::Raid1, "ls"), (Level::Raid6, "")]
         {
-            assert_eq!(parse(level, text), None, "{level} {text}");
+            assert_eq!(level.row().layouts.parse(text), None, "{level} {text}");
         }
     }
 
@@ -224,13 +244,13 @@ mod tests {
             ("f2", 0x201, "far=2"),
             ("o2", 0x1_0201, "offset=2"),
         ] {
-            assert_eq!(parse(Level::Raid10, text), Some(code));
-            assert_eq!(parse(Level::Raid10, long), Some(code));
-            assert_eq!(name(Level::Raid10, code).as_deref(), Some(long));
+            assert_eq!(Level::Raid10.row().layouts.parse(text), Some(code));
+            assert_eq!(Level::Raid10.row().layouts.parse(long), Some(code));
+            assert_eq!(Level::Raid10.row().layouts.name(code).as_deref(), Some(long));
         }
-        assert_eq!(name(Level::Raid10, 0x202).as_deref(), Some("near=2, far=2"));
+        assert_eq!(Level::Raid10.row().layouts.name(0x202).as_deref(), Some("near=2, far=2"));
         for bad in ["", "n", "n0", "n256", "x2", "é2", "n-1", "near", "near=", "=2", "far2"] {
-            assert_eq!(parse(Level::Raid10, bad), None, "{bad}");
+            assert_eq!(Level::Raid10.row().layouts.parse(bad), None, "{bad}");
         }
     }
 
@@ -256,7 +276,11 @@ mod tests {
             (Level::Raid10, 0x8_0102, 4, false), // unknown bit
             (Level::Raid10, u32::MAX, 4, false),
         ] {
-            assert_eq!(is_legal(level, layout, raid_disks), legal, "{level} {layout:#x}");
+            assert_eq!(
+                level.row().layouts.allows(layout, raid_disks),
+                legal,
+                "{level} {layout:#x}"
+            );
         }
     }
 }

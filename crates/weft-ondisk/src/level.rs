@@ -1,11 +1,17 @@
-//! RAID levels, with the numbers and names of md.
+//! RAID levels: the table of their properties, with the numbers and names of md.
+//!
+//! All crates read the same rows. A new level is a variant of [`Level`] and a row of [`LEVELS`];
+//! the code that carries out its requests is the engine's.
+//!
+//! Source   md-raid.md §2.1, §5.1 and §5.2; md-ondisk.md §2
 
 use std::fmt;
 use std::str::FromStr;
 
+use crate::chunk_rule::ChunkRule;
+use crate::layout_id::{self, Layouts};
+
 /// A RAID level.
-///
-/// Source   `level` of a v1 superblock, byte 72; codes as in md's user-space header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
     /// Members are concatenated.
@@ -24,91 +30,215 @@ pub enum Level {
     Raid10,
 }
 
+/// Redundancy of a level, which decides on the members that an array can do without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Redundancy {
+    /// Copies of each chunk on some of the members.
+    Copies,
+    /// All data on each member.
+    Mirror,
+    /// Nothing: each member has data of its own, and uses all of its size.
+    None,
+    /// This number of parity strips in a full stripe: P, or P and Q.
+    Parity(u32),
+}
+
+/// Properties of a RAID level.
+#[derive(Debug)]
+pub struct LevelRow {
+    /// RAID level that the row describes.
+    pub level: Level,
+    /// Number of the level in the `level` field of a superblock.
+    pub code: i32,
+    /// Name that mdadm prints.
+    pub name: &'static str,
+    /// Other names that mdadm accepts, beside the code.
+    pub other_names: &'static [&'static str],
+    /// Smallest `raid_disks`, missing members included. The largest depends on the version of the
+    /// superblock.
+    pub members_min: u32,
+    /// Copies or parity that the level stores.
+    pub redundancy: Redundancy,
+    /// Chunks that the level may have.
+    pub chunk: ChunkRule,
+    /// Layouts that the level may have.
+    pub layouts: Layouts,
+}
+
+/// Rows of all levels, in the order of [`Level`], which is that of their codes.
+pub static LEVELS: [LevelRow; 7] = [
+    LevelRow {
+        level: Level::Linear,
+        code: -1,
+        name: "linear",
+        other_names: &[],
+        members_min: 1,
+        redundancy: Redundancy::None,
+        chunk: ChunkRule::Rounding,
+        layouts: Layouts::Ignored,
+    },
+    LevelRow {
+        level: Level::Raid0,
+        code: 0,
+        name: "raid0",
+        other_names: &["stripe"],
+        members_min: 1,
+        redundancy: Redundancy::None,
+        chunk: ChunkRule::Multiple,
+        layouts: Layouts::Zones,
+    },
+    LevelRow {
+        level: Level::Raid1,
+        code: 1,
+        name: "raid1",
+        other_names: &["mirror"],
+        members_min: 1,
+        redundancy: Redundancy::Mirror,
+        chunk: ChunkRule::Unused,
+        layouts: Layouts::Ignored,
+    },
+    LevelRow {
+        level: Level::Raid4,
+        code: 4,
+        name: "raid4",
+        other_names: &[],
+        members_min: 2,
+        redundancy: Redundancy::Parity(1),
+        chunk: ChunkRule::PowerOfTwo,
+        layouts: Layouts::Ignored,
+    },
+    LevelRow {
+        level: Level::Raid5,
+        code: 5,
+        name: "raid5",
+        other_names: &[],
+        members_min: 2,
+        redundancy: Redundancy::Parity(1),
+        chunk: ChunkRule::PowerOfTwo,
+        layouts: Layouts::Rotations(&layout_id::ROTATIONS_5),
+    },
+    LevelRow {
+        level: Level::Raid6,
+        code: 6,
+        name: "raid6",
+        other_names: &[],
+        members_min: 4,
+        redundancy: Redundancy::Parity(2),
+        chunk: ChunkRule::PowerOfTwo,
+        layouts: Layouts::Rotations(&layout_id::ROTATIONS_6),
+    },
+    LevelRow {
+        level: Level::Raid10,
+        code: 10,
+        name: "raid10",
+        other_names: &[],
+        members_min: 2,
+        redundancy: Redundancy::Copies,
+        chunk: ChunkRule::PowerOfTwo,
+        layouts: Layouts::Copies,
+    },
+];
+
 /// Text that names no level.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("level: found {found:?}, expected linear, 0, 1, 4, 5, 6 or 10 (or raid0 ... raid10)")]
+#[error("level: found {found:?}, expected {} (or raid0 ... raid10)", Level::listed())]
 pub struct UnknownLevel {
     /// The text that was found.
     pub found: String,
 }
 
 impl Level {
+    /// Properties of the level.
+    #[must_use]
+    #[expect(clippy::indexing_slicing, reason = "each variant has a row; a test compares them")]
+    pub const fn row(self) -> &'static LevelRow {
+        &LEVELS[self as usize]
+    }
+
     /// Every level, in the order of their codes.
-    pub const ALL: [Self; 7] = [
-        Self::Linear,
-        Self::Raid0,
-        Self::Raid1,
-        Self::Raid4,
-        Self::Raid5,
-        Self::Raid6,
-        Self::Raid10,
-    ];
+    pub fn all() -> impl Iterator<Item = Self> + Clone {
+        LEVELS.iter().map(|row| row.level)
+    }
 
     /// Level of an on-disk code. `None` for multipath, faulty, containers and all other codes.
     #[must_use]
     pub fn from_code(code: i32) -> Option<Self> {
-        Self::ALL.into_iter().find(|level| level.code() == code)
+        Self::all().find(|level| level.code() == code)
     }
 
     /// On-disk code of the level.
     #[must_use]
     pub const fn code(self) -> i32 {
-        match self {
-            Self::Linear => -1,
-            Self::Raid0 => 0,
-            Self::Raid1 => 1,
-            Self::Raid4 => 4,
-            Self::Raid5 => 5,
-            Self::Raid6 => 6,
-            Self::Raid10 => 10,
-        }
+        self.row().code
     }
 
     /// Name that mdadm prints.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Linear => "linear",
-            Self::Raid0 => "raid0",
-            Self::Raid1 => "raid1",
-            Self::Raid4 => "raid4",
-            Self::Raid5 => "raid5",
-            Self::Raid6 => "raid6",
-            Self::Raid10 => "raid10",
-        }
+        self.row().name
     }
 
-    /// Smallest `raid_disks` of an array of this level.
-    #[must_use]
-    pub const fn raid_disks_min(self) -> u32 {
-        match self {
-            Self::Linear | Self::Raid0 | Self::Raid1 => 1,
-            Self::Raid4 | Self::Raid5 | Self::Raid10 => 2,
-            Self::Raid6 => 4,
-        }
-    }
-
-    /// Number of parity strips in a full stripe: P, or P and Q.
+    /// Number of parity strips in a full stripe: P, or P and Q; 0 without parity.
     #[must_use]
     pub const fn parity_count(self) -> u32 {
-        match self {
-            Self::Linear | Self::Raid0 | Self::Raid1 | Self::Raid10 => 0,
-            Self::Raid4 | Self::Raid5 => 1,
-            Self::Raid6 => 2,
+        match self.row().redundancy {
+            Redundancy::Parity(count) => count,
+            Redundancy::Copies | Redundancy::Mirror | Redundancy::None => 0,
         }
     }
 
-    /// Whether `size` is the used part of each member. For the other levels `data_size` is.
+    /// Whether parity protects data.
+    #[must_use]
+    pub const fn has_parity(self) -> bool {
+        self.parity_count() > 0
+    }
+
+    /// Whether each sector of data is stored on several members, as copies and not as parity.
+    #[must_use]
+    pub const fn has_copies(self) -> bool {
+        matches!(self.row().redundancy, Redundancy::Copies | Redundancy::Mirror)
+    }
+
+    /// Whether the superblock's `size` is the used part of each member. For levels without
+    /// redundancy, `data_size` is.
     #[must_use]
     pub const fn uses_size(self) -> bool {
-        !matches!(self, Self::Linear | Self::Raid0)
+        !matches!(self.row().redundancy, Redundancy::None)
+    }
+
+    /// Whether resync positions and bitmaps count sectors of the array, as for RAID10, instead of
+    /// those of a member.
+    #[must_use]
+    pub const fn syncs_array(self) -> bool {
+        matches!(self.row().redundancy, Redundancy::Copies)
     }
 
     /// Whether data is divided into chunks, so that a chunk size is needed.
     #[must_use]
     pub const fn is_striped(self) -> bool {
-        !matches!(self, Self::Linear | Self::Raid1)
+        self.row().chunk.is_needed()
     }
+
+    /// Levels as users give them, for error texts: `linear, 0, 1, 4, 5, 6 or 10`.
+    #[must_use]
+    pub fn listed() -> String {
+        list(|row| if row.code < 0 { row.name.to_owned() } else { row.code.to_string() })
+    }
+
+    /// Codes of all levels, for error texts: `-1 (linear), 0, 1, 4, 5, 6 or 10`.
+    pub(crate) fn codes_listed() -> String {
+        list(|row| match row.code {
+            code if code < 0 => format!("{code} ({})", row.name),
+            code => code.to_string(),
+        })
+    }
+}
+
+/// List of all levels for an error text; `text` formats each of them.
+fn list(text: impl Fn(&LevelRow) -> String) -> String {
+    let mut texts: Vec<String> = LEVELS.iter().map(text).collect();
+    let last = texts.pop().unwrap_or_default();
+    format!("{} or {last}", texts.join(", "))
 }
 
 impl fmt::Display for Level {
@@ -121,16 +251,12 @@ impl FromStr for Level {
     type Err = UnknownLevel;
 
     fn from_str(text: &str) -> Result<Self, UnknownLevel> {
-        Ok(match text {
-            "linear" => Self::Linear,
-            "0" | "raid0" | "stripe" => Self::Raid0,
-            "1" | "raid1" | "mirror" => Self::Raid1,
-            "4" | "raid4" => Self::Raid4,
-            "5" | "raid5" => Self::Raid5,
-            "6" | "raid6" => Self::Raid6,
-            "10" | "raid10" => Self::Raid10,
-            other => return Err(UnknownLevel { found: other.to_owned() }),
-        })
+        let is_named = |row: &&LevelRow| {
+            let is_code = row.code >= 0 && row.code.to_string() == text;
+            is_code || row.name == text || row.other_names.contains(&text)
+        };
+        let row = LEVELS.iter().find(is_named);
+        row.map(|row| row.level).ok_or_else(|| UnknownLevel { found: text.to_owned() })
     }
 }
 
@@ -139,14 +265,32 @@ mod tests {
     use super::*;
 
     #[test]
+    fn rows_are_in_the_order_of_levels_and_codes() {
+        for (row, place) in LEVELS.iter().zip(0..) {
+            assert_eq!((row.level as usize, row.level.row().code), (place, row.code));
+            assert!(row.members_min > row.level.parity_count());
+        }
+        assert!(LEVELS.is_sorted_by(|one, other| one.code < other.code));
+        assert_eq!(Level::listed(), "linear, 0, 1, 4, 5, 6 or 10");
+        assert_eq!(Level::codes_listed(), "-1 (linear), 0, 1, 4, 5, 6 or 10");
+    }
+
+    #[test]
     fn codes_and_names_are_read_back() {
-        for level in Level::ALL {
+        for level in Level::all() {
             assert_eq!(Level::from_code(level.code()), Some(level));
             assert_eq!(level.to_string().parse(), Ok(level));
         }
         for code in [-100, -5, -4, 2, 3, 7, 11, i32::MAX] {
             assert_eq!(Level::from_code(code), None);
         }
-        assert!("raid7".parse::<Level>().is_err());
+        for (text, level) in
+            [("stripe", Level::Raid0), ("mirror", Level::Raid1), ("10", Level::Raid10)]
+        {
+            assert_eq!(text.parse(), Ok(level));
+        }
+        for text in ["raid7", "-1", "", "05"] {
+            assert!(text.parse::<Level>().is_err(), "{text}");
+        }
     }
 }

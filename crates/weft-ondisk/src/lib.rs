@@ -32,6 +32,7 @@ mod badblocks;
 mod bitmap;
 mod calendar;
 mod chunk_default;
+mod chunk_rule;
 pub mod crc;
 mod create;
 mod create_bitmap;
@@ -58,6 +59,7 @@ pub use bitmap::{
     LOCKLESS_HEADER_BYTES, Readd, Trust,
 };
 pub use chunk_default::chunk_default;
+pub use chunk_rule::ChunkRule;
 pub use create::{NewArray, NewMember, data_offset_default};
 pub use create_bitmap::{BITMAP_DEFAULT_ABOVE, NewBitmap};
 pub use create_error::CreateError;
@@ -67,7 +69,7 @@ pub use journal::{
     JOURNAL_BLOCK_BYTES, JournalScan, JournalState, MetaBlock, Payload, journal_block_checksum,
     journal_seed,
 };
-pub use level::{Level, UnknownLevel};
+pub use level::{LEVELS, Level, LevelRow, Redundancy, UnknownLevel};
 pub use metadata::{
     Logs, Metadata, MetadataError, SuperblockBlocks, Unreadable, read_superblock_blocks,
 };

@@ -20,10 +20,10 @@ pub struct Metadata {
     pub superblock: Superblock,
     /// Bitmap and logs.
     pub logs: Logs,
-    /// Size that the member should have, if it ends before its data does: an image of a failing
-    /// disk, or one that was cut off.
+    /// Size that the member needs for its data, if it is smaller: an image of a failing disk, or
+    /// one that was cut off. `None` if the member is large enough.
     pub uncut: Option<Sectors>,
-    /// Possible places of further superblocks that cannot be read; a sentence each.
+    /// Possible positions of further superblocks that cannot be read: a sentence for each.
     pub unreadable: Vec<String>,
 }
 
@@ -62,7 +62,7 @@ pub enum MetadataError {
     Superblock(#[from] SuperblockError),
 }
 
-/// The blocks at all possible places of a superblock.
+/// Blocks at all possible positions of a superblock on one member.
 #[derive(Debug, Default)]
 pub struct SuperblockBlocks {
     /// Blocks that were read, 4096 bytes each.
@@ -71,8 +71,8 @@ pub struct SuperblockBlocks {
     pub unreadable: Vec<Unreadable>,
 }
 
-/// A possible place of a superblock that cannot be read. A member with its superblock at another
-/// place is used all the same.
+/// Possible position of a superblock at which the member cannot be read. The member is used all the
+/// same if it has a superblock at another position.
 #[derive(Debug, thiserror::Error)]
 #[error("superblock of version {version} at sector {}: {source}", sector.0)]
 pub struct Unreadable {
@@ -181,7 +181,8 @@ struct Reader<'a> {
     read: &'a mut dyn FnMut(Sectors, usize) -> io::Result<Vec<u8>>,
 }
 
-/// A structure, its error as a sentence, or `None` if the member has no such structure.
+/// Result of reading a structure: its value, its error as a sentence, or `None` if the member has
+/// no such structure.
 type Found<T> = Result<Option<Result<T, String>>, MetadataError>;
 
 impl Reader<'_> {
@@ -275,8 +276,8 @@ fn bytes_of(len: Sectors, max: usize) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX).min(max)
 }
 
-/// Longest part of a log that is read: longer than md ever reserves. Bits that are not read count
-/// as set.
+/// Most bytes of a log that are read, more than md ever reserves. Bits of a bitmap that are not
+/// read count as set.
 const LOG_BYTES_MAX: usize = 1 << 20;
 
 /// Most blocks read of a journal, enough to tell that it is not empty.

@@ -67,7 +67,7 @@ const _: () = assert!(std::mem::offset_of!(Raw, entries) == ENTRIES_BYTE);
 pub struct PplHeader {
     /// Signature of the array, from [`PplHeader::signature_of`]. Byte 512.
     pub signature: u32,
-    /// Increases with each log that the array writes, on any member. Byte 520.
+    /// Number that increases with each log that the array writes, on any member. Byte 520.
     pub generation: u64,
     /// Writes that were in flight. Byte 536.
     pub entries: Vec<PplEntry>,
@@ -76,11 +76,11 @@ pub struct PplHeader {
 /// A write that was in flight, within one full stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PplEntry {
-    /// First array sector that was written. Byte 0.
+    /// First array sector of the write. Byte 0.
     pub data_sector: Sectors,
     /// Bytes of partial parity; 0 when whole stripes were written. Byte 8.
     pub pp_size: u32,
-    /// Bytes of data that were written. Byte 12.
+    /// Bytes of data that were being written. Byte 12.
     pub data_size: u32,
     /// Slot of the member with the parity, which also has the log. Byte 16.
     pub parity_disk: u32,
@@ -97,25 +97,25 @@ pub struct PplContext {
     pub chunk: Sectors,
     /// Sectors of the array.
     pub array_size: Sectors,
-    /// Sectors of the log's area from this header to its end.
+    /// Sectors from this header to the end of the log's area.
     pub room: Sectors,
     /// Slot of the member that has the log.
     pub owner: Slot,
 }
 
-/// A parity computation: the XOR of the ranges that are read, sector for sector, is written to
-/// `stripes` of the member in `parity_slot`.
+/// Parity computation: the XOR of `data` and `partial`, sector for sector, is written to `stripes`
+/// of the member in `parity_slot`.
 ///
 /// If a member with some of `data` is missing, the stripes must not be changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PplRecompute {
-    /// Index of the entry. Its partial parity must be checked first.
+    /// Index of the log's entry. The partial parity of the entry must be checked first.
     pub entry: usize,
     /// Slot to which the parity is written.
     pub parity_slot: Slot,
-    /// Range of sectors in a member's data.
+    /// Range of sectors to write, in the member's data.
     pub stripes: SectorRange,
-    /// Array sectors to be read, each as long as `stripes`.
+    /// Ranges of array sectors to read, each as long as `stripes`.
     pub data: Vec<SectorRange>,
     /// Location of the partial parity, in sectors from the header; its length is that of `stripes`.
     /// `None` if the entry has none, because its write covered full stripes.
@@ -123,7 +123,7 @@ pub struct PplRecompute {
 }
 
 impl PplHeader {
-    /// Signature of an array's logs.
+    /// Signature of the partial parity logs of an array.
     #[must_use]
     pub fn signature_of(set_uuid: Uuid) -> u32 {
         crc32c(&set_uuid.0)
@@ -219,13 +219,14 @@ impl PplHeader {
         Sectors(HEADER_SECTORS + partial.sum::<u64>())
     }
 
-    /// Whether no write was in flight.
+    /// Whether no write was in flight, so that there is nothing to recover.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Partial parity of an entry, in sectors from the header.
+    /// Position of an entry's partial parity, in sectors from the header; `None` if the entry has
+    /// none.
     #[must_use]
     pub fn partial(&self, entry: usize) -> Option<SectorRange> {
         let before = self.entries.get(..entry)?.iter();
@@ -257,7 +258,7 @@ impl PplHeader {
         Err(LogError::Checksum { at, stored, computed })
     }
 
-    /// Computations that make parity consistent again, in order.
+    /// Computations that make parity consistent again, in the order in which they have to be done.
     ///
     /// Shape    `parity_slot` returns the slot of a full stripe's parity in the array's layout
     ///
@@ -331,9 +332,9 @@ impl PplHeader {
 /// Strips that the write of an entry covers.
 struct Write {
     full_stripe: u64,
-    /// First sector in a member's data.
+    /// First sector of the write in a member's data.
     member_sector: Sectors,
-    /// Strips, in array sectors.
+    /// Written part of each strip, in array sectors.
     strips: Vec<SectorRange>,
 }
 
@@ -420,13 +421,13 @@ impl PplScan {
         Self { signature, area, next, newest: None, stopped: None }
     }
 
-    /// Sector of the area at which to read [`PPL_HEADER_BYTES`]; `None` at the end.
+    /// Sector of the area at which to read [`PPL_HEADER_BYTES`]; `None` once the search has ended.
     #[must_use]
     pub const fn poll(&self) -> Option<Sectors> {
         self.next
     }
 
-    /// Takes the bytes that were read.
+    /// Takes the bytes at the sector that [`PplScan::poll`] named.
     pub fn handle(&mut self, bytes: &[u8]) {
         let Some(at) = self.next.take() else { return };
         let header = match PplHeader::parse(bytes, self.signature) {

@@ -22,7 +22,7 @@ pub const TAIL_BYTES: usize = 128 << 10;
 /// md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Foreign {
-    /// Name, for a message.
+    /// Name of the format, for a message.
     pub name: &'static str,
     /// Byte offset of the signature on the device.
     pub byte: u64,
@@ -152,8 +152,8 @@ pub struct Misplaced {
     pub member_start: Option<Sectors>,
 }
 
-/// Superblocks at any sector of `bytes`, such as those of members that were truncated or grown, or
-/// that lie inside other data.
+/// Superblocks at any sector of `bytes`: those of members that were truncated or grown, or of
+/// members inside other data.
 ///
 /// Shape    `bytes` begin at sector `first`. A superblock is found only if the 4096 bytes from its
 ///          start on are in `bytes`, so consecutive pieces of a member must overlap by 3584 bytes
@@ -191,8 +191,8 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..)?.first_chunk().map(|word| u32::from_le_bytes(*word))
 }
 
-/// Tells ext2, ext3 and ext4 apart, which share a magic of two bytes, by their features. A
-/// plausible revision and block size exclude chance matches.
+/// Name of an ext2, ext3 or ext4 file system. The three share a magic of two bytes and differ in
+/// their features; a plausible revision and block size exclude chance matches.
 fn extended_fs(head: &[u8]) -> Option<&'static str> {
     const SUPERBLOCK: usize = 1024;
     const HAS_JOURNAL: u32 = 0x4;
@@ -215,7 +215,8 @@ fn extended_fs(head: &[u8]) -> Option<&'static str> {
     })
 }
 
-/// Finds an uberblock of the first ZFS label, in a ring in the second half of the first 256 KiB.
+/// Byte of an uberblock of the first ZFS label. The ring of uberblocks is the second half of the
+/// first 256 KiB.
 fn zfs_uberblock(head: &[u8]) -> Option<u64> {
     (128_usize << 10..256 << 10)
         .step_by(1 << 10)
@@ -247,7 +248,7 @@ mod tests {
 
     const SIZE: Sectors = Sectors(4096 + 5);
 
-    /// Searches an empty member with `signature` written at `byte`.
+    /// Searches an empty member with only `signature` written, at `byte`.
     fn check(byte: u64, signature: &[u8]) -> Option<Foreign> {
         let mut member = vec![0; usize::try_from(SIZE.bytes().0).unwrap()];
         let at = usize::try_from(byte).unwrap();

@@ -24,6 +24,7 @@
 //! mdadm 4.2 uses the one created last, and weft asks when they name two arrays.
 
 use crate::features::{Features, Reason};
+use crate::layout_id::Layouts;
 use crate::super1::{Area, MdTime, Role, Super1};
 use crate::version::Version;
 use crate::{At, Disk090, Level, MEMBER_SECTORS_MIN, Super090, SuperblockError, Uuid};
@@ -48,7 +49,7 @@ pub enum DeviceIdentity {
     Uuid(Uuid),
 }
 
-/// All possible superblocks of one member.
+/// Superblocks found at the possible positions on one member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Candidates {
     /// Legal superblocks, the one created last first: mdadm would use that one.
@@ -56,7 +57,7 @@ pub struct Candidates {
     /// Superblocks with the magic that are not legal, each with its error, in the order of the
     /// search.
     pub damaged: Vec<(Version, SuperblockError)>,
-    /// Sectors that were searched.
+    /// Sectors at which a superblock was looked for.
     pub looked: Vec<Sectors>,
 }
 
@@ -93,7 +94,7 @@ impl From<Super1> for Superblock {
 }
 
 impl Candidates {
-    /// Checks the blocks at all possible places of a member.
+    /// Checks the blocks at all possible positions of a superblock on a member.
     ///
     /// Shape    `blocks` holds, for each version the member is large enough for, the 4096 bytes at
     ///          [`Version::position`]
@@ -113,7 +114,8 @@ impl Candidates {
         candidates
     }
 
-    /// The superblock to use: the only legal one, or the one created last if all are of one array.
+    /// Superblock to use: the only legal one. If there are several of the same array, the one
+    /// created last.
     ///
     /// # Errors
     ///
@@ -294,7 +296,7 @@ impl Superblock {
             Self::V1(new) => new.layout,
         };
         let means = self.features().contains(Features::RAID0_LAYOUT);
-        if self.level() == Level::Raid0 && !means { 0 } else { said }
+        if self.level().row().layouts == Layouts::Zones && !means { 0 } else { said }
     }
 
     /// Chunk size; 0 for RAID1.
@@ -348,7 +350,7 @@ impl Superblock {
     /// Checks that another superblock describes the same array.
     ///
     /// # Errors
-    /// The first field that differs, with found and expected, as a sentence.
+    /// Fails with a sentence about the first field that differs, with both values.
     pub fn same_array(&self, other: &Self) -> Result<(), String> {
         let fields = |it: &Self| {
             [
@@ -374,10 +376,7 @@ impl Superblock {
     /// for RAID10 the array.
     #[must_use]
     pub fn sync_size(&self) -> Sectors {
-        match self.level() {
-            Level::Raid10 => self.array_size().unwrap_or_default(),
-            _ => self.size(),
-        }
+        if self.level().syncs_array() { self.array_size().unwrap_or_default() } else { self.size() }
     }
 
     /// First sector of data on the member.
@@ -407,7 +406,7 @@ impl Superblock {
         }
     }
 
-    /// Number of the member, for [`Superblock::role`]; distinct from its slot.
+    /// Number of the member, as [`Superblock::role`] takes it; distinct from its slot.
     #[must_use]
     pub fn dev_number(&self) -> u32 {
         match self {
@@ -589,7 +588,7 @@ impl Superblock {
         present.then(|| SectorRange::new(start, new.bblog_size.into()))
     }
 
-    /// Sectors of the member's partial parity log.
+    /// Sectors of the member's partial parity log; `None` if the superblock names no such log.
     #[must_use]
     pub fn ppl_area(&self) -> Option<SectorRange> {
         let new = self.as_v1()?;
@@ -609,7 +608,7 @@ impl Super1 {
         &self,
         member_size: Sectors,
     ) -> Result<Option<SectorRange>, SuperblockError> {
-        /// The header, and as much as md writes at once.
+        /// Shortest bitmap, in sectors: the block of 4 KiB in which md writes the header.
         const HEADER_SECTORS: i128 = 8;
         let Some(offset) = self.bitmap_offset() else { return Ok(None) };
         let at = At { structure: "superblock", field: "bitmap_offset", byte: 96 };

@@ -22,11 +22,12 @@ use weft_units::Sectors;
 /// State of a member, as its superblock and those of the other members record it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// Role of the device.
+    /// Role of the device in the array.
     pub role: Role,
     /// Whether the member has a slot but not all of its data yet.
     pub rebuilding: bool,
-    /// Whether a device has this number; otherwise the number is free, or its device is gone.
+    /// Whether a device has this number. False for a free number, and for one with a device that is
+    /// gone.
     pub present: bool,
     /// Device number and flags of the member, for 0.90.
     pub device: Disk090,
@@ -43,11 +44,12 @@ pub struct Update<'a> {
     pub resync: ResyncOffset,
     /// All members, by number.
     pub members: &'a [Standing],
-    /// Number of the member that the superblock is for.
+    /// Number of the member that is to be updated.
     pub number: u32,
     /// Data sectors rebuilt so far, for a member that is being rebuilt.
     pub recovery_offset: Option<Sectors>,
-    /// Whether, behind `recovery_offset`, only the chunks set in the bitmap are missing.
+    /// Whether, from `recovery_offset` on, only the chunks with a set bit in the bitmap are
+    /// missing.
     pub recovery_follows_bitmap: bool,
 }
 
@@ -72,7 +74,7 @@ pub enum SpareError {
 }
 
 impl Superblock {
-    /// Stores the new state. All other fields stay as they are.
+    /// Stores the new state of the array. Fields that the update does not name stay as they are.
     pub fn update(&mut self, update: &Update<'_>) {
         match self {
             Self::V0_90(old) => old.update(update),
@@ -80,7 +82,7 @@ impl Superblock {
         }
     }
 
-    /// Encodes the block to write to a member with logical blocks of `logical_block` bytes.
+    /// Encodes the superblock as a block for a member with logical blocks of `logical_block` bytes.
     #[must_use]
     pub fn encode_for(&self, logical_block: u32) -> Vec<u8> {
         match self {
@@ -94,7 +96,7 @@ impl Superblock {
         }
     }
 
-    /// Whether the format can record that a member has a slot but not all of its data.
+    /// Whether the version can record that a member has a slot but not all of its data.
     #[must_use]
     pub const fn tells_rebuilding(&self) -> bool {
         matches!(self, Self::V1(_))

@@ -20,7 +20,7 @@ pub struct Uuid(pub [u8; 16]);
 pub struct BadUuid;
 
 impl Uuid {
-    /// Whether all bytes are zero, which identifies nothing.
+    /// Whether all bytes are zero: such a UUID identifies nothing.
     #[must_use]
     pub fn is_nil(self) -> bool {
         self.0 == [0; 16]

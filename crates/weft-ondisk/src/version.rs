@@ -42,7 +42,7 @@ pub struct UnknownVersion {
 }
 
 impl Minor {
-    /// All three, in the order of the search.
+    /// All minor versions, in the order in which weft searches a member for them.
     pub const ALL: [Self; 3] = [Self::V1_0, Self::V1_1, Self::V1_2];
 
     /// Sector of the superblock on a member of this size; `None` if the member is too small.
@@ -72,7 +72,7 @@ impl fmt::Display for Minor {
 }
 
 impl Version {
-    /// All versions, in the order of the search.
+    /// All versions, in the order in which weft searches a member for them.
     pub const ALL: [Self; 4] = [Self::V1_0, Self::V1_1, Self::V1_2, Self::V0_90];
 
     /// Minor version of a version 1 superblock; `None` for 0.90.

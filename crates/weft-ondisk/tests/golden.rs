@@ -6,7 +6,7 @@ mod fixture;
 
 use fixture::Fixture;
 use std::collections::BTreeMap;
-use weft_ondisk::{Features, Minor, NewArray, NewMember, Super1, Superblock, Version, layout_id};
+use weft_ondisk::{Features, Minor, NewArray, NewMember, Super1, Superblock, Version};
 use weft_units::Sectors;
 
 #[test]
@@ -129,7 +129,7 @@ fn commanded(command: &str, members: &[Fixture]) -> Option<NewArray> {
         .collect();
     array.minor = Minor::ALL.into_iter().find(|m| m.to_string() == value("-e").unwrap()).unwrap();
     array.chunk = value("-c").map(kib);
-    array.layout = value("-p").map(|name| layout_id::parse(array.level, name).unwrap());
+    array.layout = value("-p").map(|name| array.level.row().layouts.parse(name).unwrap());
     array.name = format!("lab:{}", long("--name=").unwrap());
     array.size = long("--size=").map(kib);
     array.data_offset = long("--data-offset=").map(kib);

@@ -89,7 +89,7 @@ proptest! {
     #[test]
     fn planned_arrays_are_legal_and_read_back(
         minor in select(Minor::ALL.to_vec()),
-        level in select(Level::ALL.to_vec()),
+        level in select(Level::all().collect::<Vec<_>>()),
         sizes in vec(prop_oneof![4 => 4000_u64..200_000, 1 => number()], 0..12),
         missing in vec(any::<Index>(), 0..3),
         spares in 0_usize..4,

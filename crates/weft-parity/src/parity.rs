@@ -8,8 +8,8 @@ use crate::strategy::{Maker, Strategy};
 
 /// The parity operations, with the kernels chosen for this CPU.
 ///
-/// A copy costs nothing. The operations are grouped by purpose in `xor.rs`, `pq.rs`, `recover.rs`
-/// and `compare.rs`.
+/// This is a small `Copy` value. Its operations are grouped by purpose in `xor.rs`, `pq.rs`,
+/// `recover.rs` and `compare.rs`.
 #[derive(Clone, Copy)]
 pub struct Parity {
     pub(crate) kernels: &'static Kernels,
@@ -39,13 +39,13 @@ impl Parity {
         Self { strategy, ..self }
     }
 
-    /// The level in use.
+    /// SIMD level of the kernels in use.
     #[must_use]
     pub fn level(&self) -> Level {
         self.kernels.level()
     }
 
-    /// The strategy in use.
+    /// Strategy of the kernels: the order of their reads and the kind of their stores.
     #[must_use]
     pub fn strategy(&self) -> Strategy {
         self.strategy

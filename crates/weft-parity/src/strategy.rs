@@ -94,10 +94,10 @@ impl Strategy {
     /// CPU of this maker.
     ///
     /// Long strips gain by streaming; on AMD's CPUs only with fewer than eight strips per result,
-    /// so that stores are a large part. With short strips the time goes into the first lines of
-    /// each strip, which are not prefetched: streaming still gains when two results would be read
-    /// before they are written, but not for a single result or where more than ten strips compete
-    /// for prefetches.
+    /// so that stores are a large part. Short strips spend most of their time on the first lines of
+    /// each strip, which are not prefetched. With them streaming gains only if there are two
+    /// results, whose lines ordinary stores would read first, and at most ten strips, since more
+    /// compete for prefetches.
     ///
     /// Shape    `sources` strips are read and `results` are written, of `strip_bytes` each
     /// Source   `weft-bench parity --only DRAM --strategy streaming`, and `in-order`: ratios to

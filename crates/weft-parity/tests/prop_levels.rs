@@ -239,7 +239,8 @@ fn bits_beside_the_slice_do_not_count() {
     }
 }
 
-/// Counts with and without kernels of their own, at lengths around every width of a column.
+/// Numbers of strips with and without kernels of their own, at lengths around every width of a
+/// column.
 #[test]
 fn every_shape_gives_the_scalar_results_by_every_strategy() {
     let mut rng = Rng::new(1);

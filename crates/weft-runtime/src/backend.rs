@@ -8,7 +8,7 @@ use crate::io::threads::ThreadRing;
 use crate::io::uring::UringRing;
 use crate::overlay::{MemberRing, OverlayRing};
 
-/// Way in which members are read and written.
+/// Way in which members are read and written: the choice of `--backend`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
     /// The fastest way for each member, see `io/auto.rs`: io_uring where it is allowed, threads
@@ -22,7 +22,8 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// Opens the backend like [`Backend::open`], with overlays if one of these members has one.
+    /// Opens the backend like [`Backend::open`]; if any of `members` has an overlay, with support
+    /// for overlays.
     ///
     /// # Errors
     /// The errors of [`Backend::open`].

@@ -87,9 +87,9 @@ pub struct Lease {
 /// Memory of one member request.
 #[derive(Debug)]
 pub enum Buffer {
-    /// Parts of the slab.
+    /// Leased frames of the slab.
     Frames(Lease),
-    /// Bytes of the request itself, for metadata.
+    /// Bytes that belong to the request itself, for metadata.
     Owned(AlignedBytes),
 }
 
@@ -115,7 +115,7 @@ pub(crate) struct Mapping {
 // SAFETY: the mapping is plain memory that belongs to no thread.
 unsafe impl Send for Mapping {}
 
-/// An address and a length, for the kernel.
+/// Address and length of memory that is given to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Address {
     pub(crate) start: *mut u8,
@@ -211,7 +211,7 @@ impl Slab {
         words.map(|word| word.to_le_bytes().iter().filter(|byte| **byte != 0).count()).sum()
     }
 
-    /// Memory of the slab, for registering it with the kernel.
+    /// Shared handle of the slab's memory, for registering it with the kernel.
     pub(crate) fn memory(&self) -> Arc<Memory> {
         Arc::clone(&self.memory)
     }
@@ -257,8 +257,8 @@ impl Frames for Slab {
 }
 
 impl Memory {
-    /// Memory that devices read and write, in pieces of at most `piece` bytes: all of it except the
-    /// frame of zeros, which cannot be written, and the private frames.
+    /// Memory that devices may read and write, in pieces of at most `piece` bytes: all of it except
+    /// the frame of zeros, which cannot be written, and the private frames.
     pub(crate) fn for_devices(&self, piece: usize) -> Vec<Address> {
         let mut pieces = Vec::new();
         for part in [FRAME_LEN..self.private.start, self.private.end.max(FRAME_LEN)..self.bytes] {
@@ -280,7 +280,7 @@ impl Memory {
         unsafe { self.base.as_ptr().add(start) }
     }
 
-    /// Asserts that no lease forbids a reference with this access now.
+    /// Asserts that no lease forbids a reference with this access to the segment.
     fn check(&self, segment: Segment, access: Access) {
         assert!(segment.slab_end() <= self.bytes as u64, "{segment:?} is outside the slab");
         if segment.is_zero() {
@@ -466,8 +466,8 @@ impl Buffer {
         self.len() == 0
     }
 
-    /// Up to `limit` bytes after the first `skip`, as addresses for the kernel. The addresses are
-    /// valid while this buffer lives, even when it is moved.
+    /// Addresses for the kernel of up to `limit` bytes of the buffer, after its first `skip` bytes.
+    /// They are valid while this buffer lives, even when it is moved.
     pub(crate) fn addresses(&self, skip: usize, limit: usize) -> SmallVec<[Address; 4]> {
         let mut window = Window { skip, limit };
         let mut addresses = SmallVec::new();
@@ -497,7 +497,8 @@ impl Buffer {
         addresses
     }
 
-    /// Up to `limit` bytes after the first `skip`, to be written to a member.
+    /// Slices of up to `limit` bytes of the buffer, after its first `skip` bytes, to be written to
+    /// a member.
     #[must_use]
     pub fn slices(&self, skip: usize, limit: usize) -> SmallVec<[IoSlice<'_>; 4]> {
         let slice = |address: &Address| {
@@ -510,7 +511,8 @@ impl Buffer {
         self.addresses(skip, limit).iter().map(slice).collect()
     }
 
-    /// Up to `limit` bytes after the first `skip`, to be filled from a member.
+    /// Mutable slices of up to `limit` bytes of the buffer, after its first `skip` bytes, to be
+    /// filled from a member.
     ///
     /// # Panics
     /// Panics for a shared lease.
@@ -578,15 +580,15 @@ impl AsMut<[u8]> for AlignedBytes {
     }
 }
 
-/// The bytes that are still to be moved, in a list of segments: `limit` bytes after `skip` bytes.
+/// Bytes that are still to be moved, in a list of segments: `limit` bytes after the first `skip`.
 struct Window {
     skip: usize,
     limit: usize,
 }
 
 impl Window {
-    /// Advances over the next segment, of `len` bytes. Returns the offset and length of the bytes
-    /// in it that are to be moved; `None` if there are none.
+    /// Advances past the next segment, of `len` bytes. Returns the offset and length of those of
+    /// its bytes that are to be moved; `None` if there are none.
     fn take(&mut self, len: usize) -> Option<(usize, usize)> {
         let offset = self.skip.min(len);
         self.skip -= offset;
@@ -617,9 +619,9 @@ const _: () = assert!(FRAME_LEN as u64 == FRAME_BYTES);
 ///
 /// Source   limits.h, `IOV_MAX`
 const IOV_MAX: usize = 1024;
-/// Flag of an exclusively leased sector, in every byte of a frame's word.
+/// Value of an exclusively leased sector, in every byte of a frame's word.
 const EXCLUSIVE: u64 = 0x8080_8080_8080_8080;
-/// One shared lease, in every byte of a frame's word.
+/// Value of one shared lease, in every byte of a frame's word.
 const ONES: u64 = 0x0101_0101_0101_0101;
 const _: () = assert!(FRAME_BYTES / SECTOR_BYTES == 8, "a frame's word has a byte per sector");
 

@@ -37,18 +37,18 @@ pub struct CommitPlan {
     pub overlay: PathBuf,
     /// Number of bytes to write or to deallocate.
     pub bytes: Bytes,
-    /// Whether an earlier commit was begun.
+    /// Whether an earlier commit of the overlay was begun and not finished.
     pub begun: bool,
 }
 
-/// Overlays and their members, both locked for writing.
+/// Overlays to be committed and their members, both locked for writing.
 #[derive(Debug)]
 pub struct Commit {
     dir: PathBuf,
     members: Vec<(OpenMember, Overlay)>,
     /// Labels of members without an overlay.
     unchanged: Vec<String>,
-    /// Labels of the members in `unchanged` with an overlay that was committed before.
+    /// Labels of those members in `unchanged` with an earlier overlay that was committed.
     committed: Vec<String>,
 }
 
@@ -103,7 +103,7 @@ impl Commit {
         &self.unchanged
     }
 
-    /// Members that were named, have no overlay, and had one that was committed.
+    /// Members that were named and have no overlay now, but had one that was committed.
     #[must_use]
     pub fn committed(&self) -> &[String] {
         &self.committed
@@ -113,7 +113,7 @@ impl Commit {
     /// that was written, with its number of bytes.
     ///
     /// # Errors
-    /// Fails when a member or overlay does not answer. The overlays are still there, and another
+    /// Fails when a member or overlay reports an error. The overlays are still there, and another
     /// run repeats the whole commit.
     pub fn run(mut self, progress: &mut dyn FnMut(Bytes)) -> Result<(), DeviceError> {
         for (member, overlay) in &mut self.members {
@@ -143,7 +143,7 @@ impl Commit {
         }
     }
 
-    /// Refuses a commit of only some members of an array: the others would have older data.
+    /// Refuses to commit only some members of an array: the others would be left with older data.
     fn refuse_left_out(&self) -> Result<(), DeviceError> {
         let named: Vec<&Overlay> = self.members.iter().map(|(_, overlay)| overlay).collect();
         let Some((path, label)) = found::left_out(&self.dir, &named) else { return Ok(()) };

@@ -33,7 +33,7 @@ pub enum DeviceError {
         /// Member that has these bytes already.
         other: String,
     },
-    /// A system call failed.
+    /// A system call on the member failed.
     #[error("{label}: {what}: {source}")]
     Io {
         /// Member as the user named it.
@@ -71,7 +71,7 @@ pub enum DeviceError {
     Map {
         /// Member as the user named it.
         label: String,
-        /// Reason, with the line and field, and the way out.
+        /// Reason with advice: it names the line and the field of the map.
         why: String,
     },
     /// A member to be written was not rescued completely, according to its map of ddrescue.
@@ -79,7 +79,7 @@ pub enum DeviceError {
     NotRescued {
         /// Member as the user named it.
         label: String,
-        /// The map, how much was not read, and the way out.
+        /// Path of the map, the number of bytes that were not read, and advice.
         why: String,
     },
     /// The overlay of the member cannot be used.
@@ -87,10 +87,10 @@ pub enum DeviceError {
     Overlay {
         /// Member as the user named it.
         label: String,
-        /// Reason, and the way out.
+        /// Reason, with advice.
         why: String,
     },
-    /// The partition that was named is not there, or cannot be used.
+    /// The partition that was named does not exist, or cannot be used.
     #[error("{label}: {why}")]
     Partition {
         /// Member as the user named it.

@@ -11,7 +11,7 @@ use crate::device_error::{DeviceError, error_of};
 /// Access that a file is opened and locked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Reading. Other processes may read as well.
+    /// Reading. Other processes may read the file as well.
     ReadOnly,
     /// Reading and writing, by this process only.
     ReadWrite,
@@ -36,7 +36,7 @@ pub(crate) fn unlock_file(file: BorrowedFd<'_>) {
     }
 }
 
-/// Locks a range of a file, without waiting; a length of 0 means up to its end.
+/// Locks a range of a file, without waiting; a length of 0 extends to the end of the file.
 pub(crate) fn lock_range(
     file: BorrowedFd<'_>,
     access: Access,

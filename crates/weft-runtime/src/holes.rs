@@ -24,7 +24,7 @@ pub struct Stretch {
     pub len: Bytes,
 }
 
-/// Hole or data that begins at byte `start` of a file, up to where it ends or `len` bytes long.
+/// The hole or the data that begins at byte `start` of a file, up to its end or to `len` bytes.
 pub(crate) fn stretch_of(file: impl AsFd, start: u64, len: Bytes) -> Stretch {
     match seek(&file, SeekFrom::Data(start)) {
         Err(Errno::NXIO) => Stretch { hole: true, len },
@@ -36,7 +36,7 @@ pub(crate) fn stretch_of(file: impl AsFd, start: u64, len: Bytes) -> Stretch {
     }
 }
 
-/// Data from byte `start`, which is in no hole, up to the next hole, at most `len` bytes.
+/// The data from byte `start` on, which is not in a hole, up to the next hole or to `len` bytes.
 pub(crate) fn data_from(file: impl AsFd, start: u64, len: Bytes) -> Stretch {
     let position = match seek(file, SeekFrom::Hole(start)) {
         Ok(position) if position > start => position,
@@ -45,7 +45,7 @@ pub(crate) fn data_from(file: impl AsFd, start: u64, len: Bytes) -> Stretch {
     Stretch { hole: false, len: Bytes(position.min(start + len.0) - start) }
 }
 
-/// Whether holes can be made in a file. The call is tried behind its end, where no data is lost.
+/// Whether holes can be made in a file. Tries it behind the end of the file, where no data is lost.
 pub(crate) fn can_punch(file: impl AsFd) -> bool {
     let Ok(stat) = fstat(&file) else { return false };
     let Ok(end) = u64::try_from(stat.st_size) else { return false };

@@ -21,9 +21,8 @@ use weft_units::{Bytes, SectorRange, Sectors};
 /// Ranges of a member that GNU ddrescue did not read, according to the map that it wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rescued {
-    /// Path of the map.
     map: PathBuf,
-    /// Ranges of bytes of the member that were not read, in order and disjoint.
+    /// Byte ranges of the member that were not read, in ascending order and disjoint.
     unread: Vec<Range<u64>>,
 }
 
@@ -98,7 +97,7 @@ impl Rescued {
         self.unread.iter().map(|range| range.end - range.start).sum()
     }
 
-    /// A sentence about the map, which does not name the member.
+    /// A sentence that names the map and says how much was not read; it does not name the member.
     #[must_use]
     pub fn says(&self) -> String {
         let map = self.map.display();
@@ -111,8 +110,8 @@ impl Rescued {
         }
     }
 
-    /// Reason why the member must not be opened for writing, and the way out: the map would not
-    /// record which bytes are good from then on. `None` where all of the member was rescued. The
+    /// Reason why the member must not be opened for writing, with advice: the map would not record
+    /// which of its bytes are good after a write. `None` where all of the member was rescued. The
     /// text does not name the member.
     #[must_use]
     pub fn refuses_writes(&self) -> Option<String> {
@@ -150,7 +149,7 @@ impl Rescued {
         self.unread.get(before)
     }
 
-    /// The map restricted to a part of the member.
+    /// Part of the map for a byte range of the member, counted from the start of the range.
     #[must_use]
     pub fn part(&self, bytes: &Range<u64>) -> Self {
         let within = self.unread.iter().filter_map(|range| {
@@ -160,9 +159,10 @@ impl Rescued {
         Self { map: self.map.clone(), unread: within.collect() }
     }
 
-    /// Candidate for an assembly. For reading, the ranges that were not rescued count as bad
-    /// blocks, so that they are computed from the other members. For writing, the member is left
-    /// out: data written to these ranges would be good in the image and not in its map.
+    /// Applies the map to the member as a candidate for an assembly. For reading, the ranges that
+    /// were not rescued count as bad blocks, so that they are computed from the other members. For
+    /// writing, the member is left out: data written to these ranges would be good in the image and
+    /// not in its map.
     #[must_use]
     pub fn apply(&self, mut candidate: Candidate, read_only: bool) -> Candidate {
         let Ok(superblock) = &candidate.superblock else { return candidate };
@@ -190,7 +190,7 @@ impl Rescued {
     }
 }
 
-/// Way out, in the message for a member of an array.
+/// Advice in the error for a member of an array that was not rescued completely.
 const READS: &str = "weft cat and serve --read-only compute that from the others; for \
                                 writing, give the slot a new member";
 
@@ -230,8 +230,8 @@ fn is_map(path: &Path) -> bool {
     TITLES.iter().any(|title| begin.starts_with(title.as_bytes()))
 }
 
-/// Reads a line of a map; `None` at its end. The length is limited because the file may be a disk,
-/// without any line.
+/// Reads the next line of a map; `None` at the end. The length is limited, because the file may be
+/// a disk without any line.
 fn next_line(map: &mut impl BufRead, number: u64) -> Result<Option<String>, String> {
     let mut line = Vec::new();
     let mut limited = map.by_ref().take(LINE_MAX);
@@ -252,7 +252,7 @@ fn next_line(map: &mut impl BufRead, number: u64) -> Result<Option<String>, Stri
 /// map.
 const LINE_MAX: u64 = 64 << 10;
 
-/// Reads the ranges that a map marks as read, in order and disjoint.
+/// Reads the ranges that a map marks as read, in ascending order and disjoint.
 fn parse(mut map: impl BufRead) -> Result<Vec<Range<u64>>, String> {
     let mut read: Vec<Range<u64>> = Vec::new();
     let (mut seen_status, mut last, mut lines) = (false, 0, 0);

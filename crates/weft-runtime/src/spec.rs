@@ -23,7 +23,7 @@ use weft_units::SECTOR_BYTES;
 use crate::device_error::DeviceError;
 use crate::partition::{self, TableError};
 
-/// A member as it was named.
+/// Name of a member, parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberSpec {
     /// Name as it was given, which labels the member in messages.
@@ -39,7 +39,7 @@ pub(crate) enum Place {
     Ram { bytes: u64 },
 }
 
-/// Byte range of a file that is a member.
+/// Part of a file, before it is resolved to a byte range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Window {
     Area { offset: u64, len: Option<u64> },
@@ -47,7 +47,7 @@ pub(crate) enum Window {
     Whole,
 }
 
-/// Place of a member in its file.
+/// Byte range of a member in its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Located {
     /// Byte range of the member, whole sectors.
@@ -84,7 +84,8 @@ impl MemberSpec {
         Self { label, place: Place::File { path: path.to_owned(), window }, map: None }
     }
 
-    /// Sets a map of ddrescue for the file or device, in place of one beside it.
+    /// Sets the map of ddrescue for the file or device, which is then used instead of a map beside
+    /// the file.
     #[must_use]
     pub fn with_map(self, map: &Path) -> Self {
         Self { map: Some(map.to_owned()), ..self }
@@ -197,7 +198,7 @@ impl MemberSpec {
     }
 }
 
-/// Splits a name that has the form of a part into the path and the part; `None` for another form.
+/// Splits a name into path and part, if it has the form of a part; `None` otherwise.
 fn split(name: &Path) -> Option<(&Path, Window)> {
     let bytes = name.as_os_str().as_bytes();
     let at = bytes.iter().rposition(|byte| matches!(byte, b'#' | b'@'))?;
@@ -238,7 +239,8 @@ pub fn parse_size(text: &str) -> Option<u64> {
     (bytes <= i64::MAX.unsigned_abs()).then_some(bytes)
 }
 
-/// Byte range of a window, in whole sectors.
+/// Byte range in a file of size `end`: `len` bytes from `offset` on, or up to the end, in whole
+/// sectors.
 pub(crate) fn window_within(
     label: &str,
     end: u64,

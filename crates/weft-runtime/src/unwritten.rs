@@ -35,8 +35,8 @@ impl UnwrittenMark {
         Ok(Self { file, path, says: false })
     }
 
-    /// Line of the server that left the mark at `path` while something was unwritten. `None` if
-    /// nothing was, or there is no mark.
+    /// Text about the server that left the mark at `path` while acknowledged data was in memory
+    /// only. `None` if everything was written, or if there is no mark.
     ///
     /// # Errors
     /// Fails when there is a file that cannot be read.
@@ -49,7 +49,8 @@ impl UnwrittenMark {
         Ok(server.map(|server| server.trim().to_owned()))
     }
 
-    /// Updates the mark: whether acknowledged data is in memory only. Called before replies go out.
+    /// Updates the mark with whether acknowledged data is in memory only. Called before replies go
+    /// out.
     pub(crate) fn tell(&mut self, unwritten: bool) {
         if unwritten == self.says {
             return;
@@ -71,9 +72,9 @@ impl Drop for UnwrittenMark {
     }
 }
 
-/// Beginning of the file; `YES` or `NO` follows.
+/// First bytes of the file; `YES` or `NO` follows.
 const KEY: &str = "unwritten: ";
-/// Must be as long as `NO`.
+/// Value of the mark for unwritten data, of the same length as `NO`.
 const YES: &str = "yes";
 const NO: &str = "no ";
 

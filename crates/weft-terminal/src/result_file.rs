@@ -35,7 +35,7 @@ pub struct Kind {
 pub struct Output<'a> {
     /// Option that names the file, or the command if an argument names it.
     pub option: &'static str,
-    /// Path of the file.
+    /// Path of the file to write.
     pub path: &'a Path,
     /// Kind of file to write. An existing file of another kind is never overwritten.
     pub kind: Kind,
@@ -215,8 +215,8 @@ impl ResultFile {
         self.put(text.as_ref()).map_err(|error| Failure::failed(format!("{}{error}", self.label)))
     }
 
-    /// Replaces the file; a later call replaces it again. A device or pipe is left alone: it only
-    /// gets the last text, by [`write`](Self::write).
+    /// Replaces the file; a later call replaces it again. Does nothing if the output is a device or
+    /// pipe, which gets only the last text, by [`write`](Self::write).
     ///
     /// # Errors
     /// The file cannot be written.

@@ -21,13 +21,13 @@ use crate::outcome::Failure;
 
 /// The ANSI codes in use: bold, green, red and plain.
 pub mod style {
-    /// Bold.
+    /// Starts bold text.
     pub const BOLD: &str = "\x1b[1m";
-    /// Green.
+    /// Starts green text.
     pub const GREEN: &str = "\x1b[32m";
-    /// Red.
+    /// Starts red text.
     pub const RED: &str = "\x1b[31m";
-    /// Plain: ends the others.
+    /// Ends bold and coloured text.
     pub const PLAIN: &str = "\x1b[0m";
 }
 
@@ -249,7 +249,7 @@ static PROGRAM: OnceLock<String> = OnceLock::new();
 static PASSING: Mutex<Option<Vec<PathBuf>>> = Mutex::new(None);
 /// Callbacks that [`when_interrupted`] has registered.
 static LAST: Mutex<Vec<Box<dyn FnMut() + Send>>> = Mutex::new(Vec::new());
-/// See [`printed_json`].
+/// Whether a JSON value went to standard output, for [`printed_json`].
 static PRINTED_JSON: AtomicBool = AtomicBool::new(false);
 /// Progress bars of this process.
 static BARS: Mutex<Vec<WeakProgressBar>> = Mutex::new(Vec::new());

@@ -11,7 +11,7 @@ impl Default for Digest {
 }
 
 impl Digest {
-    /// Adds bytes.
+    /// Adds bytes to the digest, one after the other.
     pub fn add(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);

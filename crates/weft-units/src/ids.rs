@@ -42,7 +42,7 @@ impl Group {
     /// The root group: clients that are in no group. Each of them has a share of its own, beside
     /// the groups.
     pub const ROOT: Self = Self(0);
-    /// Highest number of a group; there are as many groups beside the root.
+    /// Highest number of a group. There are this many groups beside the root.
     pub const MAX: u8 = 15;
 
     /// Creates the group with this number; `None` unless it is from 1 to [`Group::MAX`].
@@ -59,7 +59,7 @@ impl Group {
 }
 
 index! {
-    /// Entry of the stripe cache.
+    /// Number of an entry of the stripe cache.
     StripeId(u32)
 }
 

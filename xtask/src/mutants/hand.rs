@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::ops::Range;
 
-/// A paragraph of the list.
+/// Change of the list, from one paragraph.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Hand {
     name: String,
@@ -29,9 +29,9 @@ struct Hand {
     breaks: String,
     old: String,
     new: String,
-    /// Program and name of the test that must fail.
+    /// Test that must fail: its program and its name. `None` if no test can.
     found_by: Option<(String, String)>,
-    /// Reason why no test fails.
+    /// Reason why no test can fail; `None` if one must.
     survives: Option<String>,
 }
 
@@ -146,7 +146,7 @@ fn parse(text: &str) -> anyhow::Result<Vec<Hand>> {
     Ok(list)
 }
 
-/// Converts a paragraph to a change of the function that contains the old text.
+/// Converts a change of the list to a change of the function that contains the old text.
 fn change(it: &Hand, id: u32) -> anyhow::Result<Change> {
     let source = std::fs::read_to_string(tree::root().join(&it.file))?;
     let changed = place(it, &source)?;
@@ -164,7 +164,7 @@ fn change(it: &Hand, id: u32) -> anyhow::Result<Change> {
     })
 }
 
-/// Range of the old text in the source.
+/// Byte range of the old text in the source, where it must occur exactly once.
 fn place(it: &Hand, source: &str) -> anyhow::Result<Range<usize>> {
     let mut places = source.match_indices(&it.old);
     let (first, second) = (places.next(), places.next());
@@ -174,8 +174,8 @@ fn place(it: &Hand, source: &str) -> anyhow::Result<Range<usize>> {
     Ok(start..start + text.len())
 }
 
-/// Body of the function around a position, with its braces: rustfmt closes a function in the column
-/// of its first line.
+/// Byte range of the body of the function around position `at`, with its braces. rustfmt puts the
+/// closing brace of a function into the column of its first line.
 fn enclosing(source: &str, at: usize) -> Option<Range<usize>> {
     let starts = source[..at].match_indices("fn ").map(|(start, _)| start);
     let begins = |start: &usize| {

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-/// One file of one run.
+/// Line of the ledger: the results for one file in one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Line {
     date: String,
@@ -32,7 +32,7 @@ struct Line {
     killed: Vec<String>,
 }
 
-/// Sum of all lines of a file.
+/// Sum of all lines about a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Sum {
     of: u64,
@@ -49,7 +49,7 @@ struct Sum {
 /// Largest tolerated share of open survivors, in percent of the tries.
 const OPEN_MAX: u64 = 3;
 
-/// Adds the results of a run of a shard to the ledger.
+/// Adds the results of a shard's run to the ledger: a line for each file.
 pub(super) fn add(set: &Set, shard: &str, found: &Found) -> anyhow::Result<()> {
     let size = set.size()?;
     let (commit, date) = (commit()?, date()?);
@@ -89,7 +89,7 @@ pub(super) fn add(set: &Set, shard: &str, found: &Found) -> anyhow::Result<()> {
     Ok(std::fs::write(path(), text)?)
 }
 
-/// All open survivors of all files.
+/// All open survivors, over all files.
 pub(super) fn open() -> anyhow::Result<Vec<Mutant>> {
     let sums = sum(&ledger()?, &survivors()?);
     let mut open = Vec::new();
@@ -102,7 +102,8 @@ pub(super) fn open() -> anyhow::Result<Vec<Mutant>> {
     Ok(open)
 }
 
-/// The set with the oldest last run, among those with shards, and its next shard.
+/// Set with the oldest last run among `sets`, which have names and numbers of shards, and the shard
+/// that is next in it.
 pub(super) fn next(
     sets: impl Iterator<Item = (&'static str, u64)>,
 ) -> anyhow::Result<(&'static str, String)> {
@@ -126,7 +127,7 @@ fn next_of(
     next.min().map(|(_, set, shard)| (set, shard))
 }
 
-/// Tried share of each file, and of all.
+/// Text with the tried share of each file, and of all files together.
 pub(super) fn summary() -> anyhow::Result<String> {
     let sums = sum(&ledger()?, &survivors()?);
     let mut all = Sum::default();
@@ -221,8 +222,8 @@ fn ledger() -> anyhow::Result<Vec<Line>> {
     parse(&std::fs::read_to_string(path()).with_context(|| tree::shown(&path()))?)
 }
 
-/// Parses all lines, and checks that no line counts twice and that every killed mutant had
-/// survived.
+/// Parses all lines of the ledger, and checks that none counts twice and that every killed mutant
+/// had survived.
 fn parse(text: &str) -> anyhow::Result<Vec<Line>> {
     let mut lines: Vec<Line> = Vec::new();
     for (text, number) in text.lines().zip(1..) {

@@ -99,7 +99,8 @@ pub(crate) fn mutants(words: &[&str]) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// The set with the oldest last run, and its next shard.
+/// Set with the oldest last run among those that are built together, and the shard that is next in
+/// it.
 pub(crate) fn next_shard() -> anyhow::Result<(&'static str, String)> {
     ledger::next(SETS.iter().filter_map(|set| Some((set.name, set.shards?))))
 }
@@ -112,12 +113,12 @@ fn set_named(name: &str) -> anyhow::Result<&'static Set> {
 }
 
 impl Set {
-    /// Set of a crate that is tested by its own tests.
+    /// Set of the files of a crate that its own tests cover.
     const fn alone(package: &'static str) -> Self {
         Self { name: package, package, config: ".cargo/mutants.toml", shards: None }
     }
 
-    /// Files of weft-engine that the simulators' tests cover too.
+    /// Set of files of weft-engine that the tests of the simulators cover as well.
     const fn together(name: &'static str, config: &'static str, shards: u64) -> Self {
         Self { name, package: "weft-engine", config, shards: Some(shards) }
     }
@@ -127,7 +128,7 @@ impl Set {
         cargo(&words)
     }
 
-    /// Number of changes of each file.
+    /// Number of possible changes in each file of the set.
     fn size(&self) -> anyhow::Result<BTreeMap<String, u64>> {
         let output = self.command().arg("--list").output().context("cargo mutants")?;
         anyhow::ensure!(output.status.success(), "cargo mutants --list: {}", output.status);
@@ -175,20 +176,21 @@ fn run(set: &'static Set, options: &[&str]) -> anyhow::Result<Ending> {
     })
 }
 
-/// Reads the list of survivors that make no difference.
+/// Reads the list of known survivors, which make no difference.
 fn survivors() -> anyhow::Result<Vec<Mutant>> {
     let path = tree::root().join("xtask/mutants-survivors.txt");
     let text = std::fs::read_to_string(&path).with_context(|| tree::shown(&path))?;
     parse(&text).with_context(|| tree::shown(&path))
 }
 
-/// One change, identified independently of its position in the file.
+/// Change of a file, identified independently of its line.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Mutant {
     file: String,
-    /// Name of the change by cargo-mutants.
+    /// Name that cargo-mutants gives the change.
     change: String,
-    /// Line in which the change begins: one function may have several changes of the same name.
+    /// Line of code in which the change begins, because one function may have several changes of
+    /// the same name.
     code: String,
 }
 
@@ -239,7 +241,7 @@ impl Found {
         })
     }
 
-    /// The changes of one file.
+    /// Results for the changes of one file alone.
     fn of_file(self, file: &str) -> Self {
         let those = |all: Vec<Mutant>| all.into_iter().filter(|it| it.file == file).collect();
         Self {
@@ -266,7 +268,7 @@ impl fmt::Display for Found {
 }
 
 impl Mutant {
-    /// Parses `FILE:LINE:COLUMN: CHANGE` with the text of the file.
+    /// Creates the mutant from its name `FILE:LINE:COLUMN: CHANGE` and the text of the file.
     fn of(file: &str, name: &str, source: &str) -> anyhow::Result<Self> {
         let parts = name.strip_prefix(file).and_then(|rest| rest.strip_prefix(':'));
         let mut parts = parts.with_context(|| format!("{name}: names no place"))?.splitn(3, ':');
@@ -307,7 +309,8 @@ fn judge(known: &[Mutant], found: &Found, whole: bool) -> Option<String> {
     (!problem.is_empty()).then_some(problem)
 }
 
-/// Parses paragraphs of a line `why: REASON` and lines `FILE: CHANGE @ CODE`; `#` begins a comment.
+/// Parses the list of survivors: paragraphs with a line `why: REASON` and lines `FILE: CHANGE @
+/// CODE`; `#` begins a comment.
 fn parse(text: &str) -> anyhow::Result<Vec<Mutant>> {
     let mut known = Vec::new();
     let mut reasoned = false;

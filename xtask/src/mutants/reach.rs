@@ -17,13 +17,15 @@ use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Environment variable with the number of the selected change.
+/// Environment variable with the number of the change that is to be run.
 pub(super) const CHANGE: &str = "WEFT_CHOSEN_CHANGE";
 
-/// Environment variable with the file to which the numbers of called functions are added.
+/// Environment variable with the path of the file to which a test adds the numbers of functions
+/// that it calls.
 pub(super) const FILE: &str = "WEFT_REACHED_FUNCTIONS";
 
-/// CPU time of the slowest test in each turn of the changes.
+/// Turns in which changes are run: the CPU time of the slowest test in each. A turn has the changes
+/// that the tests of earlier turns did not catch.
 const LONGEST: [Duration; 3] =
     [Duration::from_millis(50), Duration::from_millis(500), Duration::MAX];
 
@@ -31,16 +33,16 @@ const LONGEST: [Duration; 3] =
 pub(super) struct Recorded {
     pub(super) program: Rc<Binary>,
     pub(super) name: String,
-    /// CPU time.
+    /// CPU time of the run.
     took: Duration,
     /// Limit of a run with a change, in seconds of CPU time.
     pub(super) limit: u64,
-    /// Numbers of the called functions.
+    /// Numbers of the changed functions that the test calls.
     pub(super) reached: BTreeSet<u32>,
 }
 
 /// Runs each test once, and returns the tests that call changed functions, fastest first. Checks
-/// that none fails without a change.
+/// that no test fails without a change.
 pub(super) fn record(programs: Vec<Binary>, folder: &Path) -> anyhow::Result<Vec<Recorded>> {
     let file = folder.join("reached.txt");
     let mut tests = Vec::new();
@@ -68,7 +70,8 @@ pub(super) fn record(programs: Vec<Binary>, folder: &Path) -> anyhow::Result<Vec
 }
 
 /// Runs each change with the tests that call its function until one fails, and reports the outcome
-/// and the failed test. Tests that take long run when all changes have run with the faster ones.
+/// and the failed test. Slow tests run last, with the changes that the faster tests have not
+/// caught: see [`LONGEST`].
 pub(super) fn try_all(
     tests: &[Recorded],
     changes: Vec<&Change>,
@@ -99,7 +102,8 @@ pub(super) fn try_all(
     Ok(())
 }
 
-/// Runs a change with tests until one fails. Returns the outcome and the failed test, if any.
+/// Runs a change with `tests` until one fails. Returns the outcome and the name of the failed test;
+/// `None` if all pass.
 fn outcome(tests: &[&Recorded], change: u32) -> anyhow::Result<Option<(&'static str, String)>> {
     for Recorded { program, name, limit, .. } in tests {
         let found = test(program, name, change, *limit, None)?;
@@ -110,8 +114,9 @@ fn outcome(tests: &[&Recorded], change: u32) -> anyhow::Result<Option<(&'static 
     Ok(None)
 }
 
-/// Runs a test. Returns the outcome and the failed test, if it fails. Without a change, 0, the test
-/// may add the numbers of the functions that it calls to the file `reached`.
+/// Runs a test with a change. Returns the outcome and the name of the test if it fails; `None` if
+/// it passes. `change` is 0 for the unchanged code; the test may then add the numbers of the
+/// functions that it calls to the file `reached`.
 pub(super) fn test(
     program: &Binary,
     name: &str,
@@ -153,7 +158,7 @@ pub(super) fn test(
     })
 }
 
-/// Names of a program's tests.
+/// Names of the tests in a program.
 fn names(program: &Binary) -> anyhow::Result<Vec<String>> {
     let words = ["--list", "--format", "terse"];
     let output =
@@ -163,10 +168,10 @@ fn names(program: &Binary) -> anyhow::Result<Vec<String>> {
     Ok(text.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
 }
 
-/// Code added to the crate, for functions with numbers below `end`.
+/// Code that is added to the crate: it selects the change, for functions with numbers below `end`.
 pub(super) fn chooser(end: u32) -> String {
     let code = r#"
-/// Which change is run. Without one, the first call of each function is recorded.
+/// Number of the change that is run. Without one, the first call of each function is recorded.
 pub fn chosen_change(function: u32) -> u32 {
     use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
     static CHOSEN: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
@@ -188,7 +193,7 @@ pub fn chosen_change(function: u32) -> u32 {
     code.replace("END", &end.to_string()).replace("FILE", FILE).replace("CHANGE", CHANGE)
 }
 
-/// CPU time of all child processes that were waited for.
+/// CPU time of all child processes that have ended and were waited for.
 pub(super) fn time_of_children() -> anyhow::Result<Duration> {
     let text = std::fs::read_to_string("/proc/self/stat")?;
     let fields = text.rsplit(')').next().unwrap_or_default().split_whitespace();
@@ -247,8 +252,8 @@ case "$WEFT_CHOSEN_CHANGE $3" in
 esac
 "#;
 
-    /// A test is named that fails, a timeout is distinguished, and only tests that call the changed
-    /// function run: with the changes 5 and 6 the test `none` would fail.
+    /// The test that fails is named, a timeout is distinguished, and only tests that call the
+    /// changed function run: with the changes 5 and 6 the test `none` would fail.
     #[test]
     fn a_change_runs_with_the_tests_that_call_its_function_until_one_fails() {
         let folder = temporary("tests");

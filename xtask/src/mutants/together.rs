@@ -48,10 +48,11 @@ use std::process::{Command, Stdio};
 /// Most builds in the search for versions that do not compile.
 const BUILDS_MAX: usize = 12;
 
-/// Beginning of a function that constants may call.
+/// Text with which a function begins that constants may call.
 const CONST_FN: &str = "const fn ";
 
-/// Distance in the list between changes that are tried one after another.
+/// Distance in the list between changes that are tried one after another. An interrupted run has
+/// thus covered a part of each file.
 const STRIDE: usize = 7;
 
 /// A change of a shard.
@@ -63,7 +64,7 @@ pub(super) struct Change {
     pub(super) number: u32,
     pub(super) file: String,
     pub(super) name: String,
-    /// Byte range in the file.
+    /// Byte range of the whole function in the file.
     pub(super) function: Range<usize>,
     pub(super) changed: Range<usize>,
     pub(super) replacement: String,
@@ -71,7 +72,7 @@ pub(super) struct Change {
     pub(super) constant: Option<String>,
 }
 
-/// Changes that cannot be built.
+/// Changes that cannot be built, by number.
 #[derive(Default)]
 pub(super) struct Unbuilt {
     pub(super) unviable: BTreeSet<u32>,
@@ -129,7 +130,7 @@ pub(super) fn run(set: &'static Set, shard: &str) -> anyhow::Result<Ending> {
     Ok(judge(&known, &found, false).map_or(Ending::Passed, Ending::Failed))
 }
 
-/// Output of `cargo mutants --list` for a shard.
+/// Entries of `cargo mutants --list` for a shard; for `again`, those of the open survivors.
 fn list(set: &Set, shard: &str) -> anyhow::Result<Vec<Value>> {
     let mut command = set.command();
     command.args(["--list", "--json", "--no-shuffle", "--sharding", "round-robin"]);
@@ -159,7 +160,7 @@ fn list(set: &Set, shard: &str) -> anyhow::Result<Vec<Value>> {
     Ok(all)
 }
 
-/// Changes of a list, and the names of those left out.
+/// Changes that the entries of a list describe, and the names of those that are left out.
 fn changes(
     list: &[Value],
     read: impl Fn(&Path) -> anyhow::Result<String>,
@@ -202,8 +203,8 @@ fn changes(
     Ok((taken, left_out))
 }
 
-/// Range of a span of cargo-mutants: lines and columns from 1, columns in characters, the end
-/// excluded.
+/// Byte range of a span as cargo-mutants gives it: lines and columns from 1, columns in characters,
+/// the end excluded.
 fn place(span: &Value, source: &str) -> Option<Range<usize>> {
     let at = |end: &str| {
         let from_0 = |field: &str| number(&span[end][field])?.checked_sub(1);
@@ -219,7 +220,7 @@ fn number(value: &Value) -> Option<usize> {
     usize::try_from(value.as_u64()?).ok()
 }
 
-/// Range of a function's body, with its braces.
+/// Byte range of the body in the text of a function, with its braces.
 pub(super) fn body(function: &str) -> Option<Range<usize>> {
     let mut depth = 0;
     let mut start = 0;
@@ -238,7 +239,8 @@ pub(super) fn body(function: &str) -> Option<Range<usize>> {
     None
 }
 
-/// A file with all versions of its functions, and the lines of each version, from 1.
+/// Text of a file with all versions of its functions, and the lines of each version, from 1, with
+/// the number of its change.
 fn with_versions(source: &str, changes: &[&Change]) -> (String, Vec<(Range<usize>, u32)>) {
     let mut functions: BTreeMap<usize, Vec<&Change>> = BTreeMap::new();
     for change in changes {
@@ -271,13 +273,13 @@ fn with_versions(source: &str, changes: &[&Change]) -> (String, Vec<(Range<usize
     (text, lines)
 }
 
-/// File of the crate to which code is added.
+/// Path of the crate's root file, to which code is added.
 fn root(set: &Set) -> String {
     format!("crates/{}/src/lib.rs", set.package)
 }
 
-/// Copies the files that git tracks, except those that are changed; equal files stay unchanged, so
-/// they are not rebuilt.
+/// Copies the files that git tracks into `folder`, except the files of `changes`. Equal files are
+/// not written, so they are not rebuilt.
 pub(super) fn copy_tree(set: &Set, folder: &Path, changes: &[Change]) -> anyhow::Result<()> {
     let root = root(set);
     let output = Command::new("git").args(["ls-files", "-z"]).current_dir(tree::root()).output()?;
@@ -300,8 +302,8 @@ fn write_if_other(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     std::fs::write(path, bytes).with_context(|| path.display().to_string())
 }
 
-/// Writes all versions into the copy. Returns those that do not compile, of which some may be
-/// known.
+/// Writes all versions into the copy, and builds until all that are left compile. `unbuilt` has the
+/// changes that are known not to compile; returns all of them.
 pub(super) fn take_out_what_does_not_compile(
     set: &Set,
     folder: &Path,
@@ -342,7 +344,8 @@ pub(super) fn take_out_what_does_not_compile(
     anyhow::bail!("after {BUILDS_MAX} builds there are still some that do not compile")
 }
 
-/// Adds changes with errors in their lines, and those in functions that constants call.
+/// Adds to `unbuilt` the changes with compiler errors in their lines, and those in functions that
+/// constants call.
 fn blame(
     messages: &str,
     lines: &BTreeMap<String, Vec<(Range<usize>, u32)>>,
@@ -375,15 +378,15 @@ fn blame(
     Ok(())
 }
 
-/// Name of the function of which the compiler says that a constant calls it.
+/// Name of the function, if the compiler's message says that a constant calls it.
 fn called_by_constant(message: &Value) -> Option<&str> {
     let text = message["message"].as_str().filter(|_| message["code"]["code"] == "E0015")?;
     text.split('`').nth(1)?.rsplit("::").next()
 }
 
-/// `cargo` in the copy of the tree, with lints capped, because changed code may trigger them.
-/// Changed code in a `const` may make the compiler run without end. Not incremental: what an
-/// interrupted build leaves behind breaks the next one.
+/// `cargo` in the copy of the tree. Lints are capped, because changed code may trigger them; as a
+/// consequence, changed code in a `const` may make the compiler run without end. The build is not
+/// incremental: an interrupted one would leave files behind that break the next.
 fn cargo(folder: &Path, words: &[&str]) -> Command {
     let mut command = crate::part::cargo(words);
     let flags = "--cap-lints=allow";
@@ -393,7 +396,7 @@ fn cargo(folder: &Path, words: &[&str]) -> Command {
     command
 }
 
-/// Builds the test programs named in the configuration, and those of the libraries.
+/// Builds the test programs that the set's configuration names, and those of the libraries.
 fn programs(set: &Set, folder: &Path) -> anyhow::Result<Vec<Binary>> {
     let config = std::fs::read_to_string(tree::root().join(set.config))?;
     let names = suites(&config);
@@ -401,7 +404,7 @@ fn programs(set: &Set, folder: &Path) -> anyhow::Result<Vec<Binary>> {
     programs_of(set, folder, &names)
 }
 
-/// Builds these test programs of the simulators, and those of the libraries.
+/// Builds the simulators' test programs with these names, and the test programs of the libraries.
 pub(super) fn programs_of(
     set: &Set,
     folder: &Path,
@@ -428,12 +431,12 @@ fn suites(config: &str) -> Vec<String> {
 /// Name of the list of changes in functions that constants call, which cargo-mutants does not have.
 const CONSTANT: &str = "constant";
 
-/// Files in the format of cargo-mutants, written as results arrive.
+/// Outcomes of a run, in files in the format of cargo-mutants, which are written as results arrive.
 struct Outcomes {
     folder: PathBuf,
-    /// Outcomes by name of the change.
+    /// Outcomes so far, by name of the change.
     known: BTreeMap<String, String>,
-    /// Files of which nothing is left, and whose lines are in the ledger.
+    /// Files for which all changes have outcomes, and that have their lines in the ledger.
     recorded: BTreeSet<String>,
 }
 
@@ -474,7 +477,7 @@ impl Outcomes {
         self.known.get(&change.name).map(String::as_str)
     }
 
-    /// Changes of which it is known that they cannot be built.
+    /// Changes that are known not to build, from earlier outcomes.
     fn unbuilt(&self, changes: &[Change]) -> Unbuilt {
         let those = |outcome: &str| {
             let those = changes.iter().filter(|change| self.of(change) == Some(outcome));
@@ -483,7 +486,7 @@ impl Outcomes {
         Unbuilt { unviable: those("unviable"), constant: those(CONSTANT) }
     }
 
-    /// Adds the outcome of a change, unless it is known.
+    /// Adds the outcome of a change, unless the change has one.
     fn add(&mut self, outcome: &str, change: &Change) -> anyhow::Result<()> {
         if self.known.insert(change.name.clone(), outcome.to_owned()).is_none() {
             self.append(outcome, &change.name)?;
@@ -491,7 +494,8 @@ impl Outcomes {
         Ok(())
     }
 
-    /// Adds a file to the ledger if all of its changes have outcomes, unless it was added.
+    /// Adds the lines of a file to the ledger if all of its changes have outcomes, unless they were
+    /// added before.
     fn record(
         &mut self,
         set: &Set,
@@ -516,7 +520,7 @@ impl Outcomes {
         Ok(writeln!(file, "{line}")?)
     }
 
-    /// Ends the run: the next one begins anew.
+    /// Ends the run, so that the next one begins anew.
     fn end(self) -> anyhow::Result<()> {
         Ok(std::fs::remove_file(self.folder.join("shard.txt"))?)
     }

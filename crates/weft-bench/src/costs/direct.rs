@@ -20,13 +20,15 @@ use crate::BenchError;
 use crate::rounds::{per_cpu_second, thread_cpu};
 use crate::session::session;
 
-/// Measures each cost for `turn`: a request through the scheduler, XOR, a copy, a system call, a
-/// request over NBD, and a hop to another thread, in this order and in the units of the cost table.
+/// Measures each cost for the time `turn`: a request through the scheduler, XOR, a copy, a system
+/// call, a request over NBD, and a hop to another thread, in this order and in the units of the
+/// cost table.
 pub(super) fn costs(turn: Duration) -> Result<[f64; 6], BenchError> {
     Ok([scheduler(turn), xor(turn), copy(turn), syscall(turn), bio(turn)?, hop(turn)])
 }
 
-/// Time of one call of `work` in ns. Calls are measured in batches of `batch` calls, for `turn`.
+/// Mean CPU time of one call of `work`, in ns. Runs batches of `batch` calls for at least the time
+/// `turn`.
 fn each(turn: Duration, batch: u32, mut work: impl FnMut()) -> f64 {
     let rate = per_cpu_second(turn, || (0..batch).for_each(|_| work()));
     1e9 / (rate * f64::from(batch))
@@ -45,6 +47,7 @@ fn scheduler(turn: Duration) -> f64 {
             attr: Attr::default(),
             first: Sectors(rng.below(1 << 34) * 16),
             len: Sectors(8),
+            discard: false,
             merges: true,
         };
         queue.insert(&request, Time(id * 1000));
@@ -95,7 +98,8 @@ fn syscall(turn: Duration) -> f64 {
     })
 }
 
-/// Cost of a write and its answer, without data, encoded and decoded by both halves of weft's NBD.
+/// CPU cost of encoding and decoding a write request and its reply, without data, on both sides of
+/// weft's NBD protocol.
 fn bio(turn: Duration) -> Result<f64, BenchError> {
     let (mut client, mut server) = session()?;
     let (mut cookie, mut failed) = (0, false);
@@ -142,7 +146,7 @@ fn hop(turn: Duration) -> f64 {
     took / f64::from(2 * answered.min(count).max(1))
 }
 
-/// Memory larger than a first-level cache and smaller than most second-level caches.
+/// Creates memory larger than a first-level cache and smaller than most second-level caches.
 fn block_after_block() -> Vec<u8> {
     (0..256 * BLOCK).map(|byte| (byte * 7 + byte / BLOCK).to_le_bytes()[0]).collect()
 }

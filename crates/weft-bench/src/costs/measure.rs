@@ -55,7 +55,7 @@ fn today() -> String {
     now.split('T').next().unwrap_or_default().to_owned()
 }
 
-/// Kinds of cost with their units: those of the engine, then the direct ones.
+/// Kinds of cost with their units: those of the engine, then those that are measured directly.
 const KINDS: &[(&str, &str)] = &[
     ("turn", "ns"),
     ("input", "ns"),

@@ -68,7 +68,8 @@ impl Loads {
         loads.collect::<Result<_, BenchError>>().map(Self)
     }
 
-    /// Observes each load for `turn`. Returns the cost of each kind of work.
+    /// Runs each load for the time `turn`. Returns the cost of each kind of work that explains the
+    /// measured times best.
     pub(super) fn costs(&mut self, turn: Duration) -> Result<Vec<f64>, BenchError> {
         let mut observations = Vec::new();
         for load in &mut self.0 {
@@ -79,7 +80,7 @@ impl Loads {
         Ok(least_squares::costs(&observations))
     }
 
-    /// Time of each load as predicted by a table, relative to its measured time, round by round.
+    /// Time of each load as predicted by `costs`, relative to the measured time, round by round.
     pub(super) fn explained(&self, costs: &Costs) -> Vec<(&'static str, Vec<f64>)> {
         let Costs { turn, input, attach, stripe, follower, merge, operation, .. } = *costs;
         let costs: [u64; KINDS] = [turn, input, attach, stripe, follower, merge, operation];

@@ -38,7 +38,7 @@ pub(super) struct Result {
     pub(super) requests: u64,
     pub(super) bytes: u64,
     pub(super) seconds: f64,
-    /// Median latency of all requests, as seen by the client.
+    /// Median latency of all requests, in microseconds, as seen by the client.
     pub(super) latency_us: f64,
     /// CPU time of the server, over all of its threads.
     pub(super) server_seconds: f64,

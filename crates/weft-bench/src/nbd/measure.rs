@@ -223,7 +223,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Runs a load on the servers in turns. Returns the results of each server, round by round.
+    /// Runs a load on the servers alternately. Returns the results of each server, round by round.
     fn in_turns(&self, servers: &[Server], job: &Job) -> Result<Vec<Vec<Loaded>>, BenchError> {
         let mut results: Vec<Vec<Loaded>> = servers.iter().map(|_| Vec::new()).collect();
         for round in 0..self.rounds {
@@ -255,8 +255,8 @@ pub(super) const fn job(write: bool, bytes: u32, depth: usize, connections: usiz
     }
 }
 
-/// When weft is compared with itself, client and server share one CPU: otherwise a server that the
-/// kernel started on the other CPU appears half as fast, in every round.
+/// Creates a load for which client and server share one CPU, to compare weft with itself. Otherwise
+/// a server that the kernel started on the other CPU appears half as fast, in every round.
 const fn on_one_cpu(write: bool, bytes: u32, depth: usize) -> Job {
     Job { pinned: true, ..job(write, bytes, depth, 1) }
 }

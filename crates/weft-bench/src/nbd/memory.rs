@@ -41,7 +41,7 @@ impl Memory {
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start, bytes.len()) }
     }
 
-    /// Fills a range from a socket.
+    /// Fills the `len` bytes from `offset` on with data from a socket.
     pub(super) fn receive(
         &self,
         stream: &mut UnixStream,
@@ -54,7 +54,7 @@ impl Memory {
         stream.read_exact(bytes)
     }
 
-    /// A range as a buffer to send.
+    /// The `len` bytes from `offset` on, as a buffer to send.
     pub(super) fn slice(&self, offset: usize, len: usize) -> IoSlice<'_> {
         let start = self.start(offset, len);
         // SAFETY: inside the mapping (`start`), which stays in place, and initialised.

@@ -13,7 +13,7 @@ use super::measure::{EXPORT_BYTES, job};
 use crate::BenchError;
 use crate::weft::{not_started, weft};
 
-/// Kind of an NBD server of [`EXPORT_BYTES`] of memory.
+/// Kind of NBD server; each serves [`EXPORT_BYTES`] of memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ServerKind {
     /// Weft, a RAID 5 in memory, with this stripe size: [`serve_array`](super::serve_array).
@@ -29,7 +29,7 @@ pub(super) enum ServerKind {
 }
 
 impl ServerKind {
-    /// Name of the server in a row.
+    /// Name of the server in rows of the result.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Array(stripe_size) => stripe_size,

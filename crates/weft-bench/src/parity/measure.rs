@@ -78,7 +78,7 @@ const DRAM: usize = 768 << 20;
 /// Size in bytes of stripes that most last-level caches do not hold, for a quick run.
 const DRAM_QUICK: usize = 256 << 20;
 
-/// A row of the table.
+/// A case of the benchmark, which is one row of its table.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     work: Work,

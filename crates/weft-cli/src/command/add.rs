@@ -73,7 +73,8 @@ pub(crate) fn run(arguments: &Add) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// Files created by this command; dropping removes those that were not added.
+/// Files that this command has created. Dropping the value removes those that were not added to the
+/// array.
 struct Made(Vec<PathBuf>);
 
 impl Drop for Made {
@@ -84,7 +85,7 @@ impl Drop for Made {
     }
 }
 
-/// Adds to the failure of a member the members that were added before it.
+/// Completes the error for a member with the list of members that were added before it.
 fn after(failure: Failure, added: &[String]) -> Failure {
     match failure {
         Failure::Failed(text) | Failure::Refused(text) if !added.is_empty() => {
@@ -94,7 +95,8 @@ fn after(failure: Failure, added: &[String]) -> Failure {
     }
 }
 
-/// Path of a member for the server, unless the member holds data that must be kept.
+/// Path under which the server is to open a member. Creates the file if `--member-size` asks for
+/// that; refuses a member with data that must be kept.
 fn acceptable(
     member: &MemberArg,
     volume: &VolumeStatus,
@@ -154,7 +156,7 @@ fn acceptable(
     }
 }
 
-/// Whether the member was part of this array before.
+/// Whether the member has a superblock of the volume's array.
 fn is_former_member(looked: &Looked, volume: &VolumeStatus) -> bool {
     let (Ok(own), Some(array)) = (looked.superblock(), &volume.array) else { return false };
     own.set_uuid().to_string() == array.uuid

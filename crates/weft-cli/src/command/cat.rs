@@ -116,7 +116,7 @@ pub(crate) fn run(arguments: &Cat) -> Outcome {
     )))
 }
 
-/// Ranges read so far, and the file of `--map` that lists them.
+/// State of the reading: the ranges read so far, and the file of `--map` that lists them.
 struct Map {
     areas: Areas,
     file: Option<ResultFile>,
@@ -124,15 +124,15 @@ struct Map {
 }
 
 impl Map {
-    /// Writes the current map.
+    /// Writes the map as it is now.
     fn save(&mut self) -> io::Result<()> {
         self.saved = Instant::now();
         let text = self.areas.to_map();
         self.file.as_mut().map_or(Ok(()), |file| file.save(&text))
     }
 
-    /// Records progress, and saves the map if it is old. A failed save does not stop the reading: a
-    /// failing member may not be readable a second time.
+    /// Records that everything before `offset` was read, and saves the map if it is old. A failed
+    /// save does not stop the reading: a failing member may not be readable a second time.
     fn read_to(&mut self, offset: u64) {
         self.areas.read_to = offset;
         if self.file.is_some()
@@ -144,7 +144,7 @@ impl Map {
         }
     }
 
-    /// Writes the final map. Returns whether that failed, and the areas.
+    /// Writes the final map. Returns the result of that, and the areas.
     fn end(&mut self) -> (Result<(), Failure>, Areas) {
         let text = self.areas.to_map();
         let written = self.file.take().map_or(Ok(()), |file| file.write(&text));
@@ -159,7 +159,7 @@ fn locked(map: &Mutex<Map>) -> MutexGuard<'_, Map> {
 /// Areas of the array that were read, and areas that could not be read.
 #[derive(Clone)]
 struct Areas {
-    /// Size of the array, in bytes.
+    /// Size of the array in bytes.
     whole: u64,
     /// Byte range to read.
     range: Range<u64>,
@@ -180,7 +180,7 @@ impl Areas {
         self.bad.iter().map(|area| area.end - area.start).sum()
     }
 
-    /// Formats the map. Positions are those of the array.
+    /// Text of the map in the format of GNU ddrescue. Positions are bytes of the array.
     ///
     /// Source   GNU ddrescue manual, "Mapfile structure"
     fn to_map(&self) -> String {
@@ -225,7 +225,7 @@ fn range(arguments: &Cat, all: u64) -> Result<Range<u64>, Failure> {
     Ok(start..start + len)
 }
 
-/// Copies a range in order, with several reads in flight.
+/// Copies a range to standard output, from start to end, with several reads in flight.
 fn copy(
     client: &mut NbdClient,
     range: Range<u64>,
@@ -275,7 +275,8 @@ fn copy(
     Ok(())
 }
 
-/// Reads a range that has unreadable parts block by block, with zeros for unreadable blocks.
+/// Reads a range with unreadable parts block by block. Unreadable blocks are replaced by zeros, and
+/// recorded in the map.
 fn read_blocks(
     client: &mut NbdClient,
     range: Range<u64>,
@@ -313,7 +314,7 @@ const BLOCK_BYTES: u64 = 4096;
 /// Size of a read: a few full stripes of common arrays, so every member is busy.
 const READ_BYTES: u64 = 1 << 20;
 
-/// Age at which the map is saved again, as in GNU ddrescue.
+/// Age of the map at which it is saved again, as in GNU ddrescue.
 const MAP_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Most reads in flight: enough to keep members busy, 8 MiB of memory.

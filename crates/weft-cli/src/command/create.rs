@@ -5,7 +5,8 @@ use std::io::Write;
 use clap::Args;
 use serde_json::{Value, json};
 use weft_engine::layout::Layout;
-use weft_ondisk::{Features, Level, Role, SUPER_BYTES, Super1, layout_id};
+use weft_ondisk::layout_id::Layouts;
+use weft_ondisk::{Features, Role, SUPER_BYTES, Super1};
 use weft_terminal::outcome::{Exit, Failure, Outcome};
 use weft_terminal::terminal::{print_json, stdout};
 use weft_units::Sectors;
@@ -44,7 +45,7 @@ pub(crate) fn run(arguments: &Create) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// Role of a member of the plan, as text.
+/// Text for the role that a member gets in the new array.
 fn role_text(superblock: &Super1, sync: InitialSync) -> String {
     match superblock.own_role() {
         Ok(Role::Active(slot)) => format!("slot {}", slot.0),
@@ -67,7 +68,7 @@ fn used(superblock: &Super1) -> Sectors {
     }
 }
 
-/// Name, level, members, chunk, layout and size of the array.
+/// Text about the new array: name, level, members, chunk, layout and size.
 fn title(writes: &[MemberWrite], array: &Layout) -> String {
     let Some(first) = writes.first().map(|write| &write.superblock) else { return String::new() };
     let used = || writes.iter().map(|write| used(&write.superblock));
@@ -92,11 +93,12 @@ fn title(writes: &[MemberWrite], array: &Layout) -> String {
     )
 }
 
-/// Name of the layout; `None` where it changes nothing, as for a RAID 0 of equal members, which has
-/// no zones.
+/// Name of the layout; `None` where the layout makes no difference: in a RAID 0 of equal members,
+/// which has one zone only.
 fn layout_name(first: &Super1) -> Option<String> {
-    let said = first.level != Level::Raid0 || first.feature_map.contains(Features::RAID0_LAYOUT);
-    layout_id::name(first.level, first.layout).filter(|_| said)
+    let said = first.level.row().layouts != Layouts::Zones
+        || first.feature_map.contains(Features::RAID0_LAYOUT);
+    first.level.row().layouts.name(first.layout).filter(|_| said)
 }
 
 fn print_text(arguments: &Create, planned: &Planned) -> Result<(), Failure> {
@@ -166,13 +168,13 @@ fn print_text(arguments: &Create, planned: &Planned) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Slots without a member.
+/// Slots for which the user gave `missing` instead of a member.
 fn missing_slots(arguments: &Create) -> Vec<usize> {
     let slotted = arguments.array.members().take(arguments.array.raid_devices).enumerate();
     slotted.filter(|(_, it)| matches!(it.0, MemberArg::Missing)).map(|(slot, _)| slot).collect()
 }
 
-/// `1 member`, `2 members`.
+/// Text with a number and a noun: `1 member`, `2 members`.
 fn counted(count: u64, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use weft_engine::assemble::states::AssemblyState;
 use weft_engine::assemble::{Assembly, Options, SlotState, assemble};
 use weft_export::control::{ArrayStatus, MemberStatus, VolumeStatus};
-use weft_ondisk::layout_id::{self, Raid10};
-use weft_ondisk::{Features, Level, MdTime, Superblock};
+use weft_ondisk::layout_id::{Layouts, Raid10};
+use weft_ondisk::{ChunkRule, Features, Level, MdTime, Redundancy, Superblock};
 use weft_terminal::outcome::{Exit, Failure, Outcome};
 use weft_terminal::terminal::{complain, print_json, stdout};
 
@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &Detail) -> Outcome {
     Ok(if arguments.test && detail.degraded > 0 { Exit::Of(1) } else { Exit::Done })
 }
 
-/// Whether the argument is neither a file nor a device and therefore names a running volume.
+/// Whether the argument names a running volume: it is a socket, or there is no such file or device.
 fn names_target(path: &Path) -> bool {
     if weft_runtime::spec::MemberSpec::path(path).is_part() {
         return false;
@@ -74,11 +74,12 @@ fn names_target(path: &Path) -> bool {
     std::fs::metadata(path).map_or(true, |metadata| metadata.file_type().is_socket())
 }
 
-/// Facts to print, from superblocks or from a running volume.
+/// Facts about the array that are printed.
 struct Facts {
     array: ArrayStatus,
     slots: usize,
-    /// The freshest superblock; `None` for a running volume, which is queried instead.
+    /// Superblock with the highest event count; `None` for a running volume, for which the server
+    /// gives the facts.
     superblock: Option<Superblock>,
     has_bitmap: bool,
     updated: Option<MdTime>,
@@ -96,7 +97,7 @@ struct Row {
     device: Option<(u32, u32)>,
     slot: Option<usize>,
     state: &'static str,
-    /// Whether the member is read only if no other can be.
+    /// Whether the member is read only if no other member with the data can be read.
     write_mostly: bool,
     label: String,
 }
@@ -133,7 +134,8 @@ fn of_target(name: &str) -> Result<Facts, Failure> {
 }
 
 impl Facts {
-    /// Facts of a running volume. Opens no member: one that hangs would block the command.
+    /// Facts about a running volume, from its status. No member is opened: a member that hangs
+    /// would block the command.
     fn of_running(volume: &VolumeStatus, array: &ArrayStatus) -> Self {
         let row = |slot: Option<u16>, member: Option<&MemberStatus>| Row {
             number: member.map(|member| member.dev_number),
@@ -261,12 +263,14 @@ impl Facts {
         self.rows.iter().filter(|row| states.contains(&row.state)).count()
     }
 
-    /// Letter of the mirror set of a slot, as mdadm prints it. A mirror set holds all data once.
-    /// `None` except for a RAID 10 with near copies that divide its slots evenly.
+    /// Letter of the mirror set of a slot, as mdadm prints it. A mirror set is a set of members
+    /// that together hold all data once. `None` unless the array is a RAID 10 and the number of
+    /// near copies divides the number of slots.
     fn mirror_set(&self, slot: usize) -> Option<char> {
         let parts = Raid10::from_code(self.array.layout)?;
         let near = parts.near as usize;
-        let is_meant = Level::from_code(self.array.level) == Some(Level::Raid10)
+        let level = Level::from_code(self.array.level)?;
+        let is_meant = level.row().redundancy == Redundancy::Copies
             && parts.far == 1
             && near > 0
             && self.slots.is_multiple_of(near);
@@ -302,7 +306,7 @@ impl Facts {
         Ok(())
     }
 
-    /// Lines about the array, grouped as in mdadm.
+    /// Lines about the array, each with name and value, in the groups of mdadm.
     fn groups(&self) -> Vec<Vec<(&'static str, String)>> {
         let array = &self.array;
         let level = Level::from_code(array.level);
@@ -311,8 +315,8 @@ impl Facts {
             format!("{}{}", sectors / 2, size::mdadm(weft_units::Sectors(sectors).bytes()))
         };
         let present = self.rows.iter().filter(|row| row.number.is_some()).count();
-        // In these levels each member adds its own size, and nothing is stored twice.
-        let striped = matches!(level, Some(Level::Linear | Level::Raid0));
+        // Without redundancy each member adds its own size.
+        let striped = level.is_some_and(|level| !level.uses_size());
         let mut about = vec![
             ("Version", array.metadata.clone()),
             ("Creation Time", MdTime::from_secs(array.created_secs).to_ctime()),
@@ -345,18 +349,21 @@ impl Facts {
             ("Spare Devices", spares.to_string()),
         ]);
         groups.push(state);
-        let layout = match level {
+        let row = level.map(Level::row);
+        let layout = match row.map(|row| row.layouts) {
             // If zones do not matter, md stores no layout.
-            Some(Level::Raid0) if array.layout == 0 => Some("-unknown-".to_owned()),
-            _ => level.and_then(|level| layout_id::name(level, array.layout)),
+            Some(Layouts::Zones) if array.layout == 0 => Some("-unknown-".to_owned()),
+            _ => level.and_then(|level| level.row().layouts.name(array.layout)),
         };
         let mut shape: Vec<(&'static str, String)> =
             layout.map(|layout| ("Layout", layout)).into_iter().collect();
         let chunk = || format!("{}K", array.chunk / 1024);
-        match level {
-            Some(Level::Linear) => shape.push(("Rounding", chunk())),
-            Some(Level::Raid1) => {}
-            _ => shape.push(("Chunk Size", chunk())),
+        match row.map(|row| row.chunk) {
+            Some(ChunkRule::Rounding) => shape.push(("Rounding", chunk())),
+            Some(ChunkRule::Unused) => {}
+            Some(ChunkRule::Multiple | ChunkRule::PowerOfTwo) | None => {
+                shape.push(("Chunk Size", chunk()));
+            }
         }
         groups.push(shape);
         let policy = match (striped, has_bitmap) {

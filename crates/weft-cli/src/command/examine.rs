@@ -73,13 +73,13 @@ pub(crate) fn run(arguments: &Examine) -> Outcome {
     Ok(if good { Exit::Done } else { Exit::Of(1) })
 }
 
-/// A superblock found by a full search.
+/// Superblock found by a search of the whole device.
 struct Place {
     found: Misplaced,
-    /// Whether the superblock is at the standard position of its version.
+    /// Whether the superblock is at the position that its version prescribes.
     usual: bool,
-    /// MEMBER argument for which the superblock is at its standard position; `None` if it is there
-    /// already, or no such argument exists.
+    /// MEMBER argument that would have the superblock at the position that its version prescribes.
+    /// `None` if it is there already, or if no argument has that effect.
     name: Option<String>,
 }
 
@@ -231,7 +231,8 @@ fn report(
     Ok(problems.is_empty())
 }
 
-/// The text of `mdadm --examine`, without the line that names the member.
+/// Text as `mdadm --examine` prints it, without the line that names the member. `wrong` is the
+/// error of the superblock, if it is invalid.
 fn to_text(
     superblock: &Superblock,
     member_size: Sectors,
@@ -288,7 +289,7 @@ fn local_to(name: &str) -> String {
     }
 }
 
-/// JSON of every field as stored on the member, including a checksum that is wrong.
+/// JSON of every field of the superblock as stored on the member, also of a checksum that is wrong.
 fn stored(superblock: &Superblock, wrong: Option<&SuperblockError>) -> Value {
     let mut fields = superblock_json::fields(superblock);
     if let Some(SuperblockError::Checksum { stored, .. }) = wrong {

@@ -93,7 +93,8 @@ pub(crate) fn run(arguments: &Get) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// Depth and rotation that the queue of a member uses, with their origin.
+/// Text about the queue of a member: its scheduler, whether the member counts as rotational, and
+/// the depth that it uses; the last two each with their origin.
 fn queue_line(member: &MemberStatus) -> String {
     let queue = &member.queue;
     let depth = match (queue.depth, &queue.depth_from) {
@@ -107,8 +108,8 @@ fn queue_line(member: &MemberStatus) -> String {
     )
 }
 
-/// Reduces an answer to the values of the queue of `member`. An error if one of the names in
-/// `asked` is not a knob of queues.
+/// Reduces an answer to the values of the queue of `member`. Fails if one of the names in `asked`
+/// is not a knob of queues.
 fn of_member(
     target: &mut Target,
     member: &str,

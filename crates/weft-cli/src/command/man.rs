@@ -53,8 +53,8 @@ pub(crate) fn run(arguments: &Man, cli: clap::Command) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// Renders a page. The synopsis and the sections after the options are generated here: the usage is
-/// that of the help, and line breaks are kept.
+/// Renders a page. The synopsis and the sections after the options are not those of clap's
+/// generator: the synopsis is the usage text of the help, and the sections keep their line breaks.
 fn render(command: &clap::Command) -> Result<Vec<u8>, Failure> {
     let source = concat!("weft ", env!("CARGO_PKG_VERSION"));
     let man = clap_mangen::Man::new(command.clone()).source(source);
@@ -77,7 +77,7 @@ fn render(command: &clap::Command) -> Result<Vec<u8>, Failure> {
     Ok(page)
 }
 
-/// Writes a section of lines that are not filled.
+/// Writes a section of the page. Its lines are not filled, so they break as they are.
 fn section(page: &mut Vec<u8>, title: &str, lines: &[&str]) -> Result<(), Failure> {
     writeln!(page, ".SH \"{title}\"\n.nf")?;
     for line in lines {

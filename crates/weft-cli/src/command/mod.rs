@@ -64,7 +64,7 @@ pub(crate) enum Command {
     Man(man::Man),
 }
 
-/// Runs a subcommand. `cli` describes the whole command line.
+/// Runs a subcommand. `cli` builds the description of the whole command line, for help texts.
 pub(crate) fn run(command: &Command, cli: fn() -> clap::Command) -> Outcome {
     match command {
         Command::Create(arguments) => create::run(arguments),

@@ -78,7 +78,7 @@ pub(crate) struct Replay {
     simulated: Simulated,
 }
 
-/// Parses a factor as a whole percentage.
+/// Parses a factor, such as `0.5`, as a whole percentage.
 fn percent(text: &str) -> Result<u32, String> {
     let factor: f64 =
         text.parse().map_err(|_| format!("found {text:?}, expected a number such as 0.5"))?;
@@ -175,7 +175,7 @@ fn trace_failure(error: SimulateError) -> Failure {
     }
 }
 
-/// Pace of the replay, as text.
+/// Text about the pace of the replay.
 fn told(pace: Pace) -> String {
     match pace {
         Pace::OpenLoop => "at the trace's times".to_owned(),

@@ -202,7 +202,7 @@ fn other_machine(arguments: &Reproduce) -> Result<OtherMachine, Failure> {
     })
 }
 
-/// The named experiments, or all experiments.
+/// Experiments that the arguments name, or all experiments.
 fn experiments(arguments: &Reproduce) -> Result<Vec<Experiment>, Failure> {
     let files = arguments.experiment.iter().map(|path| Experiment::from_file(path));
     let named = arguments.patches.iter().map(|name| match name.ends_with(".toml") {
@@ -249,8 +249,8 @@ fn print_source(experiments: &[Experiment]) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// Repeats the fits of the fitted parameters, and reports whether the values in the experiments'
-/// texts still hold.
+/// Repeats the fits of parameters that were fitted, and reports whether the values in the texts of
+/// the experiments still hold.
 fn fit(experiments: &[Experiment], effort: Effort, json: bool) -> Outcome {
     let mut out = stdout();
     let (mut holds, mut fitted) = (true, Vec::new());
@@ -320,7 +320,7 @@ fn found_json(patch: &str, found: &Calibrated) -> Value {
     })
 }
 
-/// Runs the rows that have a magnitude under other values of the assumed parameters.
+/// Runs the rows that have a published magnitude, under other values of the assumed parameters.
 fn ranges(experiments: &[Experiment], effort: Effort, json: bool) -> Outcome {
     let mut out = stdout();
     let mut rows = Vec::new();
@@ -381,7 +381,7 @@ fn hours(seconds: u64) -> String {
     }
 }
 
-/// Keeps the rows with `words` in their names, and the experiments that have such rows.
+/// Keeps the rows with `words` in their names, and only those experiments that have such rows.
 fn only(experiments: Vec<Experiment>, words: &str) -> Result<Vec<Experiment>, Failure> {
     let names: Vec<String> = experiments
         .iter()

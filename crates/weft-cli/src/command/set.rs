@@ -36,7 +36,8 @@ pub(crate) struct Set {
     json: bool,
 }
 
-/// Name of the knob that `setting` changes, if all volumes of a server share it.
+/// Name of the knob that `setting` changes, if it is one that all volumes of a server share; `None`
+/// otherwise.
 fn of_pool(setting: &str) -> Option<&str> {
     let (name, value) = setting.split_once('=')?;
     let knob = Knobs::default().parse(name, &crate::knobs::plain(name, value)).ok()?;

@@ -32,7 +32,7 @@ pub(crate) struct Sim {
     simulated: Simulated,
 }
 
-/// Options that job files may have, as help text.
+/// Help text that lists the options which job files may have.
 fn options() -> String {
     format!("Options of fio that job files may have:\n  {}", OPTION_NAMES.join(", "))
 }
@@ -75,7 +75,7 @@ pub(crate) fn run(arguments: &Sim) -> Ending {
     ended(&outcome)
 }
 
-/// Whether only the size of the volume bounds a job.
+/// Whether a job covers the whole volume, because neither a size nor a time bounds it.
 fn goes_over_all(job: &Job) -> bool {
     let Job { target, pace, .. } = job;
     let sized = target.size.is_some() || target.io_size.is_some() || target.file_size.is_some();

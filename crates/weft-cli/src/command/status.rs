@@ -9,8 +9,8 @@ use std::path::Path;
 use clap::Args;
 use serde_json::{Value, json};
 use weft_export::control::{ArrayStatus, MemberStatus, ShareStatus, Status, VolumeStatus};
-use weft_ondisk::Level;
-use weft_ondisk::layout_id::Raid10;
+use weft_ondisk::layout_id::{Layouts, Raid10};
+use weft_ondisk::{Level, Redundancy};
 use weft_terminal::outcome::{Exit, Outcome};
 use weft_terminal::terminal::{complain, print_json, stdout};
 use weft_units::Bytes;
@@ -72,8 +72,8 @@ pub(crate) fn run(arguments: &StatusOf) -> Outcome {
     Ok(if degraded { Exit::Degraded } else { Exit::Done })
 }
 
-/// Table of shares in the work of members, for each volume. A former client stays listed while the
-/// other rows need it to add up.
+/// Table of shares in the work of members, for each volume. Clients that have disconnected stay
+/// listed, so that the shares add up.
 fn shares_text(servers: &[Status]) -> String {
     let mut text = String::new();
     for volume in servers.iter().flat_map(|server| &server.volumes) {
@@ -123,7 +123,7 @@ fn whom(share: &ShareStatus) -> String {
     }
 }
 
-/// The text of `/proc/mdstat`.
+/// Text of the status in the form of `/proc/mdstat`.
 ///
 /// Source   md-raid.md §7.2 and output of Linux 6.12
 fn to_text(servers: &[Status]) -> String {
@@ -186,7 +186,7 @@ fn volume_text(text: &mut String, volume: &VolumeStatus) {
     let level = volume.array.as_ref().and_then(|array| Level::from_code(array.level));
     let members = match level {
         // Without all members there is no array, so the kernel prints no count.
-        Some(Level::Linear | Level::Raid0) => String::new(),
+        Some(level) if !level.uses_size() => String::new(),
         _ => format!(" [{}/{working}] [{up}]", volume.slots),
     };
     let _ = writeln!(text, "      {} blocks{shape}{members}", volume.size / 1024);
@@ -207,7 +207,7 @@ fn volume_text(text: &mut String, volume: &VolumeStatus) {
     text.push('\n');
 }
 
-/// Appends the state of the write-back cache of a volume, if it has one.
+/// Appends lines about a volume's write-back cache, if the volume has one.
 fn write_back_text(text: &mut String, volume: &VolumeStatus) {
     let Some(cache) = &volume.write_back else { return };
     let size = |bytes| size::human(Bytes(bytes));
@@ -229,14 +229,17 @@ fn write_back_text(text: &mut String, volume: &VolumeStatus) {
     }
 }
 
-/// Version of the metadata and layout, as the kernel's personality of the level prints them.
+/// Version of the metadata and layout, as the kernel prints them for this level.
 fn shape_text(array: &ArrayStatus) -> String {
     let chunk = array.chunk / 1024;
-    let layout = match Level::from_code(array.level) {
-        Some(Level::Linear) => format!(" {chunk}k rounding"),
-        Some(Level::Raid0) => format!(" {chunk}k chunks"),
-        Some(Level::Raid1) => String::new(),
-        Some(Level::Raid10) => {
+    let row = Level::from_code(array.level).map(Level::row);
+    let layout = match row.map(|row| row.redundancy) {
+        Some(Redundancy::None) if row.is_some_and(|row| row.chunk.is_needed()) => {
+            format!(" {chunk}k chunks")
+        }
+        Some(Redundancy::None) => format!(" {chunk}k rounding"),
+        Some(Redundancy::Mirror) => String::new(),
+        Some(Redundancy::Copies) => {
             let parts = Raid10::from_code(array.layout);
             let near = parts.filter(|it| it.near > 1).map(|it| format!(" {} near-copies", it.near));
             let far = parts.filter(|it| it.far > 1).map(|it| {
@@ -245,15 +248,16 @@ fn shape_text(array: &ArrayStatus) -> String {
             });
             format!(" {chunk}K chunks{}{}", near.unwrap_or_default(), far.unwrap_or_default())
         }
-        Some(Level::Raid4 | Level::Raid5 | Level::Raid6) | None => {
-            let algorithm = if array.level == 4 { 0 } else { array.layout };
+        Some(Redundancy::Parity(_)) | None => {
+            let ignored = row.is_some_and(|row| row.layouts == Layouts::Ignored);
+            let algorithm = if ignored { 0 } else { array.layout };
             format!(" level {}, {chunk}k chunk, algorithm {algorithm}", array.level)
         }
     };
     format!(" super {}{layout}", array.metadata)
 }
 
-/// Progress of a sync as `[===>......]  recovery = 12.3% (done/total)`; `None` if none runs.
+/// Progress of a sync, as `[===>......]  recovery = 12.3% (done/total)`; `None` if no sync runs.
 fn progress_text(volume: &VolumeStatus) -> Option<String> {
     let action = match volume.sync_action.as_str() {
         // A resync is due, but it has not started or is frozen.

@@ -55,8 +55,7 @@ pub(crate) fn run(arguments: &Wait) -> Outcome {
     Ok(if volume.degraded > 0 { Exit::Degraded } else { Exit::Done })
 }
 
-/// Waits for the end of all syncs, and of the wait for one that is due. Returns the volume in its
-/// final state.
+/// Waits until no sync runs and none is about to start. Returns the final state of the volume.
 fn settled(target: &mut Target) -> Result<VolumeStatus, weft_terminal::outcome::Failure> {
     let bar = progress("", 0);
     let mut pause = POLL_MIN;
@@ -90,7 +89,7 @@ fn settled(target: &mut Target) -> Result<VolumeStatus, weft_terminal::outcome::
     }
 }
 
-/// Whether a rebuild should start by itself: a slot is empty and a spare is there for it.
+/// Whether a rebuild is about to start by itself: a slot is empty, and a spare is available.
 fn is_due(volume: &VolumeStatus) -> bool {
     let waits = |member: &str| member == "spare" || member == "rebuilding";
     volume.sync_action == "idle"
@@ -98,8 +97,9 @@ fn is_due(volume: &VolumeStatus) -> bool {
         && volume.members.iter().any(|member| waits(&member.state))
 }
 
-/// Time within which a rebuild starts; it takes a few superblock updates. A rebuild that has not
-/// started by then will not start: the spare is too small, or a rebuild failed before.
+/// Longest time from the moment at which a rebuild is due to its start, which takes a few
+/// superblock updates. A rebuild that has not started by then will not start: the spare is too
+/// small, or a rebuild failed before.
 const SETTLE: Duration = Duration::from_secs(2);
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Options of a new array, and their check before any member is opened.
 
 use clap::Args;
-use weft_ondisk::{Level, MdTime, Minor, NewArray, NewBitmap, Uuid, layout_id};
+use weft_ondisk::layout_id::Layouts;
+use weft_ondisk::{ChunkRule, Level, MdTime, Minor, NewArray, NewBitmap, Redundancy, Uuid};
 use weft_terminal::outcome::Failure;
 use weft_units::{Bytes, Sectors};
 
@@ -90,7 +91,7 @@ fn check_members(arguments: &NewArrayOptions, level: Level) -> Result<(), Failur
             "--write-behind: weft answers a write when every member has it; leave the option out",
         ));
     }
-    if level != Level::Raid1 && !arguments.write_mostly.is_empty() {
+    if level.row().redundancy != Redundancy::Mirror && !arguments.write_mostly.is_empty() {
         return Err(Failure::usage(format!(
             "--write-mostly: found {level}, expected raid1, which has a choice of members to read"
         )));
@@ -111,13 +112,10 @@ fn check_members(arguments: &NewArrayOptions, level: Level) -> Result<(), Failur
     Ok(())
 }
 
-/// The new array that the options describe, without members.
+/// New array as the options describe it, without members.
 pub(super) fn described(arguments: &NewArrayOptions) -> Result<NewArray, Failure> {
     let level: Level = arguments.level.parse().map_err(|_| {
-        Failure::usage(format!(
-            "--level: found {}, expected linear, 0, 1, 4, 5, 6 or 10",
-            arguments.level
-        ))
+        Failure::usage(format!("--level: found {}, expected {}", arguments.level, Level::listed()))
     })?;
     let minor = match arguments.metadata.as_str() {
         "1.0" => Minor::V1_0,
@@ -184,7 +182,8 @@ fn legal_name(name: &str) -> Result<String, Failure> {
     )))
 }
 
-/// Adds mdadm's homehost: mdadm opens arrays of this host by their short name.
+/// Name with the host before it, as mdadm's homehost does: mdadm opens arrays of its own host by
+/// their short name.
 fn with_host(name: &str) -> String {
     let host = when::hostname();
     if name.contains(':') || host.is_empty() || !host.is_ascii() || host.len() + name.len() > 30 {
@@ -194,45 +193,42 @@ fn with_host(name: &str) -> String {
     }
 }
 
-/// md's number of a layout, by the name that the user gave.
+/// md's number for the layout that the user named.
 fn legal_layout(level: Level, text: &str) -> Result<u32, Failure> {
-    let expected = match level {
-        Level::Linear | Level::Raid1 | Level::Raid4 => {
+    let layouts = level.row().layouts;
+    let expected = match layouts {
+        Layouts::Copies => "nX, fX or oX (near, far, offset) with X copies, as in n2",
+        Layouts::Ignored => {
             return Err(Failure::usage(format!(
                 "--layout: {level} has none; leave the option out"
             )));
         }
-        Level::Raid0 => "original or alternate",
-        Level::Raid5 | Level::Raid6 => {
+        Layouts::Rotations(_) => {
             "one of the level by mdadm's name or number, as in left-symmetric or ls"
         }
-        Level::Raid10 => "nX, fX or oX (near, far, offset) with X copies, as in n2",
+        Layouts::Zones => "original or alternate",
     };
     // An array of RAID 0 with layout 0 runs only if the kernel is told which layout it has.
-    let named = layout_id::parse(level, text).filter(|layout| level != Level::Raid0 || *layout > 0);
+    let named =
+        level.row().layouts.parse(text).filter(|layout| layouts != Layouts::Zones || *layout > 0);
     named.ok_or_else(|| {
         Failure::usage(format!("--layout: found {text}, expected {expected} for {level}"))
     })
 }
 
-/// Source   md-raid.md §2.1 and §5.3: a power of two of at least a page, in 32 bits of sectors; any
-///          multiple of a page for RAID 0
+/// Chunk of the size that the user gave. A level without chunks refuses it.
 fn legal_chunk(level: Level, bytes: Bytes) -> Result<Sectors, Failure> {
-    let (legal, expected) = match level {
-        Level::Linear | Level::Raid1 => {
-            (false, "none, for the level does not spread data in chunks; leave the option out")
-        }
-        Level::Raid0 => (
-            bytes.0.is_multiple_of(4096),
-            "a multiple of 4 KiB, at least 4 KiB and less than 2 GiB",
-        ),
-        Level::Raid4 | Level::Raid5 | Level::Raid6 | Level::Raid10 => {
-            (bytes.0.is_power_of_two(), "a power of two, at least 4 KiB and less than 2 GiB")
+    let (rule, chunk) = (level.row().chunk, bytes.sectors_floor());
+    if rule.is_needed() && chunk.bytes() == bytes && rule.allows_new(chunk) {
+        return Ok(chunk);
+    }
+    let expected = match rule {
+        ChunkRule::Multiple => "a multiple of 4 KiB, at least 4 KiB and less than 2 GiB",
+        ChunkRule::PowerOfTwo => "a power of two, at least 4 KiB and less than 2 GiB",
+        ChunkRule::Rounding | ChunkRule::Unused => {
+            "none, for the level does not spread data in chunks; leave the option out"
         }
     };
-    if legal && (4096..2 << 30).contains(&bytes.0) {
-        return Ok(bytes.sectors_floor());
-    }
     Err(Failure::usage(format!("--chunk: found {}, expected {expected}", size::human(bytes))))
 }
 

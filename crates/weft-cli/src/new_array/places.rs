@@ -14,7 +14,8 @@ use crate::look::{self, Looked};
 use crate::member::MemberArg;
 use crate::size;
 
-/// A MEMBER argument of `create`: a device, memory, or an empty slot.
+/// MEMBER argument of `create` with what it names now: nothing, a file to be created, or a file or
+/// device.
 pub(super) enum Place {
     /// An empty slot.
     Missing,
@@ -24,7 +25,7 @@ pub(super) enum Place {
     Old { path: PathBuf, looked: Looked },
 }
 
-/// Devices and their present content, by position. Nothing is changed.
+/// Examines what each MEMBER argument names, in order. Changes nothing.
 pub(super) fn places(arguments: &NewArrayOptions) -> Result<Vec<Place>, Failure> {
     let mut places: Vec<Place> = Vec::new();
     for (argument, _) in arguments.members() {
@@ -117,7 +118,7 @@ pub(super) fn refuse_foreign(places: &[Place]) -> Result<(), Failure> {
     }
 }
 
-/// Whether every member is a block device known to be an SSD.
+/// Whether every named member is a block device known to be an SSD.
 pub(super) fn only_ssds(places: &[Place]) -> bool {
     places.iter().all(|place| match place {
         Place::Missing => true,
@@ -126,7 +127,7 @@ pub(super) fn only_ssds(places: &[Place]) -> bool {
     })
 }
 
-/// Members of the slots (`None` for an empty one) and spares, as `NewArray` needs them.
+/// Members for the slots (`None` for an empty slot) and the spares, as `NewArray` needs them.
 pub(super) fn members_of(
     places: &[Place],
     slots: usize,

@@ -33,19 +33,19 @@ pub(crate) struct Planned {
 pub(crate) struct MemberWrite {
     pub(crate) path: PathBuf,
     pub(crate) label: String,
-    /// Length of the file to be created; `None` if it exists.
+    /// Length of the file that is to be created; `None` if the member exists.
     pub(crate) make: Option<Bytes>,
     pub(crate) superblock: Super1,
-    /// Bitmap, and the sector at which it begins.
+    /// Bitmap of the member, and the sector at which it is written.
     pub(crate) bitmap: Option<(Sectors, Vec<u8>)>,
-    /// Blocks with foreign signatures, including other superblocks, that would leave the owner of
-    /// the member unclear.
+    /// Sectors of blocks to be zeroed: they have signatures of other formats, or other superblocks,
+    /// which would leave unclear what the member belongs to.
     pub(crate) erase: Vec<Sectors>,
-    /// Foreign signatures that stay because they are in the data area.
+    /// Signatures of other formats that stay, because they are in the data area.
     pub(crate) kept: Vec<Foreign>,
 }
 
-/// Way in which redundancy becomes right.
+/// Way in which the redundancy of the new array becomes right.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InitialSync {
     AssumedClean,
@@ -113,7 +113,7 @@ impl Planned {
         Ok(Self { writes, layout, sync, has_chunk_of_ssds })
     }
 
-    /// Creates the files and writes the superblocks.
+    /// Creates the files, and writes all metadata of the plan.
     ///
     /// # Errors
     /// A member cannot be written; the previous contents are restored.
@@ -145,7 +145,7 @@ impl InitialSync {
     }
 
     pub(crate) fn reason(self, level: Level) -> &'static str {
-        let mirrors = matches!(level, Level::Raid1 | Level::Raid10);
+        let mirrors = level.has_copies();
         match self {
             Self::AssumedClean if mirrors => "--assume-clean says that copies are equal already",
             Self::AssumedClean => "--assume-clean says that parity is right already",
@@ -167,7 +167,7 @@ impl InitialSync {
     }
 }
 
-/// Layout described by the superblocks.
+/// Layout that the planned superblocks describe.
 fn layout_of(supers: &[Super1], slots: usize) -> Result<Layout, Failure> {
     let first = supers.first().ok_or_else(|| Failure::usage("no member given"))?;
     let sizes: Vec<Sectors> = supers.iter().take(slots).map(Super1::used_size).collect();
@@ -242,15 +242,15 @@ fn writes(places: Vec<Place>, supers: &[Super1]) -> Result<Vec<MemberWrite>, Fai
     Ok(writes)
 }
 
-/// Block, in units of a superblock's size, that contains a signature.
+/// First sector of the block, of a superblock's size, that contains the signature at `byte`.
 fn block_of(byte: u64, member_size: Sectors) -> Sectors {
     let blocks = SUPER_BYTES as u64;
     let last = member_size.0.saturating_sub(Bytes(blocks).sectors_floor().0);
     Sectors(Bytes(byte / blocks * blocks).sectors_floor().0.min(last))
 }
 
-/// Whether a block is in the array's data on the member. The superblock says nothing of its
-/// content: with metadata at the end, the first block of a file system on the array is the first
+/// Whether a block is in the array's data on the member. The content of such a block may belong to
+/// the array: with metadata at the end, the first block of a file system on the array is the first
 /// block of a member.
 fn overlaps_data(block: Sectors, superblock: &Super1) -> bool {
     let end = block.0 + Bytes(SUPER_BYTES as u64).sectors_floor().0;

@@ -13,11 +13,11 @@ use weft_units::{MemberIndex, Sectors};
 use super::MemberWrite;
 use crate::volume;
 
-/// A member open for writing, with its previous contents.
+/// Member that is open for writing, with its previous contents.
 struct Opened<'a> {
     member: OpenMember,
     write: &'a MemberWrite,
-    /// Present contents of the blocks to be overwritten, each with its sector.
+    /// Previous contents of the blocks that are overwritten, each with its sector.
     before: Vec<(Sectors, Vec<u8>)>,
 }
 
@@ -33,7 +33,8 @@ pub(super) fn write_all(writes: &[MemberWrite]) -> Result<(), Failure> {
     result
 }
 
-/// Creates the files of the plan, and records those to remove after a failure.
+/// Creates the files of the plan, and records in `made` those that have to be removed after a
+/// failure.
 fn make_files(writes: &[MemberWrite], made: &mut Vec<PathBuf>) -> Result<(), Failure> {
     for write in writes {
         let failed = |error: std::io::Error| Failure::failed(format!("{}: {error}", write.label));
@@ -108,7 +109,7 @@ fn put(opened: &[Opened<'_>]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Undoes the writes, so a failure leaves no partial array.
+/// Undoes all writes after a failure, so that no partial array remains.
 fn put_back(opened: &[Opened<'_>], made: &[PathBuf]) {
     for Opened { member, write, before } in opened {
         for (place, block) in before {

@@ -113,7 +113,7 @@ fn curve(curve: &Curve) -> Value {
     })
 }
 
-/// All measurements of a case, run by run.
+/// JSON of all measurements of a case, run by run.
 fn case(case: &CaseRuns) -> Value {
     let columns: serde_json::Map<String, Value> = case
         .columns
@@ -197,7 +197,8 @@ pub(crate) fn interval(ratio: &Estimate) -> [f64; 2] {
     [gain_percent(ratio.low), gain_percent(ratio.high)]
 }
 
-/// Range of a row's gain over values of the assumed parameters, as the experiment's text says.
+/// JSON of the range in which a row's gain lies under other values of the assumed parameters, as
+/// the text of the experiment states it. `None` if it states none.
 pub(crate) fn assumed(row: &PublishedRow) -> Option<Value> {
     row.assumed
         .as_ref()

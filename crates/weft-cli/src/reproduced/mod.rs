@@ -19,7 +19,7 @@ pub(crate) use text::gain;
 /// Source   experiments.md §4, 3
 pub(crate) const SEED: u64 = 0x7765_6674;
 
-/// Size and number of runs of `--quick`.
+/// Size of the runs, and their number, with `--quick`.
 pub(crate) const QUICK: (Size, u64) = (Size::Quick, 3);
 
 /// Experiments that were run, and their outcomes.
@@ -40,7 +40,7 @@ impl Reproduced {
         Self::run(experiments, Effort { runs, seed: SEED, size })
     }
 
-    /// Runs all rows of some experiments.
+    /// Runs all rows of the given experiments.
     pub(crate) fn run(experiments: Vec<Experiment>, effort: Effort) -> Result<Self, Failure> {
         let bar = steps("reproduce", 0);
         let found = run_all(&experiments, effort, &step(&bar)).map_err(Failure::failed)?;
@@ -49,7 +49,7 @@ impl Reproduced {
         Ok(Self { experiments, found, controls, effort })
     }
 
-    /// Runs the controls of each experiment as well.
+    /// Runs the controls of each experiment in addition.
     pub(crate) fn run_controls(&mut self) -> Result<(), Failure> {
         for (experiment, controls) in self.experiments.iter().zip(&mut self.controls) {
             let bar = steps("controls", 0);
@@ -64,7 +64,7 @@ impl Reproduced {
         json::to_json(&self.experiments, &self.found, &self.controls, self.effort)
     }
 
-    /// Prints the rows of each patch, with explanations.
+    /// Prints the rows of each experiment, with explanations.
     pub(crate) fn print(&self) -> Result<(), Failure> {
         let all = self.experiments.iter().zip(&self.found).zip(&self.controls);
         for ((experiment, found), controls) in all {
@@ -73,7 +73,7 @@ impl Reproduced {
         Ok(())
     }
 
-    /// Prints the rows of each patch alone.
+    /// Prints the rows of each experiment, without explanations.
     pub(crate) fn print_rows(&self) -> Result<(), Failure> {
         let mut out = stdout();
         for (experiment, found) in self.experiments.iter().zip(&self.found) {
@@ -93,7 +93,7 @@ impl Reproduced {
     }
 }
 
-/// A callback that shows the completed steps on the bar.
+/// Callback that shows on `bar` how many steps are completed, and of how many.
 pub(crate) fn step(bar: &indicatif::ProgressBar) -> impl Fn(usize, usize) + Sync + '_ {
     |done, of| {
         bar.set_length(of as u64);

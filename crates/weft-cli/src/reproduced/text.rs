@@ -86,13 +86,13 @@ pub(super) fn print(
     Ok(())
 }
 
-/// Width of the longest name of a row.
+/// Width of the longest name of a row, in columns.
 fn name_width(found: &Found) -> usize {
     found.rows.iter().map(|row| row.row.to_string().chars().count()).max().unwrap_or(0)
 }
 
-/// Prints published beside measured figures, row by row. A terminal that is too narrow for all
-/// columns gets those that are compared.
+/// Prints published beside measured figures, row by row. If the terminal is too narrow for all
+/// columns, only those that are compared are printed.
 pub(super) fn print_rows(
     out: &mut impl Write,
     experiment: &Experiment,
@@ -132,7 +132,7 @@ pub(super) fn print_rows(
     Ok(())
 }
 
-/// Prints the results of columns that only weft has, row by row.
+/// Prints, row by row, the results of columns that the publication does not have.
 fn print_beyond(
     out: &mut impl Write,
     experiment: &Experiment,
@@ -163,7 +163,7 @@ fn print_beyond(
     Ok(())
 }
 
-/// Prints measurements without a published figure, column by column.
+/// Prints, column by column, those measurements for which no figure is published.
 fn print_beside(
     out: &mut impl Write,
     experiment: &Experiment,
@@ -194,7 +194,7 @@ pub(super) fn unit(row: &Measured) -> &'static str {
     if row.row.against.is_some() { "" } else { row.row.metric.unit() }
 }
 
-/// A number with about three digits.
+/// Text of a number, with about three digits.
 fn number(value: f64) -> String {
     match value.abs() {
         100.0.. => format!("{value:.0}"),
@@ -208,7 +208,7 @@ fn magnitude(row: &Measured) -> String {
     if row.no_magnitude.is_empty() { gain(&row.ratio) } else { "no magnitude".to_owned() }
 }
 
-/// A gain as `+12.3 % (+11.0…+13.6)`.
+/// Text of a gain with its interval, as `+12.3 % (+11.0…+13.6)`.
 pub(crate) fn gain(ratio: &Estimate) -> String {
     let [value, low, high] = [ratio.value, ratio.low, ratio.high].map(gain_percent);
     format!("{value:+.1} % ({low:+.1}…{high:+.1})")

@@ -36,7 +36,7 @@ impl GoalArg {
     }
 }
 
-/// Searches the best volume for a load, and prints it.
+/// Searches for the best volume for a load, and prints it.
 pub(crate) fn advised(
     simulated: &Simulated,
     goal: GoalArg,
@@ -98,7 +98,7 @@ fn print(goal: Goal, advice: &Advice, runs: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A value of the goal, as text.
+/// Text of a value that a search with this goal has measured.
 fn told(goal: Goal, value: f64) -> String {
     match goal {
         Goal::Throughput => format!("{value:.1} MB/s"),
@@ -106,7 +106,7 @@ fn told(goal: Goal, value: f64) -> String {
     }
 }
 
-/// Gain of the advised volume over untuned md, and over the next best one.
+/// Text about the gain of the advised volume over untuned md, and over the next best volume.
 fn against(advice: &Advice) -> String {
     let mut text = format!("{} against md untuned", gain(&advice.md.ratio));
     if let Some(next) = &advice.next {
@@ -120,7 +120,7 @@ fn list(other: &Other) -> String {
     differs.collect::<Vec<_>>().join(" ")
 }
 
-/// Commands that create and serve such a volume, as one line.
+/// One line with the commands that create and serve such a volume.
 fn words(volume: &Volume) -> String {
     [create(volume), serve(volume)].join("; ")
 }
@@ -135,8 +135,8 @@ fn create(volume: &Volume) -> String {
     text + " MEMBER…"
 }
 
-/// Arguments of `serve`. Knobs are listed if they differ from weft's defaults; simulated members
-/// are disks, which take the scheduler of the host.
+/// Arguments of `weft serve` for such a volume. Knobs are listed only if they differ from weft's
+/// defaults. Simulated members are disks, which take the scheduler of the host.
 fn serve(volume: &Volume) -> String {
     let own = Knobs { scheduler: SchedulerKind::MqDeadline, ..Knobs::default() };
     let mut text = "weft serve".to_owned();

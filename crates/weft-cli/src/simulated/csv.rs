@@ -47,7 +47,7 @@ const OUTCOME: [&str; 13] = [
     "clat_max_ns",
 ];
 
-/// Columns of percentiles of completion latencies, each with its percentile.
+/// Columns for percentiles of completion latencies, each with its percentile.
 const PERCENTS: [(&str, f64); 5] = [
     ("clat_p50_ns", 50.0),
     ("clat_p90_ns", 90.0),
@@ -111,7 +111,7 @@ pub(super) fn print_swept(
     Ok(out.flush()?)
 }
 
-/// Metrics of a sweep, each followed by the ends of its 95 % interval.
+/// Metrics of a sweep; each has a column for its value and two for the ends of its 95 % interval.
 const METRICS: [(&str, Metric); 5] = [
     ("throughput_mb_s", Metric::Throughput),
     ("mean_ns", Metric::Mean),

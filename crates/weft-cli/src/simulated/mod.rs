@@ -174,14 +174,14 @@ impl FromStr for LevelArg {
     }
 }
 
-/// Value of `--faults` without an argument.
+/// Value that `--faults` has when none is given.
 const DRAWN: &str = "drawn";
 
-/// Default drive, which was common in servers.
+/// Default drive: one that was common in servers.
 const DEVICE: &str = "ssd-sata-dc-2019";
 
 impl Simulated {
-    /// Whether the user asked for the list of models.
+    /// Whether the user asked for the list of drive models.
     pub(crate) fn lists(&self) -> bool {
         self.device.iter().any(|device| device == "list")
     }
@@ -191,8 +191,8 @@ impl Simulated {
         self.csv
     }
 
-    /// The volume that the options describe; `None` if they ask for a comparison of several volumes
-    /// or runs.
+    /// Volume that the options describe; `None` if they describe a comparison of several volumes or
+    /// runs.
     ///
     /// # Errors
     /// The options describe no valid volume.
@@ -254,7 +254,7 @@ impl Simulated {
     }
 }
 
-/// Lists the models of drives.
+/// Prints the list of drive models.
 pub(crate) fn print_models() -> Ending {
     let mut out = stdout();
     let width = models().iter().map(|(name, _)| name.len()).max().unwrap_or(0);
@@ -264,7 +264,7 @@ pub(crate) fn print_models() -> Ending {
     Ok(Exit::Done)
 }
 
-/// A progress bar that also handles Ctrl-C: the first one ends the simulation, the second one the
+/// Progress bar that also handles Ctrl-C: the first one ends the simulation, the second one the
 /// process.
 pub(crate) struct Bar {
     bar: ProgressBar,
@@ -272,7 +272,7 @@ pub(crate) struct Bar {
     shown: AtomicU64,
 }
 
-/// Makes a bar with this prefix.
+/// Makes a progress bar with the text `what` before it.
 pub(crate) fn bar(what: &'static str) -> Bar {
     let interrupted = Arc::new(AtomicBool::new(false));
     // If the handler cannot be registered, the signal ends the process as usual.
@@ -286,13 +286,13 @@ pub(crate) fn bar(what: &'static str) -> Bar {
 }
 
 impl Bar {
-    /// Shows the progress. Returns whether the simulation continues.
+    /// Shows progress on the bar. Returns whether the simulation is to go on.
     pub(crate) fn goes_on(&self, progress: Progress) -> bool {
         self.bar.set_message(format!("{:.1} s simulated", progress.now.0 as f64 / 1e9));
         self.is_at(progress.done)
     }
 
-    /// Shows the completed share of the work. Returns whether the simulation continues.
+    /// Shows the fraction of the work that is done. Returns whether the simulation is to go on.
     pub(crate) fn is_at(&self, done: f64) -> bool {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 1000")]
         let position = (done.clamp(0.0, 1.0) * 1000.0) as u64;
@@ -334,7 +334,7 @@ pub(crate) fn run<R>(
 /// Exit status after Ctrl-C, by convention of shells.
 const INTERRUPTED: u8 = 130;
 
-/// Exit status for an outcome.
+/// Exit status for the outcome of a simulation.
 pub(crate) fn ended(outcome: &Outcome) -> Ending {
     match outcome.stop {
         Stop::Done => Ok(Exit::Done),
@@ -353,8 +353,8 @@ pub(crate) fn ended(outcome: &Outcome) -> Ending {
     }
 }
 
-/// Header of fio's JSON output. Time is simulated too and begins in 1970, so a seed always gives
-/// the same text.
+/// Header of fio's JSON output. The times in it are simulated and begin in 1970, so a seed always
+/// gives the same text.
 pub(crate) fn header(outcome: &Outcome, volume: &Volume) -> Header {
     let end = outcome.elapsed.0 / 1_000_000;
     Header {

@@ -39,12 +39,13 @@ pub(super) fn print(swept: &[Swept], knob: &str, names: &[String]) -> Result<(),
     Ok(())
 }
 
-/// Share of a job under one setting; `null` for a job that ran alone.
+/// JSON of a job's share under one setting; `null` for a job that ran alone.
 pub(super) fn to_json(job: &Swept, setting: usize, jobs: usize) -> Value {
     if jobs > 1 { json!(job.share(setting)) } else { Value::Null }
 }
 
-/// Table, and a chart of each setting over time; `None` for a job that ran alone.
+/// Section of the report with a table of the shares, and a chart over time for each setting; `None`
+/// for a job that ran alone.
 pub(super) fn section(swept: &[Swept], knob: &str, names: &[String]) -> Option<Section> {
     if swept.len() < 2 {
         return None;
@@ -63,7 +64,7 @@ pub(super) fn section(swept: &[Swept], knob: &str, names: &[String]) -> Option<S
     Some(Section { title: "Shares".to_owned(), blocks })
 }
 
-/// Chart with a line for each job, over the first run.
+/// Chart of the shares over time, with a line for each job, from the first run.
 fn over_time(swept: &[Swept], setting: usize, name: &str) -> Block {
     let steps = swept.iter().map(|job| job.courses[setting].len()).max().unwrap_or(0);
     let at = |job: &Swept, step: usize| job.courses[setting].get(step).copied().unwrap_or(0.0);

@@ -87,7 +87,7 @@ fn print_latency(out: &mut impl Write, name: &str, of: &Latencies) -> Result<(),
     Ok(())
 }
 
-/// Prints the percentiles that the job requests, or the usual ones of fio's list.
+/// Prints the percentiles that the job asks for, or the usual ones of fio's list.
 fn print_percentiles(
     out: &mut impl Write,
     of: &Latencies,
@@ -115,7 +115,7 @@ fn print_volume(out: &mut impl Write, outcome: &Outcome, volume: &Volume) -> Res
         write!(out, "chunk {}, ", size::human(volume.chunk))?;
     }
     write!(out, "{}, ", size::human(outcome.size))?;
-    if volume.level.is_some_and(|level| level.parity_count() > 0) {
+    if volume.level.is_some_and(Level::has_parity) {
         write!(out, "stripe_size {}, ", volume.knobs.show("stripe_size").unwrap_or_default())?;
     }
     writeln!(out, "simulated for {}", time(outcome.elapsed))?;
@@ -187,7 +187,7 @@ fn print_volume(out: &mut impl Write, outcome: &Outcome, volume: &Volume) -> Res
     Ok(())
 }
 
-/// State of a member that does not hold all of its data.
+/// Remark about the state of a member that does not hold all of its data; empty for other members.
 fn remark(member: &MemberOutcome) -> &'static str {
     match (member.in_sync, member.rebuilding) {
         (true, _) => "",
@@ -196,7 +196,7 @@ fn remark(member: &MemberOutcome) -> &'static str {
     }
 }
 
-/// Prints the progress of a sync beside the load, and its cost to the load.
+/// Prints the progress of a sync that ran beside the load, and what it cost the load.
 fn print_sync(out: &mut impl Write, sync: &SyncOutcome) -> Result<(), Failure> {
     let [completed, total] = [sync.completed, sync.total].map(|of| size::human(of.bytes()));
     write!(
@@ -250,12 +250,12 @@ fn print_faults(out: &mut impl Write, outcome: &Outcome, volume: &Volume) -> Res
 
 const EVENTS_TOLD: usize = 10;
 
-/// A span as `12.5 s` or `35.0 ms`.
+/// Text of a span: `12.5 s` or `35.0 ms`.
 fn time(span: Span) -> String {
     nanoseconds(span.0 as f64)
 }
 
-/// A span with three digits and its unit.
+/// Text of a span in nanoseconds, with three digits and a suitable unit.
 pub(crate) fn nanoseconds(value: f64) -> String {
     let (value, unit) = match value {
         v if v >= 1e9 => (v / 1e9, "s"),
@@ -273,7 +273,7 @@ pub(crate) fn nanoseconds(value: f64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-/// A rate with three digits, as `24.4k`.
+/// Text of a rate with three digits, as `24.4k`.
 pub(crate) fn count(value: f64) -> String {
     match value {
         v if v >= 1e6 => format!("{:.2}M", v / 1e6),

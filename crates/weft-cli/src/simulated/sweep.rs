@@ -21,24 +21,25 @@ use crate::knobs;
 use crate::result_kinds;
 use crate::size;
 
-/// Settings that were compared.
+/// Comparison that the user asked for: its load, and facts for the output.
 pub(crate) struct Compared {
     /// Name of the load for output.
     pub(crate) title: String,
     /// Load to run.
     pub(crate) load: Load,
-    /// Further facts of the sweep, as name and value.
+    /// Further facts about the sweep for its output, as name and value.
     pub(crate) facts: Vec<(String, String)>,
 }
 
-/// The settings to compare: the swept knobs, and each combination of their values.
+/// Settings to be compared: the swept knobs, and every combination of their values.
 struct Settings {
     knob: String,
     names: Vec<String>,
     volumes: Vec<Volume>,
 }
 
-/// Simulates every setting and prints the comparison, or searches the best setting.
+/// Simulates every setting and prints the comparison; with `--advise`, searches for the best
+/// setting instead.
 pub(crate) fn compare(simulated: &Simulated, what: &Compared, as_json: bool) -> Ending {
     if let Some(goal) = simulated.advise {
         return advised(simulated, goal, what, as_json);
@@ -85,8 +86,8 @@ pub(crate) fn compare(simulated: &Simulated, what: &Compared, as_json: bool) -> 
 }
 
 impl Settings {
-    /// Writes the result of a run to a file where `weft compare` finds it: a folder for each
-    /// setting if there are several, and a file for each run.
+    /// Writes the result of a run to a file where `weft compare` finds it: in a folder for each
+    /// setting, if there are several, with a file for each run.
     fn keep(
         &self,
         results: &Results,
@@ -113,7 +114,7 @@ impl Settings {
     }
 }
 
-/// One combination of values of the swept knobs, under construction.
+/// Setting under construction: values of the swept parameters, and the volume that they describe.
 #[derive(Clone)]
 struct Combination {
     names: Vec<String>,
@@ -121,7 +122,7 @@ struct Combination {
     knobs: Vec<(String, String)>,
 }
 
-/// Every combination of the swept values, in order.
+/// Settings with every combination of the swept values, in order.
 fn settings(simulated: &Simulated) -> Result<Settings, Failure> {
     let wrong = |text: &str, why: &str| Failure::usage(format!("--sweep {text}: {why}"));
     let mut knobs = Vec::new();
@@ -175,7 +176,8 @@ fn settings(simulated: &Simulated) -> Result<Settings, Failure> {
 const SETTINGS_MAX: usize = 256;
 
 impl Simulated {
-    /// Applies a value of a parameter that is not a knob. Returns false for other names.
+    /// Applies a value of a parameter that is not a knob. Returns false if `name` is no such
+    /// parameter.
     fn takes(&mut self, name: &str, value: &str) -> Result<bool, Failure> {
         let wrong = |error: String| Failure::usage(format!("--sweep {name}={value}: {error}"));
         match name {
@@ -259,7 +261,7 @@ fn print(swept: &Swept, settings: &Settings, runs: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints a bar for each setting, proportional to its value.
+/// Prints a bar for each setting, with a length in proportion to its value.
 fn print_bars(
     out: &mut impl Write,
     swept: &Swept,
@@ -293,7 +295,7 @@ fn print_bars(
     Ok(())
 }
 
-/// One sentence for each metric: the best setting, and whether it is certainly the best.
+/// Sentences, one for each metric, about the best setting and whether it is certainly the best.
 fn verdicts(swept: &Swept, names: &[String], runs: u64) -> Vec<String> {
     let mut lines = Vec::new();
     for metric in Metric::ALL {
@@ -325,8 +327,9 @@ fn verdicts(swept: &Swept, names: &[String], runs: u64) -> Vec<String> {
     lines
 }
 
-/// Largest difference of the settings in percent, if it is too small to prefer one; otherwise
-/// `None`. The rates of a replay at the trace's times are equal for all settings that keep up.
+/// Largest difference between settings in percent, if it is so small that no setting is preferred;
+/// otherwise `None`. The rates of a replay at the trace's times are equal for all settings that
+/// keep up.
 fn alike(swept: &Swept, names: &[String], metric: Metric) -> Option<f64> {
     let values = || (0..names.len()).map(|setting| swept.estimate(setting, metric).value);
     let (low, high) = (values().fold(f64::MAX, f64::min), values().fold(0.0, f64::max));
@@ -474,7 +477,7 @@ fn page(
     first.html()
 }
 
-/// Joins lines as sentences.
+/// Joins the lines as sentences of one text.
 fn sentences(lines: &[String]) -> String {
     let sentences = lines.iter().map(|line| {
         let mut letters = line.chars();

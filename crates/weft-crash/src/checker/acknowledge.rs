@@ -2,7 +2,8 @@
 //! complete.
 //!
 //! - (a) A write is acknowledged after every member that a restart would believe has completed it.
-//! - (b) With FUA, the write is durable on each of them.
+//! - (a) A write is acknowledged after every member that a restart would count as in sync has
+//!   completed it.
 //! - (c) A flush is acknowledged after everything acknowledged before its receipt is durable on
 //!   each member.
 //! - (d) A member that missed the write may be left out only once no survivor's durable superblock
@@ -21,7 +22,7 @@ use super::{Record, View, Violation};
 
 const NAME: &str = "I4 no early acknowledgement";
 
-/// Checker I4: the order of submissions, completions, receipts and replies, by a counter.
+/// Checker I4: knows the order of submissions, completions, receipts and replies by a counter.
 #[derive(Clone, Debug, Default)]
 pub struct Acknowledge {
     clock: u64,
@@ -42,7 +43,7 @@ struct Request {
     op: RequestOp,
     flags: Flags,
     range: ByteRange,
-    /// Copy of `relied_on` at receipt.
+    /// Copy of `relied_on` at the time when the request was received.
     must_be_durable: BTreeMap<usize, u64>,
 }
 
@@ -68,8 +69,9 @@ struct Stored {
 }
 
 impl Stored {
-    /// Whether a write submitted after `received` is durable, or was durable before it was
-    /// replaced. Writes that completed before `flushed` are durable.
+    /// Whether this sector's content from a write submitted after the time `received` is durable,
+    /// or was durable before a later write replaced it. Writes that completed before the time
+    /// `flushed` are durable.
     fn is_durable(&self, received: u64, flushed: u64) -> bool {
         let was =
             |(submitted, completed): &(u64, u64)| *submitted > received && *completed < flushed;
@@ -110,7 +112,7 @@ impl Acknowledge {
         }
     }
 
-    /// Records member requests, and checks (e) for writes and the other rules for replies.
+    /// Records member requests, and checks rule (e) for writes and the other rules for replies.
     pub fn output(&mut self, view: View<'_>, output: &Output, found: &mut Vec<Violation>) {
         self.clock += 1;
         match output {
@@ -172,7 +174,7 @@ impl Acknowledge {
         request.must_be_durable.iter().filter(late).map(|(disk, _)| *disk)
     }
 
-    /// Checks (e) for a client's write that is about to go to a disk.
+    /// Checks rule (e) for a client's write that is about to go to a disk.
     fn follows_its_flush(&self, view: View<'_>, write: &Write, found: &mut Vec<Violation>) {
         let begins = |request: &&Request| {
             let stores = matches!(request.op, RequestOp::Write | RequestOp::WriteZeroes);

@@ -1,5 +1,6 @@
 //! Checker I20, bits before data: the bit of a chunk is durable on every member that a restart
-//! would believe before the chunk changes on any member, and is cleared only once members agree.
+//! would count as in sync before the chunk changes on any member, and is cleared only once members
+//! agree.
 //!
 //! This is for the write-intent bitmap what I5 is for the clean state. Bits are read from the
 //! media, as the next start would read them; all bits of an out-of-date bitmap count as set. Which
@@ -27,9 +28,9 @@ fn changed(view: View<'_>, (disk, at, count): Place, bytes: &[u8]) -> Vec<u64> {
 }
 
 /// Checks a write of data that is about to change the content of a member. Sectors that keep their
-/// content do not count. Neither do sectors of a member that is being rebuilt which a restart would
-/// not yet believe, because the rebuild writes whole stripes. A member that returned by its bitmap
-/// is believed wherever no bit is set.
+/// content do not count. On a member that is being rebuilt, sectors above the offset up to which a
+/// restart would use it do not count either, because the rebuild writes whole stripes. A member
+/// that returned by its bitmap is in sync wherever no bit is set.
 pub(super) fn before_data(
     view: View<'_>,
     (disk, at, count): Place,
@@ -53,8 +54,8 @@ pub(super) fn before_data(
     }
 }
 
-/// End of the data sectors up to which a restart would believe a member; `None` if it would believe
-/// all of them.
+/// End of the data sectors up to which a restart would use a member; `None` if it would use all of
+/// them.
 fn believed_to(view: View<'_>, disk: usize) -> Option<Sectors> {
     if view.record.is_in_sync(disk) {
         return None;
@@ -112,7 +113,8 @@ pub(super) fn before_clear(
     }
 }
 
-/// The first disk in sync that may lose its content of a column in a power cut.
+/// First disk in sync with volatile content of a column, which a power cut may lose; `None` if
+/// there is none.
 fn volatile(view: View<'_>, column: u64) -> Option<usize> {
     let may_lose = |slot: Slot, sector: u64| {
         let disk = view.record.in_sync(slot)?;
@@ -125,7 +127,7 @@ fn volatile(view: View<'_>, column: u64) -> Option<usize> {
     places.iter().find_map(|place| may_lose(place.slot, place.sector))
 }
 
-/// Checks, before a power cut or a process crash, that the bit is set of every column of which a
+/// Checks, before a power cut or a process crash, that a bit is set for every column in which a
 /// member may lose content.
 pub fn before_cut(view: View<'_>, found: &mut Vec<Violation>) {
     if !view.record.has_bitmaps() {

@@ -31,7 +31,8 @@ const SERVICE: Span = Span::secs(1);
 /// Time from a write that found no space to its next attempt.
 const SPACE_RETRY: Span = Span::secs(1);
 
-/// Number of other requests that must be answered meanwhile before a long wait is a violation.
+/// Number of other requests that must be answered during a long wait for the wait to be a
+/// violation.
 const OTHERS: u64 = 16;
 
 /// Checker I19: the requests that wait, each with the start of its wait.

@@ -13,9 +13,9 @@ const NAME: &str = "I12 bounds";
 /// Limits that the configuration sets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limits {
-    /// Stripes of the stripe cache.
+    /// Number of stripes of the stripe cache.
     pub stripes: u32,
-    /// Frames that clients may hold.
+    /// Number of frames that clients may hold together.
     pub client_frames: u32,
     /// Bytes that a client may have outstanding. A single request may exceed it.
     pub client_credit: Bytes,
@@ -27,11 +27,12 @@ pub struct Limits {
 #[derive(Clone, Debug)]
 pub struct Bounds {
     limits: Limits,
-    /// Bytes of each request that was not answered.
+    /// Bytes of each request that is not answered yet.
     sent: BTreeMap<(ClientId, Tag), u64>,
     /// By client: bytes and number of the requests for which the engine has not returned credit.
     outstanding: BTreeMap<ClientId, (u64, u64)>,
-    /// Largest dirty limit, in pages, since dirty pages were last within the dirty limit at rest.
+    /// Largest dirty limit, in pages, since the number of dirty pages was last found to be within
+    /// the limit of that time ([`Self::at_rest`]).
     limit_pages: u64,
 }
 
@@ -118,7 +119,8 @@ impl Bounds {
         }
     }
 
-    /// Lowers the allowed dirty pages to the present limit if the dirty pages are within it.
+    /// Makes the present dirty limit the one that is checked, if the dirty pages are within it.
+    /// Called when nothing is outstanding.
     pub fn at_rest(&mut self, snapshot: &Snapshot) {
         if let Some(cache) = &snapshot.write_back
             && cache.dirty_pages + cache.writeback_pages <= cache.limit_pages

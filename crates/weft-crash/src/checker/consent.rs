@@ -28,7 +28,8 @@ pub fn needs_consent(array: &Array, with: &Assembly, dirty_from: Option<Sectors>
         && slots.any(|(state, slot)| !matches!(state, SlotState::InSync(_)) && holds_data(slot))
 }
 
-/// Compares the result of an assembly without consent with whether consent was `needed`.
+/// Checks that an assembly without consent was refused if consent was `needed`, and was not refused
+/// for lack of consent otherwise. Returns the violation, if there is one.
 #[must_use]
 pub fn judge(needed: bool, without: &Result<Assembly, Refused>) -> Option<Violation> {
     match without {

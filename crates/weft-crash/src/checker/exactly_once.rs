@@ -33,6 +33,7 @@ impl ExactlyOnce {
         match input {
             Input::Client(request) => {
                 let key = (request.client, request.tag);
+                assert!(!self.gone.contains(&request.client), "the driver uses {key:?}, gone");
                 let credit = i128::from(request.payload().0);
                 let known = self.requests.insert(key, (request.op, request.frames, credit));
                 assert!(known.is_none(), "the driver uses {key:?} twice");

@@ -218,8 +218,8 @@ impl Checkers {
         (self.bounds.limits(), self.stale.after_a_stop())
     }
 
-    /// Records a power cut, after [`Self::stopped`]. `lost` lists the disk and data sector of
-    /// content that members not in sync lost.
+    /// Records a power cut, after [`Self::stopped`]. `lost` lists the content that members not in
+    /// sync lost, by disk and data sector.
     pub fn power_cut(&mut self, lost: &[(usize, u64)]) {
         self.stale.power_cut(lost);
     }
@@ -230,7 +230,7 @@ impl Checkers {
     }
 
     /// Records that a disk joins the array, whether or not it was a member before. It misses what
-    /// was acknowledged in `columns`; `keeps` says that it kept its content elsewhere.
+    /// was acknowledged in `columns`. With `keeps`, its old content counts in all other columns.
     pub fn disk_added(&mut self, disk: usize, keeps: bool, columns: impl Iterator<Item = u64>) {
         self.stale.disk_added(disk, keeps, columns);
     }

@@ -35,7 +35,7 @@ pub struct Scrub {
     pub wrong: BTreeSet<u64>,
 }
 
-/// The bytes of the media that are checked.
+/// Content of the media that is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bytes {
     /// Bytes that would survive the worst power cut.

@@ -102,15 +102,27 @@ impl Record {
     #[must_use]
     pub fn new(supers: Vec<Option<Superblock>>, gone: Vec<bool>) -> Self {
         let present = (0..supers.len()).filter(|disk| !gone[*disk]);
-        // The freshest superblock is one with a slot: a spare may lag or lead.
-        let has_slot = |sb: &Superblock| matches!(sb.own_role(), Ok(Role::Active(_)));
-        let freshest = present
-            .filter_map(|disk| {
-                Some((supers[disk].as_ref().filter(|sb| has_slot(sb))?.events(), disk))
-            })
-            .max_by_key(|(events, disk)| (*events, std::cmp::Reverse(*disk)))
-            .map(|(_, disk)| disk);
+        // The freshest superblock is one with a slot: a spare may lag or lead. Of equals, one is
+        // preferred that no other of them records as failed.
+        let has_slot = |sb: &&Superblock| matches!(sb.own_role(), Ok(Role::Active(_)));
+        let with_slot: Vec<(usize, &Superblock)> = present
+            .filter_map(|disk| Some((disk, supers[disk].as_ref().filter(has_slot)?)))
+            .collect();
+        let most = with_slot.iter().map(|(_, sb)| sb.events()).max();
+        let equals = || with_slot.iter().filter(|(_, sb)| Some(sb.events()) == most);
+        let has_failed =
+            |of: &Superblock| equals().any(|(_, by)| by.role(of.dev_number()) == Ok(Role::Faulty));
+        let freshest = equals().min_by_key(|(disk, sb)| (has_failed(sb), *disk));
+        let freshest = freshest.map(|(disk, _)| *disk);
         Self { supers, bitmaps: Vec::new(), gone, freshest }
+    }
+
+    /// Copy of this record in which the disks for which `left_out` is true count as gone: the
+    /// record for an engine that started without them.
+    #[must_use]
+    pub fn without(&self, left_out: impl Fn(usize) -> bool) -> Self {
+        let gone = self.gone.iter().zip(0..).map(|(gone, disk)| *gone || left_out(disk));
+        Self::new(self.supers.clone(), gone.collect())
     }
 
     /// Whether any disk has a bitmap.
@@ -119,8 +131,8 @@ impl Record {
         self.bitmaps.iter().any(Option::is_some)
     }
 
-    /// A present disk in sync with a bitmap in which the bit of this column is clear, so that
-    /// members must agree about it.
+    /// A disk that is present and in sync, with a bitmap in which the bit of this column is clear,
+    /// so that members must agree in the column. `None` if there is no such disk.
     #[must_use]
     pub fn clear_bit(&self, column: u64) -> Option<usize> {
         let clear = |bitmap: &Bitmap| bitmap.state(column / bitmap.chunk.0) == ChunkState::Clean;
@@ -129,7 +141,7 @@ impl Record {
             .find(|disk| says(disk) && !self.gone[*disk] && self.is_in_sync(*disk))
     }
 
-    /// Chunks of which a metadata write of `bytes` to sector `at` of a disk clears the bits: the
+    /// Chunks for which a metadata write of `bytes` to sector `at` of a disk clears the bits: the
     /// first column of each chunk, and its length in columns.
     #[must_use]
     pub fn cleared_by(&self, state: &Disk, disk: usize, at: u64, bytes: &[u8]) -> Vec<(u64, u64)> {
@@ -176,7 +188,7 @@ impl Record {
         array.column_of(self.own_slot(disk)?, sector)
     }
 
-    /// The superblock of a disk.
+    /// The superblock of a disk; `None` if it cannot be read.
     #[must_use]
     pub fn of(&self, disk: usize) -> Option<&Superblock> {
         self.supers.get(disk)?.as_ref()
@@ -188,7 +200,8 @@ impl Record {
         self.of(self.freshest?)
     }
 
-    /// The slot at which a witness counts a disk as in sync: the superblock of `witness` decides.
+    /// Slot at which the superblock of disk `witness` counts `disk` as in sync; `None` if it does
+    /// not.
     fn slot_by(&self, witness: usize, disk: usize) -> Option<Slot> {
         let own = self.of(disk)?;
         // A disk that has no slot in its own superblock does not have all of its data.
@@ -216,9 +229,9 @@ impl Record {
             .find(|disk| !self.gone[*disk] && self.slot_by(freshest, *disk) == Some(slot))
     }
 
-    /// The disk that at least one survivor counts as in sync at a slot: if the others were lost, a
-    /// restart would believe this disk. A disk is no witness for itself. Neither is a missing disk,
-    /// nor a disk that the freshest superblock does not count as in sync.
+    /// The disk that at least one survivor counts as in sync at a slot: if the other survivors were
+    /// lost, a restart would count this disk as in sync. A disk is no witness for itself. Neither
+    /// is a missing disk, nor a disk that the freshest superblock does not count as in sync.
     #[must_use]
     pub fn believed(&self, slot: Slot) -> Option<usize> {
         let disks = 0..self.supers.len();

@@ -32,12 +32,12 @@ pub struct Stale {
     clock: u64,
     /// Submission time of the last completed write, by disk and column.
     stored: BTreeMap<(usize, u64), u64>,
-    /// By disk: columns of completed writes that are not durable, each after its time of
-    /// completion.
+    /// By disk: columns of completed writes that are not durable, as pairs of completion time and
+    /// column.
     volatile: BTreeMap<usize, Vec<(u64, u64)>>,
     /// By disk: columns of which some version became durable since the disk joined.
     durable: BTreeMap<usize, BTreeSet<u64>>,
-    /// By disk: columns of which it misses the newest acknowledged content.
+    /// By disk: columns of which the disk misses the newest acknowledged content.
     missing: BTreeMap<usize, BTreeSet<u64>>,
     /// By disk: columns that a disk which joins without its content will miss once its new
     /// superblock is stored. Until then a restart may find the old superblock, and the content of
@@ -168,8 +168,8 @@ impl Stale {
         }
     }
 
-    /// Records that a disk joins and misses the writes to `columns`. `keeps` says that it kept its
-    /// content elsewhere.
+    /// Records that a disk joins and misses the writes to `columns`. With `keeps`, its old content
+    /// counts in all other columns.
     pub fn disk_added(&mut self, disk: usize, keeps: bool, columns: impl Iterator<Item = u64>) {
         self.durable.remove(&disk);
         self.owed.remove(&disk);

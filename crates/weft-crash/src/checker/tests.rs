@@ -81,7 +81,7 @@ impl Stage {
         }
     }
 
-    /// A stage with members that say that the array is dirty.
+    /// Creates a stage with superblocks that say that the array is dirty.
     fn dirty() -> Self {
         let mut stage = Self::new();
         stage.mark(false, &[2, 1, 0]);
@@ -338,7 +338,8 @@ fn i4d_a_flush_that_is_answered_before_a_failure_is_recorded_is_caught() {
     }
 }
 
-/// An engine that writes a superblock does not know that it cannot be read afterwards.
+/// An engine that writes a superblock cannot know that the superblock will be unreadable
+/// afterwards.
 #[test]
 fn i4d_a_failure_is_recorded_where_it_was_written_and_nowhere_else() {
     for told in [vec![], vec![0, 1]] {
@@ -461,7 +462,7 @@ fn i5_clean_while_a_resync_writes_is_caught() {
     assert!(found(3, false, ResyncOffset::Clean, false).is_empty());
 }
 
-/// One request waits while 20 others come and go, each after the time `each`.
+/// One request waits while 20 others come and go, each of which is answered after `each`.
 fn waits_beside_others(
     each: Span,
     wait_max: Span,

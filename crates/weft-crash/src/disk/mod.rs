@@ -57,7 +57,7 @@ pub struct Disk {
 /// A request to a disk, with its payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DiskOp {
-    /// Makes everything durable that completed before.
+    /// Makes all writes durable that completed before the flush was submitted.
     Flush,
     /// Reads `count` sectors from sector `at` on.
     Read {
@@ -76,7 +76,7 @@ pub enum DiskOp {
         bytes: Vec<u8>,
         /// Whether the data is durable when the write completes.
         fua: bool,
-        /// Whether everything that completed before becomes durable first.
+        /// Whether all writes that completed before become durable first.
         preflush: bool,
     },
 }
@@ -261,7 +261,8 @@ impl Disk {
         }
     }
 
-    /// Stores what remains of a write that fails, if the disk [`Faults::tears`].
+    /// Stores the part of a failed write that reaches the media, if [`Faults::tears`] is set for
+    /// the disk.
     fn leave(&mut self, op: DiskOp, before: u64) {
         let DiskOp::Write { at, count, bytes, fua, preflush } = op else { return };
         if !self.faults.tears || self.faults.gone || self.read_only {
@@ -463,7 +464,7 @@ impl Disk {
         text.debug(&(size, logical_block, sequence, operations, faults, read_only));
     }
 
-    /// Makes the writes durable that completed before `before`. Returns their sectors.
+    /// Makes the writes durable that have a sequence number below `before`. Returns their sectors.
     fn settle(&mut self, before: u64) -> Vec<u64> {
         let durable = self.cache.settle(before);
         self.stable.put_all(durable.iter().map(|(sector, bytes)| (*sector, &bytes[..])));

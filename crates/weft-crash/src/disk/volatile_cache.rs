@@ -20,7 +20,7 @@ pub type Sector = SmallVec<[u8; TAG_BYTES]>;
 pub struct Version {
     /// Number of the write among all completed writes of the disk.
     pub sequence: u64,
-    /// Content, in the representation of the sector.
+    /// Content of the sector: all its bytes, its tag, or nothing, as the `PayloadMode` says.
     pub bytes: Sector,
 }
 
@@ -57,7 +57,8 @@ impl VolatileCache {
         self.sectors.range(at..at + count).next().is_some()
     }
 
-    /// The newest content of each sector in the range that the cache has, in order of sectors.
+    /// Newest content of each of the `count` sectors from `at` on that has versions in the cache,
+    /// in order of sectors.
     pub(super) fn newest_of(&self, at: u64, count: u64) -> impl Iterator<Item = (u64, &[u8])> {
         let sectors = self.sectors.range(at..at + count);
         sectors.filter_map(|(sector, versions)| Some((sector, &versions.last()?.bytes[..])))

@@ -20,7 +20,7 @@ pub(super) struct Cell {
     /// Newest version that a drain has stored on members, so that it survives a process crash.
     pub(super) drained: u64,
     /// Acknowledged versions that are not durable, each with the model's count of acknowledgements
-    /// at that time.
+    /// when the version was acknowledged.
     pub(super) volatile: SmallVec<[(u64, u64); 1]>,
     /// Whether writes of parts of the sector were in flight together. They may take effect in any
     /// order, so that all that is known of each byte is that it belongs to one of the versions.
@@ -141,10 +141,10 @@ impl Content {
     }
 }
 
-/// The word in every 8 bytes of a tagged sector: 24 bits of the write's number and 32 of the
-/// sector's, seven bits in each byte below a bit that is set. Whether two contents differ at an
-/// offset then depends neither on the offset nor on the number of bytes that represent a sector:
-/// each byte is zero, belongs to a part, or belongs to a whole sector.
+/// Word that fills a tagged sector: 24 bits of the write's number and 32 of the sector's, seven
+/// bits in each byte, with the top bit of the byte set. Whether two contents differ at an offset
+/// then depends neither on the offset nor on the number of bytes that represent a sector: each byte
+/// is zero, belongs to a part, or belongs to a whole sector.
 #[must_use]
 pub fn tag(write: WriteId, sector: u64) -> [u8; 8] {
     let mut rest = u64::from(write.0) << 32 | (sector & 0xffff_ffff);
@@ -368,8 +368,9 @@ impl Cell {
         self.read_floor = self.read_floor.saturating_sub(failed).max(self.first);
     }
 
-    /// Whether the content results if each version, in order, takes effect as a whole or not at
-    /// all. Versions that had been acknowledged do take effect.
+    /// Reason why `bytes` may be the content when writes of parts were in flight together: each
+    /// version, in order, takes effect as a whole or not at all, and versions acknowledged up to
+    /// the count `acknowledged` do take effect. `None` if no combination gives `bytes`.
     pub(super) fn mixes(
         &self,
         acknowledged: u64,
@@ -422,8 +423,8 @@ impl Cell {
         states.iter().any(|state| state == bytes).then_some(Why::Mixed)
     }
 
-    /// The newest version that matches except for one of `errors` (XOR). Writes of parts may lie
-    /// over the wrong content.
+    /// The newest version that matches `bytes` except for one of `errors` (XOR). Writes of parts of
+    /// the sector may have replaced some of the wrong bytes.
     pub(super) fn find_off(
         &self,
         floor: u64,

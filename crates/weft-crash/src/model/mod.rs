@@ -87,9 +87,9 @@ pub struct ReadMark {
     range: ByteRange,
     floors: Vec<u64>,
     acknowledged: u64,
-    /// Value of the model's `reads_done` at that time.
+    /// Value of the model's `reads_done` when the read was issued.
     reads_done: u64,
-    /// Value of the model's `reconstructed` at that time.
+    /// Value of the model's `reconstructed` when the read was issued.
     reconstructed: u64,
 }
 
@@ -107,7 +107,8 @@ pub enum Why {
     Reconstructed,
 }
 
-/// Number of reconstructions with known results at some time, for [`Model::settle`].
+/// Count of the reconstructions that were known when a read was issued, to pass to
+/// [`Model::settle`].
 #[derive(Clone, Copy, Debug)]
 pub struct Reconstructed(u64);
 
@@ -514,7 +515,7 @@ impl Model {
         }
     }
 
-    /// Whether the content differs from a version that was written by one of `errors` (XOR).
+    /// Whether the content is that of a written version, changed by one of `errors` (XOR).
     #[must_use]
     pub fn media_allows_off(&self, sector: u64, bytes: &[u8], errors: &[Vec<u8>]) -> bool {
         let unwritten = Cell::new();
@@ -522,7 +523,8 @@ impl Model {
         cell.find_off(cell.first, sector, 0, bytes, errors).is_some()
     }
 
-    /// All contents that the whole sector may have, and whether it may be a mixture of parts.
+    /// All contents that the whole sector may have, and whether the sector may be a mixture of
+    /// parts.
     #[must_use]
     pub fn choices(&self, sector: u64) -> (Vec<Vec<u8>>, bool) {
         let len = self.payload.sector_bytes();

@@ -15,7 +15,7 @@ use crate::model::Payload;
 use crate::violation::Violation;
 use crate::volumes::BARE;
 use crate::world::Order;
-use crate::world::{Ticket, World};
+use crate::world::{PROBER, Ticket, World};
 
 /// A script in progress.
 pub(super) struct Course<'a> {
@@ -25,6 +25,10 @@ pub(super) struct Course<'a> {
     report: Report,
     /// Command of a stop that was requested and not completed.
     stop: Option<Ticket>,
+    /// Disks that are absent at the next start.
+    away: Vec<usize>,
+    /// Disks that were absent at the last start.
+    absent: Vec<usize>,
     /// Disks of the array that faults were planted in.
     hurt: BTreeSet<usize>,
 }
@@ -34,7 +38,8 @@ impl<'a> Course<'a> {
     /// engine.
     pub(super) fn new(script: &'a Script, plant: Plant<'a>) -> Self {
         let (world, report) = (World::new(script.options.clone()), Report::default());
-        Self { script, plant, world, report, stop: None, hurt: BTreeSet::new() }
+        let (away, absent, hurt) = (Vec::new(), Vec::new(), BTreeSet::new());
+        Self { script, plant, world, report, stop: None, away, absent, hurt }
     }
 
     /// Carries out all steps and checks the end of the run. `at` receives the index of the step
@@ -100,6 +105,7 @@ impl<'a> Course<'a> {
                     world.settle();
                 }
             }
+            ScriptStep::Away(disk) => self.away.push(disk),
             ScriptStep::Disconnect(client) => {
                 world.disconnect(ClientId(client));
                 world.settle();
@@ -263,9 +269,11 @@ impl<'a> Course<'a> {
             return fail(&mut self.world, Violation::new("I11 exactly once", message));
         }
         if self.script.within_promises && !refused {
-            let volume = &self.world.snapshot().volumes[0];
-            if volume.resync_from != self.world.record.dirty_from() {
-                let (knows, says) = (volume.resync_from, self.world.record.dirty_from());
+            // A disk that the assembly left out keeps what it says.
+            let of_members = self.world.record.without(|disk| self.world.is_out(disk));
+            let knows = self.world.snapshot().volumes[0].resync_from;
+            let says = of_members.dirty_from();
+            if knows != says {
                 let message =
                     format!("stopped; parity is right but for {knows:?}, superblocks say {says:?}");
                 return fail(&mut self.world, Violation::new("I5 dirty before data", message));
@@ -293,6 +301,7 @@ impl<'a> Course<'a> {
             return Ok(());
         }
         have_space(&mut self.world);
+        self.come_and_go();
         // A single member assembles as a mirror, however old its content is; only the torn
         // superblocks of the others show that something is missing.
         if self.script.assembles && !self.world.array.has_parity() && self.lost_too_many() {
@@ -312,6 +321,24 @@ impl<'a> Course<'a> {
         (self.plant)(&mut self.world);
         self.give_up();
         Ok(())
+    }
+
+    /// Returns the disks that were absent at the last start, and takes away those that are absent
+    /// at this one.
+    fn come_and_go(&mut self) {
+        if self.absent.is_empty() && self.away.is_empty() {
+            return;
+        }
+        for disk in self.absent.drain(..) {
+            self.world.disks[disk].faults.gone = false;
+        }
+        for disk in self.away.drain(..) {
+            let gone = &mut self.world.disks[disk].faults.gone;
+            if !std::mem::replace(gone, true) {
+                self.absent.push(disk);
+            }
+        }
+        self.world.read_record();
     }
 
     /// Starts a new engine from the media, and reads everything.
@@ -342,11 +369,10 @@ impl<'a> Course<'a> {
         let range = ByteRange::new(0, 4096);
         let sync = Flags { sync: true, ..Flags::NONE };
         let world = &mut self.world;
-        let mut tickets =
-            vec![world.request(ClientId(9), RequestOp::Write, range, Payload::Tags, sync)];
+        let mut tickets = vec![world.request(PROBER, RequestOp::Write, range, Payload::Tags, sync)];
         if let Some(range) = world.first_of_bare() {
             let (op, tags) = (RequestOp::Write, Payload::Tags);
-            tickets.push(world.request_of(BARE, ClientId(9), op, range, tags, sync));
+            tickets.push(world.request_of(BARE, PROBER, op, range, tags, sync));
         }
         world.run(self.script.order);
         if tickets.into_iter().any(|ticket| matches!(world.take_answer(ticket), Some(Ok(_)))) {
@@ -522,13 +548,12 @@ fn complete(world: &mut World, order: Order, count: u32) {
     }
 }
 
-/// Whether any disk stalls.
 fn stalls(world: &World) -> bool {
     world.disks.iter().any(|disk| !disk.can_complete())
 }
 
-/// Completes everything that is possible without the disks that stall. Only if client requests are
-/// then unanswered, the stall ends.
+/// Completes everything that is possible without the disks that stall. The stall ends only if
+/// client requests are still unanswered then.
 fn finish(world: &mut World, order: Order) {
     if stalls(world) {
         world.idle(STALL);

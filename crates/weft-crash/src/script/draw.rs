@@ -5,13 +5,12 @@
 
 use weft_engine::knobs::{CacheForm, Knobs};
 use weft_engine::layout::Layout;
-use weft_engine::layout::level::LevelRow;
 use weft_engine::{Fault, Flags, RequestOp, SyncAction};
 use weft_ondisk::{Level, Version};
 use weft_units::rng::Rng;
 use weft_units::{Bytes, Sectors};
 
-use super::{Profile, Script, ScriptStep, cache, lists, rebuilds, straight};
+use super::{Profile, Script, ScriptStep, cache, levels, lists, rebuilds, straight};
 use crate::array::Array;
 use crate::crash::CutMode;
 use crate::faults::Planned;
@@ -26,37 +25,39 @@ const BYTES_EVERY: u64 = 8;
 /// Generator of the steps of a script.
 pub(super) struct Draw {
     rng: Rng,
-    /// Random stream of [`Profile::more`]. It is separate so that `rng` draws the same as without
+    /// Separate random stream for [`Profile::more`], so that `rng` draws the same with and without
     /// it.
     more: Rng,
-    /// Separate stream of the steps before a power cut.
+    /// Separate random stream for the steps before a power cut.
     around: Rng,
-    /// Separate stream of [`Profile::queues`].
+    /// Separate random stream for [`Profile::queues`].
     queues: Rng,
-    /// Separate stream of [`Profile::bitmaps`].
+    /// Separate random stream for [`Profile::bitmaps`].
     bits: Rng,
-    /// Separate stream of [`Profile::lacks`].
+    /// Separate random stream for [`Profile::lacks`].
     lacks: Rng,
-    /// Separate stream of [`Profile::rebuilds`].
+    /// Separate random stream for [`Profile::rebuilds`].
     pub(super) rebuilds: Rng,
-    /// Separate stream of [`Profile::joins`].
+    /// Separate random stream for [`Profile::joins`].
     pub(super) joins: Rng,
-    /// Separate stream of [`Profile::trims_fail`].
+    /// Separate random stream for [`Profile::absences`].
+    pub(super) absences: Rng,
+    /// Separate random stream for [`Profile::trims_fail`].
     trims: Rng,
-    /// Separate stream of [`Profile::last_copy`].
+    /// Separate random stream for [`Profile::last_copy`].
     last: Rng,
-    /// Separate stream of [`Profile::drains`].
+    /// Separate random stream for [`Profile::drains`].
     pub(super) drains: Rng,
-    /// Separate stream of [`Profile::bare`].
+    /// Separate random stream for [`Profile::bare`].
     pub(super) bare: Rng,
-    /// Separate stream of [`Profile::mixed`].
+    /// Separate random stream for [`Profile::mixed`].
     pub(super) mixed: Rng,
     pub(super) profile: Profile,
     /// Options of the array. They determine which losses it survives.
     pub(super) options: Options,
     array: Array,
     pub(super) members: usize,
-    /// Largest number of members that the array can lose: of a mirror, the number of copies less
+    /// Largest number of members that the array can lose; for a mirror, the number of copies less
     /// one.
     parities: usize,
     chunk: Sectors,
@@ -92,6 +93,9 @@ impl Script {
         if profile.joins {
             draw.joins(&mut steps);
         }
+        if profile.absences {
+            draw.absences(&mut steps);
+        }
         for _ in 0..profile.steps {
             let step = draw.step();
             draw.before(step, &mut steps);
@@ -125,6 +129,7 @@ impl Draw {
         if profile.straight && !profile.rebuilds {
             let promised = profile.faults && !profile.beyond;
             let mirrors = profile.bitmaps || profile.lacks > 0 || profile.last_copy || promised;
+            let mirrors = mirrors || profile.absences;
             straight::draw(seed, mirrors, &mut options);
         }
         let mut two = Rng::new(seed ^ 0x2eb1);
@@ -172,6 +177,7 @@ impl Draw {
             lacks,
             rebuilds: two,
             joins: Rng::new(seed ^ 0x7015),
+            absences: Rng::new(seed ^ 0xab5e),
             trims: Rng::new(seed ^ 0x7121),
             last: Rng::new(seed ^ 0x1a57),
             drains,
@@ -212,6 +218,9 @@ impl Draw {
         }
         if self.profile.bare {
             self.before_with_bare(steps);
+        }
+        if self.profile.absences && matches!(step, ScriptStep::Cut(_) | ScriptStep::Kill) {
+            self.may_be_absent(steps);
         }
         let discards = matches!(step, ScriptStep::Ask { op: RequestOp::Trim, .. })
             || matches!(step, ScriptStep::Ask { flags: Flags { discard: true, .. }, .. });
@@ -268,7 +277,8 @@ impl Draw {
         }
     }
 
-    /// Fails members until the array cannot lose another one, or almost until then.
+    /// Fails members at random until the array cannot lose another one; each that could be lost
+    /// stays in one of ten cases.
     fn lose_all_but_the_last(&mut self, steps: &mut Vec<ScriptStep>) {
         let mut disks: Vec<usize> = (0..self.members).collect();
         while !disks.is_empty() {
@@ -285,8 +295,8 @@ impl Draw {
         }
     }
 
-    /// Adds, at random, a step from which on a remaining member fails its flushes, or two reads
-    /// that it fails.
+    /// Adds, at random, a fault of a member that is left: from then on all of its flushes fail, or
+    /// a read and the operation that follows it fail.
     fn before_on_the_last_copy(&mut self, steps: &mut Vec<ScriptStep>) {
         let left: Vec<usize> = (0..self.members).filter(|disk| !self.hurt.contains(disk)).collect();
         let disk = self.last.pick(&left);
@@ -497,7 +507,7 @@ impl Draw {
         }
     }
 
-    /// Draws a member that a fault may hurt; `None` if the one that is drawn may not be hurt.
+    /// Draws a member for a fault; `None` if the array cannot lose the member that is drawn.
     fn victim(&mut self) -> Option<usize> {
         let disk = self.rng.index(self.members);
         self.may_hurt(disk).then_some(disk)
@@ -660,12 +670,11 @@ fn draw_options(rng: &mut Rng, seed: u64, profile: Profile) -> Options {
 
 /// Draws level, members, chunk and layout of an array with parity.
 fn draw_shape(rng: &mut Rng) -> Options {
-    let level = rng.pick(&[Level::Raid4, Level::Raid5, Level::Raid5, Level::Raid6]);
-    let row = LevelRow::of(level);
-    let members = rng.pick(&[3, 3, 4, 4, 5, 6, 7, 8]).max(usize::from(row.parities) + 2);
+    let level = rng.pick(&levels::PARITY);
+    let members = rng.pick(&[3, 3, 4, 4, 5, 6, 7, 8]).max(level.parity_count() as usize + 2);
     let chunk = Sectors(rng.pick(&[8, 8, 16, 32, 128]));
     let mut options = Options::new(level, members, chunk);
-    options.layout = draw_layout(rng, row.layouts);
+    options.layout = draw_layout(rng, level);
     options
 }
 
@@ -693,8 +702,9 @@ fn draw_bitmap(rng: &mut Rng, options: &mut Options) {
 }
 
 /// The default layout in half of the cases, otherwise any layout of the level.
-fn draw_layout(rng: &mut Rng, layouts: &[u32]) -> Option<u32> {
-    (!layouts.is_empty() && rng.percent(50)).then(|| rng.pick(layouts))
+fn draw_layout(rng: &mut Rng, level: Level) -> Option<u32> {
+    let layouts: Vec<u32> = level.row().layouts.named().map(|(code, ..)| code).collect();
+    (!layouts.is_empty() && rng.percent(50)).then(|| rng.pick(&layouts))
 }
 
 fn draw_knobs(rng: &mut Rng, mut knobs: Knobs, chunk: Sectors) -> Knobs {

@@ -10,7 +10,7 @@ use super::draw::Draw;
 use crate::crash::CutMode;
 
 impl Draw {
-    /// Adds the steps that precede the profile's other steps.
+    /// Adds the steps of members that join, which precede the profile's other steps.
     pub(super) fn joins(&mut self, steps: &mut Vec<ScriptStep>) {
         let disk = self.joins.index(self.members);
         if !self.may_hurt(disk) {

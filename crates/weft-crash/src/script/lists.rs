@@ -51,8 +51,9 @@ fn list(order: &[&str], values: fn(&Draws) -> &'static [&'static str]) -> Vec<Dr
     named.chain(rest.filter(|(_, values)| !values.is_empty())).collect()
 }
 
-/// The values of `priority` and `stripe_size` are in `draw.rs`: `preread_wait_max` is drawn
-/// together with `priority`, and `stripe_size` depends on the chunk.
+/// Knobs of [`START`], in the order in which they were added. The values of `priority` and
+/// `stripe_size` are in `draw.rs`: `preread_wait_max` is drawn together with `priority`, and
+/// `stripe_size` depends on the chunk.
 const START_ORDER: [&str; 9] = [
     "writes",
     "rmw_level",
@@ -130,7 +131,7 @@ const ONE_QUEUE_ORDER: [&str; 6] =
 
 #[cfg(test)]
 mod tests {
-    use weft_engine::knobs::Knobs;
+    use weft_engine::knobs::{Knobs, SchedulerKind};
 
     use super::*;
 
@@ -167,9 +168,24 @@ mod tests {
             found.extend(words_not_drawn(row.name, &row.range_live(), &row.draws));
         }
         assert_eq!(found, Vec::<String>::new());
-        let (queues, range): (&[&str], _) = (&["none", "bfq"], "none | kyber | bfq");
+        let (queues, range): (&[&str], _) = (&["none", "bfq"], "none | cfq | bfq");
         let planted = words_not_drawn("scheduler", range, &Draws { queues, ..Draws::NONE });
-        assert_eq!(planted, ["scheduler=kyber"]);
+        assert_eq!(planted, ["scheduler=cfq"]);
+    }
+
+    /// Every list has all schedulers, because each list combines them with other features. Other
+    /// words may be in one list alone.
+    #[test]
+    fn each_list_of_schedulers_has_every_one() {
+        let lacking = |list: &[&str]| {
+            let names = SchedulerKind::ALL.map(SchedulerKind::name);
+            names.into_iter().filter(|name| !list.contains(name)).collect::<Vec<_>>()
+        };
+        let draws = TABLE.iter().find(|row| row.name == "scheduler").unwrap().draws;
+        for list in [draws.queues, draws.mixed, draws.one_queue] {
+            assert_eq!(lacking(list), [""; 0]);
+        }
+        assert_eq!(lacking(&["none", "mq-deadline", "bfq"]), ["kyber"]);
     }
 
     #[test]

@@ -8,12 +8,12 @@
 //! profiles keep their meaning.
 
 use weft_engine::knobs::FlushRule;
-use weft_engine::layout::mirrors::Mirrors;
-use weft_ondisk::{Level, layout_id};
+use weft_ondisk::Redundancy;
 use weft_units::rng::Rng;
 
 use super::draw::Draw;
 use super::rebuilds::UNDER_WAY_MAX;
+use super::straight::is_possible;
 use super::{ScriptStep, cache, lists};
 use crate::options::Options;
 
@@ -23,13 +23,14 @@ pub(super) fn draw(rng: &mut Rng, options: &mut Options) {
     cache::draw_throttle(rng, options);
     draw_flush_rule(rng, options);
     options.classes = rng.percent(60);
-    if options.level == Level::Raid10 && rng.percent(50) {
+    let redundancy = options.level.row().redundancy;
+    if redundancy == Redundancy::Copies && rng.percent(50) {
         let sets: Vec<u32> = FAR_SETS.into_iter().filter(|it| is_possible(*it, options)).collect();
         options.layout = if sets.is_empty() { options.layout } else { Some(rng.pick(&sets)) };
     }
-    if matches!(options.level, Level::Raid1 | Level::Raid10) && rng.percent(12) {
+    if options.level.has_copies() && rng.percent(12) {
         // A unit of a resync is a chunk, or 128 sectors.
-        let unit = if options.level == Level::Raid1 { 128 } else { options.chunk.0.min(128) };
+        let unit = if redundancy == Redundancy::Mirror { 128 } else { options.chunk.0.min(128) };
         let units = UNDER_WAY_MAX + 4 + rng.below(20);
         options.full_stripes = (units * unit).div_ceil(options.chunk.0);
     }
@@ -41,12 +42,6 @@ pub(super) fn draw(rng: &mut Rng, options: &mut Options) {
 /// Chooses the rule by which flushes of clients become flushes of members.
 pub(super) fn draw_flush_rule(rng: &mut Rng, options: &mut Options) {
     options.knobs.flush_batch = rng.pick(&FlushRule::ALL);
-}
-
-fn is_possible(layout: u32, options: &Options) -> bool {
-    let members = options.members;
-    layout_id::is_legal(Level::Raid10, layout, members as u32)
-        && Mirrors::raid10(layout, members as u16, options.chunk, options.data_of(0)).is_some()
 }
 
 impl Draw {

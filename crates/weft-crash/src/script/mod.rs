@@ -8,12 +8,14 @@
 //! Faults are drawn so that no more members are hurt than the level survives, except for profiles
 //! that exceed this on purpose ([`Profile::beyond`]).
 
+mod absences;
 mod bare;
 mod cache;
 mod course;
 mod drains;
 mod draw;
 mod joins;
+pub(crate) mod levels;
 mod lists;
 mod mixed;
 mod rebuilds;
@@ -66,9 +68,9 @@ pub struct Report {
     pub excuses: Excuses,
     /// Number of process crashes.
     pub kills: u64,
-    /// Read-only starts, after which nothing may have been written.
+    /// Number of read-only starts, each of which must write nothing.
     pub looks: u64,
-    /// Number of times that disks had no space for seconds.
+    /// Number of times that disks had no space for some seconds ([`ScriptStep::LackSpace`]).
     pub lacks: u64,
     /// Number of successful stops by an administrator.
     pub stops: u64,

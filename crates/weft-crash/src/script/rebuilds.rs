@@ -8,12 +8,12 @@
 
 use weft_engine::SyncAction;
 use weft_engine::{Flags, RequestOp};
-use weft_ondisk::Level;
+use weft_ondisk::Redundancy;
 use weft_units::Sectors;
 use weft_units::rng::Rng;
 
 use super::draw::Draw;
-use super::{ScriptStep, straight};
+use super::{ScriptStep, levels, straight};
 use crate::crash::CutMode;
 use crate::options::Options;
 use crate::volumes::ARRAY;
@@ -21,23 +21,22 @@ use crate::volumes::ARRAY;
 /// Chooses an array that survives the loss of two members: RAID 1 of three or more, RAID 10 or RAID
 /// 6.
 pub(super) fn draw(rng: &mut Rng, seed: u64, options: &mut Options) {
-    let levels = [Level::Raid1, Level::Raid1, Level::Raid10, Level::Raid10, Level::Raid6];
-    options.level = rng.pick(&levels);
+    options.level = rng.pick(&levels::LOSE_TWO);
     (options.layout, options.more_data, options.spares) = (None, Vec::new(), 0);
     let units = UNDER_WAY_MAX + 4 + rng.below(28);
     options.full_stripes = units;
-    match options.level {
-        Level::Raid1 => {
+    match options.level.row().redundancy {
+        Redundancy::Mirror => {
             options.members = rng.pick(&[3, 3, 3, 3, 4]);
             // A unit of the recovery has at least 128 sectors.
             options.chunk = Sectors(128);
         }
-        Level::Raid10 => {
+        Redundancy::Copies => {
             options.chunk = options.chunk.min(Sectors(16));
             options.members = rng.pick(&[4, 4, 4, 4, 5, 6]);
             options.layout = Some(straight::draw_mirrors(rng, options));
         }
-        _ => {
+        Redundancy::None | Redundancy::Parity(_) => {
             options.chunk = options.chunk.min(Sectors(16));
             options.members = rng.pick(&[4, 5, 6]);
         }
@@ -46,7 +45,7 @@ pub(super) fn draw(rng: &mut Rng, seed: u64, options: &mut Options) {
 }
 
 impl Draw {
-    /// Adds the steps that precede the profile's other steps.
+    /// Adds the steps of the rebuilds, which precede the profile's other steps.
     pub(super) fn rebuilds(&mut self, steps: &mut Vec<ScriptStep>) {
         for _ in 0..4 + self.rebuilds.below(6) {
             steps.push(self.write_below(self.size));
@@ -94,7 +93,7 @@ impl Draw {
         }
     }
 
-    /// Two members that the array can lose, if the first two that are drawn can be lost.
+    /// Draws two members; `None` if the array cannot lose both.
     fn two_members(&mut self) -> Option<(usize, usize)> {
         let first = self.rebuilds.index(self.members);
         let second = self.rebuilds.index(self.members);

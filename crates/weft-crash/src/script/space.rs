@@ -6,11 +6,11 @@
 //! `no_space_wait`, which counts from the start of this lack and not of an earlier one.
 
 use weft_engine::{Flags, MemberState, ReplyError, RequestOp};
-use weft_units::{ByteRange, ClientId, Span};
+use weft_units::{ByteRange, Span};
 
 use crate::model::Payload;
 use crate::violation::Violation;
-use crate::world::{Ticket, World};
+use crate::world::{PROBER, Ticket, World};
 
 /// Takes the space of `count` disks from `first` on for some seconds, and checks what follows.
 pub(super) fn lack(world: &mut World, first: usize, count: usize, seconds: u64) {
@@ -72,16 +72,16 @@ fn set_space(world: &mut World, full: &[usize], space: bool) {
     full.iter().for_each(|disk| world.disks[*disk].faults.no_space = !space);
 }
 
-/// Issues a client's write, to another block each time, and occasionally a flush.
+/// Issues a client's write to a block that changes with `turn`, and occasionally a flush.
 fn ask(world: &mut World, turn: u64) -> Vec<Ticket> {
-    let (client, blocks) = (ClientId(7), world.size() / BLOCK);
+    let blocks = world.size() / BLOCK;
     let range = ByteRange::new(turn * 37 % blocks * BLOCK, BLOCK);
     let fua = turn.is_multiple_of(3);
     let flags = Flags { sync: true, fua, ..Flags::NONE };
-    let mut tickets = vec![world.request(client, RequestOp::Write, range, Payload::Tags, flags)];
+    let mut tickets = vec![world.request(PROBER, RequestOp::Write, range, Payload::Tags, flags)];
     if turn % PER_SECOND == 1 {
         let (none, flags) = (ByteRange::new(0, 0), Flags::NONE);
-        tickets.push(world.request(client, RequestOp::Flush, none, Payload::Tags, flags));
+        tickets.push(world.request(PROBER, RequestOp::Flush, none, Payload::Tags, flags));
     }
     tickets
 }
@@ -92,8 +92,9 @@ const BLOCK: u64 = 4096;
 const PER_SECOND: u64 = 4;
 
 /// Seconds within which an array must notice that its members have space again: several times the
-/// second after which it tries again.
+/// second after which it tries a failed write again.
 const NOTICED_WITHIN: u64 = 8;
 
-/// Number of successive writes, up to the end of that time, that must all have succeeded.
+/// Number of successive writes, at the end of the [`NOTICED_WITHIN`] seconds, that must all have
+/// succeeded.
 const SUCCEED: u64 = 8;

@@ -17,7 +17,7 @@ pub enum ScriptStep {
         volume: VolumeId,
         /// Number of the client, from 1 to 3.
         client: u32,
-        /// Operation of the request.
+        /// Operation of the request: read, write, flush and so on.
         op: RequestOp,
         /// First byte, from the start of the volume.
         start: u64,
@@ -26,6 +26,9 @@ pub enum ScriptStep {
         /// Flags of the request (sync, FUA, PREFLUSH and so on).
         flags: Flags,
     },
+    /// The disk with this number is absent at the next start, and is there again at the start after
+    /// that.
+    Away(usize),
     /// An administrator adds a bitmap with chunks of this many bytes, or removes the bitmap.
     Bitmap(Option<u64>),
     /// The power is cut. After a restart everything is read.
@@ -48,7 +51,7 @@ pub enum ScriptStep {
     FailOperation {
         /// Number of the disk, from 0.
         disk: usize,
-        /// Number of operations of the disk that come before it.
+        /// Number of operations of the disk before the one that fails.
         after: u64,
         /// Way in which the operation fails.
         how: Planned,
@@ -69,7 +72,7 @@ pub enum ScriptStep {
     BadRead {
         /// Number of the disk, from 0.
         disk: usize,
-        /// Number of the data sector.
+        /// The sector, counted from the start of the disk's data area.
         column: u64,
         /// Whether the sector stays unreadable even after it is written.
         dead: bool,
@@ -85,10 +88,11 @@ pub enum ScriptStep {
     BadWrite {
         /// Number of the disk, from 0.
         disk: usize,
-        /// Number of the data sector.
+        /// The sector, counted from the start of the disk's data area.
         column: u64,
     },
-    /// Everything completes until all requests are answered.
+    /// Outstanding operations complete until all requests are answered. A stall of a disk ends only
+    /// if requests are unanswered without it.
     Finish,
     /// All further flushes of a disk fail, and so do operations that imply one.
     FlushError(usize),
@@ -163,7 +167,7 @@ pub struct Profile {
     pub discards: u64,
     /// Percentage of steps that change a knob.
     pub knobs: u64,
-    /// Whether the script also has what was not drawn when the first seeds were: other versions of
+    /// Whether the script also has features that the first seeds did not draw: other versions of
     /// superblocks and spares, time without completions, stops, writes that fail in part, disks
     /// that cannot write or flush, and disks that become shorter. These have a random stream of
     /// their own.
@@ -195,6 +199,10 @@ pub struct Profile {
     /// Whether the script starts with members that join at any step of a superblock update,
     /// followed by a power cut or process crash. These steps have a random stream of their own.
     pub joins: bool,
+    /// Whether the script starts with a member that is absent at one start and is there again at
+    /// the next, each after a superblock update that was cut off. These steps have a random stream
+    /// of their own.
+    pub absences: bool,
     /// Whether members fail until the array cannot lose another one. Then flushes and superblock
     /// writes of the remaining members fail, and occasionally their reads. These steps have a
     /// random stream of their own.
@@ -231,6 +239,7 @@ impl Profile {
         rebuilds: false,
         trims_fail: false,
         joins: false,
+        absences: false,
         last_copy: false,
         drains: false,
         bare: false,
@@ -340,6 +349,21 @@ impl Profile {
         Self { name, steps: 12, cuts: 4, joins: true, ..self }
     }
 
+    /// Profiles of a member that is absent at one start: with parity, then mirrors, then both with
+    /// a bitmap, then both with faults and administrators' commands.
+    pub const ABSENCES: [Self; 6] = [
+        Self::CALM.absences("absences"),
+        Self::CALM.straight("").absences("straight-absences"),
+        Self::CALM.bitmaps("").absences("bitmap-absences"),
+        Self::CALM.straight("").bitmaps("").absences("straight-bitmap-absences"),
+        Self::FAULTS.absences("faults-absences"),
+        Self::FAULTS.straight("").absences("straight-faults-absences"),
+    ];
+
+    const fn absences(self, name: &'static str) -> Self {
+        Self { name, steps: 20, cuts: 5, absences: true, ..self }
+    }
+
     /// Profiles of arrays that cannot lose another member: with parity, then mirrors.
     pub const LAST_COPIES: [Self; 2] = [
         Self::CALM.last_copy("last-copy"),
@@ -392,7 +416,8 @@ impl Profile {
         let before = Self::ALL.into_iter().chain(Self::STRAIGHT).chain(Self::BITMAPS);
         let before = before.chain(Self::LACKS).chain(Self::REBUILDS).chain(Self::TRIMS);
         let since = Self::JOINS.into_iter().chain(Self::LAST_COPIES);
-        before.chain(since).chain(Self::DRAINS).chain(Self::MIXED).chain(Self::BARES)
+        let since = since.chain(Self::DRAINS).chain(Self::MIXED).chain(Self::BARES);
+        before.chain(since).chain(Self::ABSENCES)
     }
 
     /// The basic profiles, for levels with parity.
@@ -417,6 +442,7 @@ impl ScriptStep {
             Self::BadRead { disk, .. }
             | Self::BadSuperblock { disk, .. }
             | Self::BadWrite { disk, .. }
+            | Self::Away(disk)
             | Self::FailDisk(disk)
             | Self::FailOperation { disk, .. }
             | Self::FlushError(disk)

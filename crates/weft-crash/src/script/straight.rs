@@ -6,35 +6,31 @@
 //! without faults, or with more faults than the level survives.
 
 use weft_engine::layout::mirrors::Mirrors;
-use weft_ondisk::{Level, Version, layout_id};
+use weft_ondisk::layout_id::{self, Layouts};
+use weft_ondisk::{Level, Redundancy, Version};
 use weft_units::Sectors;
 use weft_units::rng::Rng;
 
+use super::levels;
 use crate::options::Options;
 
-/// Replaces the drawn array by one without parity. With `mirrors`, because members will fail, it
-/// has redundancy.
+/// Replaces the drawn array by one without parity. With `mirrors` the array has redundancy, because
+/// members will fail.
 pub(crate) fn draw(seed: u64, mirrors: bool, options: &mut Options) {
     let mut rng = Rng::new(seed ^ 0x57a1);
-    let levels: &[Level] = match mirrors {
-        true => &[Level::Raid1, Level::Raid1, Level::Raid10, Level::Raid10, Level::Raid10],
-        false => {
-            &[Level::Raid0, Level::Linear, Level::Raid1, Level::Raid1, Level::Raid10, Level::Raid10]
-        }
-    };
-    options.level = rng.pick(levels);
+    options.level = rng.pick(if mirrors { &levels::MIRRORS } else { &levels::STRAIGHT });
     (options.layout, options.more_data) = (None, Vec::new());
-    match options.level {
-        Level::Raid1 => {
+    match options.level.row().redundancy {
+        Redundancy::Mirror => {
             options.members = rng.pick(&[2, 2, 2, 3, 4]);
             let mut balance = Rng::new(seed ^ 0xba1a);
             options.write_mostly = some_members(&mut balance, options.members);
         }
-        Level::Raid10 => {
+        Redundancy::Copies => {
             options.members = rng.pick(&[2, 3, 3, 4, 4, 5, 6]);
             options.layout = Some(draw_mirrors(&mut rng, options));
         }
-        _ => draw_striped(&mut rng, options),
+        Redundancy::None | Redundancy::Parity(_) => draw_striped(&mut rng, options),
     }
     options.rotational = some_members(&mut Rng::new(seed ^ 0x707a), options.members);
 }
@@ -55,9 +51,10 @@ pub(super) fn some_members(rng: &mut Rng, members: usize) -> Vec<usize> {
 /// RAID 10 layouts of two and three copies: near, far, offset, and near and far together.
 const LAYOUTS: [u32; 8] = [0x102, 0x102, 0x201, 0x1_0201, 0x103, 0x301, 0x1_0301, 0x202];
 
-fn is_possible(layout: u32, options: &Options) -> bool {
+/// Whether members of this number and size can have a RAID 10 layout.
+pub(super) fn is_possible(layout: u32, options: &Options) -> bool {
     let members = options.members;
-    layout_id::is_legal(Level::Raid10, layout, members as u32)
+    Level::Raid10.row().layouts.allows(layout, members as u32)
         && Mirrors::raid10(layout, members as u16, options.chunk, options.data_of(0)).is_some()
 }
 
@@ -69,7 +66,7 @@ fn draw_striped(rng: &mut Rng, options: &mut Options) {
     if options.version == Version::V0_90 {
         options.version = Version::V1_0;
     }
-    if options.level == Level::Raid0 && rng.percent(60) {
+    if options.level.row().layouts == Layouts::Zones && rng.percent(60) {
         options.layout = Some(layout_id::RAID0_ALTERNATE);
     }
     let chunk = options.chunk;

@@ -43,7 +43,7 @@ pub struct ScriptError {
     pub line: usize,
     /// Text of the line; empty if a line is missing.
     pub found: String,
-    /// Description of what is valid in its place.
+    /// Description of what is valid in place of the line.
     pub expected: String,
 }
 

@@ -171,7 +171,8 @@ impl Suspects {
         std::mem::take(self)
     }
 
-    /// Keeps what was known `before` about a column with content that a power cut may still undo.
+    /// Adds what `before` says about a column, because a power cut may still undo the column's
+    /// present content.
     pub fn remember(&mut self, before: &Self, column: u64) {
         let Some(old) = before.columns.get(&column) else { return };
         match self.columns.get_mut(&column) {
@@ -262,8 +263,8 @@ impl Suspects {
     }
 }
 
-/// Whether a parity is that of one content from each set, or differs from it by one of `residues`.
-/// With `by_byte`, each byte may come from another content.
+/// Whether a parity is that of one content from each of `sets`, or differs from it by one of
+/// `residues`. With `by_byte`, each byte may come from another content.
 fn is_chosen(
     found: &[u8],
     sets: &[(u8, Vec<Vec<u8>>)],

@@ -13,9 +13,9 @@ use crate::disk::Disk;
 /// The difference of a missing parity counts as zero.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Syndrome {
-    /// Difference of P.
+    /// Difference of the stored P from the P of the members' data.
     pub p: Vec<u8>,
-    /// Difference of Q; empty if the level has no Q.
+    /// Difference of the stored Q from the Q of the members' data; empty if the level has no Q.
     pub q: Vec<u8>,
 }
 
@@ -33,7 +33,8 @@ pub struct Strips {
 pub struct Outcome {
     /// All values that may be reconstructed for slots that hold data and have no member.
     pub values: Vec<(Slot, Vec<u8>)>,
-    /// Syndromes that are left once each such slot has one of its values; none of them is zero.
+    /// Syndromes that are left once each slot in `values` has one of its values; none of them is
+    /// zero.
     pub syndromes: BTreeSet<Syndrome>,
 }
 

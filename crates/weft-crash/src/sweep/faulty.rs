@@ -2,7 +2,6 @@
 //! rebuilt.
 
 use weft_engine::{Fault, Verb};
-use weft_ondisk::Level;
 use weft_units::rng::Rng;
 use weft_units::{ClientId, Span};
 
@@ -13,11 +12,11 @@ use crate::faults::{Faults, Planned};
 use crate::model::Payload;
 use crate::options::Options;
 use crate::payload::PayloadMode;
-use crate::script;
+use crate::script::{self, levels};
 use crate::world::Order;
 use crate::world::World;
 
-/// Requests of a load.
+/// Number of requests of a load with faults.
 pub(super) const REQUESTS: u64 = 20_000;
 /// Number of requests after which a fault begins or ends, in turn.
 const PERIOD: u64 = 60;
@@ -27,7 +26,7 @@ const FULL_STRIPES: u64 = 16;
 /// `straight` selects mirrors instead of levels with parity.
 pub(super) fn faulty(number: u64, straight: bool) -> Result<Totals, String> {
     let mut rng = Rng::new(number ^ 0xfa_17ed);
-    let level = rng.pick(&[Level::Raid4, Level::Raid5, Level::Raid5, Level::Raid6]);
+    let level = rng.pick(&levels::PARITY);
     let members = rng.pick(&[3, 4, 4, 5]).max(members_min(level));
     let mut options = Options::new(level, members, chunk_kib(rng.pick(&[16, 64])));
     options.payload = PayloadMode::Tags;

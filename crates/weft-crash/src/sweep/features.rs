@@ -5,13 +5,15 @@
 //! and the gate requires a minimum for each of [`PAIRS`].
 
 use weft_engine::knobs::{FlushRule, SchedulerKind};
-use weft_ondisk::Level;
+use weft_ondisk::Redundancy;
 
 use crate::script::{Script, ScriptStep};
 
 /// A feature of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feature {
+    /// A member is absent at one start and is there again at the next.
+    Absence,
     /// A bare volume is served beside the array.
     Bare,
     /// bfq orders the requests of members.
@@ -36,6 +38,8 @@ pub enum Feature {
     FarSets,
     /// The flush rule is another than `batch`.
     FlushRule,
+    /// kyber orders the requests of members.
+    Kyber,
     /// mq-deadline orders the requests of members.
     MqDeadline,
     /// The array is a mirror with more recovery units than may be in flight at once.
@@ -56,9 +60,10 @@ pub enum Feature {
 use Feature as F;
 
 /// Pairs of features that the gate counts, each with the smallest number of scripts required.
-pub const PAIRS: [(Feature, Feature, u64); 31] = [
+pub const PAIRS: [(Feature, Feature, u64); 35] = [
     (F::Bitmap, F::MqDeadline, 50),
     (F::Bitmap, F::Bfq, 50),
+    (F::Bitmap, F::Kyber, 50),
     (F::Bitmap, F::Cache, 150),
     (F::Bitmap, F::FlushRule, 100),
     (F::Bitmap, F::Classes, 100),
@@ -71,6 +76,7 @@ pub const PAIRS: [(Feature, Feature, u64); 31] = [
     (F::BitmapChange, F::ReAdd, 50),
     (F::Cache, F::Bfq, 50),
     (F::Cache, F::MqDeadline, 50),
+    (F::Cache, F::Kyber, 50),
     (F::Cache, F::Far, 30),
     (F::Cache, F::FarSets, 5),
     (F::Cache, F::FlushRule, 100),
@@ -88,11 +94,19 @@ pub const PAIRS: [(Feature, Feature, u64); 31] = [
     (F::Bare, F::Cuts, 100),
     (F::Bare, F::Bfq, 20),
     (F::Bare, F::FlushRule, 100),
+    (F::Absence, F::Bitmap, 50),
+    (F::Absence, F::Parity, 50),
 ];
 
 /// Number of scripts that combine each of [`PAIRS`], in their order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Met(pub [u64; PAIRS.len()]);
+
+impl Default for Met {
+    fn default() -> Self {
+        Self([0; PAIRS.len()])
+    }
+}
 
 impl Met {
     /// A count of 1 for each pair that a script combines.
@@ -110,6 +124,18 @@ impl Met {
 }
 
 impl Feature {
+    /// Feature of scripts that use this scheduler; `None` for the scheduler `none`, which counts as
+    /// no feature.
+    #[must_use]
+    pub const fn of_scheduler(kind: SchedulerKind) -> Option<Self> {
+        match kind {
+            SchedulerKind::None => None,
+            SchedulerKind::MqDeadline => Some(Self::MqDeadline),
+            SchedulerKind::Kyber => Some(Self::Kyber),
+            SchedulerKind::Bfq => Some(Self::Bfq),
+        }
+    }
+
     /// Whether a script has the feature.
     #[must_use]
     pub fn is_in(self, script: &Script) -> bool {
@@ -118,10 +144,14 @@ impl Feature {
         let sets = |names: &[&str]| {
             some(&|step| matches!(step, ScriptStep::Set(name, _) if names.contains(name)))
         };
-        let layout = options.layout.filter(|_| options.level == Level::Raid10);
+        let layout =
+            options.layout.filter(|_| options.level.row().redundancy == Redundancy::Copies);
         match self {
+            Self::Absence => some(&|step| matches!(step, ScriptStep::Away(_))),
             Self::Bare => options.bare,
-            Self::Bfq => knobs.scheduler == SchedulerKind::Bfq,
+            Self::Bfq | Self::Kyber | Self::MqDeadline => {
+                Self::of_scheduler(knobs.scheduler) == Some(self)
+            }
             Self::Bitmap => options.bitmap.is_some(),
             Self::BitmapChange => some(&|step| matches!(step, ScriptStep::Bitmap(_))),
             Self::Cache => options.write_back.is_some(),
@@ -134,12 +164,11 @@ impl Feature {
             Self::Far => layout.is_some_and(|layout| layout >> 8 & 0xff > 1),
             Self::FarSets => layout.is_some_and(|layout| layout & 0x6_0000 != 0),
             Self::FlushRule => knobs.flush_batch != FlushRule::Batch,
-            Self::MqDeadline => knobs.scheduler == SchedulerKind::MqDeadline,
             Self::Middle => {
-                let unit = match options.level {
-                    Level::Raid1 => 128,
-                    Level::Raid10 => options.chunk.0.min(128),
-                    _ => return false,
+                let unit = match options.level.row().redundancy {
+                    Redundancy::Mirror => 128,
+                    Redundancy::Copies => options.chunk.0.min(128),
+                    Redundancy::None | Redundancy::Parity(_) => return false,
                 };
                 options.data_of(0).0 / unit > 32
             }
@@ -169,8 +198,18 @@ mod tests {
     use super::*;
     use crate::script::Profile;
 
-    /// The older profiles draw none of the pairs that were new to them. The mixed profiles, those
-    /// with drains and those with a bare volume draw each pair.
+    #[test]
+    fn the_gate_counts_every_scheduler_beside_a_bitmap_and_a_cache() {
+        for scheduler in SchedulerKind::ALL.into_iter().filter_map(Feature::of_scheduler) {
+            for other in [F::Bitmap, F::Cache] {
+                let counted = PAIRS.iter().any(|pair| (pair.0, pair.1) == (other, scheduler));
+                assert!(counted, "{other:?} and {scheduler:?}");
+            }
+        }
+    }
+
+    /// The older profiles never combine a bitmap with a scheduler. The mixed profiles and those
+    /// with drains, a bare volume or absences together draw each of [`PAIRS`].
     #[test]
     fn what_never_met_before_meets_in_mixed_scripts() {
         let count = |profiles: &[Profile]| {
@@ -182,11 +221,11 @@ mod tests {
         };
         let before: Vec<Profile> = Profile::ALL.into_iter().chain(Profile::BITMAPS).collect();
         let since = Profile::DRAINS.into_iter().chain(Profile::MIXED).chain(Profile::BARES);
-        let since: Vec<Profile> = since.collect();
+        let since: Vec<Profile> = since.chain(Profile::ABSENCES).collect();
         let (before, mixed) = (count(&before), count(&since));
-        assert_eq!(before.0[..2], [0, 0], "a bitmap beside a scheduler");
+        assert_eq!(before.0[..3], [0; 3], "a bitmap beside a scheduler");
         for ((a, b, _), met) in PAIRS.into_iter().zip(mixed.0) {
-            assert!(met > 0, "{a:?} and {b:?} never meet in 1,300 scripts");
+            assert!(met > 0, "{a:?} and {b:?} never meet in 1,700 scripts");
         }
     }
 }

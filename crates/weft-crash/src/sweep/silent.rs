@@ -8,7 +8,6 @@
 use std::collections::BTreeMap;
 
 use weft_engine::{Flags, Mismatches, RequestOp, SyncAction, Verb};
-use weft_ondisk::Level;
 use weft_parity::{Located, Parity};
 use weft_units::rng::Rng;
 use weft_units::{ByteRange, ClientId, Sectors, Slot, Span};
@@ -18,6 +17,7 @@ use crate::chunk_kib;
 use crate::disk::Disk;
 use crate::model::Payload;
 use crate::options::Options;
+use crate::script::levels;
 use crate::world::Order;
 use crate::world::World;
 
@@ -51,7 +51,7 @@ const STRIPE_SECTORS: u64 = 8;
 /// are left as if they had mistreated a write of the second pass over the array.
 pub(super) fn silent(number: u64) -> Result<Totals, String> {
     let mut rng = Rng::new(number ^ 0x51_1e47);
-    let level = rng.pick(&[Level::Raid4, Level::Raid5, Level::Raid6, Level::Raid6]);
+    let level = rng.pick(&levels::PARITY_LOCATED);
     let members = rng.pick(&[4, 5, 6]);
     let options = Options { seed: number, ..Options::new(level, members, chunk_kib(8)) };
     let mut world = World::new(options);
@@ -105,7 +105,7 @@ pub(super) fn silent(number: u64) -> Result<Totals, String> {
         }
     }
     let mut silent = found(&mut world, &wrong, silent)?;
-    if level == Level::Raid6 {
+    if level.parity_count() == 2 {
         correct(&mut world, &wrong, &clean, &mut silent)?;
     }
     Ok(Totals { silent, ..Totals::default() })
@@ -234,8 +234,8 @@ fn compare(world: &mut World, action: SyncAction) -> Result<(u64, Mismatches), S
     }
 }
 
-/// Number of the disk that alone explains by its content what is wrong with a stripe; `None` if
-/// there is none.
+/// Number of the disk with content that alone explains what is wrong with a stripe; `None` if there
+/// is no such disk.
 fn culprit(world: &World, column: u64) -> Option<usize> {
     let geometry = world.array.geometry();
     let placement = geometry.placement(geometry.full_stripe_of(Sectors(column)));

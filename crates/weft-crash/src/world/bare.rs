@@ -1,6 +1,6 @@
 //! Bare volume beside the array: one disk that is exported unchanged, with clients of its own.
 //!
-//! One engine serves both volumes: they share clients, credit, frames, tags, turns of the engine,
+//! One engine serves both volumes: they share clients, credit, frames, tags, runs of the engine,
 //! and the write-back cache with its limits. Data of one volume must never appear in the other.
 //!
 //! Clients use the sectors between [`FIRST`] and [`END`] of the disk, so the disk has no superblock
@@ -80,7 +80,6 @@ impl World {
         }
     }
 
-    /// Models of all volumes.
     pub(super) fn models(&mut self) -> impl Iterator<Item = &mut Model> {
         [&mut self.model].into_iter().chain(self.bare.as_mut().map(|bare| &mut bare.model))
     }

@@ -224,7 +224,7 @@ impl World {
         }
     }
 
-    /// Columns of a range of a disk's sectors.
+    /// Columns that the `count` sectors from sector `at` of a disk belong to.
     fn columns_at(&self, disk: usize, at: u64, count: u64) -> impl Iterator<Item = u64> {
         (at..at + count).filter_map(move |at| self.column_served_at(disk, at))
     }

@@ -53,8 +53,14 @@ pub(super) struct Waiting {
     flags: Flags,
 }
 
+// Numbers of the world's own clients. A script's client takes a number larger by three with each
+// connection that it closes, and does not reach these.
+/// Client number under which verification reads.
+pub(crate) const VERIFIER: ClientId = ClientId(1_000_000);
 /// Client number under which the administrator issues commands.
 const ADMIN: ClientId = ClientId(1_000_001);
+/// Client of the writes that test whether the array accepts writes.
+pub(crate) const PROBER: ClientId = ClientId(1_000_002);
 
 impl World {
     /// Issues a client's request to the array. The engine receives it at once, or as soon as the
@@ -175,8 +181,8 @@ impl World {
         self.checkers.allow_waits(self.options.knobs.preread_wait_max, passed_max, self.now);
     }
 
-    /// Limits the stripes that checkers allow to the size that the engine accepted last, or to the
-    /// largest size in an unanswered request, if that is larger.
+    /// Sets the number of stripes that checkers allow to the cache size that the engine accepted
+    /// last, or to the largest size in an unanswered request, if that is larger.
     fn limit_stripes(&mut self) {
         let most = self.resizes.values().copied().fold(self.cache_stripes, u32::max);
         self.checkers.limit(|limits| limits.stripes = most);
@@ -231,7 +237,7 @@ impl World {
         self.admin(Verb::ReAdd { member, superblock })
     }
 
-    /// Gives a disk a new member index. `keeps` says that its old content may be believed again.
+    /// Gives a disk a new member index. With `keeps`, its old content counts again.
     fn join(&mut self, disk: usize, keeps: bool) -> weft_engine::MemberInfo {
         let index = MemberIndex(self.disk_of.len() as u16);
         self.disk_of.push(disk);

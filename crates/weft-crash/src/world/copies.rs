@@ -80,8 +80,8 @@ impl World {
         }
     }
 
-    /// Whether any disk that is not part of the assembly recorded more events than those that are:
-    /// it is gone, or its superblock cannot be read or was torn. A single copy assembles as a
+    /// Whether any disk outside of the assembly has recorded more events than the disks in it: the
+    /// disk is gone, or its superblock cannot be read or was torn. A single copy assembles as a
     /// mirror, however old it is; that is beyond the promises.
     fn is_older_than_gone(&self, assembly: &Assembly) -> bool {
         let events = |disk: usize| {

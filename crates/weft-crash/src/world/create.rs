@@ -79,7 +79,8 @@ fn number_from(sb: &mut Super1, first: u16) {
     sb.dev_number += u32::from(first);
 }
 
-/// Superblock 0.90 of the same member of the same array. `all` are the superblocks of all members.
+/// Superblock of version 0.90 for the member that `sb` describes. `all` are the superblocks of all
+/// members.
 fn old(sb: &Super1, all: &[Super1], member_size: Sectors) -> Super090 {
     let mut disks = [Disk090::default(); DISKS_090_MAX as usize];
     for (other, disk) in all.iter().zip(&mut disks) {

@@ -227,8 +227,8 @@ impl World {
     }
 
     /// Runs the engine and takes its outputs until there are no more. An engine that received no
-    /// input since it last ran is not run, because running it would hide that it forgot to ask for
-    /// that.
+    /// input since it last ran is not run: running it would hide that the engine forgot to ask for
+    /// a run.
     pub fn settle(&mut self) {
         if !std::mem::take(&mut self.plugged) {
             return;
@@ -300,9 +300,9 @@ impl World {
         })
     }
 
-    /// Checks that the engine has no work that it did not announce (I13): one more turn of a copy
-    /// of the engine must change nothing. Only a resync may have more to do, because it issues
-    /// further requests when one of its requests completes.
+    /// Checks that the engine has no work that it did not announce (I13): one more turn (a bounded
+    /// piece of work) of a copy of the engine must change nothing. Only a resync may have more to
+    /// do, because it issues further requests when one of its requests completes.
     fn ask_for_lost_work(&mut self) {
         // A copy is expensive, so only some states are checked. The digest decides which, so the
         // choice differs by seed.
@@ -341,7 +341,8 @@ impl World {
         }
     }
 
-    /// Whether one more turn does something even if the running resync requests no more stripes.
+    /// Whether one more turn of a copy of the engine does something even if the running resync
+    /// requests no more stripes.
     fn is_lost_without_sync(&self) -> bool {
         let action = self.snapshot().volumes[0].sync_action;
         let Some(mut twin) = self.engine.clone() else { return false };

@@ -5,17 +5,15 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use weft_engine::{Flags, ReplyError, RequestOp, SyncAction};
-use weft_units::{ByteRange, ClientId, VolumeId};
+use weft_units::{ByteRange, VolumeId};
 
+use super::clients::VERIFIER;
 use super::{ARRAY, Order, World};
 use crate::checker::{View, bits, parity};
 use crate::crash::{CutMode, CutShape, Judged};
 use crate::disk::{Disk, IoErrors};
 use crate::model::{Model, Payload};
 use crate::violation::Violation;
-
-/// Number of the client that verifies.
-const VERIFIER: ClientId = ClientId(1_000_000);
 
 /// Columns in which a write may have been in flight at the end of a run.
 #[derive(Debug)]
@@ -200,9 +198,9 @@ impl World {
         judged
     }
 
-    /// Reads, through the engine, everything that was ever written and everything that shares a
-    /// column at stake with it. After a power cut this settles the content: later reads must return
-    /// the same. Returns the number of sectors read.
+    /// Reads, through the engine, everything that was ever written, and all sectors of the columns
+    /// at stake. After a power cut this settles the content: later reads must return the same.
+    /// Returns the number of sectors read.
     pub fn verify(&mut self, order: Order) -> u64 {
         self.verify_all(order, true)
     }

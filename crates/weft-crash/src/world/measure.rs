@@ -282,7 +282,7 @@ impl World {
     }
 }
 
-/// Data sectors of the places, without repeating the first one.
+/// Data sectors of the places; sectors equal to the first one are left out.
 fn sectors_of(places: &Places) -> impl Iterator<Item = u64> {
     let mut rest = places.iter().map(|place| place.sector);
     let first = rest.next();

@@ -1,8 +1,8 @@
 //! Issuer of a request or command to a volume: where its answer and its frames go.
 //!
-//! Answers and frames of a client's request are outputs. Those for the write-back cache are
-//! collected, and the cache takes them once per turn ([`Outbox::take_returned`]); they never appear
-//! among the outputs. A part of a resync is notified when its range is locked, and gets no answer.
+//! Answers and frames of a client's request go to the engine's outputs. Those for the write-back
+//! cache are collected instead, and the cache takes them once per turn ([`Outbox::take_returned`]).
+//! A part of a resync is notified when its range is locked, and gets no answer.
 
 use weft_units::ClientId;
 
@@ -19,7 +19,7 @@ pub(crate) enum Issuer {
         client: ClientId,
         tag: Tag,
     },
-    /// A part of a resync or correction of a mirror, which holds the lock of its range.
+    /// A part of a sync or correction of a mirror, which holds the lock of its range.
     Resync {
         part: u32,
     },
@@ -29,24 +29,24 @@ pub(crate) enum Issuer {
     },
 }
 
-/// An answer or frames that a volume returns to an operation of the write-back cache.
+/// Answer or frames that a volume returns to an operation of the write-back cache.
 #[derive(Clone, Debug)]
 pub(crate) enum Returned {
-    /// Answer to a request of this operation.
+    /// Answer to a request of the operation with this number.
     Answer(u32, Result<(), ReplyError>),
-    /// Frames of a request of this operation, no longer used by any member. Frames of a successful
-    /// read return with its answer instead.
+    /// Frames of a request of the operation with this number, which no member uses any longer.
+    /// Frames of a successful read return with its answer instead.
     Frames(u32, Run),
 }
 
 impl Issuer {
-    /// Whether the issuer is this client.
     pub(crate) fn is(self, client: ClientId) -> bool {
         matches!(self, Self::Client { client: other, .. } if other == client)
     }
 
-    /// Whether the issuer is a client, so that the request's frames are client frames. The
-    /// write-back cache knows itself which of its frames are a client's.
+    /// Whether the issuer is a client, so that the request's frames are client frames. For an
+    /// operation of the write-back cache this is false, because the cache itself records which
+    /// frames belong to a client.
     pub(crate) const fn is_client(self) -> bool {
         matches!(self, Self::Client { .. })
     }
@@ -62,7 +62,6 @@ impl Outbox {
         }
     }
 
-    /// Returns the frames of a request to its issuer.
     #[inline]
     pub(crate) fn release(&mut self, issuer: Issuer, frames: Run) {
         match issuer {

@@ -18,8 +18,8 @@ use crate::contract::snapshot::{MemberSnapshot, Party};
 use crate::knobs::Knobs;
 use crate::sched::member_queue::MemberQueue;
 
-/// Attempt to write a member's superblock in the running update; there is a second one if the first
-/// fails.
+/// Attempts to write a member's superblock in the running superblock update. A second attempt is
+/// made if the first one fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attempt {
     First,
@@ -28,18 +28,18 @@ pub(crate) enum Attempt {
     Second,
 }
 
-/// A member in use, or a failed one that was not removed yet.
+/// Member in use, or a failed member that has not been removed yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
     pub(crate) info: MemberInfo,
     /// Superblock that the member had when it joined, kept up to date as the template for the next
     /// one written. `None` for a member without metadata.
     superblock: Option<Superblock>,
-    /// Read only if no other member has the data.
+    /// Read the member only if no other member has the data.
     pub(crate) write_mostly: bool,
     /// First sector of the array's data on the member.
     data_offset: Sectors,
-    /// Number of data sectors that the array uses.
+    /// Number of data sectors that the array uses of the member.
     pub(crate) data_size: Sectors,
     /// Index in the superblock's table of roles. With version 0.90 it changes when the member takes
     /// a slot.
@@ -48,46 +48,47 @@ pub(crate) struct Member {
     pub(crate) state: MemberState,
     /// A request has been outstanding for longer than `read_around`.
     pub(crate) stalled: bool,
-    /// Time at which to give up the oldest of the reads that were sent shortly before the stall.
+    /// Time at which the oldest read is given up, of those sent shortly before the member stalled;
+    /// `None` if no read is to be given up.
     pub(crate) gives_up_at: Option<Time>,
     /// Ranges of the member that hold no data. Only members of read-only arrays have any.
     pub(crate) bad: BadBlocks,
     /// A notice about the member's stall was sent.
     pub(crate) warned: bool,
-    /// Time since which the member has had no space for strips, and time since which it has had
-    /// none for its superblock.
+    /// Times since which the member has had no space for strips, or none for its superblock.
     pub(crate) full_since: Option<Time>,
     pub(crate) superblock_full_since: Option<Time>,
     /// State of the superblock write in the running update.
     pub(crate) attempt: Attempt,
-    /// The superblock's place may hold an older superblock: the member joined a running array, and
-    /// its superblock was not written yet.
+    /// The member's superblock area may hold an older superblock: the member joined a running
+    /// array, and its superblock was not written yet.
     pub(crate) superblock_is_old: bool,
     /// First sector of the member's copy of the bitmap, if the array has one and there is room for
     /// it.
     pub(crate) bitmap_start: Option<Sectors>,
-    /// The whole bitmap has to be written to the member, because its copy may differ.
+    /// The whole bitmap has to be written to the member, because its copy may differ from that of
+    /// the array.
     pub(crate) lacks_bitmap: bool,
-    /// The member is a returned one under recovery, and lacks only chunks that have their bit set.
+    /// The member returned and is under recovery, and lacks only the chunks with their bit set.
     pub(crate) follows_bitmap: bool,
-    /// Number of read errors in a row.
     pub(crate) read_errors: u32,
     pub(crate) counters: Counters,
     pub(crate) served: Served,
-    /// Count of the writes that need a flush.
+    /// Writes of the member that are not durable without a flush.
     pub(crate) unflushed: Unflushed,
-    /// Number of requests that are not answered, in the member's queue or sent.
+    /// Number of unanswered requests, whether in the member's queue or sent.
     pub(crate) in_flight: u32,
     pub(crate) queue: MemberQueue<Owner>,
-    /// Queue knobs of the member, if they differ from the volume's. The other knobs in here are not
-    /// used.
+    /// Queue knobs of the member, if they differ from the volume's. Only the queue knobs of this
+    /// set are used.
     pub(crate) knobs: Option<Box<Knobs>>,
-    /// Whether outstanding requests have to be given up: the member failed, or got a request after
-    /// it did, or it is stalled and other members may now have the data.
+    /// Whether outstanding requests have to be given up: because the member failed, because it got
+    /// a request after it had failed, or because it is stalled and other members may now have the
+    /// data.
     pub(crate) to_give_up: bool,
 }
 
-/// Counters of a member since the engine started, or since the member joined.
+/// Counters of a member since the engine started or, if later, since the member joined.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) reads: u64,
@@ -135,7 +136,7 @@ impl Member {
         }
     }
 
-    /// Superblock of the member, which must be a member of an array.
+    /// Superblock of the member. Panics for a member without metadata.
     pub(crate) fn superblock(&self) -> &Superblock {
         self.superblock.as_ref().expect("members of an array have superblocks")
     }
@@ -150,8 +151,8 @@ impl Member {
         self.superblock.as_mut().expect("members of an array have superblocks")
     }
 
-    /// Marks the member's bitmap as to be written completely, at the place that its superblock
-    /// gives.
+    /// Requests that the whole bitmap be written to the member, at the place that the member's
+    /// superblock gives.
     pub(crate) fn needs_bitmap(&mut self) {
         let room = self.superblock().bitmap_room(self.info.size);
         self.bitmap_start = room.ok().flatten().map(|room| room.start);
@@ -162,7 +163,7 @@ impl Member {
         self.state == MemberState::Faulty
     }
 
-    /// Whether the member's superblock has to be written a second time in this update.
+    /// Whether the member's superblock has to be written a second time in the running update.
     pub(crate) fn is_to_try_again(&self) -> bool {
         self.attempt == Attempt::SecondDue && !self.is_faulty()
     }
@@ -172,8 +173,8 @@ impl Member {
         self.state == MemberState::Spare && !self.superblock_is_old
     }
 
-    /// Whether the superblock's place has to be wiped before it is written: the superblock is
-    /// larger than a block, so that a crash could tear it.
+    /// Whether the member's superblock area has to be wiped before a superblock is written there.
+    /// This is needed if the superblock is larger than a block, because a crash could tear it.
     pub(crate) fn is_to_wipe(&self) -> bool {
         let tears = || {
             let block = self.info.logical_block;
@@ -199,13 +200,15 @@ impl Member {
         self.moved(attr, write, length);
     }
 
-    /// Counts the sectors of a read or write, sent on its own or merged into another one.
+    /// Counts the sectors of a read or write, whether it is sent on its own or merged into another
+    /// request.
     #[inline]
     pub(crate) fn moved(&mut self, attr: &Attr, write: bool, length: Sectors) {
         self.served.add(attr, write, length);
     }
 
-    /// Corrects the counters: `requests` requests were merged into another one in the queue.
+    /// Corrects the counters after `requests` requests were merged into another request in the
+    /// queue.
     pub(crate) fn merged(&mut self, write: bool, requests: u64) {
         if write {
             self.counters.writes -= requests;

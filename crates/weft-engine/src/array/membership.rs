@@ -1,4 +1,4 @@
-//! Membership of an array: which slots have a member, and where each can be read.
+//! Membership of an array: which slots have a member, and up to where each slot can be read.
 
 use weft_ondisk::BadBlocks;
 use weft_units::{MemberIndex, SectorRange, Sectors, Slot};
@@ -15,10 +15,11 @@ pub(crate) struct Membership {
     pub(crate) read_only: bool,
     /// Too few members are left. Writes have stopped.
     pub(crate) broken: bool,
-    /// Data sector of the members from which parity or copies may be wrong; `None` if nowhere.
+    /// Data sector of the members from which parity or copies may be wrong; `None` if all are
+    /// correct.
     pub(crate) resync_from: Option<Sectors>,
-    /// Slots with a member that is in sync everywhere; [`Membership::in_sync`] adds partly rebuilt
-    /// ones.
+    /// Slots with a member that is in sync everywhere; [`Membership::in_sync`] also includes partly
+    /// rebuilt members.
     in_sync: SlotSet,
     /// Slots with a member that takes writes.
     present: SlotSet,
@@ -28,9 +29,9 @@ pub(crate) struct Membership {
     stalled: SlotSet,
     entries: Vec<SlotEntry>,
     tolerance: Tolerance,
-    /// Whether the array could do without some member when all are present. Otherwise no member is
-    /// failed: its errors go to clients, as with md's RAID 0. The array need not be marked dirty
-    /// either, because no members have to agree after a crash.
+    /// Whether the array can lose at least one member when all are present. Otherwise no member is
+    /// failed: its errors go to clients, as with md's RAID 0. Nor need such an array be marked
+    /// dirty, because no members have to agree after a crash.
     pub(crate) is_redundant: bool,
     planted: Option<Mutant>,
 }
@@ -38,38 +39,37 @@ pub(crate) struct Membership {
 #[derive(Clone, Debug, Default)]
 struct SlotEntry {
     member: Option<MemberIndex>,
-    /// Recovery offset of the slot's member, if it is being rebuilt.
+    /// Recovery offset of the slot's member; `None` if it is not under recovery.
     recovery_offset: Option<Sectors>,
     bad: BadBlocks,
 }
 
-/// Whether other members may be read in place of one that does not answer, and would return correct
-/// data late.
+/// Whether other members may be read in place of a stalled member, which would return correct data,
+/// but late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadAround {
     /// Yes: data and parity of the stripe are known to agree.
     Always,
-    /// No: the read is for comparing parity, and a reconstructed strip always agrees with its
-    /// sources.
+    /// No: the read is for comparing parity, which a reconstructed strip would always match.
     Never,
-    /// Only where parity was checked since a crash: wrong parity would yield wrong data.
+    /// Only where parity was checked since a crash, because wrong parity would yield wrong data.
     WhereChecked,
 }
 
 /// Report of a personality about a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Report {
-    /// A strip that could not be read is about to be written again.
+    /// A strip that could not be read is about to be rewritten.
     Correcting { slot: Slot },
-    /// A strip was written again and could be read back. `sector` is its data sector.
+    /// A strip was rewritten and could be read back. `sector` is its first data sector.
     Corrected { slot: Slot, sector: Sectors, sectors: Sectors },
-    /// The member accepts a write that it cannot read back. It is failed if the array can do
+    /// The member accepts a write but cannot read it back. It is failed if the array can run
     /// without it.
     Suspect { slot: Slot },
     /// The member failed a write. It is failed even if that breaks the array.
     Failed { slot: Slot },
-    /// A read failed. After more than `most` failed reads in a row the member is failed, if the
-    /// array can do without it.
+    /// A read failed. If this makes more than `most` consecutive failed reads, the member is
+    /// failed, provided that the array can run without it.
     ReadFailed { slot: Slot, most: u32 },
 }
 
@@ -119,7 +119,7 @@ impl Membership {
         mutant::is(self.planted, mutant)
     }
 
-    /// Updates the slots from the states of the members.
+    /// Recomputes the sets of slots from the states of `members`.
     pub(crate) fn recount(&mut self, members: &[Member]) {
         let set_of = |wanted: &dyn Fn(&Member) -> bool| -> SlotSet {
             let of_slots = members.iter().filter(|member| wanted(member));
@@ -141,7 +141,7 @@ impl Membership {
         }
     }
 
-    /// Updates the recovery offsets from the states of the members.
+    /// Updates the recovery offsets from the states of `members`.
     pub(crate) fn rebuilt(&mut self, members: &[Member]) {
         for member in members {
             if let Some(slot) = member.slot {
@@ -150,8 +150,8 @@ impl Membership {
         }
     }
 
-    /// Slots with a member that is in sync up to data sector `end` (exclusive), so that a stripe
-    /// that ends there can be read from it.
+    /// Slots from which a stripe that ends at data sector `end` (exclusive) can be read, because
+    /// the slot's member is in sync up to there.
     pub(crate) fn in_sync(&self, end: Sectors) -> SlotSet {
         let mut set = self.in_sync;
         for slot in self.present.without(self.in_sync).ascending() {
@@ -165,9 +165,9 @@ impl Membership {
         set
     }
 
-    /// Slots that can be read in the stripe of these data sectors. Without members that have bad
-    /// blocks there, and without stalled members if `around` permits to read the others instead and
-    /// they suffice.
+    /// Slots that can be read in the stripe with these data sectors. Members with bad blocks in the
+    /// stripe are left out. Stalled members are left out too, if `around` permits to read the
+    /// others instead and these suffice.
     #[inline]
     pub(crate) fn readable(&self, stripe: SectorRange, around: ReadAround) -> SlotSet {
         if self.stalled.is_empty() && self.present == self.in_sync && self.with_bad.is_empty() {
@@ -202,34 +202,34 @@ impl Membership {
         self.present
     }
 
-    /// Whether every slot has a member that is in sync.
+    /// Whether every slot has an in-sync member.
     #[inline]
     pub(crate) fn is_whole(&self) -> bool {
         self.in_sync == SlotSet::first(self.entries.len() as u16)
     }
 
-    /// Whether every slot has a member that is in sync, answers and has no bad blocks.
+    /// Whether every slot has an in-sync member that answers and has no bad blocks.
     #[inline]
     pub(crate) fn is_whole_and_answers(&self) -> bool {
         self.stalled.is_empty() && self.with_bad.is_empty() && self.is_whole()
     }
 
-    /// Number of slots without a member that is in sync.
+    /// Number of slots without an in-sync member.
     pub(crate) fn degraded(&self) -> usize {
         self.entries.len() - self.in_sync.count() as usize
     }
 
-    /// Whether the members in sync hold redundant data, so that there is something to compare.
+    /// Whether the in-sync members hold redundant data, so that there is something to compare.
     pub(crate) fn has_redundancy(&self) -> bool {
         self.tolerance.has_redundancy(self.in_sync)
     }
 
-    /// Whether the members at `slots` hold enough to reconstruct all data.
+    /// Whether the members at `slots` suffice to reconstruct all data.
     pub(crate) fn suffices(&self, slots: SlotSet) -> bool {
         self.tolerance.suffices(slots)
     }
 
-    /// Whether a read may go straight to its member, past the stripe cache.
+    /// Whether reads may go straight to their member, past the stripe cache.
     pub(crate) fn reads_aligned(&self) -> bool {
         self.is_whole()
             && (self.stalled.is_empty()
@@ -264,7 +264,7 @@ impl Membership {
         left != self.in_sync && !self.tolerance.suffices(left)
     }
 
-    /// Whether the array can be read without the member at `slot` and without stalled members.
+    /// Whether all data can be read without the member at `slot` and without the stalled members.
     pub(crate) fn can_read_around(&self, slot: Slot) -> bool {
         let others = self.in_sync.without(self.stalled).without(SlotSet::only(slot));
         self.tolerance.suffices(others)

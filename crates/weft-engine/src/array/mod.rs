@@ -63,13 +63,13 @@ pub(crate) struct Array {
     pub(crate) request_unit: Bytes,
     pub(crate) members: Vec<Member>,
     pub(crate) membership: Membership,
-    /// I/O class of the member requests of the running sync.
+    /// I/O class for the member requests of the running sync.
     pub(crate) sync_class: Class,
     /// For each slot, the position of its member in `members`.
     slots: Vec<Option<usize>>,
-    /// For each [`MemberIndex`], the position of the member in `members`.
+    /// Position in `members` of the member with each [`MemberIndex`]; `None` after it has left.
     positions: Vec<Option<usize>>,
-    /// Role of each member number, as superblocks record it.
+    /// Role of each member number, as recorded in superblocks.
     roles: Vec<Role>,
     /// Layout of the data; `None` for a member without metadata.
     layout: Option<Layout>,
@@ -82,20 +82,20 @@ pub(crate) struct Array {
     intent: WriteIntent,
     updates: SuperblockUpdates,
     pub(crate) flushes: FlushBatch<FlushFor>,
-    /// Client requests that had their round of flushes, with the result of the round.
+    /// Client requests for which the round of flushes has ended, with the result of the round.
     flushed: Vec<(RequestId, Result<(), Fault>)>,
-    /// Result of the last flush round. It is an error only if the array cannot do without the
-    /// member that failed to flush; otherwise the member is failed.
+    /// Result of the last flush round. It is an error only if a member failed to flush that the
+    /// array cannot run without; any other such member is failed instead.
     flush_result: Result<(), Fault>,
     corrections: Corrections,
-    /// Number of flushes requested so far for corrections.
+    /// Number of flushes requested so far because of corrected strips.
     corrections_flushes: u64,
-    /// `resync_from` is set only because members had no space, and there is redundancy left.
+    /// `resync_from` is set only because members had no space, and the array still has redundancy.
     resyncs_for_space: bool,
-    /// First sector of the array with a copy that a member failed to write which the array needs.
+    /// First sector of the array where a member that the array needs failed to write its copy.
     unwritten_from: Option<Sectors>,
-    /// A discard is among the writes that lacked space. Of those, only the first member without
-    /// space is known.
+    /// A discard is among the writes that found no space. For a discard, only the first member
+    /// without space is known.
     lacked_space_for_discard: bool,
 }
 
@@ -110,7 +110,7 @@ impl Array {
         }
     }
 
-    /// One member without metadata.
+    /// Creates the array of a single member without metadata.
     fn single(volume: VolumeId, member: &MemberInfo, read_only: bool, now: Time) -> Self {
         let (size, slot) = (member.size, Some(Slot(0)));
         let tolerance = Tolerance::AnyOf { data_members: 1 };
@@ -207,7 +207,7 @@ impl Array {
         array
     }
 
-    /// Bitmap of an array that may be written; `None` if it has none.
+    /// Bitmap of an array that is assembled for writing; `None` if it has none.
     fn bitmap_of(assembly: &Assembly, now: Time) -> Option<Box<IntentBitmap>> {
         let (bitmap, _) = assembly.united_bitmap()?;
         let in_sync = assembly.slots.iter().filter_map(|state| match state {
@@ -222,7 +222,7 @@ impl Array {
         Some(Box::new(IntentBitmap::new(&bitmap, layout, needed, least, now)))
     }
 
-    /// Creates an array of members without a layout or slots, which the caller adds.
+    /// Creates an array of members. The caller adds layout and slots.
     fn of_members(
         volume: VolumeId,
         members: Vec<Member>,
@@ -272,12 +272,12 @@ impl Array {
 
     // Members that can be read and written.
 
-    /// Member at a slot; `None` if the slot has none or the member failed.
+    /// Member at `slot`; `None` if the slot is empty or its member failed.
     pub(crate) fn at(&self, slot: Slot) -> Option<&Member> {
         self.slots[slot.index()].map(|position| &self.members[position])
     }
 
-    /// Position in `members` of the member at a slot; `None` if the slot has none or the member
+    /// Position in `members` of the member at `slot`; `None` if the slot is empty or its member
     /// failed.
     pub(crate) fn position_at(&self, slot: Slot) -> Option<usize> {
         self.slots[slot.index()]
@@ -300,13 +300,14 @@ impl Array {
         }
     }
 
-    /// Whether other members can supply the data of the member at `position`.
+    /// Whether other members can supply the data of the member at `position`, while stalled members
+    /// are not read.
     pub(crate) fn can_read_around(&self, position: usize) -> bool {
         let slot = self.members[position].slot;
         slot.is_some_and(|slot| self.membership.can_read_around(slot))
     }
 
-    /// Update count of the superblocks.
+    /// Update count (`events`) that the superblocks have.
     pub(crate) fn events(&self) -> u64 {
         self.events
     }
@@ -341,7 +342,8 @@ impl Array {
         self.recount();
     }
 
-    /// Whether every failure of a member is recorded, or can no longer be recorded.
+    /// Whether every member failure has been recorded in the superblocks, or can no longer be
+    /// recorded.
     pub(crate) fn is_known(&self) -> bool {
         self.failures_recorded() || self.membership.broken
     }
@@ -354,12 +356,11 @@ impl Array {
 
     // Membership.
 
-    /// Fails a member that could not flush, or not write the array's own data, or was declared
-    /// failed. If the array needs the member it stays in use, as in md (`MD_BROKEN`), because it
-    /// may still answer reads; but the array is broken and takes no writes until it is assembled
-    /// again. Therefore no flush is acknowledged after a failed one: data that the failed flush
-    /// covered may be lost, and a later flush would not report that. None of this is recorded in
-    /// superblocks.
+    /// Fails a member that could not flush, could not write the array's own data, or was declared
+    /// failed. A member that the array needs stays in use, as in md (`MD_BROKEN`), because it may
+    /// still answer reads; but the array is broken and takes no writes until it is assembled again.
+    /// Therefore no flush is acknowledged after a failed one: data that the failed flush covered
+    /// may be lost, and a later flush would not report the loss. Superblocks record none of this.
     pub(crate) fn fail(&mut self, position: usize, out: &mut Outbox) {
         if !self.members[position].is_faulty() && self.breaks(position) {
             self.declare_broken(out);
@@ -369,7 +370,7 @@ impl Array {
     }
 
     /// Like [`Array::fail`], after a fault of a member request. A member that is gone is taken out
-    /// of use in any case, as it cannot be read either.
+    /// of use in any case, because it cannot be read either.
     pub(crate) fn fail_for(&mut self, position: usize, fault: Fault, out: &mut Outbox) {
         if fault == Fault::Gone {
             self.lose(position, out);
@@ -385,9 +386,9 @@ impl Array {
         self.updates.records_failures = NEVER;
     }
 
-    /// Takes a member out of use: it is gone, or its strips no longer match the others. If too few
-    /// members are left the array is broken, and the superblocks of the others are left as they
-    /// are.
+    /// Takes a member out of use because it is gone, or because its strips no longer match the
+    /// others. If too few members are left the array is broken, and the superblocks of the other
+    /// members are left unchanged.
     pub(crate) fn lose(&mut self, position: usize, out: &mut Outbox) {
         let member = &self.members[position];
         if member.is_faulty() {
@@ -480,7 +481,7 @@ impl Array {
 
     // Requests to members.
 
-    /// Sends one of the array's own requests: a metadata write or a flush.
+    /// Sends a request of the array itself: a metadata write or a flush.
     fn submit(&mut self, position: usize, op: MemberOp, owner: Owner, out: &mut Outbox) {
         let may_write = !self.membership.read_only || self.is_planted(Mutant::WriteWhileReadOnly);
         let member = &mut self.members[position];
@@ -501,13 +502,15 @@ impl Array {
         }
     }
 
-    /// Whether a request to the member at `position` is sent at once, without waiting in a queue.
+    /// Whether a request to the member at `position` is sent at once instead of waiting in the
+    /// member's queue.
     #[inline]
     pub(crate) fn passes(&self, position: usize) -> bool {
         self.members[position].queue.passes()
     }
 
-    /// Sends a client's read or write to a member unchanged, at data sector `sector`.
+    /// Sends a client's read or write unchanged to the member at `position`; it starts at data
+    /// sector `sector`.
     #[inline]
     pub(crate) fn pass(
         &mut self,
@@ -539,7 +542,7 @@ impl Array {
         member.sent(&request.attr, write, length);
     }
 
-    /// Sends a read or write with `parts` as its memory; it may be merged with others.
+    /// Sends a read or write with `parts` as its memory. It may be merged with other requests.
     #[inline(always)]
     pub(crate) fn stage(
         &mut self,
@@ -556,8 +559,8 @@ impl Array {
         out.stage(self.volume, member, request, parts, completion);
     }
 
-    /// Configures the queues of the members, including new ones, from their knobs. `in_flight`
-    /// returns the number of requests at a member that count against its queue depth.
+    /// Sets the queues of all members, including new ones, to the values of their knobs.
+    /// `in_flight` returns the number of a member's requests that count against its queue depth.
     pub(crate) fn set_queues(
         &mut self,
         knobs: &Knobs,
@@ -576,8 +579,8 @@ impl Array {
         }
     }
 
-    /// Adds the requests that were staged to the queues of their members, and sends what the queues
-    /// dispatch. `end_plug`: no more requests of this plug follow.
+    /// Adds the staged requests to the queues of their members, and sends the requests that the
+    /// queues dispatch. `end_plug` is true if no more requests of this plug follow.
     pub(crate) fn unplug_queues(&mut self, end_plug: bool, out: &mut Outbox) {
         let starves = self.is_planted(Mutant::QueueStarves);
         for member in &mut self.members {
@@ -592,20 +595,20 @@ impl Array {
         }
     }
 
-    /// Sends what the queues of the members dispatch.
+    /// Sends the requests that the queues of the members dispatch.
     pub(crate) fn run_queues(&mut self, out: &mut Outbox) {
         self.members.iter_mut().for_each(|member| out.dispatch(self.volume, member));
     }
 
-    /// Moves waiting requests of a sync out of the idle class, so that they are served beside
-    /// clients.
+    /// Moves waiting sync requests out of the idle class, so that they are served along with client
+    /// requests.
     pub(crate) fn promote_syncs(&mut self, out: &mut Outbox) {
         for member in self.members.iter_mut().filter(|member| !member.queue.passes()) {
             out.promote_syncs(member);
         }
     }
 
-    /// Time at which a queue may dispatch although no member completes a request; `None`: none
+    /// Time at which a queue may dispatch even if no member completes a request; `None` if no queue
     /// will.
     pub(crate) fn queue_wake(&self, now: Time) -> Option<Time> {
         if self.is_planted(Mutant::IdleTimerNotSet) {
@@ -614,7 +617,7 @@ impl Array {
         self.members.iter().filter_map(|member| member.queue.next_wake(now)).min()
     }
 
-    /// Number of bytes by which a staged request can still grow; see [`Outbox::room`].
+    /// Number of bytes that a member request may have; see [`Outbox::room`].
     pub(crate) fn room(&self, position: usize, request: &MemberRequest, out: &Outbox) -> u64 {
         let member = &self.members[position];
         let last = &member.queue.last[usize::from(request.write)];
@@ -622,9 +625,9 @@ impl Array {
     }
 }
 
-/// Makes all superblocks agree whether there is a bitmap: a crash may have interrupted its addition
-/// or removal between two superblocks. The bitmap of a member may differ from that of the others,
-/// so it is written anew.
+/// Makes all superblocks agree on whether there is a bitmap, because a crash may have interrupted
+/// its addition or removal between two superblocks. Every member gets the whole bitmap again,
+/// because the copies may differ.
 fn agree_about_bitmap(members: &mut [Member], assembly: &Assembly) {
     let offset = assembly.bitmap_offset();
     for member in members {

@@ -1,9 +1,9 @@
-//! Outbox: outputs and tokens, and the owners of the member requests in flight.
+//! Outbox: outputs of the engine, tokens of requests in flight, and the owner of each.
 
 use std::collections::VecDeque;
 
 use smallvec::smallvec;
-use weft_units::{Bytes, ClientId, MemberIndex, Sectors, Slot, StripeId, Time, VolumeId};
+use weft_units::{Bytes, ClientId, MemberIndex, Sectors, Time, VolumeId};
 
 use crate::array::flush::flush_batch::FlightId;
 use crate::array::issuer::{Issuer, Returned};
@@ -21,21 +21,21 @@ use crate::sched::member_queue::{QueueCommand, Waiting};
 use crate::sched::merge::{self, Last};
 use crate::sched::request::{MemberRequest, MergeKind};
 
-/// Owner of a token: what gets its `Done`.
+/// Owner of a token, to which the token's `Done` is reported.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Owner {
-    /// Parts of a member request: the first, and the parts that were merged with it.
+    /// Parts of a member request: the first one, and the chain of those that were merged with it.
     Parts(CompletionTarget, Chain),
     /// A client's read or write that was passed to a member unchanged.
     Passed(PassedRequest),
-    /// Discard of a request's range.
+    /// Discard of the range of a client request.
     Discard(RequestId),
-    /// A member flush, for one or more rounds of flush requests.
+    /// Flush of a member, for one or more rounds of flush requests.
     Flush(FlightId),
     /// The superblock update in progress.
     Superblock,
-    /// The round of the bitmap in progress. `all`: all pages were written to the member, not only
-    /// those of the round.
+    /// The bitmap round in progress. `all` is true if all pages were written to the member, not
+    /// only those of the round.
     Bitmap { all: bool },
     /// A computation of a personality.
     Compute(JobId),
@@ -45,57 +45,20 @@ pub(crate) enum Owner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct JobId(pub(crate) u32);
 
-/// First and last entry of a chain in a table: the parts of a member request after its first one,
-/// or the outstanding requests of a member.
+/// First and last entry of a chain in a table. A chain holds either the parts of a member request
+/// after its first one, or the outstanding requests of a member.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chain {
     first: u32,
     last: u32,
 }
 
-/// A read or write of one strip of a stripe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StripIo {
-    pub(crate) stripe: StripeId,
-    pub(crate) slot: Slot,
-    /// Request that owns the memory; `None` if it is the stripe's own.
-    pub(crate) zero_copy_from: Option<RequestId>,
-}
-
-/// A write of strips of one slot, in adjacent stripes of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StripRun {
-    pub(crate) head: StripeId,
-    pub(crate) slot: Slot,
-    /// Number of stripes from the head to the first stripe of the run, and number of stripes.
-    pub(crate) first: u32,
-    pub(crate) count: u32,
-}
-
-/// A read or write of one copy in a resync or correction of a mirror.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CopyIo {
-    /// Index of the part (`raid/mirror/sync.rs`) that the copy belongs to.
-    pub(crate) place: u32,
-    pub(crate) slot: Slot,
-}
-
-/// Owner of one part of a member request.
+/// Owner of one part of a member request. Only its personality can interpret it: the array returns
+/// it unchanged with the member's answer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum CompletionTarget {
-    Copy(CopyIo),
-    Straight(StraightPart),
-    Stripe(StripIo),
-    Stripes(StripRun),
-}
-
-/// A sub-request between a member and the frames of its request, past any cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StraightPart {
-    pub(crate) request: RequestId,
-    /// First byte in the volume.
-    pub(crate) start: Bytes,
-    pub(crate) len: u32,
+pub(crate) struct CompletionTarget {
+    pub(crate) kind: u32,
+    pub(crate) words: [u32; 4],
 }
 
 /// A client's read or write that was passed to a member unchanged.
@@ -107,30 +70,31 @@ pub(crate) struct PassedRequest {
     pub(crate) start: Bytes,
     pub(crate) len: u32,
     pub(crate) attr: Attr,
-    /// The client is gone.
+    /// The client has disconnected.
     pub(crate) gone: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outstanding {
     pub(crate) volume: VolumeId,
-    /// Member that the token is for; `None` for a computation.
+    /// Member that got the request; `None` for a computation.
     pub(crate) member: Option<MemberIndex>,
     pub(crate) write: bool,
-    /// Whether the request is a write that is durable when it is done.
+    /// Whether the request is a write that is durable once it is done.
     pub(crate) fua: bool,
     /// Time at which the request was dispatched.
     pub(crate) issued: Time,
     pub(crate) owner: Owner,
     /// Number of requests that were merged into this one in the member's queue, itself included.
     pub(crate) requests: u32,
-    /// Whether the request still counts against the member's queue depth. It does until the member
-    /// has ended it, which the queue may learn before the `Done`.
+    /// Whether the request still counts against the member's queue depth. The member may report the
+    /// end of a request to its queue before the `Done`, and the request does not count from then
+    /// on.
     pub(crate) at_member: bool,
-    /// Receipt of the scheduler; `None` if the request did not pass one.
+    /// Receipt from the scheduler; `None` if the request did not pass through a scheduler.
     pub(crate) scheduled: Option<Receipt>,
-    /// The owner was already told that the request failed. The request only pins memory until it is
-    /// done.
+    /// The owner was already told that the request failed. Until it is done, the request only pins
+    /// memory.
     pub(crate) detached: bool,
 }
 
@@ -148,8 +112,8 @@ impl Outstanding {
         Self { volume, member, write, fua, issued, owner, requests, at_member, scheduled, detached }
     }
 
-    /// Whether this is a write of parts that its owner still waits for.
-    fn is_writing_stripes(&self) -> bool {
+    /// Whether this is a write of parts for which the parts' owner still waits.
+    fn is_writing_parts(&self) -> bool {
         self.write && !self.detached && matches!(self.owner, Owner::Parts(..))
     }
 }
@@ -160,7 +124,7 @@ pub(crate) struct Outbox {
     pub(crate) now: Time,
     pub(crate) planted: Option<Mutant>,
     pub(crate) work: Work,
-    /// Credit to return to clients for answered requests, in bytes.
+    /// Credit to be returned to clients for answered requests, in bytes.
     pub(crate) credit: Vec<(ClientId, u64)>,
     /// Answers and frames to return to the write-back cache.
     pub(super) returned: Vec<Returned>,
@@ -170,11 +134,11 @@ pub(crate) struct Outbox {
     /// Number of the engine's turn; requests of different turns are not merged.
     turn: u64,
     tokens: Vec<Entry>,
-    /// Outstanding requests of each member, in the order in which they were sent.
+    /// For each member, the chain of its outstanding requests in the order in which they were sent.
     of_members: Vec<Chain>,
     free: Vec<u32>,
     sequence: u64,
-    /// Empty lists of operations, kept for their allocations.
+    /// Empty lists of compute operations, kept for their allocations.
     spare_ops: Vec<Vec<ComputeOp>>,
     /// Merged parts, each with the index of the next part of its chain.
     merged: Vec<(CompletionTarget, u32)>,
@@ -185,7 +149,7 @@ pub(crate) struct Outbox {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     token: Token,
-    /// Entries of the member's requests that were sent before and after this one.
+    /// Entries of the member's requests that were sent just before and just after this one.
     before: u32,
     after: u32,
     outstanding: Option<Outstanding>,
@@ -210,7 +174,7 @@ impl Outbox {
     }
 
     /// Sends a read or write with `parts` as its memory, or appends it to the member's last request
-    /// in the same direction.
+    /// in the same direction if that is possible.
     // Inlined down to the token's entry, which is then built in place: a stripe sends four
     // requests.
     #[inline(always)]
@@ -252,7 +216,8 @@ impl Outbox {
         member.sent(&request.kind.attr, write, bytes.sectors_floor());
     }
 
-    /// Appends a durable write to one that is not, for a planted bug. Returns whether it could.
+    /// Appends a durable write to a request that is not durable, for a planted bug. Returns whether
+    /// it was appended.
     #[cold]
     fn is_merged_across_flush(
         &mut self,
@@ -313,7 +278,7 @@ impl Outbox {
         self.queued > 0
     }
 
-    /// Sends the requests that the queue of a member dispatches.
+    /// Sends the requests that the queue of `member` dispatches.
     pub(crate) fn dispatch(&mut self, volume: VolumeId, member: &mut Member) {
         while let Some(command) = member.queue.dispatch(self.now) {
             let QueueCommand { op, attr, owners, takes_room, scheduled } = command;
@@ -359,7 +324,7 @@ impl Outbox {
         }
     }
 
-    /// Takes all requests out of the queue of a member.
+    /// Takes all waiting requests out of the queue of `member`.
     pub(crate) fn take_waiting(&mut self, member: &mut Member) -> Vec<Waiting<Owner>> {
         let waiting = member.queue.take_waiting();
         assert!(self.queued >= waiting.len(), "a waiting request was queued");
@@ -367,7 +332,7 @@ impl Outbox {
         waiting
     }
 
-    /// Moves the waiting sync requests of a member from the idle class to no class.
+    /// Moves the waiting sync requests of `member` out of the idle class, into none.
     pub(crate) fn promote_syncs(&mut self, member: &mut Member) {
         let idle =
             |it: &Waiting<Owner>| it.attr.origin == Origin::Sync && it.attr.class == Class::Idle;
@@ -382,14 +347,15 @@ impl Outbox {
         }
     }
 
-    /// Puts a request back into a member's queue that was taken out of it.
+    /// Puts a request that was taken out of the queue of `member` back into it.
     pub(crate) fn put_back(&mut self, member: &mut Member, request: Waiting<Owner>) {
         self.queued += 1;
         member.queue.put_back(request);
     }
 
-    /// Notes that a member has ended a request, before its `Done`. Returns the request, and its
-    /// receipt from the scheduler; `None` if the request did not count against the queue depth.
+    /// Records that a member reported the end of a request to its queue, before the request's
+    /// `Done`. Returns the request and its receipt from the scheduler; `None` if the request did
+    /// not count against the queue depth.
     pub(crate) fn ended(&mut self, token: Token) -> Option<(&Outstanding, Option<Receipt>)> {
         let outstanding = self.outstanding_mut(token)?;
         if !std::mem::take(&mut outstanding.at_member) {
@@ -399,8 +365,8 @@ impl Outbox {
         Some((outstanding, scheduled))
     }
 
-    /// Detaches a member's outstanding requests from its scheduler. Returns the number of those
-    /// that count against its queue depth.
+    /// Detaches the outstanding requests of `member` from the member's scheduler. Returns the
+    /// number of those that count against its queue depth.
     pub(crate) fn unschedule(&mut self, member: MemberIndex) -> u32 {
         let mut count = 0;
         for token in self.tokens_of(member) {
@@ -427,7 +393,7 @@ impl Outbox {
         self.chain(token, completion);
     }
 
-    /// Adds a part to the owner of a token.
+    /// Adds a part to the parts that own a token.
     fn chain(&mut self, token: Token, completion: CompletionTarget) {
         let entry = &mut self.tokens[token_place(token)];
         let Some(Outstanding { owner: Owner::Parts(_, chain), .. }) = &mut entry.outstanding else {
@@ -436,7 +402,7 @@ impl Outbox {
         link(&mut self.merged, &mut self.merged_free, chain, completion);
     }
 
-    /// Removes the next part from a chain; `None` at the end.
+    /// Removes and returns the next part of a chain; `None` if the chain is empty.
     #[inline]
     pub(crate) fn next_part(&mut self, chain: &mut Chain) -> Option<CompletionTarget> {
         if chain.first == END {
@@ -461,7 +427,6 @@ impl Outbox {
         parts
     }
 
-    /// Replaces the parts that own a token.
     pub(crate) fn replace_parts(&mut self, token: Token, parts: &[CompletionTarget]) {
         let [first, rest @ ..] = parts else { unreachable!("a member request has parts") };
         let Some(outstanding) = self.outstanding_mut(token) else {
@@ -474,19 +439,19 @@ impl Outbox {
         rest.iter().for_each(|part| self.chain(token, *part));
     }
 
-    /// Number of bytes that a request at sector `at` can have: the room left in the last request of
-    /// its member and direction if it can be appended to that, or else the room of a request of its
-    /// own.
+    /// Number of bytes that a request at sector `at` may have. If it can be appended to the last
+    /// request of its member and direction, this is the room left in that request; otherwise it is
+    /// the maximum for a new request.
     pub(crate) fn room(&self, at: Sectors, request: &MemberRequest, last: &Last) -> u64 {
         last.room(self.turn, at, request)
     }
 
-    /// Ends merging into the requests that were sent so far.
+    /// Ends merging into the requests that were sent so far: later requests are sent on their own.
     pub(crate) fn seal(&mut self) {
         self.turn += 1;
     }
 
-    /// Sends a request that is never merged.
+    /// Sends a request that is never merged with others.
     pub(crate) fn submit(
         &mut self,
         volume: VolumeId,
@@ -505,7 +470,8 @@ impl Outbox {
         self.send(member, op, attr, Outstanding { fua, ..outstanding });
     }
 
-    /// Sends a request past a member's queue, which holds no requests back.
+    /// Sends a request to a member without queueing it. The member's queue must hold no requests
+    /// back.
     #[inline(always)]
     pub(crate) fn send(
         &mut self,
@@ -527,12 +493,13 @@ impl Outbox {
         self.outputs.push_back(Output::Compute { token, ops });
     }
 
-    /// Returns an empty list for operations, with memory from an earlier one if possible.
+    /// Returns an empty list of compute operations, which reuses the allocation of an earlier list
+    /// if possible.
     pub(crate) fn ops(&mut self) -> Vec<ComputeOp> {
         self.spare_ops.pop().unwrap_or_default()
     }
 
-    /// Takes a list of operations back, for reuse of its memory.
+    /// Takes back a list of compute operations, to reuse its allocation.
     pub(crate) fn recycle(&mut self, mut ops: Vec<ComputeOp>) {
         if self.spare_ops.len() < SPARE_OPS_MAX && ops.capacity() <= SPARE_OPS_LONG {
             ops.clear();
@@ -556,7 +523,7 @@ impl Outbox {
         self.credit.push((client, bytes));
     }
 
-    /// Returns credit to a client, added to what it already gets back in this turn.
+    /// Adds to the credit that a client gets back in this turn.
     #[inline]
     pub(crate) fn add_credit(&mut self, client: ClientId, bytes: u64) {
         match self.credit.iter_mut().find(|(to, _)| *to == client) {
@@ -583,7 +550,7 @@ impl Outbox {
         frames.sum()
     }
 
-    /// Drops error replies to a client that is gone.
+    /// Drops error replies to a client that has disconnected.
     pub(crate) fn forget_refusals(&mut self, gone: ClientId) {
         // The sequence of outputs changes, so nothing may be appended to requests sent in this
         // turn.
@@ -601,7 +568,8 @@ impl Outbox {
         self.outputs.push_back(Output::Notice(notice));
     }
 
-    /// Takes the record of a token that is done; `None` if it was never issued or is done already.
+    /// Removes and returns the record of a token that is done; `None` if the token was never issued
+    /// or is already done.
     #[inline]
     pub(crate) fn take(&mut self, token: Token) -> Option<Outstanding> {
         let place = token_place(token);
@@ -641,11 +609,12 @@ impl Outbox {
         entries.map(|entry| entry.token).collect()
     }
 
-    /// Whether a member has an outstanding or queued write of parts, and their owner waits for it.
-    pub(crate) fn is_writing_stripes(&self, member: &Member) -> bool {
+    /// Whether a member has an outstanding or queued write of parts for which the parts' owner
+    /// still waits.
+    pub(crate) fn is_writing_parts(&self, member: &Member) -> bool {
         let out = self.tokens_of(member.info.index).into_iter().any(|token| {
             let outstanding = self.tokens[token_place(token)].outstanding.as_ref();
-            outstanding.is_some_and(Outstanding::is_writing_stripes)
+            outstanding.is_some_and(Outstanding::is_writing_parts)
         });
         let waits = |it: &Waiting<Owner>| writes(&it.op) && matches!(it.owner, Owner::Parts(..));
         out || member.queue.waiting().any(waits)
@@ -657,7 +626,6 @@ impl Outbox {
         if entry.token == token { entry.outstanding.as_mut() } else { None }
     }
 
-    /// Number of outstanding tokens.
     pub(crate) fn outstanding(&self) -> usize {
         self.tokens.len() - self.free.len()
     }
@@ -681,7 +649,7 @@ impl Outbox {
         place
     }
 
-    /// Appends an entry to the chain of its member, and returns the entry before it.
+    /// Appends an entry to the chain of its member. Returns the entry before it.
     #[inline]
     fn append_to_member(&mut self, member: MemberIndex, place: u32) -> u32 {
         if self.of_members.len() <= member.index() {
@@ -702,12 +670,13 @@ impl Outbox {
     }
 }
 
-/// A token is a sequence number above the index of its table entry. So it is found in one step and
-/// never given out twice: 2^24 outstanding, 2^40 in a lifetime (34 years at 1,000 a millisecond).
+/// A token is a sequence number above the index of its table entry, so it is found in one step and
+/// is never issued twice. There can be 2^24 outstanding tokens, and 2^40 in the engine's lifetime
+/// (34 years at 1,000 a millisecond).
 const TOKEN_PLACE_BITS: u32 = 24;
 
-/// Number of operation lists that are kept, and length of the longest one, usually that of one
-/// stripe.
+/// Limit on the number of operation lists that are kept, and on the length of each; the length is
+/// usually enough for one stripe.
 const SPARE_OPS_MAX: usize = 64;
 const SPARE_OPS_LONG: usize = 16;
 
@@ -738,7 +707,8 @@ fn writes(op: &MemberOp) -> bool {
     }
 }
 
-/// Whether a write is durable by itself (FUA). Metadata writes are too, but nothing relies on it.
+/// Whether a write is durable by itself (FUA). Metadata writes are durable too, but this function
+/// does not include them because nothing relies on it.
 fn is_fua(op: &MemberOp) -> bool {
     match op {
         MemberOp::Discard { fua, .. } | MemberOp::Write { fua, .. } => *fua,
@@ -746,7 +716,7 @@ fn is_fua(op: &MemberOp) -> bool {
     }
 }
 
-/// Operation for a member request at sector `at`.
+/// Member operation for a read or write at sector `at`.
 #[inline]
 fn op_of(at: Sectors, request: &MemberRequest, parts: &[Segment]) -> MemberOp {
     let parts = parts_of(parts);

@@ -1,14 +1,14 @@
-//! Resync, recovery, check and repair: the pass over all stripes.
+//! Resync, recovery, check and repair: the loop over all stripes.
 //!
-//! All four are one loop: it asks for stripes in order, with a window of at most 64 that are not
-//! done, as long as the cache has room. Clients need stripes as well, so a sync never waits for a
-//! stripe to become free: it takes only free ones.
+//! All four are one loop: it starts the sync of stripes in order, with a window of at most 64
+//! unfinished stripes, as long as the cache has room. Clients need stripes as well, so a sync never
+//! waits for a stripe to become free: it takes only free ones.
 //!
 //! With a write-intent bitmap, a resync and the recovery of a returned member cover only the
 //! stripes of chunks that are dirty when the sync begins; later writes go to every member anyway.
 //!
-//! A resync or recovery that is stopped records how far it came, so that the next one continues
-//! there; a check or repair starts again.
+//! A resync or recovery that is stopped records how far it got, so that the next one continues
+//! there; a check or repair starts again from the beginning.
 //!
 //! Source   md-raid.md §6.1, §6.2
 
@@ -28,26 +28,26 @@ use crate::contract::snapshot::{Mismatch, Mismatches, WrongStrip};
 use crate::layout::slot_set::SlotSet;
 use crate::mutant::Mutant;
 
-/// Extent and effect of a sync, as its personality defines them.
+/// Extent and effect of a sync, as defined by the personality.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pass {
     /// Number of sectors per unit.
     pub(crate) unit: Sectors,
-    /// Number of sectors that the sync covers, of each member or of the array.
+    /// Number of sectors that the sync covers, counted on each member or in the array.
     pub(crate) size: Sectors,
-    /// Whether all copies and parity agree after the sync has covered everything.
+    /// Whether all copies and parity agree once the sync has covered everything.
     pub(crate) settles: Settles,
-    /// Whether the sync counts sectors of members, while bits of the bitmap stand for sectors of
-    /// the array.
+    /// Whether the sync counts sectors of members, which have to be mapped to array sectors because
+    /// the bits of the bitmap stand for those.
     pub(crate) maps: bool,
 }
 
-/// Whether a complete sync leaves nothing that could disagree.
+/// Whether all copies, and parity, agree after a complete sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Settles {
     No,
-    /// Only if no member that it rebuilds was partly rebuilt before: that part is read by clients
-    /// and by the sync, but the sync neither writes nor compares it.
+    /// Only if no member under recovery was partly rebuilt before. The rebuilt part of such a
+    /// member is read by clients and by the sync, but the sync neither writes nor compares it.
     UnlessPartlyRebuilt,
     Yes,
 }
@@ -58,25 +58,25 @@ pub(crate) struct Resync {
     pub(crate) action: SyncAction,
     /// Lease on the whole array while the sync may change parity.
     pub(crate) lease: Option<Lease>,
-    /// Slots that were being rebuilt when the recovery began.
+    /// Slots that were under recovery when the sync began.
     slots: SlotSet,
-    /// One of these slots held rebuilt data when the recovery began.
+    /// At least one of `slots` already held rebuilt data when the recovery began.
     partly_rebuilt: bool,
     /// First sector that the sync covers.
     from: Sectors,
-    /// Number of the next unit to ask for.
+    /// Number of the next unit to start.
     next: u64,
     end: u64,
-    /// Units to ask for, as ranges in order, beginning with the one that contains `next`; `None`:
-    /// all.
+    /// Units to sync, as ranges in order, beginning with the range that contains `next`; `None`:
+    /// all units.
     only: Option<VecDeque<Range<u64>>>,
-    /// Sectors of the array to cover, if units count sectors of members; `None`: all.
+    /// Sectors of the array to sync, if units count sectors of members; `None`: all sectors.
     only_array: Option<Vec<SectorRange>>,
     window: BTreeSet<u64>,
     pass: Pass,
     pub(crate) units: u64,
     pub(crate) mismatch_cnt: u64,
-    /// Mismatches that a check found.
+    /// Mismatches that a check has found.
     pub(crate) mismatches: Mismatches,
     stopping: bool,
     failed: bool,
@@ -136,7 +136,7 @@ impl Resync {
         self.only_array.as_ref().is_none_or(|ranges| ranges.iter().any(meets))
     }
 
-    /// Skips to the next unit that has to be covered.
+    /// Advances `next` to the next unit that has to be synced.
     fn skip(&mut self) {
         let Some(only) = &mut self.only else { return };
         while only.front().is_some_and(|range| range.end <= self.next) {
@@ -146,9 +146,9 @@ impl Resync {
         self.next = next.min(self.end).max(self.next);
     }
 
-    /// Asks for units while the window has room. `ask` starts the given unit and returns whether it
-    /// could. If not, the sync stops asking for now: requests wait for stripes, or there is no
-    /// room.
+    /// Starts units while the window has room. `ask` starts the given unit and returns whether it
+    /// could. If it could not, because requests wait for stripes or there is no room, the sync
+    /// starts no more for now.
     pub(crate) fn feed(&mut self, cache_stripes: u32, mut ask: impl FnMut(u64, &Self) -> bool) {
         let stripes_max = window_stripes(cache_stripes);
         while !self.stopping && self.next < self.end && self.window.len() < stripes_max {
@@ -162,8 +162,9 @@ impl Resync {
         }
     }
 
-    /// Whether the sync can go on without another event: no unit that it asked for is in progress
-    /// (`syncs`), or the next one can be asked for (`may`).
+    /// Whether the sync can continue without another event: all of its units are done, so that it
+    /// can end, or the next unit can be started (`may`) and no started unit is in progress
+    /// (`syncs`).
     pub(crate) fn has_work(
         &self,
         cache_stripes: u32,
@@ -179,28 +180,28 @@ impl Resync {
             && !self.window.iter().any(|key| syncs(*key))
     }
 
-    /// Whether every unit that the sync asked for is done.
+    /// Whether every unit that the sync started is done.
     pub(crate) fn has_all(&self) -> bool {
         self.window.is_empty()
     }
 
-    /// Time at which the pace lets the sync go on; `None` if the pace does not hold it back.
+    /// Time at which the pace lets the sync continue; `None` if the pace does not hold it back.
     pub(crate) fn wake(&self) -> Option<Time> {
         let goes_on = !self.stopping && self.next < self.end;
         if goes_on { self.pace.wake(self.has_all()) } else { None }
     }
 
-    /// Whether the sync covers everything.
+    /// Whether the sync covers everything, not only the chunks of a bitmap.
     fn is_of_all(&self) -> bool {
         self.only.is_none() && self.only_array.is_none()
     }
 
-    /// Whether a unit among `keys` was asked for and is not done.
+    /// Whether one of the units `keys` was started and is not done.
     pub(crate) fn waits_for(&self, keys: &Range<u64>) -> bool {
         self.window.range(keys.clone()).next().is_some()
     }
 
-    /// Notes that a unit is done. `ok`: it was synced.
+    /// Records that unit `key` is done. `ok` is false if it could not be synced.
     pub(crate) fn unit_done(&mut self, key: u64, mismatch: bool, ok: bool) {
         assert!(self.window.remove(&key), "a unit is synced once");
         self.units += 1;
@@ -215,19 +216,19 @@ impl Resync {
         }
     }
 
-    /// Notes that a check found a mismatch in a unit. `wrong` is the strip that alone explains the
-    /// mismatch, if there is one.
+    /// Records that a check found a mismatch in unit `key`. `wrong` is the strip that alone
+    /// explains the mismatch, if there is one.
     pub(crate) fn found_mismatch(&mut self, key: u64, wrong: Option<WrongStrip>) {
         let sector = self.sector_of(key);
         self.mismatches.add(Mismatch { sector, wrong });
     }
 
-    /// Data sector of the members at which a unit begins.
+    /// Data sector of the members at which unit `key` begins.
     pub(crate) fn sector_of(&self, key: u64) -> Sectors {
         Sectors(key * self.pass.unit.0)
     }
 
-    /// Ends the sync early, as if it had not passed data sector `sector`: the next sync continues
+    /// Ends the sync early, as if it had only come to data sector `sector`: the next sync continues
     /// there.
     pub(crate) fn rewind_to(&mut self, sector: Sectors) {
         self.rewind(sector.0 / self.pass.unit.0);
@@ -238,7 +239,7 @@ impl Resync {
         self.next = self.next.min(key);
     }
 
-    /// Ends the sync early: no more units are asked for.
+    /// Ends the sync early: no more units are started.
     pub(crate) fn stop(&mut self) {
         self.stopping = true;
     }
@@ -254,17 +255,17 @@ impl Resync {
         self.pass.size
     }
 
-    /// Whether all slots that the recovery rebuilds are among `slots`.
+    /// Whether all slots under recovery when the sync began are among `slots`.
     pub(crate) fn rebuilds_only(&self, slots: SlotSet) -> bool {
         self.slots.without(slots).is_empty()
     }
 
-    /// Whether a unit of a recovery could not be synced.
+    /// Whether some unit of a recovery could not be synced.
     pub(crate) fn has_failed(&self) -> bool {
         self.failed
     }
 
-    /// Records the sync's progress in the array, for the next superblock update.
+    /// Records the sync's progress in the array, so that the next superblock update stores it.
     pub(crate) fn checkpoint(&self, array: &mut Array) {
         match self.action {
             SyncAction::Recover => array.rebuilt_to(self.slots, self.completed(), false),
@@ -325,8 +326,7 @@ impl Resync {
 }
 
 impl Array {
-    /// Slots that are being rebuilt, and the lowest recovery offset among them; `None` if there are
-    /// none.
+    /// Slots under recovery, and the lowest recovery offset among them; `None` without a recovery.
     pub(crate) fn rebuilding(&self) -> Option<(SlotSet, Sectors)> {
         let mut slots = SlotSet::EMPTY;
         let mut least: Option<Sectors> = None;
@@ -341,7 +341,7 @@ impl Array {
         least.map(|least| (slots, least))
     }
 
-    /// Whether a member that is being rebuilt already has rebuilt data.
+    /// Whether a member under recovery already has rebuilt data.
     fn is_partly_rebuilt(&self) -> bool {
         let holds = |state: MemberState| match state {
             MemberState::Rebuilding { recovery_offset } => recovery_offset > Sectors::ZERO,
@@ -350,7 +350,8 @@ impl Array {
         self.members.iter().any(|member| member.slot.is_some() && holds(member.state))
     }
 
-    /// Raises the recovery offset of the members at `slots` to `to`; with `end` they are in sync.
+    /// Raises the recovery offset of the members at `slots` to `to`. With `end` the members become
+    /// in sync.
     pub(crate) fn rebuilt_to(&mut self, slots: SlotSet, to: Sectors, end: bool) {
         for member in &mut self.members {
             let Some(slot) = member.slot else { continue };
@@ -374,7 +375,7 @@ impl Array {
     }
 }
 
-/// Units that cover ranges of data sectors, in order and each once.
+/// Units that cover the given ranges of data sectors, in order and without repetition.
 fn units_of(ranges: &[SectorRange], unit: Sectors) -> VecDeque<Range<u64>> {
     let mut units: VecDeque<Range<u64>> = VecDeque::new();
     for range in ranges {
@@ -387,11 +388,11 @@ fn units_of(ranges: &[SectorRange], unit: Sectors) -> VecDeque<Range<u64>> {
     units
 }
 
-/// Largest number of units that are asked for and not done.
+/// Largest number of units that may be started and not done.
 fn window_stripes(cache_stripes: u32) -> usize {
     WINDOW_STRIPES.min(cache_stripes as usize / 4).max(1)
 }
 
-/// Upper bound of the window. Enough to keep every member busy with requests of half a megabyte (64
-/// stripes × 4 KiB × merged); a quarter of the default cache.
+/// Upper bound of the window: enough to keep every member busy with requests of half a megabyte (64
+/// stripes × 4 KiB × merged), and a quarter of the default cache.
 const WINDOW_STRIPES: usize = 64;

@@ -1,11 +1,11 @@
-//! Sectors that a member moved, by account and purpose.
+//! Counters of the sectors that a member has read and written, by account and purpose.
 
 use weft_units::Sectors;
 
 use crate::contract::input::{Account, Attr, Purpose};
 
-/// Sectors that one member has moved: a row for each account, with a column for each purpose and
-/// direction.
+/// Counters of the sectors that one member has read and written. Each account has a row, with a
+/// column for each purpose and direction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Served(Vec<Row>);
 
@@ -14,7 +14,7 @@ type Row = [u64; 16];
 const _: () = assert!(Purpose::ALL.len() * 2 <= std::mem::size_of::<Row>() / 8);
 
 impl Served {
-    /// Counts `length` sectors for the account and purpose of `attr`.
+    /// Adds `length` sectors to the counter of the account and purpose of `attr`.
     #[inline(always)]
     pub(crate) fn add(&mut self, attr: &Attr, write: bool, length: Sectors) {
         let place = place(attr.purpose, write);
@@ -31,28 +31,28 @@ impl Served {
         self.0[row][place] = length.0;
     }
 
-    /// Sectors moved for one account and purpose in one direction.
+    /// Sectors read, or written with `write`, for one account and purpose.
     pub(crate) fn of(&self, account: Account, purpose: Purpose, write: bool) -> u64 {
         self.0.get(usize::from(account.0)).map_or(0, |row| row[place(purpose, write)])
     }
 
-    /// Sectors moved for an account.
+    /// Sectors read and written for an account, for all purposes.
     pub(crate) fn sectors(&self, account: Account) -> u64 {
         self.0.get(usize::from(account.0)).map_or(0, |row| row.iter().sum())
     }
 
-    /// Sectors read or written, over all accounts.
+    /// Sectors read, or written with `write`, for all accounts.
     pub(crate) fn moved(&self, write: bool) -> u64 {
         let side = |row: &Row| row.iter().skip(usize::from(write)).step_by(2).sum::<u64>();
         self.0.iter().map(side).sum()
     }
 
-    /// Accounts that may have moved sectors.
+    /// Accounts for which sectors may have been counted.
     pub(crate) fn accounts(&self) -> impl Iterator<Item = Account> {
         (0..self.0.len() as u8).map(Account)
     }
 
-    /// Adds the counts of the account `from` to those of `to`, and clears them.
+    /// Adds the counters of the account `from` to those of `to`, and clears them.
     pub(crate) fn merge(&mut self, from: Account, to: Account) {
         let Some(moved) = self.0.get_mut(usize::from(from.0)).map(std::mem::take) else { return };
         for (sum, more) in self.0[usize::from(to.0)].iter_mut().zip(moved) {

@@ -1,9 +1,10 @@
-//! Members without space: what they miss, how long the array waits for them, and when they fail.
+//! Members without space: which data they miss, how long the array waits for them, and when they
+//! are failed.
 //!
 //! A member file on a full file system has no space for strips, or for its superblock. Strips that
-//! it misses stay in the stripe cache and are written again later; where that is not possible,
-//! parity is resynced (`Array::resync_for_space`). A member fails after `no_space_wait`, if the
-//! array can do without it.
+//! were not written for lack of space stay in the stripe cache and are written again later; where
+//! that is not possible, parity is resynced (`Array::resync_for_space`). A member without space is
+//! failed after `no_space_wait`, if the array can run without it.
 //!
 //! Source   weft's own; md fails a member at the first write error
 
@@ -16,7 +17,8 @@ use crate::array::outbox::Outbox;
 use crate::contract::member::MemberState;
 
 impl Array {
-    /// Records that a member had no space for strips. Returns whether it had none before.
+    /// Records that the member at `slot` had no space for strips. Returns whether it was already
+    /// recorded as having none.
     pub(crate) fn found_no_space(&mut self, slot: Slot, now: Time) -> bool {
         let Some(position) = self.position_at(slot) else { return false };
         let full_since = &mut self.members[position].full_since;
@@ -25,8 +27,8 @@ impl Array {
         known
     }
 
-    /// Records that parity may be wrong from a data sector on, because a member had no space for a
-    /// write, or for a discard (`discarded`).
+    /// Records that parity may be wrong from data sector `sector` on, because a member had no space
+    /// for a write, or for a discard if `discarded`.
     pub(crate) fn resync_for_space(&mut self, sector: Sectors, discarded: bool) {
         assert!(!self.membership.read_only, "only writes need space");
         self.lacked_space_for_discard |= discarded;
@@ -37,12 +39,13 @@ impl Array {
         self.need_resync_from(sector);
     }
 
-    /// Whether members may disagree only because one had no space.
+    /// Whether lack of space on a member is the only reason why members may disagree.
     pub(crate) fn resyncs_only_for_space(&self) -> bool {
         self.resyncs_for_space
     }
 
-    /// Handles that members have stored the data which they had no space for, or have failed.
+    /// Handles the event that the members which had no space have stored the missed data, or have
+    /// failed.
     pub(crate) fn found_space(&mut self) {
         for member in &mut self.members {
             member.full_since = None;
@@ -57,9 +60,9 @@ impl Array {
         }
     }
 
-    /// Cancels a resync that lack of space has made necessary: no member misses data any more. Data
-    /// that only a failed member missed is no reason for a resync, if the remaining members agree
-    /// (`left_agree`). Returns whether a resync was cancelled.
+    /// Cancels a resync that lack of space had made necessary, because no member misses data any
+    /// more. Data that only a failed member missed does not call for a resync, if the remaining
+    /// members agree (`left_agree`). Returns whether a resync was cancelled.
     pub(super) fn take_back_resync_for_space(&mut self, left_agree: bool) -> bool {
         self.lacked_space_for_discard = false;
         let taken_back = std::mem::take(&mut self.resyncs_for_space) && left_agree;
@@ -77,13 +80,13 @@ impl Array {
         self.members.iter().all(|member| member.is_full_since().is_none())
     }
 
-    /// Whether a superblock update waits for space.
+    /// Whether a superblock update waits until a member has space.
     pub(crate) fn update_waits_for_space(&self) -> bool {
         self.updates.not_before.is_some() && self.updates.outstanding == 0 && !self.updates.held
     }
 
-    /// Whether full members that are in sync can be failed: the members suffice that have space and
-    /// share it with no full one.
+    /// Whether the full members that are in sync can be failed: the array can run on the members
+    /// that have space, not counting those that share their file system with a full member.
     fn can_do_without_full(&self) -> bool {
         let full = |member: &Member| member.is_full_since().is_some();
         let spaces = || self.members.iter().filter(|it| full(it)).filter_map(|it| it.info.space);
@@ -95,7 +98,7 @@ impl Array {
         self.membership.suffices(with_space.collect())
     }
 
-    /// Fails the members that have had no space for `wait`, if the array can do without them.
+    /// Fails the members that have had no space for `wait`, if the array can run without them.
     pub(crate) fn give_up_full(&mut self, wait: Span, out: &mut Outbox) {
         let now = out.now;
         let is_due = |member: &Member| {
@@ -116,7 +119,7 @@ impl Array {
         }
     }
 
-    /// Whether a superblock update waits for a member to have space, and no member can be failed
+    /// Whether a superblock update waits for space on a member, and no member can be failed
     /// instead.
     pub(crate) fn is_stuck(&self, wait: Span) -> bool {
         let may_give_up = |member: &Member| {

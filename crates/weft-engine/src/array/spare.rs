@@ -1,7 +1,8 @@
-//! Spares: members that are added, take an empty slot, and are removed; former members that return.
+//! Spares: how members are added, take an empty slot, and are removed, and how former members
+//! return.
 //!
 //! A returning member has all data that was written before it left. If the write-intent bitmap
-//! records what was written since, the member takes its slot at once, and only those chunks are
+//! records every later write, the member takes its slot at once, and only the recorded chunks are
 //! copied.
 //!
 //! Source   md-raid.md §6.3, md-ondisk.md §1.4 (md: `add_new_disk`, `remove_and_add_spares`)
@@ -95,7 +96,7 @@ impl Array {
         Ok(())
     }
 
-    /// Checks whether any member may join the array now, and whether the index of this one is free.
+    /// Checks whether a member may join the array now, and whether the index of `info` is free.
     fn may_join(&self, info: &MemberInfo) -> Result<(), ReplyError> {
         if self.membership.read_only || self.membership.broken {
             return Err(ReplyError::ReadOnly);
@@ -107,8 +108,8 @@ impl Array {
     }
 
     /// Number for a member that joins: its former number if that is free, otherwise, as in md, the
-    /// first free one after those of the slots. Thus a removed member that returns is not mistaken
-    /// for its successor.
+    /// first free number after those of the slots. Thus a removed member that returns is not
+    /// confused with the member that replaced it.
     fn free_number(
         &self,
         former: Option<u32>,
@@ -127,10 +128,12 @@ impl Array {
         self.request_unit <= Bytes(1) || block <= self.request_unit
     }
 
-    /// Takes a former member back into its slot, where it gets the chunks that have their bit set.
+    /// Takes a former member back into its slot, and starts to copy the chunks that have their bit
+    /// set.
     ///
     /// # Errors
-    /// The bitmap does not record everything that the member misses, or it is not a former member.
+    /// The bitmap does not record everything that the member misses, or the device is not
+    /// a former member.
     ///
     /// Source   md-ondisk.md §3.5 (md: `super_1_validate` of a member for a running array)
     pub(crate) fn re_add(
@@ -166,7 +169,7 @@ impl Array {
         Ok(())
     }
 
-    /// Slot to which a former member returns, or the reason why it cannot.
+    /// Slot to which the former member with `superblock` returns, or the reason why it cannot.
     fn slot_to_re_add(&self, info: &MemberInfo, superblock: &Superblock) -> Result<Slot, String> {
         let Some(bitmap) = &self.bitmap else {
             return Err("the array has no bitmap, which would say what it misses".to_owned());
@@ -230,8 +233,7 @@ impl Array {
         Ok(slot)
     }
 
-    /// Gives each empty slot a spare, as far as there are spares. Returns whether a slot was
-    /// filled.
+    /// Gives empty slots to spares, as long as there are spares. Returns whether a slot was filled.
     pub(crate) fn fill_slots(&mut self) -> bool {
         let sealed = self.membership.read_only || self.membership.broken;
         assert!(!sealed, "the slots of an array that takes no writes stay as they are");
@@ -276,9 +278,9 @@ impl Array {
     /// The failure is recorded first, in an update of its own, as in md (`md_check_recovery` writes
     /// superblocks before `remove_and_add_spares`). A superblock of version 0.90 has one number for
     /// a slot, and a failed member is recognized by an update count that is behind by more than
-    /// one, as a crash may tear the last update. A spare is also recorded as a spare before it
+    /// one, because a crash may tear the last update. A spare is also recorded as a spare before it
     /// takes a slot: until then its superblock may claim another slot, and a restart or `re-add`
-    /// would believe it while the data of this slot is being written.
+    /// would believe that claim while the data of this slot is being written.
     pub(crate) fn can_fill_slots(&self) -> bool {
         self.failures_recorded()
             && self.slots.contains(&None)
@@ -286,7 +288,7 @@ impl Array {
     }
 }
 
-/// Superblock for a new spare, derived from that of another member.
+/// Superblock for a new spare, derived from `template`, the superblock of another member.
 fn spare_superblock(
     template: &Superblock,
     info: &MemberInfo,

@@ -1,12 +1,12 @@
-//! Superblock updates, and the flush rounds that they and the clients need.
+//! Superblock updates, and the flush rounds that superblock updates and clients need.
 //!
 //! A *superblock update* writes the superblock of every member that is not faulty, each durably and
-//! after all earlier writes. Updates are numbered; a request that depends on a change waits for the
-//! first update that starts after the change. Three things depend on an update:
+//! after all earlier writes. Updates are numbered, and a request that depends on a change waits for
+//! the first update that starts after the change. Three events depend on an update:
 //!
-//! - the first write after clean: the dirty state is recorded before it (I5);
-//! - an acknowledgement after a member failed: the failure is recorded before it (I4d), and no
-//!   stripe is handled meanwhile, as in md;
+//! - the first write after clean: the dirty state is recorded before the write (I5);
+//! - an acknowledgement after a member failed: the failure is recorded before the acknowledgement
+//!   (I4d), and no stripe is handled in the meantime, as in md;
 //! - the clean state: every member is flushed before any superblock says clean.
 //!
 //! With a write-intent bitmap, its header is written first, with the update count of the
@@ -15,18 +15,20 @@
 //!
 //! A superblock that fails to be written is written once more before its member is failed: a
 //! temporary error must not cost a member, and two such errors in one update must not cost the
-//! array. (Data that a failed flush lost stays lost: a driver reports that again.) If the second
-//! attempt fails on a member that the array needs, the member is read as before, and nothing more
-//! is written ([`Array::fail`]). A superblock that finds no space is written again every second,
-//! until there is space or the member is failed (`Array::give_up_full`).
+//! array. (Data that a failed flush lost stays lost: a driver reports that error again.) If the
+//! second attempt fails on a member that the array needs, the member can still be read, and nothing
+//! more is written ([`Array::fail`]). A superblock for which its member has no space is written
+//! again every second, until there is space or the member is failed (`Array::give_up_full`).
 //!
 //! A member that just joined may hold a superblock from an earlier membership. If superblocks are
 //! larger than a block of the member, the old one is wiped first. Otherwise a crash could leave the
-//! new first block in front of the old end of the table of roles, and the checksum of this mixture
-//! is valid if the two differ only by exchanged roles, as after a spare took the slot of a member
-//! that now returns. The member would then be accepted in its old slot. (md has the same flaw.)
+//! new first block in front of the old end of the table of roles; the checksum of this mixture is
+//! valid if the two tables differ only by exchanged roles, as after a spare took the slot of a
+//! member that now returns. The member would then be accepted in its old slot. (md has the same
+//! flaw.)
 //!
-//! Update counts never go down. (md takes one back on a clean state, and accepts both.)
+//! Update counts never decrease. (md decrements the count on a clean state, and accepts both
+//! values.)
 //!
 //! Source   md-raid.md §6.6 and §6.7, md-ondisk.md §1.7 and §8.4, reliability.md I4 to I6
 
@@ -49,62 +51,65 @@ use crate::mutant::Mutant;
 
 /// State of strips that were corrected after a read error. A correction does not need the array to
 /// be dirty, because a crash leaves nothing inconsistent; but the members are flushed before a
-/// superblock records clean. The same holds for strips that a member had no space for, once they
+/// superblock records clean. The same holds for strips for which a member had no space, once they
 /// are written and no resync follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Corrections {
     Durable,
-    /// The flush for corrections with this number covers them.
+    /// The flush with this number is in progress; it covers all corrections so far.
     Flushing(u64),
     Written,
 }
 
-/// Purpose for which a flush was requested.
+/// Purpose of a flush request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlushFor {
     Request(RequestId),
-    /// The superblock update that is about to record clean, by number of the attempt.
+    /// The superblock update that is about to record clean, by number of the attempt to become
+    /// clean.
     Clean(u64),
-    /// Corrected strips, before a superblock update records clean; by number of the flush.
+    /// Corrected strips, which must be durable before a superblock update records clean; by number
+    /// of the flush.
     Corrections(u64),
     /// Bits of the bitmap that are about to be cleared, by number of the run.
     Bitmap(u64),
 }
 
-/// State of superblock updates, which are numbered.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SuperblockUpdates {
     pub(super) wanted: u64,
     started: u64,
     pub(super) done: u64,
     pub(super) outstanding: u32,
-    /// Earliest time of the next attempt, after a member had no space for its superblock; `None`:
-    /// any time.
+    /// Earliest time of the next attempt, after a member had no space for its superblock; `None`
+    /// without such a limit.
     pub(super) not_before: Option<Time>,
-    /// The outstanding writes bring members that lag one update behind up to date. Otherwise the
-    /// next update would make them lag by two, and a crash during it could not tell them from stale
-    /// members.
+    /// The outstanding writes bring members up to date that lag one update behind. Otherwise the
+    /// next update would make them lag by two, and after a crash during it they could not be told
+    /// from stale members.
     catching_up: bool,
-    /// The outstanding writes go to members that just took a slot, before another superblock
-    /// records that. Thus a crash finds no member in a slot unless its own superblock records
-    /// the rebuild. (md takes the role of a member that lags by one from the others.)
+    /// The outstanding writes go to members that just took a slot, before any other superblock
+    /// records the new role. Thus after a crash no member counts as holding a slot unless its own
+    /// superblock records that it is under recovery. (md takes the role of a member that lags by
+    /// one from the others.)
     introducing: bool,
-    /// The outstanding writes wipe the superblock's place on members that just joined.
+    /// The outstanding writes wipe the superblock area of members that just joined.
     wiping: bool,
-    /// The superblocks written last record the array as dirty.
+    /// The superblocks that were written last record the array as dirty.
     said_in_use: bool,
-    /// A superblock update has begun but has no writes outstanding. The next superblocks record
-    /// clean, and wait for a flush of the members, because strips were corrected since the update
+    /// A superblock update has begun but has no writes outstanding: its superblocks will record
+    /// clean, and wait for a flush of the members because strips were corrected since the update
     /// began.
     pub(super) held: bool,
-    /// Like `held`, if only the header of the bitmap was written so far, and no superblock.
+    /// Like `held`, but so far the update has only written the header of the bitmap, and no
+    /// superblock.
     begins: bool,
-    /// Number of the first superblock update that records every failure so far.
+    /// Number of the first superblock update that records all failures so far.
     pub(super) records_failures: u64,
 }
 
 impl Array {
-    /// Requests a superblock update that starts from now on, and returns its number.
+    /// Requests a superblock update that has not started yet. Returns the number of that update.
     pub(crate) fn want_update(&mut self) -> u64 {
         if self.updates.wanted == self.updates.started {
             self.updates.wanted += 1;
@@ -112,7 +117,6 @@ impl Array {
         self.updates.wanted
     }
 
-    /// Whether the superblock update with this number is done.
     pub(crate) fn update_done(&self, number: u64) -> bool {
         self.updates.done >= number
     }
@@ -122,7 +126,7 @@ impl Array {
         self.updates.wanted
     }
 
-    /// Whether no superblock update, flush or bitmap round is in flight or due.
+    /// Whether no superblock update, flush round or bitmap round is in flight or due.
     pub(crate) fn is_quiet(&self) -> bool {
         self.updates.outstanding == 0
             && self.flushes.is_idle()
@@ -132,9 +136,9 @@ impl Array {
                 || self.membership.broken)
     }
 
-    /// Whether every failure is recorded on the other members. In a broken array they count as not
-    /// recorded: the member that broke it may have failed in the very update that was to record
-    /// another failure.
+    /// Whether every failure is recorded on the other members. In a broken array failures count as
+    /// not recorded: the member that broke the array by its failure may have failed in the very
+    /// update that was to record another failure.
     pub(crate) fn failures_recorded(&self) -> bool {
         self.updates.done >= self.updates.records_failures
             || self.is_planted(Mutant::AckBeforeSuperblock)
@@ -177,8 +181,8 @@ impl Array {
         self.write_bitmap_pages(out);
     }
 
-    /// Whether a superblock update starts now. If so, clears the time of a retry after lack of
-    /// space.
+    /// Whether a superblock update starts at `now`. If so, clears the earliest time for a retry
+    /// after lack of space.
     fn takes_update(&mut self, now: Time) -> bool {
         let SuperblockUpdates { wanted, started, done, held, .. } = self.updates;
         assert!(done <= started && started <= wanted, "updates are wanted, started, done in order");
@@ -197,16 +201,16 @@ impl Array {
         !sealed && !self.membership.broken
     }
 
-    /// Whether the next superblocks record clean while a corrected strip is not durable.
+    /// Whether the next superblocks record clean while some corrected strip is not durable.
     fn waits_for_corrections(&self) -> bool {
         !self.says_in_use() && self.corrections != Corrections::Durable
     }
 
     /// Whether a correction may be in flight. While the array is not dirty, only corrections write
-    /// to members in sync.
+    /// to in-sync members.
     fn is_correcting(&self, out: &Outbox) -> bool {
         let mut in_sync = self.members.iter().filter(|it| it.state == MemberState::InSync);
-        in_sync.any(|member| out.is_writing_stripes(member))
+        in_sync.any(|member| out.is_writing_parts(member))
     }
 
     /// Whether superblocks written now record the array as dirty.
@@ -214,7 +218,8 @@ impl Array {
         !matches!(self.intent.state, CleanState::Clean | CleanState::BecomingClean(_))
     }
 
-    /// Time at which a superblock update that found no space is retried; `None` if none waits.
+    /// Time at which a superblock update that found no space on a member is retried; `None` if none
+    /// waits.
     pub(crate) fn update_wake(&self) -> Option<Time> {
         // While writes of an update are outstanding their answers wake the array, and while the
         // update is held the answers to a flush do.
@@ -240,8 +245,8 @@ impl Array {
         }
     }
 
-    /// Continues an update after the round of the bitmap's header, which was written or has to be
-    /// retried.
+    /// Continues an update after the bitmap round with its header: the header was written, or it
+    /// has to be retried.
     pub(super) fn bitmap_header_written(&mut self, out: &mut Outbox) {
         if self.membership.broken {
             // A broken array records nothing more.
@@ -291,7 +296,8 @@ impl Array {
         }
     }
 
-    /// Whether a member's superblock lags behind the update count, or found no space last time.
+    /// Whether a member's superblock lags behind the update count, or found no space on the member
+    /// last time.
     fn lags(&self) -> impl Fn(&Member) -> bool + use<> {
         let events = self.events;
         move |member: &Member| {
@@ -301,8 +307,8 @@ impl Array {
         }
     }
 
-    /// Writes the superblocks of the members that `chosen` selects, highest slot first as in md,
-    /// and spares last.
+    /// Writes the superblocks of the members for which `chosen` returns true, highest slot first as
+    /// in md, and spares last.
     fn write_superblocks(&mut self, chosen: impl Fn(&Member) -> bool, out: &mut Outbox) {
         assert_eq!(self.updates.outstanding, 0, "the part of the update before it is done");
         self.updates.said_in_use = self.says_in_use();
@@ -354,7 +360,7 @@ impl Array {
         self.send_superblock(position, out);
     }
 
-    /// Sends a member's superblock as encoded last, or zeros if its place is being wiped.
+    /// Sends a member's superblock as it was last encoded, or zeros if its area is being wiped.
     fn send_superblock(&mut self, position: usize, out: &mut Outbox) {
         let member = &self.members[position];
         let superblock = member.superblock();
@@ -367,7 +373,7 @@ impl Array {
         self.updates.outstanding += 1;
     }
 
-    /// Members by number, as superblocks record them.
+    /// Standing of each member, in the order of member numbers, for superblocks to record.
     fn standings(&self) -> Vec<Standing> {
         let standing = |(role, number): (&Role, u32)| {
             let member = self.members.iter().find(|member| member.number == number);
@@ -426,14 +432,14 @@ impl Array {
         }
     }
 
-    /// Sets the time for the retry of an update that found no space.
+    /// Sets the time at which an update that found no space on a member is retried.
     pub(super) fn retry_update_after(&mut self, now: Time) {
         let late = self.is_planted(Mutant::SuperblockRetriedLate);
         let retry = if late { Span::secs(60) } else { UPDATE_RETRY };
         self.updates.not_before = Some(now + retry);
     }
 
-    /// Sends the superblocks again that failed to be written at the first attempt, unchanged.
+    /// Sends those superblocks again, unchanged, that failed to be written at the first attempt.
     fn try_again(&mut self, out: &mut Outbox) {
         for position in 0..self.members.len() {
             if self.members[position].is_to_try_again() {
@@ -549,9 +555,9 @@ impl Array {
         self.finish_flushes();
     }
 
-    /// Takes the client requests that had their round of flushes, with the result of the round.
-    /// None while a member failure is not recorded: the data that follows a flush must not be
-    /// written while superblocks still count on the failed member.
+    /// Takes the client requests for which the round of flushes has ended, with the result of the
+    /// round. Returns none while a member failure is not recorded: the data that follows a flush
+    /// must not be written while superblocks still count on the failed member.
     #[inline]
     pub(crate) fn take_flushed(&mut self) -> Vec<(RequestId, Result<(), Fault>)> {
         if self.has_flushed() { std::mem::take(&mut self.flushed) } else { Vec::new() }
@@ -595,8 +601,8 @@ impl Array {
     }
 }
 
-/// Number that no superblock update has.
+/// Update number that no superblock update has.
 pub(super) const NEVER: u64 = u64::MAX;
 
-/// Time between two attempts at an update after a superblock found no space.
+/// Time between two attempts at an update, if a superblock found no space on its member.
 const UPDATE_RETRY: Span = Span::secs(1);

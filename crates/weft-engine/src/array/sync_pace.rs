@@ -1,28 +1,28 @@
-//! Pace of a resync: how fast it goes, and how much it leaves to clients.
+//! Pace of a sync: how fast it runs, and how much of the members' time it leaves to clients.
 //!
-//! A resync goes in steps of 128 KiB, as md checks its speed after each of them. A step is due when
-//! the ceiling permits it, and
+//! A sync proceeds in steps of 128 KiB, because md checks its speed after each of them. A step may
+//! begin when the ceiling permits it, and
 //!
 //! - no client has sent a request for 100 ms, or
-//! - the resync is behind its floor, or
-//! - with `sync_pace=md`, everything that the resync asked for before is done, or
-//! - with `sync_pace=idle`, everything that the resync asked for before is done, no client waits
-//!   for anything, and none has for as long as the last step took.
+//! - the sync is behind its floor, or
+//! - with `sync_pace=md`, everything that the sync asked for before is done, or
+//! - with `sync_pace=idle`, everything that the sync asked for before is done, no client waits
+//!   for an answer, and none has waited for as long as the last step took.
 //!
-//! The third rule is md's since Linux 4.1: beside clients a resync has one step in flight at a
-//! time. On a member with a queue that is a considerable part of its throughput, whatever the
-//! floor. With `sync_pace=idle`, the resync gets its floor beside clients that always have a
-//! request waiting, the pauses of other clients, and everything when no client is active. A client
-//! with short pauses (one request at a time, each after the answer to the last) does not meet a
-//! step in each pause: a step begins only after a pause of its own length. In pauses the resync
-//! uses the idle class, so that a scheduler serves an arriving client first, until the resync is
-//! behind its floor.
+//! The third rule is md's since Linux 4.1: beside clients a sync has one step in flight at a time.
+//! On a member with a queue that is a considerable part of its throughput, regardless of the floor.
+//! With `sync_pace=idle`, the sync gets its floor beside clients that always have a request
+//! waiting, it gets the pauses of other clients, and it gets the whole throughput when no client is
+//! active. A client with short pauses (one request at a time, each after the answer to the last)
+//! does not meet a step in each pause: a step begins only after a pause of its own length. In
+//! pauses the sync uses the idle class, so that a scheduler serves an arriving client first, until
+//! the sync is behind its floor.
 //!
 //! Measured  reads of four clients beside a check, floor 2 MB/s, simulated SSDs: 99th percentile
 //!           0.27 ms against 0.92 ms at md's pace (`weft-sim/tests/shares.rs`)
 //!
 //! The floor and the ceiling are buckets of bytes that fill with time. The bucket of the floor
-//! holds 200 ms, that of the ceiling one second.
+//! holds the bytes of 200 ms, that of the ceiling those of one second.
 //!
 //! Knobs    `sync_speed_min`, `sync_speed_max`, `sync_pace`
 //! Source   md's `md_do_sync` and `is_mddev_idle` as `Documentation/admin-guide/md.rst` describes
@@ -33,7 +33,6 @@ use weft_units::{Bytes, Span, Time};
 use crate::contract::input::Class;
 use crate::knobs::{Knobs, SyncPace};
 
-/// Pace of one resync.
 #[derive(Clone, Debug)]
 pub(crate) struct Pace {
     kind: SyncPace,
@@ -45,13 +44,14 @@ pub(crate) struct Pace {
     /// Fill of the buckets of the floor and of the ceiling, in bytes × nanoseconds per second.
     floor: u128,
     ceiling: u128,
-    /// Bytes left of the current step.
+    /// Number of bytes left in the current step.
     left: u64,
-    /// Number of client requests at the last look, and time at which a look last found new ones.
+    /// Number of client requests at the last call of [`Pace::look`], and time of the last call that
+    /// found new ones.
     requests: u64,
     client_at: Option<Time>,
     client_waits: bool,
-    /// Start of the step in progress, and duration of the last one.
+    /// Start of the step in progress, and duration of the last finished step.
     step_began: Option<Time>,
     step_took: Span,
 }
@@ -81,8 +81,9 @@ impl Pace {
         (self.min, self.max) = (knobs.sync_speed_min.0, knobs.sync_speed_max.0.max(1));
     }
 
-    /// Updates the pace with the time, the number of client requests so far, and whether a client
-    /// waits for an answer. `has_all`: every unit that the resync asked for is done.
+    /// Updates the pace for time `now`. `requests` is the number of client requests so far, and
+    /// `client_waits` tells whether a client waits for an answer. `has_all` is true if every unit
+    /// that the sync asked for is done.
     pub(crate) fn look(
         &mut self,
         now: Time,
@@ -109,17 +110,17 @@ impl Pace {
         (self.requests, self.client_waits) = (requests, client_waits);
     }
 
-    /// Whether clients were active at the last look.
+    /// Whether clients were active at the last call of [`Pace::look`].
     pub(crate) fn is_busy(&self) -> bool {
         self.client_waits || self.client_at.is_some_and(|at| self.at < at + IDLE_AFTER)
     }
 
-    /// Whether the resync is behind its minimum rate (`sync_speed_min`).
+    /// Whether the sync is behind its floor (`sync_speed_min`).
     pub(crate) fn is_behind(&self) -> bool {
         self.floor >= STEP
     }
 
-    /// I/O class for the member requests of the resync.
+    /// I/O class for the member requests of the sync.
     pub(crate) fn class(&self) -> Class {
         match self.kind {
             SyncPace::Idle if self.is_busy() && self.is_behind() => Class::None,
@@ -128,7 +129,8 @@ impl Pace {
         }
     }
 
-    /// Whether the resync may ask for more now. `has_all`: every unit that it asked for is done.
+    /// Whether the sync may ask for more units now. `has_all` is true if every unit that it asked
+    /// for is done.
     pub(crate) fn allows(&self, has_all: bool) -> bool {
         let drained = match self.kind {
             SyncPace::Md => has_all,
@@ -141,12 +143,12 @@ impl Pace {
     }
 
     /// Time at which clients will have paused for `pause`, if no request arrives before; `None`
-    /// while one waits.
+    /// while a client waits for an answer.
     fn quiet_at(&self, pause: Span) -> Option<Time> {
         self.client_at.filter(|_| !self.client_waits).map(|at| at + pause)
     }
 
-    /// Counts bytes of units that the resync has asked for.
+    /// Counts the bytes of units that the sync has asked for.
     pub(crate) fn asked(&mut self, bytes: Bytes) {
         if self.left == 0 {
             self.left = STEP_BYTES;
@@ -159,8 +161,8 @@ impl Pace {
         self.ceiling = self.ceiling.saturating_sub(moved);
     }
 
-    /// Time at which the resync may go on by itself; `None` if it may go on now, or if only an
-    /// event lets it.
+    /// Time at which the sync may continue by itself; `None` if it may continue now, or only after
+    /// an event.
     pub(crate) fn wake(&self, has_all: bool) -> Option<Time> {
         if self.allows(has_all) {
             return None;
@@ -191,7 +193,7 @@ const STEP: u128 = STEP_BYTES as u128 * SECOND;
 /// Time without a client request after which clients count as idle.
 const IDLE_AFTER: Span = Span::millis(100);
 
-/// Shortest pause of clients before a step.
+/// Shortest pause of clients in which a step may begin.
 const PAUSE_MIN: Span = Span::millis(1);
 
 #[cfg(test)]
@@ -200,9 +202,9 @@ mod tests {
 
     const STRIPE: Bytes = Bytes(4096);
 
-    /// Bytes that a resync moves in ten seconds with a look in each millisecond. Its requests are
-    /// done `lag` looks later, and a client sends a request in each millisecond in which it
-    /// `works`.
+    /// Bytes that a sync transfers in ten seconds with a call of [`Pace::look`] each millisecond.
+    /// Its requests are done `lag` calls later, and a client sends a request in each millisecond
+    /// for which `works` returns true.
     fn moves(knobs: &Knobs, works: impl Fn(u64) -> bool, lag: u64) -> u64 {
         let mut pace = Pace::new(knobs, Time(0));
         let (mut moved, mut requests, mut done_at) = (0, 0, 0);
@@ -242,8 +244,9 @@ mod tests {
         assert!(half > alone * 48 / 100 && half < alone * 52 / 100, "{half} of {alone}");
     }
 
-    /// A client sends a request each 20 ms. Steps of 2 ms use all the time between two requests,
-    /// except for a pause of a step's length after each. Pauses shorter than a step are not used.
+    /// A client sends a request every 20 ms. Steps of 2 ms use all the time between two requests,
+    /// except for a pause of a step's length after each request. Pauses shorter than a step are not
+    /// used.
     #[test]
     fn the_pauses_of_clients_are_used_when_they_are_longer_than_a_step() {
         let (idle, md) = (knobs(SyncPace::Idle, 1000, 200_000), knobs(SyncPace::Md, 1000, 200_000));
@@ -267,7 +270,7 @@ mod tests {
         }
     }
 
-    /// Linux since 4.1: beside clients one step at a time, however far above the floor that is.
+    /// Linux since 4.1: beside clients one step at a time, however far that is above the floor.
     #[test]
     fn md_s_pace_beside_clients_is_a_step_at_a_time_or_the_floor() {
         let step = |lag| moves(&knobs(SyncPace::Md, 1000, 200_000), |_| true, lag);

@@ -7,9 +7,9 @@
 //! the range. Thus reads agree, because they take the first copy, and the copies are compared after
 //! the next start.
 //!
-//! A resync would probably fail at the same bad sector again. It waits until every slot has a
-//! member in sync: then a member that fails the write again can be failed, and the resync ends. If
-//! that does not happen, it runs once at each start.
+//! A resync would probably fail at the same bad sector again. Therefore it waits until every slot
+//! has an in-sync member: then a member that fails the write again can be failed, and the resync
+//! ends. If that does not happen, the resync runs once at each start.
 //!
 //! Source   weft's own for the dirty state; md keeps the member (`raid10_error`) and marks the bit
 //!          as needed (`md_bitmap_endwrite`), but clears it after the next clean assembly
@@ -19,8 +19,8 @@ use weft_units::Sectors;
 use super::Array;
 
 impl Array {
-    /// Records that copies may differ from a sector of the array on: a member that the array needs
-    /// failed to write its copy, and another member has written one.
+    /// Records that copies may differ from sector `sector` of the array on, because a member that
+    /// the array needs failed to write its copy and another member has written one.
     pub(crate) fn copies_may_differ(&mut self, sector: Sectors) {
         assert!(!self.membership.read_only, "only writes fail to be written");
         let least = |of: Option<Sectors>| Some(of.unwrap_or(sector).min(sector));
@@ -30,14 +30,14 @@ impl Array {
         self.need_resync_from(sector);
     }
 
-    /// Notes that a resync begins, which covers all copies that may differ.
+    /// Records that a resync begins, which covers all copies that may differ.
     pub(crate) fn resync_begins(&mut self) {
         self.unwritten_from = None;
     }
 
     /// Records that a resync has covered everything up to `sector`; `None`: to the end. The array
-    /// stays dirty from there on, or from the first copy that the resync, or a client meanwhile,
-    /// could not write.
+    /// stays dirty from there on, or from the first copy that the resync, or a client in the
+    /// meantime, could not write.
     pub(crate) fn resynced_to(&mut self, sector: Option<Sectors>) {
         let unwritten = self.unwritten_from;
         self.membership.resync_from = match sector {
@@ -50,7 +50,7 @@ impl Array {
         self.lacked_space_for_discard &= is_dirty;
     }
 
-    /// Whether a resync would only meet the same write error again, on a member that the array
+    /// Whether a resync would only run into the same write error again, on a member that the array
     /// needs.
     pub(crate) fn resync_would_fail_again(&self) -> bool {
         self.unwritten_from.is_some() && !self.membership.is_whole()

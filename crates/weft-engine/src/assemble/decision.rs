@@ -1,7 +1,7 @@
-//! Decision of an assembly, step by step: identity, freshness, slots, logs, consent.
+//! Decision of an assembly, step by step: identity, freshness, slots, logs, and consent to risks.
 //!
-//! Each step is a method; [`decide`] calls them in order. A member that is not used is dropped with
-//! a reason; an array that cannot be served is refused with an [`AssemblyState`].
+//! Each step is a method, and [`decide`] calls them in order. A member that is not used is dropped
+//! with a reason; an array that cannot be served is refused with an [`AssemblyState`].
 //!
 //! Source   md-ondisk.md §8.1, which also says where the kernel and mdadm differ
 
@@ -29,16 +29,16 @@ pub(super) fn decide(candidates: &[Candidate], options: &Options) -> Result<Asse
     decision.place(current, &reference)
 }
 
-/// Members by the place that they get in the assembly.
+/// Members sorted by the place that they get in the assembly.
 struct Placed {
     slots: Vec<SlotState>,
     spares: Vec<Member>,
     journals: Vec<Member>,
-    /// Data sector of the members from which parity may be wrong.
+    /// Data sector of the members from which parity may be wrong; `None` if all parity is correct.
     dirty_from: Option<Sectors>,
-    /// Highest update count of the bitmaps that were found. A bitmap may be ahead of the
-    /// superblocks by one, after a crash between the two writes. The next update must exceed it, or
-    /// the outdated bitmap would count as current.
+    /// Highest update count among the bitmaps. A bitmap may be ahead of the superblocks by one,
+    /// after a crash between the two writes. The next update must have a higher count, or the
+    /// outdated bitmap would count as current.
     bitmap_events: u64,
 }
 
@@ -60,7 +60,7 @@ pub(super) struct Decision<'a> {
 }
 
 impl Decision<'_> {
-    /// Takes the devices that have a superblock; drops the others.
+    /// Returns the devices that have a superblock, as members; drops the others.
     fn readable(&mut self, candidates: &[Candidate]) -> Vec<Member> {
         let mut pool = Vec::new();
         for candidate in candidates {
@@ -83,7 +83,8 @@ impl Decision<'_> {
         pool
     }
 
-    /// Keeps the members of one array: the array that the options ask for, or the only one.
+    /// Keeps only the members of one array: the array that the options ask for, or the only array
+    /// found.
     fn select(&mut self, pool: &mut Vec<Member>) -> Result<(), Refused> {
         let options = self.options;
         let wanted = |superblock: &Superblock| {
@@ -126,7 +127,7 @@ impl Decision<'_> {
         }
     }
 
-    /// Refuses two devices that seem to be copies of the same member.
+    /// Refuses the array if two devices seem to be copies of the same member.
     fn no_copies(&self, pool: &[Member]) -> Result<(), Refused> {
         for (index, a) in pool.iter().enumerate() {
             for b in &pool[index + 1..] {
@@ -158,17 +159,28 @@ impl Decision<'_> {
         Ok(())
     }
 
-    /// Index of the freshest member with a slot. Spares do not count, as their update counts may be
-    /// lower or higher.
+    /// Index of the member that has the freshest superblock among those with a slot. Spares do not
+    /// count, because their update counts may be lower or higher.
+    ///
+    /// Among equals, a member that no other of them records as failed comes first, then the first
+    /// member. A member that was ahead by one update when a crash interrupted that update, and that
+    /// was absent at the next start, has the same count as the update in which the others record
+    /// its failure. It is stale, although its own table shows all members as active.
     fn reference(&self, pool: &[Member]) -> Result<usize, Refused> {
-        (0..pool.len())
-            .filter(|index| matches!(pool[*index].superblock.own_role(), Ok(Role::Active(_))))
-            // The first of equals: the order of arguments then affects only the names in messages.
-            .max_by_key(|index| (pool[*index].superblock.events(), std::cmp::Reverse(*index)))
-            .ok_or_else(|| {
-                let found = "only spares: no member has a slot in the array";
-                self.refused(AssemblyState::OnlySpares, found)
-            })
+        let has_slot =
+            |member: &&Member| matches!(member.superblock.own_role(), Ok(Role::Active(_)));
+        let newest = pool.iter().filter(has_slot).map(|member| member.superblock.events()).max();
+        let is_newest = |member: &Member| Some(member.superblock.events()) == newest;
+        let equals = pool.iter().enumerate().filter(|(_, it)| has_slot(it) && is_newest(it));
+        let equals: Vec<(usize, &Member)> = equals.collect();
+        let undisputed = |(_, of): &&(usize, &Member)| {
+            equals.iter().all(|(_, by)| !calls_faulty(&by.superblock, &of.superblock))
+        };
+        let reference = equals.iter().find(undisputed).or(equals.first());
+        reference.map(|(index, _)| *index).ok_or_else(|| {
+            let found = "only spares: no member has a slot in the array";
+            self.refused(AssemblyState::OnlySpares, found)
+        })
     }
 
     /// Refuses members that disagree about the array's level, layout, sizes or feature bits.
@@ -204,8 +216,8 @@ impl Decision<'_> {
         Ok(())
     }
 
-    /// Members with features and logs that weft supports well enough. A member with unsupported
-    /// logs of its own is dropped.
+    /// Returns the members with features and logs that weft supports well enough. A member with
+    /// unsupported logs of its own is dropped.
     fn understood(
         &mut self,
         current: Vec<(Member, Role)>,
@@ -235,7 +247,7 @@ impl Decision<'_> {
         Ok(understood)
     }
 
-    /// Refuses an array that has a member with features which weft cannot read, or cannot write.
+    /// Refuses the array if a member has features with which weft cannot read, or cannot write.
     fn features_allowed(
         &mut self,
         member: &Member,
@@ -275,8 +287,8 @@ impl Decision<'_> {
         Ok(())
     }
 
-    /// Reason why a member cannot be used; `None` if it can. A member that can be used in part gets
-    /// a note.
+    /// Reason why a member cannot be used; `None` if it can. A member of which only a part can be
+    /// used gets a note.
     fn reason_unused(&mut self, member: &Member) -> Option<String> {
         let label = &member.info.label;
         if member.superblock.features().contains(Features::REPLACEMENT) {
@@ -309,7 +321,7 @@ impl Decision<'_> {
         None
     }
 
-    /// Refuses a member with a bitmap that weft could not keep up to date.
+    /// Refuses the array if weft could not keep the bitmap of `member` up to date.
     fn bitmap_kept(&mut self, member: &Member, reference: &Member) -> Result<(), Refused> {
         let label = &member.info.label;
         let most = member.superblock.events().max(reference.superblock.events()) + 1;
@@ -347,7 +359,7 @@ impl Decision<'_> {
         Err(self.refused(AssemblyState::WriteBitmap, format!("{label}: {found}")))
     }
 
-    /// Notes bitmaps that differ, which is no obstacle to reading.
+    /// Notes that bitmaps differ. This does not prevent reading.
     fn same_bitmaps(&mut self, members: &[(Member, Role)], reference: &Member) {
         let Some(Ok(expected)) = &reference.logs.bitmap else { return };
         for (member, _) in members {
@@ -364,16 +376,14 @@ impl Decision<'_> {
         }
     }
 
-    /// Members that count as current, in order, with their roles. The others are dropped with a
-    /// reason.
+    /// Returns the members that count as current, in order, with their roles. The others are
+    /// dropped with a reason.
     fn current(
         &mut self,
         pool: Vec<Member>,
         reference: &Member,
     ) -> Result<Vec<(Member, Role)>, Refused> {
         let freshest = &reference.superblock;
-        let calls_faulty =
-            |it: &Superblock, of: &Superblock| it.role(of.dev_number()) == Ok(Role::Faulty);
         let disputed = pool.iter().any(|Member { superblock, .. }| {
             calls_faulty(freshest, superblock) && calls_faulty(superblock, freshest)
         });
@@ -395,8 +405,9 @@ impl Decision<'_> {
         Ok(self.newest_of_each_slot(current))
     }
 
-    /// Drops members if a fresher one has the same slot. In version 0.90 a member that takes a slot
-    /// takes its number, so other superblocks do not tell the two apart. mdadm does the same.
+    /// Drops members if there is a fresher member for the same slot. In version 0.90 a member that
+    /// takes a slot also takes the slot's number, so other superblocks cannot distinguish the two
+    /// members. mdadm does the same.
     fn newest_of_each_slot(&mut self, members: Vec<(Member, Role)>) -> Vec<(Member, Role)> {
         let slotted = members.iter().filter(|(_, role)| matches!(role, Role::Active(_)));
         let said: Vec<(Role, u64, String)> = slotted
@@ -419,8 +430,9 @@ impl Decision<'_> {
         newest
     }
 
-    /// Reason why a member with this role does not count as current; `None` if it does. The
-    /// reference decides. In a disputed array the `known` numbers and roles count too.
+    /// Reason why a member with this role does not count as current; `None` if it does. The table
+    /// of the `reference` member decides. In a disputed array the numbers and roles in `known`
+    /// count too.
     fn reason_not_current(
         &mut self,
         member: &Member,
@@ -512,7 +524,7 @@ impl Decision<'_> {
         Ok(())
     }
 
-    /// Puts the members into slots, and decides on the resulting array.
+    /// Puts the members into slots, and decides whether the resulting array may be served.
     fn place(
         mut self,
         current: Vec<(Member, Role)>,
@@ -568,7 +580,7 @@ impl Decision<'_> {
         Ok(Assembly { dropped, notes, states, ..assembly })
     }
 
-    /// Notes the states of an accepted array that people should know about.
+    /// Adds a note for each state of an accepted array that an administrator should know about.
     fn standing(&mut self, assembly: &Assembly) {
         let has = |wanted: fn(&SlotState) -> bool| assembly.slots.iter().any(wanted);
         for (state, holds) in [
@@ -586,8 +598,8 @@ impl Decision<'_> {
         self.states.dedup();
     }
 
-    /// Refuses an array with a journal that holds data which the members lack. With a journal, the
-    /// clean flag means nothing.
+    /// Refuses an array if its journal holds data that the members lack. With a journal, the clean
+    /// flag means nothing.
     ///
     /// Source   md-ondisk.md §5 "Rules"
     fn journal(&mut self, freshest: &Superblock, journals: &[Member]) -> Result<(), Refused> {
@@ -632,9 +644,9 @@ impl Decision<'_> {
     }
 
     /// Handles the write hole of an array that is dirty and degraded: parity of stripes that were
-    /// in flight may be wrong, and a missing block would be reconstructed from it. A slot that only
-    /// ever holds parity loses no data; a partial parity log (PPL) names the stripes that were in
-    /// flight.
+    /// in flight may be wrong, and a missing block would be reconstructed from it. A slot that
+    /// holds parity in every stripe loses no data; a partial parity log (PPL) names the stripes
+    /// that were in flight.
     fn dirty_and_degraded(
         &mut self,
         assembly: &mut Assembly,
@@ -689,8 +701,8 @@ impl Decision<'_> {
         }
     }
 
-    /// Refuses an array that records a slot as filled which has no member: an administrator should
-    /// check.
+    /// Refuses an array in which a slot has no member although the superblocks record one: an
+    /// administrator should check the array.
     fn newly_degraded(
         &mut self,
         assembly: &Assembly,
@@ -724,8 +736,8 @@ impl Decision<'_> {
         Ok(())
     }
 
-    /// Refuses members on which the data does not fit beside the metadata, or is not aligned to
-    /// blocks. The metadata of each member was already checked by itself.
+    /// Refuses the array if the data of a member does not fit beside its metadata, or is not
+    /// aligned to blocks. The metadata of each member has already been checked by itself.
     fn no_overlap(&self, assembly: &Assembly) -> Result<(), Refused> {
         for (slot, member) in assembly.members() {
             let superblock = &member.superblock;
@@ -775,8 +787,8 @@ impl Decision<'_> {
     }
 }
 
-/// Reason why a member without a bitmap, or a spare, has no room for that of the array; `None` if
-/// it has.
+/// Reason why a member without a bitmap, or a spare, has no room for the array's bitmap; `None` if
+/// it has room.
 fn no_room_for_bitmap(member: &Member, role: Role, reference: &Member) -> Option<String> {
     let Some(Ok(bitmap)) = &reference.logs.bitmap else { return None };
     let offset = reference.superblock.bitmap_offset();
@@ -812,7 +824,7 @@ fn bitmap_misplaced(member: &Member, bitmap: &Bitmap) -> Option<String> {
 /// that md reads.
 const BITMAP_CHUNKS_MAX: u64 = 1 << 25;
 
-/// Bits of `feature_map` that describe the whole array.
+/// Bits of `feature_map` that describe the whole array instead of one member.
 ///
 /// Source   md-ondisk.md §11 row 41
 const ARRAY_FEATURES: u32 = 0x01 | 0x04 | 0x100 | 0x200 | 0xc00 | 0x1000;
@@ -838,10 +850,10 @@ impl Described {
     }
 }
 
-/// For each member, the stripes with parity that was being written, by its partial parity log
-/// (PPL); `None` without such logs.
+/// For each member, the stripes with parity that was being written, according to its partial parity
+/// log (PPL); `None` if the members have no such logs.
 ///
-/// Source   md-ondisk.md §4 "Recovery": the newest log of each member; parity elsewhere is right
+/// Source   md-ondisk.md §4 "Recovery": the newest log of each member; all other parity is correct
 fn logged(assembly: &Assembly) -> Result<Option<Vec<Vec<SectorRange>>>, String> {
     let Some(geometry) = assembly.layout.parity() else { return Ok(None) };
     let mut stripes = Vec::new();
@@ -870,15 +882,21 @@ fn logged(assembly: &Assembly) -> Result<Option<Vec<Vec<SectorRange>>>, String> 
     Ok(Some(stripes))
 }
 
-/// Numbers and roles of the members with slots that are as fresh as the freshest superblock, if
-/// that superblock agrees and no other candidate has the number.
+/// Whether the superblock `by` records the member with the superblock `of` as failed.
+fn calls_faulty(by: &Superblock, of: &Superblock) -> bool {
+    by.role(of.dev_number()) == Ok(Role::Faulty)
+}
+
+/// Numbers and roles of those members with slots that are as fresh as the freshest superblock, that
+/// this superblock confirms, and that share their number with no other candidate.
 ///
-/// The number of a failed member is used again: in version 0.90 a member that takes a slot takes
-/// its number, in version 1 an added member takes that of a removed one. Hence a failed member may
-/// record a number as "faulty" because the number belonged to another failed member at that time,
-/// and now belongs to the freshest superblock. That does not mean that its half of the array was
-/// used on its own. If it was, its superblock records every member of this half as failed, because
-/// none was present when it was started.
+/// The number of a failed member may be used again: in version 0.90 a member that takes a slot
+/// takes the slot's number, in version 1 an added member takes the number of a removed one. Hence a
+/// failed member may record a number as "faulty" because the number belonged to another failed
+/// member at that time, although it belongs to the freshest superblock now. This does not mean that
+/// the failed member's half of the array was used on its own. If it was, the failed member's
+/// superblock records every member of the other half as failed, because none was present when its
+/// half was started.
 ///
 /// Source   md-ondisk.md §8.1, §11 row 40; mdadm leaves out a member that records the freshest as
 ///          faulty
@@ -900,8 +918,8 @@ fn unmistakable(pool: &[Member], freshest: &Superblock) -> Vec<(u32, Role)> {
 }
 
 /// Whether two spares of version 0.90 have the same number because of a crash between two
-/// superblock writes. Spares are numbered anew each time, from the end of the slots on, and have no
-/// other identity. Copies of one member have equal tables instead.
+/// superblock writes. Spares are renumbered with each update, from the end of the slots on, and
+/// have no other identity. Copies of one member have equal tables instead.
 ///
 /// Source   kernel 6.12: `super_90_sync` numbers anew, `bind_rdev_to_array` does not take the
 ///          second; mdadm 4.2 gives every spare the next place, whatever its number is
@@ -913,7 +931,7 @@ fn renumbered(ours: &Superblock, theirs: &Superblock) -> bool {
 
 /// Gives each spare a number of its own, because its old number may belong to another member that
 /// was added or renumbered since. A spare gets the first free number past the slots, like an added
-/// member. Returns the spares for which there is none.
+/// member. Returns the spares for which no number is free.
 fn number_spares(
     spares: &mut Vec<Member>,
     slots: &[SlotState],
@@ -944,12 +962,12 @@ fn number_spares(
     without.into_iter().rev().map(|index| spares.remove(index)).collect()
 }
 
-/// Whether a name matches: `host:name` also matches `name`.
+/// Whether the name `found` is the `wanted` one. `host:name` also matches `name`.
 fn same_name(wanted: &str, found: &str) -> bool {
     wanted == found || found.split_once(':').is_some_and(|(_, name)| name == wanted)
 }
 
-/// Whether a superblock records a member at slot `slot`.
+/// Whether a superblock records some member at slot `slot`.
 fn has_slot(superblock: &Superblock, slot: u16) -> bool {
     (0u32..)
         .take(superblock.role_count())

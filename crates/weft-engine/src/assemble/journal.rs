@@ -1,10 +1,11 @@
-//! Comparison of a journal with the members: whether they have all that it holds.
+//! Comparison of a journal with the members: whether they hold everything that is in the journal.
 //!
 //! md writes data and parity to the journal first, then to the members, and advances the tail of
-//! the journal only now and then. So after a clean stop the journal may hold meta blocks of stripes
-//! that have all reached the members, which the checksums show. A stripe is *on the members* if,
-//! for each place, the last block in the journal equals what the member holds there. A missing
-//! member counts as equal if the journal has the stripe's parity, from which its block is computed.
+//! the journal only now and then. So after a clean stop the journal may contain meta blocks of
+//! stripes that have all reached the members, which the checksums show. A stripe is *on the
+//! members* if, for each place, the last block in the journal equals the block that the member
+//! holds there. A missing member counts as equal if the journal has the stripe's parity, from which
+//! the missing block is computed.
 //!
 //! Source   md-ondisk.md §5 "Recovery"; journal of Linux 6.12 in `fixtures/md/raid5-4-journal`
 
@@ -18,10 +19,11 @@ use weft_units::{FullStripe, Sectors, Slot};
 use super::{Assembly, Candidate, Member, Options, SlotState, assemble};
 use crate::contract::member::MemberInfo;
 
-/// Compares the content of a journal with the members, and marks the journal as empty if they hold
-/// all of it.
+/// Compares the content of a journal with the members, and marks the journal as empty if the
+/// members hold all of it.
 ///
-/// Shape    `read(member, sector, bytes)` returns that many bytes from the sector on, or `None`
+/// Shape    `read(member, sector, bytes)` returns `bytes` bytes of the member from `sector` on, or
+///          `None`
 pub fn settle(
     candidates: &mut [Candidate],
     options: &Options,
@@ -47,20 +49,20 @@ pub fn settle(
     }
 }
 
-/// Blocks in the journal, by stripe. A later block replaces an earlier one for the same place.
+/// Blocks in the journal, by stripe. A later block for the same place replaces an earlier one.
 #[derive(Default)]
 struct Stripes(BTreeMap<u64, Stripe>);
 
 #[derive(Default)]
 struct Stripe {
-    /// Checksums of blocks, by slot.
+    /// Checksum of the stripe's block at each slot.
     blocks: BTreeMap<u16, u32>,
     has_parity: bool,
 }
 
 impl Stripes {
-    /// Collects the blocks of the journal; `None` if it has a payload that is not understood or is
-    /// not of this array.
+    /// Collects the blocks of the journal. `None` if the journal has a payload that is not
+    /// understood or that does not belong to this array.
     fn of<'a>(payloads: impl Iterator<Item = &'a Payload>, assembly: &Assembly) -> Option<Self> {
         let geometry = assembly.layout.parity()?;
         let mut stripes = Self::default();

@@ -1,9 +1,10 @@
-//! Layout of an assembly: slots and sizes by the superblocks, and whether enough members are
-//! present.
+//! Layout of an assembly: slots and sizes according to the superblocks, and whether enough members
+//! are present.
 //!
 //! Source   md-ondisk.md §8.1, md-raid.md §5
 
-use weft_ondisk::{Features, Level, Role};
+use weft_ondisk::layout_id::Layouts;
+use weft_ondisk::{Features, Role};
 use weft_units::{Bytes, Sectors, Slot};
 
 use super::decision::Decision;
@@ -11,11 +12,11 @@ use super::states::AssemblyState;
 use super::{Assembly, Member, Refused, SlotState};
 use crate::layout::Layout;
 use crate::layout::geometry::{GeometryError, MEMBERS_MAX};
-use crate::layout::level::LevelRow;
 use crate::layout::slot_set::SlotSet;
 
 impl Decision<'_> {
-    /// Refuses a RAID 0 with members of different sizes that does not record which layout it has.
+    /// Refuses a RAID 0 with members of different sizes if no superblock records which RAID 0
+    /// layout it has.
     pub(super) fn raid0_layout(
         &self,
         current: &[(Member, Role)],
@@ -24,7 +25,7 @@ impl Decision<'_> {
         let freshest = &reference.superblock;
         let is_said = freshest.features().contains(Features::RAID0_LAYOUT);
         let mut sizes = current.iter().map(|(member, _)| member.superblock.used_size());
-        if freshest.level() != Level::Raid0
+        if freshest.level().row().layouts != Layouts::Zones
             || is_said
             || sizes.all(|size| size == freshest.used_size())
         {
@@ -43,8 +44,7 @@ impl Decision<'_> {
         let freshest = &reference.superblock;
         let (level, found) = (freshest.level(), freshest.raid_disks());
         let label = &reference.info.label;
-        let row = LevelRow::of(level);
-        let min = u32::from(row.members_min);
+        let min = level.row().members_min;
         if !(min..=MEMBERS_MAX).contains(&found) {
             let error = GeometryError::Members { level, found, min };
             return Err(
@@ -54,7 +54,8 @@ impl Decision<'_> {
         Ok(found as u16)
     }
 
-    /// Layout by the reference's superblock. RAID 0 and linear use the sizes of the members too.
+    /// Layout that the superblock of `reference` describes. For RAID 0 and linear it also depends
+    /// on the sizes of the members.
     pub(super) fn layout(
         &self,
         reference: &Member,
@@ -67,7 +68,7 @@ impl Decision<'_> {
             let found = format!("{}: superblock {why}", reference.info.label);
             self.refused(AssemblyState::Unsupported, found)
         };
-        let own = matches!(level, Level::Linear | Level::Raid0);
+        let own = !level.uses_size();
         let size_of = |state: &SlotState| match state {
             SlotState::InSync(member) => Some(member.superblock.used_size()),
             SlotState::Missing | SlotState::Rebuilding { .. } => None,
@@ -95,7 +96,7 @@ impl Decision<'_> {
         Ok(layout)
     }
 
-    /// Refuses an array that lacks members which are needed to reconstruct all data.
+    /// Refuses an array that lacks members which it needs to reconstruct all data.
     pub(super) fn enough(&self, assembly: &Assembly) -> Result<(), Refused> {
         let slots = &assembly.slots;
         let in_sync = slots.iter().zip(0u16..).filter(|it| matches!(it.0, SlotState::InSync(_)));
@@ -106,7 +107,8 @@ impl Decision<'_> {
         Err(self.too_few(&assembly.layout.needs(), slots))
     }
 
-    /// The refusal of an array that lacks members. `needs` describes the members that it needs.
+    /// Creates the refusal of an array that lacks members. `needs` describes the members that it
+    /// needs.
     fn too_few(&self, needs: &str, slots: &[SlotState]) -> Refused {
         let in_sync = slots.iter().filter(|state| matches!(state, SlotState::InSync(_))).count();
         let list: Vec<_> = slots

@@ -1,7 +1,7 @@
 //! Assembly: which members are current, and whether the array may be served.
 //!
-//! Assembly is pure: the parsed metadata of every candidate goes in, an [`Assembly`] or a
-//! [`Refused`] comes out. `assemble`, `cat`, `serve` and every simulated restart use it.
+//! Assembly is a pure function: it takes the parsed metadata of every candidate, and returns an
+//! [`Assembly`] or a [`Refused`]. `assemble`, `cat`, `serve` and every simulated restart use it.
 //!
 //! Source   md-ondisk.md §8, which also says where Linux 6.12 and mdadm 4.2 differ
 
@@ -24,35 +24,35 @@ use crate::layout::Layout;
 
 pub use states::AssemblyState;
 
-/// A device that may be a member, with the metadata that was found on it.
+/// Device that may be a member, with the metadata that was found on it.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     /// Device of the member: index, label and size.
     pub member: MemberInfo,
-    /// Superblock of the device, or the reason why there is none, as a sentence.
+    /// Superblock of the device or, as a sentence, the reason why it has none.
     pub superblock: Result<Box<Superblock>, String>,
     /// Bitmap and logs that the superblock refers to.
     pub logs: Logs,
-    /// Sector at which a truncated image ends too early; `member.size` is the size that it should
-    /// have. `None` if the image is complete.
+    /// Sector at which a truncated image ends too early, while `member.size` is the size that it
+    /// should have. `None` if the image is complete.
     pub cut_at: Option<Sectors>,
-    /// Possible places of another superblock that could not be read, one sentence each.
+    /// Places where there may be another superblock that could not be read, one sentence each.
     pub unreadable: Vec<String>,
 }
 
 impl Candidate {
-    /// A device with this superblock, and without bitmap or logs.
+    /// Candidate with the given superblock, and without bitmap or logs.
     #[must_use]
     pub fn with_superblock(member: MemberInfo, superblock: impl Into<Superblock>) -> Self {
         let (superblock, logs) = (superblock.into(), Logs::default());
         Self::new(member, Ok(Metadata { superblock, logs, uncut: None, unreadable: Vec::new() }))
     }
 
-    /// The members of a new array, named `disk0` and so on: those with a slot in order, then
-    /// spares.
+    /// Candidates for the members of a new array, labelled `disk0` and so on: those with a slot in
+    /// order, then spares.
     ///
     /// # Errors
-    /// No such array can be created.
+    /// The array cannot be created with these values.
     pub fn of_new(array: &NewArray) -> Result<Vec<Self>, CreateError> {
         let members = array.slots.iter().flatten().chain(&array.spares);
         let members = members.zip(array.plan()?).zip(0..);
@@ -66,14 +66,14 @@ impl Candidate {
         Ok(candidates.collect())
     }
 
-    /// A device without a superblock, with the reason.
+    /// Candidate without a superblock, for the given reason.
     #[must_use]
     pub fn silent(member: MemberInfo, reason: String) -> Self {
         let (logs, unreadable) = (Logs::default(), Vec::new());
         Self { member, superblock: Err(reason), logs, cut_at: None, unreadable }
     }
 
-    /// A device with the metadata that was read from it, or with the error.
+    /// Candidate with the metadata that was read from the device, or with the error of reading it.
     #[must_use]
     pub fn new(member: MemberInfo, metadata: Result<Metadata, MetadataError>) -> Self {
         match metadata {
@@ -90,39 +90,40 @@ impl Candidate {
 /// Options of an assembly: consent to risks, and choice of the array.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Never write to a member; many reasons for a refusal then do not apply.
+    /// Never write to a member. Many reasons for a refusal do not apply then.
     pub read_only: bool,
-    /// Consent to an array that lacks members which its superblocks record (mdadm: `--run`).
+    /// Consent to an array that lacks members which its superblocks record as present (mdadm:
+    /// `--run`).
     pub run: bool,
     /// Consent to an array that is dirty and degraded, so that reconstructed data may be wrong.
     pub force_dirty: bool,
     /// Consent to an array without its journal, which may hold data that the members lack. The
-    /// array is then read-only.
+    /// array is then assembled read-only.
     pub without_journal: bool,
-    /// Use only members of the array with this uuid; `None`: any.
+    /// Use only members of the array with this uuid; `None`: of any array.
     pub uuid: Option<Uuid>,
-    /// Use only members of the array with this name; `None`: any.
+    /// Use only members of the array with this name; `None`: of any array.
     pub name: Option<String>,
 }
 
 /// State of a slot in an assembly, with the member that has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SlotState {
-    /// A member that holds all data of the slot.
+    /// The slot has a member that holds all data of the slot.
     InSync(Box<Member>),
-    /// No member.
+    /// The slot has no member.
     Missing,
-    /// A member that is being rebuilt: it holds the slot's data below `recovery_offset`.
+    /// The slot's member is under recovery: it holds the slot's data below `recovery_offset`.
     Rebuilding {
-        /// Member that is being rebuilt.
+        /// Member under recovery.
         member: Box<Member>,
-        /// Number of data sectors that are recovered.
+        /// Number of data sectors that are recovered, counted from the start of the data.
         recovery_offset: Sectors,
     },
 }
 
 impl SlotState {
-    /// Member in the slot; `None` if it is missing.
+    /// Member in the slot; `None` if the slot has none.
     #[must_use]
     pub fn member(&self) -> Option<&Member> {
         match self {
@@ -131,7 +132,7 @@ impl SlotState {
         }
     }
 
-    /// Member in the slot, if it holds all data.
+    /// Member in the slot; `None` unless it holds all data of the slot.
     fn in_sync(&self) -> Option<&Member> {
         match self {
             Self::InSync(member) => Some(member),
@@ -140,18 +141,19 @@ impl SlotState {
     }
 }
 
-/// A member that is used.
+/// Member that the assembly uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// Device of the member: index, label and size.
     pub info: MemberInfo,
-    /// Superblock of the member as it was read; a renumbered spare has its new number.
+    /// Superblock of the member as it was read, except that a renumbered spare has its new number.
     pub superblock: Superblock,
     /// Bitmap and logs that the superblock refers to.
     pub logs: Logs,
     /// Data sectors with parity that was being written when the array was not stopped cleanly.
     pub suspect: Vec<SectorRange>,
-    /// Sector at which a truncated image ends before its data does; `None` if it is complete.
+    /// Sector at which a truncated image ends before the member's data does; `None` if the image is
+    /// complete.
     pub cut_at: Option<Sectors>,
 }
 
@@ -177,7 +179,7 @@ impl Member {
     }
 }
 
-/// A device that is not used.
+/// Device that the assembly does not use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dropped {
     /// Device of the member: index, label and size.
@@ -186,7 +188,7 @@ pub struct Dropped {
     pub reason: String,
 }
 
-/// An array that may be served.
+/// Array that may be served.
 #[derive(Clone, Debug)]
 pub struct Assembly {
     /// Level, layout, chunk and sizes of the array.
@@ -207,21 +209,21 @@ pub struct Assembly {
     pub resync_from: Option<Sectors>,
     /// Whether no member may be written.
     pub read_only: bool,
-    /// States that need attention.
+    /// States of the array that need attention.
     pub states: Vec<AssemblyState>,
     /// Notes for people, one sentence each.
     pub notes: Vec<String>,
 }
 
-/// Refusal to serve an array as asked. No member was written.
+/// Refusal to serve an array with the given options. No member was written.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{reason}")]
 pub struct Refused {
-    /// State because of which the array is refused.
+    /// State of the array that led to the refusal.
     pub state: AssemblyState,
-    /// Reason: what was found and what was expected.
+    /// Reason for the refusal: what was found and what was expected.
     pub reason: String,
-    /// Option that overrides the refusal, and what may be lost by it; `None` if there is none.
+    /// Option that overrides the refusal, and what may be lost with it; `None` if no option does.
     pub way_out: Option<String>,
     /// Devices that are not used, with reasons.
     pub dropped: Vec<Dropped>,
@@ -236,10 +238,10 @@ pub fn assemble(candidates: &[Candidate], options: &Options) -> Result<Assembly,
 }
 
 impl Assembly {
-    /// Bitmap of the array: that of the freshest member in sync, because bits are set on all
-    /// members before data is written and cleared after it. `None` if the assembly is read-only, or
-    /// if the freshest superblock names no bitmap: the bitmap was being removed then, and bits may
-    /// be missing.
+    /// Bitmap of the array: the bitmap of the freshest in-sync member, because bits are set on all
+    /// members before data is written and are cleared after it. `None` if the assembly is
+    /// read-only, or if the freshest superblock names no bitmap: in that case the bitmap was being
+    /// removed, and bits may be missing.
     #[must_use]
     pub fn bitmap(&self) -> Option<&Bitmap> {
         let in_sync = self.slots.iter().filter_map(SlotState::in_sync);
@@ -253,9 +255,10 @@ impl Assembly {
         found.map(|(_, bitmap)| bitmap)
     }
 
-    /// [`Assembly::bitmap`], with every bit set that another equally fresh member in sync has set.
-    /// Bits are set and cleared on all members, so a bit that differs was being changed when the
-    /// last run ended, or was lost. Also returns the number of chunks in which the members differ.
+    /// [`Assembly::bitmap`], in which every bit is set that another equally fresh in-sync member
+    /// has set. Bits are set and cleared on all members, so a bit that differs was being changed
+    /// when the last run ended, or was lost. Also returns the number of chunks in which the members
+    /// differ.
     #[must_use]
     pub fn united_bitmap(&self) -> Option<(Bitmap, usize)> {
         let mut united = self.bitmap()?.clone();
@@ -272,8 +275,8 @@ impl Assembly {
         Some((united, differ.len()))
     }
 
-    /// Number of sectors from the superblock to the bitmap, by the freshest member in sync that has
-    /// one; `None` if the array has no bitmap.
+    /// Number of sectors from the superblock to the bitmap, according to the freshest in-sync
+    /// member that has a bitmap; `None` if the array has no bitmap.
     pub(crate) fn bitmap_offset(&self) -> Option<i32> {
         self.bitmap()?;
         let superblocks = self.slots.iter().filter_map(|state| match state {
@@ -284,7 +287,7 @@ impl Assembly {
         named.rev().max_by_key(|(events, _)| *events).map(|(_, offset)| offset)
     }
 
-    /// Number of slots without a member that is in sync.
+    /// Number of slots without an in-sync member.
     #[must_use]
     pub fn degraded(&self) -> usize {
         self.slots.iter().filter(|slot| !matches!(slot, SlotState::InSync(_))).count()
@@ -298,8 +301,8 @@ impl Assembly {
         })
     }
 
-    /// Number of frames that the engine needs for `stripes` stripes of the stripe cache or, for
-    /// mirrors, for as many units of a resync, at most 32.
+    /// Number of frames that the engine needs for `stripes` stripes of the stripe cache. For
+    /// mirrors, the number for a resync with as many units in progress, at most 32.
     #[must_use]
     pub fn cache_frames(&self, stripe_size: StripeSize, stripes: u32) -> u32 {
         match &self.layout {

@@ -1,7 +1,8 @@
-//! Table of array states: what is wrong, in one sentence, and what to do next.
+//! Table of array states: for each, a one-sentence description and advice on what to do next.
 //!
-//! The table has every state in which an array is refused, and every state of a served array that
-//! people should know about. Messages add what was found; programs use the identifier.
+//! The table has every state for which an array is refused, and every state of a served array that
+//! an administrator should know about. Messages add the details that were found; programs use the
+//! identifier.
 
 /// State of an array that is refused, or that is served but needs attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,18 +45,18 @@ pub enum AssemblyState {
     Broken,
 }
 
-/// A row of the table.
+/// Row of [`TABLE`]: identifier, description and advice for one state.
 #[derive(Clone, Copy, Debug)]
 pub struct StateRow {
     /// State that the row describes.
     pub state: AssemblyState,
     /// Identifier for programs, which never changes.
     pub id: &'static str,
-    /// Whether the array is refused.
+    /// Whether an array in this state is refused; otherwise it is served with the state noted.
     pub refused: bool,
     /// Description of the state, in one sentence.
     pub says: &'static str,
-    /// Advice what to do next, as a command if there is one.
+    /// Advice on what to do next, with a command if there is one.
     pub next: &'static str,
 }
 
@@ -301,7 +302,7 @@ pub const TABLE: [StateRow; 35] = [
 ];
 
 impl AssemblyState {
-    /// Row of the table for this state.
+    /// Row of [`TABLE`] with the description of this state.
     #[must_use]
     pub const fn row(self) -> &'static StateRow {
         &TABLE[self as usize]
@@ -319,7 +320,7 @@ impl AssemblyState {
         self.row().says
     }
 
-    /// Advice what to do next.
+    /// Advice on what to do next.
     #[must_use]
     pub const fn next(self) -> &'static str {
         self.row().next

@@ -11,19 +11,21 @@ use super::input::Fault;
 #[derive(Clone, Debug, Error, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ReplyError {
-    /// Not possible at present, for the reason in the text; may be tried again later.
+    /// The request or command is not possible at present, for the reason in the text. It may be
+    /// tried again later.
     #[error("busy: {0}")]
     Busy(&'static str),
-    /// A malformed request or command: an unknown volume, frames that do not fit, a wrong unit.
+    /// The request or command is malformed: an unknown volume, frames that do not fit, a wrong
+    /// unit.
     #[error("invalid: {0}")]
     Invalid(&'static str),
     /// A member request failed, and redundancy could not make up for it.
     #[error("input/output error")]
     Io,
-    /// A member has no space left, as a file on a full file system.
+    /// A member has no space left, as happens to a file on a full file system.
     #[error("no space left behind a member")]
     NoSpace,
-    /// The range is not inside the volume.
+    /// The range does not lie within the volume.
     #[error("outside the volume")]
     OutOfRange,
     /// The volume is read-only, and the request is not a read or a flush.
@@ -32,9 +34,10 @@ pub enum ReplyError {
     /// A command was refused to protect data; the text says why and what to do instead.
     #[error("{0}")]
     Refused(String),
-    /// For the driver, not for a client: the member that was read has stalled and may still fill
-    /// the request's frames, which come back by `Release` when it answers. The driver repeats the
-    /// read with other frames and [`crate::Flags::again`]; the read then goes around the member.
+    /// For the driver, not for a client. The member that was read has stalled and may still write
+    /// into the request's frames, which are returned by `Release` when it answers. The driver
+    /// repeats the read with other frames and [`crate::Flags::again`]; the read then goes around
+    /// the member.
     #[error("the member stalled; ask again with other frames")]
     Stalled,
     /// The volume was stopped, or is stopping.
@@ -55,7 +58,7 @@ pub struct Unwritten {
     pub bytes: u64,
     /// The first ranges of such bytes in the volume, at most [`Unwritten::RANGES_MAX`].
     pub ranges: Vec<ByteRange>,
-    /// Number of ranges beyond those in `ranges`.
+    /// Number of further ranges that are not listed in `ranges`.
     pub more: usize,
     /// Whether the cache gave the bytes up, so that they are lost. Otherwise they stay dirty.
     pub lost: bool,
@@ -82,7 +85,8 @@ impl fmt::Display for Unwritten {
     }
 }
 
-/// Error that the request gets if redundancy does not cover the member fault.
+/// Converts the fault of a member into the error that a request gets if redundancy does not cover
+/// the fault.
 impl From<Fault> for ReplyError {
     fn from(fault: Fault) -> Self {
         match fault {
@@ -109,7 +113,7 @@ pub enum ConfigError {
     /// Knobs of the write-back cache do not fit its size, or contradict each other.
     #[error("{0}")]
     WriteBack(String),
-    /// Two members have the same index, which is given.
+    /// Two members have the same index, which is given here.
     #[error("members: index {0} is used twice; give each member of all volumes its own")]
     Members(u16),
 }

@@ -1,4 +1,4 @@
-//! Memory that the engine names and the driver owns.
+//! Memory: the frames and segments that the engine names and the driver owns.
 //!
 //! A *frame* is [`FRAME_BYTES`] bytes of one slab. The slab is laid out as
 //!
@@ -10,7 +10,8 @@
 //! ```
 //!
 //! A *run* is a sequence of adjacent frames, which are adjacent in memory too. The engine never
-//! sees their bytes: it names [`Segment`]s in its outputs and the driver moves or computes.
+//! sees their bytes: its outputs name [`Segment`]s, and the driver moves or computes the data in
+//! them.
 
 use smallvec::SmallVec;
 use weft_units::FRAME_BYTES;
@@ -28,13 +29,13 @@ pub struct Run {
     pub count: u32,
 }
 
-/// A range of memory: `len` bytes that begin `offset` bytes into `frame` and may go on into the
-/// frames after it.
+/// Range of memory: `len` bytes that begin `offset` bytes into `frame` and may continue into the
+/// frames that follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Segment {
-    /// Frame that the offset counts from.
+    /// Frame from which the offset counts.
     pub frame: Frame,
-    /// Bytes from the start of `frame`; less than [`FRAME_BYTES`].
+    /// Offset in bytes from the start of `frame`; less than [`FRAME_BYTES`].
     pub offset: u32,
     /// Length in bytes; more than zero.
     pub len: u32,
@@ -43,11 +44,11 @@ pub struct Segment {
 /// Memory of a member request, in the order of its sectors; usually one segment.
 pub type Segments = SmallVec<[Segment; 2]>;
 
-/// The frame that always holds zeros.
+/// Frame that always holds zeros.
 pub const ZERO_FRAME: Frame = Frame(0);
 
 impl Run {
-    /// The empty run, of a request without payload.
+    /// The empty run, for a request without payload.
     pub const EMPTY: Self = Self { first: Frame(0), count: 0 };
 
     /// Creates the run of `count` frames from frame number `first` on.
@@ -66,8 +67,8 @@ impl Run {
 }
 
 impl Segment {
-    /// The segment of `len` bytes that begins `offset` bytes after the start of `frame`. `offset`
-    /// may be larger than a frame; the segment then names the later frame that it begins in.
+    /// The segment of `len` bytes that begins `offset` bytes after the start of `frame`. If
+    /// `offset` is larger than a frame, the segment names the later frame in which it begins.
     #[must_use]
     pub fn at(frame: Frame, offset: u64, len: u64) -> Self {
         let skipped =
@@ -85,7 +86,7 @@ impl Segment {
         u64::from(self.frame.0) * FRAME_BYTES + u64::from(self.offset)
     }
 
-    /// Position in the slab one past the segment's last byte.
+    /// Position in the slab just after the segment's last byte.
     #[must_use]
     pub fn slab_end(self) -> u64 {
         self.slab_start() + u64::from(self.len)
@@ -106,9 +107,9 @@ impl Segment {
 
 /// Number of frames that a request of `len` bytes at byte `start` of a volume needs.
 ///
-/// Payload has the same place in its frames as in the volume's 4 KiB blocks: the first byte is
-/// `start mod 4096` bytes into the first frame. A whole block is therefore a whole frame, and a
-/// member can read or write it without a copy.
+/// The payload is placed in its frames as in the volume's 4 KiB blocks: the first byte is `start
+/// mod 4096` bytes into the first frame. A whole block is therefore a whole frame, and a member can
+/// read or write it without a copy.
 #[must_use]
 pub const fn frames_needed(start: u64, len: u64) -> u32 {
     if len == 0 {

@@ -16,25 +16,25 @@ use crate::knobs::Knob;
 pub enum Input {
     /// A client sends a request. Its frames belong to the engine until an output returns them.
     Client(ClientRequest),
-    /// A client's connection is gone. Its requests still finish, and their frames are returned.
-    /// Replies that were decided before this input was handled may still come; such a reply returns
-    /// the frames of a read as usual.
+    /// A client has disconnected. Its requests still finish, and their frames are returned. Replies
+    /// that were decided before this input was handled may still be sent; such a reply returns the
+    /// frames of a read as usual.
     ClientGone(ClientId),
     /// The one answer to a `Submit` or a `Compute`. A `Compute` cannot fail: a driver that cannot
     /// carry one out must stop without an answer.
     Done {
         /// Token of the `Submit` or `Compute`.
         token: Token,
-        /// Value that the operation has, or the fault of the member.
+        /// Value of the operation, or fault of the member.
         result: Result<Value, Fault>,
     },
-    /// The time asked for by [`crate::Engine::next_wake`] has come. Harmless if sent too early.
+    /// The time returned by [`crate::Engine::next_wake`] has come. Harmless if sent too early.
     Wake,
     /// An administrator sends a command.
     Admin(Box<Command>),
 }
 
-/// Request of a client.
+/// Request of a client to a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientRequest {
     /// Client that sends the request.
@@ -49,7 +49,8 @@ pub struct ClientRequest {
     /// error.
     pub range: ByteRange,
     /// Frames with the payload of a write, or for the payload of a read. [`crate::frames_needed`]
-    /// gives their number and the place of the bytes in them. Empty for the other operations.
+    /// returns their number and describes the position of the payload in them. Empty for all other
+    /// operations.
     pub frames: Run,
     /// Flags that change how the request is carried out.
     pub flags: Flags,
@@ -58,7 +59,8 @@ pub struct ClientRequest {
 }
 
 impl ClientRequest {
-    /// Number of bytes that the request takes from its client's credit until it is answered.
+    /// Number of bytes that the request takes from its client's credit until it is answered. Zero
+    /// for a request without payload.
     #[must_use]
     pub fn payload(&self) -> Bytes {
         if self.frames.count > 0 { self.range.len } else { Bytes::ZERO }
@@ -68,14 +70,14 @@ impl ClientRequest {
 /// Operation of a client request on its range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RequestOp {
-    /// Make writes that were acknowledged earlier durable.
+    /// Make writes that were acknowledged before durable.
     Flush,
     /// Read into the frames.
     Read,
     /// Write from the frames.
     Write,
-    /// The range is not needed any more. This is advice. The full stripes of the range that all
-    /// members can discard read as zeroes afterwards; the rest keeps its content.
+    /// The range is not needed any more, which is only advice. The full stripes of the range read
+    /// as zeroes afterwards if all members can discard; the rest keeps its content.
     Trim,
     /// Store zeros.
     WriteZeroes,
@@ -84,22 +86,24 @@ pub enum RequestOp {
 /// Flags of a request, named as in the block layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Flags {
-    /// A client waits for the request: do not delay it to collect more of its stripe (`REQ_SYNC`).
+    /// The client waits for the request: do not delay it to collect more data of its stripe
+    /// (`REQ_SYNC`).
     pub sync: bool,
     /// Make the write durable before it is acknowledged (`REQ_FUA`).
     pub fua: bool,
-    /// Make writes that were acknowledged earlier durable before this one starts (`REQ_PREFLUSH`).
+    /// Make writes that were acknowledged before durable before this one starts (`REQ_PREFLUSH`).
     pub preflush: bool,
     /// The data is metadata of a file system or other layer above (`REQ_META`).
     pub meta: bool,
-    /// For `WriteZeroes`: the range may be unmapped instead of written (`!REQ_NOUNMAP`). Arrays
-    /// still write zeros to the parts that are not full stripes.
+    /// For `WriteZeroes`: the range may be unmapped instead of written (`!REQ_NOUNMAP`). Parity
+    /// levels still write zeros to the parts that are not full stripes.
     pub discard: bool,
     /// Readahead: the read may be refused if it would have to wait (`REQ_RAHEAD`).
     pub ahead: bool,
-    /// Repeats a read that was answered [`crate::ReplyError::Stalled`]. The read goes through the
-    /// stripe cache. A member that stalls again may keep filling the cache's memory, not the
-    /// request's frames, so the read is never answered `Stalled` a second time.
+    /// Repeats a read that was answered with [`crate::ReplyError::Stalled`]. The read goes through
+    /// the stripe cache, so a member that stalls again may keep writing into the cache's memory but
+    /// not into the request's frames. Hence the read is never answered with `Stalled` a second
+    /// time.
     pub again: bool,
 }
 
@@ -116,11 +120,11 @@ impl Flags {
     };
 }
 
-/// Attributes of a member request: its scheduling, its origin, and the account that it is charged
-/// to.
+/// Attributes of a member request: its scheduling, its origin, and the account to which it is
+/// charged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Attr {
-    /// I/O class and level, as ioprio.
+    /// I/O class and level, as with `ioprio`.
     pub class: Class,
     /// Relative weight in the scheduler; 0 for the default weight of the class and level.
     pub weight: u16,
@@ -128,11 +132,11 @@ pub struct Attr {
     pub origin: Origin,
     /// Purpose of the request. The engine sets it and ignores the value in a client's request.
     pub purpose: Purpose,
-    /// Account that the sectors are counted in. The engine sets it and ignores the value in a
+    /// Account in which the sectors are counted. The engine sets it and ignores the value in a
     /// client's request.
     pub account: Account,
-    /// No client waits for the request: a cache writes back. The kernel calls such writes
-    /// asynchronous.
+    /// Whether no client waits for the request, because a cache writes back. The kernel calls such
+    /// writes asynchronous.
     pub background: bool,
     /// The data is metadata of a file system or other layer above (`REQ_META`).
     pub meta: bool,
@@ -150,8 +154,7 @@ impl Attr {
         meta: false,
     };
 
-    /// Attributes of the member requests of a resync, recovery, check or repair in I/O class
-    /// `class`.
+    /// Attributes for the member requests of a sync, in I/O class `class`.
     pub(crate) const fn sync(class: Class) -> Self {
         let (origin, account) = (Origin::Sync, Account::SYNC);
         Self { class, origin, account, ..Self::NONE.with(Purpose::Resync) }
@@ -164,8 +167,8 @@ impl Attr {
     }
 
     /// Attributes for a member request that serves two client requests: those with the higher
-    /// class, then with the larger weight, then `self`, which came first. The result is background
-    /// only if both are.
+    /// class, then those with the larger weight, then `self`, the attributes of the request that
+    /// came first. The result is background only if both requests are.
     #[must_use]
     pub fn stronger(self, other: Self) -> Self {
         let rank = |attr: &Self| (attr.class.rank(), Reverse(attr.class.weight(attr.weight)));
@@ -176,7 +179,7 @@ impl Attr {
     }
 }
 
-/// Number of an account: members count the sectors that they move by account.
+/// Number of an account. Each member counts the sectors that it reads and writes by account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Account(pub(crate) u8);
 
@@ -185,22 +188,22 @@ impl Account {
     pub(crate) const METADATA: Self = Self(0);
     /// Account of resync, recovery, check and repair.
     pub(crate) const SYNC: Self = Self(1);
-    /// Account that clients without an account of their own share. The accounts of single clients
-    /// follow.
+    /// Account shared by all clients without an account of their own. The accounts of single
+    /// clients follow it.
     pub(crate) const OTHERS: Self = Self(2);
 }
 
 /// Purpose of a member request. The operation of the request tells reads from writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Purpose {
-    /// The array's own bookkeeping: superblocks, bitmaps, flushes, and strips that are written
-    /// again after a read error.
+    /// The array's own bookkeeping: superblocks, bitmaps, flushes, and strips that are rewritten
+    /// after a read error.
     #[default]
     Metadata,
     /// Parity that a client's write changed.
     Parity,
-    /// Strips outside of the client's range, read to compute parity from all data or to compute a
-    /// strip that its member cannot supply.
+    /// Strips outside of the client's range that are read to compute parity from all data, or to
+    /// compute a strip that its member cannot supply.
     Reconstruct,
     /// Resync, recovery, check or repair.
     Resync,
@@ -239,7 +242,7 @@ impl Purpose {
     }
 }
 
-/// I/O class, as ioprio.
+/// I/O class with its level, as in `ioprio`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Class {
     /// Best effort, level 0 (high) to 7.
@@ -264,15 +267,14 @@ impl Class {
         }
     }
 
-    /// Weight of a request with this class: `given` or, if that is 0, the weight of the level as in
-    /// BFQ.
+    /// Weight of a request with this class: `given` or, if that is 0, BFQ's weight for the level.
     #[must_use]
     pub const fn weight(self, given: u16) -> u16 {
         if given == 0 { (8 - self.level() as u16) * 10 } else { given }
     }
 
-    /// Sort key of the class; the smallest comes first. [`Class::None`] ranks as the middle of best
-    /// effort.
+    /// Sort key of the class: the class with the smallest key is served first. [`Class::None`]
+    /// ranks in the middle of best effort.
     const fn rank(self) -> (u8, u8) {
         match self {
             Self::RealTime(level) => (0, level),
@@ -283,10 +285,10 @@ impl Class {
     }
 }
 
-/// Origin of a member request: a client, the array itself or a sync.
+/// Origin of a member request, to which the request is attributed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Origin {
-    /// A client, and the group that the client belongs to.
+    /// A client, together with the group to which it belongs.
     Client(ClientId, Group),
     /// The array's own bookkeeping: superblocks, and rewrites after a read error.
     #[default]
@@ -332,49 +334,49 @@ pub enum Located {
     Unknown,
 }
 
-/// Reason why a member request failed.
+/// Reason for which a member request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
-    /// The driver gave the request up after [`crate::Output::Abort`]. The range may or may not have
+    /// The driver gave up the request after [`crate::Output::Abort`]. The range may or may not have
     /// been written.
     Aborted,
     /// The whole member is gone.
     Gone,
-    /// An I/O error on this range; the rest of the member may be well.
+    /// An I/O error on this range. The rest of the member may be intact.
     Io,
-    /// The member has no space, as a file on a full file system. The member itself is well.
+    /// The member has no space, as happens to a file on a full file system. The member itself is
+    /// intact.
     NoSpace,
 }
 
-/// An administrator's command. It is answered by a `Reply`, like a request.
+/// Command of an administrator. It is answered by a `Reply`, like a request.
 #[derive(Clone, Debug)]
 pub struct Command {
-    /// Client that sends the command; any id, even one that never sent a request.
+    /// Client that sends the command. Any id may be used, even one that has never sent a request.
     pub client: ClientId,
     /// Tag of the command, given back in the reply.
     pub tag: Tag,
     /// Volume that the command is for.
     pub volume: VolumeId,
-    /// Verb of the command.
+    /// Action that the command asks for.
     pub verb: Verb,
 }
 
-/// Commands of an administrator. Each sets a state, in which other work may have to stop; none is a
-/// procedure.
+/// Commands of an administrator. Each sets a state, in which other work may have to stop.
 #[derive(Clone, Debug)]
 pub enum Verb {
-    /// Add a new member as a spare; it is rebuilt at once if a slot is missing. A former member is
+    /// Add a new member as a spare, which is rebuilt at once if a slot is empty. A former member is
     /// taken back as by [`Verb::ReAdd`] where that is possible.
     Add {
         /// The opened member, with an index that no member had before.
         member: MemberInfo,
         /// Superblock of the member, if it is a former member of this array.
         superblock: Option<Box<Superblock>>,
-        /// Device uuid for a member without a superblock. The driver chooses it, as the engine has
-        /// no randomness.
+        /// Device uuid for a member without a superblock. The driver chooses it, because the engine
+        /// has no source of randomness.
         device_uuid: weft_ondisk::Uuid,
     },
-    /// Take a former member back into its slot and copy only the chunks that have their bit set in
+    /// Take a former member back into its slot, and copy only the chunks that have their bit set in
     /// the write-intent bitmap. Refused where that is not possible.
     ReAdd {
         /// The opened member, with an index that no member had before.
@@ -384,46 +386,47 @@ pub enum Verb {
     },
     /// Declare a member failed.
     Fail(MemberIndex),
-    /// Declare several members failed at once: all of them, or none if too few members would be
-    /// left.
+    /// Declare several members failed at once: all of them, or none if too few members would
+    /// remain.
     FailAll(Box<[MemberIndex]>),
-    /// Start or stop a sync: `check`, `repair` and `resync` start one, `idle` stops a running one,
-    /// and `frozen` also keeps a new one from starting.
+    /// Start or stop a sync: `check`, `repair`, `resync` and `correct` start one, `idle` stops a
+    /// running one, and `frozen` also prevents a new one from starting.
     SyncAction(SyncAction),
     /// Forget a failed member or a spare. The driver may then close its file.
     Remove(MemberIndex),
-    /// Change a knob. A knob of queues changes for every member, including members that had a value
-    /// of their own.
+    /// Change a knob of the volume. A knob of member queues changes for every member, including
+    /// members with a value of their own.
     Set(Knob),
-    /// Change a knob of queues for these members alone: for all of them, or for none if one is
-    /// unknown. Refused for other knobs.
+    /// Change a knob of member queues for these members only: for all of them, or for none if one
+    /// is unknown. Refused for other knobs.
     SetQueues {
         /// Members that get the new value.
         members: Box<[MemberIndex]>,
-        /// Knob of queues, with its new value.
+        /// The knob of member queues, with its new value.
         knob: Knob,
     },
-    /// Add a write-intent bitmap to the array, or remove it with `None`. No effect if the array is
-    /// in that state already. Refused while a sync runs, and if a member has no room for a bitmap.
+    /// Add a write-intent bitmap to the array, or remove the bitmap with `None`. Has no effect if
+    /// the array is already in that state. Refused while a sync runs, and if a member has no room
+    /// for a bitmap.
     SetBitmap(Option<NewBitmap>),
     /// Write all dirty pages of the write-back cache while the volume stays in use. Every page is
-    /// tried; the answer names the pages that could not be written ([`ReplyError::Unwritten`]),
+    /// tried; the answer lists the pages that could not be written ([`ReplyError::Unwritten`]),
     /// which stay dirty.
     ///
     /// [`ReplyError::Unwritten`]: super::error::ReplyError::Unwritten
     Drain,
-    /// Finish all requests, flush, and mark the array clean; answered when the members may be
-    /// closed. Later requests fail. Every dirty page of the write-back cache is tried; the answer
-    /// names those that are given up.
+    /// Finish all requests, flush, and mark the array clean. The answer is sent when the members
+    /// may be closed. Later requests fail. Every dirty page of the write-back cache is tried; the
+    /// answer lists the pages that are given up.
     Stop,
 }
 
-/// Words of md's `sync_action`.
+/// Values of md's `sync_action`, and `correct`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SyncAction {
     /// Read every stripe and count the stripes in which parity disagrees with the data.
     Check,
-    /// No sync runs, and none may start.
+    /// No sync runs, and none may be started.
     Frozen,
     /// No sync runs.
     Idle,
@@ -431,11 +434,11 @@ pub enum SyncAction {
     Recover,
     /// Read every stripe and rewrite parity that disagrees with the data.
     Repair,
-    /// Make parity or copies agree after an unclean stop, from where the last resync stopped.
+    /// Make parity or copies agree after an unclean stop, continuing where the last resync stopped.
     Resync,
     /// Read every stripe of a RAID 6 and rewrite the one strip that P and Q show to be wrong.
-    /// Stripes in which no single strip explains the difference are counted and left as they are.
-    /// md leaves this to `raid6check`.
+    /// Stripes in which no single strip explains the difference are counted and left unchanged. md
+    /// leaves this to `raid6check`.
     Correct,
 }
 

@@ -1,4 +1,4 @@
-//! Members as drivers describe them, and their states.
+//! Descriptions of members by drivers, and the states of members.
 
 use weft_units::{MemberIndex, Sectors};
 
@@ -13,7 +13,7 @@ pub struct MemberInfo {
     pub size: Sectors,
     /// Logical block size in bytes, the granularity of I/O: a power of two, 512 to 4096.
     pub logical_block: u32,
-    /// Identifier of the space that stores the member, usually a file system. Members with the same
+    /// Identifier of the storage space of the member, usually a file system. Members with the same
     /// identifier run out of space together. `None`: the member shares its space with no other.
     pub space: Option<u64>,
     /// Whether the member frees the storage of a discarded range, which then reads as zeroes.
@@ -23,8 +23,8 @@ pub struct MemberInfo {
 }
 
 impl MemberInfo {
-    /// A member of which only the size is known: logical blocks of 512 bytes, space of its own, no
-    /// discards, and an unknown device.
+    /// Describes a member of which only the size is known: logical blocks of 512 bytes, space of
+    /// its own, no discards, and an unknown device.
     #[must_use]
     pub fn of_size(index: MemberIndex, label: impl Into<String>, size: Sectors) -> Self {
         let label = label.into();
@@ -38,17 +38,17 @@ impl MemberInfo {
 pub struct DeviceTraits {
     /// Number of commands that the device accepts at once. `None`: unknown, as for files.
     pub depth: Option<u32>,
-    /// Whether more than `depth` commands may be sent, because the kernel queues them in front of
-    /// the device.
+    /// Whether more than `depth` commands may be sent, because the kernel queues the excess in
+    /// front of the device.
     pub host_queue: bool,
     /// Whether the device has a volatile write cache, so that completed writes may be lost until a
     /// flush.
     pub write_cache: bool,
     /// Whether the device is a rotating disk, for which nearby requests are cheap.
     pub rotational: bool,
-    /// Whether a flush or a FUA write can run beside other commands. SATA's flush is not an NCQ
-    /// command: it is sent only to an idle drive, and the drive gets no other command until it
-    /// ends.
+    /// Whether a flush or a FUA write can run beside other commands. On SATA it cannot, because a
+    /// flush is not an NCQ command: it is sent only to an idle drive, and the drive gets no other
+    /// command until it ends.
     pub flush_queueable: bool,
 }
 
@@ -67,15 +67,15 @@ impl Default for DeviceTraits {
 /// State of a member in the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MemberState {
-    /// Failed and not used any more; its last requests may still be outstanding.
+    /// The member has failed and is not used any more. Its last requests may still be outstanding.
     Faulty,
-    /// Holds all data of its slot.
+    /// The member holds all data of its slot.
     InSync,
-    /// Holds the data of its slot below the recovery offset only.
+    /// The member is under recovery: it holds the data of its slot below the recovery offset only.
     Rebuilding {
-        /// Number of data sectors that are recovered, from the start of the data.
+        /// Number of data sectors that are recovered, counted from the start of the data.
         recovery_offset: Sectors,
     },
-    /// In no slot: rebuilt when a slot is free.
+    /// The member has no slot. It is rebuilt when a slot becomes free.
     Spare,
 }

@@ -8,11 +8,11 @@ use crate::contract::frame::{Run, Segment, Segments};
 use crate::contract::input::{Attr, SyncAction};
 use crate::contract::token::{Tag, Token};
 
-/// An action for the driver. Outputs of one run have no order among each other, except that a
-/// `Reply` follows the `Submit`s that it depends on, because it waits for their `Done`.
+/// Action for the driver. Outputs of one run may be carried out in any order, except that a `Reply`
+/// follows the `Submit`s on which it depends, because it waits for their `Done`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Output {
-    /// Start a member request. Answer with one `Done`.
+    /// Start a member request. The driver answers with one `Done`.
     Submit {
         /// Token that the `Done` must carry.
         token: Token,
@@ -23,28 +23,28 @@ pub enum Output {
         /// Attributes for the scheduler and the counters.
         attr: Attr,
     },
-    /// Compute over frames: the operations in order, as one job. Answer with one `Done` that
-    /// carries the value of the last operation.
+    /// Compute over frames: the operations in order, as one job. The driver answers with one `Done`
+    /// that carries the value of the last operation.
     Compute {
         /// Token that the `Done` must carry.
         token: Token,
         /// Computations, in order.
         ops: Vec<ComputeOp>,
     },
-    /// Give up an outstanding member request. It still gets its one `Done`, now or later.
+    /// Give up an outstanding member request. The request still gets its one `Done`, now or later.
     Abort(Token),
     /// Answer a request of a client or a command of an administrator.
     Reply {
         /// Client that gets the answer.
         client: ClientId,
-        /// Tag of the request.
+        /// Tag of the request or command.
         tag: Tag,
         /// Result of the request. The frames of a successful read return to the driver with this
-        /// reply; all others return by `Release`, possibly later.
+        /// reply; all other frames return by `Release`, possibly later.
         result: Result<(), ReplyError>,
     },
     /// The frames of a request return to the driver: those of a write, of a failed read, or of a
-    /// client that is gone.
+    /// client that has disconnected.
     Release(Run),
     /// A client may send more payload, because a request was answered.
     Credit {
@@ -57,42 +57,43 @@ pub enum Output {
     Notice(Notice),
 }
 
-/// A request to one member. Positions are sectors from the start of the member, not of its data.
+/// Request to one member. Positions are sectors counted from the start of the member, not of its
+/// data.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum MemberOp {
-    /// Discard a range, which then reads as zeroes. If the member cannot discard or fails to, the
-    /// driver writes zeros, because the engine relies on reading them. An error says that zeros
-    /// could not be written either.
+    /// Discard a range, which then reads as zeroes. If the member cannot discard or fails to do so,
+    /// the driver writes zeros, because the engine relies on reading them. An error means that
+    /// zeros could not be written either.
     Discard {
-        /// First sector.
+        /// First sector of the range on the member.
         at: Sectors,
         /// Length in sectors.
         len: Sectors,
         /// Whether the discard must be durable before `Done`.
         fua: bool,
     },
-    /// Make every write that completed earlier durable.
+    /// Make every write durable that completed before.
     Flush,
     /// Read into the segments of `into`.
     Read {
-        /// First sector.
+        /// First sector of the range on the member.
         at: Sectors,
         /// Memory to fill, in order.
         into: Segments,
     },
     /// Write the segments of `from`.
     Write {
-        /// First sector.
+        /// First sector of the range on the member.
         at: Sectors,
         /// Memory with the data, in order.
         from: Segments,
         /// Whether the write must be durable before `Done`.
         fua: bool,
     },
-    /// Write metadata: earlier writes become durable first, and the metadata is durable before
+    /// Write metadata. Earlier writes become durable before it, and the metadata is durable before
     /// `Done` (md: `REQ_PREFLUSH | REQ_FUA`).
     WriteMetadata {
-        /// First sector.
+        /// First sector of the range on the member.
         at: Sectors,
         /// Bytes to write; their number is a multiple of the member's logical block.
         bytes: Box<[u8]>,
@@ -116,9 +117,9 @@ pub enum ComputeOp {
     },
     /// Copy a segment.
     Copy {
-        /// Segment that is read.
+        /// Segment from which the data is copied.
         from: Segment,
-        /// Segment that is written.
+        /// Segment into which the data is copied.
         to: Segment,
     },
     /// Locate the single strip that is wrong. Answers [`crate::Value::Located`].
@@ -139,7 +140,8 @@ pub enum ComputeOp {
         /// Memory for Q; `None`: Q is not computed.
         q: Option<Segment>,
     },
-    /// Compute lost data strips: one from P, one from Q (when `p` is `None`), or two from both.
+    /// Compute lost data strips: one from P (if `q` is `None`), one from Q (if `p` is `None`), or
+    /// two from both.
     Recover {
         /// The data strips that are present.
         data: Sources,
@@ -192,15 +194,15 @@ pub struct Differs {
     pub q: bool,
 }
 
-/// Information for people. A driver may ignore it.
+/// Information for people and logs. A driver may ignore it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Notice {
     /// The superblocks durably record the array as clean.
     ArrayClean(VolumeId),
     /// The superblocks durably record the array as dirty: writes may be in flight from now on.
     ArrayDirty(VolumeId),
-    /// Too few members are left. Writes have stopped; the superblocks of the remaining members stay
-    /// as they were.
+    /// Too few members are left. Writes have stopped; the superblocks of the remaining members are
+    /// left unchanged.
     Broken(VolumeId),
     /// A member failed, or was declared failed.
     MemberFailed {
@@ -220,7 +222,7 @@ pub enum Notice {
     MemberStalled {
         /// Member that does not answer.
         member: MemberIndex,
-        /// Whether reads avoid the member now.
+        /// Whether reads go around the member now.
         read_around: bool,
     },
     /// A member has no space. The volume refuses writes until there is space again.
@@ -228,7 +230,7 @@ pub enum Notice {
         /// Member without space.
         member: MemberIndex,
     },
-    /// A strip that could not be read was computed from the others and written again.
+    /// A strip that could not be read was computed from the others and rewritten.
     ReadErrorCorrected {
         /// Member with the strip.
         member: MemberIndex,
@@ -251,9 +253,9 @@ pub enum Notice {
         complete: bool,
     },
     /// The write-back cache could not write to a volume. The pages stay dirty and are tried again
-    /// every second. Sent once until a write succeeds again.
+    /// every second. This notice is not repeated until a write has succeeded again.
     WriteBackFailed {
-        /// Volume that refused the write.
+        /// Volume that answered the write with an error.
         volume: VolumeId,
         /// First byte of the volume that was not written.
         at: u64,

@@ -1,4 +1,4 @@
-//! Snapshot of an engine: counters and states at one moment, for people and tests.
+//! Snapshot of an engine: counters and states at one moment, for status reports and tests.
 
 use weft_units::{Bytes, ClientId, Group, MemberIndex, SectorRange, Sectors, Slot};
 
@@ -13,9 +13,9 @@ use crate::knobs::Knobs;
 pub struct Snapshot {
     /// Volumes, in order of [`weft_units::VolumeId`].
     pub volumes: Vec<VolumeSnapshot>,
-    /// Outstanding payload of each client that has any, in bytes.
+    /// Outstanding payload in bytes of each client that has any.
     pub clients: Vec<(ClientId, Bytes)>,
-    /// Number of `Submit`s and `Compute`s without their `Done`.
+    /// Number of `Submit`s and `Compute`s without their `Done` so far.
     pub tokens_outstanding: usize,
     /// Client frames that the engine holds.
     pub frames_held: u32,
@@ -26,7 +26,7 @@ pub struct Snapshot {
 /// State of the write-back cache. Pages are of 4 KiB.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteBackSnapshot {
-    /// Name of the rule by which clients are throttled: the value of the knob `dirty_throttle`.
+    /// Name of the rule by which clients are throttled, as in the knob `dirty_throttle`.
     pub throttle: &'static str,
     /// Dirty limit: the largest number of pages that are dirty or under writeback.
     pub limit_pages: u64,
@@ -34,13 +34,13 @@ pub struct WriteBackSnapshot {
     pub background_pages: u64,
     /// Number of dirty pages.
     pub dirty_pages: u64,
-    /// Number of pages under writeback. A page that was dirtied again meanwhile is also counted in
+    /// Number of pages under writeback. A page that became dirty again since is also counted in
     /// `dirty_pages`.
     pub writeback_pages: u64,
-    /// Requests that wait for free pages, or behind a request that does.
+    /// Number of requests that wait for free pages, or behind a request that does.
     pub requests_waiting: usize,
-    /// Writes that are complete but not answered yet, because the throttle makes their clients
-    /// pause.
+    /// Number of writes that are complete but not answered yet, because the throttle makes their
+    /// clients pause.
     pub answers_delayed: usize,
     /// Number of pauses that the throttle has imposed on clients since the engine started.
     pub pauses: u64,
@@ -55,7 +55,7 @@ pub struct WriteBackVolume {
     pub dirty_pages: u64,
     /// Number of pages under writeback.
     pub writeback_pages: u64,
-    /// Pages written since the engine started.
+    /// Number of pages written since the engine started.
     pub written_pages: u64,
     /// Error of the last write-back if it failed; the pages stay dirty and are tried again. `None`
     /// if it succeeded.
@@ -72,7 +72,7 @@ pub struct VolumeSnapshot {
     /// Granularity of requests, a power of two: the first byte and the length of a request must be
     /// multiples of it.
     pub request_unit: Bytes,
-    /// Number of slots without a member that is in sync.
+    /// Number of slots without an in-sync member.
     pub degraded: usize,
     /// Update count of the superblocks (`events`).
     pub events: u64,
@@ -83,8 +83,8 @@ pub struct VolumeSnapshot {
     pub bitmap: Option<BitmapSnapshot>,
     /// md's `sync_action`: the sync that runs, or `idle` or `frozen`.
     pub sync_action: SyncAction,
-    /// Data sectors per member that the running or last sync has covered, and their total; `None`
-    /// if no sync has run.
+    /// Number of data sectors per member that the running or last sync has covered, and the total
+    /// that it has to cover; `None` if no sync has run.
     pub sync_completed: Option<(Sectors, Sectors)>,
     /// Number of stripes that the running or last sync has covered.
     pub sync_stripes: u64,
@@ -92,10 +92,10 @@ pub struct VolumeSnapshot {
     pub mismatch_cnt: u64,
     /// Mismatches that the running or last check found.
     pub mismatches: Mismatches,
-    /// Whether a member has no space; writes are refused until it has.
+    /// Whether a member has no space. Writes are refused while it has none.
     pub no_space: bool,
-    /// Data sector of the members from which a resync has to start, because parity may be wrong
-    /// from there on; `None` if no resync is due.
+    /// Data sector of the members from which a resync has to start, because parity or copies may be
+    /// wrong from there on; `None` if no resync is due.
     pub resync_from: Option<Sectors>,
     /// Counters of the RAID level.
     pub raid: RaidSnapshot,
@@ -105,17 +105,18 @@ pub struct VolumeSnapshot {
     pub knobs: Knobs,
     /// Every member, failed ones included until they are removed.
     pub members: Vec<MemberSnapshot>,
-    /// Sectors that members have moved, by account: the array itself, syncs, each client.
+    /// Sectors that members have read and written, by account: the array itself, syncs, and each
+    /// client.
     pub accounts: Vec<AccountSnapshot>,
 }
 
-/// Account of one client, of all syncs or of the array itself: its requests, and the sectors that
-/// all members have moved for it.
+/// Account of one client, of all syncs or of the array itself: the requests of its owner, and the
+/// sectors that all members have read and written for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountSnapshot {
     /// Owner of the account.
     pub party: Party,
-    /// Whether the owner is a client that is gone.
+    /// Whether the owner is a client that has disconnected.
     pub gone: bool,
     /// I/O class of the owner's last request.
     pub class: Class,
@@ -123,97 +124,98 @@ pub struct AccountSnapshot {
     pub weight: u16,
     /// Group that the owner belongs to.
     pub group: Group,
-    /// Number of reads of the volume by the owner.
+    /// Number of reads of the volume that the owner has sent.
     pub reads: u64,
-    /// Number of the owner's other requests: writes, flushes and discards.
+    /// Number of other requests that the owner has sent: writes, flushes and discards.
     pub writes: u64,
-    /// Bytes of `reads`.
+    /// Number of bytes read by `reads`.
     pub bytes_read: Bytes,
-    /// Bytes of `writes`.
+    /// Number of bytes written by `writes`.
     pub bytes_written: Bytes,
-    /// Sectors that members have read and written for the account.
+    /// Number of sectors that members have read and written for the account.
     pub sectors: Sectors,
-    /// Sectors of `sectors` from the last two to four seconds in which the volume was active.
+    /// Part of `sectors` from the last two to four seconds in which the volume was active.
     pub sectors_recently: Sectors,
-    /// Sectors by purpose; purposes without sectors are left out.
+    /// Sectors for the account by purpose. Purposes without sectors are left out.
     pub by_purpose: Vec<PurposeSectors>,
 }
 
-/// Sectors that members moved for one purpose.
+/// Sectors that members read and wrote for one purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PurposeSectors {
     /// Purpose of the member requests.
     pub purpose: Purpose,
-    /// Sectors read.
+    /// Number of sectors that were read for the purpose.
     pub read: Sectors,
-    /// Sectors written.
+    /// Number of sectors that were written for the purpose.
     pub written: Sectors,
 }
 
 impl PurposeSectors {
-    /// Whether any sector was moved.
+    /// Whether any sector was read or written.
     #[must_use]
     pub fn is_some(&self) -> bool {
         self.read + self.written > Sectors::ZERO
     }
 }
 
-/// Owner of an account that member requests are charged to.
+/// Owner of an account to which member requests are charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Party {
     /// A client.
     Client(ClientId),
-    /// The array itself.
+    /// The array itself, for its metadata.
     Metadata,
-    /// Clients without an account of their own, because there are or were too many.
+    /// All clients without an account of their own, because there were too many clients.
     Others,
-    /// Resync, recovery, check and repair.
+    /// Syncs: resync, recovery, check and repair.
     Resync,
 }
 
 /// State of a write-intent bitmap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BitmapSnapshot {
-    /// Bytes of the array that one bit covers.
+    /// Number of bytes of the array that one bit covers.
     pub chunk: Bytes,
     /// Number of chunks, one bit each.
     pub chunks: u64,
     /// Number of chunks with their bit set.
     pub dirty: u64,
-    /// Pages of the in-memory bitmap, of 2,048 chunks each, as md counts them.
+    /// Number of pages of the in-memory bitmap, each of 2,048 chunks, as md counts them.
     pub pages: u64,
-    /// Pages with at least one set bit.
+    /// Number of these pages with at least one set bit.
     pub pages_dirty: u64,
     /// Update count (`events`) at which bits were last cleared. A member that left the array before
-    /// then is copied completely when it returns.
+    /// that update is copied completely when it returns.
     pub events_cleared: u64,
 }
 
 /// Counters of the stripe cache of RAID 4, 5 and 6; zero for other levels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RaidSnapshot {
-    /// Number of stripes of the cache that are in use.
+    /// Number of stripes of the stripe cache that are in use.
     pub stripe_cache_active: u32,
-    /// Histogram of the time that stripes waited before they were preread or filled.
+    /// Histogram of the times that stripes waited until they were preread or filled.
     pub stripe_waits: StripeWaits,
 }
 
-/// Mismatches that a check found or that a `correct` did not correct, in stripes of one strip per
+/// Mismatches that a check found or that a `correct` left uncorrected, in stripes of one strip per
 /// member. With P and Q, a single wrong strip can be located; with one parity it cannot.
 ///
 /// Source   H. P. Anvin, "The mathematics of RAID-6", §4, "single-disk corruption recovery"
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mismatches {
-    /// Number of mismatches that a wrong strip on one member alone explains, by member.
+    /// For each member, the number of mismatches that are explained by a wrong strip on that member
+    /// alone.
     pub by_member: Vec<(MemberIndex, u64)>,
-    /// Number of mismatches that no single strip explains, or that cannot be located with one
-    /// parity.
+    /// Number of mismatches that no single strip explains, or that cannot be located because there
+    /// is only one parity.
     pub not_located: u64,
-    /// The first mismatches that were found, at most [`Mismatches::LISTED`].
+    /// The mismatches that were found first, at most [`Mismatches::LISTED`].
     pub first: Vec<Mismatch>,
 }
 
-/// A stripe in which data and parity disagree.
+/// Stripe in which data and parity disagree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mismatch {
     /// Data sector of the members at which the stripe begins.
@@ -225,16 +227,17 @@ pub struct Mismatch {
 /// Strip of a member that disagrees with the rest of its stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrongStrip {
-    /// Member with the strip.
+    /// Member that holds the strip.
     pub member: MemberIndex,
-    /// Slot of the member.
+    /// Slot of that member.
     pub slot: Slot,
     /// First sector of the strip, from the start of the member.
     pub at: Sectors,
 }
 
 impl Mismatches {
-    /// Largest number of mismatches in `first`; all are counted.
+    /// Largest number of mismatches that are listed in `first`. The counters include all
+    /// mismatches.
     pub const LISTED: usize = 64;
 
     pub(crate) fn add(&mut self, mismatch: Mismatch) {
@@ -270,19 +273,20 @@ pub struct MemberSnapshot {
     pub write_mostly: bool,
     /// Sectors of the member that hold data of the array; `None` for a member without metadata.
     pub data: Option<SectorRange>,
-    /// Read requests since the engine started.
+    /// Number of read requests since the engine started.
     pub reads: u64,
-    /// Write requests since the engine started.
+    /// Number of write requests since the engine started.
     pub writes: u64,
-    /// Flushes since the engine started.
+    /// Number of flushes since the engine started.
     pub flushes: u64,
-    /// Sectors read since the engine started.
+    /// Number of sectors read since the engine started.
     pub sectors_read: u64,
-    /// Sectors written since the engine started.
+    /// Number of sectors written since the engine started.
     pub sectors_written: u64,
-    /// Sectors read and written, by owner of the account; owners without sectors are left out.
+    /// Number of sectors read and written, by owner of the account. Owners without sectors are left
+    /// out.
     pub served: Vec<(Party, Sectors)>,
-    /// Sectors that could not be read and were written again with correct data.
+    /// Number of sectors that could not be read and were rewritten with correct data.
     pub corrected: u64,
     /// Number of requests that the member has not answered yet.
     pub in_flight: u32,
@@ -292,18 +296,18 @@ pub struct MemberSnapshot {
     pub queue_knobs: Option<Box<Knobs>>,
 }
 
-/// Stripes of the stripe cache by state, at one moment.
+/// Numbers of stripes of the stripe cache in each state, at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StripesInUse {
     /// Stripes in use: on one of the lists below, or with member requests in flight.
     pub active: u32,
-    /// Stripes on the delayed list: incomplete, and without permission to preread.
+    /// Stripes on the delayed list, which are incomplete and may not preread yet.
     pub delayed: u32,
-    /// Stripes on the handle list: to be handled in the next turns.
+    /// Stripes on the handle list, which are handled in the next turns.
     pub ready: u32,
-    /// Stripes on the hold list: they may preread, but stripes on the handle list are handled
-    /// first.
+    /// Stripes on the hold list, which may preread, but are handled after stripes on the handle
+    /// list.
     pub held: u32,
-    /// Stripes with a permission to preread, on the hold list or already handled.
+    /// Stripes with the permission to preread, whether on the hold list or already handled.
     pub prereading: u32,
 }

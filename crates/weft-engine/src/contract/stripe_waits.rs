@@ -1,11 +1,11 @@
-//! Waiting times of stripes before they were read or filled, as a histogram.
+//! Waiting times of stripes until they were preread or filled, as histograms.
 //!
 //! A stripe that lacks strips is delayed, then held ([`crate::raid::parity`]). Its wait ends when
-//! its prereads are submitted, or when writes have filled it: then waiting has saved the reads.
-//! Stripes that never waited are not counted.
+//! its prereads are submitted, or when writes have filled it, in which case the wait has saved the
+//! prereads. Stripes that never waited are not counted.
 //!
 //! Times are counted in buckets, eight for each doubling, so that a percentile is at most an eighth
-//! above the true one; the longest is exact.
+//! above the true value; the longest time is exact.
 
 use weft_units::{Span, Time};
 
@@ -39,8 +39,8 @@ impl Waits {
         self.longest
     }
 
-    /// Percentile of the waits in thousandths: `permille(999)` is the 99.9th percentile. Zero if no
-    /// wait was recorded.
+    /// Percentile of the waits, given in thousandths: `permille(999)` returns the 99.9th
+    /// percentile. Zero if no wait was recorded.
     #[must_use]
     pub fn permille(&self, permille: u64) -> Span {
         let wanted = (self.count * permille.min(1000)).div_ceil(1000).max(1);
@@ -82,7 +82,7 @@ impl std::fmt::Debug for Waits {
     }
 }
 
-/// Bucket of a wait; all waits below 1024 ns share the first.
+/// Index of the bucket for a wait. All waits below 1024 ns share the first bucket.
 fn bucket_of(wait: Span) -> usize {
     let Some(doubling) = wait.0.checked_ilog2().and_then(|log| log.checked_sub(FIRST_LOG)) else {
         return 0;
@@ -91,7 +91,7 @@ fn bucket_of(wait: Span) -> usize {
     (1 + doubling as usize * 8 + eighth as usize).min(BUCKETS - 1)
 }
 
-/// Upper bound of a bucket; the last bucket has none.
+/// Upper bound of a bucket. The last bucket has none.
 fn end_of(bucket: usize) -> Span {
     if bucket == 0 {
         return Span((1 << FIRST_LOG) - 1);
@@ -103,10 +103,10 @@ fn end_of(bucket: usize) -> Span {
     Span(((9 + eighth) << (doubling as u32 + FIRST_LOG - 3)) - 1)
 }
 
-/// Binary logarithm of the end of the first bucket, 2^10 ns.
+/// Binary logarithm of the upper bound of the first bucket, 2^10 ns.
 const FIRST_LOG: u32 = 10;
 
-/// Buckets up to 2^38 ns, which is 275 s, and one for longer waits.
+/// Number of buckets: those up to 2^38 ns, which is 275 s, and one for longer waits.
 const BUCKETS: usize = 1 + 28 * 8 + 1;
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
-//! Tokens: names that tie a `Done` to its `Submit` or `Compute`.
+//! Tokens: identifiers that connect a `Done` to its `Submit` or `Compute`.
 
 /// Identifier of one `Submit` or `Compute` of an engine, never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u64);
 
-/// Identifier of one request of one client. Chosen by the driver, unique among the client's
-/// outstanding requests, and given back in the reply.
+/// Identifier of one request of one client. The driver chooses it, unique among the client's
+/// outstanding requests, and gets it back in the reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag(pub u64);
 
-/// Identifier of a request within its volume; reused after the request is answered.
+/// Number of a request within its volume. It is reused after the request has been answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct RequestId(pub(crate) u32);

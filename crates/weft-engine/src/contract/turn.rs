@@ -1,4 +1,4 @@
-//! Results of turns: the work that was done, and the congestion that is left.
+//! Results of turns: the work that was done, and the congestion that remains.
 
 use std::ops::AddAssign;
 
@@ -7,32 +7,44 @@ use std::ops::AddAssign;
 pub struct Turn {
     /// Amount of work done, for the simulator's cost table.
     pub work: Work,
-    /// Whether another turn has work to do at the same time.
+    /// Whether another turn would have work to do at the same time.
     pub more: bool,
 }
 
 /// Congestion of the stripe cache. md reports congestion to the page cache and blocks callers that
-/// ask for a stripe. A driver that models the page cache asks for this value instead.
+/// ask for a stripe. A driver that models the page cache uses this value instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Congestion {
     /// At least one stripe is free.
     None,
-    /// No stripe is free: a flusher that has other work should do that first.
+    /// No stripe is free: a flusher that has other work should do the other work first.
     Congested,
-    /// Requests wait for stripes; in md, their callers are blocked.
+    /// Requests wait for stripes. In md, their callers are blocked.
     Blocked,
+}
+
+/// Numbers of requests that found no token in the queue of their member (`nr_requests`). In the
+/// kernel, a thread that submits such a request sleeps until the request has a token. A driver that
+/// models threads uses these numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TokenWaits {
+    /// Number of requests that have had to wait for a token, including those that still wait.
+    pub begun: u64,
+    /// Number of these requests that do not wait any longer. Requests of one direction get their
+    /// tokens in order of arrival.
+    pub ended: u64,
 }
 
 /// Amounts of work that turns have done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Number of turns that were taken.
+    /// Number of turns.
     pub turns: u32,
-    /// Number of inputs handled.
+    /// Number of inputs that were handled.
     pub inputs: u32,
     /// Number of times a request was attached to a stripe.
     pub attaches: u32,
-    /// Number of stripes handled.
+    /// Number of stripes that were handled, without followers.
     pub stripes: u32,
     /// Number of filled stripes that were written together with the stripe that was being handled.
     pub followers: u32,

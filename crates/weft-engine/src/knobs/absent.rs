@@ -1,11 +1,12 @@
-//! Linux block queue attributes that are not knobs of weft, with reasons.
+//! Block queue attributes of Linux that are not knobs of weft, with the reason for each.
 //!
-//! An administrator who sets one of them out of habit gets the reason for its absence, and the
-//! alternative.
+//! An administrator who sets such an attribute out of habit gets the reason for its absence, and
+//! the alternative.
 //!
 //! Source   io-schedulers.md §7; Documentation/ABI/stable/sysfs-block
 
-/// Reason for which a knob of Linux with this name does not exist here.
+/// Reason for which weft has no knob like the Linux attribute `name`; `None` if there is no such
+/// attribute.
 pub(super) fn reason(name: &str) -> Option<&'static str> {
     ABSENT.iter().find(|(names, _)| names.contains(&name)).map(|(_, reason)| *reason)
 }
@@ -41,14 +42,11 @@ const ABSENT: &[(&[&str], &str)] = &[
         &["read_ahead_kb"],
         "a volume reads what it is asked for; clients read ahead, as the kernel does above its NBD device",
     ),
-    (
-        &["read_lat_nsec", "write_lat_nsec"],
-        "of kyber, which is not here; scheduler takes none, mq-deadline and bfq",
-    ),
     (&["rq_affinity"], "requests end on the thread of their volume"),
     (
         &["wbt_lat_usec"],
-        "writes are not held back by latency; async_depth (mq-deadline) bounds them, and weights (bfq) share",
+        "writes are held back by latency with scheduler=kyber (write_lat_nsec); async_depth (mq-deadline) bounds them, \
+         and weights (bfq) share",
     ),
     (
         &["bfq.weight", "io.bfq.weight", "weight"],
@@ -61,22 +59,24 @@ mod tests {
     use super::super::{KnobError, Knobs, TABLE};
     use super::*;
 
-    const INT_MAX: i64 = i32::MAX as i64;
+    const INT_MAX: i128 = i32::MAX as i128;
 
-    /// Values that Linux accepts for an attribute, or that it is absent here.
+    /// Values that Linux accepts for an attribute, or the fact that weft does not have it.
     enum Kernel {
-        /// Whole numbers from the first to the last, and further values that weft accepts.
-        Range(i64, i64, &'static [i64]),
+        /// Whole numbers from the first to the second number, and further values that only weft
+        /// accepts.
+        Range(i128, i128, &'static [i128]),
         /// Words.
         Words(&'static [&'static str]),
-        /// Refused by name.
+        /// weft does not have the attribute, and refuses it by name.
         Absent,
     }
 
     use Kernel::{Absent, Range, Words};
 
-    /// All attributes of io-schedulers.md §7, in its order. The differences are negative values of
-    /// `writes_starved`, which make no sense, and zero for `async_depth`, which means no limit.
+    /// All attributes of io-schedulers.md §7, in its order. weft's values differ in two: it refuses
+    /// negative values of `writes_starved`, which make no sense, and accepts zero for
+    /// `async_depth`, which means no limit.
     const LINUX: &[(&str, Kernel)] = &[
         ("read_expire", Range(0, INT_MAX, &[])),
         ("write_expire", Range(0, INT_MAX, &[])),
@@ -86,7 +86,7 @@ mod tests {
         ("async_depth", Range(1, INT_MAX, &[0])),
         ("prio_aging_expire", Range(0, INT_MAX, &[])),
         ("slice_idle", Range(0, INT_MAX, &[])),
-        ("slice_idle_us", Range(0, u32::MAX as i64, &[])),
+        ("slice_idle_us", Range(0, u32::MAX as i128, &[])),
         ("strict_guarantees", Range(0, 1, &[])),
         ("low_latency", Range(0, 1, &[])),
         ("timeout_sync", Range(1, INT_MAX, &[])),
@@ -96,9 +96,9 @@ mod tests {
         ("back_seek_max", Range(0, INT_MAX, &[])),
         ("back_seek_penalty", Range(1, INT_MAX, &[])),
         ("io.bfq.weight", Absent),
-        ("read_lat_nsec", Absent),
-        ("write_lat_nsec", Absent),
-        ("scheduler", Words(&["none", "mq-deadline", "bfq"])),
+        ("read_lat_nsec", Range(0, u64::MAX as i128, &[])),
+        ("write_lat_nsec", Range(0, u64::MAX as i128, &[])),
+        ("scheduler", Words(&["none", "mq-deadline", "kyber", "bfq"])),
         ("nr_requests", Range(4, 2048, &[0])),
         ("rotational", Range(0, 1, &[])),
         ("read_ahead_kb", Absent),
@@ -130,7 +130,7 @@ mod tests {
         let knobs = Knobs::default();
         let (mut here, mut absent) = (0, 0);
         for (name, kernel) in LINUX {
-            let takes = |value: i64| knobs.parse(name, &value.to_string()).is_ok();
+            let takes = |value: i128| knobs.parse(name, &value.to_string()).is_ok();
             match kernel {
                 Range(first, last, others) => {
                     assert!(takes(*first) && takes(*last), "{name}: {first} to {last}");
@@ -155,7 +155,7 @@ mod tests {
                 assert!(knobs.parse(name, text).is_err(), "{name}={text:?}");
             }
         }
-        assert_eq!((here, absent), (22, 23));
+        assert_eq!((here, absent), (24, 21));
         // No name is in both tables, and the list has all rows that originate in the block layer.
         for row in TABLE {
             assert_eq!(reason(row.name), None, "{}", row.name);

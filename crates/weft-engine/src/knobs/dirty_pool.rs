@@ -1,7 +1,7 @@
 //! Knobs of the write-back cache: limits of its pool, which all volumes share, and its throttle.
 //!
 //! Names, units and defaults are those of `vm.dirty_*`, except that ratios refer to the size of the
-//! cache and not of memory: the pool may be full of dirty pages, since it holds nothing else. As in
+//! cache and not of memory: the whole pool may be dirty, because it holds only dirty pages. As in
 //! Linux, a limit is set in bytes or as a ratio; the last setting applies, and the other one reads
 //! as 0.
 //!
@@ -13,21 +13,22 @@ use crate::page_cache::{Amount, DirtyThrottle, Kernel, PAGE_BYTES};
 /// Knobs of the pool of a write-back cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PoolKnobs {
-    /// Most pages of the pool that may be dirty or under writeback.
+    /// Dirty limit: largest number of pages of the pool that may be dirty or under writeback.
     pub dirty: Amount,
-    /// Dirty pages above which write-back starts at once.
+    /// Background threshold: number of dirty pages above which write-back starts at once.
     pub background: Amount,
-    /// Age of dirty pages, in 1/100 s, from which they are written in any case.
+    /// Age in 1/100 s from which dirty pages are written in any case.
     pub expire_centisecs: u32,
-    /// Interval of the search for such pages, in 1/100 s. Zero disables it.
+    /// Interval in 1/100 s at which such pages are searched for. Zero disables the search.
     pub writeback_centisecs: u32,
-    /// Throttling of clients that write faster than the members. `None`: clients write at the speed
-    /// of memory up to the limit, and then wait for room.
+    /// Rule that throttles clients which write faster than the members. `None`: clients write at
+    /// the speed of memory up to the limit, and then wait for room.
     pub throttle: Option<Kernel>,
 }
 
 impl Default for PoolKnobs {
-    /// The whole cache may be dirty; write-back starts above one half, or after 30 s.
+    /// Default knobs: the whole cache may be dirty, and write-back starts above one half, or after
+    /// 30 s.
     fn default() -> Self {
         Self {
             dirty: Amount::Percent(100),
@@ -40,23 +41,23 @@ impl Default for PoolKnobs {
 }
 
 impl PoolKnobs {
-    /// Rules of the pool. Without a throttle these are rules for the flushers alone, which need
-    /// some.
+    /// Kernel with the rules that the pool follows. Without a throttle only the rules for flushers
+    /// apply.
     #[must_use]
     pub fn kernel(&self) -> Kernel {
         self.throttle.unwrap_or(UNTHROTTLED)
     }
 }
 
-/// Throttle of the pool unless another one is set.
+/// Throttle of the pool if none is set.
 const THROTTLE: Kernel = Kernel::Weft;
 
-/// Rules of flushers if no client is throttled. [`Kernel::Weft`] does not fit, because its turns
-/// depend on waiting writers.
+/// Kernel with the rules for flushers that apply if no client is throttled. [`Kernel::Weft`] is not
+/// suitable, because its turns depend on waiting writers.
 const UNTHROTTLED: Kernel = Kernel::IoLess(DirtyThrottle::Mainline6_12);
 
-/// Form of a limit in bytes. A limit that was set as a ratio reads as 0 here, so 0 leaves it as it
-/// is.
+/// Form of a limit in bytes, at least `LEAST`. A limit that was set as a ratio reads as 0 in bytes,
+/// so setting 0 leaves it unchanged.
 pub(super) const fn limit_bytes<const LEAST: u64>() -> Form<Amount> {
     Form {
         unit: "bytes",
@@ -73,8 +74,8 @@ pub(super) const fn limit_bytes<const LEAST: u64>() -> Form<Amount> {
     }
 }
 
-/// Form of a limit in percent. A limit that was set in bytes reads as 0 here, so 0 leaves it as it
-/// is.
+/// Form of a limit in percent. A limit that was set in bytes reads as 0 percent, so setting 0
+/// leaves it unchanged.
 pub(super) const fn limit_ratio() -> Form<Amount> {
     Form {
         unit: "percent",
@@ -91,7 +92,7 @@ pub(super) const fn limit_ratio() -> Form<Amount> {
     }
 }
 
-/// Form of a throttle: the version of the kernel that has it, or `none`.
+/// Form of a throttle: the name of the kernel that has this throttle, or `none`.
 pub(super) const fn throttle() -> Form<Option<Kernel>> {
     Form {
         unit: "word",
@@ -103,7 +104,7 @@ pub(super) const fn throttle() -> Form<Option<Kernel>> {
     }
 }
 
-/// Text form of a throttle.
+/// Text form of the throttle `throttle`; `none` for `None`.
 #[must_use]
 pub fn throttle_name(throttle: Option<Kernel>) -> &'static str {
     throttle.map_or("none", Kernel::name)

@@ -1,18 +1,19 @@
-//! Forms of knobs: how the values of a kind are written, and which are allowed.
+//! Forms of knobs: how the values of each kind of knob are written, and which values are allowed.
 
 use weft_units::{Bytes, Span};
 
 use super::{Knobs, WAITS_WITHOUT_BOUND};
 
-/// Text form of the values of a knob.
+/// Text form for the values of a knob.
 pub(super) struct Form<T> {
-    /// Unit of the values, for users.
+    /// Unit of the values, as shown to users.
     pub(super) unit: &'static str,
-    /// Range of allowed values, for users.
+    /// Returns the range of allowed values, as shown to users.
     pub(super) range: fn() -> String,
-    /// Parses a new value. What is allowed may depend on the present value and on other knobs.
+    /// Parses a new value; `None` if it is not allowed. The allowed values may depend on the
+    /// present value and on other knobs.
     pub(super) parse: fn(&str, T, &Knobs) -> Option<T>,
-    /// Text that `parse` accepts.
+    /// Converts a value to a text that `parse` accepts.
     pub(super) show: fn(T) -> String,
 }
 
@@ -28,7 +29,7 @@ macro_rules! words {
         }
 
         impl $name {
-            /// Every value.
+            /// All values, in the order in which users see them.
             pub const ALL: [Self; [$($word),+].len()] = [$(Self::$value),+];
 
             pub(super) const FORM: Form<Self> = Form {
@@ -38,7 +39,7 @@ macro_rules! words {
                 show: |value| value.name().to_owned(),
             };
 
-            /// Word for the value.
+            /// Word that stands for the value.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -84,7 +85,7 @@ pub(super) const fn flag() -> Form<bool> {
     }
 }
 
-/// Form of a flag, or of `auto` for what the device reports.
+/// Form of a flag (0 or 1), or `auto` for the value that the device reports.
 pub(super) const fn flag_or_auto() -> Form<Option<bool>> {
     Form {
         unit: "word",
@@ -116,6 +117,16 @@ pub(super) const fn micros() -> Form<Span> {
     }
 }
 
+/// Form of a time in whole nanoseconds.
+pub(super) const fn nanos() -> Form<Span> {
+    Form {
+        unit: "nanoseconds",
+        range: || format!("0..={}", u64::MAX),
+        parse: |text, _, _| text.parse().ok().map(Span),
+        show: |value| value.0.to_string(),
+    }
+}
+
 /// Form of a time in seconds with up to three decimals, at most a day.
 pub(super) const fn seconds() -> Form<Span> {
     Form {
@@ -136,7 +147,7 @@ pub(super) const fn kib<const MAX: u32>() -> Form<Bytes> {
     }
 }
 
-/// Form of a speed in KiB per second, as of md's `sync_speed_min`. The word `system` stands for
+/// Form of a speed in KiB per second, as with md's `sync_speed_min`. The word `system` stands for
 /// `SYSTEM`, the value of an untuned system.
 pub(super) const fn speed<const SYSTEM: u32>() -> Form<Bytes> {
     Form {
@@ -150,7 +161,7 @@ pub(super) const fn speed<const SYSTEM: u32>() -> Form<Bytes> {
     }
 }
 
-/// Form of a number of requests: in the kernel's range, or 0.
+/// Form of a number of requests: a number in the kernel's range, or 0.
 pub(super) const fn tokens() -> Form<u32> {
     Form {
         range: || "0 | 4..=2048".into(),
@@ -159,7 +170,7 @@ pub(super) const fn tokens() -> Form<u32> {
     }
 }
 
-/// Form of a number of stripes, at most `stripe_cache_size`.
+/// Form of a number of stripes that is not larger than `stripe_cache_size`.
 pub(super) const fn bypass_threshold() -> Form<u32> {
     Form {
         range: || "0..=stripe_cache_size".into(),
@@ -168,7 +179,7 @@ pub(super) const fn bypass_threshold() -> Form<u32> {
     }
 }
 
-/// Form of a time in seconds, at most a minute, or of `none` for a wait without bound.
+/// Form of a time in seconds, at most a minute, or `none` for a wait without limit.
 pub(super) const fn preread_wait() -> Form<Span> {
     Form {
         unit: "seconds",
@@ -184,7 +195,7 @@ pub(super) const fn preread_wait() -> Form<Span> {
     }
 }
 
-/// Form of the size of the stripe cache in bytes, or 0.
+/// Form of the size of the stripe cache: bytes, or 0.
 pub(super) const fn cache_bytes() -> Form<Bytes> {
     Form {
         unit: "bytes",
@@ -209,7 +220,7 @@ fn parse_flag(text: &str) -> Option<bool> {
     }
 }
 
-/// Parses seconds with up to three decimals, as md's `safe_mode_delay`.
+/// Parses seconds with up to three decimals, as for md's `safe_mode_delay`.
 fn parse_seconds(text: &str) -> Option<Span> {
     let (whole_part, fraction) = text.split_once('.').unwrap_or((text, ""));
     if fraction.len() > 3 || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {

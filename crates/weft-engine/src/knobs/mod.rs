@@ -1,6 +1,6 @@
-//! Knobs: everything that can be tuned, as values of a volume and in their text form.
+//! Knobs: every setting that can be tuned, as values of a volume and in text form.
 //!
-//! [`TABLE`] has a row for each knob; `table.rs` says what an entry consists of.
+//! [`TABLE`] has a row for each knob; `table.rs` describes the parts of an entry.
 
 mod absent;
 mod dirty_pool;
@@ -16,92 +16,97 @@ use crate::page_cache::BdiRatios;
 pub use self::dirty_pool::{PoolKnobs, throttle_name};
 pub use self::table::{Draws, Knob, KnobRow, TABLE};
 pub use self::value::{
-    Activation, BfqKnobs, CacheForm, CheckReads, Fairness, FlushRule, GroupWeights, MergeKnobs,
-    MergePosition, MergeRule, MergeWeight, MqDeadlineKnobs, NoMerges, PlanRule, PriorityRule,
-    RmwLevel, SchedulerKind, StripeSize, SyncPace, Writes,
+    Activation, BfqKnobs, CacheForm, CheckReads, Fairness, FlushRule, GroupWeights, KyberKnobs,
+    MergeKnobs, MergePosition, MergeRule, MergeWeight, MqDeadlineKnobs, NoMerges, PlanRule,
+    PriorityRule, RmwLevel, SchedulerKind, StripeSize, SyncPace, Writes,
 };
 
-/// The values of all knobs.
+/// Values of all knobs of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Knobs {
-    /// Moment at which delayed stripes (md's delayed list) become held ones (md's hold list), which
-    /// may be preread (patch 000).
+    /// Time at which delayed stripes move to the hold list, from where they may be preread (patch
+    /// 000).
     pub activation: Activation,
     /// Knobs of the scheduler BFQ.
     pub bfq: BfqKnobs,
     /// Whether a check reads stripes from members even if they are cached.
     pub check_reads: CheckReads,
-    /// Member flushes that serve a flush request (patch 002).
+    /// Rule by which member flushes serve flush requests (patch 002).
     pub flush_batch: FlushRule,
-    /// Largest member request that merging produces. Zero disables merging.
+    /// Knobs of the scheduler kyber.
+    pub kyber: KyberKnobs,
+    /// Largest member request that merging may produce. Zero disables merging.
     pub max_sectors: Bytes,
-    /// Longest stall of a member before it is failed. Zero: never.
+    /// Time without an answer after which a member is failed. Zero: never.
     pub member_timeout: Span,
     /// Knobs of the scheduler mq-deadline.
     pub mq_deadline: MqDeadlineKnobs,
-    /// Longest time that a member may be without space before it is failed, if the other members
-    /// suffice. Zero: never.
+    /// Time without space after which a member is failed, if the array can run without it. Zero:
+    /// never.
     pub no_space_wait: Span,
-    /// Merging of the requests of a member.
+    /// Rule for merging the requests of a member.
     pub nomerges: NoMerges,
-    /// Requests in a member's scheduler and in flight at the member; further requests wait in order
-    /// of arrival. Zero: with mq-deadline twice the member's depth, at most 256; with BFQ no limit;
-    /// without a scheduler the member's depth.
+    /// Largest number of requests in a member's scheduler and in flight at the member together;
+    /// further requests wait in order of arrival. Zero: with mq-deadline and kyber twice the
+    /// member's queue depth, at most 256; with BFQ no limit; without a scheduler the member's queue
+    /// depth.
     pub nr_requests: u32,
-    /// Knobs of the write-back cache, if there is one; common to all volumes of an engine.
+    /// Knobs of the write-back cache, if there is one. They are common to all volumes of an engine.
     pub pool: PoolKnobs,
-    /// The volume's share of the limits of the write-back cache.
+    /// Bounds of the volume's share of the limits of the write-back cache.
     pub ratios: BdiRatios,
-    /// Rule by which a stripe obtains the strips that it needs: rmw, rcw, or the fewest reads.
+    /// Rule by which a stripe obtains the strips that it needs: md's choice between
+    /// read-modify-write and reconstruct-write, or the fewest reads.
     pub plan_rule: PlanRule,
-    /// Number of ready stripes, which need no preread, that may be handled before a held one (patch
-    /// 000).
+    /// Number of times that a held stripe may be bypassed by ready stripes, which need no preread
+    /// (patch 000).
     pub preread_bypass_threshold: u32,
     /// Longest time that a stripe waits to be filled, under any rule. [`WAITS_WITHOUT_BOUND`] is
-    /// md's rule: wait for as long as other stripes are preread, or filled stripes are written.
+    /// md's rule: a stripe waits for as long as other stripes are preread, or filled stripes are
+    /// written.
     pub preread_wait_max: Span,
-    /// Rule that picks the next stripe (patch 000).
+    /// Rule that chooses the stripe that is handled next (patch 000).
     pub priority: PriorityRule,
-    /// Longest stall of a read before it is answered from the other members, if their parity can be
-    /// trusted. Zero: never.
+    /// Time without an answer after which a read is answered from the other members, if their
+    /// parity can be trusted. Zero: never.
     pub read_around: Span,
-    /// Commands in flight at a member. Zero: as many as its device accepts.
+    /// Largest number of commands in flight at a member. Zero: as many as its device accepts.
     pub queue_depth: u32,
-    /// Preference for read-modify-write.
+    /// Rule for preferring read-modify-write to reconstruct-write.
     pub rmw_level: RmwLevel,
     /// Whether members are rotational. `None`: as their devices report.
     pub rotational: Option<bool>,
     /// Time that an array stays dirty after its last write. Zero: until it is stopped.
     pub safe_mode_delay: Span,
-    /// I/O scheduler of members.
+    /// I/O scheduler of the members.
     pub scheduler: SchedulerKind,
     /// Whether a strip that is overwritten completely is written from the client's memory instead
     /// of being copied to the cache.
     pub skip_copy: bool,
-    /// Memory of the stripe cache with [`StripeSize::AUTO`]; zero: the memory of
-    /// `stripe_cache_size` stripes.
+    /// Memory of the stripe cache with [`StripeSize::AUTO`]. Zero: as much as `stripe_cache_size`
+    /// stripes take.
     pub stripe_cache_bytes: Bytes,
-    /// Form of the stripe cache: md's of 2008 or of today.
+    /// Form of the stripe cache: that of md in 2008, or that of today.
     pub stripe_cache_form: CacheForm,
-    /// Stripes in the stripe cache.
+    /// Size of the stripe cache, in stripes.
     pub stripe_cache_size: u32,
-    /// Bytes of a stripe on one member (patch 004).
+    /// Size of a stripe on each member, in bytes (patch 004).
     pub stripe_size: StripeSize,
-    /// Pace of a resync beside clients.
+    /// Pace of a sync beside clients.
     pub sync_pace: SyncPace,
-    /// Upper bound of the speed of a resync, in bytes per second.
+    /// Upper limit on the speed of a sync, in bytes per second.
     pub sync_speed_max: Bytes,
-    /// Speed of a resync that is kept beside client requests, in bytes per second.
+    /// Speed that a sync keeps beside client requests, in bytes per second.
     pub sync_speed_min: Bytes,
-    /// Selection of the client writes that wait for more data of their stripe.
+    /// Rule that selects the client writes that wait for more data of their stripe.
     pub writes: Writes,
 }
 
-/// Reasons for which a knob was not set.
+/// Reason for which a knob was not set.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KnobError {
-    /// The value is not one of those allowed.
+    /// The value is not one of the allowed values.
     #[error("{name}: found {found}, expected {expected}")]
     Value {
         /// Name of the knob.
@@ -119,7 +124,7 @@ pub enum KnobError {
         /// Reason for its absence, and what to use instead.
         reason: &'static str,
     },
-    /// The value only reproduces a former kernel.
+    /// The value only serves to reproduce a former kernel.
     #[error(
         "{name}: found {found}, which only simulations take (weft reproduce {experiment}), \
          expected {expected}"
@@ -140,7 +145,8 @@ pub enum KnobError {
 }
 
 impl Knobs {
-    /// The value of a knob, in the form that [`Knobs::parse`] accepts.
+    /// Text of the value of a knob, which [`Knobs::parse`] accepts; `None` if no knob has this
+    /// name.
     #[must_use]
     pub fn show(&self, name: &str) -> Option<String> {
         TABLE.iter().find(|row| row.name == name).map(|row| (row.show)(self))
@@ -167,7 +173,7 @@ impl Knobs {
         })
     }
 
-    /// Parses a new value of a knob of a live volume, which takes no historic ones.
+    /// Parses a new value of a knob of a live volume, which refuses historic values.
     ///
     /// # Errors
     /// The knob is unknown, the value is out of range, or it is one of [`KnobRow::historic`].
@@ -185,7 +191,8 @@ impl Knobs {
         }
     }
 
-    /// Number of stripes that a stripe cache has, if each stripe takes `stripe_frames` frames.
+    /// Number of stripes that the stripe cache has with these knobs, if each stripe takes
+    /// `stripe_frames` frames.
     #[must_use]
     pub fn cache_stripes(&self, stripe_frames: u32) -> u32 {
         if self.stripe_size != StripeSize::AUTO || self.stripe_cache_bytes == Bytes::ZERO {
@@ -198,7 +205,7 @@ impl Knobs {
 }
 
 impl Knobs {
-    /// Knobs of an untuned md. With these, member requests are those of the kernel.
+    /// Knobs of an untuned md. With these, member requests are the same as the kernel's.
     #[must_use]
     pub fn md() -> Self {
         Self {
@@ -206,6 +213,7 @@ impl Knobs {
             bfq: BfqKnobs::default(),
             check_reads: CheckReads::default(),
             flush_batch: FlushRule::Batch,
+            kyber: KyberKnobs::default(),
             max_sectors: Bytes::kib(512),
             member_timeout: Span::ZERO,
             mq_deadline: MqDeadlineKnobs::default(),
@@ -254,19 +262,20 @@ impl Default for Knobs {
     }
 }
 
-/// [`Knobs::preread_wait_max`] of md: stripes wait for others without limit.
+/// Value of [`Knobs::preread_wait_max`] with which stripes wait for others without limit, as in md.
 pub const WAITS_WITHOUT_BOUND: Span = Span(u64::MAX);
 
-/// Limit on waiting with any other [`Knobs::preread_wait_max`]: a stripe waits no longer than it
-/// takes to write data of this many times the size of the stripe cache. On disks the time limit is
-/// reached first; on the fastest drives, gigabytes would pass a waiting stripe within a second.
+/// Additional limit with any other value of [`Knobs::preread_wait_max`]: a stripe waits no longer
+/// than it takes to write this many times the content of the stripe cache. On disks the time limit
+/// is reached first; on the fastest drives, gigabytes would be written past a waiting stripe within
+/// a second.
 pub const CACHES_PASSED_MAX: u64 = 64;
 
 /// md's default `speed_limit_min` and `speed_limit_max`, in KiB per second.
 const SYNC_SPEED_MIN: u32 = 1000;
 const SYNC_SPEED_MAX: u32 = 200_000;
 
-/// Row of the knob with this name.
+/// Row of the knob named `name`; an error if there is none.
 fn row(name: &str) -> Result<&'static KnobRow, KnobError> {
     TABLE.iter().find(|row| row.name == name).ok_or_else(|| match absent::reason(name) {
         Some(reason) => KnobError::Absent { name: name.to_owned(), reason },
@@ -329,7 +338,7 @@ mod tests {
         assert!(TABLE.windows(2).all(|pair| pair[0].name < pair[1].name));
     }
 
-    /// Knobs of the block layer, weft's own for a scheduler, and the depth of a member.
+    /// Knobs of the block layer, weft's own knob for the scheduler, and the depth of a member.
     #[test]
     fn knobs_of_queues_are_known_as_such() {
         let knobs = Knobs::default();
@@ -342,7 +351,7 @@ mod tests {
         }
     }
 
-    /// Knobs that Linux has in `vm` and `bdi`, and the throttle.
+    /// Knobs that Linux has in `vm` and `bdi`, and the knob for the throttle.
     #[test]
     fn knobs_of_the_write_back_cache_are_known_as_such() {
         let knobs = Knobs::default();

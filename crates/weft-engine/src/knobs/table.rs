@@ -1,10 +1,11 @@
-//! Table of knobs: an entry for each, from which all follows but its field in [`Knobs`].
+//! Table of knobs: one entry per knob, from which everything is generated except the knob's field
+//! in [`Knobs`].
 //!
 //! Names, units and ranges are those of `/sys/block/mdX/md/`, `/sys/block/X/queue/`,
 //! `/proc/sys/vm/` and `/sys/class/bdi/` if the kernel has the knob; the other knobs are weft's own
 //! and say so.
 //!
-//! An entry consists of the following, of which `note`, `then` and `historic` may be absent:
+//! An entry consists of the following parts, of which `note`, `then` and `historic` may be missing:
 //!
 //! ```text
 //! name => Variant(Value) at field.of.Knobs of Scope {
@@ -24,8 +25,8 @@ use weft_units::{Bytes, Span};
 
 use super::dirty_pool::{DIRTY_BYTES_MIN, limit_bytes, limit_ratio, throttle};
 use super::form::{
-    Form, INT_MAX, bypass_threshold, cache_bytes, flag, flag_or_auto, kib, micros, millis, number,
-    percent, preread_wait, seconds, speed, tokens,
+    Form, INT_MAX, bypass_threshold, cache_bytes, flag, flag_or_auto, kib, micros, millis, nanos,
+    number, percent, preread_wait, seconds, speed, tokens,
 };
 use super::{
     Activation, CacheForm, CheckReads, Fairness, FlushRule, GroupWeights, Knobs, MergePosition,
@@ -34,7 +35,7 @@ use super::{
 };
 use crate::page_cache::{Amount, Kernel, PAGE_BYTES};
 
-/// Row of a knob in the table.
+/// Row of [`TABLE`]: name, unit, allowed values and effect of a knob.
 pub struct KnobRow {
     /// Name of the knob, as in md if md has it.
     pub name: &'static str,
@@ -44,10 +45,10 @@ pub struct KnobRow {
     pub origin: &'static str,
     /// Effect of the knob.
     pub doc: &'static str,
-    /// Values that only reproduce a former kernel, with the experiment that does, which
-    /// `weft reproduce` runs. A live volume refuses them.
+    /// Values that only serve to reproduce a former kernel, each with the experiment that uses it
+    /// and that `weft reproduce` runs. A live volume refuses these values.
     pub historic: &'static [(&'static str, &'static str)],
-    /// Values that simulated crash runs draw.
+    /// Values that simulated crash runs draw for the knob.
     pub draws: Draws,
     range: fn() -> String,
     pub(super) parse: fn(&str, &Knobs) -> Option<Knob>,
@@ -61,7 +62,7 @@ impl KnobRow {
         (self.range)()
     }
 
-    /// Range of the values that a live volume takes, as text.
+    /// Range of the values that a live volume accepts, as text.
     #[must_use]
     pub fn range_live(&self) -> String {
         let range = self.range();
@@ -70,31 +71,31 @@ impl KnobRow {
     }
 }
 
-/// Values of a knob that simulated crash runs draw, by the simulator's list. A value may be
-/// repeated, which makes it likelier.
+/// Values of a knob that simulated crash runs draw, by list of the simulator. A value may be
+/// repeated, which makes it more likely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Draws {
-    /// At the start, under any profile.
+    /// Drawn at the start, under any profile.
     pub start: &'static [&'static str],
-    /// At run time, under any profile that sets knobs.
+    /// Drawn at run time, under any profile that sets knobs.
     pub steps: &'static [&'static str],
-    /// At the start and at run time, under profiles of queues.
+    /// Drawn at the start and at run time, under profiles of queues.
     pub queues: &'static [&'static str],
-    /// At run time, under mixed profiles.
+    /// Drawn at run time, under mixed profiles.
     pub mixed: &'static [&'static str],
-    /// At run time for the queue of one member, under mixed profiles.
+    /// Drawn at run time for the queue of one member, under mixed profiles.
     pub one_queue: &'static [&'static str],
-    /// Reason for which no list has the knob.
+    /// Reason for which no list contains the knob.
     pub unlisted: &'static str,
 }
 
 impl Draws {
-    /// No values and no reason, which no knob may have.
+    /// No values and no reason. No knob may have this.
     pub const NONE: Self =
         Self { start: &[], steps: &[], queues: &[], mixed: &[], one_queue: &[], unlisted: "" };
 }
 
-/// Object that a knob belongs to.
+/// Object to which a knob belongs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Scope {
     /// The pool of the write-back cache, which all volumes share.
@@ -117,7 +118,7 @@ macro_rules! knobs {
         $(historic: [$($of_history:expr),+],)?
         draws: { $($list:ident: $values:expr),+ $(,)? },
     })+) => {
-        /// One knob with a new value.
+        /// A knob, together with a new value for it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Knob {
             $(
@@ -146,7 +147,7 @@ macro_rules! knobs {
             }
         }
 
-        /// The table, in alphabetical order.
+        /// The table of all knobs, in alphabetical order.
         pub const TABLE: &[KnobRow] = &[$(KnobRow {
             name: stringify!($name),
             unit: $form.unit,
@@ -413,7 +414,7 @@ knobs! {
         form: tokens(),
         origin: "block queue",
         doc: "Requests of one member in its scheduler and at the member at once; what is beyond waits in order of arrival. \
-              0: with mq-deadline twice the member's depth, at most 256; with bfq no bound; without a scheduler its depth.",
+              0: with mq-deadline and kyber twice the member's depth, at most 256; with bfq no bound; without a scheduler its depth.",
         draws: { mixed: &["0", "4", "64"], one_queue: &["0", "4"] },
     }
     plan_rule => PlanRule(PlanRule) at plan_rule of Volume {
@@ -470,6 +471,13 @@ knobs! {
         doc: "How long a read waits until the next batch begins with it.",
         draws: { queues: &["0", "1", "500"] },
     }
+    read_lat_nsec => ReadLat(Span) at kyber.read_lat of Queues {
+        form: nanos(),
+        origin: "block queue (kyber)",
+        doc: "How long a read should take. Where members take longer, kyber gives them fewer requests of those kinds that \
+              are well within their own target.",
+        draws: { queues: &["1", "2000000"] },
+    }
     rmw_level => RmwLevel(RmwLevel) at rmw_level of Volume {
         form: Form { unit: "level", ..RmwLevel::FORM },
         origin: "md",
@@ -492,11 +500,13 @@ knobs! {
         form: SchedulerKind::FORM,
         origin: "block queue",
         doc: "What is done with requests that wait for a member: first come, first served; \
-              sorted and merged; or shared by weight among those who ask.",
+              sorted and merged; held back by kind where latencies grow; or shared by weight among those who ask.",
         draws: {
-            queues: &["none", "mq-deadline", "mq-deadline", "mq-deadline", "bfq", "bfq", "bfq"],
-            mixed: &["none", "mq-deadline", "bfq"],
-            one_queue: &["none", "mq-deadline", "bfq"],
+            queues: &[
+                "none", "mq-deadline", "mq-deadline", "mq-deadline", "bfq", "bfq", "bfq", "kyber", "kyber",
+            ],
+            mixed: &["none", "mq-deadline", "bfq", "kyber"],
+            one_queue: &["none", "mq-deadline", "bfq", "kyber"],
         },
     }
     skip_copy => SkipCopy(bool) at skip_copy of Volume {
@@ -616,6 +626,12 @@ knobs! {
         origin: "block queue (mq-deadline)",
         doc: "How long a write waits until the next batch of writes begins with it.",
         draws: { unlisted: "the code of read_expire, which is drawn" },
+    }
+    write_lat_nsec => WriteLat(Span) at kyber.write_lat of Queues {
+        form: nanos(),
+        origin: "block queue (kyber)",
+        doc: "How long a write should take, as read_lat_nsec.",
+        draws: { queues: &["1", "10000000"] },
     }
     writes => Writes(Writes) at writes of Volume {
         form: Writes::FORM,

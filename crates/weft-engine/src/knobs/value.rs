@@ -1,6 +1,6 @@
 //! Values of knobs: enumerations, scheduler settings, and the stripe size.
 //!
-//! The file of each policy explains the effects of its values.
+//! The effects of the values are explained in the file of each policy.
 
 use weft_units::{Bytes, FRAME_BYTES, Group, Sectors, Span};
 
@@ -8,17 +8,17 @@ use super::KnobError;
 use super::form::{Form, words};
 
 words! {
-    /// Moment at which delayed stripes become held ones, which may be preread.
+    /// Time at which delayed stripes move to the hold list, from where they may be preread.
     #[derive(Default)]
     pub enum Activation {
-        /// At the end of the plug, 3 ms after its start, as in 2008.
+        /// At the end of the plug, 3 ms after it was set, as in 2008.
         AtUnplug = "at_unplug",
         /// At the next turn of the engine, as in md's thread today.
         #[default]
         EachTurn = "each_turn",
     }
 
-    /// Source of the strips of a cached stripe for a check or repair.
+    /// Source from which a check or repair takes the strips of a cached stripe.
     #[derive(Default)]
     pub enum CheckReads {
         /// The stripe cache, as in md.
@@ -28,19 +28,20 @@ words! {
         Media = "media",
     }
 
-    /// Form of the stripe cache (md-raid.md §1.10).
+    /// Form of the stripe cache: how filled stripes are written and inactive ones are kept
+    /// (md-raid.md §1.10).
     #[derive(Default)]
     pub enum CacheForm {
-        /// Form of 2.6.25: stripes of a chunk are written one by one, and inactive stripes are in
-        /// one list.
+        /// The form of 2.6.25: the stripes of a chunk are written one by one, and inactive stripes
+        /// are in one list.
         Of2008 = "2008",
-        /// Form of 6.12: filled stripes of a chunk are written as a batch, and inactive stripes are
-        /// in eight lists.
+        /// The form of 6.12: filled stripes of a chunk are written as a batch, and inactive stripes
+        /// are in eight lists.
         #[default]
         Today = "today",
     }
 
-    /// Member flushes that serve a flush request (patch 002).
+    /// Rule by which member flushes serve flush requests (patch 002).
     #[derive(Default)]
     pub enum FlushRule {
         /// One round of member flushes at a time, for all waiting requests (Linux 5.2 to 6.11).
@@ -48,7 +49,7 @@ words! {
         Batch = "batch",
         /// One flush per member at a time, for all waiting requests (Linux since 6.12).
         Md612 = "md612",
-        /// Like [`Self::Md612`], without flushes of members with durable writes.
+        /// Like [`Self::Md612`], but a member is not flushed if all of its writes are durable.
         Needed = "needed",
         /// One round per request, several at a time (Linux 4.18 to 5.1).
         Parallel = "parallel",
@@ -68,29 +69,32 @@ words! {
         Slots = "slots",
     }
 
-    /// Rule by which a stripe obtains the strips that it needs.
+    /// Rule by which a stripe obtains the strips that it needs for a write or read.
     #[derive(Default)]
     pub enum PlanRule {
-        /// md's choice of rmw or rcw, with the same reads.
+        /// md's choice between read-modify-write and reconstruct-write, with the same reads as md.
         #[default]
         Md = "md",
-        /// The fewest reads.
+        /// Whichever plan needs the fewest reads.
         Least = "least",
     }
 
-    /// Rule that picks the next stripe: the two rules of patch 000, and weft's own.
+    /// Rule that chooses the stripe that is handled next: one of the two rules of patch 000, or
+    /// weft's own.
     #[derive(Default)]
     pub enum PriorityRule {
         /// Held stripes may be bypassed `preread_bypass_threshold` times (Linux since 2.6.26).
         #[default]
         Bypass = "bypass",
-        /// Held stripes are first in, first out (Linux before 2.6.26).
+        /// Held stripes are handled in order of arrival, behind the ready ones (Linux before
+        /// 2.6.26).
         Fifo = "fifo",
-        /// Each stripe waits for as long as waiting pays, at most `preread_wait_max` (weft's own).
+        /// Each stripe waits for as long as waiting pays off, at most `preread_wait_max` (weft's
+        /// own).
         Stream = "stream",
     }
 
-    /// Preference for read-modify-write, md's `rmw_level`.
+    /// Rule for preferring read-modify-write to reconstruct-write: md's `rmw_level`.
     #[derive(Default)]
     pub enum RmwLevel {
         /// Always reconstruct-write.
@@ -98,22 +102,22 @@ words! {
         /// Read-modify-write if it needs strictly fewer reads.
         #[default]
         Fewer = "1",
-        /// Read-modify-write also if both need equally many reads.
+        /// Read-modify-write also if both methods need equally many reads.
         Tie = "2",
     }
 
-    /// Pace of a resync beside client requests.
+    /// Pace of a sync beside client requests.
     pub enum SyncPace {
-        /// The lower bound of its speed, and more in pauses of clients (weft's own).
+        /// The lower limit of its speed beside clients, and more in their pauses (weft's own).
         Idle = "idle",
-        /// One step at a time, and at least the lower bound (Linux since 4.1).
+        /// One step at a time beside clients, and at least the lower limit (Linux since 4.1).
         Md = "md",
     }
 
-    /// Selection of the client writes that wait for more data of their stripe.
+    /// Rule that selects the client writes that wait for more data of their stripe.
     #[derive(Default)]
     pub enum Writes {
-        /// Writes to a stripe for which other writes were recorded in the same turn of the engine.
+        /// Writes to a stripe for which other writes arrived in the same turn of the engine.
         #[default]
         Auto = "auto",
         /// Every write without the `sync` flag.
@@ -130,16 +134,20 @@ words! {
         None = "none",
         /// Sorted by sector, with a deadline for each request.
         MqDeadline = "mq-deadline",
+        /// Number of reads, writes and discards at the member limited so that latencies stay within
+        /// their targets.
+        Kyber = "kyber",
         /// Budget fair queueing: shares by weight among active clients.
         Bfq = "bfq",
     }
 
-    /// Members on which BFQ merges queues (patch 003).
+    /// Members on which BFQ merges the queues of cooperating processes (patch 003).
     #[derive(Default)]
     pub enum MergeRule {
         /// All members (Linux before 5.2).
         Always = "always",
-        /// Members on which processes continue where others have just ended (weft's own).
+        /// Members on which requests of one process begin where those of another have just ended
+        /// (weft's own).
         Gain = "gain",
         /// No members.
         Never = "never",
@@ -148,24 +156,24 @@ words! {
         Patch = "patch",
     }
 
-    /// Position from which BFQ measures whether another queue is close, for a queue in service
-    /// before its first dispatch.
+    /// Position from which BFQ measures whether another queue is nearby, while the queue in service
+    /// has not dispatched a request yet.
     #[derive(Default)]
     pub enum MergePosition {
-        /// No position: no other queue is close before the first dispatch.
+        /// No position: no other queue counts as nearby before the first dispatch.
         #[default]
         Own = "own",
-        /// The position of the previous queue in service, so queues that are far apart are merged
-        /// (Linux until 2021).
+        /// The position of the queue that was in service before, so that queues that are far apart
+        /// are merged (Linux until 2021).
         Stale = "stale",
     }
 
-    /// Weight of a queue after another one was merged into it.
+    /// Weight of a queue after another queue was merged into it.
     #[derive(Default)]
     pub enum MergeWeight {
         /// The larger weight of both queues.
         Max = "max",
-        /// The weight of the target, as in Linux.
+        /// The weight of the queue that is merged into, as in Linux.
         #[default]
         Target = "target",
     }
@@ -177,14 +185,14 @@ words! {
         #[default]
         Allowed = "0",
         /// 1: merging within a turn of the engine, and with the request that was last inserted or
-        /// merged into, without a lookup.
+        /// merged into, but without a lookup.
         LastOnly = "1",
         /// 2: no merging.
         Never = "2",
     }
 }
 
-/// Bytes of a stripe on one member.
+/// Size of a stripe on each member: the height of a stripe-cache entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StripeSize {
     bytes: u32,
@@ -192,7 +200,8 @@ pub struct StripeSize {
 }
 
 impl StripeSize {
-    /// Strips of 4 KiB, which are handled together as full stripes where that is possible.
+    /// Stripes of 4 KiB per member, which are handled together as full stripes where that is
+    /// possible.
     pub const AUTO: Self = Self { bytes: MIN, auto: true };
 
     pub(super) const FORM: Form<Self> = Form {
@@ -208,7 +217,7 @@ impl StripeSize {
         },
     };
 
-    /// Checks a size.
+    /// Creates a fixed stripe size of `bytes`.
     ///
     /// # Errors
     /// The size is not a power of two in 4096..=65536.
@@ -225,32 +234,32 @@ impl StripeSize {
         }
     }
 
-    /// Size of a stripe-cache entry's strip in bytes: the unit of lookups, and the smallest unit of
-    /// I/O.
+    /// Size in bytes of a strip of a stripe-cache entry, the unit of lookups and the smallest unit
+    /// of I/O.
     #[must_use]
     pub const fn bytes(self) -> Bytes {
         Bytes(self.bytes as u64)
     }
 
-    /// Size of a stripe-cache entry's strip in sectors.
+    /// Size in sectors of a strip of a stripe-cache entry.
     #[must_use]
     pub const fn sectors(self) -> Sectors {
         Bytes(self.bytes as u64).sectors_floor()
     }
 
-    /// Frames of one strip of a stripe.
+    /// Number of frames for one strip of a stripe.
     #[must_use]
     pub const fn frames(self) -> u32 {
         self.bytes / FRAME_BYTES as u32
     }
 
-    /// Frames of a whole stripe of an array, including parity.
+    /// Number of frames for a whole stripe of an array with `members` slots, parity included.
     #[must_use]
     pub fn stripe_frames(self, members: u16, chunk: Bytes) -> u32 {
         u32::from(members) * self.at_most(chunk).frames()
     }
 
-    /// The largest size, up to this one, that divides a chunk.
+    /// The largest stripe size that divides `chunk` and is not larger than this one.
     #[must_use]
     pub fn at_most(self, chunk: Bytes) -> Self {
         let mut bytes = self.bytes;
@@ -302,23 +311,24 @@ pub struct BfqKnobs {
     pub fairness: Fairness,
     /// Time for which a member is kept idle for a queue that may soon have a request. Zero: never.
     pub slice_idle: Span,
-    /// Whether a member gets one request at a time, and is kept idle for the queue in service.
+    /// Whether a member gets only one request at a time, and is always kept idle for the queue in
+    /// service.
     pub strict_guarantees: bool,
     /// Whether weights of interactive and soft real-time queues are raised.
     pub low_latency: bool,
     /// Whether a member is kept idle for queues of the smallest weight too, as before Linux 5.2.
     pub idle_lowest: bool,
-    /// Longest time in service.
+    /// Longest time that a queue stays in service.
     pub timeout_sync: Span,
     /// Largest budget in sectors. Zero: the sectors that the member transfers in `timeout_sync`.
     pub max_budget: u32,
-    /// Time from the arrival of a sync request to its deadline.
+    /// Time from the arrival of a read or sync write to its deadline.
     pub fifo_expire_sync: Span,
     /// Time from the arrival of a background write to its deadline.
     pub fifo_expire_async: Span,
     /// Longest backward seek to a request of the same queue, in KiB.
     pub back_seek_max: u32,
-    /// Cost of a backward seek, as a multiple of the same distance forward.
+    /// Cost of a backward seek, as a multiple of that of a forward seek of the same distance.
     pub back_seek_penalty: u32,
     /// Knobs of queue merging.
     pub merge: MergeKnobs,
@@ -349,12 +359,12 @@ impl Default for BfqKnobs {
     }
 }
 
-/// Weights of groups of clients, by number.
+/// Weights of groups of clients, by group number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GroupWeights([u16; Group::MAX as usize]);
 
 impl GroupWeights {
-    /// No weights given: each group has the kernel's default of 100.
+    /// No weight given: each group has the kernel's default weight of 100.
     pub const NONE: Self = Self([0; Group::MAX as usize]);
 
     pub(super) const FORM: Form<Self> = Form {
@@ -373,8 +383,8 @@ impl GroupWeights {
         },
     };
 
-    /// Weights of the first groups, 1 to 1000 each, in order; `None` if there are too many or one
-    /// is out of range.
+    /// Creates the weights of the first groups, 1 to 1000 each, in order. `None` if there are too
+    /// many weights or one is out of range.
     #[must_use]
     pub fn of(weights: &[u16]) -> Option<Self> {
         let mut of = Self::NONE;
@@ -385,7 +395,7 @@ impl GroupWeights {
         })
     }
 
-    /// The weights that were given, in order of groups.
+    /// The weights that were given, in the order of group numbers.
     #[must_use]
     pub fn given(&self) -> &[u16] {
         let count = self.0.iter().position(|weight| *weight == 0);
@@ -414,12 +424,27 @@ const GROUP_WEIGHT_DEFAULT: u32 = 100;
 pub struct MergeKnobs {
     /// Members on which queues are merged.
     pub queues: MergeRule,
-    /// Position of a queue in service before its first dispatch.
+    /// Position that is used for a queue in service before its first dispatch.
     pub position: MergePosition,
     /// Weight of a queue after another one was merged into it.
     pub weight: MergeWeight,
     /// Whether queues created together are merged permanently, as in Linux since 2021.
     pub stable: bool,
+}
+
+/// Knobs of kyber, named as in `/sys/block/X/queue/iosched/` without the unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct KyberKnobs {
+    /// Target latency of reads.
+    pub read_lat: Span,
+    /// Target latency of writes.
+    pub write_lat: Span,
+}
+
+impl Default for KyberKnobs {
+    fn default() -> Self {
+        Self { read_lat: Span::millis(2), write_lat: Span::millis(10) }
+    }
 }
 
 /// Knobs of mq-deadline, named as in `/sys/block/X/queue/iosched/`.
@@ -429,15 +454,16 @@ pub struct MqDeadlineKnobs {
     pub read_expire: Span,
     /// Time from the arrival of a write to its deadline.
     pub write_expire: Span,
-    /// Batches of reads that may precede a waiting batch of writes.
+    /// Number of batches of reads that may be dispatched while writes wait.
     pub writes_starved: u32,
-    /// Requests in a batch.
+    /// Largest number of requests in a batch.
     pub fifo_batch: u32,
     /// Whether a new request may be merged in front of a queued one.
     pub front_merges: bool,
-    /// Time after which a request of a lower class overtakes higher classes.
+    /// Time after which a request of a lower class is dispatched despite requests of higher
+    /// classes.
     pub prio_aging_expire: Span,
-    /// Requests other than reads in the scheduler and in flight. Zero: as many as
+    /// Largest number of requests other than reads in the scheduler and in flight. Zero: as many as
     /// [`Knobs::nr_requests`](super::Knobs::nr_requests).
     pub async_depth: u32,
 }

@@ -1,8 +1,8 @@
-//! Alignment of reads to a member's logical blocks.
+//! Alignment of reads: rounding out to a member's logical blocks.
 //!
 //! Clients may read any byte range, while members transfer whole logical blocks, so a read is
-//! rounded out. That needs no extra memory: payload has the same place in its frames as in the
-//! volume, so there is room for the rest of the first and last block. A write of part of a block
+//! rounded out. That needs no extra memory: the payload is placed in its frames as in the volume's
+//! blocks, so there is room for the rest of the first and last block. A write of part of a block
 //! needs the rest of the block and goes through the stripe cache, which reads and writes whole
 //! blocks anyway.
 

@@ -1,4 +1,4 @@
-//! Geometry: array sectors to members and back, for every parity level and layout.
+//! Geometry: maps array sectors to members and back, for every parity level and layout.
 //!
 //! Left-symmetric RAID 5 on four members (`D0` is the first chunk of the array):
 //!
@@ -10,17 +10,16 @@
 //! full stripe 3   P        D9       D10      D11
 //! ```
 //!
-//! Source   md-raid.md §5.1 and §5.2; each placement was compared with Linux 6.12 there
+//! Source   md-raid.md §5.1 and §5.2; each placement was compared there with Linux 6.12
 
 use thiserror::Error;
 use weft_ondisk::Level;
 use weft_units::{FullStripe, SectorRange, Sectors, Slot};
 
-use crate::layout::level::{LevelRow, with_parity_listed};
 use crate::layout::slot_set::SlotSet;
 use crate::layout::tolerance::Tolerance;
 
-/// Level, layout and sizes of a parity array, checked.
+/// Level, layout and sizes of a parity array. The values have been checked.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Geometry {
     level: Level,
@@ -36,7 +35,7 @@ pub struct Geometry {
 pub struct Placement {
     /// Slot of P.
     pub p: Slot,
-    /// Slot of Q; RAID 6 only.
+    /// Slot of Q; `None` except for RAID 6.
     pub q: Option<Slot>,
     data: DataRule,
     members: u16,
@@ -52,11 +51,11 @@ pub struct Position {
     pub slot: Slot,
     /// Data sector on the member, that is, counted from its data offset.
     pub sector: Sectors,
-    /// Index of the sector's data chunk in its full stripe, from 0.
+    /// Index of the sector's data chunk in its full stripe, counted from 0.
     pub data_index: u16,
 }
 
-/// Reason why no array can have the given numbers.
+/// Reason why no parity array can have the given level, layout and sizes.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GeometryError {
@@ -95,7 +94,7 @@ pub enum GeometryError {
         /// Smallest number of members for the level.
         min: u32,
     },
-    /// No usable array of a level without parity has these numbers.
+    /// No usable array of a level without parity can have these values.
     #[error(
         "layout {layout:#x}, chunk {chunk} and size {size} make no usable {level} of {members} \
          members"
@@ -109,29 +108,39 @@ pub enum GeometryError {
         chunk: Sectors,
         /// Number of data sectors used of each member.
         size: Sectors,
-        /// Number of slots.
+        /// Number of slots of the array.
         members: u32,
     },
 }
 
+/// Names of the levels with parity, as an error text lists them: `raid4, raid5 and raid6`.
+fn with_parity_listed() -> String {
+    let names: Vec<&str> = Level::all().filter(|it| it.has_parity()).map(Level::name).collect();
+    match names.split_last() {
+        Some((end, others)) if !others.is_empty() => format!("{} and {end}", others.join(", ")),
+        _ => names.concat(),
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DataRule {
-    /// Data index x is at slot x + `first`, and `skip` slots further from the slot of P on.
+    /// The data chunk with index x is at slot x + `first`, and `skip` slots further if that is not
+    /// below the slot of P.
     Asymmetric { first: u16, skip: u16 },
-    /// Data index x is at slot (`from` + x) mod `modulus`.
+    /// The data chunk with index x is at slot (`from` + x) mod `modulus`.
     Symmetric { from: u16, modulus: u16 },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ExponentRule {
-    /// Data slots are numbered 0, 1, 2 … in cyclic order, from the slot after Q.
+    /// Data slots are numbered 0, 1, 2 … in cyclic order, from the slot after Q on.
     AfterQ,
     /// The slot number itself is the exponent (DDF layouts).
     Slot,
 }
 
 impl Geometry {
-    /// Checks the numbers of a superblock, and creates the geometry of the array.
+    /// Checks the values from a superblock, and creates the geometry of the array.
     ///
     /// Units    `member_size` is the number of data sectors that the array uses of each member
     ///
@@ -144,25 +153,24 @@ impl Geometry {
         chunk: Sectors,
         member_size: Sectors,
     ) -> Result<Self, GeometryError> {
-        let row = LevelRow::of(level);
-        if row.parities == 0 {
+        if !level.has_parity() {
             return Err(GeometryError::Level(level));
         }
-        let min = u32::from(row.members_min);
+        let min = level.row().members_min;
         if !(min..=MEMBERS_MAX).contains(&members) {
             return Err(GeometryError::Members { level, found: members, min });
         }
-        if !row.has_layout(layout) {
+        if !level.row().layouts.allows(layout, members) {
             return Err(GeometryError::Layout { level, layout });
         }
-        if !chunk.0.is_power_of_two() || chunk.0 < 8 {
+        if !level.row().chunk.allows(chunk, Sectors::ZERO) {
             return Err(GeometryError::Chunk(chunk));
         }
         let geometry = Self {
             level,
             layout,
             members: members as u16,
-            parities: row.parities,
+            parities: level.parity_count() as u16,
             chunk,
             member_size: member_size.round_down(chunk),
         };
@@ -198,7 +206,7 @@ impl Geometry {
         self.members
     }
 
-    /// Number of parity strips per full stripe, and so of failed members that the array survives.
+    /// Number of parity strips per full stripe. The array survives that many failed members.
     #[must_use]
     pub fn parities(&self) -> u16 {
         self.parities
@@ -210,7 +218,7 @@ impl Geometry {
         self.members - self.parities()
     }
 
-    /// Tolerance of the layout: the sets of members that the array can do without.
+    /// Tolerance of the layout: which members the array can lose.
     pub(crate) fn tolerance(&self) -> Tolerance {
         Tolerance::AnyOf { data_members: self.data_members() }
     }
@@ -251,7 +259,7 @@ impl Geometry {
         self.place(array_sector).0
     }
 
-    /// Place of an array sector, and the placement of its full stripe.
+    /// Place of an array sector on the members, and the placement of the sector's full stripe.
     #[must_use]
     pub fn place(&self, array_sector: Sectors) -> (Position, Placement) {
         debug_assert!(array_sector < self.array_size());
@@ -269,7 +277,7 @@ impl Geometry {
         (position, placement)
     }
 
-    /// Data sectors of the members that a write of these array sectors may change, in data or
+    /// Data sectors of the members that a write of the array sectors `array` may change, in data or
     /// parity: the same sectors of the chunk if the write lies in one chunk, otherwise whole full
     /// stripes.
     pub(crate) fn resync_range(&self, array: SectorRange) -> SectorRange {
@@ -286,8 +294,8 @@ impl Geometry {
         SectorRange::new(first_row, last / data_members * chunk + chunk - first_row)
     }
 
-    /// Array sector at a data sector of the member at `slot`; `None` if the slot holds parity
-    /// there.
+    /// Array sector that is at data sector `member_sector` of the member at `slot`; `None` if the
+    /// slot holds parity there.
     #[must_use]
     pub fn array_sector(&self, slot: Slot, member_sector: Sectors) -> Option<Sectors> {
         let full_stripe = self.full_stripe_of(member_sector);
@@ -396,7 +404,7 @@ impl Placement {
         parity
     }
 
-    /// Slot of the data chunk with this index.
+    /// Slot of the data chunk with index `data_index`.
     #[inline]
     #[must_use]
     pub fn data_slot(&self, data_index: u16) -> Slot {
@@ -410,7 +418,7 @@ impl Placement {
         }
     }
 
-    /// Index of the data chunk that a slot holds, from 0; `None` if the slot holds parity.
+    /// Index of the data chunk that `slot` holds, counted from 0; `None` if the slot holds parity.
     #[inline]
     #[must_use]
     pub fn data_index(&self, slot: Slot) -> Option<u16> {
@@ -425,8 +433,8 @@ impl Placement {
         })
     }
 
-    /// Exponent of a data slot in Q: the power of the generator that multiplies its strip. Without
-    /// Q, a distinct number for each data slot.
+    /// Exponent of the data strip at `slot`: in Q the strip is multiplied by the generator to this
+    /// power. Without Q, a number that differs for each data slot.
     #[inline]
     #[must_use]
     pub fn exponent(&self, slot: Slot) -> u8 {
@@ -522,7 +530,8 @@ mod tests {
         }
     }
 
-    /// md-raid.md §9, statement 36: a bijection, forward and back, for every layout and size.
+    /// md-raid.md §9, statement 36: for every layout and size, mapping and reverse mapping form a
+    /// bijection.
     #[test]
     fn statement_36_every_placement_is_a_bijection() {
         let mut looked_at = 0;

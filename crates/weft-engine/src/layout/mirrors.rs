@@ -10,7 +10,7 @@
 //!
 //! RAID 1 has near copies on all members, with the whole array as one chunk.
 //!
-//! Source   md-raid.md §5.4 and §5.5; each row of its table was compared with Linux 6.12 there
+//! Source   md-raid.md §5.4 and §5.5; each row of its table was compared there with Linux 6.12
 
 use smallvec::SmallVec;
 use weft_ondisk::Level;
@@ -21,7 +21,7 @@ use crate::layout::Rows;
 use crate::layout::slot_set::SlotSet;
 use crate::layout::tolerance::Tolerance;
 
-/// Layout of RAID 1 or RAID 10: places of the copies of each chunk.
+/// Layout of RAID 1 or RAID 10: where the copies of each chunk are.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Mirrors {
     level: Level,
@@ -29,9 +29,9 @@ pub struct Mirrors {
     members: u16,
     near: u16,
     far: u16,
-    /// Whether far copies are in the rows that follow ("offset"), not `stride` chunks further on.
+    /// Whether far copies are in the next rows ("offset") instead of `stride` chunks further on.
     offset: bool,
-    /// Number of members per far set; the last set also takes the remainder.
+    /// Number of members per far set. The last set also contains the remaining members.
     far_set: u16,
     chunk: Sectors,
     /// Number of chunks on a member from one far copy to the next.
@@ -57,13 +57,13 @@ pub type Copies = SmallVec<[Copy; 4]>;
 pub(crate) struct CopiesOf<'a> {
     places: &'a Mirrors,
     in_chunk: u64,
-    /// Row and slot of the next near copy.
+    /// Row and slot of the near copy that comes next.
     near: (u64, u16),
-    /// Number of near copies that are left.
+    /// Number of near copies that are still to come.
     nears: u16,
-    /// Row and slot of the next far copy of the last near copy.
+    /// Row and slot of the far copy that comes next; it belongs to the last near copy.
     far: (u64, u16),
-    /// Number of far copies that are left of the last near copy.
+    /// Number of far copies of the last near copy that are still to come.
     fars: u16,
 }
 
@@ -91,7 +91,8 @@ impl Iterator for CopiesOf<'_> {
 }
 
 impl Mirrors {
-    /// RAID 1: every member holds the whole array. `None` if `member_size` is zero, or too large.
+    /// Creates the layout of RAID 1, where every member holds the whole array. `None` if
+    /// `member_size` is zero or too large.
     #[must_use]
     pub fn raid1(members: u16, member_size: Sectors) -> Option<Self> {
         let fits = member_size.0.checked_mul(512).is_some_and(|bytes| bytes <= i64::MAX as u64);
@@ -110,8 +111,9 @@ impl Mirrors {
         })
     }
 
-    /// RAID 10 with this layout number of md. `None` if this number of members cannot have the
-    /// layout, if two copies of a chunk would be on one member, or if the members are too small.
+    /// Creates the RAID 10 layout with md's layout number `layout`. `None` if the layout is not
+    /// possible on this number of members, if two copies of a chunk would be on one member, or if
+    /// the members are too small.
     #[must_use]
     pub fn raid10(layout: u32, members: u16, chunk: Sectors, member_size: Sectors) -> Option<Self> {
         let parts = Raid10::from_code(layout)?;
@@ -167,7 +169,8 @@ impl Mirrors {
     }
 
     /// Number of chunks in a row across the members, as md counts them for its I/O hints: the
-    /// number of members if near copies do not divide it. Far copies are in rows of their own.
+    /// number of members if the number of near copies does not divide it. Far copies are in rows of
+    /// their own.
     pub(crate) fn chunks_in_row(&self) -> u16 {
         let divides = self.members.is_multiple_of(self.near);
         if divides { self.members / self.near } else { self.members }
@@ -210,8 +213,8 @@ impl Mirrors {
         if self.level == Level::Raid1 { RESYNC_UNIT } else { self.chunk.min(RESYNC_UNIT) }
     }
 
-    /// Number of frames for a resync with `units` units in progress, or with as many as are
-    /// permitted.
+    /// Number of frames for a resync with `units` units in progress, limited to as many units as
+    /// may be in progress.
     #[must_use]
     pub fn resync_frames(&self, units: u32) -> u32 {
         let frames = self.resync_unit().bytes().0.div_ceil(FRAME_BYTES) as u32;
@@ -232,7 +235,7 @@ impl Mirrors {
     }
 
     /// Like [`Mirrors::copies`], as an iterator.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn copies_of(&self, sector: Sectors) -> CopiesOf<'_> {
         debug_assert!(sector < self.size, "an array sector");
         let (chunk, in_chunk) = (sector.0 / self.chunk.0, sector.0 % self.chunk.0);
@@ -242,9 +245,9 @@ impl Mirrors {
         CopiesOf { places: self, in_chunk, near, nears: self.near, far: near, fars: 0 }
     }
 
-    /// Rows of the array. Near copies wrap to the next chunk of the first member, so that a row may
-    /// have several chunks of each member; offset copies are in the next chunk; each section of far
-    /// copies is a place of its own.
+    /// Rows of the array. Near copies continue on the first member with its next chunk, so that a
+    /// row may have several chunks of each member. Offset copies are in the next chunk. Each
+    /// section of far copies is a separate place in the row.
     pub(super) fn rows(&self) -> Rows {
         let (members, near, far) =
             (u64::from(self.members), u64::from(self.near), u64::from(self.far));
@@ -264,8 +267,8 @@ impl Mirrors {
         }
     }
 
-    /// Array sector with a copy at data sector `member_sector` of the member at `slot`; `None` past
-    /// the end of the array.
+    /// Array sector that has a copy at data sector `member_sector` of the member at `slot`; `None`
+    /// past the end of the array.
     #[must_use]
     pub fn array_sector(&self, slot: Slot, member_sector: Sectors) -> Option<Sectors> {
         let position = member_sector.0 / self.chunk.0;
@@ -284,7 +287,7 @@ impl Mirrors {
         (sector < self.size).then_some(sector)
     }
 
-    /// Slot that is `by` places after or before `slot` within its far set.
+    /// Slot that is `by` places after `slot` within its far set or, unless `forward`, before it.
     fn moved(&self, slot: u16, by: u16, forward: bool) -> u16 {
         let sets = self.members / self.far_set;
         let set = (slot / self.far_set).min(sets - 1);
@@ -294,7 +297,7 @@ impl Mirrors {
         first + (slot - first + by) % len
     }
 
-    /// Tolerance of the layout: the sets of members that the array can do without.
+    /// Tolerance of the layout: which members the array can lose.
     pub(crate) fn tolerance(&self) -> Tolerance {
         let mut sets: Vec<SlotSet> = self.holders().collect();
         sets.sort_unstable();
@@ -302,8 +305,8 @@ impl Mirrors {
         Tolerance::OneOfEach(sets.into())
     }
 
-    /// For each chunk, the set of slots that hold its copies. Rows repeat, so the first chunks have
-    /// every set.
+    /// For each chunk, the set of slots that hold its copies. Rows repeat, so only the first chunks
+    /// are visited, among which every set occurs.
     fn holders(&self) -> impl Iterator<Item = SlotSet> + '_ {
         let chunks = (self.size.0 / self.chunk.0).min(self.members.into());
         (0..chunks).map(|chunk| {
@@ -313,7 +316,7 @@ impl Mirrors {
     }
 }
 
-/// Row of RAID 1, which has no chunks: 4 KiB, the block size of most file systems.
+/// Length of a row of RAID 1, which has no chunks: 4 KiB, the block size of most file systems.
 const MIRROR_ROW: Sectors = Sectors(8);
 
 fn gcd(a: u64, b: u64) -> u64 {
@@ -322,8 +325,8 @@ fn gcd(a: u64, b: u64) -> u64 {
 
 const RESYNC_UNIT: Sectors = Sectors(128);
 
-/// Largest number of resync units in progress, as md's `RESYNC_DEPTH`; fewer if a unit has many
-/// copies.
+/// Largest number of resync units in progress, as md's `RESYNC_DEPTH`. It is lower if a unit has
+/// many copies.
 pub(crate) const RESYNC_UNITS_MAX: u32 = 32;
 const RESYNC_FRAMES_MAX: u32 = 2048;
 
@@ -340,7 +343,7 @@ mod tests {
         Mirrors::raid10(layout, members, CHUNK, Sectors(rows * CHUNK.0 + 3)).unwrap()
     }
 
-    /// Slots and chunk positions of a chunk's copies.
+    /// Places of a chunk's copies.
     fn places(mirrors: &Mirrors, chunk: u64) -> Vec<Place> {
         let copies = mirrors.copies(Sectors(chunk * CHUNK.0 + 5));
         let place = |copy: &Copy| {
@@ -409,7 +412,7 @@ mod tests {
         }
     }
 
-    /// Layouts that are served, with the numbers of members that each is tried with.
+    /// Layouts that weft serves, each with the numbers of members with which it is tried.
     const LAYOUTS: [(u32, std::ops::RangeInclusive<u16>); 9] = [
         (0x102, 2..=7),
         (0x103, 3..=8),

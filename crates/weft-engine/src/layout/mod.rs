@@ -1,8 +1,7 @@
-//! Layout of arrays: where array sectors are on the members, as pure functions.
+//! Layout of arrays: where array sectors are on the members. All functions are pure.
 
 pub(crate) mod align;
 pub mod geometry;
-pub mod level;
 pub mod mirrors;
 pub mod slot_set;
 pub mod striped;
@@ -12,7 +11,6 @@ use weft_ondisk::{Level, layout_id};
 use weft_units::{ByteRange, Bytes, SECTOR_BYTES, SectorRange, Sectors, Slot};
 
 use self::geometry::{Geometry, GeometryError};
-use self::level::LevelRow;
 use self::mirrors::Mirrors;
 use self::slot_set::SlotSet;
 use self::striped::{Raid0Layout, Striped};
@@ -21,16 +19,16 @@ use self::tolerance::Tolerance;
 /// Layout of an array: which members hold its sectors, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// RAID 1 and RAID 10: each chunk on several members.
+    /// RAID 1 and RAID 10: each chunk is on several members.
     Mirrors(Mirrors),
-    /// RAID 4, 5 and 6: strips of data and of parity.
+    /// RAID 4, 5 and 6: full stripes consist of data and parity strips.
     Parity(Geometry),
-    /// RAID 0 and linear: each sector once.
+    /// RAID 0 and linear: each sector is on one member.
     Striped(Striped),
 }
 
-/// Rows of an array. A row is a range of the array that is on one range of each of several members,
-/// with its parity and all of its copies.
+/// Consecutive rows of an array. A row is a range of the array that occupies one range on each of
+/// several members, together with its parity and all of its copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rows {
     /// First array sector of the rows.
@@ -41,12 +39,12 @@ pub struct Rows {
     pub of_array: Sectors,
     /// Number of data sectors per row on each member.
     pub of_member: Sectors,
-    /// Places of the first row: slot and first data sector. A slot with far copies is listed once
-    /// for each of its sections.
+    /// Slot and first data sector of the first row on each member. A slot with far copies is listed
+    /// once for each of its sections.
     pub places: Vec<(Slot, Sectors)>,
 }
 
-/// Calls a method that every layout has.
+/// Calls a method that all layouts have.
 macro_rules! each {
     ($layout:expr, $of:ident => $call:expr) => {
         match $layout {
@@ -58,7 +56,7 @@ macro_rules! each {
 }
 
 impl Layout {
-    /// Creates the layout with the numbers of a superblock.
+    /// Creates the layout that a superblock describes with these values.
     ///
     /// Shapes   `sizes`: data sectors of each member, in order of slots; used only by RAID 0 and
     /// linear,
@@ -75,7 +73,7 @@ impl Layout {
         size: Sectors,
         sizes: &[Sectors],
     ) -> Result<Self, GeometryError> {
-        let min = u32::from(LevelRow::of(level).members_min);
+        let min = level.row().members_min;
         if !(min..=geometry::MEMBERS_MAX).contains(&members) {
             return Err(GeometryError::Members { level, found: members, min });
         }
@@ -122,8 +120,8 @@ impl Layout {
         each!(self, layout => layout.chunk())
     }
 
-    /// Number of data sectors used of each member; for RAID 0 and linear, of the member that is
-    /// used most.
+    /// Number of data sectors used of each member. For RAID 0 and linear, the number used of the
+    /// member that is used most.
     #[must_use]
     pub fn member_size(&self) -> Sectors {
         each!(self, layout => layout.member_size())
@@ -144,8 +142,9 @@ impl Layout {
         each!(self, layout => layout.array_size())
     }
 
-    /// Number of sectors that a resync covers, and that the bits of a bitmap stand for: data
-    /// sectors of each member, or for RAID 10 sectors of the array. 0 without redundancy.
+    /// Size of the resync space in sectors: what a resync covers and the bits of a bitmap stand
+    /// for. The sectors are data sectors of each member, or for RAID 10 sectors of the array. 0 for
+    /// a level without redundancy.
     ///
     /// Source   md's `resync_max_sectors`
     #[must_use]
@@ -157,7 +156,7 @@ impl Layout {
         }
     }
 
-    /// Range of the resync space ([`Layout::resync_size`]) that a write of this array range
+    /// Range of the resync space ([`Layout::resync_size`]) that a write of the array range `range`
     /// changes.
     #[inline]
     #[must_use]
@@ -186,7 +185,7 @@ impl Layout {
         }
     }
 
-    /// Whether the members at `slots` hold enough to reconstruct all data.
+    /// Whether the members at `slots` suffice to reconstruct all data.
     #[must_use]
     pub fn suffices(&self, slots: SlotSet) -> bool {
         self.tolerance().suffices(slots)
@@ -198,8 +197,8 @@ impl Layout {
         self.tolerance().has_redundancy(slots)
     }
 
-    /// Size of a request with equal work for every member, which md advertises as `io_opt`: one
-    /// chunk of each member, without parity. `None` for RAID 1 and linear.
+    /// Size of a request that gives every member equal work, which md advertises as `io_opt`: one
+    /// chunk of each member, not counting parity. `None` for RAID 1 and linear.
     #[must_use]
     pub fn io_opt(&self) -> Option<Bytes> {
         let chunks = match self {
@@ -211,12 +210,12 @@ impl Layout {
         (row > Bytes::ZERO).then_some(row)
     }
 
-    /// Tolerance of the layout: the sets of members that the array can do without.
+    /// Tolerance of the layout: which members the array can lose.
     pub(crate) fn tolerance(&self) -> Tolerance {
         each!(self, layout => layout.tolerance())
     }
 
-    /// Description of the members in sync that the array needs, for messages.
+    /// Describes, for messages, which in-sync members the array needs.
     pub(crate) fn needs(&self) -> String {
         match self {
             Self::Mirrors(_) => "one member of each mirror in sync".to_owned(),
@@ -250,7 +249,8 @@ mod tests {
     use super::*;
     use crate::layout::striped::Raid0Layout;
 
-    /// Source   md-raid: RAID 10 counts near copies; all members where these do not divide them
+    /// Source   md-raid: RAID 10 counts near copies, or all members if the number of near copies
+    ///          does          not divide theirs
     #[test]
     fn io_opt_is_a_chunk_of_each_member() {
         let (chunk, size) = (Sectors(128), Sectors(12_800));
@@ -275,7 +275,7 @@ mod tests {
         assert_eq!(kib(&Layout::Striped(raid0)), Some(192));
     }
 
-    /// All places of an array sector.
+    /// All places of an array sector on the members.
     fn places_of(layout: &Layout, sector: Sectors) -> Vec<(Slot, Sectors)> {
         match layout {
             Layout::Mirrors(mirrors) => {

@@ -10,7 +10,7 @@ impl SlotSet {
     /// The empty set.
     pub const EMPTY: Self = Self(0);
 
-    /// The set of slots `0 .. count`.
+    /// The set of the slots `0 .. count`.
     #[must_use]
     pub const fn first(count: u16) -> Self {
         if count >= 64 { Self(u64::MAX) } else { Self((1 << count) - 1) }

@@ -7,8 +7,9 @@
 //! zone 2      5                                  3
 //! ```
 //!
-//! In the *original* layout, the number of a chunk in the array decides on its member; in the
-//! *alternate* layout, its number in the zone does. The two differ from zone 1 on.
+//! In the *original* layout of RAID 0, a chunk's member follows from the chunk's number in the
+//! array; in the *alternate* layout, from its number in the zone. The two layouts differ from zone
+//! 1 on.
 //!
 //! Source   md-raid.md §5.3 (md: `create_strip_zones`, `map_sector`)
 
@@ -18,7 +19,7 @@ use weft_units::{Sectors, Slot};
 use crate::layout::Rows;
 use crate::layout::tolerance::Tolerance;
 
-/// Layout of RAID 0 or linear: places of array sectors on members.
+/// Layout of RAID 0 or linear: where array sectors are on the members.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Striped {
     level: Level,
@@ -49,28 +50,30 @@ impl Zone {
     }
 }
 
-/// Place of an array sector on its member, and the length of the range that continues there.
+/// Place of an array sector on its member, and length of the range that continues there without a
+/// break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Slot of the member that holds the sector.
     pub slot: Slot,
     /// Data sector on the member, that is, counted from its data offset.
     pub sector: Sectors,
-    /// Number of sectors to the end of the chunk, or for linear of the member.
+    /// Number of sectors to the end of the chunk, or to the end of the member for linear.
     pub len: Sectors,
 }
 
-/// Rule for the member of a chunk in RAID 0, which matters from the second zone on.
+/// Rule for choosing the member of a chunk in RAID 0. It matters from the second zone on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Raid0Layout {
-    /// The chunk's number in the array decides: kernels before 3.14.
+    /// The chunk's number in the array decides, as in kernels before 3.14.
     Original,
     /// The chunk's number in its zone decides.
     Alternate,
 }
 
 impl Striped {
-    /// RAID 0 on members with these data sizes. `None` if a member has no room for a chunk.
+    /// Creates a RAID 0 on members with the data sizes `sizes`. `None` if a member has no room for
+    /// a chunk.
     ///
     /// Shapes   `chunk` is a multiple of 4 KiB; `sizes` are in order of slots
     #[must_use]
@@ -103,9 +106,11 @@ impl Striped {
         Self::of(Level::Raid0, number, chunk, zones, sizes.len())
     }
 
-    /// Linear: the members one after the other. `None` if a member has no room for `rounding`.
+    /// Creates a linear array, with the members one after the other. `None` if a member is smaller
+    /// than `rounding`.
     ///
-    /// Shapes   `rounding` is the superblock's chunk size, to which sizes are rounded down; 0: not
+    /// Shapes   `rounding` is the superblock's chunk size, to which sizes are rounded down; 0 for
+    /// no          rounding
     #[must_use]
     pub fn linear(rounding: Sectors, sizes: &[Sectors]) -> Option<Self> {
         let mut first = Sectors::ZERO;
@@ -173,19 +178,19 @@ impl Striped {
         zones.map(Zone::member_end).max().unwrap_or(Sectors::ZERO)
     }
 
-    /// Whether blocks of `block` sectors of the array are whole blocks of the members everywhere.
+    /// Whether every block of `block` sectors of the array is a whole block on one member.
     pub(crate) fn is_aligned(&self, block: Sectors) -> bool {
         let aligned = |sector: Sectors| sector.0.is_multiple_of(block.0);
         (self.level == Level::Linear || aligned(self.chunk))
             && self.zones.iter().all(|zone| aligned(zone.first) && aligned(zone.member_first))
     }
 
-    /// Whether a zone of RAID 0, or a member of linear, ends before array sector `sector`.
+    /// Whether a zone of RAID 0, or a member of linear, ends at array sector `sector` (exclusive).
     pub(crate) fn is_zone_end(&self, sector: Sectors) -> bool {
         self.zones.iter().any(|zone| zone.end == sector)
     }
 
-    /// Tolerance of the layout: the array can do without no member.
+    /// Tolerance of the layout: the array cannot lose any member.
     pub(crate) fn tolerance(&self) -> Tolerance {
         Tolerance::AnyOf { data_members: self.members }
     }
@@ -211,8 +216,8 @@ impl Striped {
         self.zones.iter().map(rows).collect()
     }
 
-    /// Number of the RAID 0 zone that holds an array sector, from 0, and the slots of its members.
-    /// `None` for linear, and if there is only one zone.
+    /// Number of the RAID 0 zone that contains an array sector, counted from 0, and the slots of
+    /// the zone's members. `None` for linear, and if there is only one zone.
     #[must_use]
     pub fn zone_of(&self, sector: Sectors) -> Option<(usize, Vec<Slot>)> {
         if self.level == Level::Linear || self.zones.len() == 1 {
@@ -248,7 +253,7 @@ impl Striped {
     }
 }
 
-/// Row of a zone on a single member: 4 KiB, the block size of most file systems.
+/// Length of a row of a zone on a single member: 4 KiB, the block size of most file systems.
 const LINEAR_ROW: Sectors = Sectors(8);
 
 #[cfg(test)]
@@ -261,7 +266,7 @@ mod tests {
         chunks.iter().map(|chunks| Sectors(chunks * CHUNK.0 + 3)).collect()
     }
 
-    /// Slot and chunk of the member, by chunk of the array.
+    /// For each chunk of the array, its slot and its chunk on the member.
     fn places(striped: &Striped) -> Vec<(u16, u64)> {
         let chunks = striped.array_size().0 / CHUNK.0;
         let place = |chunk: u64| {
@@ -286,9 +291,9 @@ mod tests {
         assert_eq!(alternate[3..], [(1, 1), (2, 1), (1, 2), (2, 2)]);
     }
 
-    /// Three zones: chunks are counted in the array in each of them, or in the zone. The members of
-    /// `fixtures/md/raid0-uneven` do not tell these apart: 64, 128 and 192 chunks make a second
-    /// zone that begins with chunk 192, an even one, and a third one of a single member.
+    /// Three zones, with chunks counted in the array or in the zone. The members of
+    /// `fixtures/md/raid0-uneven` cannot distinguish these two: 64, 128 and 192 chunks make a
+    /// second zone that begins with chunk 192, an even number, and a third zone on a single member.
     #[test]
     fn statement_37_a_third_zone_is_like_the_second() {
         let made = |layout| Striped::raid0(layout, CHUNK, &sizes(&[1, 2, 4, 4])).unwrap();

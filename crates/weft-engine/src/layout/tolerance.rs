@@ -1,14 +1,14 @@
-//! Tolerance of a layout: which members an array can do without.
+//! Tolerance of a layout: which members an array can lose.
 //!
 //! Tolerance depends on which slots are lost, not only on how many: RAID 10 survives two failures
-//! in different mirrors, but not in one. With parity, any set of members suffices that has as many
-//! members as a full stripe has data strips.
+//! in different mirrors, but not in the same one. With parity, any set of members suffices that has
+//! as many members as a full stripe has data strips.
 //!
 //! Source   md-raid.md §5 and §6.7 (md: `has_failed` of each personality)
 
 use super::slot_set::SlotSet;
 
-/// Sets of members that an array can do without.
+/// Rule that tells which sets of members an array can lose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Tolerance {
     /// Parity: any `data_members` members suffice.
@@ -16,13 +16,13 @@ pub(crate) enum Tolerance {
         /// Number of data strips per full stripe.
         data_members: u16,
     },
-    /// Mirrors: one member of each of these sets suffices; the members of a set hold the same
+    /// Mirrors: one member of each of these sets suffices. The members of a set hold the same
     /// chunks.
     OneOfEach(Box<[SlotSet]>),
 }
 
 impl Tolerance {
-    /// Whether the members at `slots` hold enough to reconstruct all data.
+    /// Whether the members at `slots` suffice to reconstruct all data.
     #[inline]
     pub(crate) fn suffices(&self, slots: SlotSet) -> bool {
         match self {
@@ -31,7 +31,7 @@ impl Tolerance {
         }
     }
 
-    /// Whether an array of `slots` slots can do without some member.
+    /// Whether an array of `slots` slots can lose at least one member.
     pub(crate) fn is_redundant(&self, slots: usize) -> bool {
         match self {
             Self::AnyOf { data_members } => slots > usize::from(*data_members),

@@ -1,9 +1,9 @@
 //! Write bandwidth of a device, in pages per second.
 //!
 //! One average covers about four seconds of completed writes and is updated at most every 200 ms. A
-//! slower average follows the first one, but only while that keeps moving in one direction. Before
-//! patch 001 the bandwidth determines only the flusher's chunk; with patch 001 all throttling
-//! follows from it.
+//! slower average follows the first one, but only while the first one keeps moving in one
+//! direction. Before patch 001 the bandwidth determines only the flusher's chunk; with patch 001
+//! all throttling follows from it.
 //!
 //! Inputs   pages completed so far, the tick
 //! Answer   `bandwidth` and `average`, pages per second
@@ -11,7 +11,7 @@
 
 use super::ticks::TickRate;
 
-/// Estimate of a device's write bandwidth, and what it was last computed from.
+/// Estimate of a device's write bandwidth, with the counters at its last update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bandwidth {
     bandwidth: u64,
@@ -40,8 +40,9 @@ impl Bandwidth {
         self.average
     }
 
-    /// Updates the estimate if it is due: 200 ms after the last update for a flusher, one tick
-    /// later for a throttled writer (`by_writer`). Returns whether there is a new estimate.
+    /// Updates the estimate if it is due. It is due 200 ms after the last update if a flusher
+    /// calls, and one tick later if a throttled writer does (`by_writer`). Returns whether the
+    /// estimate was updated.
     ///
     /// `written` and `dirtied` are the numbers of pages completed and dirtied so far. `start` is
     /// the tick in which the writer's call or the flusher's run began. An interval longer than a
@@ -84,7 +85,8 @@ impl Bandwidth {
         tick.saturating_sub(self.stamp) >= interval(ticks) + by_writer as u64
     }
 
-    /// Adds an interval of `elapsed` ticks in which `written` pages were completed.
+    /// Updates the estimate with an interval of `elapsed` ticks in which `written` pages were
+    /// completed.
     pub(crate) fn sample(&mut self, ticks: TickRate, elapsed: u64, written: u64) {
         let hz = ticks.hz();
         let period = (3 * hz).next_power_of_two();
@@ -107,7 +109,7 @@ impl Bandwidth {
 
 #[cfg(test)]
 impl Bandwidth {
-    /// Creates an estimate with these values.
+    /// Creates an estimate with the given values, in pages per second.
     pub(crate) const fn known(bandwidth: u64, average: u64) -> Self {
         Self { bandwidth, average, stamp: 0, written: 0, dirtied: 0 }
     }

@@ -1,8 +1,8 @@
-//! Page cache API: joins files, pool, queues and throttling policy.
+//! Page cache API: connects files, pool, queues and throttling policy.
 //!
-//! This file keeps the pool's counts in step with the pages of files, keeps dirty files on the
-//! lists of their device, throttles writers by the policy, and wakes flushers. The other modules
-//! make the decisions.
+//! This file keeps the pool's counts consistent with the pages of files, keeps dirty files on the
+//! lists of their device, throttles writers by the policy, and wakes flushers. All decisions are
+//! made in the other modules.
 
 use super::flusher::{Flush, Flusher};
 use super::fsync::{Fsync, SyncStep};
@@ -23,7 +23,7 @@ use weft_units::Time;
 /// - Time enters only as `now` and never decreases.
 /// - A writer calls [`write`](Self::write) until all its pages are accepted. If a call requests it,
 ///   the writer calls [`balance`](Self::balance) until that returns [`Balance::Continue`].
-/// - Each [`WriteOut`], from whichever call, is submitted in the order of the calls, and each of
+/// - Each [`WriteOut`] that a call returns is submitted, in the order of the calls, and each of
 ///   its pages gets one [`written`](Self::written).
 /// - After each call, [`wake`](Self::wake) returns the flushers, writers and processes that must
 ///   call again.
@@ -55,23 +55,24 @@ pub enum Balance {
     Sleep {
         /// Latest time at which to wake up.
         until: Time,
-        /// Whether room in any device's queue also ends the sleep; [`Wake::Writer`] reports it.
-        /// With [`Kernel::Weft`], [`Wake::Writer`] ends the sleep of the writer that gets its turn.
+        /// Whether room in any device's queue also ends the sleep; [`Wake::Writer`] then reports
+        /// it. With [`Kernel::Weft`], [`Wake::Writer`] ends the sleep when the writer gets its
+        /// turn.
         or_uncongested: bool,
     },
-    /// Submit these pages, then call again. Submission may take as long as the device's queue is
-    /// full.
+    /// Submit these pages, then call again. The submission may take as long as the device's queue
+    /// stays full.
     Write(WriteOut),
 }
 
-/// A flusher, writer or process that must call again, although it was told to sleep or wait.
+/// A flusher, writer or process that must call again now, although it was told to sleep or wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
     /// A flusher: call [`PageCache::flush`].
     Flusher(BdiId),
-    /// Processes that wait for writes of this file: some of these writes completed.
+    /// Processes that wait for writes of this file: some of the writes have completed.
     Inode(InodeId),
-    /// All pages requested by a `sync(2)` of a device are submitted.
+    /// All pages for which a `sync(2)` of this device asked are submitted.
     Synced(BdiId),
     /// A throttled writer: call [`PageCache::balance`].
     Writer(WriterId),
@@ -91,11 +92,12 @@ struct Writer {
     pace: Pace,
     visit: Option<Visit>,
     waits_for_room: bool,
-    /// Device for which a writer has no credit left ([`Kernel::Weft`]).
+    /// Device on which the writer has used up its credit ([`Kernel::Weft`]); `None` if it need not
+    /// wait.
     needs_credit: Option<BdiId>,
 }
 
-/// Throttling of a writer, from a check of the limits until it may continue.
+/// Throttling of one writer, from a check of the limits until the writer may continue.
 #[derive(Clone, Debug)]
 struct Visit {
     bdi: BdiId,
@@ -154,7 +156,7 @@ impl PageCache {
     }
 
     /// Removes a writer, even if it still has to call [`balance`](Self::balance). Its identifier is
-    /// reused for a writer that is added later.
+    /// reused for a writer added later.
     pub fn remove_writer(&mut self, now: Time, writer: WriterId) {
         let state = &mut self.writers[writer.index()];
         state.waits_for_room = false;
@@ -178,7 +180,7 @@ impl PageCache {
         self.free_writers.push(writer);
     }
 
-    /// The dirty pool, for its counts, limits and bandwidths.
+    /// The dirty pool, which gives access to counts, limits and bandwidths.
     #[must_use]
     pub const fn pool(&self) -> &Pool {
         &self.pool
@@ -222,13 +224,13 @@ impl PageCache {
         }
     }
 
-    /// Changes the amount of dirtyable memory: limits given as ratios follow at once,
+    /// Changes the amount of dirtyable memory. Limits that are given as percentages change at once;
     /// [`Pool::limit`] follows slowly.
     pub fn set_dirtyable(&mut self, pages: u64) {
         self.pool.set_dirtyable(pages);
     }
 
-    /// Page counts summed over all files, for tests; the pool's counts must equal them.
+    /// Page counts summed over all files, for tests: they must equal the pool's counts.
     #[must_use]
     pub fn sums(&self) -> Counts {
         self.inodes.iter().fold(Counts::default(), |sum, inode| Counts {
@@ -254,10 +256,10 @@ impl PageCache {
     }
 
     /// Writes to pages of a file. Accepts as many pages as the writer may write before it has to
-    /// check the limits; the caller calls again for the rest.
+    /// check the limits; the caller calls again for the remaining pages.
     ///
     /// Every page counts, whether or not it was dirty before. Kernels from 3.0 on wait before they
-    /// change a page that is under writeback, 2.6.24 does not: see
+    /// change a page that is under writeback, but 2.6.24 does not: see
     /// [`under_writeback`](Self::under_writeback).
     ///
     /// # Panics
@@ -289,9 +291,9 @@ impl PageCache {
         Written { pages: count, balance }
     }
 
-    /// Charges a writer for pages that [`dirty`](Self::dirty) has dirtied before. Accepts as many
-    /// as the writer may dirty before it has to check the limits; the caller calls again for the
-    /// rest. A writer of pages that are already dirty is thus throttled like one that calls
+    /// Charges a writer for pages that [`dirty`](Self::dirty) has made dirty before. Accepts as
+    /// many as the writer may dirty before it has to check the limits; the caller calls again for
+    /// the remaining pages. A writer that dirties pages first is thus throttled like one that calls
     /// [`write`](Self::write).
     ///
     /// # Panics
@@ -309,8 +311,8 @@ impl PageCache {
         Written { pages: count, balance }
     }
 
-    /// Counts pages that a writer has written to, of which `new` were clean. Returns whether the
-    /// limits must be checked now.
+    /// Counts `pages` that a writer has written to, of which `new` were clean. Returns whether the
+    /// writer must check the limits now.
     fn count_writes(
         &mut self,
         now: Time,
@@ -328,8 +330,9 @@ impl PageCache {
         state.visit.is_some()
     }
 
-    /// [`write`](Self::write) with [`Kernel::Weft`]: accepts as many pages as the writer has credit
-    /// for, or else one page, which is deducted from the writer's next credit.
+    /// [`write`](Self::write) under [`Kernel::Weft`]: accepts as many pages as the writer has
+    /// credit for. Without credit, it accepts one page, which is deducted from the writer's next
+    /// credit.
     fn write_by_turn(
         &mut self,
         now: Time,
@@ -374,8 +377,8 @@ impl PageCache {
         Written { pages: count, balance }
     }
 
-    /// Deducts pages from a writer's credit. Returns whether the writer has no credit left and gets
-    /// none now.
+    /// Deducts `pages` from a writer's credit. Returns whether the writer now has no credit left
+    /// and cannot get any at once.
     fn spend(&mut self, now: Time, writer: WriterId, bdi: BdiId, pages: u64) -> bool {
         self.pool.turns.spend(now, writer, bdi, pages);
         self.pool.turns.credit(now, writer, bdi) == 0
@@ -397,8 +400,8 @@ impl PageCache {
         balance
     }
 
-    /// Wakes the writers that got credit and, if a device is given, its flusher if that has work
-    /// now.
+    /// Wakes the writers that got credit. If `bdi` is given, also wakes that device's flusher if it
+    /// has work now.
     fn after_turns(&mut self, bdi: Option<BdiId>) {
         while let Some(writer) = self.pool.turns.woken() {
             self.wakes.push_back(Wake::Writer(writer));
@@ -414,7 +417,8 @@ impl PageCache {
         }
     }
 
-    /// Next action of a writer that must check the limits. A write has at most `pages_max` pages.
+    /// Returns the next action of a writer that must check the limits. A write that it returns has
+    /// at most `pages_max` pages.
     ///
     /// # Panics
     /// Panics if `pages_max` is 0, as do [`flush`](Self::flush) and
@@ -482,7 +486,8 @@ impl PageCache {
         }
     }
 
-    /// Next action of a device's flusher. A write has at most `pages_max` pages.
+    /// Returns the next action of a device's flusher. A write that it returns has at most
+    /// `pages_max` pages.
     ///
     /// # Panics
     /// Panics if `pages_max` is 0.
@@ -508,7 +513,7 @@ impl PageCache {
         next
     }
 
-    /// Reports that the device has completed writes of pages.
+    /// Reports that the device has completed the writes of `pages`.
     ///
     /// # Panics
     /// Panics if one of the pages is not under writeback.
@@ -529,8 +534,8 @@ impl PageCache {
         }
     }
 
-    /// Truncates a file at page `first`: drops the dirty pages from there on without writing them.
-    /// The kernel then waits for those under writeback; see
+    /// Truncates a file at page `first`: drops all dirty pages from there on without writing them.
+    /// The kernel then waits for the pages under writeback; see
     /// [`under_writeback`](Self::under_writeback).
     pub fn truncate(&mut self, inode: InodeId, first: u64) -> Discarded {
         self.discard(inode, first..u64::MAX)
@@ -569,20 +574,21 @@ impl PageCache {
         if self.pool.config().kernel.writers_write_back() { all } else { new }
     }
 
-    /// Marks the dirty pages of a range of a file, to be taken by
-    /// [`take_marked`](Self::take_marked).
+    /// Marks the dirty pages of a range of a file. [`take_marked`](Self::take_marked) takes only
+    /// marked pages.
     pub fn mark(&mut self, inode: InodeId, pages: &Range<u64>) {
         self.inodes.of_mut(inode).pages.mark(pages);
     }
 
-    /// Whether a file has a marked page that was not taken yet.
+    /// Whether a file has a marked page that has not been taken yet.
     #[must_use]
     pub fn has_marked(&self, inode: InodeId) -> bool {
         self.inodes.of(inode).pages.has_marked()
     }
 
-    /// Takes the first run of marked pages within `within`, skipping pages under writeback, and
-    /// returns it. The pages are under writeback from now on. `None` if there is none.
+    /// Takes and returns the first run of marked pages within `within`, at most `pages_max`,
+    /// skipping pages under writeback. The pages are under writeback from now on. `None` if there
+    /// is no such page.
     pub fn take_marked(
         &mut self,
         inode: InodeId,
@@ -602,7 +608,7 @@ impl PageCache {
         self.start(inode, |file| file.take(within, pages_max))
     }
 
-    /// Takes a run of pages and counts it as under writeback.
+    /// Takes a run of pages with `take`, and counts it as under writeback.
     fn start(
         &mut self,
         inode: InodeId,
@@ -614,7 +620,7 @@ impl PageCache {
         Some(pages)
     }
 
-    /// Removes a file that was unlinked and closed. Its identifier may be reused when its last
+    /// Removes a file that was unlinked and closed. Its identifier may be reused once its last
     /// write has completed.
     pub fn remove(&mut self, inode: InodeId) -> Discarded {
         let discarded = self.truncate(inode, 0);
@@ -625,8 +631,8 @@ impl PageCache {
         discarded
     }
 
-    /// The first page of a range that is under writeback, if any. In that case, [`Wake::Inode`]
-    /// follows when writes of the file complete.
+    /// The first page of a range that is under writeback; `None` if there is none. If there is one,
+    /// [`Wake::Inode`] follows when writes of the file complete.
     pub fn under_writeback(&mut self, inode: InodeId, pages: Range<u64>) -> Option<u64> {
         let file = self.inodes.of_mut(inode);
         let page = file.pages.next_writeback(pages);
@@ -639,7 +645,7 @@ impl PageCache {
         Fsync::new(&mut self.inodes, inode, pages)
     }
 
-    /// Next step of an fsync. A write has at most `pages_max` pages.
+    /// Returns the next step of an fsync. A write that it returns has at most `pages_max` pages.
     ///
     /// # Panics
     /// Panics if `pages_max` is 0.
@@ -649,7 +655,7 @@ impl PageCache {
     }
 
     /// Requests writeback of all dirty pages of a device, as `sync(2)` does. [`Wake::Synced`]
-    /// reports that all are submitted; the caller then waits for completions file by file.
+    /// reports that all of them are submitted; the caller then waits for completions file by file.
     pub fn sync(&mut self, now: Time, bdi: BdiId) {
         self.bdis[bdi.index()].flusher.sync(self.pool.ticks().tick(now));
         self.wakes.push_back(Wake::Flusher(bdi));
@@ -660,8 +666,8 @@ impl PageCache {
     ///
     /// A disk's queue of that time is congested from 113 of its 128 requests until 103 (not
     /// checked). A RAID 5 array is congested while its stripe cache has no free stripe. A stripe
-    /// that becomes free wakes no waiter; only room in a member's queue does (the former read in
-    /// raid5.c of 2006 and 2008, the latter not checked).
+    /// that becomes free wakes no waiter; only room in a member's queue does. (The first of these
+    /// two rules was read in raid5.c of 2006 and 2008, the second is not checked.)
     pub fn set_congested(&mut self, bdi: BdiId, congested: bool) {
         let before = std::mem::replace(&mut self.bdis[bdi.index()].congested, congested);
         if !before || congested {
@@ -679,7 +685,8 @@ impl PageCache {
         }
     }
 
-    /// Takes the next entry from the list of those that must call again; `None` if it is empty.
+    /// Returns the next flusher, writer or process that must call again; `None` if there is no
+    /// other.
     #[must_use]
     pub fn wake(&mut self) -> Option<Wake> {
         self.wakes.pop_front()

@@ -37,12 +37,11 @@ pub enum Flush {
     },
 }
 
-/// The flusher of one device.
 #[derive(Clone, Debug)]
 pub(crate) struct Flusher {
     stage: Stage,
     run: Option<Run>,
-    /// Ticks of the `sync(2)` calls that are not done.
+    /// Ticks at which the unfinished `sync(2)` calls were made.
     syncs: Vec<u64>,
     /// Whether a throttled writer requested background work.
     kicked: bool,
@@ -60,7 +59,7 @@ enum Stage {
     Background,
 }
 
-/// A run of the flusher: one kind of work, made of passes.
+/// Run of the flusher: one kind of work, carried out in passes.
 #[derive(Clone, Debug)]
 struct Run {
     reason: Reason,
@@ -71,13 +70,13 @@ struct Run {
     wait: Option<Wait>,
 }
 
-/// Condition that a run waits for between two passes.
+/// Condition for which a run waits between two passes.
 #[derive(Clone, Copy, Debug)]
 enum Wait {
-    /// A tick, or earlier room in a queue. The run ends then, unless it met a congested queue
-    /// (`goes_on`).
+    /// Room in a queue, or at the latest tick `until`. The run ends then, unless it met a congested
+    /// queue (`goes_on`).
     Congestion { until: u64, goes_on: bool },
-    /// The end of another pass's turn on this file.
+    /// The end of the turn that another pass has on this file.
     Inode(InodeId),
 }
 
@@ -108,22 +107,22 @@ impl Flusher {
         self.kicked
     }
 
-    /// Whether the flusher's writes may be delayed: no sync is pending.
+    /// Whether the flusher's writes may be delayed, because no sync is pending.
     pub(crate) fn may_wait(&self) -> bool {
         self.syncs.is_empty() && self.run.as_ref().is_some_and(|run| run.reason != Reason::Sync)
     }
 
-    /// Requests that all files that are dirty now are written.
+    /// Requests that all files be written that are dirty now.
     pub(crate) fn sync(&mut self, tick: u64) {
         self.syncs.push(tick);
     }
 
-    /// Restarts the interval of 5 s when the first file of an idle device becomes dirty.
+    /// Restarts the interval of periodic work when the first file of an idle device becomes dirty.
     pub(crate) fn first_dirty(&mut self, tick: u64) {
         self.last_periodic = self.last_periodic.max(tick);
     }
 
-    /// Ends a wait for room in a queue. Returns whether the flusher waited for it.
+    /// Ends a wait for room in a queue. Returns whether the flusher was waiting for room.
     pub(crate) fn uncongested(&mut self) -> bool {
         match self.run.as_mut().and_then(|run| run.wait.as_mut()) {
             Some(Wait::Congestion { until, .. }) => {
@@ -134,8 +133,8 @@ impl Flusher {
         }
     }
 
-    /// File on which the flusher waits for another pass to end its turn; `None` if it does not wait
-    /// for one.
+    /// File for which the flusher waits, because another pass has its turn on it; `None` if it does
+    /// not wait for a file.
     pub(crate) fn awaited(&self) -> Option<InodeId> {
         match self.run.as_ref().and_then(|run| run.wait) {
             Some(Wait::Inode(id)) => Some(id),
@@ -143,12 +142,13 @@ impl Flusher {
         }
     }
 
-    /// Number of `sync(2)` calls that completed since the last call.
+    /// Returns the number of `sync(2)` calls that have completed since the last call.
     pub(crate) const fn take_syncs_done(&mut self) -> u64 {
         std::mem::replace(&mut self.syncs_done, 0)
     }
 
-    /// Next action of the flusher. A write has at most `pages_max` pages.
+    /// Returns the next action of the flusher. A write that it returns has at most `pages_max`
+    /// pages.
     pub(crate) fn next(
         &mut self,
         now: Time,
@@ -198,7 +198,7 @@ impl Flusher {
         }
     }
 
-    /// Moves on to the next kind of work. Returns a sleep if there is nothing to do.
+    /// Begins the next kind of work. Returns a sleep if there is no work.
     fn next_stage(&mut self, wbc: &mut WritebackControl<'_>) -> Option<Flush> {
         let hz = wbc.pool.ticks().hz();
         let interval = wbc.pool.config().writeback_centisecs;

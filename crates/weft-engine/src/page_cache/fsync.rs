@@ -1,10 +1,10 @@
 //! fsync of a file: writes the pages that were dirty at the call, then waits for all writeback.
 //!
 //! A process that syncs a file writes the pages itself: those that were dirty when it called, in
-//! ascending order, each as soon as an earlier write of it has completed. It then waits, again in
-//! ascending order, until no page is under writeback, including writeback that others started
-//! meanwhile. It does not write pages that were dirtied meanwhile. Marks belong to the file: of two
-//! concurrent syncs, the first to reach a page writes it for both.
+//! ascending order, each as soon as an earlier write of the page has completed. It then waits,
+//! again in ascending order, until no page is under writeback, including writeback that others have
+//! started since the call. It does not write pages that were dirtied after the call. Marks belong
+//! to the file: of two concurrent syncs, the first to reach a page writes it for both.
 //!
 //! This is `fdatasync` without the file system's part (a journal commit), and also the close of a
 //! block device by its last user. For durability the device must be flushed afterwards, which is
@@ -20,7 +20,7 @@ use super::pool::Pool;
 use super::queue::Inodes;
 use std::ops::Range;
 
-/// An fsync in progress.
+/// State of an fsync that has not been completed.
 #[derive(Clone, Debug)]
 pub struct Fsync {
     inode: InodeId,
@@ -40,7 +40,7 @@ pub enum SyncStep {
 }
 
 impl Fsync {
-    /// Marks the dirty pages within `within`.
+    /// Begins an fsync: marks the dirty pages within `within`.
     pub(crate) fn new(inodes: &mut Inodes, inode: InodeId, within: Range<u64>) -> Self {
         inodes.of_mut(inode).pages.mark(&within);
         Self { inode, within, waits: false }

@@ -1,4 +1,4 @@
-//! Identifiers within one page cache: device, file, writer.
+//! Identifiers of devices, files and writers within one page cache.
 
 /// A backing device, served by one flusher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

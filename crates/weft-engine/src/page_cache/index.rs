@@ -25,7 +25,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// The state of one page.
+/// State of one page, as the combination of its two flags *dirty* and *under writeback*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageState {
     /// Equal to the device, or not in memory at all.
@@ -43,7 +43,7 @@ pub enum PageState {
 pub struct Discarded {
     /// Number of dirty pages that were dropped and will not be written.
     pub dirty: u64,
-    /// Number of pages under writeback, for which the kernel waits before it continues.
+    /// Number of pages under writeback. The kernel waits for these before it continues.
     pub under_writeback: u64,
 }
 
@@ -87,7 +87,7 @@ impl Pages {
         self.writeback
     }
 
-    /// The state of one page.
+    /// State of the page with the number `page`.
     #[must_use]
     pub fn state(&self, page: u64) -> PageState {
         let word = self.words.get(&(page / 64)).copied().unwrap_or_default();
@@ -112,8 +112,8 @@ impl Pages {
         new
     }
 
-    /// Takes the first run of pages within `within` that are dirty and not under writeback, at most
-    /// `pages_max`. They are under writeback from now on. `None` if there is none.
+    /// Takes the first run of pages within `within`, at most `pages_max`, that are dirty and not
+    /// under writeback. The pages are under writeback from now on. `None` if there is no such page.
     pub fn take(&mut self, within: Range<u64>, pages_max: u64) -> Option<Range<u64>> {
         let run = self.run(within, pages_max, |word| word.dirty & !word.writeback)?;
         self.start(run.clone());
@@ -213,7 +213,7 @@ impl Pages {
         self.first(within, |word| word.writeback)
     }
 
-    /// Moves dirty pages under writeback.
+    /// Changes dirty pages to under writeback.
     fn start(&mut self, pages: Range<u64>) {
         for (number, bits) in words_of(pages) {
             let word = self.words.get_mut(&number).expect("a dirty page has its word");
@@ -271,7 +271,7 @@ fn ones(bits: u64) -> u64 {
     u64::from(bits.count_ones())
 }
 
-/// Bitmap of the pages of word `number` that are in the range `pages`.
+/// Bitmap of the pages in `pages` that belong to word `number`.
 fn bits_within(number: u64, pages: Range<u64>) -> u64 {
     let first = number * 64;
     let from = pages.start.saturating_sub(first).min(64);
@@ -280,7 +280,8 @@ fn bits_within(number: u64, pages: Range<u64>) -> u64 {
     below(to) & !below(from)
 }
 
-/// Words that contain pages of a range: number of the word, and bitmap of its pages in the range.
+/// Words that contain pages of a range, each with its number and the bitmap of its pages in the
+/// range.
 fn words_of(pages: Range<u64>) -> impl Iterator<Item = (u64, u64)> {
     (pages.start / 64..pages.end.div_ceil(64))
         .map(move |number| (number, bits_within(number, pages.clone())))
@@ -290,7 +291,7 @@ fn words_of(pages: Range<u64>) -> impl Iterator<Item = (u64, u64)> {
 mod tests {
     use super::*;
 
-    /// Model with one entry per page.
+    /// Model of a page index that has one entry per page.
     #[derive(Clone, Default)]
     struct Model(BTreeMap<u64, [bool; 3]>);
 
@@ -334,7 +335,7 @@ mod tests {
         assert!(pages.words.values().all(|word| !word.is_clean()), "clean words are removed");
     }
 
-    /// Pseudorandom numbers, the same for the same seed.
+    /// Generator of pseudorandom numbers; equal seeds give equal numbers.
     fn numbers(seed: u64) -> impl FnMut(u64) -> u64 {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         move |below| {

@@ -2,10 +2,10 @@
 //!
 //! Like all of the engine, the module maps values to decisions: it has no clock, sleeps on no
 //! timer, and sees no payload. The simulator's processes (`dd`, `tiobench`, `dbench`, `fio`) write
-//! into it. The engine's write-back cache (`write_back/`) follows its decisions too: a volume is
-//! one file, each of its clients is a writer, and a pause is a delayed reply; that cache enforces
-//! the hard limit in addition. The rules are the kernel's, in two versions before patch 001 and
-//! four with it, and weft's own ([`Kernel`]).
+//! into it. The engine's write-back cache (`write_back/`) follows its decisions too: a volume
+//! corresponds to one file, each of its clients to a writer, and a pause to a delayed reply; that
+//! cache enforces the hard limit in addition. The rules are the kernel's, in two versions before
+//! patch 001 and four with it, and weft's own ([`Kernel`]).
 //!
 //! ```text
 //! cache.rs       joins all other modules; the API
@@ -18,11 +18,11 @@
 //! throttle/      throttling policies: the kernels before, ◆ patch 001, weft's own
 //! ```
 //!
-//! Not modelled: residency, so reads are assumed to hit; the errors of the kernel's per-CPU
-//! counters; memory cgroups; writers with real-time priority.
+//! Not modelled are: residency (reads are assumed to hit), the errors of the kernel's per-CPU
+//! counters, memory cgroups, and writers with real-time priority.
 //!
 //! Example: `dd` on a slow device with a limit of 100 MiB. It first writes at the speed of memory,
-//! then at the speed of the device, since it must write back what it dirties, and sleep:
+//! then at the speed of the device, because it must write back what it dirties, and sleep:
 //!
 //! ```
 //! use weft_engine::page_cache::*;

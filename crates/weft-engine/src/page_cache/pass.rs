@@ -1,4 +1,4 @@
-//! Writeback pass: writes dirty files of a device, a slice of pages of each.
+//! Writeback pass: writes dirty files of a device, a limited number of pages of each at a time.
 //!
 //! A pass takes files from the front of the list *io* (`queue.rs`). Each file gets a turn in which
 //! a limited number of its pages is written, in ascending order from where its last turn ended,
@@ -6,7 +6,7 @@
 //! writers do too. All passes share the lists, so ten writers write ten files at once.
 //!
 //! After its turn a file goes
-//! - off the lists if it is clean;
+//! - off the lists, if it is clean;
 //! - to *more* if its turn was too short (3.1; in 2.6.24 only in periodic writeback);
 //! - to the end of *dirty* otherwise: some pages are still under writeback, or the file was written
 //!   to meanwhile.
@@ -17,7 +17,7 @@
 //! writes only pages that were dirty when the file's turn began.
 //!
 //! A pass returns one [`WriteOut`] at a time, and the caller may take as long as it needs to submit
-//! that: a full queue delays the submitter, and with it the turn of the file.
+//! it: a full queue delays the submitter, and with it the turn of the file.
 //!
 //! Source   writeback.md §3; for 2.6.24 `sync_sb_inodes` and `write_cache_pages`, January 2008
 
@@ -31,9 +31,9 @@ use weft_units::Time;
 /// Reason why pages are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
-    /// The flusher writes, because the background threshold is exceeded.
+    /// The flusher writes because the background threshold is exceeded.
     Background,
-    /// The flusher writes, because the file has been dirty for 30 s.
+    /// The flusher writes because the file has been dirty for 30 s.
     Periodic,
     /// A process waits until the pages are written.
     Sync,
@@ -54,7 +54,7 @@ pub struct WriteOut {
     pub reason: Reason,
 }
 
-/// State of the page cache that a pass works on, borrowed for one step.
+/// State of the page cache on which a pass works, borrowed for one step.
 pub(crate) struct WritebackControl<'a> {
     pub bdi: BdiId,
     pub pool: &'a mut Pool,
@@ -85,7 +85,7 @@ pub(crate) struct Pass {
     start: u64,
     budget: u64,
     written: u64,
-    /// Number of files that were clean after their turn, which counts as progress too.
+    /// Number of files that were clean after their turn. These count as progress too.
     cleaned: u64,
     /// Whether the pass met a congested queue, which 2.6.24's flusher skips.
     pub met_congestion: bool,
@@ -100,16 +100,17 @@ struct Turn {
     /// Number of pages that may still be written in this turn.
     left: u64,
     within: Range<u64>,
-    /// Page at which the turn ends after wrapping around; `None`: it does not wrap around.
+    /// Page at which the turn ends after wrapping around; `None` if it does not wrap around.
     around: Option<u64>,
     cursor: u64,
-    /// Whether this pass marked the file as busy.
+    /// Whether it was this pass that marked the file as busy.
     owner: bool,
 }
 
 impl Pass {
-    /// Creates a pass that writes about `budget` pages, and fills the list *io* if the rules say
-    /// so, with files that became dirty at tick `older_than` or before.
+    /// Creates a pass that writes about `budget` pages. If the rules of the kernel say so, fills
+    /// the list *io* with files that became dirty at tick `older_than` or before; `None`: with all
+    /// files.
     pub(crate) fn new(
         wbc: &mut WritebackControl<'_>,
         reason: Reason,
@@ -136,7 +137,7 @@ impl Pass {
         }
     }
 
-    /// Next pages to write, at most `pages_max`; `None` when the pass is over.
+    /// Takes the next pages to write, at most `pages_max`; `None` when the pass is over.
     pub(crate) fn next(
         &mut self,
         wbc: &mut WritebackControl<'_>,
@@ -298,13 +299,14 @@ impl Pass {
         self.budget.saturating_sub(self.written)
     }
 
-    /// Whether only marked pages are written: in 3.1 a sync skips pages dirtied after its turn
-    /// began.
+    /// Whether only marked pages are written: in 3.1 a sync skips pages that were dirtied after the
+    /// file's turn began.
     fn takes_marked(&self, kernel: Generation) -> bool {
         kernel == Generation::V3_1 && self.reason == Reason::Sync
     }
 
-    /// Whether the pass skips a congested queue: only 2.6.24's flusher does, all other passes wait.
+    /// Whether the pass skips congested queues. Only the flusher of 2.6.24 does; all other passes
+    /// wait.
     const fn goes_around_congestion(&self) -> bool {
         matches!(self.reason, Reason::Background | Reason::Periodic)
     }
@@ -316,7 +318,8 @@ impl WritebackControl<'_> {
     }
 }
 
-/// Page at which a turn starts, and page at which it ends after wrapping around, if it does.
+/// Page at which a turn starts, and the page at which it ends after wrapping around; `None` if it
+/// does not wrap around. `cursor` is where the last turn ended.
 fn first_page(
     kernel: Generation,
     reason: Reason,
@@ -332,5 +335,5 @@ fn first_page(
     }
 }
 
-/// Number of pages that 2.6.24 looks at in one go (`PAGEVEC_SIZE`).
+/// Number of pages that 2.6.24 looks up at a time (`PAGEVEC_SIZE`).
 const PAGES_AT_A_LOOK: u64 = 14;

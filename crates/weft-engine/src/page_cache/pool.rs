@@ -1,11 +1,12 @@
 //! Dirty pool: counts of dirty pages and of pages under writeback, and their limits.
 //!
 //! One pool serves the whole process. It keeps the counts in total and per device, the limits that
-//! follow from memory, the share of each writer, and the bandwidth of each device. The pool decides
-//! nothing: [`throttle`](super::throttle) does, based on the [`Facts`] that the pool provides.
+//! follow from memory, the share of each writer, and the bandwidth of each device. The pool does
+//! not decide about throttling: [`throttle`](super::throttle) does, based on the [`Facts`] that the
+//! pool provides.
 //!
-//! All counts are in pages of 4 KiB and exact. The kernel's counts lag by what each CPU has not
-//! added yet (250 pages with eight CPUs, as much as a whole limit of 1 MiB).
+//! All counts are in pages of 4 KiB and exact. The kernel's counts lag by the pages that each CPU
+//! has not added yet (250 pages with eight CPUs, as much as a whole limit of 1 MiB).
 //!
 //! Source   writeback.md §1.1, §1.2, §1.4, §3
 
@@ -35,7 +36,7 @@ pub enum Kernel {
     Weft,
 }
 
-/// Rules of flushers and limits, which patch 001 leaves as in 3.1.
+/// Rules of flushers and limits. Patch 001 leaves them as they are in 3.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Generation {
     V2_6_24,
@@ -43,7 +44,7 @@ pub(crate) enum Generation {
 }
 
 impl Kernel {
-    /// Every kernel with its name in experiment files.
+    /// All kernels, each with its name in experiment files.
     pub const NAMES: [(&'static str, Self); 7] = [
         ("2.6.24", Self::V2_6_24),
         ("3.1", Self::V3_1),
@@ -54,7 +55,7 @@ impl Kernel {
         ("weft", Self::Weft),
     ];
 
-    /// The kernel with this name in [`NAMES`](Self::NAMES); `None` if there is no such name.
+    /// Kernel with the given name in [`NAMES`](Self::NAMES); `None` if no kernel has that name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, kernel)| *kernel)
@@ -89,7 +90,7 @@ impl Kernel {
     }
 }
 
-/// A limit, in bytes or as a percentage of dirtyable memory.
+/// Limit, in bytes or as a percentage of dirtyable memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Amount {
     /// `vm.dirty_bytes`, `vm.dirty_background_bytes`.
@@ -105,8 +106,8 @@ pub struct PoolConfig {
     pub kernel: Kernel,
     /// Timer tick rate, `HZ`.
     pub ticks: TickRate,
-    /// Number of CPUs that run writers. Each counts the pages that are dirtied on it until it next
-    /// checks the limits.
+    /// Number of CPUs on which writers run. Each CPU counts the pages that are dirtied on it until
+    /// it next checks the limits.
     pub cpus: u32,
     /// Size of memory, in pages.
     pub memory_pages: u64,
@@ -123,8 +124,8 @@ pub struct PoolConfig {
 }
 
 impl PoolConfig {
-    /// Configuration with the defaults of a kernel, on a machine with `memory_pages` pages of
-    /// memory of which `dirtyable_pages` are dirtyable.
+    /// Configuration with the defaults of `kernel`, on a machine with `memory_pages` pages of
+    /// memory, of which `dirtyable_pages` are dirtyable.
     #[must_use]
     pub fn new(kernel: Kernel, cpus: u32, memory_pages: u64, dirtyable_pages: u64) -> Self {
         let (dirty, background) = match kernel.generation() {
@@ -144,7 +145,7 @@ impl PoolConfig {
         }
     }
 
-    /// Thresholds in pages that follow from the configuration.
+    /// Thresholds in pages, computed from the configuration.
     #[must_use]
     pub fn thresholds(&self) -> Thresholds {
         let percent = |percent: u64| percent * self.dirtyable_pages / 100;
@@ -187,7 +188,7 @@ pub struct BdiRatios {
 }
 
 impl Default for BdiRatios {
-    /// No reserve and no upper bound.
+    /// Ratios with no reserve and no upper bound.
     fn default() -> Self {
         Self { min: 0, max: 100, strict: false }
     }
@@ -203,7 +204,8 @@ pub struct Thresholds {
 }
 
 impl Thresholds {
-    /// Free-run ceiling: the mean of the two thresholds, up to which no writer is throttled.
+    /// Free-run ceiling: the mean of the two thresholds. Up to this number of dirty pages no writer
+    /// is throttled.
     #[must_use]
     pub const fn free_run(self) -> u64 {
         u64::midpoint(self.background, self.dirty)
@@ -213,9 +215,9 @@ impl Thresholds {
 /// Number of pages in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Dirty pages, whether or not under writeback. The kernel's `NR_FILE_DIRTY`.
+    /// Number of dirty pages, whether or not under writeback. The kernel's `NR_FILE_DIRTY`.
     pub dirty: u64,
-    /// Pages under writeback, whether or not dirty. The kernel's `NR_WRITEBACK`.
+    /// Number of pages under writeback, whether or not dirty. The kernel's `NR_WRITEBACK`.
     pub writeback: u64,
 }
 
@@ -239,13 +241,13 @@ pub struct Pool {
     completions: Proportion,
     /// Shares of dirtied pages, by writer.
     dirtied: Proportion,
-    /// The `limit` of the kernel: follows the dirty threshold upwards at once, and downwards
-    /// slowly.
+    /// The kernel's `limit`, in pages: it follows the dirty threshold upwards at once, and
+    /// downwards slowly.
     limit: u64,
     limit_tick: u64,
     /// Number of pages dirtied on each CPU since it last checked the limits.
     unchecked: Vec<u64>,
-    /// Credit of writers, used with [`Kernel::Weft`].
+    /// Credit and turns of writers, used with [`Kernel::Weft`].
     pub(crate) turns: Turns,
 }
 
@@ -286,7 +288,6 @@ impl Pool {
         }
     }
 
-    /// Adds a device.
     pub(crate) fn add_bdi(&mut self, now: Time) -> BdiId {
         let id = BdiId(u16::try_from(self.bdis.len()).expect("few devices"));
         self.bdis.push(Bdi {
@@ -312,19 +313,20 @@ impl Pool {
         assert!(self.min_ratios() < 100, "the reserves of all devices are below 100 %");
     }
 
-    /// Percentage of the limits that is reserved for devices, in all.
+    /// Sum over all devices of the percentage of the limits reserved for a device.
     fn min_ratios(&self) -> u64 {
         self.bdis.iter().map(|bdi| u64::from(bdi.ratios.min)).sum()
     }
 
-    /// Changes rules, expiry age and interval of writeback, from the next decision on.
+    /// Changes the kernel, the age at which files expire, and the interval of periodic writeback,
+    /// from the next decision on.
     pub(crate) fn set_rules(&mut self, kernel: Kernel, expire: u64, writeback: u64) {
         self.config.kernel = kernel;
         self.config.expire_centisecs = expire;
         self.config.writeback_centisecs = writeback;
     }
 
-    /// Creates a writer's share of the dirtied pages.
+    /// Creates the counter of a new writer, for its share of the dirtied pages.
     #[must_use]
     pub(crate) const fn writer_share(&self) -> Share {
         self.dirtied.share()
@@ -342,7 +344,7 @@ impl Pool {
         self.config.ticks
     }
 
-    /// The thresholds.
+    /// The background and dirty thresholds that apply now.
     #[must_use]
     pub const fn thresholds(&self) -> Thresholds {
         self.thresholds
@@ -358,7 +360,7 @@ impl Pool {
         self.turns.set_limits(self.thresholds);
     }
 
-    /// Changes the amount of dirtyable memory: thresholds given as percentages change at once,
+    /// Changes the amount of dirtyable memory. Thresholds given as percentages change at once,
     /// `limit` slowly.
     pub(crate) fn set_dirtyable(&mut self, pages: u64) {
         self.config.dirtyable_pages = pages;
@@ -402,9 +404,9 @@ impl Pool {
     }
 
     /// Number of pages that a CPU may dirty before it checks the limits, while they are not
-    /// exceeded: a 32nd of memory divided by the number of CPUs, at least 16 and at most 4 MiB.
-    /// With IO-less throttling, a 32nd of the dirty threshold instead, and each writer has its own
-    /// count in addition.
+    /// exceeded: a 32nd of memory divided by the number of CPUs, at least 16 pages and at most 4
+    /// MiB. With IO-less throttling it is a 32nd of the dirty threshold instead, and each writer
+    /// has its own count in addition.
     #[must_use]
     pub fn ratelimit_pages(&self) -> u64 {
         let of_all = |pages: u64| pages / (32 * u64::from(self.config.cpus));
@@ -429,11 +431,11 @@ impl Pool {
     }
 
     /// Counts pages written on `cpu`, at most [`pages_until_check`](Self::pages_until_check), of
-    /// which `new` were clean. If the limits must be checked, returns the number of pages that the
-    /// kernel makes the writer write back, which does not depend on the number that triggered the
-    /// check. With IO-less throttling, returns the number of pages that the writer has dirtied
-    /// since its last check. IO-less throttling counts only pages that became dirty, the other
-    /// rules count every page.
+    /// which `new` were clean. Returns `None` if the limits need not be checked. Otherwise returns
+    /// the number of pages that the kernel makes the writer write back, which does not depend on
+    /// the number that triggered the check; with IO-less throttling, the number of pages that the
+    /// writer has dirtied since its last check. IO-less throttling counts only pages that became
+    /// dirty, the other rules count every page.
     pub(crate) fn count_writes(
         &mut self,
         cpu: u32,
@@ -466,7 +468,8 @@ impl Pool {
         }
     }
 
-    /// Number of pages that a CPU may dirty before it checks the limits, even if they are exceeded.
+    /// Number of pages that a CPU may dirty before it checks the limits, whether or not they are
+    /// exceeded.
     fn check_after(&self, bdi: BdiId) -> u64 {
         let each_writer_counts = self.config.kernel.io_less().is_some();
         if self.exceeded(bdi) && !each_writer_counts {
@@ -523,7 +526,7 @@ impl Pool {
         self.turns.set_counts(bdi, self.bdis[bdi.index()].counts);
     }
 
-    /// Collects the facts by which a policy decides about a throttled writer.
+    /// Collects the facts from which a policy decides about a throttled writer.
     pub(crate) fn facts(
         &mut self,
         bdi: BdiId,
@@ -548,8 +551,9 @@ impl Pool {
         }
     }
 
-    /// Whether the device's flusher must write: the number of dirty pages exceeds the background
-    /// threshold or, since patch 001, that of the device exceeds its share of the threshold.
+    /// Whether the device's flusher must write. It must if the number of dirty pages exceeds the
+    /// background threshold or, since patch 001, if the device's number exceeds the device's share
+    /// of that threshold.
     ///
     /// Source   writeback.md §2.5
     #[must_use]
@@ -563,8 +567,8 @@ impl Pool {
             || (by_share && self.bdi_counts(bdi).dirty > self.bdi_share(bdi).of(background))
     }
 
-    /// The device's share of the limits: its share of recent completions of what is not reserved,
-    /// plus its own reserve.
+    /// The device's share of the limits: its own reserve, plus a part of the unreserved limits that
+    /// corresponds to its share of recent completions.
     fn bdi_share(&self, bdi: BdiId) -> Fraction {
         let bdi = &self.bdis[bdi.index()];
         let mut share = bdi.completions;
@@ -594,7 +598,8 @@ impl Pool {
     }
 
     /// Updates the rate limit and the bandwidth of the device before a decision of IO-less
-    /// throttling, unless so few pages are dirty that no writer has to wait.
+    /// throttling, unless so few pages are dirty that no writer has to wait. `start` is the tick in
+    /// which the writer's throttling began.
     pub(crate) fn before_judgement(&mut self, now: Time, bdi: BdiId, start: u64) {
         let strict = self.bdis[bdi.index()].ratios.strict;
         if strict || self.counts.total() > self.thresholds.free_run() {
@@ -603,7 +608,8 @@ impl Pool {
     }
 
     /// Updates the bandwidth of a device, at most every 200 ms. `start` is the tick in which the
-    /// caller's work began. If called for a throttled writer (`throttled`), also updates `limit`.
+    /// caller's work began. With `throttled`, the call is for a throttled writer, and `limit` is
+    /// updated too.
     pub(crate) fn update_bandwidth(&mut self, now: Time, bdi: BdiId, start: u64, throttled: bool) {
         let ticks = self.config.ticks;
         let tick = ticks.tick(now);
@@ -620,8 +626,8 @@ impl Pool {
         }
     }
 
-    /// Updates the rate limit, if a throttled writer ends an interval. Called before the bandwidth
-    /// is updated, so that it uses the previous bandwidth.
+    /// Updates the rate limit, if a throttled writer ends an interval. Must be called before the
+    /// bandwidth is updated, because it uses the previous bandwidth.
     fn update_ratelimit(&mut self, rules: &Rules, tick: u64, start: u64, bdi: BdiId) {
         let position = self.position(bdi);
         let bdi = &mut self.bdis[bdi.index()];
@@ -642,8 +648,8 @@ impl Pool {
         }
     }
 
-    /// Number of pages of one file that are written before the next file has its turn, at most
-    /// about `budget`.
+    /// Number of pages of one file that are written before the next file has its turn; about
+    /// `budget` at most.
     ///
     /// Source   writeback.md §3, `writeback_chunk_size`; 2.6.24 has no such limit except the budget
     #[must_use]
@@ -657,8 +663,8 @@ impl Pool {
     }
 }
 
-/// Next value of `limit`: up to the threshold at once, down by a 32nd of the excess over the
-/// threshold and over the pages in use.
+/// Next value of `limit`. It rises to the threshold at once, and falls by a 32nd of its excess over
+/// the threshold or, if that is larger, over the number of pages in use.
 fn next_limit(limit: u64, threshold: u64, total: u64) -> u64 {
     if limit < threshold {
         return threshold;
@@ -672,7 +678,7 @@ pub const PAGE_BYTES: u64 = 4096;
 /// Number of pages after which a writer checks the limits while its device exceeds them.
 const CHECK_WHILE_EXCEEDED: u64 = 8;
 
-/// 4 MiB, the minimum and the granularity of a chunk.
+/// Minimum and granularity of a chunk: 4 MiB in pages.
 const CHUNK_PAGES_MIN: u64 = 1024;
 
 #[cfg(test)]

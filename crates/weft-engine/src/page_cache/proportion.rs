@@ -2,11 +2,12 @@
 //!
 //! This is the kernel's algorithm before 3.7. The events of all devices or processes are counted
 //! together. A *period* is a number of events, so time advances only with events. At each half
-//! period every count is halved, lazily, when it is next used. After a few halves without events of
-//! its own, a device has no share left: this is how a disk of 2011 gets stuck at a share of zero.
+//! period the count of every device or process is halved, lazily, when it is next used. After a few
+//! halvings without events of its own, a device has no share left: this is how a disk of 2011 gets
+//! stuck at a share of zero.
 //!
-//! There are two instances: completed writes by device (its share of the dirty limit), and dirtied
-//! pages by process (heavy writers have a slightly lower limit).
+//! There are two instances: completed writes by device (for a device's share of the dirty limit),
+//! and dirtied pages by process (heavy writers have a slightly lower limit).
 //!
 //! Inputs   events; counting n at once is exactly the same as counting one n times
 //! Answer   [`Fraction`]
@@ -22,7 +23,7 @@ pub struct Fraction {
 }
 
 impl Fraction {
-    /// The whole: 1/1.
+    /// The whole, 1/1.
     pub const ONE: Self = Self { numerator: 1, denominator: 1 };
 
     /// Part of `whole` that corresponds to this fraction, rounded down.
@@ -35,7 +36,7 @@ impl Fraction {
     }
 }
 
-/// Count of all events, and the period.
+/// Counter of the events of all devices or processes, with the length of the period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proportion {
     /// A period is `1 << shift` events.
@@ -43,11 +44,12 @@ pub struct Proportion {
     events: u64,
 }
 
-/// Count of the events of one device or process.
+/// Counter of the events of one device or process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share {
     shift: u32,
-    /// Event count, a multiple of half a period, up to which `events` was halved.
+    /// Value of the total event count, a multiple of half a period, up to which `events` has been
+    /// halved.
     period: u64,
     events: u64,
 }
@@ -83,7 +85,7 @@ impl Proportion {
         }
     }
 
-    /// Share of the recent events.
+    /// Fraction of recent events that belong to this share.
     pub fn fraction(&self, share: &mut Share) -> Fraction {
         self.catch_up(share);
         let denominator = self.half() + (self.events & (self.half() - 1));
@@ -136,7 +138,7 @@ mod tests {
         }
     }
 
-    /// Counts one event at a time, and halves at each boundary.
+    /// Reference implementation that counts one event at a time, and halves at each boundary.
     fn naive(half: u64, owners: &[usize], of: usize) -> Fraction {
         let mut counts = [0u64; 3];
         let mut total = 0;

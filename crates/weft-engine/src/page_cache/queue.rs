@@ -1,9 +1,9 @@
 //! Queues of a device's dirty files: the lists from which writeback passes take files.
 //!
-//! Each device has three lists, all first in, first out. *dirty* has files in the order in which
-//! they became dirty. *io* has the files that passes take. *more* has files that were not finished,
-//! or that another pass was writing. When *io* is filled, files that have been dirty for long
-//! enough move from *dirty* to it, oldest first:
+//! Each device has three lists, all first in, first out. *dirty* contains files in the order in
+//! which they became dirty. *io* contains the files that passes take. *more* contains files that
+//! were not finished, or that another pass was writing. When *io* is filled, files that have been
+//! dirty for long enough move from *dirty* to *io*, oldest first:
 //!
 //! - 3.1 fills *io* only when it is empty, first from *more*, then from *dirty*;
 //! - 2.6.24 fills *io* at each pass: *more* goes in front of the remaining files, *dirty* behind.
@@ -14,12 +14,12 @@ use super::id::{BdiId, InodeId};
 use super::index::Pages;
 use std::collections::BTreeMap;
 
-/// A file with its dirty pages, and its place on a list of its device.
+/// File with its dirty pages, and its place on a list of its device.
 #[derive(Clone, Debug)]
 pub(crate) struct Inode {
     pub bdi: BdiId,
     pub pages: Pages,
-    /// Page at which the next turn starts: the kernel's `writeback_index`.
+    /// Page at which the next turn of the file starts: the kernel's `writeback_index`.
     pub cursor: u64,
     /// Tick in which the file became dirty.
     pub dirtied_when: u64,
@@ -27,9 +27,9 @@ pub(crate) struct Inode {
     pub touched: bool,
     /// Whether a pass has its turn on the file: the kernel's `I_SYNC`.
     pub busy: bool,
-    /// Number of passes that work on the file, with or without the turn.
+    /// Number of passes that work on the file, whether or not they have the turn.
     pub passes: u32,
-    /// Whether the file is removed; it is freed once no write of it is in flight.
+    /// Whether the file was removed. It is freed once no write of it is in flight.
     pub removed: bool,
     /// Whether a process waits for writes of the file to complete.
     pub watched: bool,
@@ -106,7 +106,7 @@ impl Inodes {
     }
 }
 
-/// The lists of one device. The keys only give the order within a list.
+/// Lists of one device. The keys only define the order within a list.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Queues {
     dirty: BTreeMap<i64, InodeId>,
@@ -123,7 +123,6 @@ impl Queues {
         self.list(list).is_empty()
     }
 
-    /// The first file of a list.
     pub(crate) fn first(&self, list: List) -> Option<InodeId> {
         self.list(list).first_key_value().map(|(_, &id)| id)
     }
@@ -156,8 +155,8 @@ impl Queues {
         self.append(List::Dirty, id, inode);
     }
 
-    /// Fills *io* as 3.1 does: from *more*, then with files that became dirty at tick `older_than`
-    /// or before; `None`: with all.
+    /// Fills *io* as 3.1 does: from *more*, then from *dirty* with the files that became dirty at
+    /// tick `older_than` or before; `None`: with all files.
     pub(crate) fn fill(&mut self, inodes: &mut Inodes, older_than: Option<u64>) {
         while let Some(id) = self.first(List::More) {
             self.append(List::Io, id, inodes.of_mut(id));

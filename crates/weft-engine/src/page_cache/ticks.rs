@@ -38,7 +38,7 @@ impl TickRate {
         now.0 / self.tick_ns
     }
 
-    /// Time at which a tick begins.
+    /// Time at which tick number `tick` begins.
     #[must_use]
     pub const fn at(self, tick: u64) -> Time {
         Time(tick.saturating_mul(self.tick_ns))
@@ -52,7 +52,7 @@ impl TickRate {
 }
 
 impl Default for TickRate {
-    /// 250 Hz: the measurements of 2011 suggest it, but it is not documented.
+    /// 250 Hz, which the measurements of 2011 suggest but do not document.
     fn default() -> Self {
         Self::new(250)
     }

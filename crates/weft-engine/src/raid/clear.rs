@@ -7,13 +7,12 @@
 use smallvec::SmallVec;
 use weft_units::{ByteRange, FRAME_BYTES, Sectors};
 
-use super::straight::{self, Targets};
-use super::{Answer, ArrayIo, Cx, Event, PartOutcome};
-use crate::array::Array;
-use crate::array::outbox::{CompletionTarget, Owner, StraightPart};
+use super::cx::MemberDiscard;
+use super::straight::{self, StraightPart, Targets};
+use super::{Answer, ArrayIo, ArrayView, Cx, Event, PartOutcome};
+use crate::array::outbox::CompletionTarget;
 use crate::contract::frame::{Segment, Segments, ZERO_FRAME};
 use crate::contract::input::{ClientRequest, Fault, RequestOp};
-use crate::contract::output::MemberOp;
 use crate::contract::token::RequestId;
 
 /// Write-zeroes and trims in progress.
@@ -24,7 +23,7 @@ pub(super) struct Clears(Vec<Clear>);
 #[derive(Clone, Copy, Debug)]
 struct Clear {
     io: ArrayIo,
-    /// Step in progress: the part of the range last sent to the members.
+    /// Step in progress: the part of the request's range that was last sent to the members.
     step: ByteRange,
     discards: bool,
     /// Number of member requests of the step that are not answered.
@@ -32,9 +31,9 @@ struct Clear {
     fault: Option<Fault>,
 }
 
-/// Part of a request's range to be discarded on the members: all of it if the request is a trim, or
-/// write-zeroes that may discard, and every member can discard. Otherwise `None`.
-pub(super) fn to_discard(request: &ClientRequest, array: &Array) -> Option<ByteRange> {
+/// Part of a request's range that the members are told to discard: the whole range if every member
+/// can discard and the request is a trim, or a write-zeroes that may discard. Otherwise `None`.
+pub(super) fn to_discard(request: &ClientRequest, array: ArrayView<'_>) -> Option<ByteRange> {
     let wanted = match request.op {
         RequestOp::Flush | RequestOp::Read | RequestOp::Write => false,
         RequestOp::Trim => true,
@@ -44,13 +43,13 @@ pub(super) fn to_discard(request: &ClientRequest, array: &Array) -> Option<ByteR
 }
 
 impl Clears {
-    /// Begins to clear a request's range. The request counts one sub-request until all steps are
-    /// done. `targets` gives the members that hold a range.
+    /// Begins to clear a request's range. The request counts as one sub-request until all steps are
+    /// done. `targets` returns the members that hold a given range.
     #[inline(never)]
     pub(super) fn begin(
         &mut self,
         io: &ArrayIo,
-        targets: impl Fn(ByteRange, &Array) -> Targets,
+        targets: impl Fn(ByteRange, ArrayView<'_>) -> Targets,
         events: &mut Vec<Event>,
         cx: &mut Cx<'_>,
     ) {
@@ -67,7 +66,7 @@ impl Clears {
         !self.0.is_empty() && self.place_of(request).is_some()
     }
 
-    /// Step in progress of a request's clear.
+    /// Range of the step in progress that clears the range of `request`.
     pub(super) fn step_of(&self, request: RequestId) -> ByteRange {
         let place = self.place_of(request).expect("a clear stays until every member has answered");
         self.0[place].step
@@ -79,7 +78,7 @@ impl Clears {
         &mut self,
         request: RequestId,
         result: Result<(), Fault>,
-        targets: impl Fn(ByteRange, &Array) -> Targets,
+        targets: impl Fn(ByteRange, ArrayView<'_>) -> Targets,
         events: &mut Vec<Event>,
         cx: &mut Cx<'_>,
     ) {
@@ -93,37 +92,36 @@ impl Clears {
         }
     }
 
-    /// Handles a member's answer for a discard, on a level without redundancy. An I/O error shows
-    /// that the member cannot discard; other results go to [`Clears::done`].
+    /// Handles a member's answer to a discard, on a level without redundancy. An I/O error shows
+    /// that the member cannot discard; every other result goes to [`Clears::done`].
     pub(super) fn discard_told(
         &mut self,
         (request, position): (RequestId, Option<usize>),
         mut result: Result<(), Fault>,
-        targets: impl Fn(ByteRange, &Array) -> Targets,
+        targets: impl Fn(ByteRange, ArrayView<'_>) -> Targets,
         events: &mut Vec<Event>,
         cx: &mut Cx<'_>,
     ) {
         if let (Err(Fault::Io), Some(position)) = (result, position) {
-            cx.array.members[position].info.discards = false;
+            cx.cannot_discard(position);
             self.cannot_discard(request);
             result = Ok(());
         }
         self.done(request, result, targets, events, cx);
     }
 
-    /// Handles the answer for a part of a request, or of a clear's step, on a level without
-    /// redundancy.
+    /// Handles a member's answer to `part`, a part of a request or of a clear's step, on a level
+    /// without redundancy.
     pub(super) fn part_told(
         &mut self,
         part: CompletionTarget,
         answer: Answer,
-        targets: impl Fn(ByteRange, &Array) -> Targets,
+        targets: impl Fn(ByteRange, ArrayView<'_>) -> Targets,
         events: &mut Vec<Event>,
         cx: &mut Cx<'_>,
     ) -> PartOutcome {
-        let CompletionTarget::Straight(StraightPart { request, .. }) = part else {
-            unreachable!("a level without parity has no stripes")
-        };
+        let part = StraightPart::of(part).expect("a level without redundancy has one kind of part");
+        let request = part.request;
         if self.has(request) {
             self.done(request, answer.result, targets, events, cx);
             return PartOutcome::Nothing;
@@ -134,8 +132,8 @@ impl Clears {
         }
     }
 
-    /// Handles a member that turns out not to discard. Zeroes are written from this step on; a
-    /// trim, which is advice, ends.
+    /// Handles a member that turned out to be unable to discard. A write-zeroes goes on with
+    /// written zeroes from this step on; a trim, which is only advice, ends.
     fn cannot_discard(&mut self, request: RequestId) {
         let place = self.place_of(request).expect("a clear stays until every member has answered");
         let clear = &mut self.0[place];
@@ -146,11 +144,11 @@ impl Clears {
             if clear.io.zeroes { 0 } else { clear.io.range.end().0 - clear.step.start.0 };
     }
 
-    /// Begins the next step of the clear at `place`, or ends its request after the last one.
+    /// Begins the next step of the clear at index `place`, or ends its request after the last step.
     fn go_on(
         &mut self,
         place: usize,
-        targets: impl Fn(ByteRange, &Array) -> Targets,
+        targets: impl Fn(ByteRange, ArrayView<'_>) -> Targets,
         events: &mut Vec<Event>,
         cx: &mut Cx<'_>,
     ) {
@@ -159,7 +157,7 @@ impl Clears {
         if clear.fault.is_none() && start < end {
             let most = if clear.discards { DISCARD_BYTES_MAX } else { ZERO_BYTES_MAX };
             clear.step = ByteRange::new(start, most.min(end - start));
-            let targets = targets(clear.step, cx.array);
+            let targets = targets(clear.step, cx.view());
             clear.send(targets, cx);
             if clear.pending > 0 {
                 return;
@@ -191,11 +189,9 @@ impl Clear {
             return;
         }
         for (position, first, len) in runs(targets) {
-            let (volume, member) = (cx.array.volume, &mut cx.array.members[position]);
-            assert!(first + len <= member.data_size, "a discard lies within the member's data");
-            let op = MemberOp::Discard { at: member.data_sector(first), len, fua: self.io.fua };
-            cx.out.submit(volume, member, op, &self.io.attr, Owner::Discard(self.io.id));
-            member.sent(&self.io.attr, true, len);
+            let ArrayIo { id: request, fua, attr, .. } = self.io;
+            let discard = MemberDiscard { request, first, len, counted: len, fua, attr };
+            cx.discard(position, &discard);
             self.pending += 1;
         }
     }
@@ -218,9 +214,9 @@ fn runs(targets: Targets) -> SmallVec<[(usize, Sectors, Sectors); 4]> {
     runs
 }
 
-/// Largest step of zeroes, in bytes per copy: 256 times the frame of zeroes.
+/// Largest step of written zeroes, in bytes per copy: 256 times the shared frame of zeroes.
 const ZERO_BYTES_MAX: u64 = 1 << 20;
 
-/// Largest step of a discard, in bytes. If a member has to write zeroes for it, other requests go
-/// between two steps.
+/// Largest step of a discard, in bytes. Other requests can go between two steps even if a member
+/// has to write zeroes to carry out the discard.
 const DISCARD_BYTES_MAX: u64 = 64 << 20;

@@ -1,44 +1,211 @@
-//! Context of a personality while it works: the members, the knobs, and where requests go out.
+//! Context of a personality: its access to the array, and the actions that it can order.
+//!
+//! An `ArrayView` answers questions about the array and changes nothing; its methods identify a
+//! member by position or by slot. `Cx` can also order actions: requests to members, computations,
+//! and reports about members. Neither exposes the array or a member itself, so this list of methods
+//! is all that a level can do to the array.
 
-use weft_units::Slot;
+use weft_units::{Bytes, MemberIndex, Sectors, Slot, Time};
 
 use crate::array::Array;
 use crate::array::membership::{Membership, Report};
-use crate::array::outbox::{CompletionTarget, Outbox};
+use crate::array::outbox::{CompletionTarget, JobId, Outbox, Owner};
 use crate::contract::frame::Segment;
+use crate::contract::input::{Attr, Class, Fault};
+use crate::contract::output::{ComputeOp, MemberOp};
+use crate::contract::token::RequestId;
 use crate::knobs::Knobs;
+use crate::layout::slot_set::SlotSet;
 use crate::mutant::Mutant;
 use crate::sched::request::MemberRequest;
 
-/// Array, knobs and outbox that a personality works with.
-pub(crate) struct Cx<'a> {
-    pub(crate) array: &'a mut Array,
-    pub(crate) knobs: &'a Knobs,
-    pub(crate) out: &'a mut Outbox,
+/// The array as a personality sees it.
+#[derive(Clone, Copy)]
+pub(crate) struct ArrayView<'a> {
+    array: &'a Array,
 }
 
-impl Cx<'_> {
+/// State of a member on which the choice of the member to read from depends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReadState {
+    /// Number of outstanding requests.
+    pub(super) pending: u32,
+    /// Whether the member is a rotating disk.
+    pub(super) rotational: bool,
+    /// Whether a request has been outstanding for longer than `read_around`.
+    pub(super) stalled: bool,
+    pub(super) write_mostly: bool,
+}
+
+/// Discard of a range of one member's data, on behalf of a client request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MemberDiscard {
+    pub(super) request: RequestId,
+    /// First data sector on the member.
+    pub(super) first: Sectors,
+    pub(super) len: Sectors,
+    /// Number of sectors added to the member's write counter for the discard.
+    pub(super) counted: Sectors,
+    pub(super) fua: bool,
+    pub(super) attr: Attr,
+}
+
+/// Array, knobs and outbox that a personality works with.
+pub(crate) struct Cx<'a> {
+    array: &'a mut Array,
+    pub(crate) knobs: &'a Knobs,
+    out: &'a mut Outbox,
+}
+
+impl<'a> ArrayView<'a> {
+    #[inline]
+    pub(crate) fn of(array: &'a Array) -> Self {
+        Self { array }
+    }
+
     /// Slots of the array, and which of them can be read and written.
     #[inline]
-    pub(crate) fn membership(&self) -> &Membership {
+    pub(super) fn membership(self) -> &'a Membership {
         &self.array.membership
     }
 
     #[inline]
-    pub(crate) fn is_planted(&self, mutant: Mutant) -> bool {
+    pub(super) fn is_planted(self, mutant: Mutant) -> bool {
+        self.array.is_planted(mutant)
+    }
+
+    /// Size of the array as clients see it.
+    pub(super) fn size(self) -> Sectors {
+        self.array.size
+    }
+
+    /// Number of data sectors that the array uses of each member.
+    pub(super) fn member_size(self) -> Sectors {
+        self.array.member_size
+    }
+
+    /// Granularity of requests, a power of two.
+    #[inline]
+    pub(super) fn request_unit(self) -> Bytes {
+        self.array.request_unit
+    }
+
+    /// Whether every member failure has been recorded in the superblocks, or can no longer be
+    /// recorded.
+    #[inline]
+    pub(super) fn is_known(self) -> bool {
+        self.array.is_known()
+    }
+
+    /// Whether every member frees discarded sectors, so that discards are worth it.
+    pub(super) fn can_discard(self) -> bool {
+        self.array.can_discard()
+    }
+
+    /// Whether lack of space on a member is the only reason why members may disagree.
+    pub(super) fn resyncs_only_for_space(self) -> bool {
+        self.array.resyncs_only_for_space()
+    }
+
+    /// Slots of the members under recovery, and the lowest recovery offset among them; `None`
+    /// without a recovery.
+    pub(super) fn rebuilding(self) -> Option<(SlotSet, Sectors)> {
+        self.array.rebuilding()
+    }
+
+    /// Position of the member at a slot; `None` if the slot has none or the member failed.
+    #[inline]
+    pub(super) fn position_at(self, slot: Slot) -> Option<usize> {
+        self.array.position_at(slot)
+    }
+
+    /// Position of the member with an index; `None` if it has left.
+    #[inline]
+    pub(super) fn position_of(self, index: MemberIndex) -> Option<usize> {
+        self.array.position_of(index)
+    }
+
+    /// Slot of the member at `position`; `None` if it failed.
+    #[inline]
+    pub(super) fn slot_of(self, position: usize) -> Option<Slot> {
+        self.array.members[position].slot
+    }
+
+    /// Bytes of a logical block of the member at `position`.
+    #[inline]
+    pub(super) fn logical_block(self, position: usize) -> u64 {
+        self.array.members[position].info.logical_block.into()
+    }
+
+    #[inline]
+    pub(super) fn read_state(self, position: usize) -> ReadState {
+        let member = &self.array.members[position];
+        ReadState {
+            pending: member.in_flight,
+            rotational: member.info.device.rotational,
+            stalled: member.stalled,
+            write_mostly: member.write_mostly,
+        }
+    }
+
+    /// Whether a request to the member at `position` is sent at once instead of waiting in the
+    /// member's queue.
+    #[inline]
+    pub(super) fn passes(self, position: usize) -> bool {
+        self.array.passes(position)
+    }
+
+    /// Whether the array would be broken without the member at `position`.
+    pub(super) fn breaks(self, position: usize) -> bool {
+        self.array.breaks(position)
+    }
+
+    /// Whether the superblocks durably record that writes may be in flight.
+    pub(super) fn is_dirty(self) -> bool {
+        self.array.is_dirty()
+    }
+
+    /// I/O class of the member requests of the running sync.
+    #[inline]
+    pub(super) fn sync_class(self) -> Class {
+        self.array.sync_class
+    }
+}
+
+impl<'a> Cx<'a> {
+    #[inline]
+    pub(crate) fn new(array: &'a mut Array, knobs: &'a Knobs, out: &'a mut Outbox) -> Self {
+        Self { array, knobs, out }
+    }
+
+    #[inline]
+    pub(super) fn view(&self) -> ArrayView<'_> {
+        ArrayView { array: self.array }
+    }
+
+    /// Slots of the array, and which of them can be read and written.
+    #[inline]
+    pub(super) fn membership(&self) -> &Membership {
+        &self.array.membership
+    }
+
+    #[inline]
+    pub(super) fn is_planted(&self, mutant: Mutant) -> bool {
         self.membership().is_planted(mutant)
     }
 
-    /// Passes a report about a member to the array.
-    pub(crate) fn report(&mut self, report: Report) {
-        self.array.report(report, self.out);
+    #[inline]
+    pub(super) fn now(&self) -> Time {
+        self.out.now
     }
+
+    // Requests to members.
 
     /// Stages a read or write for the member at `slot`, with `parts` as its memory; the outbox may
     /// merge it with other requests. The answer goes to `completion`. Returns whether the slot has
     /// a member.
     #[inline(always)]
-    pub(crate) fn stage(
+    pub(super) fn stage(
         &mut self,
         slot: Slot,
         request: &MemberRequest,
@@ -50,10 +217,107 @@ impl Cx<'_> {
         true
     }
 
+    /// Like [`Cx::stage`], for the member at `position`.
+    #[inline(always)]
+    pub(super) fn stage_at(
+        &mut self,
+        position: usize,
+        request: &MemberRequest,
+        parts: &[Segment],
+        completion: CompletionTarget,
+    ) {
+        self.array.stage(position, request, parts, completion, self.out);
+    }
+
     /// Number of bytes by which a staged request to the member at `slot` can still grow; see
     /// [`Outbox::room`]. `None` if the slot has no member.
-    pub(crate) fn room(&self, slot: Slot, request: &MemberRequest) -> Option<u64> {
+    pub(super) fn room(&self, slot: Slot, request: &MemberRequest) -> Option<u64> {
         let position = self.array.position_at(slot)?;
         Some(self.array.room(position, request, self.out))
+    }
+
+    /// Sends a discard to the member at `position`. The answer goes to
+    /// [`super::Personality::discard_done`].
+    pub(super) fn discard(&mut self, position: usize, discard: &MemberDiscard) {
+        let MemberDiscard { request, first, len, counted, fua, attr } = *discard;
+        let (volume, member) = (self.array.volume, &mut self.array.members[position]);
+        assert!(first + len <= member.data_size, "a discard lies within the member's data");
+        let op = MemberOp::Discard { at: member.data_sector(first), len, fua };
+        self.out.submit(volume, member, op, &attr, Owner::Discard(request));
+        member.sent(&attr, true, counted);
+    }
+
+    // Computations.
+
+    /// Returns an empty list of compute operations, which reuses the allocation of an earlier list
+    /// if possible.
+    pub(super) fn ops(&mut self) -> Vec<ComputeOp> {
+        self.out.ops()
+    }
+
+    /// Starts a computation. Its result goes to [`super::Personality::compute_done`].
+    pub(super) fn compute(&mut self, job: JobId, ops: Vec<ComputeOp>) {
+        self.out.compute(self.array.volume, job, ops);
+    }
+
+    // Reports on members.
+
+    /// Passes a report about a member to the array.
+    pub(super) fn report(&mut self, report: Report) {
+        self.array.report(report, self.out);
+    }
+
+    /// Fails the member at `position`, which did not write data that other members wrote.
+    pub(super) fn fail(&mut self, position: usize) {
+        self.array.fail(position, self.out);
+    }
+
+    /// Fails the member at `position` because of `fault`, the error of a write.
+    pub(super) fn fail_for(&mut self, position: usize, fault: Fault) {
+        self.array.fail_for(position, fault, self.out);
+    }
+
+    /// Fails the member at `position`, which is gone or useless, even if the array cannot run
+    /// without it.
+    pub(super) fn lose(&mut self, position: usize) {
+        self.array.lose(position, self.out);
+    }
+
+    /// Counts a read error of the member at `position`.
+    pub(super) fn count_read_error(&mut self, position: usize) {
+        self.array.members[position].read_errors += 1;
+    }
+
+    /// Records that the member at `position` cannot discard.
+    pub(super) fn cannot_discard(&mut self, position: usize) {
+        self.array.members[position].info.discards = false;
+    }
+
+    /// Records that the member at `position` has space again, so that the next lack of space counts
+    /// as a new one.
+    pub(super) fn has_space(&mut self, position: usize) {
+        self.array.members[position].full_since = None;
+    }
+
+    /// Records that members may disagree from `sector` on, because a member had no space for a
+    /// write, or for a discard if `discarded`.
+    pub(super) fn resync_for_space(&mut self, sector: Sectors, discarded: bool) {
+        self.array.resync_for_space(sector, discarded);
+    }
+
+    /// Records that copies of the array's data may differ from `sector` on, because a member that
+    /// the array needs failed to write its copy.
+    pub(super) fn copies_may_differ(&mut self, sector: Sectors) {
+        self.array.copies_may_differ(sector);
+    }
+
+    // Counters of the turn's work.
+
+    pub(super) fn count_attaches(&mut self, count: u32) {
+        self.out.work.attaches += count;
+    }
+
+    pub(super) fn count_follower(&mut self) {
+        self.out.work.followers += 1;
     }
 }

@@ -3,7 +3,7 @@
 use weft_units::{ByteRange, MemberIndex, Sectors, Slot};
 
 use super::parity::streams::WriteStream;
-use crate::array::outbox::StraightPart;
+use super::straight::StraightPart;
 use crate::contract::error::ReplyError;
 use crate::contract::frame::Run;
 use crate::contract::input::{Attr, Fault};
@@ -16,7 +16,7 @@ pub(crate) struct ArrayIo {
     pub(crate) range: ByteRange,
     pub(crate) frames: Run,
     pub(crate) attr: Attr,
-    /// Part of the range that members are told to discard.
+    /// Part of the request's range that the members are told to discard.
     pub(crate) discarded: Option<ByteRange>,
     pub(crate) writes: bool,
     pub(crate) zeroes: bool,
@@ -34,10 +34,10 @@ pub(crate) struct ArrayIo {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answer {
     pub(crate) result: Result<(), Fault>,
-    /// The member that answered; `None` if none was asked.
+    /// Member that answered; `None` if the part was not sent to a member.
     pub(crate) member: Option<MemberIndex>,
-    /// The member did not answer: its request was given up, and pins memory until the member
-    /// answers.
+    /// True if the member did not answer and its request was given up; the request pins memory
+    /// until the member answers.
     pub(crate) given_up: bool,
     pub(crate) write: bool,
 }
@@ -51,14 +51,14 @@ pub(crate) enum PartOutcome {
     Done(RequestId),
     /// One sub-request of the request failed, and no redundancy covers the failure.
     Failed(RequestId, ReplyError),
-    /// One sub-request ended because its member stalled. The client is told so, and the request's
-    /// memory stays pinned.
+    /// One sub-request ended because its member stalled. The client gets that error, and the
+    /// request's memory stays pinned.
     GivenUp(RequestId),
-    /// A member failed before it answered a write, and pins the request's memory. The sub-request
-    /// is over, because other members have the data.
+    /// A member failed before it answered a write, and its request pins the client request's
+    /// memory. The sub-request ends successfully, because other members have the data.
     WriteGivenUp(RequestId),
-    /// A read failed. `asked`: a member was asked for the data; otherwise no member could be. See
-    /// [`super::Personality::read_again`].
+    /// A read failed. `asked` is true if a member was asked for the data and false if no member
+    /// could be. See [`super::Personality::read_again`].
     ReadFailed { part: StraightPart, asked: bool },
 }
 
@@ -73,21 +73,22 @@ pub(crate) enum Event {
     /// A member write from the memory of a request was given up. The member may still read that
     /// memory.
     Pinned { request: RequestId },
-    /// A request that counted as [`SPLITTING`] is split into `sub_requests`. `whole`: the request
-    /// itself was split; otherwise one of its sub-requests, which could not be read, was split for
-    /// another attempt.
+    /// A request that counted as [`SPLITTING`] is now split into `sub_requests`. With `whole`, the
+    /// request itself was split; otherwise one of its sub-requests was, for another attempt after a
+    /// failed read.
     Split { request: RequestId, sub_requests: u32, whole: bool },
-    /// Sub-requests of a request are done.
+    /// Some sub-requests of a request are done, with the same result.
     SubRequestsDone { request: RequestId, sub_requests: u32, result: Result<(), ReplyError> },
-    /// A sync has finished its unit number `unit`. `wrong` is the slot of the strip that alone
+    /// Unit number `unit` of a sync is finished. `wrong` is the slot of the strip that alone
     /// explains the mismatch; `ok` is false if the unit has to be synced again.
     SyncDone { unit: u64, mismatch: bool, wrong: Option<Slot>, ok: bool },
-    /// A member request that was given up is answered, and no longer uses the request's memory.
+    /// A given-up member request has been answered, and no longer uses the memory of `request`.
     Unpinned { request: RequestId },
-    /// A part of the personality needs a lock on this range of the array, exclusive if `writes` and
-    /// otherwise shared with reads; see [`super::Personality::locked`].
+    /// Part number `part` of the personality needs a lock on this range of the array: exclusive
+    /// with `writes`, otherwise shared with reads. See [`super::Personality::locked`].
     Lock { part: u32, range: ByteRange, writes: bool },
-    /// A write reached every member, which shows that members which had no space have some again.
+    /// A write reached every member, which shows that members that had run out of space have space
+    /// again.
     Written,
 }
 
@@ -96,12 +97,12 @@ pub(crate) enum Event {
 pub(crate) struct Busy {
     /// A resync, recovery, check or repair runs.
     pub(crate) syncs: bool,
-    /// Another knob already waits to be set.
+    /// The new value of another knob already waits to be applied.
     pub(crate) quiesces: bool,
-    /// A member does not answer, so that stripes may stay in use.
+    /// A member does not answer, so that some stripes may stay in use for long.
     pub(crate) unanswered: bool,
 }
 
-/// Added to the pending count of a request while it is being split; more than a request has
+/// Added to the pending count of a request while it is being split; larger than any number of
 /// sub-requests.
 pub(crate) const SPLITTING: u64 = 1 << 32;

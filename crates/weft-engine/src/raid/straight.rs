@@ -4,11 +4,48 @@ use smallvec::SmallVec;
 use weft_units::{ByteRange, Bytes, FRAME_BYTES, Sectors};
 
 use super::{ArrayIo, Cx};
-use crate::array::outbox::{CompletionTarget, StraightPart};
+use crate::array::outbox::CompletionTarget;
 use crate::contract::frame::Segment;
+use crate::contract::token::RequestId;
 use crate::sched::request::{MemberRequest, MergeKind};
 
-/// Range of the array, and its place on one member.
+/// Sub-request that transfers data between a member and the frames of a client request, past any
+/// cache. It is the one kind of member request part that every level has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StraightPart {
+    pub(crate) request: RequestId,
+    /// First byte in the volume.
+    pub(crate) start: Bytes,
+    pub(crate) len: u32,
+}
+
+impl StraightPart {
+    /// Kind in the completion target of a straight part. The kinds that a level defines itself
+    /// begin at 1.
+    const KIND: u32 = 0;
+
+    /// Encodes the part as a completion target.
+    #[inline(always)]
+    pub(crate) const fn target(self) -> CompletionTarget {
+        let start = self.start.0;
+        let words = [self.request.0, self.len, start as u32, (start >> 32) as u32];
+        CompletionTarget { kind: Self::KIND, words }
+    }
+
+    /// Decodes the straight part from a completion target; `None` if the target is of a kind that
+    /// the level defines.
+    #[inline(always)]
+    pub(super) const fn of(target: CompletionTarget) -> Option<Self> {
+        let [request, len, low, high] = target.words;
+        let start = Bytes(low as u64 | (high as u64) << 32);
+        match target.kind {
+            Self::KIND => Some(Self { request: RequestId(request), start, len }),
+            _ => None,
+        }
+    }
+}
+
+/// Range of the array, with its place on one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Target {
     /// Position of the member in the array.
@@ -21,18 +58,18 @@ pub(super) struct Target {
 /// Targets of a request, in order of the array; the copies of one range follow each other.
 pub(super) type Targets = SmallVec<[Target; 4]>;
 
-/// Reads or writes the range of `target` for a request, with `parts` as its memory. It may be
-/// merged with others up to `max` bytes.
-#[inline]
+/// Reads or writes the range of `target` for the request `io`, with `parts` as memory. The outbox
+/// may merge it with other requests up to `max` bytes.
+#[inline(always)]
 pub(super) fn send(io: &ArrayIo, target: &Target, parts: &[Segment], max: Bytes, cx: &mut Cx<'_>) {
     let kind = MergeKind { fua: io.fua && io.writes, stripes: false, attr: io.attr };
     let Target { position, sector, range } = *target;
     let request = MemberRequest { write: io.writes, sector, bytes: range.len, max, kind };
     let part = StraightPart { request: io.id, start: range.start, len: range.len.0 as u32 };
-    cx.array.stage(position, &request, parts, CompletionTarget::Straight(part), cx.out);
+    cx.stage_at(position, &request, parts, part.target());
 }
 
-/// Memory for a range of a request, in the request's frames.
+/// Memory of `range`, a part of the request's range, in the request's frames.
 #[inline]
 pub(super) fn memory(io: &ArrayIo, range: ByteRange) -> Segment {
     let in_frames = range.start.0 - io.range.start.0 / FRAME_BYTES * FRAME_BYTES;

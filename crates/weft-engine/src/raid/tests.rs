@@ -1,4 +1,4 @@
-//! Tests of levels without parity: which members a request goes to, and how errors end.
+//! Tests of levels without parity: to which members a request goes, and how errors are handled.
 
 use std::collections::VecDeque;
 
@@ -58,7 +58,7 @@ pub(super) fn assembled(
     assemble(&candidates, options).unwrap()
 }
 
-/// A rig with such an array, which is writable.
+/// A rig with the array that [`assembly`] creates, but writable.
 fn writable(level: Level, layout: Option<u32>, members: u8) -> Rig {
     let all_of_it = |set: &mut Vec<Candidate>| {
         set.iter_mut().for_each(|candidate| candidate.member.discards = true);
@@ -66,11 +66,11 @@ fn writable(level: Level, layout: Option<u32>, members: u8) -> Rig {
     Rig::new(assembled(level, layout, members, all_of_it, &Options::default()))
 }
 
-/// A read of a member: its index, the first data sector, and bytes.
+/// A read of a member: the member's index, the first data sector, and the number of bytes.
 type Read = (u16, u64, u64);
 
-/// A change of a member's data: its index, the first data sector, bytes, and the first frame of
-/// what is written, if anything is.
+/// A change of a member's data: the member's index, the first data sector, the number of bytes, and
+/// the first frame of the data that is written; `None` if no data is written.
 type Change = (u16, u64, u64, Option<u32>);
 
 /// An engine of one array, and its outputs.
@@ -80,7 +80,8 @@ struct Rig {
     tag: u64,
     asked: VecDeque<(Token, Read)>,
     changes: VecDeque<(Token, Change)>,
-    /// Superblocks that members have not answered; they answer at once unless `slow`.
+    /// Superblock writes that members have not answered. Members answer them at once unless `slow`
+    /// is set.
     superblocks: VecDeque<Token>,
     slow: bool,
     released: u32,
@@ -105,12 +106,12 @@ impl Rig {
         }
     }
 
-    /// Reads a range. Returns the tag.
+    /// Sends a read of a range. Returns its tag.
     fn read(&mut self, start: u64, len: u64, again: bool) -> u64 {
         self.ask(RequestOp::Read, start, len, Flags { again, ..Flags::NONE })
     }
 
-    /// Writes a range. Returns the tag.
+    /// Sends a write of a range. Returns its tag.
     fn write(&mut self, start: u64, len: u64) -> u64 {
         self.ask(RequestOp::Write, start, len, Flags::NONE)
     }
@@ -134,7 +135,7 @@ impl Rig {
         self.tag
     }
 
-    /// The first frame of a request's payload.
+    /// First frame of the payload of the request with tag `tag`.
     fn frame(tag: u64) -> u32 {
         1 + tag as u32 * 1024
     }
@@ -179,7 +180,8 @@ impl Rig {
         }
     }
 
-    /// Answers the changes that members were asked for, with a result by member, and returns them.
+    /// Answers the changes that members were asked for, with the result that `result` returns for
+    /// the member. Returns the changes.
     fn change(&mut self, result: impl Fn(u16) -> Result<(), Fault>) -> Vec<Change> {
         let changes: Vec<_> = self.changes.drain(..).collect();
         for (token, (member, ..)) in &changes {
@@ -193,7 +195,8 @@ impl Rig {
         self.engine.snapshot().volumes[0].members.iter().map(|member| member.state).collect()
     }
 
-    /// Answers the reads that members were asked for since the last time, and returns them.
+    /// Answers the reads that members were asked for since the last call with `result`, and returns
+    /// them.
     fn answer(&mut self, result: Result<(), Fault>) -> Vec<Read> {
         let asked: Vec<_> = self.asked.drain(..).collect();
         for (token, _) in &asked {
@@ -290,8 +293,8 @@ fn a_read_is_asked_of_another_copy_when_its_member_stalls() {
     assert_eq!(rig.engine.snapshot().frames_held, 0);
 }
 
-/// A read waits for its member where copies may differ, because reads of two copies would disagree,
-/// and where the other copy is bad, because no other member has the data.
+/// A read waits for its slow member where copies may differ, because another copy might return
+/// other data, and where the only other copy is unreadable.
 #[test]
 fn a_read_waits_for_its_member_where_no_other_copy_may_stand_in() {
     let chunk = Bytes(CHUNK).sectors_floor();

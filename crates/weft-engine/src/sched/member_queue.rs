@@ -1,4 +1,4 @@
-//! Queue of one member: merging, plug, scheduler and queue depth between a decision and the member.
+//! Queue of one member: merging, plug, scheduler and queue depth, between staging and the member.
 //!
 //! ```text
 //! staged by a turn ─merge─▶ plug list ─unplug─▶ token ─▶ scheduler ─depth─▶ command at the member
@@ -8,30 +8,31 @@
 //! A request in a scheduler holds one of `nr_requests` tokens until the member has completed it.
 //! Requests that find no token wait in order of arrival, and can still be merged into a queued
 //! request. With mq-deadline, writes and discards hold at most `async_depth` tokens, so that reads
-//! find a token even if writes do not. Linux sets `async_depth` to the former `nr_requests`
-//! whenever the latter is written, and so starves writes by accident; here it follows `nr_requests`
-//! until it is set.
+//! find a token even when writes do not; with kyber, they hold at most three quarters. (Linux
+//! applies these limits to asynchronous requests only.) Linux sets `async_depth` to the former
+//! `nr_requests` whenever the latter is written, and so starves writes by accident; here
+//! `async_depth` follows `nr_requests` until it is set itself.
 //!
 //! With BFQ the number of tokens is unlimited unless `nr_requests` is set, because tokens are given
 //! in order of arrival, which defeats weights. Linux has a fixed table of tags instead. Its BFQ
 //! therefore limits background writes to half of the tags, sync writes to three quarters, and each
-//! queue to its share by weight, beyond which the submitter sleeps. weft has none of these limits:
-//! without a bound there is nothing to share, and the credit of a client bounds its outstanding
+//! queue to its share by weight, beyond which the submitter sleeps. weft needs none of these
+//! limits: unlimited tokens need not be shared, and the credit of a client bounds its outstanding
 //! bytes. If an administrator sets `nr_requests`, weights have less effect.
 //!
-//! With the scheduler `none` and no limit on the depth nothing ever waits, and requests bypass this
-//! queue: they are sent as they are staged ([`MemberQueue::passes`]). Otherwise a command is formed
-//! from one or more requests at dispatch, when the member has room for it, and its `Token` is
-//! allocated then.
+//! With the scheduler `none` and no limit on the depth no request ever waits, and requests bypass
+//! this queue: they are sent as they are staged ([`MemberQueue::passes`]). Otherwise a command is
+//! formed from one or more requests at dispatch, when the member has room for it, and its `Token`
+//! is allocated then.
 //!
 //! Flushes, superblock writes, and FUA writes to a member with a write cache bypass the scheduler,
-//! as in the kernel, and do not push queued requests ahead: the sender has already waited for all
-//! writes that they cover. A member without a write cache has nothing to flush, so a flush takes no
-//! slot of its depth. If a flush is not a queued command (SATA, [`DeviceTraits::flush_queueable`]),
-//! it is the only command at the member, and requests gather in the scheduler meanwhile. (libata
-//! defers such commands, and the kernel does not ask a scheduler while a request is deferred. The
-//! one additional request that the kernel has taken from the scheduler by then stays in the
-//! scheduler here.)
+//! as in the kernel, and do not make queued requests go first: the sender has already waited for
+//! all writes that they cover. A member without a write cache has nothing to flush, so a flush does
+//! not count against its depth. If a flush is not a queued command (SATA,
+//! [`DeviceTraits::flush_queueable`]), it is the only command at the member, and requests gather in
+//! the scheduler in the meantime. (libata defers such commands, and the kernel does not ask a
+//! scheduler while a request is deferred. The one additional request that the kernel has taken from
+//! the scheduler by then stays in the scheduler here.)
 //!
 //! Linux 2.6.24 *plugged* an empty queue: the queue held its requests until four were queued, 3 ms
 //! had passed, the member had completed a command, or the submitter unplugged it. raid5d unplugged
@@ -55,22 +56,26 @@ use crate::contract::frame::{Segment, Segments};
 use crate::contract::input::Attr;
 use crate::contract::member::DeviceTraits;
 use crate::contract::output::MemberOp;
-use crate::knobs::{BfqKnobs, CacheForm, Knobs, MqDeadlineKnobs, NoMerges, SchedulerKind};
+use crate::contract::turn::TokenWaits;
+use crate::knobs::{
+    BfqKnobs, CacheForm, Knobs, KyberKnobs, MqDeadlineKnobs, NoMerges, SchedulerKind,
+};
 
 /// Settings of a member's queue, from the knobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QueueSettings {
     pub(crate) scheduler: SchedulerKind,
     pub(crate) bfq: BfqKnobs,
+    pub(crate) kyber: KyberKnobs,
     pub(crate) mq_deadline: MqDeadlineKnobs,
     /// Largest command that merging may produce.
     pub(crate) max: Sectors,
     pub(crate) nomerges: NoMerges,
     /// Largest number of commands in flight at the member; zero: as many as its device accepts.
     pub(crate) depth: u32,
-    /// Number of tokens; zero for the kernel's default.
+    /// Number of tokens; zero for the default of the kernel.
     pub(crate) nr_requests: u32,
-    /// Whether to treat the device as rotational; `None`: as it reports.
+    /// Whether to treat the device as rotational; `None`: as the device reports.
     pub(crate) rotational: Option<bool>,
     /// Whether an empty queue is plugged, as in Linux 2.6.24.
     pub(crate) plugs: bool,
@@ -82,6 +87,7 @@ impl QueueSettings {
         Self {
             scheduler: knobs.scheduler,
             bfq: knobs.bfq,
+            kyber: knobs.kyber,
             mq_deadline: knobs.mq_deadline,
             max: knobs.max_sectors.sectors_floor(),
             nomerges: knobs.nomerges,
@@ -98,31 +104,33 @@ impl QueueSettings {
 #[derive(Clone, Debug)]
 pub(crate) struct MemberQueue<T> {
     passes: bool,
-    /// The last read and the last write that were staged, for merging.
+    /// The last read and the last write that were staged, as merge candidates.
     pub(crate) last: [Last; 2],
-    /// Traits that the driver reported for the device.
+    /// Traits of the device as the driver reported them.
     found: DeviceTraits,
-    /// Traits of the device, with those that knobs override.
+    /// Traits of the device, with knobs that override them applied.
     device: DeviceTraits,
     settings: QueueSettings,
     depth: u32,
     /// Number of commands in flight at the member.
     in_flight: u32,
-    /// Whether a flush is in flight at a member that accepts no other command meanwhile.
+    /// Whether a flush is in flight at a member that accepts no other command during a flush.
     flushing: bool,
     tokens: Tokens,
     scheduler: Scheduler,
-    /// Time at which the plug ends at the latest; `None`: the queue is not plugged.
+    /// Latest time at which the plug ends; `None` if the queue is not plugged.
     plugged: Option<Time>,
     /// Plug list: requests staged in the current turn, in order.
     staged: Vec<u32>,
     /// Requests that bypass the scheduler.
     direct: VecDeque<u32>,
-    /// Flushes for a member that has no write cache, which are answered at once.
+    /// Flushes to a member that has no write cache; they are answered without being sent.
     needless: VecDeque<u32>,
-    /// Reads, and writes, that wait for a token, with their arrival numbers.
+    /// Reads and writes that wait for a token, each with its arrival number.
     tokenless: [VecDeque<(u64, u32)>; 2],
-    /// Waiting requests with their arrival numbers, by index.
+    /// Number of requests that have waited for a token so far.
+    token_waits: u64,
+    /// Waiting requests with their arrival numbers, by the index that identifies them.
     requests: Vec<Option<(u64, Waiting<T>)>>,
     free: Vec<u32>,
     arrivals: u64,
@@ -150,7 +158,7 @@ impl Tokens {
     }
 }
 
-/// A request that was not sent to the member yet.
+/// Request that has not been sent to the member yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiting<T> {
     pub(crate) op: MemberOp,
@@ -160,14 +168,15 @@ pub(crate) struct Waiting<T> {
     pub(crate) since: Time,
 }
 
-/// A command for the member.
+/// Command for the member, formed from one or more requests.
 #[derive(Clone, Debug)]
 pub(crate) struct QueueCommand<T> {
     pub(crate) op: MemberOp,
     pub(crate) attr: Attr,
     /// Owners of the requests in the command, in order of sectors.
     pub(crate) owners: SmallVec<[T; 1]>,
-    /// Whether the command counts against the queue depth until [`MemberQueue::ended`].
+    /// Whether the command counts against the queue depth until [`MemberQueue::ended`] is called
+    /// for it.
     pub(crate) takes_room: bool,
     /// Receipt of the scheduler; `None` if the command bypassed it.
     pub(crate) scheduled: Option<Receipt>,
@@ -184,6 +193,7 @@ impl<T> MemberQueue<T> {
             settings: QueueSettings {
                 scheduler: SchedulerKind::None,
                 bfq: BfqKnobs::default(),
+                kyber: KyberKnobs::default(),
                 mq_deadline: MqDeadlineKnobs::default(),
                 max: Sectors::ZERO,
                 nomerges: NoMerges::Allowed,
@@ -202,6 +212,7 @@ impl<T> MemberQueue<T> {
             direct: VecDeque::new(),
             needless: VecDeque::new(),
             tokenless: [VecDeque::new(), VecDeque::new()],
+            token_waits: 0,
             requests: Vec::new(),
             free: Vec::new(),
             arrivals: 0,
@@ -217,8 +228,8 @@ impl<T> MemberQueue<T> {
         self.passes
     }
 
-    /// Changes the settings. Waiting requests are queued anew, and keep their time of staging. The
-    /// `in_flight` commands at the member no longer belong to a scheduler.
+    /// Changes the settings. Waiting requests are queued again, and keep their time of staging. The
+    /// `in_flight` commands at the member belong to no scheduler from then on.
     pub(crate) fn configure(&mut self, settings: QueueSettings, in_flight: u32) {
         let waiting = self.take_waiting();
         assert!(self.is_empty() && self.scheduler.is_empty(), "all requests were removed");
@@ -244,7 +255,6 @@ impl<T> MemberQueue<T> {
         Some(self.depth).filter(|depth| *depth < u32::MAX)
     }
 
-    /// Settings of the queue.
     pub(crate) fn settings(&self) -> &QueueSettings {
         &self.settings
     }
@@ -264,16 +274,18 @@ impl<T> MemberQueue<T> {
             self.depth = self.depth.min(nr_requests);
         }
         assert!(self.depth > 0, "a queue has a depth");
-        self.tokens.all = match nr_requests {
-            _ if none => u32::MAX,
+        self.tokens.all = match (scheduler, nr_requests) {
             // A client with many requests would take all tokens and leave no share to distribute.
-            0 if scheduler == SchedulerKind::Bfq => u32::MAX,
-            0 => 2 * self.depth.min(TOKENS_DEPTH_MAX),
-            count => count,
+            (SchedulerKind::None, _) | (SchedulerKind::Bfq, 0) => u32::MAX,
+            (SchedulerKind::MqDeadline | SchedulerKind::Kyber, 0) => {
+                2 * self.depth.min(TOKENS_DEPTH_MAX)
+            }
+            (_, count) => count,
         };
-        self.tokens.writes = match (scheduler, mq_deadline.async_depth) {
-            (SchedulerKind::MqDeadline, depth) if depth > 0 => depth,
-            _ => u32::MAX,
+        self.tokens.writes = match scheduler {
+            SchedulerKind::MqDeadline if mq_deadline.async_depth > 0 => mq_deadline.async_depth,
+            SchedulerKind::Kyber => self.tokens.all * 3 / 4,
+            SchedulerKind::None | SchedulerKind::MqDeadline | SchedulerKind::Bfq => u32::MAX,
         };
         self.passes = none && self.depth == u32::MAX && self.device.flush_queueable;
     }
@@ -283,7 +295,7 @@ impl<T> MemberQueue<T> {
         self.free.last().map_or(self.requests.len(), |place| *place as usize)
     }
 
-    /// Stages a request; [`MemberQueue::unplug`] then queues it.
+    /// Stages a request, which is queued by the next [`MemberQueue::unplug`].
     pub(crate) fn stage(&mut self, request: Waiting<T>) {
         let place = self.put(request);
         self.staged.push(place);
@@ -358,6 +370,7 @@ impl<T> MemberQueue<T> {
             self.count(direction, before);
         } else {
             self.tokenless[direction as usize].push_back((arrival, place));
+            self.token_waits += 1;
         }
     }
 
@@ -365,21 +378,23 @@ impl<T> MemberQueue<T> {
         self.requests[place as usize].as_ref().expect("a staged request waits")
     }
 
-    /// Passes a request that has a token to the scheduler.
+    /// Passes a request that a token is available for to the scheduler.
     fn schedule(&mut self, request: &QueuedRequest, now: Time) {
         let before = self.scheduler.waiting();
         self.scheduler.insert(request, now);
         self.count(request.direction, before);
     }
 
-    /// Counts tokens after one request was scheduled, when `waited` requests were queued before: it
-    /// now holds a token, or was merged into a queued request, or has joined two queued requests.
+    /// Updates the number of tokens that queued requests hold, after a request was passed to the
+    /// scheduler, which held `waited` requests before. The request now holds a token, was merged
+    /// into a queued request, or has joined two queued requests.
     fn count(&mut self, direction: Direction, waited: usize) {
         let queued = &mut self.tokens.queued[direction as usize];
         *queued = *queued + self.scheduler.waiting() as u32 - waited as u32;
     }
 
-    /// Gives available tokens to requests that wait for one, in order of arrival.
+    /// Passes requests that wait for a token to the scheduler, in order of arrival, as long as
+    /// tokens are available.
     fn give_tokens(&mut self, now: Time) {
         let Self { tokenless: [reads, writes], .. } = self;
         if reads.is_empty() && writes.is_empty() {
@@ -438,9 +453,9 @@ impl<T> MemberQueue<T> {
         Some(command)
     }
 
-    /// Whether the member accepts a command. Requests that bypass the scheduler are flushes, or end
-    /// with one. If a flush is not a queued command, it waits until the member is idle, and
-    /// requests in the scheduler wait for it.
+    /// Whether the member accepts a command. A flush that is not a queued command waits until the
+    /// member is idle, and requests in the scheduler wait for the flush. Requests that bypass the
+    /// scheduler are flushes or, as durable writes, end with one.
     fn has_room(&self) -> bool {
         let alone = !self.direct.is_empty() && !self.device.flush_queueable;
         !self.flushing && self.in_flight < if alone { 1 } else { self.depth }
@@ -500,12 +515,18 @@ impl<T> MemberQueue<T> {
         }
     }
 
-    /// Time at which a command may become ready without a completion; `None`: none will.
+    /// Time at which a command may become ready even if no command completes; `None` if none will.
     pub(crate) fn next_wake(&self, now: Time) -> Option<Time> {
         if self.plugged.is_some() {
             return self.plugged;
         }
         self.scheduler.next_wake(now).filter(|_| self.has_room())
+    }
+
+    /// Number of waits for a token that have begun, and number of those that have ended.
+    pub(crate) fn token_waits(&self) -> TokenWaits {
+        let waiting: usize = self.tokenless.iter().map(VecDeque::len).sum();
+        TokenWaits { begun: self.token_waits, ended: self.token_waits - waiting as u64 }
     }
 
     /// Statistics of BFQ's decisions; `None` with another scheduler.
@@ -537,21 +558,21 @@ impl<T> MemberQueue<T> {
         waiting.into_iter().map(|(_, request)| request).collect()
     }
 
-    /// Loses the last waiting request, for a planted bug.
+    /// Drops the last waiting request, for a planted bug.
     pub(crate) fn forget_last(&mut self) {
         let waiting = self.take_waiting();
         let kept = waiting.len().saturating_sub(1);
         waiting.into_iter().take(kept).for_each(|request| self.put_back(request));
     }
 
-    /// Lets BFQ forget a queue that has requests, for a planted bug.
+    /// Makes BFQ forget one queue that has requests, for a planted bug.
     pub(crate) fn starve_one(&mut self) {
         if let Scheduler::Bfq(queues) = &mut self.scheduler {
             queues.forget_first();
         }
     }
 
-    /// Queues a request again that was removed by [`MemberQueue::take_waiting`].
+    /// Queues a request again that [`MemberQueue::take_waiting`] had removed.
     pub(crate) fn put_back(&mut self, request: Waiting<T>) {
         let since = request.since;
         let place = self.put(request);
@@ -559,7 +580,7 @@ impl<T> MemberQueue<T> {
     }
 }
 
-/// Converts a request at index `place` to the form that schedulers use.
+/// Converts the request at index `place` to the form that schedulers use.
 fn scheduled(place: u32, op: &MemberOp, attr: Attr) -> QueuedRequest {
     let (direction, first, len, merges) = match op {
         MemberOp::Read { at, into } => (Direction::Read, *at, length(into), true),
@@ -572,7 +593,8 @@ fn scheduled(place: u32, op: &MemberOp, attr: Attr) -> QueuedRequest {
         MemberOp::Flush => unreachable!("a flush bypasses the scheduler"),
     };
     assert!(len > Sectors::ZERO, "a request has a length");
-    QueuedRequest { id: u64::from(place), direction, attr, first, len, merges }
+    let discard = matches!(op, MemberOp::Discard { .. });
+    QueuedRequest { id: u64::from(place), direction, attr, first, len, discard, merges }
 }
 
 /// Segments of a read or write; `None` for other operations.
@@ -588,14 +610,15 @@ fn length(parts: &Segments) -> Sectors {
     Sectors(bytes.div_ceil(512))
 }
 
-/// Queue depth of a member with a scheduler if the device does not report one: that of a SATA disk.
-/// A larger depth would leave the scheduler nothing to choose from.
+/// Queue depth of a member with a scheduler, if its device does not report a depth: that of a SATA
+/// disk. A larger depth would leave the scheduler nothing to choose from.
 const DEPTH_UNKNOWN: u32 = 32;
 
-/// Largest depth that counts for the default of `nr_requests`, which is twice the depth.
+/// Largest queue depth that is used to compute the default of `nr_requests`, which is twice the
+/// depth.
 const TOKENS_DEPTH_MAX: u32 = 128;
 
-/// Requests and time after which an empty queue of Linux 2.6.24 is unplugged (`unplug_thresh`,
+/// Number of requests and time after which Linux 2.6.24 unplugs a queue (`unplug_thresh`,
 /// `unplug_delay`).
 const UNPLUG_REQUESTS: usize = 4;
 const UNPLUG_DELAY: Span = Span::millis(3);

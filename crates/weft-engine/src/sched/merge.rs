@@ -17,21 +17,22 @@ use crate::contract::input::Attr;
 /// The last staged request of one member and direction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Last {
-    /// Turn in which the request was staged. Requests of earlier turns were sent and cannot grow.
+    /// Turn of the engine in which the request was staged. Requests of earlier turns were sent and
+    /// cannot grow.
     turn: u64,
     kind: MergeKind,
     end: Sectors,
     bytes: u64,
-    /// Largest length to which the request may grow, by its own limit.
+    /// Largest length to which merging may extend the request, in bytes.
     max: u64,
     largest: u64,
-    /// Index of the request among the outputs.
+    /// Index of the request among the engine's outputs.
     place: usize,
 }
 
 impl Last {
-    /// State before any request was staged. `largest` limits merged requests in addition to each
-    /// request's own limit.
+    /// State before any request was staged. `largest` limits merged requests, in addition to the
+    /// limit of each request.
     pub(crate) const fn none(largest: Bytes) -> Self {
         Self {
             turn: 0,
@@ -44,8 +45,8 @@ impl Last {
         }
     }
 
-    /// Index of the request to which the next one, at sector `at`, is appended. `None` if the next
-    /// one is sent separately; it then becomes the last request, at index `place` among the
+    /// Index of the staged request to which `next`, at sector `at`, is to be appended. `None` if
+    /// `next` is sent separately; it then becomes the last request, with index `place` among the
     /// outputs.
     #[inline]
     pub(crate) fn merge(
@@ -72,7 +73,7 @@ impl Last {
         None
     }
 
-    /// Number of bytes that the next request at sector `at` may have without being split.
+    /// Number of bytes that `next` may have at sector `at` without being split.
     pub(crate) fn room(&self, turn: u64, at: Sectors, next: &MemberRequest) -> u64 {
         let max = next.max.0.min(self.largest);
         if self.fits(turn, at, next) { self.max.min(max) - self.bytes } else { max }
@@ -116,8 +117,8 @@ mod tests {
         MemberRequest { write, sector, bytes, max: Bytes::kib(max_kib), kind }
     }
 
-    /// Stages requests of 4 KiB, and returns those that are sent separately with the number of
-    /// requests merged into each.
+    /// Stages requests of 4 KiB. Returns the requests that are sent separately, each with the
+    /// number of requests merged into it.
     fn merged(requests: &[Staged], max_kib: impl Fn(usize) -> u64) -> Vec<(u16, u64, usize)> {
         let mut last = [[Last::none(ANY); 2]; 2];
         let mut sent: Vec<(u16, u64, usize)> = Vec::new();
@@ -160,7 +161,7 @@ mod tests {
         assert_eq!(merged(&requests, |number| if number == 1 { 0 } else { 512 }).len(), 3);
     }
 
-    /// A run is as long as the request that merging its strips one by one would give.
+    /// A run may grow as long as the request that results from merging its strips one by one.
     #[test]
     fn a_run_goes_as_far_as_its_strips_would() {
         let strip = request(true, false, 64);

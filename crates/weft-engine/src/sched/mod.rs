@@ -4,6 +4,7 @@
 //! the member has room, and completed. [`SchedulerKind`] lists the schedulers by name.
 
 pub mod bfq;
+pub mod kyber;
 pub(crate) mod member_queue;
 pub(crate) mod merge;
 pub mod mq_deadline;
@@ -17,6 +18,7 @@ mod tests;
 use weft_units::{Sectors, Time};
 
 use self::bfq::{Bfq, BfqStats};
+use self::kyber::Kyber;
 use self::member_queue::QueueSettings;
 use self::mq_deadline::MqDeadline;
 use self::none::Fifo;
@@ -25,7 +27,7 @@ use crate::knobs::{Knobs, NoMerges, SchedulerKind};
 
 pub use request::{Direction, Dispatched, IoPriority, QueuedRequest, Receipt};
 
-/// The scheduler that knobs select, without the member queue around it, for benchmarks.
+/// Scheduler that the knobs select, without a member queue around it, for benchmarks.
 ///
 /// Each request that [`BareScheduler::dispatch`] returns must be completed once.
 #[derive(Clone, Debug)]
@@ -60,7 +62,7 @@ impl BareScheduler {
         self.0.completed(receipt, now);
     }
 
-    /// Time at which a request may become ready without a completion; `None`: none will.
+    /// Time at which a request may become ready even if none completes; `None` if none will.
     #[must_use]
     pub fn next_wake(&self, now: Time) -> Option<Time> {
         self.0.next_wake(now)
@@ -71,6 +73,7 @@ impl BareScheduler {
 #[derive(Clone, Debug)]
 pub(crate) enum Scheduler {
     Bfq(Box<Bfq>),
+    Kyber(Box<Kyber>),
     None(Fifo),
     MqDeadline(Box<MqDeadline>),
 }
@@ -92,6 +95,10 @@ impl Scheduler {
                 };
                 Self::Bfq(Box::new(Bfq::new(settings.bfq, max, device)))
             }
+            SchedulerKind::Kyber => {
+                let queue = Kyber::new(settings.kyber, settings.max, settings.nomerges);
+                Self::Kyber(Box::new(queue))
+            }
             SchedulerKind::MqDeadline => {
                 let queue = MqDeadline::new(settings.mq_deadline, settings.max, settings.nomerges);
                 Self::MqDeadline(Box::new(queue))
@@ -104,6 +111,7 @@ impl Scheduler {
     fn insert(&mut self, request: &QueuedRequest, now: Time) {
         match self {
             Self::Bfq(queues) => queues.insert(request, now),
+            Self::Kyber(queue) => queue.insert(request, now),
             Self::None(fifo) => fifo.insert(request),
             Self::MqDeadline(queue) => {
                 queue.insert(request, now);
@@ -115,6 +123,7 @@ impl Scheduler {
     fn merge(&mut self, request: &QueuedRequest) -> bool {
         match self {
             Self::Bfq(_) | Self::None(_) => false,
+            Self::Kyber(queue) => queue.merge(request),
             Self::MqDeadline(queue) => queue.merge(request),
         }
     }
@@ -124,6 +133,7 @@ impl Scheduler {
     fn dispatch(&mut self, now: Time) -> Option<Dispatched> {
         match self {
             Self::Bfq(queues) => queues.dispatch(now),
+            Self::Kyber(queue) => queue.dispatch(now),
             Self::None(fifo) => fifo.dispatch(),
             Self::MqDeadline(queue) => queue.dispatch(now),
         }
@@ -133,6 +143,7 @@ impl Scheduler {
     fn sent(&self) -> &[u64] {
         match self {
             Self::Bfq(queues) => queues.sent(),
+            Self::Kyber(queue) => queue.sent(),
             Self::None(fifo) => fifo.sent(),
             Self::MqDeadline(queue) => queue.sent(),
         }
@@ -142,23 +153,26 @@ impl Scheduler {
     fn completed(&mut self, receipt: Receipt, now: Time) {
         match self {
             Self::Bfq(queues) => queues.completed(receipt, now),
+            Self::Kyber(queue) => queue.completed(receipt, now),
             Self::None(_) => {}
             Self::MqDeadline(queue) => queue.completed(receipt),
         }
     }
 
-    /// Reports that the member accepts no request now, whatever is queued.
+    /// Reports that the member accepts no request at present, so that waiting requests do not count
+    /// as held back by the scheduler.
     fn on_full_member(&mut self, now: Time) {
         match self {
             Self::Bfq(queues) => queues.on_full_member(now),
-            Self::None(_) | Self::MqDeadline(_) => {}
+            Self::Kyber(_) | Self::None(_) | Self::MqDeadline(_) => {}
         }
     }
 
-    /// Time at which a request may become ready without a completion; `None`: none will.
+    /// Time at which a request may become ready even if none completes; `None` if none will.
     fn next_wake(&self, now: Time) -> Option<Time> {
         match self {
             Self::Bfq(queues) => queues.next_wake(),
+            Self::Kyber(queue) => queue.next_wake(),
             Self::None(_) => None,
             Self::MqDeadline(queue) => queue.next_wake(now),
         }
@@ -168,7 +182,7 @@ impl Scheduler {
     fn bfq_stats(&self) -> Option<&BfqStats> {
         match self {
             Self::Bfq(queues) => Some(queues.stats()),
-            Self::None(_) | Self::MqDeadline(_) => None,
+            Self::Kyber(_) | Self::None(_) | Self::MqDeadline(_) => None,
         }
     }
 
@@ -176,6 +190,7 @@ impl Scheduler {
     fn waiting(&self) -> usize {
         match self {
             Self::Bfq(queues) => queues.waiting(),
+            Self::Kyber(queue) => queue.waiting(),
             Self::None(fifo) => fifo.waiting(),
             Self::MqDeadline(queue) => queue.waiting(),
         }
@@ -184,6 +199,7 @@ impl Scheduler {
     fn is_empty(&self) -> bool {
         match self {
             Self::Bfq(queues) => queues.is_empty(),
+            Self::Kyber(queue) => queue.is_empty(),
             Self::None(fifo) => fifo.waiting() == 0,
             Self::MqDeadline(queue) => queue.is_empty(),
         }
@@ -193,6 +209,7 @@ impl Scheduler {
     fn clear_waiting(&mut self) {
         match self {
             Self::Bfq(queues) => queues.clear_waiting(),
+            Self::Kyber(queue) => queue.clear_waiting(),
             Self::None(fifo) => fifo.clear(),
             Self::MqDeadline(queue) => queue.clear_waiting(),
         }

@@ -1,22 +1,22 @@
-//! mq-deadline scheduler: requests of a member sorted by sector, each with a deadline.
+//! mq-deadline scheduler: sorts the requests of a member by sector, and gives each a deadline.
 //!
 //! Requests of one direction are dispatched in ascending order, in batches. Before each batch the
-//! direction is chosen anew: reads go first, unless writes were passed over `writes_starved` times.
-//! A batch begins with the oldest request of its direction if the deadline of that request has
-//! passed, and otherwise where the last batch of this direction ended.
+//! direction is chosen again: reads go first, unless writes were passed over `writes_starved`
+//! times. A batch begins with the oldest request of its direction if the deadline of that request
+//! has passed, and otherwise where the last batch of this direction ended.
 //!
-//! A request that begins where a queued request ends, or ends where one begins, is merged into it.
-//! Linux finds the request that ends at a sector in a hash table. Here it is the request in front
-//! of the new one in the sorted list, which is searched for the insertion position anyway. This
-//! lookup misses a candidate only where queued requests of one direction overlap.
+//! A request is merged into a queued request that ends where it begins, or that begins where it
+//! ends. Linux finds the request that ends at a sector in a hash table. Here it is the request in
+//! front of the new one in the sorted list, which is searched for the insertion position anyway.
+//! This lookup misses a candidate only where queued requests of one direction overlap.
 //!
-//! Requests are records of a table, chained by indices, so the scheduler allocates nothing until
+//! Requests are records in a table, linked by indices, so the scheduler allocates nothing until
 //! more requests are queued than ever before. The request that continues a batch is tracked, not
 //! looked up.
 //!
 //! Linux inserts requests that a driver requeued, or that bypass the scheduler, at the head of a
-//! class. Members requeue nothing, and requests that bypass the scheduler never get here
-//! (`member_queue.rs`).
+//! class. Here members requeue no requests, and requests that bypass the scheduler are not passed
+//! to it (`member_queue.rs`).
 //!
 //! Inputs   [`QueuedRequest`]s, the time
 //! Answer   [`MqDeadline::dispatch`]: the next request, with all requests merged into it
@@ -44,8 +44,8 @@ pub struct MqDeadline {
     batching: u32,
     starved: u32,
     waiting: usize,
-    /// The request that was last inserted or merged into. It is the first merge candidate, and its
-    /// front counts as one too whatever `front_merges` says.
+    /// Request that was last inserted or merged into. It is the first merge candidate, and new
+    /// requests may be merged at its front even if `front_merges` is off.
     last_merge: u32,
     requests: Vec<Queued>,
     /// First free record; free records are chained by `after`.
@@ -60,7 +60,7 @@ pub struct MqDeadline {
 struct Queues {
     /// Queues of reads and of writes.
     of: [Queue; 2],
-    /// Number of requests that were inserted and are not completed.
+    /// Number of requests that were inserted and have not completed.
     queued: u64,
 }
 
@@ -68,7 +68,8 @@ struct Queues {
 struct Queue {
     /// Requests in order of first sector.
     sorted: Sorted,
-    /// Ends of the FIFO, a chain of records in order of deadline, then of arrival.
+    /// First and last request of the FIFO, a chain of records in order of deadline, then of
+    /// arrival.
     oldest: u32,
     newest: u32,
     latest_pos: Sectors,
@@ -199,8 +200,8 @@ impl MqDeadline {
         true
     }
 
-    /// Finds a queued request that a new one can be merged into. `position` is behind all requests
-    /// that begin at the same sector as the new one.
+    /// Finds a queued request into which a new one can be merged. `position` is the insertion
+    /// position, behind all requests that begin at the same sector.
     #[inline]
     fn neighbour(
         &self,
@@ -235,7 +236,7 @@ impl MqDeadline {
         queued.merges && queued.len + request.len <= self.max
     }
 
-    /// Merges a request into a queued one. If this closes the gap to the next queued request,
+    /// Merges a request into a queued one. If that closes the gap to the next queued request,
     /// merges that one as well.
     fn grow(&mut self, merge: Merge, request: &QueuedRequest) {
         let (Merge::Back(name) | Merge::Front(name)) = merge;
@@ -275,7 +276,7 @@ impl MqDeadline {
     }
 
     /// Merges the queued request `next` into `name`, which ends where `next` begins. The merged
-    /// request keeps the earlier deadline of the two, and its position in the FIFO.
+    /// request gets the earlier of the two deadlines, and the FIFO position that belongs to it.
     fn join(&mut self, name: u32, next: u32) {
         let (into, joined) = (self.requests[name as usize], self.requests[next as usize]);
         if !into.merges || !joined.merges || into.len + joined.len > self.max {
@@ -335,8 +336,9 @@ impl MqDeadline {
         *queued -= 1;
     }
 
-    /// Time at which the oldest request of a lower class may overtake the higher classes that hold
-    /// it back. `None` if no request is held back, or if all such times have passed.
+    /// Time at which the oldest request of a lower class becomes old enough to be dispatched
+    /// despite requests of higher classes. `None` if no request is held back, or if all such times
+    /// have passed.
     #[must_use]
     pub fn next_wake(&self, now: Time) -> Option<Time> {
         let busy = self.per_prio.iter().filter(|level| level.queued > 0).count();
@@ -370,8 +372,8 @@ impl MqDeadline {
         self.names.clear();
     }
 
-    /// Returns the next request of a class if it has waited for `age`. As in Linux, the direction
-    /// that was chosen for a request stays chosen even if the request has not waited long enough.
+    /// Returns the next request of a class if it was queued at least `age` ago. As in Linux, the
+    /// direction that was chosen for a request stays chosen even if the request is not old enough.
     fn pick(&mut self, level: IoPriority, age: Span, now: Time) -> Option<Dispatched> {
         let follows = self.per_prio[level as usize].of[self.last_direction as usize].next;
         let name = if follows != NONE && self.batching < self.settings.fifo_batch {
@@ -386,8 +388,8 @@ impl MqDeadline {
         Some(self.send(name))
     }
 
-    /// First request of a new batch of a class, in the direction that is due; `None` if the class
-    /// has none.
+    /// First request of a new batch of a class, in the direction that has its turn; `None` if the
+    /// class has no request.
     fn next_batch(&mut self, level: IoPriority, now: Time) -> Option<u32> {
         let [reads, writes] = &self.per_prio[level as usize].of;
         let direction = match (reads.oldest == NONE, writes.oldest == NONE) {
@@ -489,7 +491,7 @@ impl Default for Queue {
 }
 
 impl Queue {
-    /// Updates `next` after a request was inserted into the sorted list.
+    /// Updates `next` after the request `name` was inserted into the sorted list.
     fn comes(&mut self, requests: &[Queued], name: u32) {
         let first = requests[name as usize].first;
         if first >= self.latest_pos

@@ -1,12 +1,12 @@
-//! Identifiers of the requests merged into one request, without an allocation for each.
+//! Identifiers of the requests merged into one request, stored without an allocation per request.
 //!
 //! The first identifier is stored in the record of the request. The identifiers of requests merged
 //! into it form a chain through a table that all requests of a scheduler share. Links of the table
 //! are reused, so a scheduler allocates nothing until it holds more merged requests than ever
 //! before.
 
-/// Identifiers of the requests that are merged in one request, in order of sectors: the first one,
-/// and the chain of the others.
+/// Identifiers of the requests merged into one request, in order of sectors: the first one, and the
+/// chain of the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Names {
     pub(crate) first: u64,
@@ -23,7 +23,7 @@ pub(crate) struct NameTable {
 }
 
 impl Names {
-    /// Identifiers of a request that consists of itself alone.
+    /// Identifiers of a request into which no other is merged.
     #[inline]
     pub(crate) const fn of(id: u64) -> Self {
         Self { first: id, others: END, last: END }
@@ -66,7 +66,7 @@ impl NameTable {
         link
     }
 
-    /// Replaces the contents of `ids` with the identifiers of a request, and frees their links.
+    /// Replaces the contents of `ids` with the identifiers in `names`, and frees their links.
     #[inline]
     pub(crate) fn take(&mut self, names: Names, ids: &mut Vec<u64>) {
         ids.clear();
@@ -80,7 +80,7 @@ impl NameTable {
         }
     }
 
-    /// Drops every chain.
+    /// Drops the chains of all requests.
     pub(crate) fn clear(&mut self) {
         self.links.clear();
         self.free = END;

@@ -1,7 +1,7 @@
 //! Scheduler `none`: first in, first out.
 //!
-//! Adjacent requests that one turn staged were merged before they reach this queue (`merge.rs`);
-//! this scheduler merges nothing else. Without a limit on the depth, requests bypass it altogether.
+//! Adjacent requests staged in one turn were merged before they reach this scheduler (`merge.rs`);
+//! it merges nothing else. Without a limit on the depth, requests bypass it altogether.
 
 use std::collections::VecDeque;
 

@@ -1,23 +1,23 @@
-//! Member requests: as stripes issue them, as a scheduler queues them, and as it dispatches them.
+//! Member requests: as a personality issues them, as a scheduler queues them, and as it dispatches
+//! them.
 
 use weft_units::{Bytes, Sectors};
 
 use crate::contract::input::{Attr, Class};
 
-/// A read or write to one member.
+/// Read or write of one member.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MemberRequest {
     pub(crate) write: bool,
     /// First data sector on the member.
     pub(crate) sector: Sectors,
     pub(crate) bytes: Bytes,
-    /// Largest length that merging may produce, in bytes.
+    /// Largest length of the request after merging, in bytes.
     pub(crate) max: Bytes,
     pub(crate) kind: MergeKind,
 }
 
 impl MemberRequest {
-    /// Returns this request without FUA.
     #[inline(always)]
     pub(crate) const fn without_fua(self) -> Self {
         Self { kind: MergeKind { fua: false, ..self.kind }, ..self }
@@ -28,7 +28,7 @@ impl MemberRequest {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MergeKind {
     pub(crate) fua: bool,
-    /// Whether the request belongs to stripes of the stripe cache; otherwise it is a straight read
+    /// Whether the request transfers stripes of the stripe cache; otherwise it is a straight read
     /// or write.
     pub(crate) stripes: bool,
     pub(crate) attr: Attr,
@@ -51,9 +51,9 @@ impl MergeKind {
 /// Direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
-    /// A read: from the member.
+    /// Read: data is transferred from the member.
     Read,
-    /// A write: to the member.
+    /// Write: data is transferred to the member.
     Write,
 }
 
@@ -81,19 +81,21 @@ impl IoPriority {
     }
 }
 
-/// A request as a scheduler queues it.
+/// Member request in the form in which it is passed to a scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueuedRequest {
     /// Identifier of the request, chosen by the caller; returned when it is dispatched.
     pub id: u64,
-    /// Direction of the data.
+    /// Whether the request reads from or writes to the member.
     pub direction: Direction,
     /// Attributes of the request: its origin, class and weight.
     pub attr: Attr,
-    /// First sector on the member.
+    /// First sector of the request, counted from the start of the member.
     pub first: Sectors,
     /// Length in sectors; not zero.
     pub len: Sectors,
+    /// Whether the request discards its sectors; its direction is that of a write.
+    pub discard: bool,
     /// Whether the request may be merged with another one (no FUA, no flush).
     pub merges: bool,
 }
@@ -101,11 +103,11 @@ pub struct QueuedRequest {
 /// A request, possibly merged from several, that the scheduler sends to the member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dispatched {
-    /// Direction of the data.
+    /// Whether the request reads from or writes to the member.
     pub direction: Direction,
     /// Receipt to hand back to the scheduler when the request completes.
     pub receipt: Receipt,
-    /// First sector on the member.
+    /// First sector of the request, counted from the start of the member.
     pub first: Sectors,
     /// Length in sectors.
     pub len: Sectors,

@@ -1,10 +1,10 @@
-//! List of queued requests sorted by first sector, without an allocation for each.
+//! List of queued requests sorted by first sector, stored without an allocation per request.
 //!
 //! Request indices are stored in blocks of [`BLOCK`], in ascending order of their sectors; requests
 //! at the same sector keep the order of insertion. A lookup takes two binary searches, and an
-//! insertion moves at most one block. Empty blocks are reused, so the list allocates nothing until
-//! it is longer than ever before. The list of blocks is an array: with 4,096 requests it has about
-//! 200 entries.
+//! insertion moves the entries of at most one block. Empty blocks are reused, so the list allocates
+//! nothing until it is longer than ever before. The blocks are ordered by an array: with 4,096
+//! requests it has about 200 entries.
 //!
 //! Source   io-schedulers.md §3.6, "order inside a queue"
 
@@ -27,8 +27,8 @@ struct Block {
     names: [u32; BLOCK],
 }
 
-/// A position in the list, valid until the list changes. The position behind the last entry of a
-/// block is equivalent to that of the first entry of the next block.
+/// Position in the list, valid until the list changes. The position behind the last entry of a
+/// block means the same as the position of the first entry of the next block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Position {
     block: usize,
@@ -36,13 +36,12 @@ pub(crate) struct Position {
 }
 
 impl Sorted {
-    /// Number of entries.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Position of the first entry beyond a sector, at which to insert another entry of this
-    /// sector.
+    /// Position of the first entry with a larger sector than `sector`. Another entry for `sector`
+    /// is inserted there.
     #[inline]
     pub(crate) fn beyond(&self, sector: u64) -> Position {
         let blocks = self.firsts.partition_point(|first| *first <= sector);
@@ -51,7 +50,7 @@ impl Sorted {
         Position { block, entry }
     }
 
-    /// Position of the first entry at or beyond a sector.
+    /// Position of the first entry at `sector` or at a larger sector.
     #[inline]
     pub(crate) fn at_or_beyond(&self, sector: u64) -> Position {
         let blocks = self.firsts.partition_point(|first| *first < sector);
@@ -71,13 +70,13 @@ impl Sorted {
         Some((found.sectors[entry], found.names[entry]))
     }
 
-    /// Entry in front of a position; `None` at the start.
+    /// Entry just before a position; `None` at the start.
     #[inline]
     pub(crate) fn before(&self, position: Position) -> Option<(u64, u32)> {
         self.at(self.step_back(position)?)
     }
 
-    /// Position in front of another one; `None` at the start.
+    /// Position just before another one; `None` at the start.
     #[inline]
     pub(crate) fn step_back(&self, position: Position) -> Option<Position> {
         match position {
@@ -89,7 +88,7 @@ impl Sorted {
         }
     }
 
-    /// Position behind another one, which must not be the end of the list.
+    /// Position just after another one, which must not be the end of the list.
     #[inline]
     pub(crate) fn step(&self, position: Position) -> Position {
         let Position { block, entry } = position;
@@ -130,7 +129,7 @@ impl Sorted {
         }
     }
 
-    /// Removes an entry, which must be in the list. Returns the position of the next one.
+    /// Removes an entry, which must be in the list. Returns the position of the entry after it.
     #[inline]
     pub(crate) fn remove(&mut self, sector: u64, name: u32) -> Position {
         let mut position = self.at_or_beyond(sector);
@@ -227,7 +226,8 @@ mod tests {
         all
     }
 
-    /// Inserts and removes at random, compared with a vector kept sorted by brute force.
+    /// Inserts and removes entries at random, and compares the list with a vector that is sorted
+    /// after each step.
     #[test]
     fn the_list_is_what_a_sorted_vector_would_be() {
         let mut random = 7u64;

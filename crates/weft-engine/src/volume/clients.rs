@@ -1,10 +1,10 @@
-//! Clients of a volume: their requests, and the accounts that member requests are charged to.
+//! Clients of a volume: their requests, and the accounts to which member requests are charged.
 //!
-//! An account is a small number, so that charging a member's sectors to it is an addition in an
-//! array. The first accounts belong to no single client: that of the array itself, that of resyncs,
-//! and that of all clients without an account of their own. A client gets an account with its first
-//! request. When none is free, a new client takes over the account of a client that is gone, and
-//! the old counts move to the shared account.
+//! An account is a small number, so that counting a member's sectors for it is an addition in an
+//! array. The first accounts belong to no single client: one to the array itself, one to syncs, and
+//! one to all clients without an account of their own. A client gets an account with its first
+//! request. When none is free, a new client takes over the account of a client that has
+//! disconnected, and the old counts move to the shared account.
 
 use weft_units::{Bytes, ClientId, Group, Sectors, Span, Time};
 
@@ -12,18 +12,21 @@ use crate::array::Array;
 use crate::contract::input::{Account, Class, ClientRequest, NOBODY, Purpose, RequestOp};
 use crate::contract::snapshot::{AccountSnapshot, Party, PurposeSectors};
 
-/// Clients of a volume by account, and the sectors that members had moved for each account at the
-/// start of the last two windows of [`WINDOW`].
+/// Clients of a volume by account. For each account, also the number of sectors that members had
+/// transferred by the start of the last two windows of [`WINDOW`].
 #[derive(Clone, Debug)]
 pub(crate) struct Clients {
-    /// Tallies of [`Account::OTHERS`] and of the accounts after it; the first `used` are in use.
+    /// Tallies of [`Account::OTHERS`] and of the accounts after it. Only the first `used` tallies
+    /// are in use.
     tallies: Box<[Tally; ACCOUNTS_MAX]>,
     used: usize,
-    /// Tally of the client that last sent a request, by client number modulo `ACCOUNTS_MAX`.
+    /// For each client number modulo `ACCOUNTS_MAX`, the tally of the client that last sent a
+    /// request.
     places: [u8; ACCOUNTS_MAX],
     /// Time at which the next window begins.
     due: Time,
-    /// Sectors by account at the start of the previous window, and at the start of the current one.
+    /// Number of sectors by account at the start of the previous window, and at the start of the
+    /// current one.
     before: Vec<u64>,
     begun: Vec<u64>,
 }
@@ -37,7 +40,7 @@ struct Tally {
     class: Class,
     weight: u16,
     group: Group,
-    /// Number of reads, and of other requests.
+    /// Number of reads, and number of all other requests.
     requests: [u64; 2],
     bytes: [u64; 2],
 }
@@ -56,7 +59,8 @@ impl Tally {
         }
     }
 
-    /// Counts a request, and sets account and purpose in its attributes.
+    /// Counts a request in the tally at index `place`, and sets account and purpose in the
+    /// request's attributes.
     #[inline(always)]
     fn count(&mut self, request: &mut ClientRequest, place: usize) {
         let (attr, reads) = (&mut request.attr, request.op == RequestOp::Read);
@@ -79,7 +83,7 @@ impl Clients {
         Self { tallies, used: 1, places: [0; ACCOUNTS_MAX], due: Time(0), before, begun }
     }
 
-    /// Counts a request, and sets account and purpose in its attributes.
+    /// Counts a request for its client, and sets account and purpose in the request's attributes.
     #[inline(always)]
     pub(crate) fn enter(&mut self, request: &mut ClientRequest, array: &mut Array) {
         // The remainders save bounds checks.
@@ -93,7 +97,8 @@ impl Clients {
         }
     }
 
-    /// Like [`Clients::enter`], for a client that has another tally than the one in `places`.
+    /// Slow path of [`Clients::enter`], for a client that has another tally than the one in
+    /// `places`.
     #[inline(never)]
     fn enter_another(&mut self, request: &mut ClientRequest, array: &mut Array) {
         let place = self.place_of(request.client, array);
@@ -128,7 +133,7 @@ impl Clients {
         place
     }
 
-    /// Notes that a client is gone.
+    /// Records that a client has disconnected.
     pub(crate) fn gone(&mut self, client: ClientId) {
         for tally in self.tallies.iter_mut() {
             tally.gone |= tally.client == client;
@@ -146,7 +151,7 @@ impl Clients {
         self.used().iter().flat_map(|tally| tally.requests).sum()
     }
 
-    /// Begins a new window when the current one is over.
+    /// Begins a new window if the current one is over.
     #[inline]
     pub(crate) fn look(&mut self, array: &Array, now: Time) {
         if now >= self.due {

@@ -1,7 +1,7 @@
-//! Commands of an administrator, and the states that answer them.
+//! Commands of an administrator, and the states of the volume that they wait for.
 //!
-//! A command sets a state in which some work stops, and is answered when the volume has reached it.
-//! No command is a procedure of its own.
+//! A command changes the volume's state so that some work stops, and is answered when the volume
+//! has reached the state that the command waits for. No command is a procedure of its own.
 
 use weft_ondisk::NewBitmap;
 use weft_units::MemberIndex;
@@ -13,10 +13,11 @@ use crate::array::outbox::Outbox;
 use crate::contract::error::ReplyError;
 use crate::contract::input::Verb;
 use crate::knobs::Knob;
+use crate::raid::ArrayView;
 use crate::raid::Busy;
 use crate::sched::member_queue::QueueSettings;
 
-/// A command that is not answered yet.
+/// Command that is not answered yet.
 #[derive(Clone, Debug)]
 pub(super) struct Waiting {
     pub(super) issuer: Issuer,
@@ -107,7 +108,7 @@ impl Volume {
         self.array.set_queues(&self.knobs, |member| out.unschedule(member));
     }
 
-    /// Sets a knob for the queues of `members`.
+    /// Sets a knob for the queues of `members` only.
     fn set_queues_of(
         &mut self,
         members: &[MemberIndex],
@@ -146,7 +147,7 @@ impl Volume {
         self.set_queues(out);
     }
 
-    /// State of a command that waits until its change is recorded in the superblocks.
+    /// State for a command that is answered when its change is recorded in the superblocks.
     pub(super) fn recorded(&self) -> Option<Until> {
         Some(Until::Recorded(self.array.last_update()))
     }
@@ -174,8 +175,8 @@ impl Volume {
         Ok(Some(Until::Set))
     }
 
-    /// Adds the bitmap, or removes it with `None`. As in md, refused while a sync runs, because the
-    /// sync depends on the bitmap.
+    /// Adds the bitmap `wanted`, or removes the bitmap if `wanted` is `None`. As in md, this is
+    /// refused while a sync runs, because the sync depends on the bitmap.
     fn set_bitmap(&mut self, wanted: Option<&NewBitmap>) -> Result<Option<Until>, ReplyError> {
         if self.sync.is_some() {
             return Err(ReplyError::Busy("a sync is running"));
@@ -186,7 +187,7 @@ impl Volume {
         }
     }
 
-    /// Sets the knob in `quiescing` once the personality has nothing in use.
+    /// Sets the knob in `quiescing` once the personality has no stripe or request in use.
     pub(super) fn set_when_quiet(&mut self, out: &mut Outbox) {
         if self.can_never_set() {
             self.give_up_quiescing(&ReplyError::Io, out);
@@ -195,12 +196,12 @@ impl Volume {
             && let Some(knob) = self.quiescing.take()
         {
             self.put(knob, out);
-            self.raid.apply(knob, &self.array, &self.knobs);
+            self.raid.apply(knob, ArrayView::of(&self.array), &self.knobs);
         }
     }
 
-    /// Whether the knob in `quiescing` can never be set: strips that a member had no space for stay
-    /// in memory, because the array is broken.
+    /// Whether the knob in `quiescing` can never be set, because the array is broken and strips for
+    /// which a member had no space stay in memory.
     pub(super) fn can_never_set(&self) -> bool {
         self.quiescing.is_some() && self.array.membership.broken && self.has_deferred()
     }

@@ -1,4 +1,4 @@
-//! Volume events: reports of the personality, and members that have no space.
+//! Volume events: reports from the personality, and members that have no space.
 
 use weft_units::{Sectors, Slot, Time};
 
@@ -12,7 +12,7 @@ use crate::mutant::Mutant;
 use crate::raid::{Event, SPLITTING};
 
 impl Volume {
-    /// Writes the strips again that members had no space for, once per [`FULL_RETRY`].
+    /// Tries again to write the strips for which members had no space, once per [`FULL_RETRY`].
     pub(super) fn write_deferred(&mut self, out: &mut Outbox) {
         if self.has_deferred() && self.retry_wake().is_some_and(|time| out.now >= time) {
             self.full_since = Some(out.now);
@@ -27,7 +27,7 @@ impl Volume {
         }
     }
 
-    /// Time at which to find out whether a full member has space again; `None` if not by a timer.
+    /// Time at which to check whether a full member has space again; `None` if no timer is needed.
     pub(super) fn retry_wake(&self) -> Option<Time> {
         let due = self.full_since? + FULL_RETRY;
         // A sync that is not due needs no wake-up.
@@ -115,7 +115,8 @@ impl Volume {
         }
     }
 
-    /// Handles a member that had no space for data at `sector`, a data sector of the members.
+    /// Handles the report that the member at `slot` had no space for data at `sector`, a data
+    /// sector of the members.
     fn no_space(&mut self, slot: Slot, sector: Sectors, out: &mut Outbox) {
         if let Some(sync) = &mut self.sync {
             self.sync_failed_full = true;
@@ -146,8 +147,9 @@ impl Volume {
         }
     }
 
-    /// Handles a superblock that found no space, or an update that waits for space. Requests do not
-    /// wait for the update: they fail with the same error as writes that find no space.
+    /// Handles a superblock for which its member had no space, or an update that waits for space.
+    /// Requests do not wait for the update: they fail with the same error as writes that find no
+    /// space.
     #[cold]
     fn no_superblock_space(&mut self, position: Option<usize>, out: &mut Outbox) {
         let first = self.full_since.is_none();

@@ -1,7 +1,8 @@
-//! Members that do not answer: reads go around them, and they fail after `member_timeout`.
+//! Members that do not answer: other members are read instead, and the member is failed after
+//! `member_timeout`.
 //!
-//! Reads go around a stalled member after `read_around`, and the member fails after
-//! `member_timeout`. A notice is sent after 30 seconds whatever the knobs say. A request that is
+//! Reads go around a stalled member after `read_around`, and the member is failed after
+//! `member_timeout`. A notice is sent after 30 seconds regardless of the knobs. A request that is
 //! given up counts as done for the requests that wait for it; memory that the member may still use
 //! stays reserved until the member answers. Where parity was not checked since a crash, reads wait
 //! for the member instead, because reconstructed data may be wrong. A resync and a check wait too,
@@ -16,10 +17,12 @@ use crate::contract::input::Fault;
 use crate::contract::output::{MemberOp, Notice};
 use crate::contract::token::RequestId;
 use crate::raid::Answer;
+use crate::raid::ArrayView;
 use crate::sched::member_queue::Waiting;
 
 impl Volume {
-    /// Declares members failed, all or none, and gives up their outstanding requests.
+    /// Declares the members `indices` failed, all or none of them, and gives up their outstanding
+    /// requests.
     pub(super) fn fail(
         &mut self,
         indices: &[MemberIndex],
@@ -45,8 +48,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Text of the error why `positions` cannot all be failed. It names those of them that can,
-    /// tried in the order given.
+    /// Error text that explains why `positions` cannot all be failed. It names the members that can
+    /// be, tried in the order given.
     fn too_few(&self, positions: &[usize]) -> String {
         let why = "too few members would be left to know every byte";
         let way_out = "add one and let it be rebuilt first";
@@ -65,8 +68,8 @@ impl Volume {
         format!("{why}; none was failed, and only {labels} may be; for more, {way_out}")
     }
 
-    /// Time after which reads go around a member that does not answer, and time after which it
-    /// fails. Zero: never.
+    /// Time after which reads go around a member that does not answer, and time after which the
+    /// member is failed. Zero: never.
     pub(super) fn patience_with_members(&self) -> (Span, Span) {
         if self.array.membership.is_redundant {
             (self.knobs.read_around, self.knobs.member_timeout)
@@ -75,7 +78,7 @@ impl Volume {
         }
     }
 
-    /// Checks how long each member has not answered, and acts on those that have stalled.
+    /// Checks for how long each member has not answered, and handles those that have stalled.
     pub(super) fn watch_members(&mut self, out: &mut Outbox) {
         let (read_around, member_timeout) = self.patience_with_members();
         for position in 0..self.array.members.len() {
@@ -127,7 +130,7 @@ impl Volume {
     }
 
     /// Gives up a member's outstanding requests: all of them, or with `reads_after` only the reads
-    /// that it has not answered for that long. Their owners are told now; answers that come later
+    /// that it has not answered for that long. The requests' owners are told now; later answers
     /// only free memory. Returns the time at which the next read is to be given up.
     fn give_up(
         &mut self,
@@ -150,7 +153,10 @@ impl Volume {
             if let Some(after) = reads_after {
                 let (false, Owner::Parts(first, merged)) = (write, owner) else { continue };
                 let parts = out.parts(first, merged);
-                if !parts.iter().any(|part| self.raid.gains_by_giving_up(part, &self.array)) {
+                if !parts
+                    .iter()
+                    .any(|part| self.raid.gains_by_giving_up(*part, ArrayView::of(&self.array)))
+                {
                     continue;
                 }
                 let due = issued + self.patience(first, after);
@@ -188,8 +194,9 @@ impl Volume {
         next
     }
 
-    /// Gives up requests in the queue of a member: all if it failed, else the reads that another
-    /// member can answer. They were not sent to the member, so they pin no memory.
+    /// Gives up requests in the queue of a member: all of them if the member `failed`, otherwise
+    /// the reads that another member can answer. They were not sent to the member, so they pin no
+    /// memory.
     fn give_up_waiting(&mut self, position: usize, failed: bool, out: &mut Outbox) {
         // A request that is put back is queued anew, and a scheduler may dispatch one that it had
         // held back.
@@ -234,17 +241,17 @@ impl Volume {
             return false;
         };
         let parts = out.parts(first, merged);
-        parts.iter().any(|part| self.raid.gains_by_giving_up(part, &self.array))
+        parts.iter().any(|part| self.raid.gains_by_giving_up(*part, ArrayView::of(&self.array)))
     }
 
-    /// Time after which a read is given up, `after` at first. It doubles each time the read was
-    /// given up; otherwise a read that always takes longer than `after` would never end.
+    /// Time after which the read with the first part `first` is given up. It is `after` at first,
+    /// and doubles each time the read is given up; otherwise a read that always takes longer than
+    /// `after` would never end.
     fn patience(&self, first: CompletionTarget, after: Span) -> Span {
         Span(after.0.saturating_mul(1 << self.raid.given_up(first).min(20)))
     }
 
-    /// Releases one pin on the frames of a request: a member request that was given up has been
-    /// answered.
+    /// Releases one pin on the frames of a request, because a given-up member request was answered.
     pub(super) fn unpin(&mut self, id: RequestId, out: &mut Outbox) {
         let request = self.active(id);
         assert!(request.pins > 0, "memory is freed as often as it was pinned");
@@ -253,5 +260,5 @@ impl Volume {
     }
 }
 
-/// Time without an answer after which a notice names the member, whatever the knobs say.
+/// Time without an answer after which a notice names the member, regardless of the knobs.
 pub(super) const STALL_WARNING: Span = Span::secs(30);

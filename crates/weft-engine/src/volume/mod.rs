@@ -1,15 +1,16 @@
-//! Volume: requests of clients from arrival to answer, and the gates that they pass.
+//! Volume: requests of clients from arrival to answer, and the gates at which they wait.
 //!
-//! A request passes these gates, in order, and waits at each without holding resources that others
-//! need:
+//! A request passes these gates in order. While it waits at a gate it holds no resources that
+//! others need:
 //!
-//! 1. earlier requests that overlap it ([`ranges`]);
-//! 2. for a write, the dirty state of the array; with `preflush`, a round of flushes;
-//! 3. its personality ([`crate::raid`]), which splits it and answers for its sub-requests;
+//! 1. earlier requests that overlap it have finished ([`ranges`]);
+//! 2. for a write, the array is dirty; with `preflush`, a round of flushes is done;
+//! 3. its personality ([`crate::raid`]) has split it into sub-requests;
 //! 4. its sub-requests are done;
-//! 5. failures of members that happened meanwhile are recorded on the other members.
+//! 5. failures of members that happened in the meantime are recorded on the other members.
 //!
-//! Then it is answered, its frames and credit go back, and the next one that overlaps it starts.
+//! Then the request is answered, its frames and credit are returned, and the next request that
+//! overlaps it starts.
 
 mod clients;
 mod command;
@@ -44,7 +45,7 @@ use crate::contract::token::RequestId;
 use crate::contract::turn::Congestion;
 use crate::knobs::{Knob, Knobs, PoolKnobs, WAITS_WITHOUT_BOUND};
 use crate::mutant::Mutant;
-use crate::raid::{Answer, Cx, Personality, StripeMemory};
+use crate::raid::{Answer, ArrayView, Cx, Personality, StripeMemory};
 
 /// One volume: an array and the requests to it.
 #[derive(Clone, Debug)]
@@ -55,32 +56,32 @@ pub(crate) struct Volume {
     knobs: Knobs,
     requests: Vec<Option<Active>>,
     free: Vec<u32>,
-    /// Number of requests that were passed to a member unchanged. They are only in the table of
-    /// tokens.
+    /// Number of requests that were passed to a member unchanged. No other record of them exists
+    /// than in the table of tokens.
     passing: u32,
     clients: Clients,
     ranges: Ranges,
-    /// Writes that wait until the array is dirty and grants their lease.
+    /// Writes that wait for the array to become dirty and grant their lease.
     before_lease: VecDeque<RequestId>,
     /// Requests that can be submitted to the personality.
     ready: VecDeque<RequestId>,
-    /// Finished requests that wait until a member failure is recorded, or until the end of the
-    /// turn.
+    /// Finished requests with an answer that waits until a member failure is recorded, or until the
+    /// end of the turn.
     held: VecDeque<RequestId>,
     sync: Option<Resync>,
-    /// The last sync that ended, for reports.
+    /// The last sync that ended, for the status report.
     last_sync: Option<Resync>,
-    /// Sync action that an administrator asked for.
+    /// Sync action that an administrator asked for, until it runs.
     wanted_sync: Option<SyncAction>,
     frozen: bool,
-    /// A recovery failed: none is started until the members change.
+    /// A recovery failed, and none is started until the members change.
     recovery_disabled: bool,
-    /// Knob that is set once the personality has nothing in use.
+    /// Knob that is to be set once the personality has nothing in use.
     quiescing: Option<Knob>,
     /// Commands that are not answered yet.
     commands: Vec<Waiting>,
     stopping: bool,
-    /// Time at which a member last had no space, or was last tried again; `None`: no member is
+    /// Time at which a member last had no space, or was last tried again; `None` if no member is
     /// full.
     full_since: Option<Time>,
     /// A sync ended early because a member had no space.
@@ -99,7 +100,7 @@ impl Volume {
         let mut array = Array::new(id, &config.source, epoch_secs, now);
         array.set_queues(&config.knobs, |_| 0);
         let memory = StripeMemory { first, frames, stripes_max: config.stripes_max };
-        let raid = Personality::new(id, memory, config);
+        let raid = Personality::new(memory, config);
         Self {
             id,
             array,
@@ -126,18 +127,17 @@ impl Volume {
         }
     }
 
-    /// Current knobs.
     pub(crate) const fn knobs(&self) -> &Knobs {
         &self.knobs
     }
 
-    /// Records the new value of a knob of the write-back cache, for reports: the volume does not
-    /// use it.
+    /// Records the new value of a knob of the write-back cache for reports only: the volume does
+    /// not use it.
     pub(crate) fn note_knob(&mut self, knob: Knob) {
         self.knobs.set(knob);
     }
 
-    /// Takes over the page-pool knobs, which all volumes share.
+    /// Records new values of the page-pool knobs, which all volumes share.
     pub(crate) const fn note_pool(&mut self, knobs: PoolKnobs) {
         self.knobs.pool = knobs;
     }
@@ -146,7 +146,8 @@ impl Volume {
         self.array.size.bytes().0
     }
 
-    /// Whether the volume would accept a request that the write-back cache keeps for now.
+    /// Whether the volume would accept a request that stays in the write-back cache for now.
+    /// Returns the error with which it would refuse the request.
     pub(crate) fn admits(&self, request: &ClientRequest) -> Result<(), ReplyError> {
         self.is_inside(request)?;
         let reads = matches!(request.op, RequestOp::Flush | RequestOp::Read);
@@ -159,7 +160,7 @@ impl Volume {
         self.fits(request).map(|_| ())
     }
 
-    /// Counts a request that the write-back cache answers without the volume.
+    /// Counts a request that the write-back cache answers without asking the volume.
     pub(crate) fn count(&mut self, request: &ClientRequest) {
         let mut request = *request;
         self.clients.enter(&mut request, &mut self.array);
@@ -167,7 +168,7 @@ impl Volume {
 
     /// Part of a request's range that members would be told to discard; `None` if there is none.
     pub(crate) fn to_discard(&self, request: &ClientRequest) -> Option<ByteRange> {
-        self.raid.to_discard(request, &self.array)
+        self.raid.to_discard(request, ArrayView::of(&self.array))
     }
 
     #[inline(always)]
@@ -180,7 +181,7 @@ impl Volume {
     }
 
     /// Checks that a request covers whole logical blocks and has the frames that it needs. Returns
-    /// their number.
+    /// the number of frames.
     #[inline(always)]
     fn fits(&self, request: &ClientRequest) -> Result<u32, ReplyError> {
         let range = request.range;
@@ -197,7 +198,8 @@ impl Volume {
 
     // Records: requests, answers, commands.
 
-    /// Handles a request from a client, or from an operation of the write-back cache.
+    /// Handles a request from a client. With `of_cache`, the request comes from that operation of
+    /// the write-back cache.
     pub(crate) fn request(
         &mut self,
         request: &mut ClientRequest,
@@ -225,7 +227,7 @@ impl Volume {
             self.array.pass(position, sector, request, issuer, out);
             return Ok(());
         }
-        let discarded = self.raid.to_discard(request, &self.array);
+        let discarded = self.raid.to_discard(request, ArrayView::of(&self.array));
         let range = match discarded {
             Some(discarded) if trims => discarded,
             // A trim is advice, and this one has no part that can be discarded.
@@ -249,9 +251,9 @@ impl Volume {
         Ok(())
     }
 
-    /// Hurries the requests that `id` waits for because it overlaps them: they stop waiting for
-    /// more data to merge, as the client that would send that data may itself be blocked behind
-    /// them. md does not queue whole requests.
+    /// Shortens the waits of the earlier requests that overlap request `id`: they stop waiting for
+    /// more data to merge, because the client that would send that data may itself be blocked
+    /// behind them. md does not queue whole requests.
     #[cold]
     fn hurry_those_before(&mut self, id: RequestId, now: Time) {
         if self.knobs.preread_wait_max == WAITS_WITHOUT_BOUND {
@@ -269,7 +271,7 @@ impl Volume {
         }
     }
 
-    /// Notes that a client is gone: its requests finish unanswered.
+    /// Records that a client has disconnected: its requests finish without an answer.
     pub(crate) fn client_gone(&mut self, client: ClientId) {
         for request in self.requests.iter_mut().flatten() {
             request.gone |= request.issuer.is(client);
@@ -278,7 +280,7 @@ impl Volume {
         self.clients.gone(client);
     }
 
-    /// Handles the `Done` of a token.
+    /// Handles the `Done` of the token with the record `outstanding`.
     #[inline(always)]
     pub(crate) fn done(
         &mut self,
@@ -368,8 +370,8 @@ impl Volume {
         }
     }
 
-    /// Keeps a passed read that failed as a normal request, because another member may have the
-    /// data.
+    /// Handles a passed read that failed: it becomes a normal request, because another member may
+    /// have the data.
     #[cold]
     fn passed_in_vain(
         &mut self,
@@ -383,8 +385,8 @@ impl Volume {
         self.parts_done(parts, outstanding, position, result, out);
     }
 
-    /// Frees the memory that the parts of a given-up member request still held, now that it is
-    /// done.
+    /// Frees the memory that the parts of a given-up member request still held, because the request
+    /// is done.
     #[cold]
     fn freed(&mut self, owner: &Owner, out: &mut Outbox) {
         let Owner::Parts(first, mut merged) = *owner else { return };
@@ -399,7 +401,8 @@ impl Volume {
 
     // Decisions: one turn.
 
-    /// Decides for at most `stripes_max` stripes and returns how many it handled.
+    /// Handles at most `stripes_max` stripes, and all else that is due. Returns the number of
+    /// stripes handled.
     pub(crate) fn turn(&mut self, stripes_max: u32, out: &mut Outbox) -> u32 {
         self.clients.look(&self.array, out.now);
         self.watch_members(out);
@@ -418,7 +421,7 @@ impl Volume {
         }
         let handled = self.with_raid(out, |raid, cx| raid.turn(stripes_max, cx));
         self.take_events(out);
-        let mut cx = Cx { array: &mut self.array, knobs: &self.knobs, out };
+        let mut cx = Cx::new(&mut self.array, &self.knobs, out);
         self.raid.end_turn(self.sync.as_ref(), &mut cx);
         self.take_events(out);
         // Before the check whether the array is idle: the last answer allows the stop.
@@ -437,13 +440,13 @@ impl Volume {
         handled
     }
 
-    /// Whether another turn has work to do at `now`.
+    /// Whether a turn at `now` would have work to do.
     pub(crate) fn has_work(&self, now: Time) -> bool {
         let sync_goes_on = self.sync.as_ref().is_some_and(|sync| {
             self.raid.would_feed(sync) && (self.array.is_dirty() || !changes_parity(sync.action))
         });
         let quiesces = self.quiescing.is_some();
-        let settings = (&self.array, &self.knobs);
+        let settings = (ArrayView::of(&self.array), &self.knobs);
         self.raid.has_work(quiesces, self.sync.as_ref(), settings, now)
             || sync_goes_on
             || self.array.members.iter().any(|member| member.to_give_up)
@@ -457,8 +460,9 @@ impl Volume {
             || self.array.has_flushed()
     }
 
-    /// Whether the array may become clean. Not while strips wait for a member to have space, unless
-    /// the volume stops: they are written while the array is dirty.
+    /// Whether the array may become clean. It may not while strips wait for a member to have space,
+    /// because they are written while the array is dirty; a volume that stops does not wait for
+    /// them.
     fn may_enter_safe_mode(&self) -> bool {
         self.stopping || !self.has_deferred()
     }
@@ -481,7 +485,8 @@ impl Volume {
         }
     }
 
-    /// Time at which the volume needs a turn if no other event comes; `None`: not at all.
+    /// Time at which the volume needs a turn if no other event comes before; `None` if it needs
+    /// none.
     pub(crate) fn next_wake(&self, out: &Outbox) -> Option<Time> {
         let enter_safe_mode = self.array.safe_mode_wake(self.knobs.safe_mode_delay);
         let enter_safe_mode = enter_safe_mode.filter(|_| self.may_enter_safe_mode());
@@ -496,7 +501,7 @@ impl Volume {
             spans.map(|span| since + span).chain(member.gives_up_at).min()
         });
         let retry = self.retry_wake();
-        let raid = self.raid.next_wake(&self.array, &self.knobs);
+        let raid = self.raid.next_wake(ArrayView::of(&self.array), &self.knobs);
         let array = self.array.update_wake().into_iter().chain(self.array.bitmap_wake());
         let sync = self.sync.as_ref().and_then(Resync::wake);
         stalls.chain(sync).chain(enter_safe_mode).chain(retry).chain(array).chain(raid).min()
@@ -550,7 +555,7 @@ impl Volume {
         out: &mut Outbox,
         act: impl FnOnce(&mut Personality, &mut Cx<'_>) -> T,
     ) -> T {
-        let mut cx = Cx { array: &mut self.array, knobs: &self.knobs, out };
+        let mut cx = Cx::new(&mut self.array, &self.knobs, out);
         act(&mut self.raid, &mut cx)
     }
 

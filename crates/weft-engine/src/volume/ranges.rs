@@ -1,8 +1,9 @@
-//! Range locks: requests that overlap a write run in order of arrival.
+//! Range locks: a request that overlaps an earlier write, or a write that overlaps an earlier
+//! request, waits for it.
 //!
-//! A request waits for every earlier one that overlaps it, if either of the two writes. Reads do
-//! not wait for each other. Waiting requests count as earlier ones too, so that none is overtaken
-//! and none starves.
+//! A request waits for every earlier request that overlaps it, if either of the two writes. Reads
+//! do not wait for each other. Requests that still wait count as earlier ones too, so that no
+//! request is overtaken and none starves.
 //!
 //! Source   NBD and the block layer leave the order of overlapping requests to the client; weft
 //! uses
@@ -13,9 +14,9 @@ use weft_units::ByteRange;
 
 use crate::contract::token::RequestId;
 
-/// Requests that are in flight or waiting, indexed by region of 64 KiB: each request is on the list
-/// of every region that it touches, and the lists of all regions share 256 buckets. Wide requests,
-/// which would be on many lists, are on a list of their own that every request checks.
+/// Requests in flight or waiting, indexed by regions of 64 KiB: each request is on the list of
+/// every region that it touches, and the lists of all regions share 256 buckets. Wide requests,
+/// which would be on many lists, are on a list of their own, which every request checks.
 #[derive(Clone, Debug)]
 pub(crate) struct Ranges {
     wide: Vec<RequestId>,
@@ -94,28 +95,28 @@ impl Ranges {
         waits_for == 0
     }
 
-    /// Earlier requests that the request `id` waits for. Valid for the last request that entered.
+    /// Earlier requests for which request `id` waits. Only valid for the request that entered last.
     pub(crate) fn held_up_by(&self, id: RequestId) -> impl Iterator<Item = RequestId> + '_ {
         let holds_up = move |held: &Held| held.waiting.last() == Some(&id);
         (0..).map(RequestId).zip(&self.held).filter(move |(_, held)| holds_up(held)).map(|it| it.0)
     }
 
-    /// Makes a wide request wait for every earlier request that overlaps it, if either writes.
-    /// Returns their number.
+    /// Makes the wide request `id` wait for every earlier request that overlaps it, if either
+    /// writes. Returns the number of requests for which it waits.
     #[cold]
     fn wait_for_all(&mut self, id: RequestId, range: ByteRange, writes: bool) -> u32 {
         let held = self.held.iter_mut().filter(|held| held.range.len.0 > 0);
         held.map(|held| u32::from(held.holds_up(id, range, writes))).sum()
     }
 
-    /// Like [`Ranges::wait_for_all`], but only for earlier wide requests.
+    /// Like [`Ranges::wait_for_all`], but only for earlier requests that are wide.
     #[inline]
     fn wait_for_wide(&mut self, id: RequestId, range: ByteRange, writes: bool) -> u32 {
         let wide = self.wide.iter();
         wide.map(|wide| u32::from(self.held[wide.0 as usize].holds_up(id, range, writes))).sum()
     }
 
-    /// Whether a write that is in flight or waiting ends at this byte, so that a write from there
+    /// Whether a write in flight or waiting ends at byte `byte`, so that a write that begins there
     /// continues it.
     pub(crate) fn write_ends_at(&self, byte: u64) -> bool {
         let wide = |id: &RequestId| self.held[id.0 as usize].is_write_to(byte);
@@ -137,8 +138,8 @@ impl Ranges {
         false
     }
 
-    /// Whether a write that is in flight or waiting overlaps `range`. Always true for a wide range,
-    /// which is not searched.
+    /// Whether a write in flight or waiting overlaps `range`. Always true if `range` is wide,
+    /// because wide ranges are not searched.
     #[inline]
     pub(crate) fn is_written(&self, range: ByteRange) -> bool {
         let overlaps = |id: RequestId| {
@@ -228,7 +229,8 @@ impl Ranges {
 }
 
 impl Held {
-    /// Whether the later request `id` has to wait for this one. If so, it is added to the waiters.
+    /// Whether the later request `id` has to wait for this request. If so, `id` is added to this
+    /// request's waiters.
     #[inline]
     fn holds_up(&mut self, id: RequestId, range: ByteRange, writes: bool) -> bool {
         let holds_up = (writes || self.writes) && self.range.overlaps(range);
@@ -259,10 +261,10 @@ fn bucket(region: u64) -> usize {
     (region % BUCKETS as u64) as usize
 }
 
-/// Size of a region. Small requests have few neighbours in one region, and large ones cross few.
+/// Size of a region. Few small requests share a region, and large requests cross few of them.
 const REGION_BYTES: u64 = 64 << 10;
 const BUCKETS: usize = 256;
-/// Requests of this length and longer are wide: they would be on hundreds of lists.
+/// Length from which a request is wide, because it would be on hundreds of lists.
 const WIDE_BYTES: u64 = 16 << 20;
 const NONE: u32 = u32::MAX;
 

@@ -1,4 +1,4 @@
-//! Requests of a volume: through the gates to the personality, and to their answers.
+//! Requests of a volume: from the gates to the personality, and on to their answers.
 
 use smallvec::SmallVec;
 use weft_units::{ByteRange, Bytes, Sectors, Time};
@@ -6,7 +6,7 @@ use weft_units::{ByteRange, Bytes, Sectors, Time};
 use super::{FULL_RETRY, Volume};
 use crate::array::flush::flush_batch::FlightId;
 use crate::array::issuer::Issuer;
-use crate::array::outbox::{CompletionTarget, Outbox, PassedRequest, StraightPart};
+use crate::array::outbox::{CompletionTarget, Outbox, PassedRequest};
 use crate::array::superblock_update::FlushFor;
 use crate::array::write_intent::Lease;
 use crate::contract::error::ReplyError;
@@ -16,9 +16,9 @@ use crate::contract::output::Output;
 use crate::contract::token::RequestId;
 use crate::mutant::Mutant;
 use crate::raid::parity::streams::WriteStream;
-use crate::raid::{Answer, ArrayIo, Cx, PartOutcome, SPLITTING};
+use crate::raid::{Answer, ArrayIo, ArrayView, Cx, PartOutcome, SPLITTING, StraightPart};
 
-/// A request that is not answered yet, or has frames that are still in use.
+/// Request that is not answered yet, or that has frames still in use.
 #[derive(Clone, Debug)]
 pub(super) struct Active {
     pub(super) issuer: Issuer,
@@ -33,10 +33,10 @@ pub(super) struct Active {
     /// Number of unfinished sub-requests, plus one until the request is submitted, plus
     /// [`SPLITTING`] while it is being split.
     pub(super) pending: u64,
-    /// Part of the range that members are told to discard.
+    /// Part of the request's range that the members are told to discard.
     pub(super) discarded: Option<ByteRange>,
     pub(super) error: Option<ReplyError>,
-    /// A member that the request reads has stalled.
+    /// A member from which the request reads has stalled.
     pub(super) stalled: bool,
     /// Number of given-up member reads that may still write into the request's frames.
     pub(super) pins: u32,
@@ -71,17 +71,18 @@ impl Volume {
         }
     }
 
-    /// Member position and data sector at which a member can serve a read or write unchanged.
-    /// `None` if the personality has to split it, or if it would wait in the member's queue.
+    /// Position and data sector of a member that can serve a read or write unchanged. `None` if the
+    /// personality has to split the request, or if it would wait in the member's queue.
     #[inline]
     pub(super) fn passes(&mut self, range: ByteRange, writes: bool) -> Option<(usize, Sectors)> {
         let is_written = || self.ranges.is_written(range);
-        let found = self.raid.passes(range, writes, is_written, &self.array);
+        let found = self.raid.passes(range, writes, is_written, ArrayView::of(&self.array));
         found.filter(|(position, _)| self.array.passes(*position))
     }
 
     /// Turns a passed read that its member failed to read into a normal request with one
-    /// sub-request. Later writes to the range have not waited for the read and do not wait now.
+    /// sub-request. Later writes to its range have not waited for the read, and do not wait for it
+    /// now.
     #[cold]
     pub(super) fn keep_passed(&mut self, request: &PassedRequest) -> CompletionTarget {
         let PassedRequest { issuer, frames, start, len, attr, gone } = *request;
@@ -90,7 +91,7 @@ impl Volume {
         let range = ByteRange { start, len: Bytes(len.into()) };
         let read = Active::new(issuer, RequestOp::Read, range, false);
         let request = self.keep(Active { gone, payload: range.len, frames, attr, ..read });
-        CompletionTarget::Straight(StraightPart { request, start, len })
+        StraightPart { request, start, len }.target()
     }
 
     /// Answers a request that was passed to a member unchanged.
@@ -128,7 +129,8 @@ impl Volume {
         }
     }
 
-    /// Stores a request. `range` may differ from the request's own range.
+    /// Stores a request for `range`, which may differ from the request's own range. Returns the
+    /// number of the request.
     #[inline]
     pub(super) fn enter(
         &mut self,
@@ -154,7 +156,8 @@ impl Volume {
         })
     }
 
-    /// Locks a range for part number `part` of a resync, behind the requests that overlap it.
+    /// Locks a range for part number `part` of a sync or correction, behind the earlier requests
+    /// that overlap the range.
     pub(super) fn lock(&mut self, part: u32, range: ByteRange, writes: bool, out: &mut Outbox) {
         let id = self.keep(Active::new(Issuer::Resync { part }, RequestOp::Read, range, writes));
         if self.ranges.enter(id, range, writes) {
@@ -211,7 +214,7 @@ impl Volume {
         self.before_lease.push_back(id);
     }
 
-    /// Moves on the writes that have been granted their lease.
+    /// Continues the writes that have been granted their lease.
     pub(super) fn start_granted(&mut self) {
         if self.array.membership.broken {
             while let Some(id) = self.before_lease.pop_front() {
@@ -227,7 +230,7 @@ impl Volume {
         }
     }
 
-    /// Moves on a write that was granted its lease, to its preflush or to the personality.
+    /// Continues a write that has been granted its lease: with its preflush, or to the personality.
     fn granted(&mut self, id: RequestId) {
         let request = self.active(id);
         if request.flags.preflush && !request.flushed {
@@ -238,9 +241,9 @@ impl Volume {
         }
     }
 
-    /// Whether the first write that waits for its lease can have it. As in md, nothing is written
-    /// while a member failure is not recorded; a stripe cache takes the write and lets its stripes
-    /// wait for that.
+    /// Whether the lease of the first waiting write can be granted. As in md, no data is written
+    /// while a member failure is not recorded; a personality with a stripe cache takes the write,
+    /// and its stripes wait for the record.
     pub(super) fn next_is_granted(&self) -> bool {
         self.before_lease.front().is_some_and(|id| self.is_granted(*id))
     }
@@ -297,7 +300,7 @@ impl Volume {
         }
     }
 
-    /// Called when a request has been split into sub-requests completely.
+    /// Handles that request `id` has been split into sub-requests completely.
     #[inline]
     pub(super) fn is_split(&mut self, id: RequestId, out: &mut Outbox) {
         if self.array.is_planted(Mutant::FrameReusedInFlight) {
@@ -311,7 +314,7 @@ impl Volume {
     /// Handles a part of a member request that is done or was given up.
     #[inline(always)]
     pub(super) fn part_done(&mut self, part: CompletionTarget, answer: Answer, out: &mut Outbox) {
-        let mut cx = Cx { array: &mut self.array, knobs: &self.knobs, out };
+        let mut cx = Cx::new(&mut self.array, &self.knobs, out);
         match self.raid.part_done(part, answer, &mut cx) {
             PartOutcome::Nothing => {}
             PartOutcome::Done(request) => self.sub_request_done(request, Ok(()), out),
@@ -335,7 +338,7 @@ impl Volume {
         }
     }
 
-    /// Counts one sub-request as done, or the submission of the request itself.
+    /// Counts one sub-request of request `id` as done, or the submission of the request itself.
     #[inline]
     pub(super) fn sub_request_done(
         &mut self,
@@ -464,7 +467,7 @@ impl Volume {
         self.flushed(out);
     }
 
-    /// Moves on the requests that waited for a flush which is done.
+    /// Continues the requests for which the round of flushes is done.
     #[inline]
     pub(super) fn flushed(&mut self, out: &mut Outbox) {
         for (id, result) in self.array.take_flushed() {
@@ -482,7 +485,7 @@ impl Volume {
 }
 
 impl Active {
-    /// A new request without frames or payload.
+    /// Creates a request without frames and payload.
     #[inline(always)]
     fn new(issuer: Issuer, op: RequestOp, range: ByteRange, writes: bool) -> Self {
         Self {
@@ -513,7 +516,7 @@ impl Active {
         !self.answered && !matches!(self.issuer, Issuer::Resync { .. })
     }
 
-    /// The part of the request that its personality needs.
+    /// Properties of the request that its personality needs.
     #[inline(always)]
     pub(super) fn io(&self, id: RequestId) -> ArrayIo {
         ArrayIo {

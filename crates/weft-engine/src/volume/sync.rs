@@ -1,4 +1,4 @@
-//! Choice of the sync to run: recovery, then resync, then the requested action.
+//! Choice of the next sync: recovery, then resync, then the action that an administrator requested.
 //!
 //! Recovery of a member comes first, then the resync after an unclean stop, then check or repair.
 //!
@@ -16,6 +16,7 @@ use crate::contract::error::ReplyError;
 use crate::contract::input::SyncAction;
 use crate::contract::output::Notice;
 use crate::mutant::Mutant;
+use crate::raid::ArrayView;
 
 impl Volume {
     pub(super) fn run_syncs(&mut self, out: &mut Outbox) {
@@ -34,7 +35,7 @@ impl Volume {
             sync.stop();
         }
         if self.array.is_dirty() || !changes_parity(sync.action) {
-            self.raid.feed(sync, &self.array);
+            self.raid.feed(sync, ArrayView::of(&self.array));
         }
         sync.checkpoint(&mut self.array);
         if sync.finish(&mut self.array, self.id, out) {
@@ -50,7 +51,7 @@ impl Volume {
         }
     }
 
-    /// Updates the pace of the sync with the time and the activity of clients.
+    /// Updates the pace of the running sync from the time and from the activity of clients.
     fn pace_sync(&mut self, out: &mut Outbox) {
         let Some(sync) = &mut self.sync else { return };
         let waits = self.passing > 0 || self.requests.iter().flatten().any(Active::is_active);
@@ -89,13 +90,13 @@ impl Volume {
         }
         self.sync_failed_full = false;
         out.notice(Notice::SyncStarted { volume: self.id, action });
-        let pass = self.raid.resync_pass(action, &self.array, &self.knobs);
+        let pass = self.raid.resync_pass(action, ArrayView::of(&self.array), &self.knobs);
         let pace = Pace::new(&self.knobs, out.now);
         self.sync = Some(Resync::new(action, from, &self.array, pass, lease, pace));
     }
 
-    /// The next sync to run, and the data sector at which it starts: recovery before resync, both
-    /// before a requested action. `None` if no sync is due.
+    /// The next sync to run, and the data sector at which it starts. Recovery comes before resync,
+    /// and both before a requested action. `None` if no sync is due.
     #[inline]
     fn next_sync(&self, now: Time) -> Option<(SyncAction, Sectors)> {
         if !self.array.membership.is_whole()
@@ -122,7 +123,7 @@ impl Volume {
                 || (self.may_recover(now) && self.array.can_fill_slots()))
     }
 
-    /// Whether a resync runs, or will run once full members are tried again.
+    /// Whether a resync runs, or will run once full members have been tried again.
     pub(super) fn resync_comes(&self, now: Time) -> bool {
         let next = || self.next_sync(now + FULL_RETRY).map(|(action, _)| action);
         let action = match &self.sync {
@@ -144,7 +145,8 @@ impl Volume {
         !self.recovery_disabled && !self.frozen && !self.is_full(now)
     }
 
-    /// Whether a member had no space within the last [`FULL_RETRY`], or strips wait for space.
+    /// Whether a member had no space within the last [`FULL_RETRY`], or strips still wait for
+    /// space.
     fn is_full(&self, now: Time) -> bool {
         self.has_deferred() || self.full_since.is_some_and(|since| now < since + FULL_RETRY)
     }
@@ -194,7 +196,7 @@ impl Volume {
     }
 }
 
-/// Whether a sync may write parity, so that the array is dirty while it runs.
+/// Whether a sync with this action may write parity, so that the array must be dirty while it runs.
 pub(super) fn changes_parity(action: SyncAction) -> bool {
     matches!(action, SyncAction::Correct | SyncAction::Repair | SyncAction::Resync)
 }

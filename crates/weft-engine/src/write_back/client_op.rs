@@ -16,8 +16,8 @@ use crate::mutant::{self, Mutant};
 use crate::volume::Volume;
 
 impl WriteBack {
-    /// Handles a request that touches pages. It is queued behind requests that wait for room, if it
-    /// needs room too or overlaps one of them.
+    /// Handles a request that touches pages. The request is queued behind requests that wait for
+    /// room, if it needs room itself or overlaps one of them.
     pub(super) fn arrive(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
         let op = self.op(id);
         let (volume, pages) = (op.volume, op.pages.clone());
@@ -40,7 +40,7 @@ impl WriteBack {
         }
     }
 
-    /// Whether an operation touches pages of the operation `other`, which arrived before it.
+    /// Whether operation `id` touches pages of operation `other`, which arrived before it.
     fn is_behind(&self, id: OpId, other: OpId) -> bool {
         let (one, other) = (self.op(id), self.op(other));
         let apart = other.pages.end <= one.pages.start || one.pages.end <= other.pages.start;
@@ -51,8 +51,8 @@ impl WriteBack {
         before && one.volume == other.volume && !apart
     }
 
-    /// Whether an operation must wait behind an overlapping request with a preflush that has not
-    /// locked its range yet.
+    /// Whether operation `id` must wait behind an overlapping request that has a preflush and has
+    /// not locked its range yet.
     fn is_behind_flush(&self, id: OpId) -> bool {
         let flushes = &self.volumes[self.op(id).volume.index()].flushes;
         let is_to_come = |flush: OpId| match &self.op(flush).work {
@@ -62,8 +62,8 @@ impl WriteBack {
         flushes.iter().any(|(flush, _)| is_to_come(*flush) && self.is_behind(id, *flush))
     }
 
-    /// Whether a request is a write that stays in the cache: of whole pages, without FUA or
-    /// preflush.
+    /// Whether a request is a write that can stay in the cache: a write of whole pages, without FUA
+    /// or preflush.
     fn keeps(&self, request: &ClientRequest, pages: &Range<u64>, out: &Outbox) -> bool {
         let cached = &self.volumes[request.volume.index()];
         let (range, limit) = (request.range, self.room_max());
@@ -74,9 +74,9 @@ impl WriteBack {
         request.op == RequestOp::Write && whole && few && plain
     }
 
-    /// Largest number of pages that write-back can make room for: the dirty limit minus the pages
+    /// Largest number of pages for which write-back can make room: the dirty limit minus the pages
     /// of volumes with failing write-back. A write of more than half of that goes through to its
-    /// volume, and does not wait until another volume's member is repaired.
+    /// volume, and so does not wait until another volume's member is repaired.
     fn room_max(&self) -> u64 {
         let failing = self.volumes.iter().filter(|cached| cached.failing.is_some());
         let stuck: u64 = failing.map(|cached| self.cache.inode_counts(cached.inode).total()).sum();
@@ -115,8 +115,8 @@ impl WriteBack {
         }
     }
 
-    /// Fails the writes to volume `index` that wait for room, because its write-back fails and
-    /// makes no room.
+    /// Fails the writes to volume `index` that wait for room, because the volume's write-back fails
+    /// and makes no room.
     pub(super) fn refuse_waiting(
         &mut self,
         index: usize,
@@ -151,8 +151,8 @@ impl WriteBack {
         Self::compute(id, ops, out);
     }
 
-    /// Marks the pages of a write dirty, after its data was copied into the cache, and answers it
-    /// or lets the throttle delay the answer.
+    /// Marks the pages of a write dirty, after its data was copied into the cache. Then answers the
+    /// write, or lets the throttle delay the answer.
     pub(super) fn kept(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
         let op = self.op(id);
         let (volume, pages) = (op.volume, op.pages.clone());
@@ -179,8 +179,8 @@ impl WriteBack {
         self.admit_waiting(volumes, out);
     }
 
-    /// Starts a read: pins the resident pages until the read ends, and reads the rest from the
-    /// volume.
+    /// Starts a read: pins the resident pages until the read ends, and reads the other pages from
+    /// the volume.
     pub(super) fn start_read(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
         let op = self.op(id);
         let (index, pages) = (op.volume.index(), op.pages.clone());
@@ -198,7 +198,7 @@ impl WriteBack {
         }
     }
 
-    /// Copies the resident pages over the data that the volume returned for a read.
+    /// Copies the resident pages over the data that the volume has returned for a read.
     fn copy_over(&mut self, id: OpId, out: &mut Outbox) {
         let op = self.client_op(id);
         let (range, frames) = (op.request.range, op.request.frames);
@@ -247,8 +247,8 @@ impl WriteBack {
         self.admit_waiting(volumes, out);
     }
 
-    /// Handles the volume's answer to a request that changes data: drops the pages that the change
-    /// covers, and updates the pages that it covers in part.
+    /// Handles the volume's answer to a request that changes data: drops the pages that the request
+    /// covers completely, and updates the pages that it covers in part.
     pub(super) fn changed_below(
         &mut self,
         id: OpId,
@@ -296,7 +296,8 @@ impl WriteBack {
         self.through_over(id, result, volumes, out);
     }
 
-    /// Starts a flush or preflush: all pages that are dirty now have to be written first.
+    /// Starts a flush or preflush, which has to wait until all pages that are dirty now are
+    /// written.
     pub(super) fn begin_flush(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
         let index = self.op(id).volume.index();
         let cached = &mut self.volumes[index];
@@ -359,12 +360,13 @@ impl WriteBack {
     }
 }
 
-/// Number of bytes of a page that lie within a volume of `size` bytes.
+/// Number of bytes of page number `page` that lie within a volume of `size` bytes.
 pub(super) fn page_len(page: u64, size: u64) -> u64 {
     FRAME_BYTES.min(size - page * FRAME_BYTES)
 }
 
-/// Pages that a range covers completely, in a volume of `size` bytes. The last page may be short.
+/// Pages that `range` covers completely, in a volume of `size` bytes. The last page of the volume
+/// may be short.
 pub(super) fn covered(range: ByteRange, size: u64) -> Range<u64> {
     let start = range.start.0.div_ceil(FRAME_BYTES);
     let end = if range.end().0 == size {
@@ -375,8 +377,8 @@ pub(super) fn covered(range: ByteRange, size: u64) -> Range<u64> {
     start..end.max(start)
 }
 
-/// Part of a page that belongs to `range`, relative to the page, and its offset in the frames of
-/// the range.
+/// Part of page number `page` that belongs to `range`, relative to the page, and the offset of that
+/// part in the frames of `range`.
 pub(super) fn of_page(page: u64, range: ByteRange) -> (ByteRange, u64) {
     let first = page * FRAME_BYTES;
     let start = range.start.0.max(first);

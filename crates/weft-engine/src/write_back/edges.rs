@@ -1,12 +1,12 @@
-//! Edges of writes that go through: partly covered pages that are newer in the cache than on
-//! members.
+//! Edges of writes that go through: partly covered pages with cached content that is newer than the
+//! members'.
 //!
-//! A write of parts of pages goes to the volume. If such a page is dirty in the cache, the members
-//! have an older version of it: writing the part there could, after a crash, expose a page or a
-//! sector that never existed. The part is therefore changed in the cached page, which will be
-//! written anyway, and only the rest goes to the volume. With FUA everything is flushed before the
-//! reply. A page that is already in a buffer needs none of this: the write to the volume comes
-//! after that of the buffer.
+//! A write of parts of pages goes through to the volume. If such a page is dirty in the cache, the
+//! members have an older version of it: writing the part there could, after a crash, expose a page
+//! or a sector that never existed. The part is therefore changed in the cached page, which will be
+//! written anyway, and only the rest of the write goes to the volume. With FUA everything is
+//! flushed before the reply. A page with content that is already in a write-back buffer needs none
+//! of this, because the write to the volume comes after that of the buffer.
 //!
 //! ```text
 //! lock above ─▶ parts of dirty pages changed here ─▶ rest to volume ─▶ answered
@@ -29,27 +29,28 @@ use crate::volume::Volume;
 /// Progress of a write that goes through to the volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Edges {
-    /// The whole range goes to the volume, or has gone there.
+    /// The whole range goes to the volume, or has gone there. No page is changed in the cache
+    /// before that.
     #[default]
     Below,
-    /// The volume flushes first; then pages are changed in the cache.
+    /// The volume flushes first; after that, pages are changed in the cache.
     FlushesFirst,
     /// Pages are being changed in the cache.
     Changing,
-    /// Pages have been changed in the cache; the rest goes to the volume.
+    /// Pages have been changed in the cache, and the rest of the range goes to the volume.
     Here,
     /// The write is done, and is being flushed for FUA.
     Flushed,
 }
 
 impl Edges {
-    /// Whether the volume gets a flush rather than the request.
+    /// Whether the volume gets a flush instead of the request itself.
     pub(super) const fn is_flush(self) -> bool {
         matches!(self, Self::FlushesFirst | Self::Flushed)
     }
 }
 
-/// Pages that a range covers only in part, in a volume of `size` bytes.
+/// Pages that `range` covers only in part, in a volume of `size` bytes.
 pub(super) fn edges_of(range: ByteRange, size: u64) -> SmallVec<[u64; 2]> {
     let (pages, whole) = (pages_of(range), covered(range, size));
     let mut edges: SmallVec<[u64; 2]> = SmallVec::from([pages.start, pages.end - 1]);
@@ -58,7 +59,8 @@ pub(super) fn edges_of(range: ByteRange, size: u64) -> SmallVec<[u64; 2]> {
     edges
 }
 
-/// Computation that changes a page by the part `range` of a request. `frame` holds the page.
+/// Computation that copies the part `range` of a request into page number `page`. `frame` holds the
+/// page.
 pub(super) fn change(
     request: &ClientRequest,
     range: ByteRange,
@@ -76,7 +78,7 @@ pub(super) fn change(
 }
 
 impl ClientOp {
-    /// The request for the volume: the part `asked` of the client's request, or a flush.
+    /// Request that is sent to the volume: the part `asked` of the client's request, or a flush.
     pub(super) fn below(&self) -> ClientRequest {
         if self.edges.is_flush() {
             let (op, range) = (RequestOp::Flush, ByteRange::new(0, 0));
@@ -91,7 +93,7 @@ impl ClientOp {
         ClientRequest { range: self.asked, frames: self.frames_below(), ..self.request }
     }
 
-    /// Frames for the request to the volume.
+    /// Frames of the request that is sent to the volume.
     pub(super) fn frames_below(&self) -> Run {
         let Run { first, count } = self.request.frames;
         if count == 0 || self.asked == self.request.range {
@@ -107,7 +109,7 @@ impl ClientOp {
 }
 
 impl WriteBack {
-    /// Starts a request that goes through, once it holds the lock above.
+    /// Starts a request that goes through to the volume, once it holds the lock above.
     pub(super) fn start_through(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
         let index = self.op(id).volume.index();
         let request = self.client_op(id).request;

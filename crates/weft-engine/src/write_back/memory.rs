@@ -3,8 +3,9 @@
 //! A run that is written back is first copied into adjacent frames of a *buffer*. Thus a run is one
 //! request whatever frames its pages have, and a page can be written to again while members still
 //! read the copy (the kernel's stable pages, without the wait). A long run fills a buffer alone.
-//! Short runs share a buffer, one behind the other, until it is full, and it becomes free when all
-//! of them are done. Thus scattered pages keep as many requests in flight as disks can sort.
+//! Short runs share a buffer, one behind the other, until it is full; the buffer becomes free when
+//! all of these runs are done. Thus scattered pages keep as many requests in flight as disks can
+//! sort.
 
 use crate::config::{BUFFERS, WriteBackConfig};
 use crate::contract::frame::{Frame, Run};
@@ -12,13 +13,13 @@ use crate::contract::frame::{Frame, Run};
 /// Frames of the cache.
 #[derive(Clone, Debug)]
 pub(super) struct Memory {
-    /// Free frames for pages; the last one is used next.
+    /// Free frames for pages. The last one in the list is used next.
     free: Vec<Frame>,
     /// First frame of the buffers.
     first: u32,
     buffer_pages: u32,
     buffers: [Buffer; BUFFERS as usize],
-    /// Index of the buffer that takes the next run if it has room.
+    /// Index of the buffer that takes the next run, if it has room for the run.
     filling: usize,
     /// Number of runs in all buffers.
     runs: u32,
@@ -30,7 +31,7 @@ struct Buffer {
     used: u32,
     /// Number of runs in the buffer that are not done.
     runs: u32,
-    /// Number of parts of runs that a volume uses.
+    /// Number of parts of runs with frames that a volume is using.
     on_loan: u32,
 }
 
@@ -46,12 +47,12 @@ impl Buffer {
     }
 }
 
-/// Largest number of runs in flight: as many as a disk's queue holds. More would only delay reads
-/// of clients.
+/// Largest number of runs in flight: as many as a disk's queue holds. More runs would only delay
+/// reads of clients.
 const RUNS_MAX: u32 = 64;
 
 impl Memory {
-    /// Creates the memory of a cache from the frames from `first` on.
+    /// Creates the memory of a cache, from frame `first` on.
     pub(super) fn new(first: Frame, config: &WriteBackConfig) -> Self {
         let pages = config.pages;
         Self {
@@ -74,7 +75,7 @@ impl Memory {
         self.free.pop().expect("a frame was reserved")
     }
 
-    /// Returns frames of pages to the free list, and empties `frames`.
+    /// Returns the frames in `frames` to the free list, and empties `frames`.
     pub(super) fn give_back(&mut self, frames: &mut Vec<Frame>) {
         // The last frame is used next, so that adjacent pages get adjacent frames again.
         self.free.extend(frames.drain(..).rev());
@@ -85,7 +86,7 @@ impl Memory {
         self.buffer_pages as u64
     }
 
-    /// Whether a run of any length can be allocated.
+    /// Whether room for a run can be allocated, however long the run is.
     pub(super) fn has_buffer(&self) -> bool {
         self.runs < RUNS_MAX && self.buffers.iter().any(Buffer::is_free)
     }
@@ -107,7 +108,7 @@ impl Memory {
         Some(frame)
     }
 
-    /// Counts a part of a run, which begins at `frame`, as used by a volume.
+    /// Counts the part of a run that begins at `frame` as used by a volume.
     pub(super) fn lend(&mut self, frame: Frame) {
         self.buffer_mut(frame).expect("the frame is in a buffer").on_loan += 1;
     }
@@ -121,8 +122,8 @@ impl Memory {
         true
     }
 
-    /// Ends the write of the run that begins at `frame`. Its buffer is free when all of its runs
-    /// are done and the volumes have returned all parts.
+    /// Ends the write of the run that begins at `frame`. Its buffer becomes free when all runs in
+    /// it are done and the volumes have returned all parts.
     pub(super) fn give_back_buffer(&mut self, frame: Frame) {
         let buffer = self.buffer_mut(frame).expect("the frame is in a buffer");
         assert!(buffer.runs > 0, "the buffer has a run");
@@ -131,7 +132,7 @@ impl Memory {
         self.runs -= 1;
     }
 
-    /// Whether a volume uses part of a buffer.
+    /// Whether a volume is using part of any buffer.
     #[cfg(test)]
     pub(super) fn on_loan(&self) -> bool {
         self.buffers.iter().any(|buffer| buffer.on_loan > 0)

@@ -1,37 +1,40 @@
-//! Write-back cache: the layer above volumes that keeps what clients write, and writes it later.
+//! Write-back cache: the layer above volumes that holds the data of client writes and writes it to
+//! the volumes later.
 //!
 //! One pool of dirty pages of 4 KiB serves all volumes of an engine. [`crate::page_cache`] decides
 //! which pages are dirty, when they are written, and in which runs. The simulator's processes write
-//! into the same code; here, a volume is one device with one file on it. This layer adds what pages
-//! need in the path of client requests: their frames ([`memory`]), reads, and the order of
+//! into the same code; here, a volume corresponds to one device with one file on it. This layer
+//! adds the path of client requests: the frames of pages ([`memory`]), reads, and the order of
 //! requests.
 //!
 //! - A **write** of whole pages is copied into frames of the cache, and answered as soon as the
-//!   throttle lets its client continue ([`writer`]). It first waits for room: pages that are dirty
-//!   or under writeback never exceed the limit, and a write that would exceed it waits, in order of
-//!   arrival. The throttle slows clients down so that this is rare.
+//!   throttle lets its client continue ([`writer`]). Before that it waits for room: the number of
+//!   pages that are dirty or under writeback never exceeds the limit, and a write that would exceed
+//!   it waits, in order of arrival. The throttle slows clients down so that this wait is rare.
 //! - All other changes go **through** to the volume before they are answered: writes with FUA or a
 //!   preflush, writes of parts of pages or of more than half of the limit, zeroes, and trims. Pages
-//!   that they cover are dropped afterwards; pages that they cover in part are changed.
-//! - A **read** takes pages that are resident from the cache, and the rest from the volume. If it
-//!   needs both, all of it is read from the volume, and the resident pages are copied over that.
+//!   that such a request covers completely are dropped afterwards; pages that it covers in part are
+//!   changed.
+//! - A **read** takes resident pages from the cache, and all other pages from the volume. If it
+//!   needs both, its whole range is read from the volume, and the resident pages are copied over
+//!   the result.
 //! - A **flush** waits until the pages that were dirty on its arrival are written, and then goes to
 //!   the volume.
 //! - **Write-back** takes runs in ascending order: marked pages for a flush, pages that the flusher
 //!   selects, and any pages while a write waits for room. A run is copied first ([`memory`]). A
-//!   page that is written to meanwhile is dirty again, and is not written a second time before the
+//!   page that is written to after that is dirty again, and is not written a second time before the
 //!   first write completes.
 //!
 //! Two range locks per volume keep the order of requests, which a single member without metadata
-//! does not keep itself. Client requests hold `above` while they execute, and write-back holds it
-//! while it copies. Writes to the volume hold `below`. A holder of a lock above may wait for a lock
-//! below, never the other way round. No operation waits for room while it holds a lock, since room
-//! comes from write-back, which needs locks.
+//! does not keep itself. Client requests hold the lock *above* while they execute, and write-back
+//! holds it while it copies. Writes to the volume hold the lock *below*. A holder of a lock above
+//! may wait for a lock below, never the other way round. No operation waits for room while it holds
+//! a lock, because write-back makes the room and needs locks.
 //!
 //! Pages that could not be written to the volume stay dirty, and are tried again a second later.
 //! Flushes that cover such pages, and writes that wait for room, get the error at once. A drain
 //! tries every page once and reports the pages that could not be written. A stop does so too, and
-//! gives these pages up (`trying.rs`). A crash loses only data that was not flushed.
+//! gives up these pages (`trying.rs`). A crash loses only data that was not flushed.
 //!
 //! Source   writeback.md §3; NBD protocol, "Ordering of messages and writes"
 
@@ -81,11 +84,11 @@ pub(crate) struct WriteBack {
     /// Page-cache writers that stand for clients; empty without a throttle.
     writers: Writers,
     knobs: PoolKnobs,
-    /// Number of pages that the cache has memory for.
+    /// Number of pages for which the cache has memory.
     pages: u64,
     ops: Vec<Option<Op>>,
     free: Vec<u32>,
-    /// Requests that wait for room, and later ones that must not overtake them.
+    /// Requests that wait for room, and later requests that must not overtake them.
     waiting: VecDeque<OpId>,
     /// Number of pages of writes that have got room but are not dirty yet.
     reserved: u64,
@@ -93,9 +96,9 @@ pub(crate) struct WriteBack {
     issues: Vec<Issue>,
     /// Number of client requests that have arrived.
     arrivals: u64,
-    /// Clients that are gone but have operations in progress.
+    /// Clients that have disconnected but still have operations in progress.
     leaving: Vec<ClientId>,
-    /// Index of the volume that write-back continues with.
+    /// Index of the volume with which write-back continues.
     first: usize,
 }
 
@@ -107,37 +110,37 @@ type OpId = u32;
 struct Cached {
     bdi: BdiId,
     inode: InodeId,
-    /// Page-cache writer for changes that no client is throttled for: failed write-backs, and all
-    /// writes if there is no throttle.
+    /// Page-cache writer for changes for which no client is throttled: the pages of failed
+    /// write-backs, and all writes if there is no throttle.
     writer: WriterId,
     size: u64,
     resident: Resident,
     above: Ranges,
     below: Ranges,
-    /// Flushes that wait for pages, each with the epoch that has to be written.
+    /// Flushes that wait for pages, each with the epoch up to which pages have to be written.
     flushes: Vec<(OpId, u64)>,
-    /// Page after which to look for the next run for a flush or for room.
+    /// Page after which the search for the next run starts, for a flush or to make room.
     cursor: u64,
     /// Time at which the page cache's flusher is called next.
     flusher_at: Option<Time>,
-    /// Error of the last write-back if it failed, and the time before which no other starts. The
-    /// time is `None` once another has started.
+    /// Error of the last write-back, if it failed, and the time before which no other write-back
+    /// starts. The time is `None` once another one has started.
     failing: Option<(ReplyError, Option<Time>)>,
-    /// Whether the next failure of a write-back sends a notice.
+    /// Whether a notice is sent when the next write-back fails.
     tells_of_failure: bool,
     /// The volume's share of the dirty limits.
     ratios: BdiRatios,
-    /// Number of client requests in progress.
+    /// Number of client requests to the volume in progress.
     clients: u32,
     stopping: Option<(OpId, StopStage)>,
     /// The running attempt to write all dirty pages, for a drain or a stop.
     trying: Option<Trying>,
-    /// Pages that a stop could not write and has given up.
+    /// Pages that a stop could not write and has given up; `None` if there are none.
     lost: Option<Box<Unwritten>>,
     written: u64,
 }
 
-/// Step of a stop that is not finished.
+/// Stage of a stop that is not finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StopStage {
     /// Client requests are ending.
@@ -148,7 +151,7 @@ enum StopStage {
     Volume,
 }
 
-/// A request or command that waits to be sent to a volume.
+/// Request or command that waits to be sent to a volume.
 #[derive(Clone, Debug)]
 enum Issue {
     Request(OpId, ClientRequest),
@@ -276,8 +279,8 @@ impl WriteBack {
         Ok(())
     }
 
-    /// Notes that a client is gone. Returns whether the volumes may be told at once; otherwise
-    /// [`turn`](Self::turn) returns the client later.
+    /// Records that a client has disconnected. Returns whether the volumes may be told at once; if
+    /// not, [`turn`](Self::turn) returns the client later.
     pub(crate) fn client_gone(&mut self, client: ClientId, out: &mut Outbox) -> bool {
         let mut is_there = false;
         for op in self.ops.iter_mut().flatten() {
@@ -294,8 +297,8 @@ impl WriteBack {
         !is_there
     }
 
-    /// Runs write-back, then sends requests to volumes. Returns the clients that are gone and have
-    /// no operation left, for the volumes to be told.
+    /// Runs write-back, then sends requests to volumes. Returns the clients that have disconnected
+    /// and have no operation left, so that the caller tells the volumes.
     pub(crate) fn turn(&mut self, volumes: &mut [Volume], out: &mut Outbox) -> Vec<ClientId> {
         self.write_back(volumes, out);
         self.go_on_trying(out);
@@ -316,8 +319,8 @@ impl WriteBack {
         left
     }
 
-    /// Handles the frames and answers that volumes have returned. Frames come first, because an
-    /// answer may end an operation.
+    /// Handles the frames and answers that volumes have returned. Frames are handled first, because
+    /// an answer may end an operation.
     pub(crate) fn collect(&mut self, volumes: &mut [Volume], out: &mut Outbox) {
         let mut answers = Vec::new();
         for returned in out.take_returned() {
@@ -334,8 +337,8 @@ impl WriteBack {
         self.go_on_stopping(volumes, out);
     }
 
-    /// Handles frames of an operation that a volume has returned; the operation may already be
-    /// answered.
+    /// Handles frames of an operation that a volume has returned. The operation may already have
+    /// been answered.
     fn frames_returned(&mut self, id: OpId, frames: Run, out: &mut Outbox) {
         if self.memory.comes_back(frames) {
             return;
@@ -374,7 +377,7 @@ impl WriteBack {
         !self.issues.is_empty() || self.writers.has_due(self.memory.has_buffer())
     }
 
-    /// Time at which the next pause ends or write-back is due; `None`: nothing is due without an
+    /// Time at which the next pause ends or write-back is due; `None` if neither is due without an
     /// event.
     pub(crate) fn next_wake(&self) -> Option<Time> {
         if !self.memory.has_buffer() {
@@ -389,7 +392,7 @@ impl WriteBack {
         self.volumes.iter().filter_map(due).chain(self.writers.next_wake()).min()
     }
 
-    /// Number of client frames in use by the cache, or passed on by it to volumes.
+    /// Number of client frames that the cache uses itself or has passed on to volumes.
     pub(crate) fn frames_held(&self) -> u32 {
         let ops = self.ops.iter().flatten();
         let held = ops.map(|op| match &op.work {
@@ -405,7 +408,7 @@ impl WriteBack {
         self.cache.pool().counts().total()
     }
 
-    /// Counters for statistics and tests.
+    /// Counters for the status report and for tests.
     pub(crate) fn snapshot(&self) -> WriteBackSnapshot {
         let pool = self.cache.pool();
         let (thresholds, counts) = (pool.thresholds(), pool.counts());
@@ -538,8 +541,8 @@ impl WriteBack {
         out.compute(OF_CACHE, JobId(id), ops);
     }
 
-    /// Locks the range of an operation above. The operation starts now, or when the holders before
-    /// it release their locks.
+    /// Takes the lock above on the range of an operation. The operation starts now, or when the
+    /// earlier holders release their locks.
     fn lock_above(&mut self, id: OpId, writes: bool, volumes: &mut [Volume], out: &mut Outbox) {
         let op = self.op(id);
         let (index, range) = (op.volume.index(), locked(&op.pages));
@@ -588,7 +591,7 @@ impl WriteBack {
         }
     }
 
-    /// Queues the request of an operation for its volume.
+    /// Queues the volume request of operation `id`, to be sent in the next turn.
     fn ask(&mut self, id: OpId) {
         match &self.op(id).work {
             OpWork::Client(op) => {
@@ -618,12 +621,12 @@ impl WriteBack {
     }
 }
 
-/// Byte range by which `pages` are locked; the end of the volume does not cut it.
+/// Byte range that is locked for `pages`. It consists of whole pages even at the end of the volume.
 fn locked(pages: &std::ops::Range<u64>) -> weft_units::ByteRange {
     op::bytes_of(pages, u64::MAX)
 }
 
-/// Volume id in the tokens of the cache's computations, which belong to no volume.
+/// Volume id in the tokens of the cache's own computations, which belong to no volume.
 const OF_CACHE: VolumeId = VolumeId(u16::MAX);
 
 /// Time between a failed write-back and the next attempt.

@@ -34,8 +34,8 @@ pub(super) enum OpWork {
     Client(ClientOp),
     /// A command that waits until all pages that were dirty on its arrival are written.
     Drain(Command),
-    /// Frames of a client request that is already answered, some of which the volume still uses.
-    /// They go back to the client together.
+    /// Frames of a client request that is already answered, while the volume still uses some of
+    /// them. All of them go back to the client together.
     Lent(Run),
     Stop(Command),
     WriteOut(WriteOut),
@@ -46,33 +46,33 @@ pub(super) enum OpWork {
 pub(super) struct ClientOp {
     pub(super) request: ClientRequest,
     pub(super) path: CachePath,
-    /// Whether the client is gone.
+    /// Whether the client has disconnected.
     pub(super) gone: bool,
     /// Number of bytes to return to the client's credit with the reply.
     pub(super) credit: u64,
-    /// Whether the volume uses frames of the request.
+    /// Whether the volume is using frames of the request.
     pub(super) on_loan: bool,
     /// Resident pages that a read has pinned.
     pub(super) pinned: Pinned,
-    /// Range that has new contents once the volume has executed the request; `None` if it changes
-    /// none.
+    /// Range of which the content changes when the volume executes the request; `None` if no
+    /// content changes.
     pub(super) changes: Option<ByteRange>,
-    /// Part of the request's range that the volume is asked for, if the request goes through.
+    /// Part of the request's range that is sent to the volume, if the request goes through.
     pub(super) asked: ByteRange,
     pub(super) edges: Edges,
     /// Sequence number among all client requests, in order of arrival.
     pub(super) arrived: u64,
 }
 
-/// Path of a client request through the cache.
+/// Path that a client request takes through the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CachePath {
-    /// A flush, or at first a request with a preflush.
+    /// A flush, or a request with a preflush until its preflush is done.
     Flush,
     /// A write that stays in the cache.
     Keep,
     Read,
-    /// Any other request: it goes to the volume before it is answered.
+    /// Any other request: it goes through to the volume before it is answered.
     Through,
 }
 
@@ -111,7 +111,7 @@ impl ClientOp {
     }
 }
 
-/// Resident pages by number, each with its frame; mostly a single one.
+/// Resident pages by number, each with its frame; usually only one.
 pub(super) type Pinned = SmallVec<[(u64, Frame); 1]>;
 
 /// Pages that a range touches.
@@ -119,13 +119,13 @@ pub(super) fn pages_of(range: ByteRange) -> Range<u64> {
     range.start.0 / FRAME_BYTES..range.end().0.div_ceil(FRAME_BYTES)
 }
 
-/// Byte range of pages in a volume of `size` bytes.
+/// Byte range that `pages` cover in a volume of `size` bytes.
 pub(super) fn bytes_of(pages: &Range<u64>, size: u64) -> ByteRange {
     let start = pages.start * FRAME_BYTES;
     ByteRange::new(start, (pages.end * FRAME_BYTES).min(size) - start)
 }
 
-/// Groups ascending numbers into runs.
+/// Groups ascending numbers into ranges of consecutive numbers.
 pub(super) fn runs_of(numbers: impl Iterator<Item = u64>) -> Vec<Range<u64>> {
     let mut runs: Vec<Range<u64>> = Vec::new();
     for number in numbers {

@@ -1,12 +1,12 @@
 //! Resident pages of a volume: frame and epoch of each page that is dirty or in use.
 //!
 //! A page is resident from its first write until it is clean and no read uses its frame. The index
-//! of [`crate::page_cache`] records whether it is dirty or under writeback.
+//! of [`crate::page_cache`] records whether a page is dirty or under writeback.
 //!
 //! *Epochs* count the flushes of a volume. A page has the epoch in which it became dirty. When the
 //! page is taken for writing, the epoch of the data being written is stored separately, so a page
 //! that is dirtied again counts in two epochs. A flush is complete once no page of its epoch or an
-//! earlier one is left: pages dirtied after its arrival never delay it.
+//! earlier one is left. Hence pages dirtied after the arrival of a flush never delay it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -14,21 +14,21 @@ use std::ops::Range;
 use super::op::Pinned;
 use crate::contract::frame::Frame;
 
-/// A page with data in the cache that is newer than on members, or was until just now.
+/// Page with content in the cache that is newer than on the members, or was until just now.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Page {
     pub(super) frame: Frame,
     /// Epoch in which the page became dirty; `None` if it is not dirty.
     pub(super) dirty: Option<u64>,
-    /// Epoch of the data that is being written; `None` if none is.
+    /// Epoch of the data that is being written; `None` if the page is not being written.
     pub(super) written: Option<u64>,
-    /// Whether the data being written is in a buffer, so that later changes of the frame do not
-    /// reach it.
+    /// Whether the data being written has been copied to a buffer, so that changes of the frame do
+    /// not affect the write.
     pub(super) copied: bool,
     /// Number of client reads and writes that use the frame.
     pub(super) pins: u32,
-    /// Whether the page was replaced on the volume before its data was copied for a write, which
-    /// skips it.
+    /// Whether the page was replaced on the volume before its data was copied for a write. The
+    /// write skips such a page.
     pub(super) gone: bool,
 }
 
@@ -38,7 +38,7 @@ impl Page {
     }
 }
 
-/// Calls `each` for the resident pages of a range. Most ranges are one page.
+/// Calls `each` for every resident page of a range. Most ranges are one page.
 fn each_mut(
     here: &mut BTreeMap<u64, Page>,
     pages: Range<u64>,
@@ -62,11 +62,11 @@ pub(super) struct Resident {
     epochs: Epochs,
 }
 
-/// Number of unwritten pages per epoch, for the epochs that have any.
+/// Number of unwritten pages per epoch, for the epochs that have such pages.
 #[derive(Clone, Debug, Default)]
 struct Epochs {
     now: u64,
-    /// Counts of the latest epochs; the last one is that of `now`.
+    /// Counts of the latest epochs. The last one belongs to epoch `now`.
     counts: VecDeque<u64>,
 }
 
@@ -101,7 +101,7 @@ impl Epochs {
 }
 
 impl Resident {
-    /// The resident page with this number, unless it was replaced on the volume.
+    /// Resident page with this number; `None` if it is not resident or was replaced on the volume.
     pub(super) fn get(&self, page: u64) -> Option<&Page> {
         self.pages.get(&page).filter(|page| !page.gone)
     }
@@ -112,8 +112,8 @@ impl Resident {
         here.map(|(number, page)| (*number, page))
     }
 
-    /// Frame for a write to a page: the page's own, or a new one from `new`. The page stays
-    /// resident until [`Resident::filled`], even if its earlier data is written meanwhile.
+    /// Frame for a write to a page: the page's own frame, or a new one from `new`. The page stays
+    /// resident until [`Resident::filled`], even if its earlier data is written in the meantime.
     pub(super) fn fill(&mut self, page: u64, new: impl FnOnce() -> Frame) -> Frame {
         let fresh = || Page {
             frame: new(),
@@ -129,7 +129,7 @@ impl Resident {
         page.frame
     }
 
-    /// Records that pages were filled with new data: they are dirty.
+    /// Records that pages were filled with new data, and so are dirty.
     pub(super) fn filled(&mut self, pages: Range<u64>) {
         let Self { pages: here, epochs } = self;
         each_mut(here, pages, |_, page| {
@@ -153,15 +153,15 @@ impl Resident {
         each_mut(&mut self.pages, pages, |_, page| page.copied = true);
     }
 
-    /// Frame of a page with data that is neither on members nor in a buffer; `None` if there is
-    /// none.
+    /// Frame of a page with data that is neither on the members nor in a buffer; `None` if there is
+    /// no such data.
     pub(super) fn newer(&self, page: u64) -> Option<Frame> {
         let is_newer =
             |page: &&Page| page.dirty.is_some() || page.written.is_some() && !page.copied;
         self.get(page).filter(is_newer).map(|page| page.frame)
     }
 
-    /// Ends a successful write of pages. Adds the frames that are no longer in use to `freed`.
+    /// Ends a successful write of pages. Frames that are no longer in use are added to `freed`.
     pub(super) fn written(&mut self, pages: Range<u64>, freed: &mut Vec<Frame>) {
         for (_, page) in self.pages.range_mut(pages.clone()) {
             self.epochs.remove(page.written.take().expect("the page was taken"));
@@ -169,8 +169,8 @@ impl Resident {
         self.free(pages, freed);
     }
 
-    /// Ends a failed write of pages. Returns the pages that are dirty again, and adds the frames
-    /// that are no longer in use to `freed`.
+    /// Ends a failed write of pages. Returns the pages that are dirty again. Frames that are no
+    /// longer in use are added to `freed`.
     pub(super) fn not_written(&mut self, pages: Range<u64>, freed: &mut Vec<Frame>) -> Vec<u64> {
         let mut again = Vec::new();
         for (number, page) in self.pages.range_mut(pages.clone()) {
@@ -189,8 +189,8 @@ impl Resident {
         again
     }
 
-    /// Drops pages that were replaced on the volume or given up. Adds the frames that are no longer
-    /// in use to `freed`.
+    /// Drops pages that were replaced on the volume or given up. Frames that are no longer in use
+    /// are added to `freed`.
     pub(super) fn replaced(&mut self, pages: Range<u64>, freed: &mut Vec<Frame>) {
         for (_, page) in self.pages.range_mut(pages.clone()) {
             if let Some(epoch) = page.dirty.take() {
@@ -213,7 +213,7 @@ impl Resident {
         pinned
     }
 
-    /// Unpins the pages of a read. Adds the frames that are no longer in use to `freed`.
+    /// Unpins the pages of a read. Frames that are no longer in use are added to `freed`.
     pub(super) fn unpin(&mut self, pinned: &Pinned, freed: &mut Vec<Frame>) {
         for (number, frame) in pinned {
             let page = self.pages.get_mut(number).expect("the page was pinned");
@@ -225,7 +225,7 @@ impl Resident {
         }
     }
 
-    /// Ends the current epoch and returns its number.
+    /// Ends the current epoch. Returns its number.
     pub(super) fn close_epoch(&mut self) -> u64 {
         self.epochs.close()
     }
@@ -254,7 +254,8 @@ impl Resident {
         self.pages.values().all(|page| page.dirty.is_none_or(|dirty| dirty > epoch))
     }
 
-    /// Oldest epoch of the data that is being written from a range; `None` if none is.
+    /// Oldest epoch of the data that is being written to pages of a range; `None` if none is being
+    /// written.
     pub(super) fn oldest_written(&self, pages: Range<u64>) -> Option<u64> {
         self.pages.range(pages).filter_map(|(_, page)| page.written).min()
     }

@@ -1,8 +1,8 @@
 //! Tests of the write-back cache on bare members: a model of every sector, and power cuts.
 //!
-//! The rig completes requests of the engine in a random order. Memory is one number per sector. A
-//! member write reads memory when it is sent and when it completes, and both must agree. Requests
-//! of one volume take effect in order of arrival.
+//! The rig completes requests of the engine in a random order. The content of memory is one number
+//! per sector. A member write reads memory when it is sent and again when it completes, and both
+//! values must agree. Requests of one volume take effect in order of arrival.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -28,7 +28,7 @@ use unwritten::named;
 const CLIENT: ClientId = ClientId(7);
 const SECTORS: u64 = FRAME_BYTES / SECTOR_BYTES;
 
-/// A sector of a member: number of the write, and contents.
+/// A sector of a member: number of the write that stored it, and its content.
 type Stored = (u64, u64);
 
 #[derive(Clone)]
@@ -45,9 +45,9 @@ enum Work {
 
 struct Asked {
     request: ClientRequest,
-    /// Contents that a read must return, by sector.
+    /// For a read: content that must be returned, by sector.
     expected: Vec<u64>,
-    /// For a flush: arrival number that must be durable, by sector.
+    /// For a flush: arrival number of the write that must be durable, by sector.
     covers: Vec<u64>,
     arrived: u64,
 }
@@ -68,15 +68,16 @@ struct Rig {
     tag: u64,
     asked: BTreeMap<u64, Asked>,
     replies: BTreeMap<u64, Result<(), ReplyError>>,
-    /// Arrival and contents of each write, by volume and sector.
+    /// Arrival number and content of each write, by volume and sector.
     history: [Vec<Vec<(u64, u64)>>; 2],
-    /// Arrival of the last write that was answered, or that must be durable, by volume and sector.
+    /// Arrival number of the last write that was answered, or that must be durable, by volume and
+    /// sector.
     answered: [Vec<u64>; 2],
     must: [Vec<u64>; 2],
     notices: Vec<Notice>,
-    /// Whether members fail writes.
+    /// Whether all writes of members fail.
     broken: bool,
-    /// Sectors of every member to which writes fail.
+    /// Sectors to which writes fail, on every member.
     bad: Vec<u64>,
     limit: u64,
     credit: u64,
@@ -135,7 +136,8 @@ impl Rig {
         (part.slab_start() / SECTOR_BYTES) as usize..(part.slab_end() / SECTOR_BYTES) as usize
     }
 
-    /// Takes adjacent frames. The list is sorted, so a run is found if there is one.
+    /// Takes `count` adjacent frames; `None` if there are none. The list is sorted, so a run is
+    /// found if one exists.
     fn take_frames(&mut self, count: u32) -> Option<Run> {
         self.free.sort_unstable();
         let count = count as usize;
@@ -266,8 +268,8 @@ impl Rig {
         self.replies.insert(tag, result);
     }
 
-    /// Completes one outstanding job, and gives the engine its turns. Returns whether there was
-    /// any.
+    /// Completes one outstanding job, and gives the engine its turns. Returns whether there was an
+    /// outstanding job.
     fn step(&mut self, pick: usize) -> bool {
         if self.jobs.is_empty() {
             return false;
@@ -370,7 +372,7 @@ impl Rig {
         self.run();
     }
 
-    /// Checks that, if the power fails now, all data that had to be durable is.
+    /// Checks that all data that had to be durable would survive a power failure at this moment.
     fn check_durable(&self) {
         for volume in 0..2 {
             for (sector, (_, content)) in self.durable[volume].iter().enumerate() {
@@ -434,13 +436,13 @@ fn fua() -> Flags {
     Flags { fua: true, ..Flags::NONE }
 }
 
-/// Each throttle in turn, and none.
+/// Throttle for a seed: each kernel's in turn, and none.
 fn throttle_of(seed: u64) -> Option<Kernel> {
     let names = Kernel::NAMES.len() as u64 + 1;
     Kernel::NAMES.get((seed / 4 % names) as usize).map(|(_, kernel)| *kernel)
 }
 
-/// Runs random requests of three clients with all checks at each step. Returns the numbers of
+/// Runs random requests of three clients with all checks at each step. Returns the number of
 /// flushes, of reads, of moments in which a request waits for room, and of pauses.
 fn course(seed: u64, bug: Option<crate::mutant::Mutant>) -> [u64; 4] {
     let sectors = 40 * SECTORS + seed % SECTORS;
@@ -621,8 +623,8 @@ fn a_page_written_to_while_it_is_written_back_is_written_again() {
     rig.check_durable();
 }
 
-/// Writes runs of four pages, without progress of members, until a reply is delayed. Returns its
-/// tag.
+/// Writes runs of four pages, while members make no progress, until a reply is delayed. Returns the
+/// tag of that request.
 fn until_a_pause(rig: &mut Rig) -> u64 {
     for page in (0..rig.limit / 4).map(|run| 4 * run) {
         let write = rig.ask(0, RequestOp::Write, page * SECTORS, 4 * SECTORS, Flags::NONE);
@@ -738,7 +740,8 @@ fn a_writer_beyond_the_limit_waits_and_those_behind_it_keep_their_order() {
     assert_eq!(rig.replies.remove(&waits), Some(Ok(())));
 }
 
-/// Its member takes the write, but makes no room for it.
+/// The member would accept the write itself, but the write-back of earlier pages fails and makes no
+/// room for it.
 #[test]
 fn a_write_that_waits_for_room_fails_when_the_write_back_of_its_volume_does() {
     let mut rig = Rig::with(1, 16, 4096, |cache| cache.throttle = None);
@@ -875,9 +878,9 @@ fn without_periodic_work_nothing_is_written_below_the_background_threshold() {
     assert_eq!(rig.dirty(), (0, 0));
 }
 
-/// A run of four pages, of which two parts are in flight: the page between them was replaced on the
-/// volume while the run waited. Returns the flush that requested it, and the indexes of the parts
-/// among the outstanding jobs.
+/// Sets up a run of four pages of which two parts are in flight: the page between them was replaced
+/// on the volume while the run waited. Returns the flush that requested the run, and the indexes of
+/// the parts among the outstanding jobs.
 fn in_two_parts(rig: &mut Rig) -> (u64, [usize; 2]) {
     let computed = |rig: &mut Rig| {
         while let Some(at) = rig.jobs.iter().position(|it| matches!(it.work, Work::Compute(_))) {
@@ -906,7 +909,7 @@ fn in_two_parts(rig: &mut Rig) -> (u64, [usize; 2]) {
     (flush, [part(0, 2), part(3, 1)])
 }
 
-/// Mutation 76 of a review.
+/// Regression test for mutation 76 of a review.
 #[test]
 fn the_error_of_one_part_of_a_run_is_that_of_the_run_whatever_part_is_last() {
     for nth in 0..2 {
@@ -927,7 +930,7 @@ fn the_error_of_one_part_of_a_run_is_that_of_the_run_whatever_part_is_last() {
     }
 }
 
-/// Mutation 77 of a review: a write that goes through overtook the part.
+/// Regression test for mutation 77 of a review: a write that goes through overtook the part.
 #[test]
 fn a_run_keeps_its_lock_below_until_its_last_part_is_written() {
     let mut rig = Rig::new(1, 64, 1024);

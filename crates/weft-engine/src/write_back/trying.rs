@@ -1,8 +1,9 @@
-//! Drains and stops: try to write every dirty page, and report the pages that could not be written.
+//! Drains and stops: attempts to write every dirty page, and reports the pages that could not be
+//! written.
 //!
 //! A run that fails is tried again in shorter runs, down to single pages, so that a page which no
-//! member accepts does not keep others from being written. After a drain such pages stay dirty, and
-//! the volume stays in service; a stop gives them up.
+//! member accepts does not keep others from being written. After a drain the pages that failed stay
+//! dirty, and the volume stays in service; a stop gives them up.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -13,23 +14,24 @@ use crate::array::outbox::Outbox;
 use crate::contract::error::{ReplyError, Unwritten};
 use crate::mutant::{self, Mutant};
 
-/// An attempt to write all pages that were dirty when it started. It goes on after failed pages.
+/// Attempt to write all pages that were dirty when it started. It continues after failed pages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trying {
-    /// Epoch that the attempt writes, with all earlier ones.
+    /// Epoch of the pages that the attempt writes. It also writes the pages of all earlier epochs.
     pub(super) epoch: u64,
-    /// Failed runs to try again, each with the largest length of the shorter runs.
+    /// Failed runs to be tried again, each with the largest permitted length of the shorter runs.
     pub(super) again: Vec<(Range<u64>, u64)>,
     /// Pages that failed in a run of one page.
     pub(super) failed: BTreeSet<u64>,
     /// Error of the last run that failed.
     pub(super) error: Option<ReplyError>,
-    /// The drain that waits for the attempt; `None` for a stop.
+    /// The drain that waits for the attempt; `None` if the attempt belongs to a stop.
     pub(super) drain: Option<OpId>,
 }
 
 impl WriteBack {
-    /// Starts an attempt to write all dirty pages, for a drain or a stop.
+    /// Starts an attempt to write all dirty pages of volume `index`: for `drain`, or for a stop if
+    /// that is `None`.
     pub(super) fn try_all(&mut self, index: usize, drain: Option<OpId>) {
         let cached = &mut self.volumes[index];
         cached.failing = None;
@@ -38,7 +40,7 @@ impl WriteBack {
         cached.trying = Some(Trying { epoch, drain, ..Trying::default() });
     }
 
-    /// Takes the next run of the attempt, of at most `pages_max` pages, for writing. `None` if none
+    /// Takes the next run of the attempt for writing, at most `pages_max` pages. `None` if no run
     /// is left.
     pub(super) fn next_tried(&mut self, index: usize, pages_max: u64) -> Option<Range<u64>> {
         let cached = &mut self.volumes[index];
@@ -73,10 +75,10 @@ impl WriteBack {
         }
     }
 
-    /// Pages that the attempt could not write; `None` while some were not tried.
+    /// Pages that the attempt could not write; `None` while some pages have not been tried.
     ///
-    /// Flushes that run beside a drain mark and write failed pages again; the drain does not wait
-    /// for that. A stop gives up no page that is under writeback.
+    /// Flushes that run beside a drain mark failed pages and write them again; the drain does not
+    /// wait for that. A stop gives up no page while it is under writeback.
     fn tried(&self, index: usize, planted: Option<Mutant>) -> Option<Vec<u64>> {
         let Cached { trying, resident, inode, .. } = &self.volumes[index];
         let trying = trying.as_ref()?;
@@ -117,7 +119,7 @@ impl WriteBack {
     }
 }
 
-/// Describes the pages that could not be written, which are in ascending order.
+/// Describes the pages that could not be written. `pages` must be in ascending order.
 fn unwritten(error: ReplyError, pages: &[u64], size: u64, lost: bool) -> Unwritten {
     let runs = runs_of(pages.iter().copied());
     let ranges = runs.iter().map(|run| bytes_of(run, size));

@@ -1,12 +1,13 @@
-//! Runtime knobs of the write-back cache: limits and rules of its pool, and each volume's ratios.
+//! Runtime knobs of the write-back cache: limits and rules of its pool, and the ratios of each
+//! volume.
 //!
 //! A new value applies at once. Operations that wait or pause are checked again: a write that has
 //! room now continues, and a write that is too long for a smaller pool goes through to the volume.
 //! If there are more dirty pages than a new limit permits, write-back reduces them, and no write
-//! gets room meanwhile.
+//! gets room until they are within the limit.
 //!
 //! Limits beyond the memory of the cache are refused, and so are minimum ratios of volumes that
-//! leave nothing for the others.
+//! leave no share for the other volumes.
 //!
 //! Source   writeback.md §1.1, §1.4, §2.6
 
@@ -21,7 +22,8 @@ use crate::page_cache::{Amount, BdiRatios};
 use crate::volume::Volume;
 
 impl WriteBack {
-    /// Sets one knob to a new value.
+    /// Sets one knob to a new value. A knob of the pool applies to all volumes, a ratio to
+    /// `volume`.
     pub(crate) fn set(
         &mut self,
         volume: VolumeId,
@@ -58,8 +60,8 @@ impl WriteBack {
         self.cache.wake_flushers();
     }
 
-    /// Updates the path of a write after its conditions were checked (`keeps`). Returns whether it
-    /// now stays in the cache and did not before.
+    /// Updates the path of a write after its conditions were checked again; `keeps` is true if it
+    /// can stay in the cache. Returns whether it stays in the cache now and did not before.
     pub(super) fn way_of_write(&mut self, id: super::OpId, keeps: bool) -> bool {
         let op = self.client_op(id);
         let was_kept = op.path == CachePath::Keep;
@@ -72,7 +74,7 @@ impl WriteBack {
     }
 }
 
-/// Checks that a cache of `pages` pages can have these knobs. An error states the reason.
+/// Checks that these knobs fit a cache of `pages` pages. The error text states the reason.
 pub(crate) fn check_pool(knobs: &PoolKnobs, pages: u64) -> Result<(), String> {
     let size = pages * FRAME_BYTES;
     match knobs.dirty {
@@ -84,8 +86,8 @@ pub(crate) fn check_pool(knobs: &PoolKnobs, pages: u64) -> Result<(), String> {
     }
 }
 
-/// Checks that a volume can have these ratios beside the other volumes'. An error states the
-/// reason.
+/// Checks that a volume can have these ratios beside those of the other volumes. The error text
+/// states the reason.
 pub(crate) fn check_ratios(ratios: BdiRatios, others: &[BdiRatios]) -> Result<(), String> {
     let BdiRatios { min, max, .. } = ratios;
     if min > max {
@@ -111,8 +113,8 @@ fn others(ratios: &[BdiRatios], index: usize) -> Vec<BdiRatios> {
     but.map(|(ratios, _)| *ratios).collect()
 }
 
-/// Checks that volumes with these initial knobs can share a cache of `pages` pages. An error states
-/// the reason.
+/// Checks that volumes with these initial knobs can share a cache of `pages` pages. The error text
+/// states the reason.
 pub(crate) fn check_start(volumes: &[Knobs], pages: u64) -> Result<(), String> {
     let Some(first) = volumes.first() else { return Ok(()) };
     check_pool(&first.pool, pages)?;

@@ -18,8 +18,7 @@ use crate::page_cache::Flush;
 use crate::volume::Volume;
 
 impl WriteBack {
-    /// Starts writes of runs while there are buffers and pages to write, taking the volumes in
-    /// turn.
+    /// Starts writes of runs, volume after volume, while there are free buffers and pages to write.
     pub(super) fn write_back(&mut self, volumes: &mut [Volume], out: &mut Outbox) {
         self.go_on_pausing(volumes, out);
         let count = self.volumes.len();
@@ -36,8 +35,8 @@ impl WriteBack {
         }
     }
 
-    /// Takes the next run of a volume for writing. Returns it, and whether an operation waits for
-    /// it.
+    /// Takes the next run of volume `index` for writing. Returns the run, and whether an operation
+    /// waits for it; `None` if there is no run to write.
     fn next_run(&mut self, index: usize, now: Time) -> Option<(Range<u64>, bool)> {
         let pages_max = self.memory.buffer_pages();
         let wants_room = self.waits_for_room();
@@ -106,7 +105,8 @@ impl WriteBack {
         }
     }
 
-    /// Copies a run into its buffer, without the pages that were replaced on the volume meanwhile.
+    /// Copies a run into its buffer. Pages that were replaced on the volume since the run was taken
+    /// are left out.
     pub(super) fn copy(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
         let op = self.op(id);
         let (index, pages) = (op.volume.index(), op.pages.clone());
@@ -139,7 +139,7 @@ impl WriteBack {
         self.unlock_above(id, volumes, out);
     }
 
-    /// Asks the volume to write the parts of a run.
+    /// Requests that the volume write the parts of a run.
     pub(super) fn ask_parts(&mut self, id: OpId) {
         let op = self.op(id);
         let (volume, first) = (op.volume, op.pages.start);
@@ -184,7 +184,7 @@ impl WriteBack {
         }
     }
 
-    /// Ends a run after all of its parts were answered.
+    /// Ends a run after all of its parts have been answered.
     fn over(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
         let Op { volume, pages, work } = self.forget(id);
         let OpWork::WriteOut(write) = work else { unreachable!("it is a write-back") };
@@ -261,7 +261,6 @@ impl WriteBack {
         }
     }
 
-    /// Whether a write waits for room.
     fn waits_for_room(&self) -> bool {
         self.waiting.iter().any(|id| match &self.op(*id).work {
             OpWork::Client(op) => op.path == CachePath::Keep,

@@ -1,10 +1,10 @@
-//! Writers in the write-back cache: clients are throttled by delayed replies.
+//! Writers in the write-back cache: clients are throttled by delaying their replies.
 //!
 //! Each client of a volume is one writer of the page cache. A kept write changes its pages at once,
 //! so reads see them and flushes cover them. Its reply is *owed* until the throttle has let the
-//! writer continue for all of these pages. Replies of one writer leave in order of arrival, and
-//! each pause counts for one reply: a client with many requests outstanding is as fast as one with
-//! a single request. Only replies of kept writes are delayed, not those of reads, flushes and
+//! writer continue for all of these pages. Replies of one writer are sent in order of arrival, and
+//! each pause delays one reply: a client with many requests outstanding is as fast as one with a
+//! single request. Only replies to kept writes are delayed, not those to reads, flushes and
 //! requests that go through to the volume. No lock and no client frame is held during a pause.
 //!
 //! ```text
@@ -15,8 +15,9 @@
 //!            └─────────────────────────────────┘
 //! ```
 //!
-//! No writer pauses for a volume with failing write-back, since its dirty pages do not decrease. A
-//! pause lasts at most 200 ms, whatever the throttle says; then the throttle is asked again.
+//! No writer pauses for a volume with failing write-back, because the volume's dirty pages do not
+//! decrease. A pause lasts at most 200 ms, even if the throttle asks for more; then the throttle is
+//! asked again.
 //!
 //! Source   writeback.md §2.4
 
@@ -31,12 +32,12 @@ use crate::mutant::{self, Mutant};
 use crate::page_cache::{Balance, WriterId};
 use crate::volume::Volume;
 
-/// Page-cache writers that stand for clients. A writer exists until its client is gone.
+/// Page-cache writers that stand for clients. A writer exists until its client disconnects.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Writers {
     of_client: BTreeMap<(ClientId, VolumeId), WriterId>,
     states: BTreeMap<WriterId, Writer>,
-    /// Ends of pauses, with the writer that pauses.
+    /// End of each pause, with the writer that pauses.
     pauses: BTreeSet<(Time, WriterId)>,
     /// Writers to be handled in the next turn: they were woken, or their pause has ended.
     due: Vec<WriterId>,
@@ -71,7 +72,8 @@ impl Writers {
         self.pauses.first().map(|pause| pause.0)
     }
 
-    /// Whether a writer can continue now. `has_buffer`: a write-back buffer is free.
+    /// Whether some writer can continue now. `has_buffer` tells whether a write-back buffer is
+    /// free.
     pub(super) fn has_due(&self, has_buffer: bool) -> bool {
         !self.due.is_empty() || (has_buffer && !self.want_buffer.is_empty())
     }
@@ -116,7 +118,7 @@ impl Writers {
         self.states.get_mut(&writer).expect("a writer stays until its client is gone")
     }
 
-    /// Removes the writers of a client. Returns them, each with the writes that are owed a reply.
+    /// Removes the writers of a client. Returns them, each with the writes that have owed replies.
     fn remove(&mut self, client: ClientId) -> Vec<(WriterId, Vec<OpId>)> {
         let first = (client, VolumeId(0));
         let of_client = self.of_client.range(first..=(client, VolumeId(u16::MAX)));
@@ -136,7 +138,7 @@ impl Writers {
 }
 
 impl WriteBack {
-    /// Writer that stands for a client on a volume; it is created if there is none.
+    /// Writer that stands for a client on a volume. It is created if it does not exist.
     pub(super) fn writer_of(&mut self, client: ClientId, volume: VolumeId) -> WriterId {
         let (writers, cache) = (&mut self.writers, &mut self.cache);
         *writers.of_client.entry((client, volume)).or_insert_with(|| {
@@ -148,7 +150,7 @@ impl WriteBack {
         })
     }
 
-    /// Handles a kept write of a writer: its reply is due when `pages` pages are charged.
+    /// Adds a kept write to a writer. The write's reply is owed until `pages` pages are charged.
     pub(super) fn owe(
         &mut self,
         writer: WriterId,
@@ -181,7 +183,7 @@ impl WriteBack {
         }
     }
 
-    /// Charges a writer for the writes that are owed a reply, until it has to pause.
+    /// Charges a writer for the writes with owed replies, until it has to pause.
     fn go_on_writing(&mut self, writer: WriterId, volumes: &mut [Volume], out: &mut Outbox) {
         let now = out.now;
         let state = self.writers.state(writer);
@@ -228,7 +230,7 @@ impl WriteBack {
         }
     }
 
-    /// Removes the writers of a client that is gone, and ends its writes without a reply.
+    /// Removes the writers of a client that has disconnected, and ends its writes without a reply.
     pub(super) fn remove_writers(&mut self, client: ClientId, out: &mut Outbox) {
         for (writer, owed) in self.writers.remove(client) {
             owed.into_iter().for_each(|id| self.answer(id, Ok(()), out));

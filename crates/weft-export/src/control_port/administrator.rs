@@ -9,7 +9,7 @@ use super::commands::refusal;
 use super::{OUTPUT_BYTES_HIGH, Work};
 use crate::control::{FailureKind, LINE_BYTES_MAX, Response};
 
-/// A connection to the control socket.
+/// Connection to the control socket, on the server's side.
 pub(super) struct Administrator {
     pub(super) socket: OwnedFd,
     pub(super) number: u32,
@@ -20,7 +20,7 @@ pub(super) struct Administrator {
 }
 
 impl Administrator {
-    /// Whether the next command may be read.
+    /// Whether the next command may be read: none is in progress, and few answers are unsent.
     pub(super) fn listens(&self) -> bool {
         self.work.is_none() && self.output.len() < OUTPUT_BYTES_HIGH
     }
@@ -29,7 +29,7 @@ impl Administrator {
         self.input.contains(&b'\n')
     }
 
-    /// Receives up to the end of a line, and little beyond it.
+    /// Receives bytes up to the end of a line, and little beyond it.
     pub(super) fn receive(&mut self) {
         let mut buffer = [0; 4096];
         while self.input.len() < LINE_BYTES_MAX && !self.eof {
@@ -75,7 +75,7 @@ impl Administrator {
         }
     }
 
-    /// Sends as much as the socket takes. Returns whether the other side is still there.
+    /// Sends as much as the socket takes. Returns whether the connection still exists.
     pub(super) fn send(&mut self) -> bool {
         while !self.output.is_empty() {
             match rustix::net::send(&self.socket, &self.output, SendFlags::NOSIGNAL) {

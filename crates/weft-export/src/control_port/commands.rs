@@ -18,7 +18,8 @@ use crate::control::{
     WriteBackStatus, WrongMember,
 };
 
-/// Sends a step's command to the engine; returns its verb and the step that waits for the answer.
+/// Sends the command of a step to the engine. Returns the engine's verb, and the step that waits
+/// for the engine's answer. The error is the response to a command that ends here.
 pub(super) fn start(cx: &mut Context<'_, '_>, step: Step) -> Result<(Verb, Step), Box<Response>> {
     match step {
         Step::Add(member) => add(cx, &member, false),
@@ -67,7 +68,7 @@ fn knob_to_set(cx: &mut Context<'_, '_>, name: &str, value: &str) -> Result<Knob
     knob.map_err(|error| refusal(FailureKind::Usage, error.to_string()))
 }
 
-/// Name under which the write-intent bitmap is set and shown beside the knobs.
+/// Name under which `get` and `set` have the write-intent bitmap, beside the knobs.
 pub(super) const BITMAP: &str = "bitmap";
 
 /// Parses md's words for the bitmap: those of `mdadm --grow --bitmap=`.
@@ -82,7 +83,7 @@ fn bitmap_to_set(value: &str) -> Result<Option<NewBitmap>, Box<Response>> {
     }
 }
 
-/// Opens a new member, or a former member that is to be re-added (`back`).
+/// Opens the member that a command adds; `back` says that it is a former member, to be re-added.
 pub(super) fn add(
     cx: &mut Context<'_, '_>,
     member: &str,
@@ -199,13 +200,14 @@ pub(super) fn get(cx: &mut Context<'_, '_>, volume: VolumeId, names: &[String]) 
     Response { knobs: found, queues, ..Response::done() }
 }
 
-/// Whether a knob is one of the write-back cache.
+/// Whether a knob belongs to the write-back cache.
 fn is_of_cache(knobs: &Knobs, name: &str) -> bool {
     let present = knobs.show(name).and_then(|value| knobs.parse(name, &value).ok());
     present.is_some_and(Knob::is_of_cache)
 }
 
-/// The knobs with these names in which the queue of a member differs from the volume.
+/// Values of the knobs `names` in the queue of a member, where they differ from those of the
+/// volume; `None` if none does.
 fn queue_knobs(member: &MemberSnapshot, knobs: &Knobs, names: &[&str]) -> Option<QueueKnobs> {
     let own = member.queue_knobs.as_deref()?;
     let value = |name: &&str| {
@@ -217,8 +219,8 @@ fn queue_knobs(member: &MemberSnapshot, knobs: &Knobs, names: &[&str]) -> Option
     (!knobs.is_empty()).then_some(QueueKnobs { index, label, knobs })
 }
 
-/// Text for a command that is refused because a resync or check is running, with the way out. The
-/// engine reports only that one is running; the text says which. `None` if nothing runs.
+/// Text for the refusal of a command because a resync or check is running, with advice. The engine
+/// reports only that something is running; the text names it. `None` if nothing runs.
 pub(super) fn what_runs(cx: &mut Context<'_, '_>, volume: VolumeId) -> Option<String> {
     let snapshot = cx.driver.snapshot()?;
     let what = match snapshot.volumes.get(volume.index())?.sync_action {
@@ -237,12 +239,14 @@ pub(super) fn what_runs(cx: &mut Context<'_, '_>, volume: VolumeId) -> Option<St
     Some(format!("busy: a {what} is running; {way_out}"))
 }
 
-/// A refusal as an answer, boxed because it is the rare case.
+/// Creates the answer to a command that was not carried out. It is boxed because it is the rare
+/// case.
 pub(super) fn refusal(kind: FailureKind, text: impl Into<String>) -> Box<Response> {
     Box::new(Response::error(kind, text))
 }
 
-/// Whether the connected process may administer the server: it runs as the same user, or as root.
+/// Whether the connected process may administer the server: it must run as the same user or as
+/// root.
 pub(super) fn is_allowed(socket: &OwnedFd) -> bool {
     let own = rustix::process::geteuid();
     rustix::net::sockopt::socket_peercred(socket)
@@ -295,8 +299,8 @@ pub(super) fn bitmap_of(bitmap: &BitmapSnapshot) -> BitmapStatus {
     BitmapStatus { chunk: chunk.0, chunks, dirty, pages, pages_dirty, events_cleared }
 }
 
-/// Mismatches with the labels of their members; a member that has been removed is named by its
-/// index.
+/// Mismatches of a volume, with the labels of the members. A member that has been removed is named
+/// by its index.
 pub(super) fn mismatches_of(volume: &VolumeSnapshot) -> Option<MismatchesStatus> {
     let Mismatches { by_member, not_located, first } = &volume.mismatches;
     if first.is_empty() {

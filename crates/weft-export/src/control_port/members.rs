@@ -7,7 +7,8 @@ use weft_runtime::devices::{Medium, OpenMember};
 use super::shares::sectors_of;
 use crate::control::{MemberStatus, QueueStatus};
 
-/// Status of a member. `open` is its open file, which it has as long as it belongs to its array.
+/// Status of a member. `open` is its open file; `None` once the member does not belong to its
+/// array.
 pub(super) fn status_of(
     member: &MemberSnapshot,
     volume: &VolumeSnapshot,

@@ -68,15 +68,15 @@ enum Step {
     Removing(MemberIndex),
     Set(String, String),
     SetQueues(Vec<String>, String, String),
-    /// The engine is setting the bitmap. If it answers that it is busy, the response says with
-    /// what, as for [`Step::Sync`].
+    /// The engine is setting the bitmap. If it answers that it is busy, the response names the
+    /// running sync, as for [`Step::Sync`].
     SetBitmap,
     /// The server is stopping; the command is answered when everything has stopped.
     Stop(Ending),
-    /// The engine is changing the sync action. If it answers that it is busy, the response says
-    /// with what.
+    /// The engine is changing the sync action. If it answers that it is busy, the response names
+    /// the running sync.
     Sync(SyncAction),
-    /// The engine is working; its answer needs no further action.
+    /// The engine is carrying out a step; its answer completes the step.
     Waiting,
 }
 
@@ -160,8 +160,8 @@ impl ControlPort {
         }
     }
 
-    /// Splits a command into steps for a volume. The error is the response to a command that needs
-    /// no step.
+    /// Splits a command into steps for a volume. The error is the response to a command that is
+    /// answered at once.
     fn plan(
         &mut self,
         cx: &mut Context<'_, '_>,
@@ -228,7 +228,7 @@ impl ControlPort {
         Ok(VolumeId(u16::try_from(index).expect("volumes are numbered with 16 bits")))
     }
 
-    /// Starts the next step, or answers when there is none.
+    /// Starts the next step of a command, or answers the command after its last step.
     fn advance(&self, cx: &mut Context<'_, '_>, administrator: &mut Administrator) {
         let work = administrator.work.as_mut().expect("the caller looked");
         let started = match work.steps.pop_front() {
@@ -413,7 +413,8 @@ impl Port for ControlPort {
 }
 
 impl ControlPort {
-    /// Answers the commands in progress for which `answer` returns a response.
+    /// Answers those commands in progress for which `answer` returns a response to the current
+    /// step.
     fn finish(
         &mut self,
         cx: &mut Context<'_, '_>,
@@ -432,14 +433,14 @@ impl ControlPort {
     }
 }
 
-/// Unsent answers beyond which no further command is read.
+/// Number of unsent bytes of answers from which on no further command is read.
 const OUTPUT_BYTES_HIGH: usize = 64 << 10;
 /// Commands of one connection that are carried out before other connections are served: a status
 /// takes some 0.1 ms.
 const COMMANDS_MAX: usize = 16;
 /// Most connections to the control socket at the same time.
 const ADMINISTRATORS_MAX: u32 = 16;
-/// Connections that are accepted before a client number is used again.
+/// Number of connections after which a client number is used again.
 const GENERATIONS: u32 = 1 << 16;
-/// Event key of the first connection; the key below it is that of the listener.
+/// Event key of the first connection. The key below it, 0, is that of the listener.
 const KEY_CLIENTS: u32 = 1;

@@ -6,7 +6,7 @@ use weft_units::{ClientId, Group};
 use crate::control::{PurposeStatus, ShareStatus};
 
 /// Shares of all accounts in the work of the members of a volume. `export_of` returns the export
-/// that a client has chosen; `groups` has the names of groups, from the first one on.
+/// that a client has chosen; `groups` has the names of the groups, from group 1 on.
 pub(super) fn shares_of(
     volume: &VolumeSnapshot,
     export_of: impl Fn(ClientId) -> Option<String>,
@@ -45,7 +45,7 @@ pub(super) fn shares_of(
     volume.accounts.iter().map(share).collect()
 }
 
-/// Sectors that a member moved for the account owners for which `is` holds.
+/// Sectors that a member moved for those owners of accounts for which `is` holds.
 pub(super) fn sectors_of(member: &MemberSnapshot, is: impl Fn(Party) -> bool) -> u64 {
     member.served.iter().filter(|(party, _)| is(*party)).map(|(_, sectors)| sectors.0).sum()
 }

@@ -43,13 +43,14 @@ use crate::socket::{Listener, local_address};
 pub(crate) struct NbdPort {
     worker: usize,
     exports: Arc<[ExportInfo]>,
-    /// Volume of each export.
+    /// Volume that each export serves, by the index of the export.
     served: Vec<Served>,
     listeners: Vec<Listener>,
     accepting: bool,
-    /// Client that was accepted at this time and waits for a place. No other is accepted meanwhile.
+    /// Client that waits for a place, with the time at which it was accepted. No other client is
+    /// accepted meanwhile.
     waiting: Option<(Time, OwnedFd)>,
-    /// Time of the next `accept` after the process ran out of descriptors.
+    /// Time of the next `accept`, after the process ran out of descriptors; `None` otherwise.
     accept_again: Option<Time>,
     clients: Vec<Option<Box<Connection<ServerConnection>>>>,
     /// Free places of `clients`, oldest first, so that a client number is reused as late as
@@ -58,13 +59,13 @@ pub(crate) struct NbdPort {
     generations: Vec<u32>,
     /// Connections that have to be served at the end of this pass of the event loop.
     due: Vec<u32>,
-    /// Spare memory for `due`: each pass swaps the two.
+    /// Memory of the last pass's `due`, to be used again: each pass swaps the two.
     due_spare: Vec<u32>,
     is_due: Vec<bool>,
-    /// Set when a pass has returned frames or ended a turn while a connection waits: the next pass
-    /// begins at once.
+    /// Set when a pass has returned frames or ended a turn of a long request, and a connection
+    /// waits for one of these. The next pass then begins at once.
     again: bool,
-    /// Handshakes, oldest first, with the time at which they began.
+    /// Clients in a handshake, oldest first, each with the time at which the handshake began.
     handshakes: VecDeque<(Time, ClientId)>,
     /// Frames that the engine still has for reads of disconnected clients.
     orphans: BTreeMap<(ClientId, Tag), Run>,
@@ -75,7 +76,7 @@ pub(crate) struct NbdPort {
     buffer: Vec<u8>,
     stopping: bool,
     connections: Arc<ConnectionLimit>,
-    /// Shares of clients by the socket that they connect to.
+    /// Shares of the clients of some sockets, by the name of the socket.
     shares: Arc<[(String, ClientShare)]>,
 }
 
@@ -87,7 +88,7 @@ struct Log {
 }
 
 impl NbdPort {
-    /// Creates the port of a worker. Only the first has listeners.
+    /// Creates the port of a worker. Only the port of the first worker has listeners.
     pub(crate) fn new(
         worker: usize,
         exports: Arc<[ExportInfo]>,
@@ -125,7 +126,7 @@ impl NbdPort {
         }
     }
 
-    /// Sets the shares of clients by the socket that they connect to.
+    /// Sets the shares of the clients of some sockets, by the name of the socket.
     pub(crate) fn with_shares(self, shares: Arc<[(String, ClientShare)]>) -> Self {
         Self { shares, ..self }
     }
@@ -164,8 +165,8 @@ impl NbdPort {
         }
     }
 
-    /// Sets the client that waits for a place, or none. The limit for handshakes is shorter
-    /// meanwhile.
+    /// Sets the client that waits for a place, or none. While a client waits, the limit for
+    /// handshakes is shorter.
     fn set_waiting(&mut self, cx: &mut Context<'_, '_>, socket: Option<OwnedFd>) {
         self.connections.wanted.store(socket.is_some(), Ordering::Relaxed);
         if socket.is_some() {
@@ -283,8 +284,8 @@ impl NbdPort {
         (connection.client == client).then_some(place)
     }
 
-    /// Handles an event for a disconnected client: the reply to a read gives back the read's
-    /// frames.
+    /// Handles an event for a disconnected client: the reply to a read gives the read's frames
+    /// back.
     fn on_orphan(&mut self, cx: &mut Context<'_, '_>, event: &Event) {
         match event {
             Event::Credit { .. } => {}
@@ -305,7 +306,7 @@ impl NbdPort {
         }
     }
 
-    /// Current limit of a handshake.
+    /// Longest handshake at present, which depends on whether a client waits for a place.
     fn handshake_span(&self) -> Span {
         match self.connections.wanted.load(Ordering::Relaxed) {
             true => self.limits.handshake_wanted.min(self.limits.handshake),
@@ -332,7 +333,7 @@ impl NbdPort {
         }
     }
 
-    /// Sends, resumes and receives for one client.
+    /// Serves one client: sends, resumes requests and receives.
     fn work(&mut self, cx: &mut Context<'_, '_>, place: u32) {
         let Some(connection) = self.clients[place as usize].as_mut() else { return };
         let mut step = connection.send(cx.driver);
@@ -471,9 +472,10 @@ impl Port for NbdPort {
     }
 }
 
-/// Pause of `accept` after the process ran out of descriptors.
+/// Pause before the next `accept`, after the process ran out of descriptors.
 const ACCEPT_PAUSE: Span = Span::millis(200);
-/// Size of the receive buffer: 60 writes of 4 KiB, or a third of a MiB of headers.
+/// Size of the receive buffer, 256 KiB: room for 60 writes of 4 KiB, or for some 9,000 requests
+/// without payload.
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// Event key of the first client; lower keys are those of the listeners.

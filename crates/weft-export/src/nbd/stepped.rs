@@ -57,7 +57,7 @@ impl Peer {
         while self.look() {}
     }
 
-    /// Parses received bytes. Returns whether there is more to parse.
+    /// Parses a part of the received bytes. Returns whether there is more to parse.
     fn look(&mut self) -> bool {
         let Some(connection) = &mut self.connection else {
             let (count, event) = self.handshake.input(&self.unread);
@@ -102,14 +102,14 @@ struct Stepped {
     sockets: Vec<OwnedFd>,
     good: Peer,
     floods: Vec<Peer>,
-    /// Number of rounds, and of answers to all floods (clients that ask all the time), when the
-    /// good client sent its request.
+    /// Values at the time at which the good client sent its request: the number of rounds, and the
+    /// number of answers to all floods (clients that ask all the time).
     asked: (u64, u64),
     rounds: u64,
     seen: Arc<Mutex<Seen>>,
 }
 
-/// Counts of a test.
+/// Counts that a test compares.
 #[derive(Debug, Default)]
 struct Seen {
     /// Most answers to the floods in one round.
@@ -201,7 +201,8 @@ impl Port for Stepped {
     }
 }
 
-/// Serves a reader beside `floods` clients that ask for block status all the time.
+/// Serves a reader beside `floods` clients that ask for block status all the time. Returns the
+/// counts.
 fn reader_beside(floods: usize) -> Seen {
     let spec = MemberSpec::parse("ram:64M").unwrap();
     let member = OpenOptions::new(Access::ReadWrite).open(&spec, MemberIndex(0), []).unwrap();

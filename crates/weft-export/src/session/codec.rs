@@ -12,41 +12,42 @@ use crate::record::Asked;
 
 /// The server's half of a connection, without a socket.
 pub(crate) trait Codec {
-    /// A request in the protocol's form, including the identifier for its reply.
+    /// Request in the form of the protocol, including the identifier for its reply.
     type Request: Copy;
-    /// Bytes of a reply that precede its data.
+    /// Header of a reply: the bytes that precede its data.
     type Header: Deref<Target = [u8]>;
 
-    /// Consumes bytes up to the next event. Returns the number consumed, and the event if there is
-    /// one.
+    /// Parses bytes from the client up to the next event. Returns the number of bytes consumed, and
+    /// the event if there is one.
     fn input(&mut self, bytes: &[u8]) -> (usize, Option<Heard<Self::Request>>);
 
-    /// Bytes to send, beside replies with a header that the session asks for.
+    /// Bytes to send that the codec has produced itself. Headers from [`Self::reply_header`] are
+    /// not among them.
     fn output(&self) -> &[u8];
 
     /// Removes the first `count` bytes of the output, which were sent.
     fn advance_output(&mut self, count: usize);
 
-    /// Whether the output has grown so long that no more input may be parsed.
+    /// Whether the unsent output is so long that no more input may be parsed.
     fn is_flooded(&self) -> bool;
 
-    /// Bytes of payload that come next in the input.
+    /// Number of bytes of payload that come next in the input.
     fn payload_remaining(&self) -> usize;
 
-    /// Notes that the session has taken `count` bytes of payload.
+    /// Notes that the session itself has taken `count` bytes of payload from the input.
     fn payload_consumed(&mut self, count: usize);
 
-    /// Refuses requests from now on.
+    /// Makes the codec refuse requests from now on, because the server stops.
     fn begin_shutdown(&mut self);
 
     /// Work that a request asks for.
     fn work(&self, request: &Self::Request) -> Work;
 
-    /// Whether a read may be answered with the statement that all of its range is a hole.
+    /// Whether the client accepts a reply to this read which says that all of the range is a hole.
     fn tells_hole(&self, request: &Self::Request) -> bool;
 
     /// Header of a reply. For a read that succeeds, the session sends the data after it; for any
-    /// other result it is the whole reply.
+    /// other result the header is the whole reply.
     fn reply_header(
         &self,
         request: &Self::Request,
@@ -56,23 +57,23 @@ pub(crate) trait Codec {
     /// Answers a request that is not a read, through the output.
     fn reply(&mut self, request: &Self::Request, result: Result<(), &ReplyError>);
 
-    /// Answers a request for extents with those given, of which the first begins at the first byte
-    /// of the request; at least one.
+    /// Answers a query for extents. `extents` has at least one; the first begins at the first byte
+    /// of the range that was queried.
     fn reply_extents(&mut self, request: &Self::Request, extents: &[Extent]);
 
-    /// Answers a read with a range that is a hole.
+    /// Answers a read, all of which is a hole.
     fn reply_hole(&mut self, request: &Self::Request);
 }
 
 /// Event that a codec finds in the bytes of a client.
 pub(crate) enum Heard<R> {
-    /// The client violated the protocol and cannot be parsed further, for this reason.
+    /// The client violated the protocol, for this reason, and cannot be parsed further.
     Confused(String),
     /// The client ends the session.
     Goodbye,
-    /// The client has chosen an export; requests follow.
+    /// The client has chosen the export with this index; requests follow.
     Chosen(usize),
-    /// A request. After a write the next bytes are payload.
+    /// The client sends a request. If it is a write, the next bytes are payload.
     Request(R),
 }
 
@@ -87,7 +88,7 @@ pub(crate) enum Work {
         offset: u64,
         /// Length of the range.
         len: u64,
-        /// Number of extents that are worth looking for.
+        /// Number of extents beyond which the codec can report no more.
         most: usize,
     },
     /// A hint that a range will be read soon, which needs no work.

@@ -22,8 +22,8 @@ use crate::record::Asked;
 
 impl<C: Codec> Connection<C> {
     /// Receives into the frames of a long payload, then into the buffer. The driver is unlocked
-    /// meanwhile. Returns the bytes received into frames, the bytes received into the buffer, and
-    /// the bytes that there was room for.
+    /// meanwhile. Returns the number of bytes received into frames, the number received into the
+    /// buffer, and the number that there was room for.
     pub(super) fn receive_bytes(
         &mut self,
         driver: &mut Held<'_>,
@@ -67,8 +67,8 @@ impl<C: Codec> Connection<C> {
         Ok((direct, count - direct, asked))
     }
 
-    /// Parses bytes until they are used up or the connection has to wait. Returns the number of
-    /// bytes left.
+    /// Parses bytes until they are used up or the connection has to wait. Returns how the
+    /// connection goes on, and the number of bytes left.
     pub(super) fn parse(
         &mut self,
         driver: &mut Driver,
@@ -142,7 +142,8 @@ impl<C: Codec> Connection<C> {
         (ConnectionStep::Open, rest.len())
     }
 
-    /// Takes frames for the next sub-requests of a long write, as far as frames are free.
+    /// Takes frames for the next sub-requests of a long write before its payload arrives, as far as
+    /// frames are free.
     pub(super) fn reserve(&mut self, driver: &mut Driver) {
         let Some(slot) = self.receiving else { return };
         let open = self.slots[slot as usize].as_mut().expect("open while its payload comes");
@@ -182,7 +183,7 @@ impl<C: Codec> Connection<C> {
         copied
     }
 
-    /// Accounts for payload that has arrived in its frames.
+    /// Records that `count` bytes of payload have arrived in their frames.
     pub(super) fn on_payload(&mut self, driver: &mut Driver, count: usize) {
         self.codec.payload_consumed(count);
         let slot = self.receiving.expect("set when a write begins");
@@ -208,11 +209,12 @@ impl<C: Codec> Connection<C> {
 fn recv(socket: &OwnedFd, buffer: &mut [u8]) -> Result<usize, Errno> {
     rustix::net::recv(socket, buffer, RecvFlags::empty()).map(|(_, count)| count)
 }
-/// Shortest missing payload that is received into its frames directly, without a copy.
+/// Least number of missing payload bytes that are received into their frames directly, without a
+/// copy.
 const DIRECT_BYTES: usize = 64 << 10;
-/// Most data, in bytes, that reads of one client may ask for before it is sent: more would leave
-/// the CPU's cache before it is sent.
+/// Most data, in bytes, for which reads of one client are submitted before the first of it is sent:
+/// more data would leave the CPU's cache before it is sent.
 const READ_BYTES_MAX: u64 = 512 << 10;
-/// Bytes of payload for which frames are taken before the bytes arrive, if frames are free: as many
-/// as one receive takes.
+/// Bytes of a write's payload for which frames are taken before the bytes arrive, if frames are
+/// free: as many as one receive takes.
 const AHEAD_BYTES: u64 = 256 << 10;

@@ -58,11 +58,10 @@ use requests::{At, Open, SubRequest, is_long};
 #[derive(Clone, Debug)]
 pub(crate) struct Served {
     pub(crate) volume: VolumeId,
-    /// Name of the export.
     pub(crate) name: Arc<str>,
     pub(crate) share: ClientShare,
     pub(crate) allocation: Arc<Allocation>,
-    /// Whether trims discard data, as far as was known when the server started.
+    /// Whether trims deallocate data, as found when the server started.
     pub(crate) discards: bool,
     pub(crate) recorder: Option<Arc<Recorder>>,
     pub(crate) chosen: Arc<ChosenExports>,
@@ -74,35 +73,37 @@ pub(crate) struct Connection<C: Codec> {
     pub(crate) client: ClientId,
     /// Attributes of the client's requests, once it has chosen an export.
     attr: Attr,
-    /// Share that all clients of this socket have, if the socket has one.
+    /// Share of all clients of the connection's socket; `None` if only the share of the export
+    /// counts.
     share: Option<ClientShare>,
     codec: C,
-    /// Export that the client has chosen.
+    /// Export that the client has chosen; `None` before.
     served: Option<Served>,
-    /// Bytes from `stash_at` on were received and not parsed, because the client has to wait.
+    /// Received bytes. Those from `stash_at` on are not parsed yet, because the client has to wait.
     stash: Vec<u8>,
     stash_at: usize,
-    /// Request that was parsed and waits for credit or frames.
+    /// Request that was parsed and cannot begin yet, because it waits for credit or frames.
     pending: Option<C::Request>,
-    /// The write that receives its payload now.
+    /// Index in `slots` of the write that receives its payload now.
     receiving: Option<u32>,
     slots: Vec<Option<Open<C>>>,
     free: Vec<u32>,
-    /// Requests that have ended, in the order in which they are answered.
+    /// Indexes in `slots` of the requests that have ended, in the order in which they are answered.
     replies: VecDeque<u32>,
-    /// Bytes of the first reply that were sent (for a streamed read: of its present sub-request).
+    /// Number of bytes of the first reply that were sent; for a streamed read, of its present
+    /// sub-request.
     sent: usize,
-    /// Frames that were taken for the client and have not come back.
+    /// Number of frames that were taken for the client and have not come back.
     held: u32,
     /// Number of trims and zeroes without an answer.
     long: usize,
-    /// Bytes submitted to the engine and not credited yet.
+    /// Number of bytes that were submitted to the engine and not credited yet.
     charged: u64,
     credit: u64,
-    /// Requests that wait for frames: for a repetition after a member stalled, or for the next
-    /// sub-request of a streamed request.
+    /// Indexes in `slots` of requests that wait for frames: for a repetition after a member
+    /// stalled, or for the next sub-request of a streamed request.
     starved: VecDeque<u32>,
-    /// Set when the rest of the received bytes is left for the next pass.
+    /// Set when received bytes were left for the next pass although the client could go on.
     yielded: bool,
     readable: bool,
     writable: bool,
@@ -117,7 +118,7 @@ pub(crate) struct Connection<C: Codec> {
     poisoned: bool,
 }
 
-/// Outcome of a step of a connection.
+/// State of a connection after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConnectionStep {
     /// The client has to be disconnected.
@@ -163,7 +164,7 @@ impl<C: Codec> Connection<C> {
         Self { share, ..self }
     }
 
-    /// Notes the export that the client has chosen.
+    /// Records the export that the client has chosen.
     fn choose(&mut self, served: Served) {
         let ClientShare { class, weight, group } = self.share.unwrap_or(served.share);
         let origin = Origin::Client(self.client, group);
@@ -172,7 +173,7 @@ impl<C: Codec> Connection<C> {
         self.served = Some(served);
     }
 
-    /// Notes the state of the socket.
+    /// Records the readiness of the socket.
     pub(crate) fn on_ready(&mut self, readable: bool, writable: bool, hung_up: bool) {
         self.hung_up |= hung_up;
         self.readable |= readable || hung_up;
@@ -184,12 +185,13 @@ impl<C: Codec> Connection<C> {
         self.served.is_some()
     }
 
-    /// Whether the client waits for something that the engine or the pool will return.
+    /// Whether the client waits for credit, frames, a turn or looks, so that it has to be resumed
+    /// later.
     pub(crate) fn is_waiting(&self) -> bool {
         self.pending.is_some() || !self.starved.is_empty() || !self.stash.is_empty()
     }
 
-    /// Whether a call of `receive` would have work.
+    /// Whether a call of [`Self::receive`] would have work to do.
     pub(crate) fn may_receive(&self) -> bool {
         let parsed = self.stash.is_empty() && self.pending.is_none();
         self.readable && parsed && !self.leaving && self.open() < REQUESTS_MAX && !self.is_flooded()
@@ -206,12 +208,13 @@ impl<C: Codec> Connection<C> {
         self.open() == 0 && self.codec.output().is_empty()
     }
 
-    /// Refuses requests from now on.
+    /// Makes the session refuse requests from now on, because the server stops.
     pub(crate) fn begin_shutdown(&mut self) {
         self.codec.begin_shutdown();
     }
 
-    /// Ends every open request with an I/O error. The engine gives no answers any more.
+    /// Ends every open request with an I/O error, because the engine gives no answers after a
+    /// panic.
     pub(crate) fn poison(&mut self, driver: &mut Driver) {
         self.poisoned = true;
         for slot in 0..self.slots.len() {
@@ -228,7 +231,7 @@ impl<C: Codec> Connection<C> {
         self.starved.clear();
     }
 
-    /// Receives once and parses the bytes.
+    /// Receives once from the socket, and parses the bytes.
     pub(crate) fn receive(
         &mut self,
         driver: &mut Held<'_>,
@@ -264,7 +267,7 @@ impl<C: Codec> Connection<C> {
         step
     }
 
-    /// Resumes requests and input that had to wait.
+    /// Resumes requests and input that had to wait and can go on now.
     pub(crate) fn resume(
         &mut self,
         driver: &mut Driver,
@@ -322,7 +325,7 @@ impl<C: Codec> Connection<C> {
         }
     }
 
-    /// Handles frames that came back from the engine.
+    /// Records that frames came back from the engine, which now belong to the session again.
     pub(crate) fn on_released(&mut self, run: Run) {
         self.held = self.held.saturating_sub(run.count);
     }
@@ -396,14 +399,14 @@ impl<C: Codec> Connection<C> {
         self.slots.len() - self.free.len()
     }
 
-    /// Whether the codec's own replies pile up.
+    /// Whether so many replies of the codec are unsent that no more input is parsed.
     fn is_flooded(&self) -> bool {
         self.codec.is_flooded()
     }
 }
 
-/// Handles an answer to a request of a disconnected client. If it ends the last slice that the
-/// client has in flight, the engine learns of the disconnection.
+/// Handles an answer to a request of a disconnected client. After the last slice that the client
+/// had in flight, the engine is told that the client is gone.
 pub(crate) fn end_turn_of_gone(driver: &mut Driver, client: ClientId, tag: Tag) {
     if driver.turns_mut().end(client, tag) && !driver.turns_mut().has(client) {
         driver.client_gone(client);
@@ -413,7 +416,8 @@ pub(crate) fn end_turn_of_gone(driver: &mut Driver, client: ClientId, tag: Tag) 
 fn tag_of(slot: u32, sub_request: usize) -> Tag {
     Tag(u64::from(slot) << TAG_INDEX_BITS | sub_request as u64)
 }
-/// Limit on unanswered requests of one client: 32 times what Linux' nbd keeps in flight by default.
+/// Most unanswered requests of one client: 32 times as many as Linux' nbd keeps in flight by
+/// default.
 const REQUESTS_MAX: usize = 4096;
 /// Bits of a tag that hold the index of a sub-request within its request. A sub-request has at most
 /// 1 MiB, and 2^16 of them, 64 GiB, are more than the longest request of any protocol.

@@ -19,8 +19,8 @@ use super::codec::Codec;
 use super::requests::{At, SubRequest, is_long};
 
 impl<C: Codec> Connection<C> {
-    /// Calls `sendmsg` once. Returns the number of bytes that it was given and the number that it
-    /// sent, or `None` if there is nothing to send. The driver is unlocked meanwhile.
+    /// Calls `sendmsg` once. Returns the number of bytes in the call and the number of bytes sent,
+    /// or `None` if there is nothing to send. The driver is unlocked meanwhile.
     pub(super) fn send_once(&self, driver: &mut Held<'_>) -> Result<Option<(usize, usize)>, Errno> {
         let line = self.line_up();
         if line.wanted == 0 {
@@ -78,13 +78,13 @@ impl<C: Codec> Connection<C> {
         line
     }
 
-    /// Whether the first reply is a streamed read that has begun.
+    /// Whether the first reply is a streamed read and at least one sub-request of it was sent.
     fn front_streams(&self) -> bool {
         let first = self.replies.front().and_then(|slot| self.slots[*slot as usize].as_ref());
         first.is_some_and(|open| open.streamed_bytes > 0)
     }
 
-    /// Accounts for bytes that were sent, in the order in which `send_once` lined them up.
+    /// Records that `sent` bytes were sent, in the order in which `send_once` lined them up.
     pub(super) fn on_sent(&mut self, driver: &mut Driver, sent: usize) {
         let mut sent = sent;
         let mut output = self.codec.output().len();
@@ -152,16 +152,16 @@ struct Line<'a> {
     items: SmallVec<[Item<'a>; 64]>,
     /// Segments of payload, in order.
     segments: Segments,
-    /// Bytes of the first reply that were sent before.
+    /// Number of bytes of the first reply that earlier calls have sent.
     skip: usize,
     wanted: usize,
-    /// Whether the last reply is only in part in this `sendmsg`.
+    /// Whether this `sendmsg` has only a part of its last reply.
     is_cut: bool,
 }
 
 enum Item<'a> {
     Bytes(&'a [u8]),
-    /// The bytes of the next segment in [`Line::segments`].
+    /// Payload: the bytes of the next segment in [`Line::segments`].
     Frames,
 }
 
@@ -189,7 +189,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Whether a reply of this many sub-requests must wait for the next `sendmsg`.
+    /// Whether a reply with this many sub-requests has to wait for the next `sendmsg`.
     fn is_full(&self, sub_requests: usize) -> bool {
         let full =
             self.items.len() + sub_requests + 2 > SLICES_MAX || self.wanted >= SEND_BYTES_MAX;
@@ -197,7 +197,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Payload of one `sendmsg`: as much as a socket takes at once and as fits a cache.
+/// Most payload bytes of one `sendmsg`: as many as a socket takes at once and as fit a cache.
 const SEND_BYTES_MAX: usize = 256 << 10;
 /// Most slices of one `sendmsg`, below `IOV_MAX`.
 const SLICES_MAX: usize = 1000;

@@ -21,19 +21,19 @@ pub(super) struct Open<C: Codec> {
     pub(super) discard: bool,
     pub(super) start: u64,
     pub(super) len: u64,
-    /// All sub-requests of a whole request, or the present one of a streamed request.
+    /// Sub-requests: all of a whole request, or the present one of a streamed request.
     pub(super) sub_requests: SmallVec<[SubRequest; 1]>,
-    /// Bytes of payload received.
+    /// Number of payload bytes received.
     pub(super) received: u64,
-    /// Bytes submitted to the engine.
+    /// Number of bytes submitted to the engine.
     pub(super) submitted: u64,
-    /// Number of sub-requests at the engine.
+    /// Number of sub-requests that the engine has.
     pub(super) outstanding: u32,
     pub(super) error: Option<ReplyError>,
     pub(super) streamed: bool,
-    /// Bytes of a streamed read that were sent.
+    /// Number of bytes of a streamed read that were sent.
     pub(super) streamed_bytes: u64,
-    /// Whether the request is in `replies`.
+    /// Whether the request is in `Connection::replies`.
     pub(super) queued: bool,
     pub(super) header: Option<C::Header>,
 }
@@ -56,7 +56,7 @@ pub(super) enum At {
 }
 
 impl<C: Codec> Connection<C> {
-    /// Starts a request. Returns false if it has to wait.
+    /// Starts a request. Returns false if the request has to wait.
     pub(super) fn begin(
         &mut self,
         driver: &mut Driver,
@@ -114,7 +114,7 @@ impl<C: Codec> Connection<C> {
 
     /// Takes frames for the payload of a request that begins: all of a read's, or those of a
     /// write's first sub-request. A request that is too large for its client is streamed. Returns
-    /// false if the client has memory in use that the request can wait for.
+    /// false if the request has to wait for frames or credit that the client itself has in use.
     fn take_frames(&mut self, driver: &mut Driver, open: &mut Open<C>) -> bool {
         let has_payload = matches!(open.op, RequestOp::Read | RequestOp::Write);
         if !has_payload || open.error.is_some() {
@@ -136,14 +136,14 @@ impl<C: Codec> Connection<C> {
         true
     }
 
-    /// Free index for the next request in the list of open requests.
+    /// Free index in the list of open requests.
     fn next_slot(&self) -> u32 {
         let fresh = || u32::try_from(self.slots.len()).expect("at most REQUESTS_MAX");
         self.free.last().copied().unwrap_or_else(fresh)
     }
 
     /// Answers a request that needs no engine: a query for holes, or a hint about a later read,
-    /// which needs no work. Returns the number of looks at members.
+    /// which needs no work. Returns the number of looks at members that the answer cost.
     fn answer_here(&mut self, driver: &mut Driver, request: &C::Request, work: Work) -> usize {
         let Served { volume, allocation, .. } = self.served.as_ref().expect(CHOSEN);
         match work {
@@ -158,7 +158,7 @@ impl<C: Codec> Connection<C> {
         0
     }
 
-    /// Whether a long read covers only a hole, and its client can be told so.
+    /// Whether a read is long and covers only a hole, and the client accepts a reply that says so.
     fn is_hole(&self, driver: &mut Driver, request: &C::Request, asked: &Asked) -> bool {
         if asked.op != RequestOp::Read || self.poisoned || !self.codec.tells_hole(request) {
             return false;
@@ -167,7 +167,7 @@ impl<C: Codec> Connection<C> {
         allocation.is_hole(driver, *volume, asked.start, asked.len)
     }
 
-    /// Takes frames for a whole request, all or none.
+    /// Takes frames for all of a request, or none. Returns whether they were taken.
     fn take_whole(
         &mut self,
         driver: &mut Driver,
@@ -196,13 +196,13 @@ impl<C: Codec> Connection<C> {
         true
     }
 
-    /// Submits to the engine every sub-request of which the session holds the frames.
+    /// Submits every sub-request for which the session has the frames to the engine.
     pub(super) fn submit(&mut self, driver: &mut Driver, slot: u32) {
         self.submit_sub_requests(driver, slot, false);
     }
 
-    /// Submits to the engine every sub-request of which the session holds the frames; `again` is
-    /// set for a repetition after a member has stalled.
+    /// Submits every sub-request for which the session has the frames to the engine. `again` is set
+    /// for a repetition, after a member has stalled.
     fn submit_sub_requests(&mut self, driver: &mut Driver, slot: u32, again: bool) {
         let open = self.slots[slot as usize].as_mut().expect("open until answered");
         let Served { volume, discards, allocation, .. } = self.served.as_ref().expect(CHOSEN);
@@ -250,7 +250,8 @@ impl<C: Codec> Connection<C> {
         }
     }
 
-    /// Continues a request after sub-requests have ended, or when frames are free again.
+    /// Continues a request after some of its sub-requests have ended, or when frames are free
+    /// again.
     pub(super) fn next_sub_requests(&mut self, driver: &mut Driver, slot: u32) {
         let Some(Some(open)) = self.slots.get_mut(slot as usize) else { return };
         if open.error.is_some() {
@@ -310,7 +311,7 @@ impl<C: Codec> Connection<C> {
         self.end_if_over(driver, slot);
     }
 
-    /// Repeats sub-requests that stalled at a member, with other frames.
+    /// Repeats the sub-requests of a read that stalled at a member, with other frames.
     fn ask_again(&mut self, driver: &mut Driver, slot: u32) {
         self.starved.retain(|other| *other != slot);
         let open = self.slots[slot as usize].as_mut().expect("the caller looked");
@@ -342,7 +343,7 @@ impl<C: Codec> Connection<C> {
         }
     }
 
-    /// Answers a request that has nothing outstanding any more.
+    /// Answers a request if none of its sub-requests is outstanding any more.
     pub(super) fn end_if_over(&mut self, driver: &mut Driver, slot: u32) {
         let Some(Some(open)) = self.slots.get_mut(slot as usize) else { return };
         let payload_to_come = open.op == RequestOp::Write && open.received < open.len;
@@ -379,14 +380,15 @@ impl<C: Codec> Connection<C> {
 }
 
 impl SubRequest {
-    /// Whether the member stalled, so that the read has to be repeated.
+    /// Whether the sub-request of a read failed because the member stalled, so that it has to be
+    /// repeated.
     pub(super) fn is_stalled(&self) -> bool {
         self.at == At::Nobody && self.run.count == 0
     }
 }
 
 impl<C: Codec> Open<C> {
-    /// Creates a request to the engine with no work done yet.
+    /// Creates an open request for which no work has been done.
     fn new(request: C::Request, asked: &Asked) -> Self {
         let Asked { op, start, len, fua, discard } = *asked;
         Self {
@@ -408,14 +410,14 @@ impl<C: Codec> Open<C> {
         }
     }
 
-    /// Bytes of the request that precede its present sub-requests.
+    /// Number of bytes of the request before its present sub-requests.
     pub(super) fn done_before(&self) -> u64 {
         self.sub_requests
             .first()
             .map_or(self.received, |sub_request| sub_request.start - self.start)
     }
 
-    /// Bytes of a write's payload that have frames and have not arrived.
+    /// Number of payload bytes of a write that have frames and have not arrived.
     pub(super) fn room(&self) -> u64 {
         let ours = self.sub_requests.last().filter(|sub_request| sub_request.at == At::Ours);
         ours.map_or(0, |sub_request| {
@@ -423,7 +425,7 @@ impl<C: Codec> Open<C> {
         })
     }
 
-    /// Takes frames for the next sub-request of a whole write.
+    /// Takes frames for the next sub-request of a whole write; `None` if there are none.
     pub(super) fn take_next(
         &mut self,
         driver: &mut Driver,
@@ -443,8 +445,8 @@ impl<C: Codec> Open<C> {
         Some(sub_request)
     }
 
-    /// Takes back frames of a read once `sent` bytes of its reply have been sent: those of all
-    /// sub-requests that have been sent completely.
+    /// Takes the frames of a read that are not needed any more once `sent` bytes of its reply have
+    /// been sent: those of sub-requests that have been sent completely.
     pub(super) fn take_back_sent(&mut self, sent: usize) -> SmallVec<[Run; 4]> {
         let mut runs = SmallVec::new();
         if self.op == RequestOp::Read && self.error.is_none() {
@@ -470,7 +472,7 @@ impl<C: Codec> Open<C> {
         self.queued && (self.error.is_some() || self.op != RequestOp::Read || ready)
     }
 
-    /// Whether the reply ends with the data that is ready.
+    /// Whether the data that is ready is the last of the reply.
     pub(super) fn is_last_sub_request(&self) -> bool {
         let is_stream = self.streamed && self.op == RequestOp::Read && self.error.is_none();
         !is_stream || self.submitted == self.len
@@ -487,8 +489,8 @@ impl<C: Codec> Open<C> {
         header + usize::try_from(data).expect("at most 32 MiB")
     }
 }
-/// Whether requests of this kind may be long although they bring no payload, so that frames do not
-/// limit them.
+/// Whether requests of this kind may be long without bringing payload, so that frames do not limit
+/// them.
 pub(super) fn is_long(op: RequestOp) -> bool {
     matches!(op, RequestOp::Trim | RequestOp::WriteZeroes)
 }
@@ -496,25 +498,25 @@ pub(super) fn is_long(op: RequestOp) -> bool {
 fn is_sliced(op: RequestOp, len: u64) -> bool {
     is_long(op) && len > TURNLESS_BYTES_MAX
 }
-/// Bytes from `start` to discard or zero in one turn, about `most`. The slice ends at the end of a
-/// full stripe, so that no data has to be stored or read where two slices meet.
+/// Number of bytes from `start` on to discard or zero in one turn: about `most`. The slice ends at
+/// the end of a full stripe, so that no data has to be stored or read where two slices meet.
 fn slice(start: u64, full_stripe: u64, most: u64) -> u64 {
     let last = (start / full_stripe + 1).saturating_mul(full_stripe);
     let end = start.saturating_add(most) / full_stripe * full_stripe;
     end.max(last) - start
 }
-/// Length at which requests are cut: a MiB is several full stripes and a few tenths of a
-/// millisecond.
+/// Length of a sub-request: a MiB is several full stripes, and takes a few tenths of a millisecond.
 const SUB_REQUEST_BYTES: u64 = 1 << 20;
-/// Trims and zeroes up to this length cost no more than writes, and need no turn.
+/// Longest trim or write of zeroes, in bytes, that does not wait for a turn (see `weft_runtime`'s
+/// `Turns`): it costs no more than a write.
 const TURNLESS_BYTES_MAX: u64 = 64 << 10;
-/// Zeros that are stored in one turn: 10 ms of a member that writes 400 MB/s. Requests of other
-/// clients wait for them.
+/// Zeroes in bytes that are stored in one turn: 10 ms of a member that writes 400 MB/s. Requests of
+/// other clients wait for them.
 const ZEROES_BYTES_MAX: u64 = 4 << 20;
-/// Bytes that are discarded in one turn. Other clients and a stop wait for all of it, and it goes
-/// on when its client has disconnected; a degraded array stores zeros instead.
+/// Bytes that are discarded in one turn. Other clients and a stop of the server wait for all of
+/// them, also after the client has disconnected; a degraded array stores zeros instead.
 const DISCARD_BYTES_MAX: u64 = 64 << 20;
-/// Limit on unanswered trims and zeroes of one client.
+/// Most unanswered trims and writes of zeroes of one client.
 const LONG_MAX: usize = 64;
 /// Number of looks that cost as much as the rest of a request for block status.
 const LOOKS_OF_REQUEST: usize = 8;

@@ -70,7 +70,7 @@ pub enum CompareError {
         path: PathBuf,
         /// Field by which runs were to be split.
         by: &'static str,
-        /// Form of the name of a run that has the field.
+        /// Text for the message that says which runs have the field.
         expected: &'static str,
     },
     /// No case is in two sets.
@@ -79,7 +79,7 @@ pub enum CompareError {
          that are laid out alike, or split the runs with --by", .examples.join(", ")
     )]
     NoCommonCase {
-        /// A case of each set.
+        /// Name of one case of each set, as an example.
         examples: Vec<String>,
     },
     /// No run has the metric.

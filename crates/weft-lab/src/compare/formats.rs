@@ -226,7 +226,8 @@ pub(super) fn weft(folder: &Path) -> Result<WeftRun, CompareError> {
     Ok(WeftRun { case, column, seed, settled, values })
 }
 
-/// The files that mark a folder as a run of `weft reproduce --results`.
+/// Name of a file that marks a folder as a run of `weft reproduce --results`, together with
+/// `SUMMARY`.
 pub(super) const PARAMS: &str = "params.json";
 pub(super) const SUMMARY: &str = "summary.json";
 

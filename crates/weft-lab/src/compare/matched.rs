@@ -106,7 +106,7 @@ pub struct Comparison {
     pub by: By,
     /// Name of each set and the number of its runs that have the metric; the first set is the base.
     pub sets: Vec<(String, usize)>,
-    /// The cases.
+    /// Cases that are shown, in the order that [`Select`] gives.
     pub rows: Vec<Row>,
     /// The groups of cases, by name; the mean of all cases comes last.
     pub groups: Vec<Group>,

@@ -37,7 +37,7 @@ pub use matched::{Cell, Change, Comparison, Group, Order, Row, Select};
 pub enum By {
     /// Each argument is a set.
     Argument,
-    /// Each column of an experiment is a set: the ways to tune it.
+    /// Each column of an experiment is a set; a column is a way to tune the experiment's machine.
     Column,
     /// Each value of a field of the names of run folders is a set.
     Field(Field),

@@ -16,7 +16,7 @@ use super::testbed::{SINGLE, Testbed};
 use super::text::{Case, PublishedRow, Text};
 use super::{Amount, Experiment};
 
-/// A whole number of a text, and its legal range.
+/// A whole number in an experiment's text, and its legal range.
 pub(super) struct Bound {
     /// Key of the number, such as `load.block_kib`.
     pub(super) field: String,
@@ -122,7 +122,7 @@ impl Experiment {
 /// Size limit of a text; larger files are refused unread.
 const TEXT_BYTES_MAX: u64 = 1 << 20;
 
-/// Geometry of the array, as far as the space of a load depends on it.
+/// Parts of the array's geometry that determine how much space a load needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ArrayText {
     pub(super) chunk: Bytes,
@@ -135,7 +135,7 @@ impl Text {
     }
 }
 
-/// An error of a field.
+/// Error for a field with an illegal value.
 fn wrong(text: &Text, field: String, found: String, expected: String) -> ExperimentError {
     ExperimentError::Value { patch: text.patch.clone(), field, found, expected }
 }

@@ -26,7 +26,7 @@ use super::testbed::{self, Hardware, Testbed};
 use super::text::PublishedRow;
 use super::{Effort, Experiment, Sample, pool};
 use crate::fit::{Baseline, Figures, Fitted, Range, fit};
-use crate::statistics::{Estimate, is_same, mean};
+use crate::statistics::{Estimate, is_met, mean};
 
 /// A parameter that is fitted.
 #[derive(Clone, Debug, Deserialize)]
@@ -42,7 +42,7 @@ pub struct Fit {
     cases: String,
     /// Meaning of the parameter.
     pub about: String,
-    /// The row, as printed, with the baseline that the parameter is fitted to.
+    /// Name of the row, as printed, with the baseline that the parameter is fitted to.
     pub row: String,
     low: f64,
     high: f64,
@@ -85,7 +85,7 @@ impl Fit {
     pub(super) fn is_met(published: f64, measured: &Estimate) -> bool {
         let Estimate { value, low, high, count } = *measured;
         let [value, low, high] = [value, low, high].map(|of| of / published);
-        is_same(&Estimate { value, low, high, count })
+        is_met(&Estimate { value, low, high, count })
     }
 
     /// Whether the range between `low` and `high` contains values to search.
@@ -128,7 +128,7 @@ impl Fit {
         Ok(())
     }
 
-    /// The parameter as a line of a drive's model.
+    /// The parameter as a line of TOML for a drive's model.
     fn line(&self, value: f64) -> String {
         // Values are written to a tenth: drives are not known more precisely.
         format!("{} = {value:.1}", self.parameter)
@@ -281,7 +281,8 @@ impl Experiment {
     }
 }
 
-/// The parameter of a machine that can be fitted, and its upper limit: a second.
+/// The parameter of a machine that can be fitted. `FLUSH_HOP_MAX_US` is its upper limit: one
+/// second.
 const FLUSH_HOP: &str = "flush_hop_us";
 const FLUSH_HOP_MAX_US: f64 = 1e6;
 

@@ -1,27 +1,33 @@
 //! Controls: comparisons that show that the patch makes the difference, and that a difference would
 //! be seen.
 //!
-//! Each control compares two things in one case of an experiment, by one judgement ([`is_same`]):
+//! Most controls compare two things in one case of an experiment, by one judgement ([`is_one`]):
 //!
 //! | control | first | second | must be |
 //! |---|---|---|---|
 //! | mechanism off | baseline, mechanism off | patched, mechanism off, *other seeds* | the same |
 //! | placebo | baseline | baseline, each turn of the engine's thread a little longer: another order of events | the same, not to the bit |
-//! | the patch itself | baseline | patched, *other seeds* | told apart |
+//! | the patch itself | baseline | patched, *other seeds* | told apart, and by more than 2 % |
 //! | inverted | patched | baseline | worse |
 //!
 //! The second column has other seeds where the same seeds would make the two equal to the bit:
 //! there would be nothing to judge. A result of "the same" has weight because the same number of
 //! runs tells the patch itself apart.
 //!
+//! The *no-op patch* is judged in every row: the baseline stands in both columns, with other seeds
+//! in the second. It must differ where the row claims a size, must not agree where the band
+//! excludes "no effect", and must agree where the band is "no effect". A rule of judgement that
+//! passes a patch that does nothing does not hold.
+//!
 //! Source   experiments.md §4 (8), statement 31
 
 use super::error::ExperimentError;
+use super::measured::Measured;
 use super::metric::Metric;
 use super::testbed::Testbed;
 use super::text::{PublishedRow, Text};
 use super::{Case, Effort, Experiment, Sample, pool};
-use crate::statistics::{Band, Estimate, is_same, ratio};
+use crate::statistics::{Band, Estimate, SAME_WITHIN, Verdict, is_one, ratio};
 
 /// Comparison of two things that must be the same, or must differ.
 #[derive(Clone, Debug)]
@@ -39,7 +45,8 @@ pub struct Control {
 /// Requirement on the ratio of a control.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MustBe {
-    /// The ratio must be 1 within the scatter of runs that differ: equal runs compare nothing.
+    /// The ratio must be 1 within the scatter of the runs, and the runs must differ in some bit,
+    /// because equal runs compare nothing.
     Same {
         /// Whether the runs are equal to the bit.
         equal: bool,
@@ -48,6 +55,47 @@ pub enum MustBe {
     Apart,
     /// The ratio must lie in a band.
     In(Band),
+    /// Every row of a kind must get the right verdict for a patch that does nothing.
+    Rows {
+        /// Kind of the rows.
+        kind: NoOpRows,
+        /// Number of rows that got the right verdict.
+        right: usize,
+        /// Number of rows.
+        of: usize,
+    },
+}
+
+/// Rows by the verdict that a patch without any effect must have in them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoOpRows {
+    /// Rows that claim a size.
+    Sized,
+    /// Other rows with a band that excludes "no effect".
+    Claims,
+    /// Rows that claim no effect.
+    NoEffect,
+}
+
+impl NoOpRows {
+    const ALL: [Self; 3] = [Self::Sized, Self::Claims, Self::NoEffect];
+
+    fn of(measured: &Measured) -> Self {
+        let row = &measured.row;
+        match row.band().side() {
+            None => Self::NoEffect,
+            Some(_) if row.has_magnitude() && measured.unsettled == 0 => Self::Sized,
+            Some(_) => Self::Claims,
+        }
+    }
+
+    fn is_right(self, verdict: Verdict) -> bool {
+        match self {
+            Self::Sized => verdict == Verdict::Differs,
+            Self::Claims => !matches!(verdict, Verdict::Agrees | Verdict::AgreesOtherwise),
+            Self::NoEffect => verdict == Verdict::Agrees,
+        }
+    }
 }
 
 impl Control {
@@ -55,13 +103,18 @@ impl Control {
     #[must_use]
     pub fn holds(&self) -> bool {
         match self.must_be {
-            MustBe::Same { equal } => !equal && is_same(&self.ratio),
-            MustBe::Apart => !is_same(&self.ratio),
+            MustBe::Same { equal } => !equal && is_one(&self.ratio),
+            MustBe::Apart => {
+                self.ratio.low > 1.0 + SAME_WITHIN || self.ratio.high < 1.0 - SAME_WITHIN
+            }
             MustBe::In(Band::Above(least)) => self.ratio.low > least,
             MustBe::In(Band::Below(most)) => self.ratio.high < most,
             MustBe::In(Band::Inside { low, high }) => {
                 low <= self.ratio.low && self.ratio.high <= high
             }
+            // Of forty intervals of 95 %, one excludes no effect on the side of its band by chance.
+            MustBe::Rows { kind: NoOpRows::Claims, right, of } => right + of / 20 >= of,
+            MustBe::Rows { right, of, .. } => right == of,
         }
     }
 
@@ -69,15 +122,18 @@ impl Control {
     #[must_use]
     pub fn expected(&self) -> &'static str {
         match self.must_be {
-            MustBe::Same { .. } => "the same: covers 0 %, or within 2 % of it",
-            MustBe::Apart => "not the same",
+            MustBe::Same { .. } => "0 % within 2 %",
+            MustBe::Apart => "more than 2 % apart",
             MustBe::In(Band::Above(_)) => "more",
             MustBe::In(Band::Below(_)) => "less",
             MustBe::In(Band::Inside { .. }) => "in its band",
+            MustBe::Rows { kind: NoOpRows::Sized, .. } => "each differs",
+            MustBe::Rows { kind: NoOpRows::Claims, .. } => "none agrees, or one in twenty",
+            MustBe::Rows { kind: NoOpRows::NoEffect, .. } => "each agrees",
         }
     }
 
-    /// Whether the control holds, and the conclusion if it does not.
+    /// Verdict on the control in words: that it holds, or the conclusion if it does not.
     #[must_use]
     pub fn verdict(&self) -> &'static str {
         match self.must_be {
@@ -85,11 +141,14 @@ impl Control {
             MustBe::Same { equal: true } => {
                 "does not hold: all runs are equal, nothing was compared"
             }
+            MustBe::Same { .. } if self.ratio.low <= 1.0 && 1.0 <= self.ratio.high => {
+                "does not hold: so few runs scatter, and their mean is over 2 % away"
+            }
             MustBe::Same { .. } => "does not hold: something else than the mechanism differs",
             MustBe::Apart => {
                 "does not hold: so few runs do not see the patch, so the other controls say nothing"
             }
-            MustBe::In(_) => "does not hold",
+            MustBe::In(_) | MustBe::Rows { .. } => "does not hold",
         }
     }
 }
@@ -97,17 +156,17 @@ impl Control {
 /// Variants that the controls run, in one case.
 #[derive(Clone, Copy)]
 enum Column {
-    /// Without the patch.
+    /// The machine without the patch.
     Baseline,
-    /// With the patch.
+    /// The machine with the patch.
     Patched,
-    /// With the patch, with other seeds than the baseline's.
+    /// The machine with the patch, run with other seeds than the baseline.
     PatchedOtherSeeds,
-    /// The baseline, with each turn of the engine's thread a little longer.
+    /// The baseline with the placebo: each run of the engine's thread takes a little longer.
     Placebo,
     /// The baseline without the mechanism.
     BaselineOff,
-    /// With the patch, without the mechanism, with other seeds.
+    /// The machine with the patch and without the mechanism, run with other seeds.
     PatchedOff,
 }
 
@@ -140,7 +199,8 @@ enum Seeds {
     Other,
 }
 
-/// Distance from the seeds of the rows to the other seeds. No effort has as many runs.
+/// Distance from the seeds of the rows to the other seeds, larger than the number of runs of any
+/// effort.
 const OTHER_SEEDS: u64 = 1 << 32;
 
 impl Experiment {
@@ -208,7 +268,7 @@ impl Experiment {
         let placebo_about = format!("{row}: the baseline with {more} ns more for each turn");
         let before_and_with = format!("{row}: before and with it, by different seeds");
         let away = format!("{row}: the patch taken away");
-        Ok(vec![
+        let mut controls = vec![
             control("mechanism off", off, Column::BaselineOff, Column::PatchedOff, same)?,
             control("placebo", placebo_about, Column::Baseline, Column::Placebo, same)?,
             control(
@@ -219,10 +279,38 @@ impl Experiment {
                 MustBe::Apart,
             )?,
             control("inverted", away, Column::Patched, Column::Baseline, MustBe::In(loses))?,
-        ])
+        ];
+        controls.extend(self.no_op(effort, progress)?);
+        Ok(controls)
     }
 
-    /// The machine with the text's placebo: each turn of the engine's thread takes a little longer.
+    /// Judges a patch that does nothing, in every row of the experiment.
+    fn no_op(
+        &self,
+        effort: Effort,
+        progress: &(dyn Fn(usize, usize) + Sync),
+    ) -> Result<Vec<Control>, ExperimentError> {
+        let mut plain = self.clone();
+        plain.text.beside.clear();
+        for row in &mut plain.text.row {
+            (row.patched, row.beyond) = (row.baseline.clone(), None);
+        }
+        let other = Effort { seed: effort.seed.wrapping_add(OTHER_SEEDS), ..effort };
+        let (mut found, other) = (plain.run(effort, progress)?, plain.run(other, progress)?);
+        let by_other_seeds = |column: &str| format!("{column}, other seeds");
+        for (case, other) in found.cases.iter_mut().zip(other.cases) {
+            let columns = other.columns.into_iter();
+            case.columns.extend(columns.map(|(name, of)| (by_other_seeds(&name), of)));
+        }
+        let rows = plain.text.row.into_iter().map(|mut row| {
+            row.patched = by_other_seeds(&row.baseline);
+            Measured::of(&row, &found.cases)
+        });
+        let rows = rows.collect::<Result<Vec<_>, _>>()?;
+        Ok(no_op_controls(&rows))
+    }
+
+    /// The machine with the text's placebo: each run of the engine's thread takes a little longer.
     pub(super) fn placebo(&self, testbed: &Testbed) -> Testbed {
         let mut testbed = testbed.clone();
         let turn = &mut testbed.parts.costs.turn;
@@ -231,7 +319,32 @@ impl Experiment {
     }
 }
 
-/// A run of a case.
+/// Controls, one for each kind of row that occurs. Each shows the first row that is judged wrongly,
+/// or else the first row of its kind.
+fn no_op_controls(rows: &[Measured]) -> Vec<Control> {
+    let control = |kind: NoOpRows| {
+        let rows: Vec<&Measured> = rows.iter().filter(|row| NoOpRows::of(row) == kind).collect();
+        let (right, wrong): (Vec<&Measured>, Vec<&Measured>) =
+            rows.iter().partition(|row| kind.is_right(row.verdict));
+        let shown = wrong.first().or(rows.first())?;
+        let (right, of) = (right.len(), rows.len());
+        let kinds = match kind {
+            NoOpRows::Sized => "rows with a size",
+            NoOpRows::Claims => "rows with a direction",
+            NoOpRows::NoEffect => "rows of no effect",
+        };
+        let about = format!(
+            "{right} of {of} {kinds}, the baseline in both columns; {}: {}",
+            shown.row,
+            shown.verdict.word()
+        );
+        let must_be = MustBe::Rows { kind, right, of };
+        Some(Control { name: "no-op patch", about, ratio: shown.ratio, must_be })
+    };
+    NoOpRows::ALL.into_iter().filter_map(control).collect()
+}
+
+/// Runs all parts of a case on the testbed, and joins them to a sample.
 pub(super) fn sample(case: &Case, testbed: &Testbed, effort: Effort) -> Sample {
     let parts = 0..case.load.parts(effort.size);
     Sample::of(parts.map(|part| case.load.run(testbed, effort.size, part)).collect())

@@ -12,7 +12,7 @@ use crate::statistics::StatisticsError;
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum ExperimentError {
-    /// No experiment has the name.
+    /// No experiment has the name that was asked for.
     #[error("{found}: no such experiment; expected one of {expected}")]
     Name {
         /// Name that was asked for.
@@ -52,7 +52,7 @@ pub enum ExperimentError {
         field: String,
         /// Value that the field has.
         found: String,
-        /// Range or form that it should have.
+        /// Range or form that the field should have.
         expected: String,
     },
     /// No machine can be built as the text describes it.

@@ -10,7 +10,12 @@ use std::time::{Duration, Instant};
 
 use super::control::COLUMNS;
 use super::error::ExperimentError;
-use super::{Effort, Experiment, Job, Size, pool};
+use super::{Effort, Experiment, Job, PublishedRow, Size, pool};
+
+/// Pairs of case and column that a row compares with the patch.
+fn baselines(row: &PublishedRow) -> impl Iterator<Item = (&str, &str)> {
+    row.needs().filter(|(_, column)| *column == row.baseline)
+}
 
 /// Estimates how long [`super::run_all`] takes on this host at its present load; `controls` says
 /// whether the controls are run as well.
@@ -31,9 +36,15 @@ pub fn estimate(
         let is_control = |job: &&Job| controls && Some(job.of.0) == control;
         let columns: BTreeSet<&str> =
             of_it.iter().filter(is_control).map(|job| job.of.1.as_str()).collect();
+        // The patch that does nothing runs the baseline of every row twice.
+        let baselines: BTreeSet<(&str, &str)> = known.text.row.iter().flat_map(baselines).collect();
+        let is_baseline = |(case, column, _): &(usize, String, u64)| {
+            controls && baselines.contains(&(known.text.case[*case].name.as_str(), column.as_str()))
+        };
         times.extend(of_it.iter().map(|job| {
             let of_controls = COLUMNS as f64 / columns.len().max(1) as f64;
-            1.0 + if is_control(&job) { of_controls } else { 0.0 }
+            let of_case = if is_control(&job) { of_controls } else { 0.0 };
+            1.0 + of_case + if is_baseline(&job.of) { 2.0 } else { 0.0 }
         }));
         jobs.extend(of_it);
     }

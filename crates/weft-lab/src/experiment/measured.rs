@@ -23,13 +23,14 @@ pub struct Measured {
     pub ratio: Estimate,
     /// weft's own column, where the row names one.
     pub beyond: Option<Beyond>,
-    /// Factor of the row's case on the machine's CPU costs.
+    /// Factor by which the row's case multiplies the machine's CPU costs.
     pub costs_times: u64,
     /// Verdict of the ratio against the band.
     pub verdict: Verdict,
     /// Number of runs that had not settled when they reached their longest time.
     pub unsettled: usize,
-    /// Reason why the row has no magnitude, by its text or by these runs; empty if it has one.
+    /// Reason why the row has no magnitude, from its text or from the result of these runs; empty
+    /// if it has one.
     pub no_magnitude: String,
 }
 
@@ -91,8 +92,8 @@ impl Measured {
         })
     }
 
-    /// Marks a row whose baseline missed the published figure that it was fitted to: the row keeps
-    /// its direction and has no magnitude.
+    /// Marks a row with a baseline that missed the published figure to which it was fitted: the row
+    /// keeps its direction and has no magnitude.
     pub(super) fn not_calibrated(mut self, why: &str) -> Self {
         if self.row.kind != ClaimKind::Magnitude || self.row.exact {
             return self;
@@ -141,7 +142,21 @@ impl Measured {
         if self.verdict == Verdict::Undecided {
             reasons.push(undecided(&self.ratio));
         }
-        if reasons.is_empty() { "not known".to_owned() } else { reasons.join("; ") }
+        if reasons.is_empty() {
+            reasons.push("not known".to_owned());
+        }
+        // This says more of what was found, and is no reason for it.
+        reasons.extend(self.excludes());
+        reasons.join("; ")
+    }
+
+    /// The published gain, in words, if the interval of a magnitude does not cover it; otherwise
+    /// `None`.
+    fn excludes(&self) -> Option<String> {
+        let published = self.row.published.gain_percent().filter(|_| self.row.has_magnitude())?;
+        let Estimate { low, high, .. } = self.ratio;
+        let covers = (low..=high).contains(&(1.0 + published / 100.0));
+        (!covers).then(|| format!("the interval excludes the published {published:+.1} %"))
     }
 }
 
@@ -170,6 +185,9 @@ fn row_verdict(
         }
         return match verdict(ratio, row.band()) {
             Verdict::Agrees if row.otherwise => Verdict::AgreesOtherwise,
+            Verdict::Direction | Verdict::Undecided if row.kind == ClaimKind::Count => {
+                Verdict::Differs
+            }
             verdict => verdict,
         };
     }
@@ -188,7 +206,8 @@ fn row_verdict(
     }
 }
 
-/// The verdict on a ratio without magnitude: its side of 1.
+/// Verdict on the ratio of a row without magnitude: it depends only on the side of 1 on which the
+/// ratio lies.
 fn direction_only(ratio: &Estimate, band: Band) -> Verdict {
     match band.side().map(|side| verdict(ratio, side)) {
         Some(Verdict::Agrees) => Verdict::Direction,

@@ -57,15 +57,16 @@ pub enum Metric {
     /// Share of the time in which `bfq` reserves a member for a queue without requests because
     /// weights or classes differ, with or without requests of other queues.
     KeptForWeight,
-    /// Share of the time in which `bfq` reserves a member for a queue without requests because its
-    /// weight is raised.
+    /// Share of the time in which `bfq` reserves a member for a queue without requests because the
+    /// weight of the queue is raised.
     KeptForRaised,
     /// Share of the time in which `bfq` reserves a member for a queue without requests because no
     /// other queue has requests.
     KeptAlone,
-    /// Requests dispatched to a member while it is reserved for another queue, a second.
+    /// Number of requests per second that are dispatched to a member while it is reserved for
+    /// another queue.
     Injected,
-    /// Queues of `bfq` that were merged, a second.
+    /// Number of queues of `bfq` that are merged per second.
     QueueMerges,
     /// Pages written since the start of the run: `nr_written` of `/proc/vmstat`.
     PagesWritten,
@@ -130,7 +131,7 @@ impl Metric {
         TABLE[self as usize]
     }
 
-    /// The metric of this name.
+    /// Finds the metric with this name; `None` if there is none.
     #[must_use]
     pub fn find(name: &str) -> Option<Self> {
         TABLE.iter().find(|row| row.1 == name).map(|row| row.0)

@@ -87,7 +87,7 @@ pub struct Experiment {
     /// Rows that parameters are fitted to, even if a filter removed them from the rows.
     fitted: Vec<PublishedRow>,
     costs: CostTable,
-    /// Lines that replace others of the drive's model, under an alternative to an assumption.
+    /// Lines of TOML that replace keys of the drive's model, under an alternative to an assumption.
     drive: String,
     /// SHA-256 of the text of the experiment, in hexadecimal digits.
     pub hash: String,
@@ -104,7 +104,7 @@ pub struct Effort {
     pub runs: u64,
     /// Seed of the first run; run `r` has `seed + r`.
     pub seed: u64,
-    /// Amount of work of each run; limits and caches stay.
+    /// Amount of work of each run; limits and caches do not depend on it.
     pub size: Size,
 }
 
@@ -124,7 +124,7 @@ pub struct Outcome {
 pub struct CaseRuns {
     /// Name of the case, by which rows refer to it.
     pub name: String,
-    /// Factor on the machine's CPU costs.
+    /// Factor by which the machine's CPU costs are multiplied.
     pub costs_times: u64,
     /// Runs by column, in the order of their seeds.
     pub columns: BTreeMap<String, Vec<Sample>>,
@@ -415,7 +415,7 @@ impl Experiment {
         self.text.row.iter().chain(&self.text.beside)
     }
 
-    /// The case of a row.
+    /// Case that is run for a row.
     fn case_of(&self, row: &PublishedRow) -> &Case {
         let case = self.text.case.iter().find(|case| case.name == row.of);
         case.expect("a text names only cases that it has")

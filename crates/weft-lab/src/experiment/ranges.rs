@@ -8,7 +8,7 @@
 use serde::Deserialize;
 
 use super::error::ExperimentError;
-use super::text::{ClaimKind, PublishedRow};
+use super::text::PublishedRow;
 use super::{Effort, Experiment, costs_of, run_all};
 use crate::statistics::{Estimate, gain_percent};
 
@@ -21,7 +21,7 @@ pub struct Circumstance {
     /// Another table of CPU costs; `None` for that of the text.
     #[serde(default)]
     costs: Option<String>,
-    /// Lines that replace others of the drive's model.
+    /// Lines of TOML that replace keys of the drive's model.
     #[serde(default)]
     drive: String,
     /// Knobs of every column, overridden by those of the column.
@@ -35,9 +35,9 @@ pub struct Circumstance {
 /// Gain of a row under each circumstance of the experiment.
 #[derive(Clone, Debug)]
 pub struct Ranged {
-    /// The row.
+    /// Row that claims a magnitude.
     pub row: PublishedRow,
-    /// Gain by circumstance; the first is as committed.
+    /// Gain by circumstance; the first is the gain with the text's own assumptions.
     pub points: Vec<(String, Estimate)>,
 }
 
@@ -83,7 +83,7 @@ impl Experiment {
         Ok(rows.map(ranged).collect())
     }
 
-    /// The experiment under a circumstance.
+    /// Copy of the experiment under the circumstance `other`, which replaces one assumption.
     pub(super) fn under(&self, other: &Circumstance) -> Result<Self, ExperimentError> {
         let mut under = self.clone();
         if let Some(name) = &other.costs {
@@ -95,12 +95,5 @@ impl Experiment {
             under.text.case.iter_mut().for_each(|case| case.load.take_operations(percent));
         }
         Ok(under)
-    }
-}
-
-impl PublishedRow {
-    /// Whether the row claims a magnitude.
-    fn has_magnitude(&self) -> bool {
-        self.kind == ClaimKind::Magnitude && self.no_magnitude.is_empty()
     }
 }

@@ -125,7 +125,7 @@ fn pretty(value: &serde_json::Value) -> Vec<u8> {
     bytes
 }
 
-/// Rates in each step, by part.
+/// CSV text of the rates in each step, by part.
 fn samples_csv(sample: &Sample) -> String {
     let mut text = String::from(
         "part,t_ms,throughput_mb_s,member_read_mb_s,member_write_mb_s,member_reads,member_writes,member_flushes,engine_busy_pct\n",

@@ -4,8 +4,8 @@
 
 use weft_engine::knobs::SchedulerKind;
 use weft_engine::knobs::{self, Knobs};
-use weft_engine::layout::level;
 use weft_engine::page_cache::{Kernel, PoolConfig};
+use weft_ondisk::Level;
 use weft_sim::drive::{Drive, Model};
 use weft_sim::machine::{Costs, Machine, MachineParts};
 use weft_units::{Bytes, Span};
@@ -26,11 +26,12 @@ pub(super) struct Hardware {
     pub(super) costs: Costs,
     /// Time of a hop of a flush between threads.
     pub(super) flush_hop: Span,
-    /// Lines of the drive's model for some cases, by the prefix of their names.
+    /// Lines of TOML that replace keys of the drive's model in some cases, each after the prefix of
+    /// the names of these cases.
     pub(super) lines: Vec<(String, String)>,
 }
 
-/// Machine and page cache of a run, which is all it needs apart from its load.
+/// Machine and page cache of a run: everything that the run needs apart from its load.
 #[derive(Clone, Debug)]
 pub(super) struct Testbed {
     pub(super) parts: MachineParts,
@@ -113,10 +114,9 @@ impl Testbed {
                 .map_err(|source| ExperimentError::Knob { patch: text.patch.clone(), source })?;
             knobs.set(knob);
         }
-        let levels = || level::LEVELS.iter().map(|row| row.level);
-        let known = levels().find(|known| known.name() == level);
+        let known = Level::all().find(|known| known.name() == level);
         if known.is_none() && level != SINGLE {
-            let names: Vec<_> = levels().map(|level| level.name()).collect();
+            let names: Vec<_> = Level::all().map(Level::name).collect();
             let expected = format!("{SINGLE}, {}", names.join(", "));
             return Err(unknown(text, "machine.level", level, &expected));
         }
@@ -171,14 +171,14 @@ impl Testbed {
         })
     }
 
-    /// A new machine of these parts. Its internal state is sampled while it runs.
+    /// Creates a new machine from these parts. Its internal state is sampled while it runs.
     pub(super) fn machine(&self) -> Machine {
         let mut machine = Machine::new(&self.parts);
         machine.host.watch_over_time(LOOK);
         machine
     }
 
-    /// The testbed with another seed.
+    /// Copy of the testbed with another seed.
     pub(super) fn with_seed(&self, seed: u64) -> Self {
         let parts = MachineParts { seed, ..self.parts.clone() };
         Self { parts, pool: self.pool, host: self.host }

@@ -56,7 +56,7 @@ pub(super) struct MachineText {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Column {
-    /// Description, in a few words.
+    /// Description of the column, in a few words.
     pub about: String,
     /// Knobs that the column starts from.
     #[serde(default)]
@@ -76,7 +76,7 @@ pub(super) enum Base {
     /// Knobs of untuned md (`Knobs::md`).
     #[default]
     Md,
-    /// Knobs of weft untuned (`Knobs::default`).
+    /// The default knobs of weft, untuned (`Knobs::default`).
     Weft,
 }
 
@@ -100,7 +100,7 @@ pub(super) struct ControlText {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Placebo {
-    /// Additional time of a turn of the engine's thread.
+    /// Additional time of each run of the engine's thread, in nanoseconds.
     pub(super) turn_ns: u64,
 }
 
@@ -113,18 +113,18 @@ pub struct Case {
     /// Knobs as `NAME=VALUE`, for every column.
     #[serde(default)]
     pub(super) knobs: Vec<String>,
-    /// Factor on the machine's CPU costs.
+    /// Factor by which the machine's CPU costs are multiplied.
     #[serde(default = "one")]
     pub costs_times: u64,
-    /// Factor on the machine's hops between threads.
+    /// Factor by which the duration of the machine's hops between threads is multiplied.
     #[serde(default = "one")]
     pub(super) hops_times: u64,
     /// Model of the case's own drive, which has no fitted parameters; empty for the machine's
     /// drive.
     #[serde(default)]
     pub(super) model: String,
-    /// Lines of the drive's model that replace others in this case, after fitted parameters are
-    /// applied.
+    /// Lines of TOML that replace keys of the drive's model in this case, after fitted parameters
+    /// are applied.
     #[serde(default)]
     pub(super) drive: String,
     /// Workload that uses the volume.
@@ -218,17 +218,19 @@ pub(super) enum Joined {
     /// The geometric mean of the metric over the cases.
     #[default]
     Mean,
-    /// The number of cases in which the metric is larger with the patch, of all cases.
+    /// Number of the cases in which the metric is larger with the patch.
     Rises,
 }
 
-/// Kind of a claim: size, direction or mechanism.
+/// Kind of a claim: size, count, direction or mechanism.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClaimKind {
     /// No claim: a comparison that is shown beside the rows.
     #[default]
     Beside,
+    /// Claim of a count, such as the cases that gain: it has no direction, and agrees or differs.
+    Count,
     /// Claim of a direction: which of two columns is larger.
     Direction,
     /// Claim of a magnitude: by which factor one column is larger.
@@ -243,6 +245,7 @@ impl ClaimKind {
     pub fn word(self) -> &'static str {
         match self {
             Self::Beside => "beside",
+            Self::Count => "count",
             Self::Direction => "direction",
             Self::Magnitude => "magnitude",
             Self::Mechanism => "mechanism",
@@ -291,7 +294,7 @@ enum Side {
 }
 
 impl PublishedRow {
-    /// Replaces every figure that is to be predicted by NaN, to show that a fit does not read it.
+    /// Sets every figure that is to be predicted to NaN, to show that a fit does not read it.
     #[cfg(test)]
     pub(super) fn blind(&mut self) {
         self.published.patched = Some(f64::NAN);
@@ -329,6 +332,11 @@ impl PublishedRow {
             BandText::Inside([low, high]) => 0.0 <= low && low <= high,
             BandText::None | BandText::Side(_) => true,
         }
+    }
+
+    /// Whether the row claims a magnitude.
+    pub(super) fn has_magnitude(&self) -> bool {
+        self.kind == ClaimKind::Magnitude && self.no_magnitude.is_empty()
     }
 
     /// The pairs of case and column that the row needs.

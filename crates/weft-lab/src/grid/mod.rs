@@ -126,11 +126,12 @@ pub struct Found {
 /// Way in which a job loses against md, with the figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Loss {
-    /// The rate is too low; as a multiple of md's.
+    /// The rate is too low; the number is the rate as a multiple of md's.
     Rate(f64),
-    /// The 99th percentile is too high at the same rate; as a multiple of md's.
+    /// The 99th percentile is too high at the same rate; the number is the percentile as a multiple
+    /// of md's.
     P99(f64),
-    /// The longest wait of a request is beyond the bound, and md's is not.
+    /// The longest wait of a request, which is given here, is beyond the bound, and md's is not.
     Wait(Span),
 }
 
@@ -202,7 +203,7 @@ impl Grid {
             .cells
             .iter()
             .flat_map(|cell| {
-                let has_parity = cell.volume.level.is_some_and(has_parity);
+                let has_parity = cell.volume.level.is_some_and(Level::has_parity);
                 let settings = Setting::of_level(has_parity, self.settings);
                 settings.into_iter().map(move |setting| (cell, setting))
             })
@@ -249,7 +250,7 @@ impl Cell {
 }
 
 impl Line {
-    /// The figures of a setting.
+    /// Figures of the job under a setting; `None` if the job was not run under it.
     #[must_use]
     pub fn under(&self, setting: Setting) -> Option<Figures> {
         self.figures.iter().find(|(of, _)| *of == setting).map(|(_, figures)| *figures)
@@ -302,7 +303,7 @@ fn ratio(one: Option<Figures>, other: Option<Figures>) -> f64 {
 }
 
 impl Found {
-    /// Lines that lose beyond the bound, the worst first.
+    /// Lines with jobs that lose beyond the bound, each with its losses, the worst first.
     #[must_use]
     pub fn losses(&self) -> Vec<(&Line, Vec<Loss>)> {
         let lines = self.lines.iter().map(|line| (line, line.losses(&self.bound)));
@@ -382,9 +383,9 @@ pub struct OfChunk<'a> {
     /// Geometric mean of the rates as multiples of those of untuned md, which has the first chunk
     /// size.
     pub to_md: f64,
-    /// Number of jobs that lose to the first size beyond the bound.
+    /// Number of jobs that lose against the first chunk size by more than the bound.
     pub lose_to_first: usize,
-    /// Number of jobs that lose to md beyond the bound.
+    /// Number of jobs that lose against md by more than the bound.
     pub lose_to_md: usize,
 }
 
@@ -449,11 +450,6 @@ fn parsed(load: &Load, text: &Text, array: &Array) -> Result<Vec<Job>, GridError
     let parsed = parse_text("grid.toml", &(global + &load.job + "\n"), &options);
     parsed.map_err(|error| GridError(format!("{}: {error}", load.name)))
 }
-
-fn has_parity(level: Level) -> bool {
-    matches!(level, Level::Raid4 | Level::Raid5 | Level::Raid6)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,7 +8,7 @@ use thiserror::Error;
 #[error("experiments/grid.toml: {0}")]
 pub struct GridError(pub(super) String);
 
-/// The whole text.
+/// Text of the grid, as read from TOML.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Text {

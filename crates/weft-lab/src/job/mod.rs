@@ -47,13 +47,13 @@ pub struct Job {
     pub pattern: Pattern,
     /// Parameters of submission: engine, depth, batches.
     pub submission: Submission,
-    /// Calls of fsync and fdatasync.
+    /// Calls of fsync and fdatasync by the job.
     pub durability: Durability,
-    /// Rate and pauses.
+    /// Rate of the requests, and pauses between them.
     pub pace: Pace,
     /// Priority and weight under which the job issues requests.
     pub class: Class,
-    /// Trace that the job replays, or that its requests are recorded to.
+    /// Trace that the job replays, and log that its requests are recorded to.
     pub replay: Replay,
     /// Settings of the report.
     pub report: Report,
@@ -167,7 +167,8 @@ impl Blocks {
 /// Distribution of random offsets.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Distribution {
-    /// Around one block, with this standard deviation in percent of all blocks.
+    /// Normal distribution around one block; the number is the standard deviation in percent of all
+    /// blocks.
     Normal(f64),
     /// Self-similar with parameter h: a share h of the blocks gets a share 1 - h of the requests,
     /// and so on within each part.
@@ -187,9 +188,9 @@ pub struct Submission {
     pub engine: Engine,
     /// Most requests in flight (`iodepth`).
     pub depth: u32,
-    /// Number of requests submitted at once.
+    /// Number of requests submitted at once (`iodepth_batch`).
     pub batch: u32,
-    /// Fewest completions to wait for.
+    /// Fewest completions that are waited for at once (`iodepth_batch_complete_min`).
     pub complete_min: u32,
     /// Most completions reaped at once.
     pub complete_max: u32,
@@ -219,7 +220,7 @@ pub enum Engine {
 pub enum Sync {
     /// `dsync`: writes are O_DSYNC, durable with the metadata that is needed to read them.
     Data,
-    /// No sync flag.
+    /// Writes carry no sync flag.
     None,
     /// `sync`: writes are O_SYNC, durable with all metadata.
     Whole,
@@ -232,9 +233,9 @@ pub struct Durability {
     pub fsync: u64,
     /// Number of writes after each of which an fdatasync follows; 0 for never.
     pub fdatasync: u64,
-    /// fsync when the job ends.
+    /// Whether an fsync follows when the job ends.
     pub end_fsync: bool,
-    /// fsync when a file is closed.
+    /// Whether an fsync follows when a file is closed.
     pub fsync_on_close: bool,
     /// Modes of `sync_file_range`, and the number of writes after each of which it is called.
     pub sync_file_range: Option<(Vec<String>, u64)>,
@@ -274,7 +275,7 @@ pub struct Class {
     pub cgroup_weight: Option<u32>,
 }
 
-/// Trace that a job replays, or that its requests are recorded to.
+/// Trace that a job replays, and log that its requests are recorded to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replay {
     /// The trace to replay instead of a pattern.

@@ -16,7 +16,7 @@ const INCLUDE_DEPTH_MAX: u32 = 16;
 /// Environment of a job file: variables and included files.
 #[derive(Clone, Copy)]
 pub struct ParseOptions<'a> {
-    /// Values of `${NAME}`.
+    /// Returns the value of a variable `${NAME}` by its name; `None` if it is not set.
     pub environment: &'a dyn Fn(&str) -> Option<String>,
     /// Reads an included file, by its name as written and the file that includes it.
     pub include: &'a dyn Fn(&str, &str) -> Result<String, String>,

@@ -341,8 +341,8 @@ pub(crate) fn request_max(op: Op) -> (Bytes, &'static str) {
     }
 }
 
-/// Checks the range of a request: at most [`request_max`] long, ending below 2^63. A fault names
-/// the field `length`.
+/// Checks the range of a request: at most [`request_max`] long, ending below 2^63. A failed check
+/// gives a [`Fault`] for the field `blame`.
 pub(crate) fn range(
     op: Op,
     offset: Bytes,

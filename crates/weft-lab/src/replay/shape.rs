@@ -9,7 +9,7 @@ use super::{DeviceIndex, Op, Record, ReplayError};
 use std::collections::VecDeque;
 use weft_units::{Bytes, Span, Time};
 
-/// Time at which a request is submitted.
+/// Rule that determines when a request is submitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     /// Requests are submitted with a fixed number in flight, independent of the recorded times.
@@ -64,7 +64,7 @@ pub enum Fit {
 /// Options for the replay of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Time at which requests are submitted.
+    /// Rule that determines when requests are submitted.
     pub pace: Pace,
     /// Time scale of the replay, in percent of the recorded times; 50 is twice as fast.
     pub time_percent: u32,
@@ -114,11 +114,11 @@ pub struct Changes {
     pub empty: u64,
     /// Requests to devices that are not replayed.
     pub other_device: u64,
-    /// Requests dropped because they start beyond the end.
+    /// Requests dropped because they start beyond the end of the volume.
     pub beyond_end: u64,
-    /// Requests cut at the end.
+    /// Requests cut at the end of the volume.
     pub cut: u64,
-    /// Requests split in two at the end.
+    /// Requests split in two at the end of the volume.
     pub split: u64,
     /// Requests moved or lengthened to whole blocks.
     pub aligned: u64,
@@ -137,7 +137,7 @@ impl Changes {
     }
 }
 
-/// Most requests with equal times that are spread: a memory limit.
+/// Largest number of requests with equal times that can be spread: all of them are in memory.
 const SPREAD_COUNT_MAX: usize = 1 << 22;
 
 /// Iterator of the requests of a trace in the form in which they are replayed.

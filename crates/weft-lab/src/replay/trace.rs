@@ -114,7 +114,7 @@ impl Trace {
         &self.formats
     }
 
-    /// The devices named so far.
+    /// Devices that the trace has named so far.
     #[must_use]
     pub fn devices(&self) -> &Devices {
         &self.context.devices

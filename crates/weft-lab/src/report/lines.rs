@@ -8,7 +8,8 @@ use super::scale::{Scale, round_step};
 use super::style::COLOURS;
 use super::{Axis, Cell, Lines, Series, Table, number};
 
-/// Heights in pixels of the plot, of the space above it, and of the space below it.
+/// Height of the plot in pixels. `ABOVE` and `BELOW` are the heights of the space above and below
+/// it.
 const PLOT: f64 = 240.0;
 const ABOVE: f64 = 30.0;
 const BELOW: f64 = 56.0;
@@ -17,8 +18,8 @@ const BELOW: f64 = 56.0;
 /// line has no dots.
 const DOTTED_MAX: usize = 40;
 
-/// Left and right end of the plot, in percent of the width; the numbers of the vertical axis are to
-/// the left.
+/// Left end of the plot, in percent of the width; the numbers of the vertical axis are to the left
+/// of it. `RIGHT` is the right end.
 const LEFT: f64 = 13.0;
 const RIGHT: f64 = 97.0;
 

@@ -86,7 +86,7 @@ pub enum Cell {
 /// A value with its interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Value {
-    /// The value.
+    /// Value, in the unit that its chart or table states.
     pub value: f64,
     /// Ends of the 95 % interval, if there is one.
     pub interval: Option<(f64, f64)>,
@@ -119,7 +119,7 @@ pub struct Bars {
     pub series: Vec<String>,
     /// A value to mark across all groups, such as a ratio of 1.
     pub reference: Option<f64>,
-    /// The groups.
+    /// Groups of bars, from top to bottom.
     pub groups: Vec<Group>,
 }
 
@@ -156,7 +156,7 @@ pub struct Lines {
     pub baseline: bool,
     /// Values to mark on the vertical axis across the whole plot, such as published ones.
     pub marks: Vec<Mark>,
-    /// The lines.
+    /// Lines of the chart; their order determines their colours.
     pub series: Vec<Series>,
 }
 

@@ -12,7 +12,6 @@
 //! Answer   [`Advice`]; for several jobs, by the geometric mean over them
 
 use weft_engine::knobs::{Knobs, SchedulerKind};
-use weft_engine::layout::level::LevelRow;
 use weft_units::Bytes;
 
 use super::sweep::{Load, Metric, PERCENTS, Sample, Swept, sweep};
@@ -95,12 +94,12 @@ pub struct Other {
     pub ratio: Estimate,
 }
 
-/// Result of the search.
+/// Result of the search: the best volume, and the volumes that it was compared with.
 #[derive(Clone, Debug)]
 pub struct Advice {
     /// The best volume that was found.
     pub volume: Volume,
-    /// Metric of the goal for the volume, with fresh seeds.
+    /// Metric of the goal for the best volume, measured with fresh seeds.
     pub value: Estimate,
     /// The best other volume, if any other was run.
     pub next: Option<Other>,
@@ -158,7 +157,7 @@ const PASSES_MAX: usize = 3;
 fn searched(volume: &Volume, fixed: &[String]) -> Vec<&'static str> {
     let Some(level) = volume.level else { return Vec::new() };
     let alike = volume.members.iter().all(|(name, _)| *name == volume.members[0].0);
-    let has_parity = level.parity_count() > 0;
+    let has_parity = level.has_parity();
     let names = [
         (MEMBERS, alike),
         (CHUNK, level.is_striped()),
@@ -218,7 +217,7 @@ fn with(volume: &Volume, knob: &str, text: &str) -> Option<Volume> {
             let count: u16 = text.parse().ok()?;
             let level = volume.level?;
             let member = volume.members.first()?.clone();
-            let fits = count >= LevelRow::of(level).members_min;
+            let fits = u32::from(count) >= level.row().members_min;
             other.members = fits.then(|| vec![member; usize::from(count)])?;
         }
         CHUNK => other.chunk = Bytes::kib(text.parse().ok()?),

@@ -9,7 +9,7 @@
 //! Commas separate several faults. [`drawn`] plans faults that the level tolerates, from a seed.
 
 use thiserror::Error;
-use weft_ondisk::Level;
+use weft_ondisk::{Level, Redundancy};
 use weft_sim::machine::{FaultKind, PlannedFault};
 use weft_units::rng::Rng;
 use weft_units::{MemberIndex, Span, Time};
@@ -125,11 +125,11 @@ pub fn drawn(level: Option<Level>, members: usize, span: Span, seed: u64) -> Vec
     let fails = planned(1, late, FaultKind::Gone);
     let media = planned(2, early, FaultKind::Media { one_in: 200 });
     let Some(level) = level else { return vec![slow] };
-    match (level, fails_or_not) {
-        (Level::Linear | Level::Raid0, _) => vec![slow],
-        (Level::Raid6, _) => vec![slow, fails, media],
-        (Level::Raid1 | Level::Raid4 | Level::Raid5 | Level::Raid10, 0) => vec![slow, fails],
-        (Level::Raid1 | Level::Raid4 | Level::Raid5 | Level::Raid10, _) => vec![slow, media],
+    match (level.row().redundancy, fails_or_not) {
+        (Redundancy::None, _) => vec![slow],
+        (Redundancy::Parity(2..), _) => vec![slow, fails, media],
+        (Redundancy::Copies | Redundancy::Mirror | Redundancy::Parity(_), 0) => vec![slow, fails],
+        (Redundancy::Copies | Redundancy::Mirror | Redundancy::Parity(_), _) => vec![slow, media],
     }
 }
 

@@ -280,8 +280,8 @@ fn class(job: &Job) -> Class {
     }
 }
 
-/// Adds a completed request, which was submitted `late` after it was due. Its rates are sampled in
-/// intervals that count from `from`.
+/// Adds a completed request, which was submitted `late` after it was due. The rates of the job are
+/// sampled in intervals that count from the time `from`.
 pub(super) fn record(result: &mut JobResult, ended: &Ended, late: Span, from: Time) {
     let took = ended.ended.since(ended.begun);
     let direction = match ended.io.op {
@@ -307,6 +307,8 @@ pub(super) fn record(result: &mut JobResult, ended: &Ended, late: Span, from: Ti
     }
 }
 
+/// Interval at which the rates of a job are sampled.
+///
 /// Source   fio's `bwavgtime` and `iopsavgtime`
 const SAMPLE: Span = super::sweep::COURSE_STEP;
 

@@ -59,7 +59,7 @@ pub struct Outcome {
 /// Statistics of a write-back cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteBackOutcome {
-    /// Limit of bytes dirty or being written.
+    /// Dirty limit of the cache: bytes that may be dirty or being written.
     pub limit: Bytes,
     /// Most bytes dirty or being written at any time of the run.
     pub dirty_max: Bytes,
@@ -96,7 +96,7 @@ impl WriteBackOutcome {
 pub struct MemberOutcome {
     /// Name of the drive's model.
     pub model: String,
-    /// Commands and sectors, after merging.
+    /// Commands and sectors that the member's disk received, after merging.
     pub traffic: Traffic,
     /// Whether the member holds all of its data.
     pub in_sync: bool,
@@ -170,7 +170,7 @@ impl Outcome {
         beyond as f64 / (self.client.1.0 as f64).max(1.0)
     }
 
-    /// Values for which fio has no key.
+    /// JSON object with the values for which fio has no key.
     #[must_use]
     pub fn to_json(&self, volume: &Volume) -> Value {
         let members: Vec<Value> = self

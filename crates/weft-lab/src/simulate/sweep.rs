@@ -54,7 +54,7 @@ pub struct Sample {
     pub share: f64,
 }
 
-/// The percentiles of a [`Sample`].
+/// Percentiles of a [`Sample`], in percent.
 pub const PERCENTS: [f64; 3] = [50.0, 99.0, 99.9];
 
 /// Metric that is compared.
@@ -64,7 +64,7 @@ pub enum Metric {
     Throughput,
     /// Mean latency; less is better.
     Mean,
-    /// One of [`PERCENTS`]; less is better.
+    /// Percentile of the latency, as an index into [`PERCENTS`]; less is better.
     Percentile(usize),
 }
 
@@ -293,7 +293,7 @@ pub fn sweep(
     Ok(Some(swept))
 }
 
-/// A volume with the seed of a run.
+/// Copy of a volume with the seed of run `run`.
 fn of_run(volume: &Volume, run: u64) -> Volume {
     Volume { seed: volume.seed.wrapping_add(run), ..volume.clone() }
 }

@@ -31,11 +31,11 @@ pub fn action(text: &str) -> Result<SyncAction, String> {
 /// Course of a sync beside a load.
 #[derive(Clone, Debug)]
 pub struct SyncOutcome {
-    /// Name of the action.
+    /// Name of the sync in md's `sync_action`.
     pub action: &'static str,
     /// Data sectors of each member that the sync has passed.
     pub completed: Sectors,
-    /// Data sectors of each member.
+    /// Number of data sectors that each member has in all.
     pub total: Sectors,
     /// Duration of the sync, or its time until the load ended.
     pub took: Span,

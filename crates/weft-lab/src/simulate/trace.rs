@@ -29,10 +29,10 @@ use crate::replay::{Assume, Counts, Format, Op, ReadOptions, Record, ReplayError
 pub struct Replay {
     /// Files of the trace.
     pub paths: Vec<PathBuf>,
-    /// Options for reading.
+    /// Options for reading the trace.
     pub read: ReadOptions,
-    /// Time at which requests are submitted; `None` for their recorded times, or for one after the
-    /// other if the trace has no times.
+    /// Rule that determines when requests are submitted. `None`: at their recorded times, or one
+    /// after the other if the trace has no times.
     pub pace: Option<Pace>,
     /// Time scale of the replay, in percent of the trace's times.
     pub time_percent: u32,
@@ -103,7 +103,7 @@ pub struct Replayed {
     pub outcome: Outcome,
     /// Counts of requests that did not fit the volume and were dropped, cut or split.
     pub changes: Changes,
-    /// Time at which requests were submitted.
+    /// Rule by which requests were submitted.
     pub pace: Pace,
 }
 
@@ -212,7 +212,7 @@ impl Replay {
         })
     }
 
-    /// Time at which requests are submitted: [`Replay::pace`], or the default for this trace.
+    /// Rule by which requests are submitted: [`Replay::pace`], or the default for this trace.
     #[must_use]
     pub fn paced(&self) -> Pace {
         // A trace without times is replayed one request after the other, not all at once.

@@ -48,13 +48,14 @@ pub struct ClientHandshake {
     phase: HandshakePhase,
     gather: Gather,
     out: Outbox,
-    /// Option for which the client awaits replies.
+    /// Number of the option for which the client awaits replies.
     option: u32,
     /// Number of replies to `option` so far.
     reply_count: u32,
     no_zeroes: bool,
     headers: Headers,
-    /// Identifier that the server gave to `base:allocation`.
+    /// Identifier that the server gave to the context `base:allocation`; `None` if it was not
+    /// selected.
     allocation: Option<u32>,
     export: Option<ExportInfo>,
     name: Option<String>,
@@ -140,7 +141,7 @@ impl ClientHandshake {
         self.out.advance(count);
     }
 
-    /// Heap memory that the value owns, in bytes, not counting export name and description.
+    /// Heap memory that the handshake owns, in bytes, without the export's name and description.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let data = match &self.phase {
@@ -389,7 +390,7 @@ impl ClientHandshake {
     }
 
     /// Ends the session with `NBD_OPT_ABORT`, as a client must unless the server violates the
-    /// protocol. The handshake returns `event`.
+    /// protocol, and reports `event`.
     fn leave(&mut self, event: HandshakeEvent) -> HandshakeStep {
         self.send(option::ABORT, &[]);
         self.phase = HandshakePhase::Closed;
@@ -402,7 +403,7 @@ impl ClientHandshake {
     }
 }
 
-/// Event that the handshake reports to its caller: an export of the server's list, or the end of
+/// Event that the handshake reports to its driver: an export of the server's list, or the end of
 /// the handshake.
 #[derive(Debug)]
 pub enum HandshakeEvent {
@@ -415,7 +416,7 @@ pub enum HandshakeEvent {
     },
     /// One export of the server's list, for [`Goal::List`].
     Listed {
-        /// Name that a client asks for.
+        /// Name by which clients open the export.
         name: String,
         /// Description for people, possibly empty.
         description: String,
@@ -458,5 +459,5 @@ fn printable(text: &[u8]) -> String {
         .collect()
 }
 
-/// Most replies to one option: a list of 65,536 exports.
+/// Most replies to one option that the client accepts: a list of 65,536 exports.
 const REPLY_COUNT_MAX: u32 = 1 << 16;

@@ -23,7 +23,8 @@ pub use requests::{ClientConnection, ClientEvent, RequestError};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// A message does not start with its magic; also an old server, or not an NBD server.
+    /// A message does not start with its magic: a fault of the server, an old server, or no NBD
+    /// server.
     #[error("magic: found {found:#018x}; not an NBD server of fixed newstyle, or out of step")]
     Magic {
         /// Number found in place of the magic.
@@ -38,14 +39,14 @@ pub enum ClientError {
     /// The server does not support fixed newstyle, so it cannot refuse options.
     #[error("server does not speak fixed newstyle")]
     NotFixedNewstyle,
-    /// The server refused the option that the goal needs.
+    /// The server refused the option that the client's goal needs.
     #[error("server refused option {option} with {}: {message}", option_error_name(*.kind))]
     Refused {
         /// Number of the option.
         option: u32,
         /// Type of the error, see [`option_reply`].
         kind: u32,
-        /// Text of the server, possibly empty, with control characters replaced.
+        /// Message of the server, possibly empty, with control characters replaced.
         message: String,
     },
     /// A reply is longer than any legal reply.
@@ -78,6 +79,6 @@ fn option_error_name(kind: u32) -> &'static str {
     }
 }
 
-/// Longest reply to an option, and longest error chunk: the text of an error chunk has at most
-/// 65,535 bytes by its 16-bit length, plus 14 bytes of numbers.
+/// Longest reply to an option, and longest error chunk. The text of an error chunk has at most
+/// 65,535 bytes, because its length has 16 bits; the numbers before it have 14 bytes.
 const REPLY_BYTES_MAX: u32 = (64 << 10) + 14;

@@ -186,8 +186,8 @@ impl ClientConnection {
         }
     }
 
-    /// Handles extents: they must be of the negotiated context, come once, not be empty, and be as
-    /// many as asked for.
+    /// Handles a chunk of extents. They must be of the negotiated context and within the range that
+    /// was asked for; none may be empty, and a reply may have only one such chunk.
     fn on_extents(&mut self, header: ChunkHeader, data: &[u8]) -> Result<ReplyStep, ClientError> {
         let ChunkHeader { flags, cookie, kind, .. } = header;
         self.phase = Phase::Reply;
@@ -232,7 +232,8 @@ impl ClientConnection {
         if done { self.end(cookie).map(ReplyStep::Event) } else { Ok(ReplyStep::Again) }
     }
 
-    /// Records that data or a hole has come, which must be within the range and not repeated.
+    /// Records that a range of data or zeroes has arrived. It must be within the range of the read
+    /// and not repeated.
     fn cover(&mut self, cookie: u64, offset: u64, len: u32) -> Result<(), ClientError> {
         let request = self.find(cookie)?;
         let Op::Read { offset: first, len: asked, df } = request.op else {
@@ -249,7 +250,7 @@ impl ClientConnection {
         request.covered.add(range)
     }
 
-    /// Completes the reply to a request.
+    /// Ends the reply to a request. A reply that reports success must be complete.
     pub(super) fn end(&mut self, cookie: u64) -> Result<ClientEvent, ClientError> {
         let request = self.open.remove(&cookie).ok_or(ClientError::UnknownCookie { cookie })?;
         if let Some(error) = request.error {
@@ -271,12 +272,12 @@ impl ClientConnection {
     }
 }
 
-/// Parts of a read that have come. They are disjoint and within the read, so they cover it when
+/// Ranges of a read that have arrived. They are disjoint and within the read, so they cover it when
 /// their lengths add up to its length; no merging is needed.
 #[derive(Debug, Default)]
 pub(super) struct Coverage {
     pub(super) total: u32,
-    /// Range of the first part. It grows at its end, and is the only range if the server sends data
+    /// Range that arrived first. It grows at its end, and is the only one if the server sends data
     /// in order.
     first: Range<u32>,
     others: Vec<Range<u32>>,
@@ -302,5 +303,5 @@ impl Coverage {
     }
 }
 
-/// Most pieces of one read out of order: 32 MiB in pieces of 32 KiB.
+/// Most ranges of one read that may arrive out of order: 32 MiB in pieces of 32 KiB.
 const FRAGMENT_COUNT_MAX: usize = 1024;

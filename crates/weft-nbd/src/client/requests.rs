@@ -28,14 +28,15 @@ use crate::wire::{ChunkHeader, NbdError, RequestHeader, command};
 pub struct ClientConnection {
     pub(super) export: ExportInfo,
     pub(super) terms: Terms,
-    /// Identifier that the server gave to `base:allocation`.
+    /// Identifier that the server gave to the context `base:allocation`; `None` if it was not
+    /// selected.
     pub(super) allocation: Option<u32>,
     pub(super) open: BTreeMap<u64, OpenRequest>,
     pub(super) open_max: usize,
     pub(super) phase: Phase,
     pub(super) gather: Gather,
-    /// End of a request, known since its last data or extents were handed out. The next call of
-    /// `input` returns it.
+    /// Event for the end of a request, if its last data or extents have been handed out. The next
+    /// call of `input` returns it.
     pub(super) ended: Option<ClientEvent>,
     pub(super) leaving: bool,
 }
@@ -80,7 +81,7 @@ impl ClientConnection {
         self.terms.headers.are_extended()
     }
 
-    /// Number of requests sent and not yet answered.
+    /// Number of requests that are sent and not yet answered.
     #[must_use]
     pub fn open_count(&self) -> usize {
         self.open.len()
@@ -155,7 +156,8 @@ impl ClientConnection {
         })
     }
 
-    /// Number of the next bytes from the server that are payload of the last [`ClientEvent::Data`].
+    /// Number of bytes of payload, for the last [`ClientEvent::Data`], that come next from the
+    /// server.
     #[must_use]
     pub fn payload_remaining(&self) -> usize {
         match self.phase {
@@ -212,14 +214,15 @@ pub enum ClientEvent {
         /// Result of the request.
         result: Result<(), NbdError>,
     },
-    /// Extents from the first byte of a request for block status. An error may still come.
+    /// Extents for a request for block status, from the first byte of its range on. An error may
+    /// still come.
     Extents {
         /// Cookie of the request.
         cookie: u64,
         /// At least one extent; the last may reach beyond the requested range.
         extents: Vec<Extent>,
     },
-    /// A range of a read that is zeroes, which are not sent.
+    /// A range of a read that consists of zeroes, which are not sent.
     Hole {
         /// Cookie of the request.
         cookie: u64,
@@ -230,7 +233,7 @@ pub enum ClientEvent {
     },
 }
 
-/// Reasons why a request was not encoded.
+/// Reasons why [`ClientConnection::request`] did not encode a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {
@@ -240,17 +243,17 @@ pub enum RequestError {
     /// Another open request has this cookie.
     #[error("an open request has this cookie")]
     CookieInUse,
-    /// The export does not take the request: the error that a server would return.
+    /// The export does not take the request. The error is the one that a server would return.
     #[error("the export does not take such a request: {0}")]
     Refused(NbdError),
-    /// 4096 requests are open.
+    /// 4096 requests are open, which is the limit.
     #[error("too many open requests, expected at most {OPEN_COUNT_MAX}")]
     TooManyOpen,
 }
 
 #[derive(Debug)]
 pub(super) enum Phase {
-    /// Expects the fixed first part of a chunk's payload.
+    /// Expects the fixed-size first part of a chunk's payload.
     Chunk {
         header: ChunkHeader,
         prefix_len: u8,
@@ -286,5 +289,5 @@ pub(super) struct OpenRequest {
     pub(super) extents_told: bool,
 }
 
-/// Most open requests; the queue of a member holds a few hundred.
+/// Most open requests of a client, more than the few hundred that the queue of a member holds.
 const OPEN_COUNT_MAX: usize = 4096;

@@ -2,7 +2,9 @@
 
 use super::words::MAGIC;
 use super::{Disk090, Super090};
-use crate::{Level, MdTime, layout_id};
+use crate::chunk_rule::ChunkRule;
+use crate::layout_id::Layouts;
+use crate::{Level, MdTime};
 use weft_units::Sectors;
 
 impl Super090 {
@@ -48,14 +50,15 @@ impl Super090 {
         line("Spare Devices", self.spare_disks.to_string());
         line("Checksum", format!("{:x} - correct", self.checksum()));
         line("Events", self.events.to_string());
-        if matches!(self.level, Level::Raid5 | Level::Raid6 | Level::Raid10) {
-            let layout = layout_id::name(self.level, self.layout);
+        if matches!(self.level.row().layouts, Layouts::Copies | Layouts::Rotations(_)) {
+            let layout = self.level.row().layouts.name(self.layout);
             line("Layout", layout.unwrap_or_else(|| "-unknown-".to_owned()));
         }
-        match self.level {
-            Level::Raid1 => {}
-            Level::Linear => line("Rounding", format!("{}K", self.chunk_bytes >> 10)),
-            _ => line("Chunk Size", format!("{}K", self.chunk_bytes >> 10)),
+        let chunk = format!("{}K", self.chunk_bytes >> 10);
+        match self.level.row().chunk {
+            ChunkRule::Multiple | ChunkRule::PowerOfTwo => line("Chunk Size", chunk),
+            ChunkRule::Rounding => line("Rounding", chunk),
+            ChunkRule::Unused => {}
         }
         lines
     }
@@ -78,17 +81,17 @@ impl Super090 {
             line("New Level", name);
         }
         if reshape.new_layout != self.layout {
-            let name = layout_id::name(self.level, reshape.new_layout);
+            let name = self.level.row().layouts.name(reshape.new_layout);
             let code = reshape.new_layout;
-            match self.level {
-                Level::Raid5 | Level::Raid6 => {
+            match self.level.row().layouts {
+                Layouts::Rotations(_) => {
                     line("New Layout", name.unwrap_or_else(|| "-unknown-".to_owned()));
                 }
-                Level::Raid10 => {
+                Layouts::Copies => {
                     let kind = if code & 0x1_0000 != 0 { "offset" } else { "far" };
                     line("New Layout", format!("near={}, {kind}={}", code & 255, code >> 8 & 255));
                 }
-                Level::Linear | Level::Raid0 | Level::Raid1 | Level::Raid4 => {}
+                Layouts::Ignored | Layouts::Zones => {}
             }
         }
         if reshape.new_chunk_bytes != self.chunk_bytes {

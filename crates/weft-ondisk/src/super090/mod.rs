@@ -60,7 +60,7 @@ pub struct Disk090 {
     pub state: u32,
 }
 
-/// Target and position of a reshape; valid with minor version 91.
+/// State of a reshape: its position and the geometry after it. Valid with minor version 91.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reshape090 {
     /// Array sector that the reshape has reached. Byte 176.
@@ -121,7 +121,7 @@ pub struct Super090 {
     pub spare_disks: u32,
     /// Event count. Byte 156.
     pub events: u64,
-    /// `events` at the time when `recovery_cp` was stored. Byte 164.
+    /// Event count at which `recovery_cp` was stored. Byte 164.
     pub cp_events: u64,
     /// Sectors of a member that the resync has passed. Byte 172.
     pub recovery_cp: u32,
@@ -131,9 +131,9 @@ pub struct Super090 {
     pub layout: u32,
     /// Chunk size in bytes. Byte 260.
     pub chunk_bytes: u32,
-    /// Obsolete. Byte 264.
+    /// Obsolete field, kept as stored. Byte 264.
     pub root_pv: u32,
-    /// Obsolete. Byte 268.
+    /// Obsolete field, kept as stored. Byte 268.
     pub root_block: u32,
     /// Table of all members. Byte 512, 128 bytes each.
     pub disks: [Disk090; DISKS_090_MAX as usize],
@@ -157,7 +157,7 @@ impl Disk090 {
     pub const ACTIVE: u32 = 1 << 1;
     /// The member has all data of its slot.
     pub const SYNC: u32 = 1 << 2;
-    /// The member is not there any more.
+    /// The member was removed from the array.
     pub const REMOVED: u32 = 1 << 3;
     /// The member is read only when no other has the data.
     pub const WRITE_MOSTLY: u32 = 1 << 9;
@@ -266,9 +266,8 @@ impl Super090 {
             return Err(SuperblockError::Checksum { at: Word::SB_CSUM.at(), stored, computed });
         }
         let code = words.get(Word::LEVEL).cast_signed();
-        let level = Level::from_code(code).ok_or_else(|| {
-            SuperblockError::value(Word::LEVEL.at(), code, "-1 (linear), 0, 1, 4, 5, 6 or 10")
-        })?;
+        let level = Level::from_code(code)
+            .ok_or_else(|| SuperblockError::value(Word::LEVEL.at(), code, Level::codes_listed()))?;
         Ok(Self::from_words(&words, super_offset, level))
     }
 
@@ -297,7 +296,8 @@ impl Super090 {
         Words::read(&self.encode(), self.order).get(Word::SB_CSUM)
     }
 
-    /// Superblock of another member of the same array: all fields but `this_disk` are equal.
+    /// Superblock of member `number` of the same array: all fields but `this_disk` are equal.
+    /// `None` for a number beyond the table.
     #[must_use]
     pub fn of_member(&self, number: u32) -> Option<Self> {
         let this_disk = *self.disks.get(number as usize)?;
@@ -423,7 +423,8 @@ impl Super090 {
 
     /// Sector up to which the array is in sync.
     ///
-    /// Source   the checkpoint counts only if it was stored with the same event count
+    /// Source   the checkpoint counts only if it was stored with the present event count of the
+    ///          superblock
     #[must_use]
     pub fn resync_offset(&self) -> ResyncOffset {
         if self.state & Self::CLEAN != 0 {
@@ -454,7 +455,7 @@ impl Super090 {
     #[must_use]
     pub fn dirty_from(&self) -> Option<Sectors> {
         let ResyncOffset::At(sector) = self.resync_offset() else { return None };
-        let range = if self.level == Level::Raid10 { self.array_size() } else { Some(self.size()) };
+        let range = if self.level.syncs_array() { self.array_size() } else { Some(self.size()) };
         Some(if range.is_some_and(|range| sector <= range) { sector } else { Sectors::ZERO })
     }
 
@@ -466,7 +467,8 @@ impl Super090 {
         present.then(|| SectorRange::new(start, Self::BITMAP_SECTORS))
     }
 
-    /// UUID in the bitmap of this array: the words as they are stored.
+    /// UUID that the bitmap of this array carries: the words of the UUID as the superblock stores
+    /// them.
     #[must_use]
     pub fn bitmap_uuid(&self) -> Uuid {
         let mut bytes = self.set_uuid.0;
@@ -562,13 +564,13 @@ impl Super090 {
 /// bytes.
 ///
 /// Source   md: sum of all words except the checksum in 64 bits; its halves are added once, and the
-///          carry of this addition is lost
+///          carry of that addition is lost
 #[must_use]
 pub fn csum_090(block: &[u8], order: ByteOrder) -> Option<u32> {
     block.get(..SUPER_BYTES).map(|block| Words::read(block, order).sum())
 }
 
-/// Adds both halves, twice, to get 16 bits.
+/// Folds a sum of 32 bits to 16 bits, by adding both halves twice.
 const fn folded(sum: u32) -> u32 {
     let once = (sum & 0xffff) + (sum >> 16);
     (once & 0xffff) + (once >> 16)

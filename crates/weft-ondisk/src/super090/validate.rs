@@ -5,8 +5,10 @@
 
 use super::words::Word;
 use super::{DISKS_090_MAX, Disk090, RESERVED_090, Super090};
+use crate::chunk_rule::ChunkRule;
+use crate::layout_id::Layouts;
 use crate::super1::{Area, check_chunk};
-use crate::{Level, Role, SuperblockError, layout_id};
+use crate::{Level, Role, SuperblockError};
 use weft_units::{SECTOR_BYTES, Sectors};
 
 impl Super090 {
@@ -29,7 +31,7 @@ impl Super090 {
     fn check_level(&self) -> Result<(), SuperblockError> {
         let (level, most) = (self.level, DISKS_090_MAX);
         let at = Word::RAID_DISKS.at();
-        if !(level.raid_disks_min()..=most).contains(&self.raid_disks) {
+        if !(level.row().members_min..=most).contains(&self.raid_disks) {
             return Err(SuperblockError::raid_disks(at, self.raid_disks, level, most));
         }
         if self.is_reshaping()
@@ -40,7 +42,8 @@ impl Super090 {
             return Err(SuperblockError::value(at, self.reshape.delta_disks, expected));
         }
         // RAID0 had no layouts when this format was current, so the field is ignored.
-        if level != Level::Raid0 && !layout_id::is_legal(level, self.layout, self.raid_disks) {
+        let meaningful = level.row().layouts != Layouts::Zones;
+        if meaningful && !level.row().layouts.allows(self.layout, self.raid_disks) {
             let expected = format!("a layout of {level} with {} members", self.raid_disks);
             let found = format!("{:#x}", self.layout);
             return Err(SuperblockError::value(Word::LAYOUT.at(), found, expected));
@@ -74,7 +77,8 @@ impl Super090 {
             ("the superblock's sector", self.super_offset)
         };
         // Linear rounds by its chunk, so a member smaller than a chunk has no room for data.
-        if self.level != Level::Raid1 && self.chunk() > cut || cut == Sectors::ZERO {
+        let means_chunk = self.level.row().chunk != ChunkRule::Unused;
+        if means_chunk && self.chunk() > cut || cut == Sectors::ZERO {
             let at = Word::CHUNK_SIZE.at();
             let expected = format!("at most {field}, {} bytes", cut.bytes().0);
             return Err(SuperblockError::value(at, self.chunk_bytes, expected));
@@ -127,7 +131,7 @@ impl Super090 {
         let reshape = &self.reshape;
         let code = reshape.new_level.cast_signed();
         let Some(level) = Level::from_code(code) else {
-            let expected = "-1 (linear), 0, 1, 4, 5, 6 or 10";
+            let expected = Level::codes_listed();
             return Err(SuperblockError::value(Word::NEW_LEVEL.at(), code, expected));
         };
         self.check_chunk_bytes(Word::NEW_CHUNK, level, reshape.new_chunk_bytes)?;

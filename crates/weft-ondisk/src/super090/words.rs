@@ -8,7 +8,7 @@ pub(super) const MAGIC: u32 = 0xa92b_4efc;
 pub(super) const WORDS: usize = SUPER_BYTES / 4;
 pub(super) const STRUCTURE: &str = "0.90 superblock";
 
-/// Field of one word: its index and its name.
+/// Word of the superblock, with its index and the name of its field.
 #[derive(Clone, Copy)]
 pub(super) struct Word(usize, &'static str);
 
@@ -52,13 +52,13 @@ impl Word {
         At { structure: STRUCTURE, field: self.1, byte: self.0 * 4 }
     }
 
-    /// Word `index` of the row of member `number`.
+    /// Word `index` in the table row of member `number`.
     pub(super) const fn disk(number: usize, index: usize, name: &'static str) -> Self {
         Self(128 + 32 * number + index, name)
     }
 }
 
-/// All words of a superblock, as numbers.
+/// All words of a superblock as numbers, in the byte order in which it was written.
 pub(super) struct Words {
     order: ByteOrder,
     words: Vec<u32>,

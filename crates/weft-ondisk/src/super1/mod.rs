@@ -25,7 +25,7 @@ mod raw;
 mod validate;
 
 use crate::error::at;
-use crate::{At, Features, Level, Minor, Reason, SuperblockError, Uuid};
+use crate::{At, Features, Level, Minor, Reason, Redundancy, SuperblockError, Uuid};
 use raw::{HEADER_BYTES, Raw, STRUCTURE};
 use std::fmt;
 pub(crate) use validate::{Area, DATA_SECTORS_MIN, check_chunk};
@@ -47,13 +47,12 @@ pub struct MdTime {
     pub micros: u32,
 }
 
-/// Position below which members are known to agree, in member sectors (for RAID10 in array
-/// sectors).
+/// Sector up to which members are known to agree, in a member's data; for RAID10 in the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResyncOffset {
-    /// Members agree everywhere: the array was stopped cleanly.
+    /// The members agree everywhere: the array was stopped cleanly.
     Clean,
-    /// Members agree below this sector. 0 while writes may be in flight.
+    /// The members agree below this sector, which is 0 while writes may be in flight.
     At(Sectors),
 }
 
@@ -70,7 +69,8 @@ pub enum Role {
     Spare,
 }
 
-/// Partial parity log of a member, described by the bytes that otherwise describe the bitmap.
+/// Position of a member's partial parity log. The superblock stores it in the bytes that otherwise
+/// describe the bitmap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PplArea {
     /// Offset from the superblock, in sectors.
@@ -102,7 +102,8 @@ pub struct Reshape {
 /// Source   byte offsets and meanings: md's on-disk structure; each field names its own byte
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Super1 {
-    /// Place of the superblock; `super_offset` follows from it and the member's size.
+    /// Minor version, which gives the position of the superblock; `super_offset` follows from it
+    /// and the member's size.
     pub minor: Minor,
     /// Features that a reader has to understand. Byte 8.
     pub feature_map: Features,
@@ -208,8 +209,7 @@ impl Super1 {
         }
         raw.check_newer()?;
         let level = Level::from_code(raw.level.get()).ok_or_else(|| {
-            let expected = "-1 (linear), 0, 1, 4, 5, 6 or 10".to_owned();
-            SuperblockError::value(at!(level), raw.level.get(), expected)
+            SuperblockError::value(at!(level), raw.level.get(), Level::codes_listed())
         })?;
         Ok(raw.values(minor, level, roles))
     }
@@ -261,8 +261,8 @@ impl Super1 {
         csum_v1(&self.encode()).expect("encode stores a legal max_dev")
     }
 
-    /// Name of the array as text: up to the first NUL, with bytes escaped that are not printable
-    /// ASCII.
+    /// Name of the array as text: up to the first NUL, with all bytes escaped that are not
+    /// printable ASCII.
     #[must_use]
     pub fn name(&self) -> String {
         let name = self.set_name.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -312,7 +312,7 @@ impl Super1 {
         }
     }
 
-    /// Records that this member is rebuilt below `recovered`, or completely (`None`).
+    /// Records that this member is rebuilt up to the data sector `recovered`; `None`: completely.
     pub const fn set_recovery_offset(&mut self, recovered: Option<Sectors>) {
         match recovered {
             Some(recovered) => {
@@ -342,14 +342,16 @@ impl Super1 {
         u32::try_from(before).ok().filter(|_| reshaping)
     }
 
-    /// Offset of the write-intent bitmap from the superblock in sectors, with [`Features::BITMAP`].
+    /// Offset of the write-intent bitmap from the superblock in sectors; `None` without
+    /// [`Features::BITMAP`].
     #[must_use]
     pub fn bitmap_offset(&self) -> Option<i32> {
         let present = self.feature_map.contains(Features::BITMAP);
         present.then(|| i32::from_le_bytes(self.bitmap_offset_raw))
     }
 
-    /// Partial parity log, with [`Features::PPL`] or [`Features::MULTI_PPL`].
+    /// Position of the partial parity log; `None` without [`Features::PPL`] and
+    /// [`Features::MULTI_PPL`].
     #[must_use]
     pub fn ppl(&self) -> Option<PplArea> {
         let [offset_low, offset_high, size_low, size_high] = self.bitmap_offset_raw;
@@ -367,7 +369,8 @@ impl Super1 {
         valid.then_some(Sectors(self.recovery_offset_raw))
     }
 
-    /// Sector of the journal's oldest live block, from `data_offset`, on a journal member.
+    /// Sector of the journal's oldest block that is still needed, from `data_offset`; `None` unless
+    /// the member is a journal.
     #[must_use]
     pub fn journal_tail(&self) -> Option<Sectors> {
         self.is_journal().then_some(Sectors(self.recovery_offset_raw))
@@ -387,7 +390,7 @@ impl Super1 {
             ResyncOffset::Clean => None,
             ResyncOffset::At(sector) => {
                 let range =
-                    if self.level == Level::Raid10 { self.array_size() } else { Some(self.size) };
+                    if self.level.syncs_array() { self.array_size() } else { Some(self.size) };
                 Some(if range.is_some_and(|range| sector <= range) { sector } else { Sectors(0) })
             }
         }
@@ -427,7 +430,7 @@ impl Super1 {
 }
 
 impl MdTime {
-    /// A time in whole seconds.
+    /// Creates a time of whole seconds since 1970.
     #[must_use]
     pub const fn from_secs(secs: u64) -> Self {
         Self { secs, micros: 0 }
@@ -525,7 +528,8 @@ pub fn csum_v1(block: &[u8]) -> Option<u32> {
     Some(low.wrapping_add(high))
 }
 
-/// Sectors of an array with members of `size` each.
+/// Sectors of an array with `size` sectors of data on each member; `None` for linear and RAID0, and
+/// for illegal geometry.
 pub(crate) fn array_size(
     level: Level,
     layout: u32,
@@ -534,14 +538,14 @@ pub(crate) fn array_size(
     raid_disks: u32,
 ) -> Option<Sectors> {
     let members = u64::from(raid_disks);
-    let chunks = match level {
-        Level::Linear | Level::Raid0 => return None,
-        Level::Raid1 => return Some(size),
-        Level::Raid4 | Level::Raid5 | Level::Raid6 => {
-            let data = members.checked_sub(u64::from(level.parity_count()))?;
+    let chunks = match level.row().redundancy {
+        Redundancy::None => return None,
+        Redundancy::Mirror => return Some(size),
+        Redundancy::Parity(count) => {
+            let data = members.checked_sub(u64::from(count))?;
             size.0.checked_div(chunk.0)?.checked_mul(data)?
         }
-        Level::Raid10 => {
+        Redundancy::Copies => {
             let parts = crate::layout_id::Raid10::from_code(layout)?;
             let rows = size.0.checked_div(chunk.0)?.checked_div(u64::from(parts.far))?;
             rows.checked_mul(members)?.checked_div(u64::from(parts.near))?

@@ -59,7 +59,8 @@ pub(crate) struct Raw {
 }
 
 impl Raw {
-    /// Refuses a magic, version or length with which no checksum can be computed.
+    /// Refuses a superblock for which no checksum can be computed, because of its magic, version or
+    /// length.
     pub(super) fn check_format(&self) -> Result<(), SuperblockError> {
         if self.magic.get() != MAGIC {
             return Err(SuperblockError::Magic { at: at!(magic), found: self.magic.get() });
@@ -75,7 +76,8 @@ impl Raw {
         Ok(())
     }
 
-    /// Refuses bytes that only a later format uses, because their meaning is not known.
+    /// Refuses a superblock with values in bytes that only a later format uses: their meaning is
+    /// not known.
     pub(super) fn check_newer(&self) -> Result<(), SuperblockError> {
         let unknown = Features(self.feature_map.get()).unknown();
         if unknown != Features(0) {
@@ -134,7 +136,7 @@ impl Raw {
         }
     }
 
-    /// Header of `values`, with 0 as its checksum.
+    /// Header with the fields of `values`, and 0 as its checksum.
     ///
     /// Panics on chunks and tables that do not fit the header, which no legal superblock has.
     pub(super) fn from_values(values: &Super1) -> Self {

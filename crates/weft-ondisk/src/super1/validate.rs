@@ -10,16 +10,15 @@
 
 use super::raw::{Raw, STRUCTURE};
 use super::{ROLES_MAX, ResyncOffset, Role, Super1, role_at, sectors_of};
+use crate::chunk_rule::{CHUNK_END, CHUNK_PAGE, ChunkRule};
 use crate::error::at;
-use crate::{At, Level, SuperblockError, layout_id};
+use crate::layout_id::Layouts;
+use crate::{At, Level, SuperblockError};
 use crate::{Features, MEMBER_SECTORS_MIN, Minor};
 use weft_units::{SECTOR_BYTES, Sectors};
 
 /// `data_size` of the smallest usable member, as in the kernel.
 pub(crate) const DATA_SECTORS_MIN: u64 = 10;
-
-/// Smallest chunk with parity or copies: a page of 8 sectors.
-const CHUNK_SECTORS_MIN: u64 = 8;
 
 /// Smallest partial parity log: a header and a block, 4 KiB each.
 const PPL_SECTORS_MIN: u16 = 16;
@@ -27,7 +26,7 @@ const PPL_SECTORS_MIN: u16 = 16;
 /// Largest bad-block log: a page, 512 entries.
 const BBLOG_SECTORS_MAX: u16 = 8;
 
-/// Features that exclude each other, and the name of the rule.
+/// Pairs of features that exclude each other, each with the name of the rule.
 const EXCLUSIVE: [(Features, Features, &str); 6] = [
     (Features::BITMAP, Features::JOURNAL, "BITMAP with JOURNAL"),
     (Features::PPL, Features::BITMAP, "PPL with BITMAP"),
@@ -37,8 +36,8 @@ const EXCLUSIVE: [(Features, Features, &str); 6] = [
     (Features::MULTI_PPL, Features::JOURNAL, "MULTI_PPL with JOURNAL"),
 ];
 
-/// Sectors of the member with one use. Signed, because offsets from the superblock are signed and
-/// may point before the member.
+/// Range of a member's sectors with one purpose, such as the data or a log. Signed, because offsets
+/// from the superblock are signed and may point before the member.
 #[derive(Clone, Copy)]
 pub(crate) struct Area {
     pub(crate) at: At,
@@ -112,7 +111,8 @@ impl Super1 {
         if let Some((_, _, rule)) = broken {
             return Err(SuperblockError::Combination { at, found, rule });
         }
-        if found.contains(Features::RAID0_LAYOUT) && self.level != Level::Raid0 {
+        let has_zones = self.level.row().layouts == Layouts::Zones;
+        if found.contains(Features::RAID0_LAYOUT) && !has_zones {
             let rule = "RAID0_LAYOUT on another level";
             return Err(SuperblockError::Combination { at, found, rule });
         }
@@ -130,7 +130,7 @@ impl Super1 {
 
     fn check_level(&self) -> Result<(), SuperblockError> {
         let level = self.level;
-        if !(level.raid_disks_min()..=ROLES_MAX).contains(&self.raid_disks) {
+        if !(level.row().members_min..=ROLES_MAX).contains(&self.raid_disks) {
             return Err(SuperblockError::raid_disks(
                 at!(raid_disks),
                 self.raid_disks,
@@ -145,8 +145,9 @@ impl Super1 {
             let found = self.reshape.delta_disks;
             return Err(SuperblockError::value(at!(delta_disks), found, expected));
         }
-        let meaningful = level != Level::Raid0 || self.feature_map.contains(Features::RAID0_LAYOUT);
-        if meaningful && !layout_id::is_legal(level, self.layout, self.raid_disks) {
+        let meaningful = level.row().layouts != Layouts::Zones
+            || self.feature_map.contains(Features::RAID0_LAYOUT);
+        if meaningful && !level.row().layouts.allows(self.layout, self.raid_disks) {
             let expected = format!("a layout of {level} with {} members", self.raid_disks);
             let found = format!("{:#x}", self.layout);
             return Err(SuperblockError::value(at!(layout), found, expected));
@@ -174,7 +175,7 @@ impl Super1 {
         } else {
             ("data_size", self.data_size)
         };
-        if self.level != Level::Raid1 && self.chunk > cut {
+        if self.level.row().chunk != ChunkRule::Unused && self.chunk > cut {
             let expected = format!("at most {field}, {}", cut.0);
             return Err(SuperblockError::value(at!(chunksize), self.chunk.0, expected));
         }
@@ -242,13 +243,11 @@ impl Super1 {
         self.check_bblog(member_size, &superblock, &data, ppl.as_ref())
     }
 
-    /// Area of the superblock itself.
     pub(crate) fn superblock_area(&self) -> Area {
         let len = sectors_of(self.encoded_len(512)).into();
         Area::new(at!(super_offset), "the superblock", self.super_offset.0.into(), len)
     }
 
-    /// Area of the data.
     pub(crate) fn data_area(&self) -> Area {
         let len = self.used_size().0.into();
         Area::new(at!(data_offset), "data", self.data_offset.0.into(), len)
@@ -330,7 +329,7 @@ impl Super1 {
         }
         let reshape = &self.reshape;
         let Some(level) = Level::from_code(reshape.new_level) else {
-            let expected = "-1 (linear), 0, 1, 4, 5, 6 or 10";
+            let expected = Level::codes_listed();
             return Err(SuperblockError::value(at!(new_level), reshape.new_level, expected));
         };
         check_chunk(at!(new_chunk), level, reshape.new_chunk, self.logical_block_size)?;
@@ -367,23 +366,20 @@ pub(crate) fn check_chunk(
     chunk: Sectors,
     logical_block_size: u32,
 ) -> Result<(), SuperblockError> {
-    // The kernel counts the bytes of a chunk in 31 bits.
-    if chunk.bytes().0 >= 1 << 31 {
-        return Err(SuperblockError::value(at, chunk.0, "less than 4194304, 2 GiB"));
+    if chunk >= CHUNK_END {
+        let expected = format!("less than {}, 2 GiB", CHUNK_END.0);
+        return Err(SuperblockError::value(at, chunk.0, expected));
     }
-    let logical_block = (u64::from(logical_block_size) / SECTOR_BYTES).max(1);
-    let (legal, expected) = match level {
-        Level::Linear | Level::Raid1 => (true, String::new()),
-        Level::Raid0 => (
-            chunk.0 > 0 && chunk.0.is_multiple_of(logical_block),
-            format!("a multiple of the logical block, {logical_block} sectors"),
-        ),
-        Level::Raid4 | Level::Raid5 | Level::Raid6 | Level::Raid10 => (
-            chunk.0.is_power_of_two() && chunk.0 >= CHUNK_SECTORS_MIN.max(logical_block),
-            format!("a power of two, at least {CHUNK_SECTORS_MIN} sectors, for {level}"),
-        ),
+    let block = Sectors((u64::from(logical_block_size) / SECTOR_BYTES).max(1));
+    let rule = level.row().chunk;
+    if rule.allows(chunk, block) {
+        return Ok(());
+    }
+    let expected = match rule {
+        ChunkRule::Multiple => format!("a multiple of the logical block, {} sectors", block.0),
+        _ => format!("a power of two, at least {} sectors, for {level}", CHUNK_PAGE.0),
     };
-    if legal { Ok(()) } else { Err(SuperblockError::value(at, chunk.0, expected)) }
+    Err(SuperblockError::value(at, chunk.0, expected))
 }
 
 impl Area {

@@ -61,9 +61,10 @@ pub(super) const AHEAD_BYTES: usize = 1024;
 /// Strip that a loop reads in iteration `turn` (0-based) when strips are swapped in pairs: 1, 0, 3,
 /// 2, 5, 4, …; an odd last strip stays in its place.
 ///
-/// No two consecutive distances in this order are equal. The compiler must not undo the order: a
-/// loop unrolled by two iterations would step through every second strip with the same load. The
-/// bounds check in each iteration prevents that.
+/// No two consecutive distances in this order are equal, so that an AMD CPU does not prefetch at a
+/// constant distance beyond the last strip (see `strategy.rs`). The compiler must not undo the
+/// order: a loop unrolled by two iterations would step through every second strip with the same
+/// load. The bounds check in each iteration prevents that.
 #[inline(always)]
 pub(super) fn swapped<S>(strips: &[S], turn: usize) -> &S {
     &strips[(turn ^ 1).min(strips.len() - 1)]

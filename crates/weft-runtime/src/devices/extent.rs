@@ -28,7 +28,7 @@ impl Identity {
     }
 }
 
-/// Byte range of a file or whole disk.
+/// Byte range of a member in its file, or on its whole disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
     of: Identity,
@@ -77,8 +77,8 @@ pub(super) fn identity_of(file: impl AsFd) -> Result<Identity, Errno> {
     })
 }
 
-/// The kernel's own device for a partition of a disk: its node in `/dev` and its number. `None` if
-/// the kernel has no such partition, or the node is not that device.
+/// Node in `/dev` and device number of partition `number` of a disk, as the kernel knows it. `None`
+/// if the kernel has no such partition, or the node is not that device.
 pub(super) fn kernel_partition(
     rdev: rustix::fs::Dev,
     number: u32,

@@ -8,7 +8,7 @@ use weft_units::Bytes;
 
 use crate::overlay::sync_dir;
 
-/// A file without content that becomes a member.
+/// A file without content that is to become a member.
 #[derive(Debug)]
 pub struct FreshFile {
     file: File,
@@ -16,7 +16,7 @@ pub struct FreshFile {
 }
 
 impl FreshFile {
-    /// Makes a file at `path`.
+    /// Creates a file at `path`.
     ///
     /// # Errors
     /// Fails when there is a file already, or when none can be made.
@@ -24,7 +24,7 @@ impl FreshFile {
         Ok(Self { file: File::create_new(path)?, is_new: true })
     }
 
-    /// Makes a file at `path`, or opens the empty file that is there.
+    /// Creates a file at `path`, or opens the file that is there, which must be empty.
     ///
     /// # Errors
     /// [`io::ErrorKind::AlreadyExists`] when there is one that holds something; else as from
@@ -42,13 +42,13 @@ impl FreshFile {
         }
     }
 
-    /// Whether this value made the file; false if an empty file was there before.
+    /// Whether this value created the file; false if an empty file was there before.
     #[must_use]
     pub fn is_new(&self) -> bool {
         self.is_new
     }
 
-    /// Sets the length of the file, all of which is a hole.
+    /// Sets the length of the file, which then consists of a hole.
     ///
     /// # Errors
     /// Fails when the file system cannot hold a file of this length.
@@ -65,8 +65,8 @@ impl FreshFile {
     }
 }
 
-/// Makes the name of a file durable. An error is ignored: some file systems cannot flush
-/// directories, and the file itself is safe.
+/// Makes the name of a file durable. Errors are ignored: some file systems cannot flush
+/// directories, and the content of the file is safe in any case.
 pub fn sync_name(path: &Path) {
     let parent = match path.parent() {
         Some(parent) if parent != Path::new("") => parent,

@@ -29,8 +29,8 @@ impl OpenMember {
         }
     }
 
-    /// Hole or data that begins at byte `at` of the member, up to where it ends or `len` bytes
-    /// long.
+    /// The hole or the data that begins at byte `at` of the member, up to its end or to `len`
+    /// bytes.
     #[must_use]
     pub fn stretch(&self, at: Bytes, len: Bytes) -> Stretch {
         let hole = self.hole(at, len);
@@ -45,9 +45,9 @@ impl OpenMember {
         }
     }
 
-    /// Whether holes can be made in the member, found out without changing it: a file is tried
-    /// behind its end, a block device is judged by its limits. For a member with an overlay the
-    /// answer is that of the overlay's file.
+    /// Whether holes can be made in the member, which is tested without changing data: on a file by
+    /// making a hole behind its end, on a block device by the limits of its queue. For a member
+    /// with an overlay the answer is that of the overlay's file.
     #[must_use]
     pub fn can_discard(&self) -> bool {
         if self.access() != Access::ReadWrite {

@@ -74,5 +74,6 @@ impl OpenOptions {
 
 /// Time between two attempts to take a lock.
 pub(super) const LOCK_POLL: Duration = Duration::from_millis(50);
-/// Wait before the first log line: longer than an exiting process needs to release its lock.
+/// Longest wait for a lock that is not logged: longer than an exiting process needs to release its
+/// lock.
 const LOCK_QUIET: Duration = Duration::from_millis(300);

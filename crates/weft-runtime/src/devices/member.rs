@@ -21,13 +21,13 @@ use crate::overlay::{Overlay, Underlay};
 use crate::rescued::Rescued;
 
 impl OpenMember {
-    /// Description of the member for the engine.
+    /// Description of the member, as the engine takes it.
     #[must_use]
     pub fn info(&self) -> &MemberInfo {
         &self.info
     }
 
-    /// Whether I/O goes through the page cache.
+    /// Whether I/O goes through the page cache or past it.
     #[must_use]
     pub fn mode(&self) -> IoMode {
         self.mode
@@ -42,13 +42,13 @@ impl OpenMember {
         }
     }
 
-    /// Medium of the member.
+    /// Medium of the member: a block device, a file or memory.
     #[must_use]
     pub fn medium(&self) -> Medium {
         self.medium
     }
 
-    /// Whether the member is memory, where I/O never blocks.
+    /// Whether the member is memory of this process, so that I/O never blocks.
     #[must_use]
     pub fn is_memory(&self) -> bool {
         self.medium == Medium::Memory
@@ -87,7 +87,7 @@ impl OpenMember {
         self.file_kind
     }
 
-    /// End of the member in its file, in bytes.
+    /// First byte behind the member, in its file.
     pub(crate) fn end(&self) -> u64 {
         self.start + self.info.size.bytes().0
     }
@@ -131,16 +131,16 @@ impl OpenMember {
         self.overlay.as_ref()
     }
 
-    /// The member without its overlay, as the overlay reads it.
+    /// The member as its overlay reads it, without that overlay.
     pub(crate) fn underlay(&self) -> Underlay<'_> {
         let info = &self.info;
         Underlay { label: &info.label, size: info.size, start: self.start(), file: &self.file }
     }
 
-    /// Adds the overlay of this member in `dir`: writes go to it, and reads return what it has.
-    /// With [`Access::ReadWrite`] an overlay is created if there is none, and the member becomes
-    /// writable; with [`Access::ReadOnly`] a member without an overlay stays as it is. Memory needs
-    /// no overlay.
+    /// Adds the overlay of this member in `dir`: writes go to it, and reads return its data where
+    /// it has any. With [`Access::ReadWrite`] an overlay is created if there is none, and the
+    /// member becomes writable; with [`Access::ReadOnly`] a member without an overlay stays as it
+    /// is. Memory needs no overlay.
     ///
     /// # Errors
     /// Fails when the overlay cannot be created, is in use or damaged, or when the member was
@@ -199,7 +199,7 @@ impl OpenMember {
         Ok(bytes)
     }
 
-    /// Writes all bytes from byte `at` of the member on.
+    /// Writes all of `bytes` to the member, from byte `at` on.
     ///
     /// # Errors
     /// Fails when the device does not take them.
@@ -229,7 +229,7 @@ impl OpenMember {
         Ok(rustix::fs::fsync(&self.file)?)
     }
 
-    /// Reads metadata that need not begin or end at a logical block.
+    /// Reads metadata at any sector and of any length, not only whole logical blocks.
     fn read_any(&self, at: Sectors, len: usize) -> std::io::Result<Vec<u8>> {
         let block = u64::from(self.info.logical_block);
         let end = at.bytes().0 + len as u64;
@@ -245,8 +245,8 @@ impl OpenMember {
         &self.file
     }
 
-    /// Releases the locks of the member before it is closed: the kernel may take a moment to close
-    /// a file that a ring had registered.
+    /// Releases the locks of the member at once. They do not wait for the file to be closed, which
+    /// may take the kernel a moment if a ring had registered the file.
     pub(crate) fn unlock(&self) {
         let files = [Some(self.file.as_fd()), self.backing.as_ref().map(AsFd::as_fd)];
         files.into_iter().flatten().for_each(unlock_file);
@@ -271,8 +271,8 @@ pub(crate) struct Damage {
     pub(crate) is_deleted: bool,
 }
 
-/// Reads the metadata of a member: every place where a superblock may be, and the areas that it
-/// points to. Never writes.
+/// Reads the metadata of a member: every place where a superblock may be, and the areas that the
+/// superblock points to. Never writes.
 #[must_use]
 pub fn read_metadata(member: &OpenMember) -> Candidate {
     let metadata = Metadata::read(member.info.size, |sector, len| member.read_any(sector, len));

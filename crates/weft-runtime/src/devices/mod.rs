@@ -47,7 +47,7 @@ pub(crate) use member::Damage;
 /// Options for opening members.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenOptions {
-    /// Access: reading only, or writing too.
+    /// Access to the members: reading only, or writing too.
     pub access: Access,
     /// Whether to use the page cache even where `O_DIRECT` works.
     pub buffered: bool,
@@ -78,11 +78,11 @@ pub struct OpenMember {
     /// Medium of the member: a block device, a file that may be cut short, or memory.
     medium: Medium,
     file_kind: FileKind,
-    /// Holds the lock of the file behind a loop device.
+    /// Descriptor that holds the lock of the file behind a loop device; `None` for other members.
     backing: Option<OwnedFd>,
-    /// Overlay that takes the writes; the file is open for reading only then.
+    /// Overlay that receives the writes; the member's own file is then open for reading only.
     overlay: Option<Arc<Overlay>>,
-    /// Map of ddrescue that was named, or that is beside the file.
+    /// Map of ddrescue that was named, or that lies beside the file.
     rescued: Option<Rescued>,
 }
 

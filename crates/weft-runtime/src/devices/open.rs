@@ -47,7 +47,8 @@ impl OpenOptions {
     /// Opens one member. Nothing is written, except that a `ram:` member is created.
     ///
     /// # Errors
-    /// Fails when it is not a file or block device, is in use, or is one of `others`.
+    /// Fails when the spec names neither a file nor a block device, or one that is in use or
+    /// overlaps one of `others`.
     pub fn open<'a>(
         &self,
         spec: &MemberSpec,
@@ -81,8 +82,8 @@ impl OpenOptions {
         self.member(spec, index, Opened { file, is_ours, is_block, rdev: stat.st_rdev }, &others)
     }
 
-    /// Makes the member of an open file: finds its range of bytes, refuses an overlap with other
-    /// members, locks the range, and chooses the mode of I/O.
+    /// Creates the member from an open file: finds its range of bytes, refuses an overlap with
+    /// other members, locks the range, and chooses the mode of I/O.
     fn member(
         &self,
         spec: MemberSpec,
@@ -150,8 +151,8 @@ impl OpenOptions {
         Ok(member)
     }
 
-    /// Finds the map of the member. A member that was not rescued completely is not opened for
-    /// writing.
+    /// Finds the map of ddrescue of the member. Refuses to open a member for writing that was not
+    /// rescued completely.
     fn rescued(
         &self,
         spec: &MemberSpec,
@@ -211,7 +212,7 @@ impl OpenOptions {
         }
     }
 
-    /// Enables `O_DIRECT` if that works, and finds the unit of I/O.
+    /// Enables `O_DIRECT` if it works. Returns the mode, and the unit of I/O in bytes.
     fn choose_mode(
         &self,
         file: &OwnedFd,
@@ -239,13 +240,13 @@ impl OpenOptions {
 /// A file or device that was opened for a member.
 struct Opened<'a> {
     file: Arc<OwnedFd>,
-    /// Member that shares its descriptor, if the device was open already.
+    /// Member with which the descriptor is shared, if the device was open already.
     is_ours: Option<&'a OpenMember>,
     is_block: bool,
     rdev: rustix::fs::Dev,
 }
 
-/// Whether a file is a block device. An error if it is not a regular file either.
+/// Whether a file is a block device. Fails if it is no regular file either.
 fn is_block(label: &str, stat: &rustix::fs::Stat) -> Result<bool, DeviceError> {
     let found = match FileType::from_raw_mode(stat.st_mode) {
         FileType::BlockDevice => return Ok(true),
@@ -342,7 +343,7 @@ fn kind_of_file(file: &OwnedFd, mode: IoMode) -> FileKind {
     }
 }
 
-/// Unit of `O_DIRECT`, or `None` where there is no real `O_DIRECT`.
+/// Unit of I/O with `O_DIRECT` in bytes; `None` where the file system has no real `O_DIRECT`.
 fn direct_unit(file: &OwnedFd, is_block: bool, block: u32) -> Result<Option<u32>, Errno> {
     if is_tmpfs(file) && !is_block {
         return Ok(None);

@@ -98,7 +98,7 @@ impl Probe {
         })
     }
 
-    /// A part of the probe. `bytes` counts from the start of the file or device.
+    /// Probe of a part of this one. `bytes` counts from the start of the file or device.
     #[must_use]
     pub fn part(&self, bytes: Range<u64>) -> Self {
         let size = Bytes(bytes.end - bytes.start).sectors_floor();
@@ -201,13 +201,13 @@ impl Probe {
         self.identity == other.identity && (self.has_same_place(other) || !apart)
     }
 
-    /// Whether two probes have the same start and size, each in its own file or device.
+    /// Whether two probes have the same start and size; each may be in another file or device.
     #[must_use]
     pub fn has_same_place(&self, other: &Self) -> bool {
         (self.start, self.size) == (other.start, other.size)
     }
 
-    /// Whether a range is a hole of a file, which reads as zeros.
+    /// Whether a range is a hole of a file, so that it reads as zeros.
     #[must_use]
     pub fn is_hole(&self, from: Sectors, len: Sectors) -> bool {
         if self.is_device() {

@@ -37,8 +37,8 @@ fn rotates(folder: &Path) -> Option<bool> {
     limit(folder, "rotational").map(|flag| flag == 1)
 }
 
-/// Whether a device zeroes a range without a transfer of zeroes and can deallocate it: whether both
-/// limits of its queue are above 0.
+/// Whether a device can zero a range without a transfer of zeroes, and can deallocate it. It can if
+/// its queue has limits above 0 for both.
 ///
 /// The limits are all that is known before a discard is tried. The limit for zeroing that surely
 /// unmaps (`write_zeroes_unmap_max_bytes`, kernel 6.17 and later) is 0 for loop devices, which do
@@ -62,8 +62,8 @@ fn limit(folder: &Path, name: &str) -> Option<u64> {
     number(&folder.join("queue").join(name)).or_else(|| number(&folder.join("../queue").join(name)))
 }
 
-/// Commands that the disk behind a device works on at once; `None` if not known. `below` is the
-/// number of stacked devices above this one.
+/// Number of commands that the disk behind a device works on at once; `None` if not known. `below`
+/// is the number of devices that are stacked above this one.
 fn depth(folder: &Path, below: u32) -> Option<u32> {
     let is_part = folder.join("partition").exists();
     let disk = if is_part { folder.join("..") } else { folder.to_owned() };
@@ -78,7 +78,7 @@ fn depth(folder: &Path, below: u32) -> Option<u32> {
     }
 }
 
-/// Most levels of a stack; the kernel builds none that is higher.
+/// Most devices in a stack; the kernel builds no higher one.
 const LEVELS_MAX: u32 = 16;
 
 fn number<T: FromStr>(path: &Path) -> Option<T> {

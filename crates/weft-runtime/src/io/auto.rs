@@ -54,14 +54,14 @@ pub struct AutoRing {
     files: Vec<Option<OfFile>>,
     at_once: VecDeque<Job>,
     done: Vec<RingDone>,
-    /// epoll descriptor: readable when `below` or the threads have completions.
+    /// epoll descriptor that is readable when `below` or the threads have completions.
     both: OwnedFd,
 }
 
 struct OfFile {
     file: Arc<OwnedFd>,
     way: IoPath,
-    /// Writes in flight in the ring below.
+    /// Number of writes to the file in flight in `below`.
     writing: usize,
 }
 
@@ -70,11 +70,12 @@ struct OfFile {
 enum IoPath {
     /// By a copy in the thread that submits: the file is memory.
     AtOnce,
-    /// By the ring below.
+    /// By `below`.
     Below,
-    /// Writes by threads, except one at a time; the rest by the ring below.
+    /// Writes by threads, except that one at a time goes to `below`; all other operations by
+    /// `below`.
     Threads,
-    /// Not known yet: the first write finds out.
+    /// Not known yet: the first write to the file decides.
     Untried,
 }
 
@@ -105,8 +106,8 @@ impl AutoRing {
         threads.set_file(index, Some(file))
     }
 
-    /// Writes the part of an operation that the page cache takes without waiting, or finds out that
-    /// the file system cannot do that.
+    /// Writes as much of an operation as the page cache takes without waiting, or finds out that
+    /// the file system cannot write without waiting.
     fn try_write(&mut self, op: RingOp) {
         let file = self.files[usize::from(op.file)].as_mut().expect("the caller put the file in");
         let Action::Write { buffer, .. } = &op.action else { unreachable!("a write is tried") };
@@ -127,7 +128,7 @@ impl AutoRing {
         }
     }
 
-    /// Number of files that go one of these ways.
+    /// Number of files with one of the paths `ways`.
     fn count(&self, ways: &[IoPath]) -> usize {
         self.files.iter().flatten().filter(|file| ways.contains(&file.way)).count()
     }
@@ -286,7 +287,7 @@ mod tests {
     use super::*;
     use crate::buffers::{AlignedBytes, Buffer};
 
-    /// A ring over threads with as many other threads beside them. The counts of outstanding
+    /// A ring over threads, with as many other threads beside it. The counts of outstanding
     /// operations tell which of the two has an operation.
     fn ring(kind: FileKind) -> AutoRing {
         let file = rustix::fs::memfd_create("member", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
@@ -313,7 +314,7 @@ mod tests {
         RingOp { id, file: 0, action: Action::Flush, offset: 0, skip: 0, limit: 0 }
     }
 
-    /// Operations outstanding below, beside, and in neither.
+    /// Numbers of operations outstanding in `below`, in the threads beside it, and in neither.
     fn places(ring: &AutoRing) -> [usize; 3] {
         let beside = ring.threads.as_ref().map_or(0, Ring::outstanding);
         let below = ring.below.outstanding();

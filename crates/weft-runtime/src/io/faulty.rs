@@ -16,9 +16,9 @@ use super::ring::{FileKind, Ring, RingDone, RingOp};
 pub enum Injection {
     /// The operation is not carried out and ends with this error.
     Error(Errno),
-    /// The operation is carried out but its completion is held back for this many `reap` calls.
+    /// The operation is carried out, but its completion is held back during this many `reap` calls.
     Late(u32),
-    /// At most this many bytes are moved.
+    /// The operation moves at most this many bytes.
     Short(usize),
 }
 
@@ -32,7 +32,7 @@ pub struct FaultyRing<R> {
     count: u64,
     /// Completions held back, each with the number of `reap` calls left.
     held: Vec<(u32, RingDone)>,
-    /// Operations to be completed late that the inner ring has: id and number of `reap` calls.
+    /// Operations in the inner ring that are to complete late: id and number of `reap` calls.
     late: Vec<(u32, u32)>,
     most_outstanding: usize,
 }

@@ -23,9 +23,9 @@ pub struct RingOp {
     pub file: u16,
     /// Action on the file, with the memory that it reads or fills.
     pub action: Action,
-    /// Offset in the file of the first byte moved (the one after `skip`).
+    /// Offset in the file of the first byte to move, which is the one after `skip` in the buffer.
     pub offset: u64,
-    /// Bytes at the start of the buffer that were moved before and are left out.
+    /// Bytes at the start of the buffer that are left out, because they were moved before.
     pub skip: usize,
     /// Most bytes to move.
     pub limit: usize,
@@ -34,12 +34,12 @@ pub struct RingOp {
 /// Action of an operation on its file, with its memory.
 #[derive(Debug)]
 pub enum Action {
-    /// `FALLOC_FL_PUNCH_HOLE`.
+    /// Deallocate a range with `FALLOC_FL_PUNCH_HOLE`, so that it reads as zeroes.
     Discard {
         /// Length in bytes.
         len: u64,
     },
-    /// `fdatasync`.
+    /// Flush the file with `fdatasync`.
     Flush,
     /// Read from the file into the buffer.
     Read(Buffer),
@@ -47,7 +47,7 @@ pub enum Action {
     Write {
         /// Memory with the data.
         buffer: Buffer,
-        /// Whether to write with `RWF_DSYNC`.
+        /// Whether to write with `RWF_DSYNC`, so that the data is durable on completion.
         durable: bool,
     },
 }
@@ -61,12 +61,12 @@ pub enum FileKind {
     Memory,
     /// The page cache: pages that are cached or not, write-back, the journal of a file system.
     PageCache,
-    /// Another process or host (FUSE, network), for which the kernel may block even when an
-    /// operation begins. Only a thread of its own may begin one.
+    /// Another process or host (FUSE, network), for which the kernel may block as soon as an
+    /// operation begins. The thread that submits must not begin one itself.
     Server,
 }
 
-/// End of an operation.
+/// An operation that has ended, with its result.
 #[derive(Debug)]
 pub struct RingDone {
     /// The operation, with its memory.
@@ -77,8 +77,9 @@ pub struct RingDone {
     pub panicked: bool,
 }
 
-/// Number of operations, out of `all`, that one of `files` files may have: three eighths, so that
-/// two files that do not answer leave room for the others; all of them if there is a single file.
+/// Number of operations, out of `all`, that one of `files` files may have in the ring: three
+/// eighths, so that two files that do not answer leave room for the others; `all` if there is only
+/// one file.
 pub(crate) fn share_of(all: usize, files: usize) -> usize {
     if files < 2 { all } else { (all * 3 / 8).max(1) }
 }
@@ -131,7 +132,7 @@ pub trait Ring: Send {
 /// Ring for drivers with members of memory only, which need no ring.
 #[derive(Debug)]
 pub struct NoRing {
-    /// Never readable.
+    /// Descriptor that is never readable.
     event: OwnedFd,
 }
 

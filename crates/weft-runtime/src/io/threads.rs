@@ -39,9 +39,9 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Queue {
-    /// Indexed by the number of the file.
+    /// Waiting operations of each file, by the index of the file.
     files: Vec<OfFile>,
-    /// Index of the file that was served last.
+    /// Index of the file from which the last operation was taken.
     turn: usize,
     /// Most threads that may work on one file.
     share: usize,
@@ -53,7 +53,7 @@ struct Queue {
 #[derive(Debug, Default)]
 struct OfFile {
     jobs: VecDeque<Job>,
-    /// Threads that work on the file.
+    /// Number of threads that work on the file.
     running: usize,
 }
 
@@ -185,7 +185,7 @@ impl Ring for ThreadRing {
 }
 
 impl Drop for ThreadRing {
-    /// Waits for operations that were started; the others are dropped.
+    /// Waits for the operations that threads have started, and drops the others.
     fn drop(&mut self) {
         let mut queue = lock(&self.shared.queue);
         queue.closed = true;
@@ -208,8 +208,9 @@ impl Queue {
         self.files[index].jobs.push_back(job);
     }
 
-    /// The next operation of the next file that may have one more thread. A thread that ends an
-    /// operation calls this again, so an operation that is passed over here is taken then.
+    /// Takes the next operation of the next file that may have one more thread. An operation that
+    /// is passed over here is not forgotten: a thread that ends an operation calls this function
+    /// again.
     fn take(&mut self) -> Option<Job> {
         for _ in 0..self.files.len() {
             self.turn = (self.turn + 1) % self.files.len();

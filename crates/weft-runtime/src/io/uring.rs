@@ -34,8 +34,8 @@ use crate::buffers::{Address, Memory, Slab};
 /// io_uring with the interface of a ring.
 pub struct UringRing {
     ring: IoUring,
-    /// Slots of outstanding operations; the index is the user data of the entry. The array never
-    /// grows, so that the addresses of the `iovec`s stay valid.
+    /// Slots of outstanding operations; the index of a slot is the user data of its submission
+    /// queue entry. The array never grows, so that the addresses of the `iovec`s stay valid.
     slots: Box<[Slot]>,
     free: Vec<u16>,
     files: Vec<Option<Arc<OwnedFd>>>,
@@ -54,7 +54,7 @@ pub struct UringRing {
 #[derive(Default)]
 struct Slot {
     op: Option<RingOp>,
-    /// Keeps the file open while the kernel may use its descriptor.
+    /// Handle that keeps the file open while the kernel may use its descriptor.
     file: Option<Arc<OwnedFd>>,
     iovecs: SmallVec<[libc::iovec; 4]>,
 }
@@ -126,7 +126,8 @@ impl UringRing {
         self.leaving = leaving;
     }
 
-    /// Index of the registered region that contains all of a piece of memory; `None` if none does.
+    /// Index of the registered region that contains all bytes at `address`; `None` if no region
+    /// does.
     fn region_of(&self, address: Address) -> Option<u16> {
         let position = self.regions.iter().position(|region| {
             let offset = address.start.addr().wrapping_sub(region.start.addr());
@@ -207,7 +208,7 @@ impl UringRing {
         }
     }
 
-    /// Enters the kernel once. Entries that it does not take stay in the queue.
+    /// Enters the kernel once. Entries that the kernel does not take stay in the queue.
     fn enter(&mut self) -> std::io::Result<()> {
         match self.ring.submit() {
             Ok(_) => Ok(()),
@@ -356,8 +357,8 @@ impl Ring for UringRing {
 }
 
 impl Drop for UringRing {
-    /// Cancels all outstanding operations and waits for them: the kernel may still write to their
-    /// memory.
+    /// Cancels all outstanding operations and waits for their end: until then the kernel may write
+    /// to their memory.
     fn drop(&mut self) {
         let ids: Vec<u32> =
             self.slots.iter().filter_map(|slot| slot.op.as_ref().map(|op| op.id)).collect();
@@ -395,5 +396,5 @@ fn iovec(address: Address) -> libc::iovec {
 const REGION_BYTES: usize = 1 << 30;
 /// Most members in use at one time.
 const FILES_MAX: u32 = 1024;
-/// User data of a cancellation.
+/// User data that marks a cancellation.
 const CANCEL: u64 = u64::MAX;

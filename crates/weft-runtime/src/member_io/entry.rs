@@ -14,23 +14,24 @@ pub(super) struct Entry {
     pub(super) member: OpenMember,
     /// Mapping of a member in memory, if it is read and written at once and not by the ring.
     pub(super) mapping: Option<Mapping>,
-    /// Whether `RWF_DSYNC` works on the member.
+    /// Whether the member's file takes writes with `RWF_DSYNC`.
     pub(super) dsync: bool,
-    /// Whether a flush or durable write has failed.
+    /// Whether a flush or durable write has failed, so that every later one fails too.
     pub(super) lost: bool,
-    /// Whether the member has become shorter.
+    /// Whether the member has become shorter and is therefore gone.
     pub(super) gone: bool,
     /// Whether the log has reported that the member's file was deleted.
     pub(super) deleted: bool,
-    /// Writes in the ring.
+    /// Number of writes in the ring.
     pub(super) writing: u32,
-    /// Operations in the ring, plus places there that are reserved by `MemberIo::released`.
+    /// Number of operations in the ring, plus places that `MemberIo::released` reserves for the
+    /// member.
     pub(super) in_ring: usize,
-    /// Operations that exceed the member's share of the ring, in order.
+    /// Operations that exceed the member's share of the ring, oldest first.
     pub(super) held: VecDeque<RingOp>,
     /// Request with a flush in flight.
     pub(super) flushing: Option<u32>,
-    /// Requests that wait to send their flush, in order.
+    /// Requests that wait to send their flush, oldest first.
     pub(super) flush_next: VecDeque<u32>,
 }
 

@@ -70,9 +70,10 @@ pub struct MemberIo<R> {
     members: Vec<Option<Entry>>,
     operations: Vec<Option<Operation>>,
     free: Vec<u32>,
-    /// Operations that are ready for the ring, which was full.
+    /// Operations that are ready and wait for room in the ring.
     waiting: VecDeque<RingOp>,
-    /// Members with an operation that has ended; an operation of `Entry::held` may take its place.
+    /// Members with an operation that has left the ring; an operation of `Entry::held` may take its
+    /// place.
     released: VecDeque<u16>,
     /// Most operations in the ring for one member.
     share: usize,
@@ -137,7 +138,7 @@ impl<R: MemberRing> MemberIo<R> {
         Ok(())
     }
 
-    /// Closes a member. Requests that are outstanding still end.
+    /// Closes a member. Its outstanding requests still end and are answered.
     pub fn remove(&mut self, index: MemberIndex) {
         let Some(entry) = self.members.get_mut(index.index()).and_then(Option::take) else {
             return;
@@ -272,7 +273,8 @@ impl<R: MemberRing> MemberIo<R> {
         self.advance(id);
     }
 
-    /// Aborts a request. It is still answered, now or later.
+    /// Aborts a request. The request is still answered, with its own result or as aborted, now or
+    /// later.
     pub fn abort(&mut self, token: Token) {
         let mut named = self.operations.iter_mut().enumerate().filter_map(|(id, operation)| {
             operation.as_mut().filter(|operation| operation.token == token).map(|found| (id, found))
@@ -339,7 +341,7 @@ impl<R: MemberRing> MemberIo<R> {
         self.ring.submit()
     }
 
-    /// Reaps completions and advances their requests.
+    /// Takes the operations that the ring has ended, and advances their requests.
     pub fn reap(&mut self) {
         let mut done = std::mem::take(&mut self.done);
         self.ring.reap(&mut done);
@@ -352,7 +354,8 @@ impl<R: MemberRing> MemberIo<R> {
         self.done = done;
     }
 
-    /// Releases the place of an operation in the ring, or reserves it for one that is held.
+    /// Releases the place that an ended operation on `file` had in the ring, or reserves it for an
+    /// operation of the same member that is held back.
     fn left(&mut self, file: u16) {
         let Some(Some(entry)) = self.members.get_mut(usize::from(file)) else { return };
         if entry.held.is_empty() || entry.in_ring > self.share {
@@ -362,7 +365,8 @@ impl<R: MemberRing> MemberIo<R> {
         }
     }
 
-    /// Finds members that have become shorter, before their results are trusted.
+    /// Checks the members of ended operations for files that have become shorter, before the
+    /// results are trusted.
     fn look(&mut self, done: &[RingDone]) {
         let mut suspects: SmallVec<[u16; 16]> = SmallVec::new();
         for RingDone { op, result, .. } in done {
@@ -486,7 +490,7 @@ impl<R: MemberRing> MemberIo<R> {
         self.waiting.push_back(op);
     }
 
-    /// Decides what follows an operation that has ended.
+    /// Decides how a request goes on after an operation that has ended.
     fn on_done(&mut self, ended: RingDone) {
         let RingDone { op, result, .. } = ended;
         let id = op.id;

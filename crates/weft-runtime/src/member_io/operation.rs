@@ -13,7 +13,8 @@ pub(super) struct Operation {
     pub(super) member: MemberIndex,
     pub(super) kind: Kind,
     pub(super) stage: Stage,
-    /// Memory of the request; `None` while an operation of the ring has it, and if it needs none.
+    /// Memory of the request; `None` while the ring has it in an operation, or if the request needs
+    /// none.
     pub(super) buffer: Option<Buffer>,
     pub(super) offset: u64,
     pub(super) len: usize,
@@ -51,7 +52,8 @@ impl Stage {
 }
 
 impl Operation {
-    /// Decides what follows an operation that succeeded.
+    /// Decides how the request goes on after an operation that succeeded; `moved` is its number of
+    /// bytes.
     pub(super) fn on_success(&mut self, moved: usize, entry: Option<&Entry>) -> Next {
         match self.stage {
             Stage::Discard => match self.kind {
@@ -64,7 +66,8 @@ impl Operation {
         }
     }
 
-    /// Decides what follows an operation that failed: a retry, another way, or the end.
+    /// Decides how the request goes on after an operation that failed: with a retry, in another
+    /// way, or with its end.
     pub(super) fn on_error(&mut self, errno: Errno, entry: Option<&mut Entry>) -> Next {
         let stage = self.stage;
         let dsync = stage == Stage::Transfer { dsync: true };
@@ -125,7 +128,7 @@ impl Operation {
         }
     }
 
-    /// Decides what follows a transfer that moved some bytes.
+    /// Decides how the request goes on after a transfer that moved some bytes.
     fn on_moved(&mut self, moved: usize, entry: Option<&Entry>) -> Next {
         assert!(moved <= self.len - self.moved, "more was moved than asked for");
         if self.moved + moved == self.len {
@@ -174,14 +177,14 @@ fn fault_of(errno: Errno, is_transfer: bool) -> Fault {
     }
 }
 
-/// Whether an error means that a member cannot discard at all.
+/// Whether an error means that the member supports no discards at all.
 fn cannot_discard(errno: Errno) -> bool {
     matches!(errno, Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL)
 }
 
-/// Most zeros of one write, in bytes, where a discard is not possible.
+/// Most zeros of one write, in bytes, which replaces a discard that is not possible.
 pub(super) const ZEROS_BYTES: usize = 1 << 20;
 
-/// Limit of restarts of one request on the kernel's demand. `EAGAIN` comes from queues that are
-/// full for microseconds; a thousand of them are a fault.
+/// Most restarts of one request that the kernel demands. `EAGAIN` comes from queues that are full
+/// for microseconds; a thousand in sequence are a fault.
 pub(super) const RETRIES_MAX: u32 = 1000;

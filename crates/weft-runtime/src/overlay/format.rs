@@ -11,7 +11,7 @@
 
 use weft_ondisk::crc::crc32c;
 
-/// Bytes of a granule, which is copied as a whole.
+/// Bytes of a granule: the unit in which the overlay has data of the member.
 pub(super) const GRANULE_LEN: usize = 4096;
 /// `GRANULE_LEN` as a 64-bit number.
 pub(crate) const GRANULE: u64 = GRANULE_LEN as u64;
@@ -30,12 +30,12 @@ const VERSION: u32 = 1;
 const LABEL_AT: usize = 128;
 const LABEL_MAX: usize = HEADER - 4 - LABEL_AT;
 
-/// State of an overlay: usable, or of no use but to finish its commit.
+/// State of an overlay, stored in its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OverlayState {
-    /// A commit was begun; the member may be changed already.
+    /// A commit was begun. The member may be changed already, so the overlay can only be committed.
     Committing,
-    /// The member is unchanged.
+    /// No commit was begun: the member is unchanged.
     Open,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Header {
     pub(super) array: [u8; 16],
     /// Modification time of the member's file in nanoseconds; 0 where it is not known.
     pub(super) written: i64,
-    /// Label of the member, for people.
+    /// Label of the member, for messages.
     pub(super) label: String,
 }
 

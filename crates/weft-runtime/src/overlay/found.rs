@@ -10,12 +10,12 @@ use super::{Base, Overlay, Underlay, io_error, refused};
 use crate::device_error::DeviceError;
 use crate::file_lock::{Access, lock_file};
 
-/// Path of the mark which says that an overlay was committed.
+/// Path of the file that marks an overlay as committed.
 fn mark_beside(overlay: &Path) -> PathBuf {
     overlay.with_extension("committed")
 }
 
-/// Removes the mark of an earlier overlay of this name that was committed.
+/// Removes the mark which says that an earlier overlay of this name was committed.
 pub(crate) fn forget(overlay: &Path) -> std::io::Result<()> {
     match std::fs::remove_file(mark_beside(overlay)) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
@@ -30,13 +30,14 @@ pub(crate) fn mark_committed(overlay: &Path) -> std::io::Result<()> {
     mark.sync_all()
 }
 
-/// Whether there is a mark that the overlay of a member was committed.
+/// Whether a mark says that the overlay of a member was committed.
 pub(crate) fn is_committed(member: Underlay<'_>, dir: &Path) -> Result<bool, DeviceError> {
     let base = Base::of(member).map_err(|source| io_error(member.label, "reading", source))?;
     Ok(base.names.iter().any(|name| mark_beside(&dir.join(name)).exists()))
 }
 
-/// Path of the overlay of a member in `dir`, if it has one there.
+/// Path of the overlay of a member in `dir`; `None` if there is none. `base` is the present state
+/// of the member.
 pub(super) fn find(member: Underlay<'_>, base: &Base, dir: &Path) -> Option<PathBuf> {
     let by_name = base.names.iter().map(|name| dir.join(name)).find(|path| path.exists());
     by_name.or_else(|| {
@@ -49,14 +50,14 @@ pub(super) fn find(member: Underlay<'_>, base: &Base, dir: &Path) -> Option<Path
     })
 }
 
-/// Path of the overlay of a member in `dir`, if it has one there. Reads the member, because the
+/// Path of the overlay of a member in `dir`; `None` if there is none. Reads the member, because the
 /// overlay is named after its content.
 pub(crate) fn find_of(member: Underlay<'_>, dir: &Path) -> Result<Option<PathBuf>, DeviceError> {
     let base = Base::of(member).map_err(|source| io_error(member.label, "reading", source))?;
     Ok(find(member, &base, dir))
 }
 
-/// Locks the overlay of a member, so that it can be removed; `None` if it has none.
+/// Locks the overlay of a member, so that it can be removed. `None` if the member has no overlay.
 ///
 /// # Errors
 /// Fails when the overlay is in use, or when its commit was begun.
@@ -83,8 +84,8 @@ pub(crate) fn lock_to_remove(
     Ok(Some((path, file)))
 }
 
-/// An overlay in `dir` that is of the same array as one of `named`, or may be, and is not among
-/// them. Also returns the label of its member.
+/// An overlay in `dir` that belongs, or may belong, to the array of one of `named` and is not among
+/// them; `None` if there is none. Also returns the label of its member.
 pub(crate) fn left_out(dir: &Path, named: &[&Overlay]) -> Option<(PathBuf, String)> {
     list(dir).into_iter().find_map(|(path, header)| {
         let header = header.ok()?;

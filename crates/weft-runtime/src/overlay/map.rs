@@ -72,15 +72,15 @@ impl Map {
         pages_of(range).any(|page| self.pending.contains(&page))
     }
 
-    /// Takes the pending pages, which a flush has to write, with their numbers and present content.
-    /// Data of the granules that they name was written before.
+    /// Takes the pending pages, with their numbers and present content. A flush has to write them;
+    /// the data of their granules was written before.
     pub(super) fn take_pending(&mut self) -> Vec<(u64, Box<[u8; PAGE]>)> {
         let pending = std::mem::take(&mut self.pending);
         pending.into_iter().map(|page| (page, self.pages[&page].clone())).collect()
     }
 
-    /// Splits a range of bytes, in order, into parts that the overlay has and parts that it has
-    /// not.
+    /// Splits a range of bytes, in order, into parts that the overlay has (true) and parts that it
+    /// does not have (false).
     pub(super) fn runs(&self, range: &Range<u64>) -> Vec<(Range<u64>, bool)> {
         let mut runs: Vec<(Range<u64>, bool)> = Vec::new();
         for granule in granules_of(range) {
@@ -95,8 +95,8 @@ impl Map {
         runs
     }
 
-    /// All granules that the overlay has, in runs of at most `bytes_max`, a multiple of the
-    /// granule.
+    /// All granules that the overlay has, in runs of at most `bytes_max`, which is a multiple of
+    /// the granule.
     pub(super) fn all(&self, bytes_max: u64) -> Vec<Range<u64>> {
         let mut all: Vec<Range<u64>> = Vec::new();
         for (page, bytes) in &self.pages {

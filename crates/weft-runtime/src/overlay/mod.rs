@@ -49,7 +49,7 @@ pub(crate) use format::GRANULE;
 use format::{GRANULE_LEN, HEADER, Header, MAP_AT, OverlayState, PAGE, PAGE_GRANULES};
 use map::Map;
 
-/// A member without its overlay: the label, size, place and file that the overlay needs.
+/// Member as its overlay needs it: label, size, position and file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Underlay<'a> {
     pub(crate) label: &'a str,
@@ -59,7 +59,7 @@ pub(crate) struct Underlay<'a> {
     pub(crate) file: &'a Arc<OwnedFd>,
 }
 
-/// Changes of one member, in a file of their own.
+/// Overlay of one member: a file with its changes.
 #[derive(Debug)]
 pub struct Overlay {
     path: PathBuf,
@@ -76,8 +76,8 @@ pub struct Overlay {
 }
 
 impl Overlay {
-    /// Opens the overlay of a member in a directory. For writing, it is created if it does not
-    /// exist, and so is the directory; for reading, the result is `None` then.
+    /// Opens the overlay of a member in a directory. If it does not exist, it is created for
+    /// writing, and so is the directory; for reading, the result is `None`.
     ///
     /// # Errors
     /// Fails when the overlay cannot be opened, when its file is not an overlay of the member, or
@@ -253,7 +253,7 @@ impl Overlay {
         Ok(())
     }
 
-    /// Releases the lock of the overlay's file before it is closed.
+    /// Releases the lock of the overlay's file at once, before the file is closed.
     pub(crate) fn unlock(&self) {
         unlock_file(self.file.as_fd());
     }
@@ -264,7 +264,8 @@ impl Overlay {
         self.runs(&(start..start + len)).iter().all(|(_, here)| !here)
     }
 
-    /// Carries out an operation of a ring in this thread. Its offset is that in the member's file.
+    /// Carries out an operation of a ring in this thread. The operation's offset counts in the
+    /// member's file.
     pub(crate) fn perform(&self, op: &mut RingOp) -> Result<usize, Errno> {
         let _order = match &op.action {
             Action::Read(_) => None,
@@ -296,8 +297,8 @@ impl Overlay {
         moved
     }
 
-    /// Refuses an overlay file that has become shorter and so has lost data. As in `member_io/`,
-    /// the member is gone then.
+    /// Returns an error if the overlay file has become shorter and has therefore lost data. The
+    /// member is then gone, as in `member_io/`.
     fn refuse_cut(&self) -> Result<(), Errno> {
         let found = rustix::fs::fstat(&self.file)?.st_size;
         let is_cut =
@@ -383,13 +384,14 @@ impl Overlay {
         can_punch(&self.file)
     }
 
-    /// Hole or data at the start of a byte range of the member, all of which the overlay has.
+    /// The hole or the data at the start of a byte range of the member. The overlay must have all
+    /// of the range.
     pub(crate) fn stretch(&self, range: &Range<u64>) -> Stretch {
         stretch_of(&self.file, self.data_at() + range.start, Bytes(range.end - range.start))
     }
 
-    /// Allocates the map's pages in which a range will set the first bit. A flush that finds no
-    /// space for the map could not be repeated; a write can.
+    /// Allocates the map's pages in which a range will set the first bit. If there is no space, the
+    /// write fails and can be repeated; a flush that finds no space for the map could not.
     fn reserve_map(&self, range: &Range<u64>) -> Result<(), Errno> {
         let new_pages = self.map().pages_new(range);
         for page in new_pages {
@@ -402,7 +404,8 @@ impl Overlay {
         Ok(())
     }
 
-    /// Copies the granules that a write will cover in part and that the overlay has not yet.
+    /// Completes granules before a write: copies from the member those that the write covers only
+    /// in part and that the overlay does not have yet.
     fn complete_granules(&self, range: &Range<u64>) -> Result<(), Errno> {
         let edges =
             [range.start, range.end].map(|edge| (edge % GRANULE != 0).then_some(edge / GRANULE));
@@ -468,8 +471,8 @@ impl Overlay {
     }
 }
 
-/// State of a member, without its overlay, that an overlay is compared with: its superblock and the
-/// modification time of its file.
+/// Present state of a member, which an overlay records and is compared with: its superblock, and
+/// the modification time of its file.
 struct Base {
     /// Possible file names of the member's overlay; a new overlay gets the first.
     names: Vec<String>,
@@ -528,8 +531,8 @@ fn plain(uuid: weft_ondisk::Uuid) -> String {
     uuid.to_string().replace(':', "")
 }
 
-/// File name of the overlay of a member without a superblock: the member's file name for people,
-/// and a checksum of its whole label to be unique.
+/// File name of the overlay of a member without a superblock. It contains the member's file name,
+/// for readability, and a checksum of the whole label, for uniqueness.
 fn name_by_label(label: &str) -> String {
     let last = label.rsplit('/').next().unwrap_or_default();
     let safe = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
@@ -576,7 +579,7 @@ fn make(member: Underlay<'_>, base: &Base, dir: &Path, path: &Path) -> Result<()
     })
 }
 
-/// Makes names durable. Some file systems do not flush directories.
+/// Makes the names in a directory durable, where the file system can flush directories.
 pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let dir = rustix::fs::open(dir, flags, Mode::empty())?;
@@ -591,7 +594,7 @@ enum LoadError {
     Io(io::Error),
 }
 
-/// Reads the map and skips its holes.
+/// Reads the map of an overlay, except for the holes in it.
 fn load(file: &File, size: u64) -> Result<Map, LoadError> {
     let mut map = Map::default();
     let granules = size.div_ceil(GRANULE);

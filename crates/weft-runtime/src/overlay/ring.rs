@@ -24,7 +24,7 @@ use crate::io::uring::UringRing;
 
 /// A ring for members, which may have overlays.
 pub trait MemberRing: Ring {
-    /// Sends writes to the registered file at `index` to `overlay`, so the file itself is not
+    /// Sends writes to the registered file at `index` to `overlay`, so that the file itself is not
     /// written.
     ///
     /// # Errors
@@ -58,11 +58,11 @@ pub struct OverlayRing<R> {
     inner: R,
     workers: Vec<Option<Worker>>,
     shared: Arc<Shared>,
-    /// epoll descriptor: readable when the inner ring or a worker has completions.
+    /// epoll descriptor that is readable when the inner ring or a worker has completions.
     both: OwnedFd,
-    /// Number of operations given to workers and not handed back.
+    /// Number of operations that workers have and have not handed back.
     given: usize,
-    /// Threads of members that were removed.
+    /// Threads of members that were removed, to be joined.
     ending: Vec<JoinHandle<()>>,
 }
 

@@ -64,7 +64,7 @@ fn write(member: &OpenMember, at: u64, bytes: &[u8], durable: bool) {
     assert_eq!(member.overlay().unwrap().perform(&mut op), Ok(bytes.len()));
 }
 
-/// Discards a range and returns 1, to be counted.
+/// Discards a range. Returns 1, the number of changes for the caller's count.
 fn discard_at(member: &OpenMember, at: u64, len: u64) -> u32 {
     let action = Action::Discard { len };
     let mut op = RingOp { id: 0, file: 0, action, offset: 4096 + at, skip: 0, limit: 0 };

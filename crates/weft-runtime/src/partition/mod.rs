@@ -21,7 +21,7 @@ use std::io;
 use thiserror::Error;
 use weft_units::SECTOR_BYTES;
 
-/// Reads bytes of a disk: offset and buffer.
+/// Callback that fills a buffer from an offset of the disk.
 pub type ReadAt<'a> = dyn FnMut(u64, &mut [u8]) -> io::Result<()> + 'a;
 
 /// A partition of a disk.
@@ -33,7 +33,7 @@ pub struct Partition {
     pub start: u64,
     /// Length in bytes.
     pub len: u64,
-    /// Purpose of the partition by its table: a name, or the number of its type.
+    /// Purpose of the partition according to the table: the name of its type, or the type's number.
     pub kind: String,
     /// Whether the partition contains other partitions rather than data.
     pub is_extended: bool,
@@ -139,20 +139,21 @@ pub fn read(read: &mut ReadAt<'_>, size: u64, block: Option<u32>) -> Result<Tabl
 }
 
 impl Table {
-    /// The partition with a number; `None` if there is none.
+    /// Partition with this number; `None` if there is none.
     #[must_use]
     pub fn find(&self, number: u32) -> Option<&Partition> {
         self.partitions.iter().find(|partition| partition.number == number)
     }
 
-    /// All partitions in one line.
+    /// Text of one line that lists all partitions.
     #[must_use]
     pub fn summary(&self) -> String {
         let all: Vec<String> = self.partitions.iter().map(ToString::to_string).collect();
         if all.is_empty() { "none".into() } else { all.join(", ") }
     }
 
-    /// Adds notices about partitions that overlap or end beyond the disk.
+    /// Adds notices about partitions that overlap each other or end beyond the disk of `size`
+    /// bytes.
     fn judged(mut self, size: u64) -> Self {
         self.partitions.sort_by_key(|partition| partition.number);
         let mut data: Vec<&Partition> =
@@ -203,7 +204,8 @@ enum Gpt {
     Damaged { first: String, second: String },
 }
 
-/// Tries the first header with each block size, then the second header with each.
+/// Reads a GUID partition table: tries the first header with each block size, then the second
+/// header with each.
 fn read_gpt(read: &mut ReadAt<'_>, size: u64, blocks: &[u32]) -> Result<Gpt, TableError> {
     let mut first = None;
     let mut backup = Vec::new();
@@ -258,7 +260,7 @@ fn of_gpt(partitions: Vec<Partition>, size: u64) -> Table {
 /// The fields of a GPT header that are used.
 struct GptHeader {
     block: u64,
-    /// Block of the other header.
+    /// Block in which the other copy of the header is.
     alternate: u64,
     array_at: u64,
     entries: u32,
@@ -267,7 +269,7 @@ struct GptHeader {
 }
 
 enum HeaderFault {
-    /// No signature.
+    /// The block has no GPT signature.
     None,
     Damaged(String),
 }
@@ -338,7 +340,8 @@ impl GptHeader {
         Ok(Self { block, alternate, array_at, entries, entry_bytes, array_crc })
     }
 
-    /// The entries in use, if the checksum of the array is right.
+    /// Partitions of the entries in use. The inner error says why the array of entries is not
+    /// valid.
     fn partitions(
         &self,
         read: &mut ReadAt<'_>,
@@ -386,7 +389,7 @@ struct BootSector {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     kind: u8,
-    /// First block, relative to the boot sector or to the extended partition: see `read_logical`.
+    /// First block, relative to the boot sector or, in a chain, as described at `read_logical`.
     start: u32,
     blocks: u32,
 }
@@ -574,20 +577,20 @@ const GPT_KINDS: [(&str, &str); 8] = [
     ("EBD0A0A2-B9E5-4433-87C0-68B6B72699C7", "Microsoft basic data"),
 ];
 
-/// Least size of a header.
+/// Smallest legal size of a header.
 ///
 /// Source   UEFI specification 2.10, table 5.5: its last defined field ends here
 const HEADER_BYTES: u32 = 92;
-/// Least size of an entry.
+/// Smallest legal size of an entry.
 ///
 /// Source   UEFI specification 2.10, table 5.5, `SizeOfPartitionEntry`
 const ENTRY_BYTES: u32 = 128;
 /// Largest array of entries that is read. Tables have 16 KiB; more than 32,768 entries of 128 bytes
 /// are a hostile count.
 const ARRAY_BYTES_MAX: u64 = 4 << 20;
-/// Limit of logical partitions: the kernel has no device numbers beyond it.
+/// Most logical partitions that are read: the kernel has no device numbers for more.
 const LOGICAL_MAX: usize = 251;
-/// Limit of notices, which are for people to read.
+/// Most notices about one table: they are for people to read.
 const NOTICES_MAX: usize = 16;
 const KIND_PROTECTIVE: u8 = 0xee;
 const KINDS_EXTENDED: [u8; 3] = [0x05, 0x0f, 0x85];

@@ -16,10 +16,10 @@ pub fn port_of(client: ClientId) -> u8 {
     u8::try_from(client.0 >> CLIENT_BITS).expect("the upper eight bits")
 }
 
-/// Numbers that a port can give its clients: 16 million connections before one is reused.
+/// Number of client numbers of a port: a number is reused after 16 million connections.
 pub const CLIENTS_MAX: u32 = 1 << CLIENT_BITS;
 const CLIENT_BITS: u32 = 24;
-/// Limit of threads that serve clients.
+/// Most threads that serve clients.
 pub(crate) const WORKERS_MAX: usize = 16;
-/// Limit of ports of one worker.
+/// Most ports of one worker.
 pub(crate) const WORKER_PORTS: u8 = 8;

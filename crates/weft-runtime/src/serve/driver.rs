@@ -29,7 +29,8 @@ use crate::unwritten::UnwrittenMark;
 /// The engine with its memory and its members.
 pub struct Driver {
     core: Guarded,
-    /// Declared before the slab, so that requests end before their memory is unmapped.
+    /// I/O of the members. Declared before the slab, so that requests end before their memory is
+    /// unmapped.
     io: MemberIo<Box<dyn MemberRing>>,
     slab: Slab,
     pool: Pool,
@@ -48,8 +49,8 @@ pub struct Driver {
     snapshot: Option<Arc<Snapshot>>,
 }
 
-/// Log lines about members that do not answer: member, time of its last line, and lines left out
-/// since.
+/// Rate limit of log lines about members that do not answer. Each entry has the member, the time of
+/// its last line, and the number of lines left out since.
 #[derive(Debug, Default)]
 struct Stalls(Vec<(MemberIndex, Time, u64)>);
 
@@ -126,7 +127,7 @@ pub struct DriverParts {
 }
 
 impl Driver {
-    /// Puts the parts together. The engine gets its first turn at the first `settle`.
+    /// Creates a driver from its parts. The engine runs for the first time at the first `settle`.
     ///
     /// # Errors
     /// Fails when the file of a member cannot be registered.
@@ -155,15 +156,15 @@ impl Driver {
         })
     }
 
-    /// Keeps `mark` up to date. The mark says whether acknowledged data is in memory only; `None`
-    /// for a server without a write-back cache.
+    /// Adds the mark which says whether acknowledged data is in memory only, and keeps it up to
+    /// date. `None` for a server without a write-back cache.
     #[must_use]
     pub fn with_mark(mut self, mark: Option<UnwrittenMark>) -> Self {
         self.mark = mark;
         self
     }
 
-    /// Time of the current pass: that of the last [`tick`](Self::tick).
+    /// Time of the current pass, as the last [`tick`](Self::tick) read it.
     #[must_use]
     pub fn now(&self) -> Time {
         self.now
@@ -224,7 +225,8 @@ impl Driver {
         &mut self.pool
     }
 
-    /// Turns of trims and of writes of zeroes, of which few may be in flight.
+    /// Permissions of trims and of writes of zeroes to go on, of which few are given at a time: see
+    /// [`Turns`].
     pub fn turns_mut(&mut self) -> &mut Turns {
         &mut self.turns
     }
@@ -279,15 +281,16 @@ impl Driver {
         self.io.remove(index);
     }
 
-    /// Closes the members after every volume has stopped, and returns the labels of those that
-    /// hang. The mark is removed here if nothing is unwritten, because the driver may never be
-    /// dropped.
+    /// Closes the members after every volume has stopped, and returns the labels of the members
+    /// that have not answered. The mark is removed here if nothing is unwritten, because the driver
+    /// may never be dropped.
     pub(crate) fn release_members(&mut self) -> Vec<String> {
         self.mark = None;
         self.io.release()
     }
 
-    /// Lets the engine decide and carries out its outputs. Afterwards events may be waiting.
+    /// Lets the engine decide and carries out its outputs. Afterwards [`event`](Self::event) may
+    /// return events.
     pub fn settle(&mut self) {
         for _ in 0..PASSES_MAX {
             self.collect();
@@ -321,7 +324,7 @@ impl Driver {
         }
     }
 
-    /// Time at which the engine asked to be woken.
+    /// Time at which the engine asked to be woken; `None` if it has not asked.
     pub fn next_wake(&mut self) -> Option<Time> {
         self.core.guard(|core| core.next_wake()).flatten()
     }
@@ -333,7 +336,7 @@ impl Driver {
         self.core.guard(|core| core.handle(now, input));
     }
 
-    /// Reaps completions and hands them to the engine.
+    /// Takes completed member requests, and hands their results to the engine.
     fn collect(&mut self) {
         self.io.reap();
         if self.io.panicked() {
@@ -463,11 +466,11 @@ impl Driver {
     }
 }
 
-/// Most turns of the engine before outputs are carried out. md's 8 stripes times 64 are more than
-/// the default cache.
+/// Most turns that the engine takes before its outputs are carried out. With md's 8 stripes for
+/// each turn, 64 turns handle more stripes than the default cache has.
 const TURNS_MAX: u32 = 64;
-/// Most rounds of one `settle`, after which sockets are polled again, so that a resync from the
-/// page cache does not starve clients.
+/// Most rounds of one `settle`. Sockets are polled after that, so that a resync from the page cache
+/// does not starve clients.
 const PASSES_MAX: u32 = 16;
 /// Shortest time between two log lines about one member that stalls from time to time.
 const STALL_PERIOD: Span = Span::secs(60);

@@ -3,22 +3,22 @@
 /// Ways of ending the loop in good order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ending {
-    /// Ends after everything that clients wrote has been written to the members.
+    /// End after everything that clients wrote has been written to the members.
     Write,
-    /// Gives up data that cannot be written, and counts it.
+    /// End, and give up data that cannot be written, which is counted.
     GiveUp,
 }
 
-/// End of the loop.
+/// Result of the loop that serves clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Exit {
     /// Every volume was stopped in good order.
     Clean,
-    /// Every volume was stopped like with [`Exit::Clean`], but members have not answered requests
-    /// that the volumes have given up; the text, for people, says which. Memory and rings of the
-    /// reactor are never freed in this case: the kernel may still write to them, and waiting for it
-    /// may take for ever. The process should end.
+    /// Every volume was stopped as with [`Exit::Clean`], but some members have not answered
+    /// requests that the volumes have given up. The text names these members, for people. Memory
+    /// and rings of the reactor are never freed in this case: the kernel may still write to them,
+    /// and waiting for it may take for ever. The process should end.
     Hanging(String),
     /// A panic stopped all acknowledgement; see `poison.rs`.
     Poisoned(String),

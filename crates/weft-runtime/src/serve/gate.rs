@@ -19,7 +19,7 @@ use crate::clock::Clock;
 pub(crate) struct Gate<T> {
     value: Mutex<T>,
     line: Mutex<Line>,
-    /// Signalled when the line has moved.
+    /// Condition that is signalled when the line has moved.
     moved: Condvar,
     /// Time at which the first in line began to wait, in nanoseconds; 0 while the line is empty.
     since: AtomicU64,
@@ -62,7 +62,7 @@ impl<T> Gate<T> {
         self.value.clear_poison();
     }
 
-    /// Whether the first in line has waited long enough to be next.
+    /// Whether the first thread in line has waited so long that no other may overtake it.
     fn is_owed(&self) -> bool {
         let since = self.since.load(Ordering::Relaxed);
         since > 0 && self.now().saturating_sub(since) >= PATIENCE.0

@@ -29,17 +29,17 @@ use super::gate::Gate;
 pub(crate) struct Hub {
     drivers: Box<[Gate<Driver>]>,
     mailboxes: Box<[Mailbox]>,
-    /// Time at which the first worker reads the clock again; 0 while it is awake.
+    /// Time at which the first worker wakes by itself, in nanoseconds; 0 while it is awake.
     wake_at: AtomicU64,
-    /// Count of returned frames at the last call of `offer_frames`.
+    /// The driver's counter of returned frames, as of the last call of `offer_frames`.
     returns: AtomicU64,
-    /// Whether workers report when they have sent everything.
+    /// Whether workers have to report when they have sent everything to their clients.
     draining: AtomicBool,
     /// Whether a panic of any driver has stopped all acknowledgement.
     poisoned: AtomicBool,
 }
 
-/// Events that other workers have left for a worker.
+/// Mailbox of a worker: messages that other workers have left for it.
 struct Mailbox {
     messages: Mutex<Vec<Message>>,
     eventfd: OwnedFd,
@@ -113,14 +113,14 @@ impl Hub {
         Held { driver, guard: Some(lock_driver(driver)) }
     }
 
-    /// The other drivers, for the first worker, which has one of its own. Only here does a worker
-    /// wait for another driver while it holds one.
+    /// The drivers of all other workers, for the first worker, which holds its own. Only here does
+    /// a worker wait for another driver while it holds one.
     pub(crate) fn others(&self) -> impl Iterator<Item = Held<'_>> {
         (1..self.drivers.len()).map(|worker| self.hold(worker))
     }
 
-    /// Poisons `driver` if any other driver is poisoned, and the reverse. Returns whether `driver`
-    /// is poisoned.
+    /// Spreads poison between drivers: `driver` is poisoned if any other one is, and the reverse.
+    /// Returns whether `driver` is poisoned.
     pub(crate) fn share_poison(&self, driver: &mut Driver) -> bool {
         if driver.poison().is_some() {
             self.poisoned.store(true, Ordering::Relaxed);
@@ -146,7 +146,7 @@ impl Hub {
         (0..self.workers()).filter(|other| *other != worker).for_each(|other| self.ring(other));
     }
 
-    /// Clears the eventfd of a worker that is awake.
+    /// Clears the eventfd of a worker, once the worker is awake.
     pub(crate) fn silence(&self, worker: usize) {
         let _ = rustix::io::read(&self.mailboxes[worker].eventfd, &mut [0; 8]);
     }
@@ -175,7 +175,8 @@ impl Hub {
         self.mailboxes[worker].waits.store(waits, Ordering::Relaxed);
     }
 
-    /// From now on workers report when everything that is due to their clients has been sent.
+    /// Makes workers report, from now on, when everything that is due to their clients has been
+    /// sent.
     pub(crate) fn begin_draining(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }
@@ -196,8 +197,8 @@ impl Hub {
         self.mailboxes[1..].iter().all(|mailbox| mailbox.drained.load(Ordering::Relaxed))
     }
 
-    /// Wakes the workers with clients that wait for frames, if frames have come back: if `returns`,
-    /// the driver's counter of them, has changed.
+    /// Wakes the workers with clients that wait for frames, if frames have come back since the last
+    /// call: if `returns`, the driver's counter of returned frames, has changed.
     pub(crate) fn offer_frames(&self, worker: usize, returns: u64) {
         if self.returns.swap(returns, Ordering::Relaxed) == returns {
             return;
@@ -214,7 +215,7 @@ impl Hub {
         self.wake_at.store(at, Ordering::Relaxed);
     }
 
-    /// Wakes the first worker if it would wake later than `at`.
+    /// Wakes the first worker now if it would otherwise sleep beyond `at`.
     pub(crate) fn want_wake_at(&self, at: u64) {
         if at < self.wake_at.load(Ordering::Relaxed) {
             self.ring(0);

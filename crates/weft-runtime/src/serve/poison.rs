@@ -63,7 +63,7 @@ pub struct Guarded {
 }
 
 impl Guarded {
-    /// Guards a core.
+    /// Wraps a core, which is not poisoned yet.
     #[must_use]
     pub fn new(core: Box<dyn Core>) -> Self {
         Self { core, poison: None }

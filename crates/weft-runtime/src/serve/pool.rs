@@ -30,9 +30,9 @@ pub struct Pool {
     /// Bitmap of frames; a set bit is a free frame.
     free: Vec<u64>,
     free_count: u32,
-    /// Number of runs given back so far.
+    /// Number of runs that were given back so far.
     returns: u64,
-    /// First word that may have a free frame, for each home; not below the home.
+    /// For each home, the first word that may have a free frame; not below the home's first word.
     low: [usize; HOMES],
     /// Client that holds each frame, or held it last.
     owners: Vec<ClientId>,
@@ -40,7 +40,8 @@ pub struct Pool {
     floor: u32,
     /// Frames held by each client that has joined.
     shares: BTreeMap<ClientId, u32>,
-    /// Reserved frames that are not taken, over all floors.
+    /// Reserved frames that are not taken, over all floors, also those of clients that have not
+    /// connected.
     kept: u64,
 }
 
@@ -118,7 +119,8 @@ impl Pool {
         count <= free && after <= most
     }
 
-    /// Changes the number of frames that a client holds.
+    /// Changes the number of frames that a client holds by `change`, and the count of reserved
+    /// frames with it.
     fn account(&mut self, client: ClientId, change: impl FnOnce(u32) -> u32) {
         if let Some(held) = self.shares.get_mut(&client) {
             let before = self.floor.saturating_sub(*held);
@@ -256,7 +258,7 @@ impl Pool {
     }
 }
 
-/// Home in which the search starts for a client: that of its worker.
+/// Home in which the search for frames of a client starts: that of its worker.
 fn home_of(client: ClientId) -> usize {
     usize::from(port_of(client) / WORKER_PORTS) % HOMES
 }

@@ -17,43 +17,43 @@ pub trait Port {
     /// # Errors
     /// Fails when the port cannot work; the reactor does not start then.
     fn on_start(&mut self, cx: &mut Context<'_, '_>) -> std::io::Result<()>;
-    /// A descriptor is ready; `key` is the one that [`Context::watch`] got for it.
+    /// Handles a descriptor that is ready; `key` is the one that [`Context::watch`] got for it.
     fn on_ready(&mut self, cx: &mut Context<'_, '_>, key: u32, ready: EventFlags);
-    /// An event for a client of the port.
+    /// Handles an event for a client of the port.
     fn on_event(&mut self, cx: &mut Context<'_, '_>, event: Event);
-    /// A client that a port of another worker has accepted, see [`Context::hand_over`]. Only the
-    /// first port of a worker is called.
+    /// Takes a client that a port of another worker has accepted: see [`Context::hand_over`]. Only
+    /// the first port of a worker is called.
     fn on_socket(&mut self, cx: &mut Context<'_, '_>, socket: OwnedFd) {
         let _ = (cx, socket);
     }
-    /// The end of a pass (one round of the worker's loop, `reactor.rs`): the port sends what is
-    /// ready. It may record inputs.
+    /// Called at the end of a pass, which is one round of the worker's loop (`reactor.rs`): the
+    /// port sends what is ready, and may record inputs.
     fn on_pass(&mut self, cx: &mut Context<'_, '_>);
-    /// The engine or a worker has panicked: the port answers everything with an I/O error from now
-    /// on.
+    /// Called after the engine or a worker has panicked: the port answers everything with an I/O
+    /// error from now on.
     fn on_poison(&mut self, cx: &mut Context<'_, '_>);
-    /// The port refuses new work from now on.
+    /// Called when the server is to stop: the port refuses new work from now on.
     fn on_stop(&mut self, cx: &mut Context<'_, '_>);
-    /// A volume could not write its clients' data: nothing stops, and clients are served as before.
-    /// Only ports of the first worker are called.
+    /// Called when a volume could not write its clients' data: the stop is cancelled, and clients
+    /// are served as before. Only ports of the first worker are called.
     fn on_stop_refused(&mut self, cx: &mut Context<'_, '_>, text: &str) {
         let _ = (cx, text);
     }
-    /// The volumes have stopped. This is the last chance to tell clients so.
+    /// Called after the volumes have stopped. The port can tell its clients for the last time.
     fn on_stopped(&mut self, cx: &mut Context<'_, '_>, exit: &Exit);
     /// Whether the port has sent everything that was due to its clients.
     fn drained(&self) -> bool;
-    /// Whether the port needs a pass when frames have come back to the pool.
+    /// Whether the port has to be called when frames have come back to the pool.
     fn is_waiting(&self) -> bool {
         false
     }
-    /// Time at which the port needs a pass even without an event.
+    /// Time at which the port has to be called even without an event; `None` for no such time.
     fn next_wake(&self) -> Option<Time>;
 }
 
 /// The driver and the loop, for a port while it is called.
 pub struct Context<'a, 'h> {
-    /// The engine and its memory.
+    /// The driver, with the engine and its memory, locked by this worker.
     pub driver: &'a mut Held<'h>,
     pub(crate) hub: &'a Hub,
     pub(crate) epoll: &'a OwnedFd,
@@ -90,7 +90,7 @@ impl Context<'_, '_> {
         self.hub.tell(worker, &mut vec![Message::Socket(socket)]);
     }
 
-    /// Wakes a worker, which has a pass then.
+    /// Wakes a worker, which then makes a pass of its loop.
     pub fn wake_worker(&self, worker: usize) {
         self.hub.ring(worker);
     }
@@ -117,7 +117,7 @@ impl Context<'_, '_> {
     }
 }
 
-/// Adds the counters of another driver of the same volumes to the snapshot `whole`.
+/// Adds the counters of another driver of the same volumes, `part`, to the snapshot `whole`.
 fn absorb(whole: &mut Snapshot, part: Snapshot) {
     for (volume, other) in whole.volumes.iter_mut().zip(part.volumes) {
         volume.requests_active += other.requests_active;

@@ -24,7 +24,7 @@ pub use super::hub::Held;
 pub use super::port::{Context, Port};
 pub use super::worker::{DRAIN_SPAN, TOLD_LAST};
 
-/// The loop before it runs.
+/// The loop that serves clients, before it runs.
 pub struct Reactor {
     drivers: Vec<Driver>,
     volumes: u16,
@@ -40,9 +40,9 @@ impl Reactor {
         Self { drivers: vec![driver], volumes, shutdown, workers: vec![Vec::new()] }
     }
 
-    /// Adds a driver for the next worker, of the same volumes. These must consist of memory alone,
-    /// because workers with drivers of their own do not coordinate. Either all workers have a
-    /// driver, or only the first one.
+    /// Gives the next worker a driver of its own, for the same volumes. The volumes must consist of
+    /// memory alone, because drivers do not coordinate. Either all workers have a driver, or only
+    /// the first one.
     pub fn add_driver(&mut self, driver: Driver) {
         self.drivers.push(driver);
     }

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use weft_engine::Tag;
 use weft_units::ClientId;
 
-/// The slices in flight and the line of waiting clients.
+/// Slices in flight, and the line of clients that wait for a turn.
 #[derive(Debug, Default)]
 pub struct Turns {
     under_way: Vec<(ClientId, Tag)>,
@@ -51,7 +51,7 @@ impl Turns {
         found.is_some()
     }
 
-    /// Whether a slice of this client is in flight.
+    /// Whether a slice of this client's requests is in flight.
     #[must_use]
     pub fn has(&self, client: ClientId) -> bool {
         self.under_way.iter().any(|(other, _)| *other == client)

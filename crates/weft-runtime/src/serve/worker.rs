@@ -26,7 +26,7 @@ use super::hub::{Held, Hub, Message};
 use super::port::{Context, Port, data};
 use crate::error::RuntimeError;
 
-/// The part of the loop that runs in one thread.
+/// Worker: the part of the loop that runs in one thread.
 pub(crate) struct Worker<'h> {
     hub: &'h Hub,
     index: usize,
@@ -46,7 +46,7 @@ pub(crate) struct Worker<'h> {
 /// client on the same CPU is not held up.
 #[derive(Debug, Default)]
 struct Eagerness {
-    /// Waits in a row with busy polls that found nothing.
+    /// Number of waits in sequence in which busy polls found nothing.
     misses: u32,
 }
 
@@ -83,17 +83,17 @@ impl Eagerness {
 /// Busy polls before a worker sleeps: some 20 µs.
 const POLLS: u32 = 40;
 
-/// After this many waits in vain, only every 16th wait polls.
+/// Number of waits in vain after which only every 16th wait polls.
 const MISSES_MAX: u32 = 16;
 
-/// Additional state of the first worker.
+/// State that only the first worker has.
 struct Head {
     shutdown: OwnedFd,
     volumes: u16,
     stop: Option<Ending>,
     /// Whether a volume could not write everything when the server was told to stop.
     refused: bool,
-    /// Number of times so far that all volumes got `Drain`.
+    /// Number of times that all volumes were told to write everything (`Drain`).
     drains: u64,
     phase: Phase,
 }
@@ -101,17 +101,18 @@ struct Head {
 #[derive(Debug)]
 enum Phase {
     Running,
-    /// Number of volumes that have not written everything, and the first error. Clients are served.
+    /// Volumes write what their caches have, while clients are served. `left` volumes have not
+    /// finished; `error` is the first error.
     Writing {
         left: u16,
         error: Option<String>,
     },
-    /// Number of volumes that have not answered `Stop`, and the first error.
+    /// Volumes stop. `left` volumes have not answered `Stop`; `error` is the first error.
     Stopping {
         left: u16,
         error: Option<String>,
     },
-    /// Ports send their last replies, until this time at the latest.
+    /// Ports send their last replies, until the time `until` at the latest.
     Draining {
         until: Time,
         exit: Exit,
@@ -282,7 +283,7 @@ impl<'h> Worker<'h> {
         self.ask_all(driver, &Verb::Stop, 0);
     }
 
-    /// Asks every volume to write everything, while clients are served.
+    /// Asks every volume to write everything that is in memory. Clients are served meanwhile.
     fn begin_writing(&mut self, driver: &mut Held<'h>) {
         let drivers = u16::try_from(self.hub.drivers()).expect("at most WORKERS_MAX");
         let Some(head) = &mut self.head else { return };
@@ -439,7 +440,7 @@ impl<'h> Worker<'h> {
         }
     }
 
-    /// Time at which this worker has to be awake even without an event.
+    /// Time at which this worker has to be awake even without an event; `None` for no such time.
     fn next_wake(&mut self, driver: &mut Held<'h>) -> Option<Time> {
         let ports = self.ports.iter().filter_map(|port| port.next_wake()).min();
         let engine = driver.next_wake();
@@ -552,8 +553,9 @@ fn failed(what: &'static str) -> impl Fn(Errno) -> RuntimeError {
     move |errno| RuntimeError::Io { what, source: errno.into() }
 }
 
-/// Byte in the shutdown descriptor which says that no further message follows: data that cannot be
-/// written is given up. A signalfd has no such byte, and any other byte may be followed by more.
+/// Byte that the shutdown descriptor returns with the last message: the server gives up data that
+/// cannot be written. A signalfd returns no such byte, and further messages may follow any other
+/// byte.
 pub const TOLD_LAST: u8 = b'e';
 /// First tag of drains. The tags of each drain have a range of their own.
 const TAG_DRAIN: u64 = 1 << 32;
@@ -566,5 +568,5 @@ const PORT_EVENTFD: u8 = 253;
 const NANOS: u64 = 1_000_000_000;
 /// Most descriptors handled after one wait.
 const READY_MAX: usize = 256;
-/// Most rounds before descriptors are polled again.
+/// Most rounds of a pass, after which descriptors are polled again.
 const ROUNDS_MAX: u32 = 4;

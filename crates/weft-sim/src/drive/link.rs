@@ -1,13 +1,13 @@
-//! Link between a drive and its host: one server for the bytes of all commands.
+//! Link between a host and one drive or several: one server for the bytes of all commands.
 //!
 //! The link serves one command at a time, in order of arrival. A command occupies it for its bytes
 //! and for a fixed overhead (frames, status).
 
 use weft_units::{Bytes, Span, Time};
 
-/// A link between a drive and its host.
+/// A link between a host and one drive or several.
 #[derive(Clone, Debug)]
-pub(super) struct Link {
+pub(crate) struct Link {
     bytes_per_second: u64,
     free_at: Time,
     /// Time for which the link was occupied so far.
@@ -16,7 +16,7 @@ pub(super) struct Link {
 
 impl Link {
     /// An idle link with this rate.
-    pub(super) fn new(bytes_per_second: u64) -> Self {
+    pub(crate) fn new(bytes_per_second: u64) -> Self {
         Self { bytes_per_second, free_at: Time(0), busy: Span::ZERO }
     }
 
@@ -27,7 +27,7 @@ impl Link {
 
     /// Transfers bytes that are all available at `now`, behind earlier transfers. Returns the end
     /// of the transfer.
-    pub(super) fn pass(&mut self, now: Time, bytes: Bytes, overhead: Span) -> Time {
+    pub(crate) fn pass(&mut self, now: Time, bytes: Bytes, overhead: Span) -> Time {
         let occupied = Span(self.duration(bytes).0 + overhead.0);
         self.free_at = self.free_at.max(now) + occupied;
         self.busy = Span(self.busy.0 + occupied.0);

@@ -39,7 +39,7 @@
 mod counters;
 mod events;
 mod hdd;
-mod link;
+pub(crate) mod link;
 mod model;
 mod null;
 mod reduced;
@@ -75,8 +75,8 @@ pub enum Access {
 /// Shape    `length` is not zero except for [`Access::Flush`]; the range lies within the drive
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// Number chosen by the caller, which is returned in [`Done`]. No other command has it
-    /// meanwhile.
+    /// Number chosen by the caller, which is returned in [`Done`]. No two commands at the drive
+    /// have the same number.
     pub tag: u64,
     /// Kind of the command: read, write, flush or discard.
     pub access: Access,
@@ -107,7 +107,7 @@ pub enum Drive {
     Null(Null),
 }
 
-/// Evaluates an expression for the drive of whatever kind, under the name `$it`.
+/// Evaluates an expression in which `$it` is the drive, whatever its kind.
 macro_rules! each {
     ($drive:expr, $it:ident => $body:expr) => {
         match $drive {

@@ -115,17 +115,17 @@ pub enum ModelError {
     /// The file cannot be read.
     #[error("{path}: {why}; name a file with the keys of a drive, or base = \"MODEL\" and changes")]
     Unread {
-        /// Path of the file.
+        /// Path of the model's file.
         path: String,
-        /// Error of the operating system, or what the file should be.
+        /// Error of the operating system, or a description of a valid file.
         why: String,
     },
     /// The text of a file is not a valid model.
     #[error("{path}: {source}")]
     File {
-        /// Path of the file.
+        /// Path of the model's file.
         path: String,
-        /// Error of the text.
+        /// Error in the text of the file.
         source: Box<ModelError>,
     },
     /// The text is not TOML.

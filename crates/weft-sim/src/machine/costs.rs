@@ -26,7 +26,7 @@ pub struct Costs {
     pub stripe: u64,
     /// A filled stripe that is written together with a preceding one, ns.
     pub follower: u64,
-    /// Way of a member request through the block layer to its member, ns (`bio_submit` and
+    /// Passing a member request through the block layer to its member, ns (`bio_submit` and
     /// `mqdl_request`). The engine's own work for it is part of the input that completes it.
     pub submit: u64,
     /// Merging a part into another member request, ns.

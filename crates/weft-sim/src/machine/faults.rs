@@ -17,7 +17,7 @@ pub struct PlannedFault {
     pub member: MemberIndex,
     /// Time from which the fault is active.
     pub from: Time,
-    /// Kind of the fault.
+    /// Kind of the fault: the member is gone, slow, or has unreadable sectors.
     pub kind: FaultKind,
 }
 

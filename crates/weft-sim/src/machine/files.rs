@@ -1,8 +1,8 @@
-//! Files on a volume: the page cache, its flusher, and the location of each file's pages.
+//! Files on volumes: the page cache, its flushers, and the location of each file's pages.
 //!
-//! The machine uses the engine's page cache, and runs the flusher of the volume's device as a
-//! process. Pages are written in requests of limited size. When a request completes, the page cache
-//! is told, and processes that wait for these pages are woken.
+//! The machine uses the engine's page cache. Each volume is a device of it, and the flusher of each
+//! device is a process. Pages are written in requests of limited size. When a request completes,
+//! the page cache is told, and processes that wait for these pages are woken.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use weft_engine::page_cache::{
     WriteOut, WriterId, Written,
 };
 use weft_engine::{Congestion, Flags, RequestOp};
-use weft_units::{ByteRange, Bytes};
+use weft_units::{ByteRange, Bytes, Span, VolumeId};
 
 use super::host::{Asked, Host};
 use super::thread::Thread;
@@ -21,20 +21,42 @@ use super::{Machine, Pid, Process, Woken};
 
 /// Allocator that decides where the pages of files are on the volume.
 pub trait Place: std::fmt::Debug {
-    /// Returns the position of a page on the volume, and how many of the `count` pages from this
-    /// one on are contiguous there. Pages without a position are allocated.
+    /// Returns the position of a page on the file's volume, and how many of the `count` pages from
+    /// this one on are contiguous there. Pages without a position are allocated.
     fn place(&mut self, inode: InodeId, page: u64, count: u64) -> (Bytes, u64);
+}
+
+/// A page cache to be put in front of a machine's volumes, and how threads write its pages.
+#[derive(Debug)]
+pub struct PageCacheParts {
+    /// Configuration of the page cache.
+    pub pool: PoolConfig,
+    /// Allocator of the pages of all files.
+    pub places: Box<dyn Place>,
+    /// Largest request in which pages are written.
+    pub bio: Bytes,
+    /// CPU time for each page that a thread writes, beside that of the page's request.
+    pub page: Span,
+    /// Whether a thread that writes pages sleeps until each request has a token of its disk's queue
+    /// (`nr_requests`), as threads of the kernel do that write to a disk without an array. The
+    /// engine's work must cost nothing, because the thread submits the request itself.
+    pub sleeps_for_token: bool,
 }
 
 /// The page cache of a machine, and its files.
 #[derive(Debug)]
 pub(super) struct Files {
     cache: PageCache,
-    bdi: BdiId,
     places: Box<dyn Place>,
     /// Largest number of pages in a request that writes pages.
     bio_pages: u64,
-    flusher: Pid,
+    /// CPU time for each page that a thread writes.
+    pub(super) page: Span,
+    pub(super) sleeps_for_token: bool,
+    /// Flusher of each volume.
+    flushers: Vec<Pid>,
+    /// Number of pages that have been written.
+    written: u64,
     writers: BTreeMap<WriterId, Pid>,
     /// Processes that wait until pages of a file are written.
     waiters: BTreeMap<InodeId, Vec<Pid>>,
@@ -43,16 +65,28 @@ pub(super) struct Files {
 impl Machine {
     /// Puts a page cache in front of the volume and starts its flusher. `places` allocates the
     /// pages of files; `bio` is the largest request in which pages are written.
-    pub fn add_page_cache(&mut self, config: PoolConfig, places: Box<dyn Place>, bio: Bytes) {
-        let flusher = self.add_with(|pid| Box::new(Flusher { thread: Thread::new(pid) }));
-        let mut cache = PageCache::new(config);
-        let bdi = cache.add_bdi(self.host.now());
+    pub fn add_page_cache(&mut self, pool: PoolConfig, places: Box<dyn Place>, bio: Bytes) {
+        let (page, sleeps_for_token) = (Span::ZERO, false);
+        self.add_page_cache_of(PageCacheParts { pool, places, bio, page, sleeps_for_token });
+    }
+
+    /// Puts a page cache in front of all volumes and starts a flusher for each.
+    pub fn add_page_cache_of(&mut self, parts: PageCacheParts) {
+        let PageCacheParts { pool, places, bio, page, sleeps_for_token } = parts;
+        let mut cache = PageCache::new(pool);
+        let flushers = (0..self.host.volumes()).map(|_| {
+            let bdi = cache.add_bdi(self.host.now());
+            self.add_with(|pid| Box::new(Flusher { thread: Thread::new(pid), bdi }))
+        });
+        let flushers = flushers.collect();
         self.host.files = Some(Files {
             cache,
-            bdi,
             places,
             bio_pages: (bio.0 / PAGE_BYTES).max(1),
-            flusher,
+            page,
+            sleeps_for_token,
+            flushers,
+            written: 0,
             writers: BTreeMap::new(),
             waiters: BTreeMap::new(),
         });
@@ -78,11 +112,21 @@ impl Host {
 
     /// Adds a file to the page cache.
     pub fn add_file(&mut self) -> InodeId {
-        let files = self.files_mut();
-        files.cache.add_inode(files.bdi)
+        self.add_file_on(VolumeId(0))
     }
 
-    /// Position of a page of a file on the volume, and how many of `count` pages from there on are
+    /// Adds a file on a volume to the page cache.
+    pub fn add_file_on(&mut self, volume: VolumeId) -> InodeId {
+        self.files_mut().cache.add_inode(BdiId(volume.0))
+    }
+
+    /// Number of pages of files that have been written to volumes since the start.
+    #[must_use]
+    pub fn written_pages(&self) -> u64 {
+        self.files().written
+    }
+
+    /// Position of a page of a file on its volume, and how many of `count` pages from there on are
     /// contiguous; see [`Place::place`].
     pub fn place(&mut self, inode: InodeId, page: u64, count: u64) -> (Bytes, u64) {
         self.files_mut().places.place(inode, page, count)
@@ -164,20 +208,24 @@ impl Host {
         out.pages.start += count;
         let asked = Asked::Pages { pid, inode: out.inode, pages };
         let flags = Flags { sync, ..Flags::NONE };
-        self.request(asked, RequestOp::Write, ByteRange::new(start.0, count * PAGE_BYTES), flags);
+        let range = ByteRange::new(start.0, count * PAGE_BYTES);
+        self.request(VolumeId(out.bdi.0), asked, RequestOp::Write, range, flags);
     }
 
     pub(super) fn pages_written(&mut self, inode: InodeId, pages: Range<u64>) {
         let now = self.now;
-        self.files_mut().cache.written(now, inode, pages);
+        let files = self.files_mut();
+        files.written += pages.end - pages.start;
+        files.cache.written(now, inode, pages);
         self.wake_for_files();
     }
 
-    /// Tells the page cache whether the volume is congested.
+    /// Tells the page cache whether the first volume is congested. No other volume ever counts as
+    /// congested.
     pub(super) fn tell_page_cache(&mut self) {
         let congested = self.congestion() > Congestion::None;
         let Some(files) = &mut self.files else { return };
-        files.cache.set_congested(files.bdi, congested);
+        files.cache.set_congested(BdiId(0), congested);
         self.wake_for_files();
     }
 
@@ -185,8 +233,8 @@ impl Host {
         while let Some(wake) = self.files_mut().cache.wake() {
             let files = self.files_mut();
             match wake {
-                Wake::Flusher(_) => {
-                    let flusher = files.flusher;
+                Wake::Flusher(bdi) => {
+                    let flusher = files.flushers[usize::from(bdi.0)];
                     self.tell(flusher, 0);
                 }
                 Wake::Inode(inode) => {
@@ -203,7 +251,7 @@ impl Host {
         }
     }
 
-    fn files(&self) -> &Files {
+    pub(super) fn files(&self) -> &Files {
         self.files.as_ref().expect("the machine has a page cache")
     }
 
@@ -211,20 +259,20 @@ impl Host {
         self.files.as_mut().expect("the machine has a page cache")
     }
 
-    fn flush(&mut self) -> Flush {
+    fn flush(&mut self, bdi: BdiId) -> Flush {
         let now = self.now;
         let files = self.files_mut();
-        let (bdi, pages) = (files.bdi, files.bio_pages);
-        let flush = files.cache.flush(now, bdi, pages);
+        let flush = files.cache.flush(now, bdi, files.bio_pages);
         self.wake_for_files();
         flush
     }
 }
 
-/// The kernel thread that writes back dirty pages of the page cache.
+/// The kernel thread that writes back a device's dirty pages.
 #[derive(Debug)]
 pub struct Flusher {
     thread: Thread,
+    bdi: BdiId,
 }
 
 impl Process for Flusher {
@@ -234,7 +282,7 @@ impl Process for Flusher {
             self.thread.stop_sleeping();
         }
         while self.thread.goes_on(host) {
-            match host.flush() {
+            match host.flush(self.bdi) {
                 Flush::Write(out) => self.thread.write_out(out, false),
                 Flush::Sleep { until: Some(until), .. } => self.thread.sleep(host, until),
                 Flush::Sleep { until: None, .. } => return,

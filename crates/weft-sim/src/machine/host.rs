@@ -5,8 +5,10 @@
 mod array;
 mod flush_order;
 mod hops;
+mod link;
 mod look;
 mod time;
+mod volumes;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -21,10 +23,13 @@ use weft_engine::{
 use weft_parity::Parity;
 use weft_units::{ByteRange, Bytes, ClientId, Group, Span, Time, VolumeId};
 
-use self::array::{Stripes, new_volume};
+use self::array::{Stripes, new_volumes};
 use self::flush_order::FlushOrder;
 pub use self::flush_order::FlushOrderCounts;
 use self::hops::Hops;
+use self::link::SharedLink;
+pub(super) use self::volumes::TokenWait;
+use self::volumes::VolumeUse;
 use super::faults::Faults;
 use super::files::Files;
 use super::member::Member;
@@ -41,6 +46,10 @@ pub struct Host {
     pub(super) now: Time,
     engine: Engine,
     members: Vec<Member>,
+    /// Use that processes make of each volume.
+    volumes: Vec<VolumeUse>,
+    /// Link that all disks share; `None` if each has a link of its own.
+    link: Option<Box<SharedLink>>,
     costs: Costs,
     hops: Hops,
     flush_rule: FlushRule,
@@ -55,8 +64,8 @@ pub struct Host {
     engine_free: Time,
     /// Inputs that wait until the engine's thread is free.
     inbox: Vec<Input>,
-    /// Outputs of engine turns with unfinished CPU work: when they take effect, and whether the
-    /// engine then had more to do.
+    /// Outputs of runs of the engine with unfinished CPU work: when they take effect, and whether
+    /// the engine then had more to do.
     leaving: VecDeque<(Time, VecDeque<Output>, bool)>,
     engine_woken: Option<Time>,
     /// Unanswered client requests by tag, each with the receiver of the answer.
@@ -68,7 +77,8 @@ pub struct Host {
     stripes: Stripes,
     /// Whether a write-back cache of weft is in front of the volume.
     write_back: bool,
-    /// Largest number of pages that were dirty or under writeback in that cache at one time.
+    /// Largest number of pages that were dirty or under writeback in weft's write-back cache at one
+    /// time.
     dirty_pages_max: u64,
     /// Processes that are to run now, in this order, and why.
     pub(super) ready: VecDeque<(Pid, Woken)>,
@@ -81,7 +91,8 @@ pub struct Host {
     turns: BTreeMap<Pid, u64>,
     next_turn: u64,
     pub(super) files: Option<Files>,
-    /// Watched requests to the volume, if they are watched, and the tag of the first one.
+    /// Requests to the volume that were recorded ([`Host::watch_requests`]), and the tag of the
+    /// first one; `None` if requests are not recorded.
     seen: Option<(u64, Vec<Seen>)>,
     engine_work: Span,
     requests_done: u64,
@@ -132,7 +143,7 @@ impl Host {
             (0..).zip(models).map(|(n, model)| Drive::new(model, parts.seed ^ (n << 56))).collect();
         let smallest = drives.iter().map(Drive::capacity).min().unwrap_or_default();
         let size = parts.member_size.unwrap_or(smallest);
-        let mut config = new_volume(parts, &drives, size)?;
+        let mut config = new_volumes(parts, &drives, size)?;
         let assembly = config.volumes.first().and_then(|volume| volume.source.assembly());
         let stripes = Stripes::new(parts, assembly);
         let volume_size = assembly.map_or(size, |array| array.layout.array_size()).bytes();
@@ -140,13 +151,17 @@ impl Host {
         config.client_frames = u32::MAX / 2;
         config.client_credit = Bytes(u64::MAX / 2);
         let frames = (config.client_frames_first(), config.frames_total());
+        let volumes = vec![VolumeUse::default(); config.volumes.len()];
         let mut host = Self {
             now: Time(0),
             engine: Engine::new(config, Time(0))?,
             flush_order: FlushOrder::new(
                 parts.knobs.flush_batch,
                 drives.iter().map(Drive::volatile_cache),
+                volumes.len(),
             ),
+            volumes,
+            link: None,
             members: drives.into_iter().map(Member::new).collect(),
             costs: parts.costs,
             hops: Hops::new(parts.flush_hop),
@@ -195,7 +210,7 @@ impl Host {
 
     // --- for processes -------------------------------------------------------------------------
 
-    /// Virtual time.
+    /// Present virtual time of the machine.
     #[must_use]
     pub fn now(&self) -> Time {
         self.now
@@ -207,7 +222,7 @@ impl Host {
         &self.costs
     }
 
-    /// Size of the volume in bytes.
+    /// Size in bytes of the volume, or of each of the volumes.
     #[must_use]
     pub fn size(&self) -> Bytes {
         self.size
@@ -216,10 +231,30 @@ impl Host {
     /// Submits a request of a process. The process is woken with [`Woken::Done`] of `name` when the
     /// request is answered.
     pub fn submit(&mut self, pid: Pid, name: u64, op: RequestOp, range: ByteRange, flags: Flags) {
-        self.request(Asked::Process { pid, name }, op, range, flags);
+        self.submit_to_volume(VolumeId(0), pid, name, op, range, flags);
     }
 
-    pub(super) fn request(&mut self, asked: Asked, op: RequestOp, range: ByteRange, flags: Flags) {
+    /// Variant of [`Host::submit`] for a machine of several volumes.
+    pub fn submit_to_volume(
+        &mut self,
+        volume: VolumeId,
+        pid: Pid,
+        name: u64,
+        op: RequestOp,
+        range: ByteRange,
+        flags: Flags,
+    ) {
+        self.request(volume, Asked::Process { pid, name }, op, range, flags);
+    }
+
+    pub(super) fn request(
+        &mut self,
+        volume: VolumeId,
+        asked: Asked,
+        op: RequestOp,
+        range: ByteRange,
+        flags: Flags,
+    ) {
         let frames = match op {
             RequestOp::Read | RequestOp::Write => self.take_frames(range),
             _ => Run::EMPTY,
@@ -238,10 +273,11 @@ impl Host {
             RequestOp::Flush | RequestOp::Trim | RequestOp::WriteZeroes => {}
         }
         // Each process is a client, so that a write-back cache throttles each separately.
-        let (client, volume) = (ClientId(1 + pid.0), VolumeId(0));
+        let client = ClientId(1 + pid.0);
         let request =
             ClientRequest { client, tag: Tag(tag), volume, op, range, frames, flags, attr };
         self.requests.insert(tag, (asked, request));
+        self.volumes[volume.index()].asked(self.now);
         self.flushes_asked += u64::from(op == RequestOp::Flush || flags.preflush);
         self.tell_engine(Input::Client(request));
     }
@@ -267,8 +303,9 @@ impl Host {
         self.faults = Some(Box::new(Faults::new(planned, seed)));
     }
 
-    /// Congestion of the stripe cache. With a write-back cache there is none, because writers wait
-    /// for the answers of that cache and never for stripes.
+    /// Congestion of the stripe cache; a disk without an array is never congested. With a
+    /// write-back cache there is none, because writers wait for the answers of that cache and never
+    /// for stripes.
     #[must_use]
     pub fn congestion(&self) -> Congestion {
         if self.write_back { Congestion::None } else { self.engine.congestion(VolumeId(0)) }

@@ -22,6 +22,8 @@ pub struct Traffic {
     pub sectors_read: u64,
     /// Sectors written.
     pub sectors_written: u64,
+    /// Reads and writes that do not begin where the one before them ended.
+    pub jumps: u64,
     /// Histogram of the sizes of read commands.
     pub read_sizes: Sizes,
     /// Histogram of the sizes of write commands.
@@ -46,6 +48,8 @@ pub(super) struct Member {
     done: Vec<Done>,
     /// Whether the disk executes a flush or FUA write during which it accepts no other command.
     flushing: bool,
+    /// Sector after the last command that reads or writes.
+    position: Sectors,
     /// Commands that the disk received.
     pub(super) traffic: Traffic,
 }
@@ -67,6 +71,7 @@ impl Member {
             tags: (0..depth).rev().collect(),
             done: Vec::new(),
             flushing: false,
+            position: Sectors::ZERO,
             traffic: Traffic::default(),
         }
     }
@@ -80,17 +85,16 @@ impl Member {
         (self.at_disk.len() - self.tags.len()) as u32
     }
 
-    /// Submits a command to the disk. Returns false if the disk need not do anything, so that the
-    /// command is complete.
+    /// Takes a command for the disk. The caller then passes it to [begin](Self::begin). Returns
+    /// `None` if the disk need not do anything, so that the command is complete.
     #[must_use]
-    pub(super) fn submit(
+    pub(super) fn take(
         &mut self,
-        now: Time,
         token: Token,
         access: Access,
         (first, length): (Sectors, Sectors),
-    ) -> bool {
-        let Some(access) = self.drive.wanted(access) else { return false };
+    ) -> Option<Command> {
+        let access = self.drive.wanted(access)?;
         let flushes = matches!(access, Access::Flush | Access::Write { fua: true });
         let alone = flushes && !self.drive.flush_queueable();
         let beside = self.flushing || alone && self.commands() > 0;
@@ -98,9 +102,17 @@ impl Member {
         self.flushing = alone;
         let tag = self.tags.pop().expect("the queue keeps to the depth of the disk");
         self.traffic.count(access, length);
+        if matches!(access, Access::Read | Access::Write { .. }) {
+            self.traffic.jumps += u64::from(first != self.position);
+            self.position = first + length;
+        }
         self.at_disk[tag] = Some(token);
-        self.drive.submit(now, Command { tag: tag as u64, access, first, length });
-        true
+        Some(Command { tag: tag as u64, access, first, length })
+    }
+
+    /// Begins a command that was taken, when its data is at the disk.
+    pub(super) fn begin(&mut self, now: Time, command: Command) {
+        self.drive.submit(now, command);
     }
 
     /// Time of the disk's next event, at which [`Self::advance`] must be called.

@@ -1,8 +1,9 @@
 //! Performance simulator: an engine over drive models, with processes, in virtual time.
 //!
-//! A [`Machine`] is an engine over [`Drive`]s with processes that use it, in virtual time. It moves
-//! no payload: frames are only numbers. Experiments, `weft sim` and `weft replay` run it. Whether
-//! data is right under faults is tested by weft-crash, the crash simulator.
+//! A [`Machine`] is an engine over [`Drive`]s with processes that use it, in virtual time. All
+//! drives are one volume, or each is a volume of its own ([`Machine::of_disks`]); a page cache may
+//! be above them. It moves no payload: frames are only numbers. Experiments, `weft sim` and `weft
+//! replay` run it. Whether data is right under faults is tested by weft-crash, the crash simulator.
 //!
 //! ```text
 //! processes ─ page cache ─ requests ─▶ engine (one server, costs.rs) ─▶ disk of each member (member.rs)
@@ -30,7 +31,7 @@ use weft_units::{Bytes, Sectors, Span, Time};
 pub use cost_table::{CostTable, CostsError};
 pub use costs::Costs;
 pub use faults::{FaultKind, PlannedFault};
-pub use files::{Flusher, Place};
+pub use files::{Flusher, PageCacheParts, Place};
 pub use host::{FlushOrderCounts, Host, Seen};
 pub use member::{Sizes, Traffic};
 pub use probe::{Count, History, Sample, Sums};
@@ -132,9 +133,10 @@ pub enum Woken {
     Done(u64),
     /// A time came for which the process had asked with [`Host::wake_at`].
     Timer,
-    /// Stripes are free again, after the process was blocked.
+    /// Stripes are free again, after the process was blocked, or a request has got the token for
+    /// which its thread slept.
     Unblocked,
-    /// Another process woke it, with this word.
+    /// Another process woke this one with this word ([`Host::tell`]).
     Told(u64),
 }
 
@@ -176,7 +178,23 @@ impl Machine {
     /// # Errors
     /// No array can be made of the parts.
     pub fn of_models(parts: &MachineParts, models: &[Model]) -> Result<Self, PartsError> {
+        if parts.level.is_none() && models.len() != 1 {
+            return Err(PartsError::Single { members: models.len() });
+        }
         Ok(Self { host: Host::new(parts, models)?, processes: Vec::new() })
+    }
+
+    /// Variant of [`Machine::new`] in which each member is a volume of its own, without metadata:
+    /// volumes are numbered like members. `level` of the parts is ignored.
+    ///
+    /// # Panics
+    /// Panics if there are no members, or if the parts ask for a resync or recovery.
+    #[must_use]
+    pub fn of_disks(parts: &MachineParts) -> Self {
+        let parts = MachineParts { level: None, ..parts.clone() };
+        let models = vec![parts.model.clone(); usize::from(parts.members)];
+        let host = Host::new(&parts, &models).expect("disks without metadata can be made");
+        Self { host, processes: Vec::new() }
     }
 
     /// Adds a process, made by `make` from its number. It first runs when the machine runs next.

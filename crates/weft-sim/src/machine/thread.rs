@@ -7,29 +7,41 @@
 
 use weft_engine::page_cache::WriteOut;
 use weft_engine::{Flags, RequestOp};
-use weft_units::{ByteRange, Span, Time};
+use weft_units::{ByteRange, Span, Time, VolumeId};
 
+use super::host::TokenWait;
 use super::{Host, Pid};
 
 /// The thread of a process.
 #[derive(Debug)]
 pub struct Thread {
     pid: Pid,
-    /// Time at which its CPU work ends.
+    /// Time at which the thread's CPU work ends.
     busy: Time,
-    /// Time at which its sleep ends.
+    /// Time at which the thread's sleep ends.
     asleep: Time,
-    /// Pages that it is submitting to the volume, and whether a process waits for them (sync).
+    /// Pages that the thread is submitting to the volume, and whether a process waits for them
+    /// (sync).
     out: Option<(WriteOut, bool)>,
+    /// Wait of the thread's last request for a token of a disk's queue.
+    token: Option<TokenWait>,
     blocked: bool,
     timer: Time,
 }
 
 impl Thread {
-    /// The thread of the process with this number.
+    /// Creates the thread of the process with this number.
     #[must_use]
     pub fn new(pid: Pid) -> Self {
-        Self { pid, busy: Time(0), asleep: Time(0), out: None, blocked: false, timer: Time(0) }
+        Self {
+            pid,
+            busy: Time(0),
+            asleep: Time(0),
+            out: None,
+            token: None,
+            blocked: false,
+            timer: Time(0),
+        }
     }
 
     /// Number of the thread's process.
@@ -88,6 +100,10 @@ impl Thread {
                     return false;
                 }
             }
+            self.token = self.token.filter(|wait| host.waits_for_token(*wait));
+            if self.token.is_some() {
+                return false;
+            }
             let until = self.busy.max(self.asleep);
             if host.now() < until {
                 // No second timer is set for the same time.
@@ -102,13 +118,16 @@ impl Thread {
                 self.out = None;
                 return true;
             }
+            let (volume, pages) = (VolumeId(out.bdi.0), out.pages.end - out.pages.start);
+            let waits = host.token_waits(volume);
             host.send_pages(self.pid, out, *sync);
             // Pages that were submitted together are one plug.
-            let last = out.pages.is_empty();
-            let bio = Span(host.costs().bio);
-            self.work(host, bio);
-            if last {
+            let left = out.pages.end - out.pages.start;
+            let work = Span(host.costs().bio + (pages - left) * host.files().page.0);
+            self.work(host, work);
+            if left == 0 {
                 host.settle();
+                self.token = host.wait_for_token(self.pid, volume, waits);
             }
             self.blocked = host.congestion() == weft_engine::Congestion::Blocked;
         }

@@ -29,8 +29,8 @@ pub struct Dd {
     thread: Thread,
     block: u64,
     count: u64,
-    /// Its number as a writer in the page cache, and the device's file; `None` before its first
-    /// run.
+    /// Writer number of the process in the page cache, and the device's file; `None` before the
+    /// first run.
     writer: Option<(WriterId, InodeId)>,
     /// Number of pages written to the page cache so far.
     at: u64,

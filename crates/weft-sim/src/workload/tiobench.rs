@@ -206,8 +206,8 @@ impl Process for Run {
     }
 }
 
-/// Word that a thread tells the parent after its last operation. After closing its file it tells
-/// the number of its operations.
+/// Message of a thread to its parent after its last operation. After closing its file, the thread
+/// sends the number of its operations instead.
 const OPERATED: u64 = u64::MAX;
 
 /// Window of sequential reads, in bytes.
@@ -226,7 +226,8 @@ struct Child {
     parent: Pid,
     of: Tiobench,
     rng: Rng,
-    /// Its number as a writer in the page cache, and its file; `None` before its first run.
+    /// Writer number of the thread in the page cache, and the thread's file; `None` before the
+    /// first run.
     who: Option<(WriterId, InodeId)>,
     cpu: u32,
     log_head: Rc<Cell<u64>>,

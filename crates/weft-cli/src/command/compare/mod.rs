@@ -160,7 +160,7 @@ fn print_metrics(sets: &Sets, as_json: bool) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// Remarks on the figures for the reader.
+/// Remarks about the compared figures, for the reader of the table.
 fn remarks(sets: &Sets, comparison: &Comparison) -> Vec<String> {
     let metric = &comparison.metric;
     let mut remarks = Vec::new();

@@ -26,8 +26,8 @@ const CHANGE: usize = 11;
 /// Width of a spread in columns.
 const SPREAD: usize = 8;
 
-/// Changes below this percentage are noise if there is no interval: single runs of one kernel
-/// differ by as much.
+/// Change in percent below which single runs are taken for equal. Single runs have no interval, and
+/// those of one kernel differ by as much.
 ///
 /// Source   writeback.md §0 (5)
 const NO_CHANGE_PERCENT: f64 = 3.0;
@@ -123,7 +123,7 @@ fn print_row(
     Ok(())
 }
 
-/// Prints the number of cases that rose and fell, and the cases with the largest changes.
+/// Prints the number of cases in which `set` rose and fell, and the cases with the largest changes.
 fn print_extremes(
     out: &mut impl Write,
     comparison: &Comparison,
@@ -157,7 +157,7 @@ fn percent_text(percent: f64) -> String {
     format!("{percent:+.1}%")
 }
 
-/// A mean: whole numbers as such, others with their significant digits.
+/// Text of a mean: whole numbers as such, others with their significant digits.
 fn value_text(cell: &Cell) -> String {
     let size = cell.mean.abs();
     match size {
@@ -168,13 +168,13 @@ fn value_text(cell: &Cell) -> String {
     }
 }
 
-/// The spread as text, [`SPREAD`] columns wide up to 999.9 %.
+/// Text of a spread, [`SPREAD`] columns wide up to 999.9 %.
 fn spread_text(cell: &Cell) -> String {
     cell.spread_percent.map_or(String::new(), |spread| format!(" ±{spread:5.1}%"))
 }
 
-/// Colour codes before and after a change. A change is coloured if it is certain or, for single
-/// runs, not small.
+/// Colour codes before and after a change. A change gets a colour if its interval excludes 0 or,
+/// for single runs, if it is not small.
 fn colour(change: &Change, lower_is_better: bool) -> (&'static str, &'static str) {
     let counts = change.is_sure().unwrap_or(change.percent.abs() >= NO_CHANGE_PERCENT);
     if !counts {

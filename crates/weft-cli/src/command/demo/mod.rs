@@ -109,7 +109,7 @@ pub(crate) fn run(arguments: &Demo) -> Outcome {
     result.map(|_| Exit::Done)
 }
 
-/// Runs the bad day, step by step.
+/// Runs the demo's day, step by step, on `files`.
 fn day(
     arguments: &Demo,
     tour: &mut Tour,
@@ -181,9 +181,8 @@ fn day(
     Ok(())
 }
 
-/// Changes one byte of parity in a file while the server does not know. Parity is the choice
-/// because after a change of data, repair would have to guess whether data or parity is right, and
-/// trusts data, as md does.
+/// Changes one byte of parity in a file without the server's knowledge. Parity is changed and not
+/// data, because a repair trusts data, as md does, and would keep the error.
 fn flip_a_byte(
     geometry: &Geometry,
     files: &[PathBuf],
@@ -209,8 +208,8 @@ fn flip_a_byte(
     Ok((text, path.clone()))
 }
 
-/// Opens all five files read-only and serves the array. Also returns the reason why the failed file
-/// is not used.
+/// Opens all five files read-only and serves the array. Also returns the reason why the assembly
+/// does not use the failed file.
 fn reopen(files: &[PathBuf], failed: &Path, sockets: &Path) -> Result<(Inside, String), Failure> {
     let volume = Opening::read_only().open(files)?;
     let assembly = &volume.assembly;
@@ -231,7 +230,7 @@ fn connect(inside: &Inside) -> Result<NbdClient, Failure> {
     NbdClient::connect(&inside.uri).map_err(Failure::Failed)
 }
 
-/// Label of a file, as the server reports it.
+/// Label of a file: its path as the server reports it.
 fn label(path: &Path) -> String {
     crate::volume::spec(path).label
 }
@@ -244,10 +243,10 @@ fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), Failure
     if holds { Ok(()) } else { Err(Failure::Failed(otherwise())) }
 }
 
-/// Name of the array.
+/// Name of the demo's array.
 const NAME: &str = "weft-demo";
 /// Number of files: four members and a replacement.
 const FILES: usize = 5;
-/// Chunk size: small, so every write covers several chunks.
+/// Chunk size of the array: so small that most writes cover several chunks.
 const CHUNK: Bytes = Bytes::kib(64);
 const SEED: u64 = 0x7765_6674_2d64_656d;

@@ -14,7 +14,7 @@ use super::{NAME, label};
 use crate::reproduced::Reproduced;
 use crate::size;
 
-/// Description and numbers of a step.
+/// Result of a step: its description, and the numbers that were measured.
 pub(super) struct Measured {
     pub(super) text: String,
     pub(super) numbers: Map<String, Value>,
@@ -37,7 +37,7 @@ impl Measured {
         self
     }
 
-    /// `189 MiB, 512 MB/s, 16128 stripes`.
+    /// Text of the numbers: `189 MiB, 512 MB/s, 16128 stripes`.
     fn numbers_text(&self) -> String {
         let number = |name: &str| self.numbers.get(name).and_then(Value::as_u64);
         let mut parts = Vec::new();
@@ -135,7 +135,7 @@ impl Tour {
         })
     }
 
-    /// Prints the paths of the demo's files.
+    /// Prints how long the demo took, and how its files can be read if they are kept.
     pub(super) fn tell_of_files(
         &self,
         result: &Result<(), Failure>,

@@ -19,7 +19,7 @@ use crate::size;
 use crate::sync_action::{self, STRIPE_SECTORS};
 use crate::target::{Target, only_volume};
 
-/// State of the volume under the demo's load.
+/// Volume that the demo uses: its server, a client, and the content that is expected.
 pub(super) struct Used {
     pub(super) inside: Inside,
     pub(super) client: NbdClient,
@@ -32,11 +32,11 @@ pub(super) struct Used {
     pub(super) seed: u64,
 }
 
-/// Writes in flight: cookie and byte range of each.
+/// Writes in flight, oldest first: cookie and byte range of each.
 struct Flight(VecDeque<(u64, std::ops::Range<u64>)>);
 
 impl Used {
-    /// Writes the whole volume once, in order.
+    /// Writes the whole volume once, from start to end.
     pub(super) fn write_all(&mut self) -> Result<((), Measured), Failure> {
         let bar = progress("write", self.all);
         let mut flight = Flight(VecDeque::new());
@@ -86,7 +86,7 @@ impl Used {
         Ok(((), Measured::new(what.to_owned()).bytes(self.all, start.elapsed())))
     }
 
-    /// Issues random writes; a member fails in the middle.
+    /// Writes at random offsets, and declares a member failed in the middle of it.
     pub(super) fn fail_amid_writes(&mut self, member: &Path) -> Result<((), Measured), Failure> {
         let start = Instant::now();
         let mut flight = Flight(VecDeque::new());
@@ -191,8 +191,8 @@ impl Used {
         Ok(((), Measured::new(text).bytes(bytes, report.took).stripes(stripes)))
     }
 
-    /// Submits a write of one to 64 blocks at a random offset without overlap with writes in
-    /// flight.
+    /// Submits a write of one to 64 blocks at a random offset, which does not overlap with writes
+    /// in flight. Returns the number of its bytes.
     fn send_random(&mut self, flight: &mut Flight) -> Result<u64, Failure> {
         loop {
             let blocks = self.all / BLOCK;
@@ -244,7 +244,7 @@ impl Used {
         only_volume(NAME, &status).cloned()
     }
 
-    /// A random number below `bound`. The sequence is the same in every run.
+    /// Pseudorandom number below `bound`. The sequence is the same in every run.
     ///
     /// Source   G. Marsaglia, "Xorshift RNGs", the triple 13, 7, 17
     fn random(&mut self, bound: u64) -> u64 {
@@ -255,13 +255,14 @@ impl Used {
     }
 }
 
-/// Size of a large request, in bytes.
+/// Size of a large request in bytes.
 const PIECE: u64 = 1 << 20;
 /// Most requests in flight.
 const DEPTH: usize = 16;
 /// Number of random writes: enough to reach every state of the cache, and done in a second or two.
 const RANDOM_WRITES: usize = 2000;
-/// Number of writes between two polls of a rebuild.
+/// Number of random writes of a step: enough to reach every state of the cache, and done in a
+/// second or two.
 const BURST: usize = 16;
-/// Time limit of a rebuild, far above what any machine needs.
+/// Longest wait for a rebuild, far above what any machine needs.
 const REBUILD_MAX: Duration = Duration::from_secs(300);

@@ -28,11 +28,12 @@ pub(super) struct ExplainedCopies {
 struct Part {
     /// Byte range of the array.
     bytes: std::ops::Range<u64>,
-    /// Zone of RAID 0, from 0, and the slots of its members.
+    /// Zone of a RAID 0, counted from 0, and the slots of the members in the zone; `None` without
+    /// zones.
     zone: Option<(usize, Vec<Slot>)>,
     copies: Copies,
     len: Sectors,
-    /// Slots from which the engine selects one to read from.
+    /// Slots of the members from which the engine selects one for the read.
     reads: SlotSet,
     why_read: &'static str,
     writes: SlotSet,
@@ -65,8 +66,8 @@ impl Array {
         ExplainedCopies { left_out: range.bytes.end.saturating_sub(at * 512), range, parts }
     }
 
-    /// Copies of an array sector, the number of sectors that continue on the same members, and the
-    /// zone.
+    /// Copies of the data at an array sector. Also returns the number of sectors from there on that
+    /// are on the same members, and the zone.
     fn places(&self, sector: Sectors) -> (Copies, Sectors, Option<(usize, Vec<Slot>)>) {
         match &self.layout {
             Layout::Mirrors(mirrors) => {
@@ -81,8 +82,8 @@ impl Array {
         }
     }
 
-    /// Slots from which the engine selects one to read from, and the reason for the choice of
-    /// slots.
+    /// Slots from which the engine selects one to read from, and the reason why it is limited to
+    /// these.
     ///
     /// Source   md-raid.md §5.4 and §5.5 (md: `read_balance`)
     fn readable(&self, copies: &Copies, len: Sectors, end: Sectors) -> (SlotSet, &'static str) {
@@ -113,7 +114,7 @@ impl Array {
 }
 
 impl ExplainedCopies {
-    /// Prints the position of the range and the members that are read and written.
+    /// Prints where the range lies, and which members are read and written.
     pub(super) fn print(&self, array: &Array) -> Result<(), Failure> {
         let mut out = stdout();
         writeln!(out, "{}", array.heading(&self.range))?;
@@ -145,7 +146,7 @@ impl ExplainedCopies {
         Ok(())
     }
 
-    /// The schema `weft.explain/2`: `parts` in place of `stripes`.
+    /// JSON of the explanation in the schema `weft.explain/2`, with `parts` in place of `stripes`.
     pub(super) fn to_json(&self, array: &Array) -> Value {
         let slots = |set: SlotSet| set.ascending().map(|slot| slot.0).collect::<Vec<_>>();
         let pieces: Vec<Value> = self
@@ -194,7 +195,7 @@ impl ExplainedCopies {
 }
 
 impl Part {
-    /// Text of the zone, `, zone 1 (slots 0, 2)`, if there are several zones.
+    /// Text about the zone, `, zone 1 (slots 0, 2)`; empty if the array has only one zone.
     fn zone_text(&self) -> String {
         let Some((zone, slots)) = &self.zone else { return String::new() };
         let slots: Vec<String> = slots.iter().map(|slot| slot.0.to_string()).collect();

@@ -9,7 +9,7 @@ use weft_engine::knobs::{Knobs, TABLE};
 use weft_engine::layout::Layout;
 use weft_engine::layout::slot_set::SlotSet;
 use weft_export::control::Command;
-use weft_ondisk::{Level, Superblock, layout_id};
+use weft_ondisk::{Level, Superblock};
 use weft_terminal::outcome::Failure;
 use weft_units::{Bytes, Sectors, Slot};
 
@@ -23,26 +23,27 @@ pub(super) struct Array {
     pub(super) name: String,
     pub(super) layout: Layout,
     pub(super) slots: Vec<Held>,
-    /// Position from which redundancy may be wrong: data sectors of members, or of the array for
+    /// Sector from which on redundancy may be wrong, in the members' data, or in the array for
     /// mirrors.
     pub(super) resync_from: Option<Sectors>,
     pub(super) knobs: Knobs,
 }
 
-/// Content of a slot.
+/// Member in a slot, and the part of it that has the slot's data.
 pub(super) struct Held {
     pub(super) label: Option<String>,
     /// First data sector on the member; `None` if unknown.
     pub(super) data_offset: Option<Sectors>,
     /// Data sectors that the array may use; `None` if unknown.
     used_size: Option<Sectors>,
-    /// Number of data sectors, from the first one on, that are valid.
+    /// Number of data sectors, from the first one on, that are recovered.
     pub(super) recovery_offset: Sectors,
-    /// Whether the member is read only if no other can be.
+    /// Whether the member is read only if no other member with the data can be read.
     pub(super) write_mostly: bool,
 }
 
-/// Range of sectors of the array. A request for part of a sector reads or writes the whole sector.
+/// Range of sectors of the array. A range in bytes is extended to whole sectors, which are what a
+/// request reads or writes.
 pub(super) struct Range {
     /// Byte range of the array, as requested.
     pub(super) bytes: std::ops::Range<u64>,
@@ -140,7 +141,7 @@ impl Array {
         Ok(Range { bytes: offset..end, sectors: offset / 512..end.div_ceil(512) })
     }
 
-    /// List of members as `slot 1 (b.img), slot 3 (d.img)`.
+    /// Text that lists members: `slot 1 (b.img), slot 3 (d.img)`.
     pub(super) fn list(&self, slots: SlotSet) -> String {
         slots.ascending().map(|slot| self.title(slot)).collect::<Vec<_>>().join(", ")
     }
@@ -161,7 +162,7 @@ impl Array {
             Sectors::ZERO => String::new(),
             chunk => format!(", chunk {}", size::human(chunk.bytes())),
         };
-        let name = layout_id::name(layout.level(), layout.number());
+        let name = layout.level().row().layouts.name(layout.number());
         format!(
             "bytes {}..{} of {}: {}, {} members{chunk}{}",
             range.bytes.start,
@@ -179,7 +180,8 @@ impl Array {
         held.data_offset.map(|offset| offset.0 + sector.0)
     }
 
-    /// Sectors of a member as `sectors 2048..2056 (data sectors 0..8)`.
+    /// Text for sectors of a member: `sectors 2048..2056 (data sectors 0..8)`, without the first
+    /// part if the position on the member is unknown.
     pub(super) fn sectors_text(&self, slot: Slot, sector: Sectors, len: Sectors) -> String {
         let (start, end) = (sector.0, sector.0 + len.0);
         match self.sector_on_member(slot, sector) {
@@ -217,7 +219,7 @@ impl fmt::Debug for Held {
     }
 }
 
-/// Prints the number of bytes that are not shown.
+/// Prints how many bytes of the range are not shown, if any.
 pub(super) fn print_left_out(out: &mut impl Write, left_out: u64) -> Result<(), Failure> {
     if left_out > 0 {
         let left_out = size::human(Bytes(left_out));

@@ -25,7 +25,7 @@ impl ParityArray<'_> {
         Ok(())
     }
 
-    /// Prints the parts of the range on the members.
+    /// Prints the parts of the range, and their positions on the members.
     fn print_pieces(&self, out: &mut impl Write, explained: &Explained) -> Result<(), Failure> {
         let geometry = &self.geometry;
         writeln!(out, "{}", self.array.heading(&explained.range))?;
@@ -110,7 +110,7 @@ impl ParityArray<'_> {
         }
     }
 
-    /// JSON with the schema `weft.explain/2`.
+    /// JSON of the explanation in the schema `weft.explain/2`.
     pub(super) fn to_json(&self, explained: &Explained) -> Value {
         let slots = |set: SlotSet| set.ascending().map(|slot| slot.0).collect::<Vec<_>>();
         let pieces: Vec<Value> = explained

@@ -8,23 +8,23 @@ use weft_units::{FullStripe, Sectors, Slot};
 
 use super::model::{Array, PIECES_MAX, Range};
 
-/// An array with parity.
+/// Array with parity, with the geometry that places its strips.
 pub(super) struct ParityArray<'a> {
     pub(super) array: &'a Array,
     pub(super) geometry: &'a Geometry,
 }
 
-/// Contiguous part of the range on one member.
+/// Part of the range that is contiguous on one member.
 pub(super) struct Piece {
     pub(super) bytes: std::ops::Range<u64>,
     pub(super) full_stripe: FullStripe,
     pub(super) slot: Slot,
-    /// Sector on the member, counted from its data offset.
+    /// Sector of the member's data at which the part begins.
     pub(super) sector: Sectors,
     pub(super) len: Sectors,
 }
 
-/// Consecutive stripes with equal plans.
+/// Stripes of the range that are adjacent and have equal plans.
 pub(super) struct Stripes {
     pub(super) full_stripe: FullStripe,
     /// Range of data sectors that the stripes have on each member.
@@ -56,7 +56,7 @@ pub(super) struct Explained {
     pub(super) range: Range,
     pub(super) pieces: Vec<Piece>,
     pub(super) stripes: Vec<Stripes>,
-    /// Bytes at the end of the range that are left out, because there are too many.
+    /// Bytes at the end of the range that are left out, because there are too many parts.
     pub(super) left_out: u64,
 }
 
@@ -82,7 +82,7 @@ impl ParityArray<'_> {
         Explained { left_out: range.bytes.end.saturating_sub(at * 512), range, pieces, stripes }
     }
 
-    /// Groups the stripes of the pieces by equal plans.
+    /// Divides the parts into stripes, plans each, and joins adjacent stripes with equal plans.
     fn stripes(&self, pieces: &[Piece]) -> Vec<Stripes> {
         let stripe_sectors =
             self.array.knobs.stripe_size.at_most(self.geometry.chunk().bytes()).bytes().0 / 512;
@@ -118,7 +118,8 @@ impl ParityArray<'_> {
         found
     }
 
-    /// Facts that the planner needs of an uncached stripe, for a write of these data sectors.
+    /// Facts for the planner about a stripe at these data sectors, without cached strips or pending
+    /// requests.
     fn facts(&self, sectors: &std::ops::Range<u64>) -> Facts {
         let placement =
             self.geometry.placement(self.geometry.full_stripe_of(Sectors(sectors.start)));
@@ -176,7 +177,7 @@ impl ParityArray<'_> {
         WritePlan { mode, reads, recovered, writes, why: self.why(&facts, mode) }
     }
 
-    /// Reason, in words, why a write has this mode.
+    /// Reason, in words, why the planner chose this mode for a write.
     fn why(&self, facts: &Facts, mode: Option<Mode>) -> String {
         let rmw = facts.to_write.or(facts.parity());
         let rcw = facts.data().without(facts.overwrite);
@@ -213,7 +214,7 @@ impl ParityArray<'_> {
         format!("read-modify-write would read {rmw} strips, reconstruct-write {rcw}{tie}")
     }
 
-    /// Content of a slot in a full stripe: `D7`, `P`, `Q`.
+    /// Content of a slot in a full stripe, as text: `D7`, `P`, `Q`.
     pub(super) fn role(&self, full_stripe: FullStripe, slot: Slot) -> String {
         let placement = self.geometry.placement(full_stripe);
         match placement.data_index(slot) {
@@ -227,8 +228,8 @@ impl ParityArray<'_> {
     }
 }
 
-/// Slots of a stripe that the pieces touch, and slots that they cover completely; `None` if they
-/// touch no slot. `stripe` is its range of data sectors.
+/// Slots in which `pieces` touch the stripe at the data sectors `stripe`, and slots that they cover
+/// completely; `None` if they do not touch the stripe.
 fn touched(pieces: &[Piece], stripe: &std::ops::Range<u64>) -> Option<(SlotSet, SlotSet)> {
     let (mut touched, mut whole) = (SlotSet::EMPTY, SlotSet::EMPTY);
     for piece in pieces {
@@ -241,8 +242,8 @@ fn touched(pieces: &[Piece], stripe: &std::ops::Range<u64>) -> Option<(SlotSet, 
     (!touched.is_empty()).then_some((touched, whole))
 }
 
-/// Plans a stripe step by step as the engine does. Returns the strips read, the strips recovered,
-/// and the mode in which parity is made.
+/// Plans a stripe step by step as the engine does, until `done` holds or the stripe is written.
+/// Returns the strips read, the strips recovered, and the mode in which parity is made.
 fn follow(mut facts: Facts, done: impl Fn(&Facts) -> bool) -> (SlotSet, SlotSet, Option<Mode>) {
     let (mut reads, mut recovered) = (SlotSet::EMPTY, SlotSet::EMPTY);
     // A stripe needs a few steps; the limit guards against a planner that loops.
@@ -266,5 +267,5 @@ fn follow(mut facts: Facts, done: impl Fn(&Facts) -> bool) -> (SlotSet, SlotSet,
     (reads, recovered, None)
 }
 
-/// Most steps of a stripe.
+/// Most steps in the plan of a stripe.
 const STEPS_MAX: usize = 8;

@@ -68,22 +68,23 @@ pub(crate) fn run(arguments: &Rescue) -> Outcome {
     Ok(if readable { Exit::Done } else { Exit::Of(1) })
 }
 
-/// Members of one array.
+/// An array, with the members of it that were found.
 struct Array<'m> {
     uuid: Uuid,
     found: Vec<Found>,
     candidates: Vec<Candidate>,
     /// Assembly, or the reason why the data cannot be read.
     decision: Result<Assembly, Refused>,
-    /// Options that the assembly required, such as `--force-dirty`.
+    /// Options that accept the risks of the assembly, such as `--force-dirty`; empty if it has
+    /// none.
     consent: &'static [&'static str],
-    /// Whether the array can be written with an overlay.
+    /// Whether the array can be served for writing with an overlay; otherwise the reason why not.
     writable: Result<(), String>,
-    /// Maps of ddrescue from the command line.
+    /// Maps of ddrescue that the command line names.
     maps: &'m Maps,
 }
 
-/// Takes the members out of the disks and groups them by array.
+/// Takes the members out of the disks, and groups them by array.
 fn arrays<'m>(disks: &mut [Disk], maps: &'m Maps) -> Vec<Array<'m>> {
     let mut groups: Vec<(Uuid, Vec<Found>)> = Vec::new();
     for found in disks.iter_mut().flat_map(|disk| std::mem::take(&mut disk.found)) {
@@ -113,16 +114,16 @@ impl<'m> Array<'m> {
         Self { uuid, found, candidates, decision, consent, writable, maps }
     }
 
-    /// This array and the size of its smallest member; `None` if its superblocks are not at the end
-    /// of its members.
+    /// Identity of this array and the size of its smallest member, for the search for images that
+    /// were cut off. `None` if the superblocks are not at the end of the members.
     fn end(&self) -> Option<End> {
         let mut superblocks =
             self.candidates.iter().filter_map(|candidate| candidate.superblock.as_ref().ok());
         End::of(superblocks.next()?)
     }
 
-    /// Members that the decision used, as arguments, preceded by the options of their maps. A
-    /// journal is included although it has no slot: without it the array is refused.
+    /// Arguments that name the members which the assembly uses, preceded by options that name their
+    /// maps. A journal is included although it has no slot: without it the array is refused.
     fn arguments(&self) -> String {
         let Ok(assembly) = &self.decision else { return String::new() };
         let used = self.found.iter().zip(&self.candidates).filter(|(_, candidate)| {
@@ -135,7 +136,7 @@ impl<'m> Array<'m> {
         maps + &names.join(" ")
     }
 
-    /// Suggested commands.
+    /// Commands that the user is advised to run next.
     fn next(&self) -> Vec<String> {
         if self.decision.is_err() {
             return Vec::new();
@@ -177,7 +178,8 @@ impl<'m> Array<'m> {
         object
     }
 
-    /// Reason why the array cannot be read. The way out is left out because it writes.
+    /// Reason why the array cannot be read. The usual advice is left out, because it includes
+    /// commands that write.
     fn why(&self, refused: &Refused) -> String {
         match (refused.dropped.as_slice(), self.candidates.len()) {
             ([only], 1) => format!("{}: {}", only.member.label, only.reason),
@@ -239,8 +241,8 @@ impl<'m> Array<'m> {
     }
 }
 
-/// Makes the members candidates of an assembly, and decides it as `cat` does (`read_only`) or as
-/// `serve --overlay` does. `consent` has the options that accept risks.
+/// Decides on an assembly of the members, as `cat` does (`read_only`) or as `serve --overlay` does.
+/// `consent` has the options that accept risks. Also returns the members as candidates.
 fn decide(
     looked: &[&Looked],
     read_only: bool,
@@ -273,6 +275,7 @@ fn print(disks: &[Disk], arrays: &[Array<'_>]) -> Result<(), Failure> {
 
 const FORCE_DIRTY: &str = "--force-dirty";
 const WITHOUT_JOURNAL: &str = "--without-journal";
-/// Sets of options that accept risks, in ascending order of risk.
+/// Sets of options that accept risks, in the order in which they are tried: with more risk from set
+/// to set.
 const CONSENTS: [&[&str]; 3] =
     [&[FORCE_DIRTY], &[WITHOUT_JOURNAL], &[FORCE_DIRTY, WITHOUT_JOURNAL]];

@@ -19,13 +19,13 @@ use weft_units::{Bytes, Sectors};
 use crate::look::Looked;
 use crate::size;
 
-/// Members found on a disk.
+/// Disk that was searched, and the members found on it.
 pub(super) struct Disk {
     label: String,
     bytes: u64,
     table: String,
     notices: Vec<String>,
-    /// Members found on the disk.
+    /// Members found on the disk, in the order of the search.
     pub(super) found: Vec<Found>,
     members: usize,
     /// Whether the disk is an image without a partition table and without a member. The superblock
@@ -44,17 +44,17 @@ pub(super) struct Found {
     super_sector: Sectors,
 }
 
-/// An array with superblocks at the end of its members, and the least size of a member.
+/// Array with superblocks at the end of its members, and the smallest size that a member may have.
 pub(super) struct End {
     array: Uuid,
     version: Version,
-    /// Size of the smallest member, in bytes: its data and the space of its superblock.
+    /// Size of the smallest member in bytes: its data and the space of its superblock.
     bytes: u64,
 }
 
 impl End {
-    /// Array and least size of the member with this superblock; `None` if superblocks of its
-    /// version are at the start.
+    /// Array of the member with this superblock, and the smallest size of a member; `None` if
+    /// superblocks of its version are at the start.
     pub(super) fn of(superblock: &Superblock) -> Option<Self> {
         let version = superblock.version();
         let behind = match version {
@@ -88,7 +88,8 @@ impl FoundKind {
     }
 }
 
-/// Searches a disk for members, under the name of its argument. `deep` reads every sector.
+/// Searches a disk for members. `name` is the argument that named the disk; `deep` reads every
+/// sector.
 pub(super) fn search(name: &Path, disk: &Looked, deep: bool) -> Result<Disk, Failure> {
     let mut seen = Disk {
         label: disk.label.clone(),
@@ -142,7 +143,8 @@ pub(super) fn search(name: &Path, disk: &Looked, deep: bool) -> Result<Disk, Fai
 }
 
 impl Disk {
-    /// Adds a part of the disk as a member if it has a superblock.
+    /// Adds a part of the disk as a member, if the part has a superblock at a position that its
+    /// version prescribes.
     fn look(
         &mut self,
         disk: &Looked,
@@ -163,8 +165,9 @@ impl Disk {
         Ok(())
     }
 
-    /// Adds a notice that an image without a superblock may have been cut off, with the least size
-    /// of a member of one of these arrays.
+    /// Adds a notice that an image without a superblock may have been cut off. The notice names one
+    /// of the arrays `ends` with members larger than the image, and the size of its smallest
+    /// member.
     pub(super) fn tell_cut(&mut self, ends: &[End]) {
         if !self.may_be_cut {
             return;
@@ -180,8 +183,8 @@ impl Disk {
         self.notices.push(told.unwrap_or_else(|| format!("no superblock: {CUT_HAS_NONE}")));
     }
 
-    /// Examines the rest of a part that extends beyond the end of the disk: other members may hold
-    /// the missing data.
+    /// Searches the beginning of a part that extends beyond the end of the disk. The array's other
+    /// members may hold the data that is missing.
     fn look_at_cut(
         &mut self,
         disk: &Looked,
@@ -209,7 +212,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Finds the member that a superblock in an unusual place belongs to.
+    /// Adds the member to which a superblock in an unusual place belongs.
     fn place(&mut self, disk: &Looked, name: &Path, found: &Misplaced) -> Result<(), Failure> {
         if self.found.iter().any(|known| known.super_sector == found.sector) {
             return Ok(());
@@ -258,7 +261,8 @@ impl Disk {
     }
 }
 
-/// Sectors of the disk that a misplaced member takes: at least its data and its superblock.
+/// First sector and length of the member to which a misplaced superblock belongs. The length is the
+/// least that the data and the superblock take. `None` if the superblock does not name its place.
 fn extent(found: &Misplaced) -> Option<(Sectors, Sectors)> {
     let start = found.member_start?;
     let superblock = found.superblock.as_v1()?;
@@ -295,7 +299,7 @@ fn odd_places(disk: &Looked, deep: bool) -> Vec<Misplaced> {
     found
 }
 
-/// Whether the superblock belongs to an array; zeros after the magic number do not.
+/// Whether the superblock belongs to an array. One with only zeros after the magic number does not.
 fn has_array(superblock: &Superblock) -> bool {
     superblock.set_uuid().0 != [0; 16]
 }
@@ -303,6 +307,6 @@ fn has_array(superblock: &Superblock) -> bool {
 /// Least distance from the superblock of a 1.0 member to the end of the member.
 const V1_0_BEHIND: Sectors = Sectors(16);
 
-/// Distance from the ends that is searched, 8 MiB: partitioning programs leave less before the
-/// first partition and after the last.
+/// Distance from either end of the disk that is searched, 8 MiB: partitioning programs leave less
+/// before the first partition and after the last.
 const NEAR_SECTORS: u64 = (8 << 20) / 512;

@@ -16,7 +16,7 @@ use crate::volume::{device, is_name, spec};
 
 use super::{Plan, Serve, log_modes};
 
-/// Opens the member.
+/// Opens the member, and returns it as the volume to be served.
 ///
 /// A member with a superblock of an array is not opened for writing: writes of a client would leave
 /// the array with wrong parity, undetected.
@@ -82,7 +82,7 @@ pub(super) fn plan(arguments: &Serve) -> Result<Plan, Failure> {
     })
 }
 
-/// Converts an error of opening to a failure. Its remedies are those for a volume of one member.
+/// Converts an error of opening the member to a failure, with advice for a volume of one member.
 fn unusable(error: &DeviceError) -> Failure {
     match error {
         DeviceError::NotRescued { .. } => Failure::refused(format!(

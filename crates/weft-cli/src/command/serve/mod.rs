@@ -218,7 +218,7 @@ struct Plan {
     name: String,
     read_only: bool,
     description: String,
-    /// Text that is printed after an orderly stop.
+    /// Text about the state of the volume that is printed after an orderly stop.
     stopped: &'static str,
 }
 
@@ -360,7 +360,7 @@ impl Running {
         Self { thread, process, error }
     }
 
-    /// Returns the exit status of the command; a command that still runs is told to end first.
+    /// Returns the exit status of the command. A command that still runs is first told to end.
     fn finish(self) -> Result<u8, Failure> {
         if let Some(error) = self.error {
             return Err(Failure::failed(format!("--exec: sh: {error}")));
@@ -384,7 +384,7 @@ fn announce(ready: &Ready) {
 }
 
 /// Knobs with which the server starts: the defaults with the changes of `--set`. `may_be` decides
-/// which knobs may be set.
+/// whether a knob may be set.
 fn knobs(arguments: &Serve, may_be: impl Fn(Knob) -> bool) -> Result<Knobs, Failure> {
     let mut knobs = Knobs::default();
     knobs.bfq.groups = GroupArg::weights(&arguments.groups).map_err(Failure::Usage)?;
@@ -404,7 +404,7 @@ fn knobs(arguments: &Serve, may_be: impl Fn(Knob) -> bool) -> Result<Knobs, Fail
     Ok(knobs)
 }
 
-/// Addresses for clients and the name of the export, from the command line.
+/// Addresses for clients, and the name of the export, as the options of the command line give them.
 struct Listeners {
     listen: Vec<Listen>,
     export: Option<String>,
@@ -457,11 +457,11 @@ fn is_ignored(signal: i32) -> bool {
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
-/// Makes a pipe with an end that becomes readable on SIGTERM, SIGINT and SIGHUP. Signals often come
-/// in pairs, to the process and to its group; a signal that comes much later means that the user
-/// will not wait longer. With a write-back cache (`keeps`) the first signal requests that
-/// everything is written, which may be refused, the second that unwritable data is given up, and
-/// the third ends the process at once.
+/// Makes a pipe for the stop of the server. Its reading end becomes readable on SIGTERM, SIGINT and
+/// SIGHUP. Signals often come in pairs, to the process and to its group; a signal that comes much
+/// later means that the user will not wait longer. With a write-back cache (`keeps`) the first
+/// signal requests that everything is written, which may be refused, the second that unwritable
+/// data is given up, and the third ends the process at once.
 fn stop_pipe(keeps: bool) -> Result<(OwnedFd, UnixStream), Failure> {
     let failed = |error: std::io::Error| Failure::failed(format!("signals: {error}"));
     let (end, stop) = UnixStream::pair().map_err(failed)?;
@@ -564,7 +564,7 @@ fn log_modes(members: &[OpenMember]) {
     }
 }
 
-/// Notifies systemd, if it requested that.
+/// Tells systemd about the state of the service, if systemd asked for that.
 ///
 /// Source   sd_notify(3): a datagram to `$NOTIFY_SOCKET`, where `@` begins an abstract address
 fn notify(state: &str) {
@@ -580,7 +580,7 @@ fn notify(state: &str) {
     }
 }
 
-/// Signals within this time after the first count as one.
+/// Signals that arrive within this time after the first one count as one.
 const SIGNALS_APART: Duration = Duration::from_secs(2);
 
 /// Most connected clients; further clients wait to be accepted.

@@ -37,12 +37,12 @@ pub(super) struct Recording {
     created: bool,
 }
 
-/// Counts of recorded and lost requests.
+/// Numbers of recorded and of lost requests, and the first error.
 #[derive(Debug, Default)]
 struct Totals {
     recorded: u64,
     lost: u64,
-    /// First error of the file.
+    /// First error of the file, if there was one.
     error: Option<io::Error>,
 }
 
@@ -81,7 +81,7 @@ impl Recording {
         Ok(Self { recorder, thread, path: path.to_owned(), created })
     }
 
-    /// Recorder that receives the requests of clients.
+    /// Recorder that the server is given, and that receives the requests of clients.
     pub(super) fn recorder(&self) -> Arc<Recorder> {
         Arc::clone(&self.recorder)
     }
@@ -111,7 +111,7 @@ impl Recording {
     }
 }
 
-/// Opens the file of a log without changing it. Also returns whether the file is new.
+/// Opens the file of a log without changing its content. Also returns whether the file is new.
 fn open(path: &Path, force: bool, members: &[MemberArg]) -> Result<(File, bool), Failure> {
     let members = &files(members);
     let asked = Output { option: "--record", path, kind: LOG, force, members };
@@ -125,7 +125,7 @@ fn open(path: &Path, force: bool, members: &[MemberArg]) -> Result<(File, bool),
     Ok((file, created))
 }
 
-/// Destination of the log's lines, which takes a text completely or not at all.
+/// Destination of the log's lines. It takes each text completely or not at all.
 trait Sink {
     fn append(&mut self, text: &[u8]) -> io::Result<()>;
 
@@ -161,11 +161,11 @@ struct Keeper<S> {
     sink: S,
     devices: Devices,
     device: DeviceIndex,
-    /// Writer of the log, with text that has not yet been appended to the file.
+    /// Writer of the log; it holds text that was not yet appended to the file.
     log: Writer<Vec<u8>>,
     /// Number of requests in the text of `log`.
     recorded: u64,
-    /// Number of missing requests that the text of `log` reports, or that its next line will
+    /// Number of missing requests that the text of `log` reports, or that the next line will
     /// report.
     lost: u64,
     totals: Totals,
@@ -216,7 +216,7 @@ impl<S: Sink> Keeper<S> {
         }
     }
 
-    /// Appends the text of `log` to the file. If that fails, its requests count as missing.
+    /// Appends the text of `log` to the file. If that fails, its requests are counted as lost.
     fn write_out(&mut self) {
         let text = self.log.get_mut();
         if text.is_empty() {
@@ -251,7 +251,7 @@ impl<S: Sink> Keeper<S> {
     }
 }
 
-/// Converts a request to records of the log.
+/// Converts a request to records of the log, mostly one.
 ///
 /// Zeroes that need not be stored are recorded as a trim, because the volume discards them; other
 /// zeroes are a write. fio reads lengths of 32 bits, so a longer trim becomes several.
@@ -275,9 +275,9 @@ fn records(arrival: &Arrival, device: DeviceIndex) -> impl Iterator<Item = Recor
 
 /// Longest time from a request to its line in the file.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// Size of the text of `log` from which it is appended to the file at once.
+/// Size of the text of `log`, in bytes, from which on it is appended to the file at once.
 const TEXT_BYTES: usize = 256 << 10;
-/// Largest number of bytes of a request in one line.
+/// Most bytes of a request in one line of the log.
 const LINE_BYTES_MAX: u64 = 1 << 31;
 
 #[cfg(test)]
@@ -286,7 +286,7 @@ mod tests {
     use std::io::Read;
     use weft_lab::replay::{ReadOptions, Trace};
 
-    /// A disk that is full from one append to another.
+    /// Disk that is full for the appends with the numbers `full`.
     struct Full<'a> {
         text: &'a mut Vec<u8>,
         appends: u32,

@@ -26,11 +26,11 @@ pub(super) struct GroupArg {
     weight: u16,
 }
 
-/// Shares of all clients of a volume.
+/// Shares of the clients of a volume, by the name or socket with which they connect.
 pub(super) struct Shares {
-    /// Share of clients of the volume's export.
+    /// Share of clients that connect to the volume's own export name.
     pub(super) main: ClientShare,
-    /// Shares of clients of additional export names.
+    /// Shares of clients that connect to additional names of the export.
     pub(super) also: Vec<(String, ClientShare)>,
     pub(super) sockets: Vec<(String, ClientShare)>,
 }
@@ -89,7 +89,7 @@ impl SharesArg {
 }
 
 impl Shares {
-    /// Shares from the command line, for a volume with this export name.
+    /// Shares that the command line gives to the clients of a volume with this export name.
     pub(super) fn of(arguments: &Serve, export: &str) -> Result<Self, String> {
         let (class, weight) = (arguments.class.unwrap_or_default(), arguments.weight.unwrap_or(0));
         let main = ClientShare { class, weight, group: Group::ROOT };
@@ -131,7 +131,7 @@ impl GroupArg {
         Ok(Self { name: name.to_owned(), weight: weight(value)? })
     }
 
-    /// Weights of all groups.
+    /// Weights of all groups, as the engine takes them.
     pub(super) fn weights(groups: &[Self]) -> Result<GroupWeights, String> {
         for (at, group) in groups.iter().enumerate() {
             if groups[..at].iter().any(|other| other.name == group.name) {
@@ -152,7 +152,7 @@ pub(super) fn heeded(settings: &[String]) -> bool {
     scheduler == Some(SchedulerKind::Bfq.name())
 }
 
-/// Refuses two shares for the same clients: one of them would have no effect.
+/// Refuses two shares for the same clients, of which one would have no effect.
 ///
 /// # Errors
 /// Two shares have the same clients.
@@ -170,7 +170,7 @@ pub(super) fn refuse_twice(given: &[SharesArg]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Parses a weight.
+/// Parses the weight of a client or group, 1 to 1000.
 pub(super) fn weight(text: &str) -> Result<u16, String> {
     let weight = text.parse().ok().filter(|weight| (1..=1000).contains(weight));
     weight.ok_or_else(|| format!("weight: found {text:?}, expected 1 to 1000"))

@@ -76,6 +76,7 @@ impl fmt::Display for ScriptStep {
             Self::BadRead { disk, column, dead: it } => {
                 write!(f, "bad-read {disk} column={column}{}", dead(it))
             }
+            Self::Away(disk) => write!(f, "away {disk}"),
             Self::BadSuperblock { disk, dead: it } => {
                 write!(f, "bad-superblock {disk}{}", dead(it))
             }
@@ -109,8 +110,8 @@ impl fmt::Display for ScriptStep {
 }
 
 /// Forms of all steps, for error messages.
-const STEPS: &str = "add, ask|ask-bare CLIENT OPERATION START+LENGTH [FLAG]..., bad-read DISK column=N \
-                     [dead], bad-superblock DISK [dead], bad-write DISK column=N, cut MODE, \
+const STEPS: &str = "add, ask|ask-bare CLIENT OPERATION START+LENGTH [FLAG]..., away DISK, \
+                     bad-read DISK column=N [dead], bad-superblock DISK [dead], bad-write DISK column=N, cut MODE, \
                      cut-again MODE after=N [stop], disconnect CLIENT, drain, drain-bare, \
                      fail-disk DISK, fail-operation DISK after=N HOW, finish, flush-error DISK, \
                      kill, lack-space DISK count=N seconds=N, look MODE, lying-flush DISK, \
@@ -130,6 +131,7 @@ impl FromStr for ScriptStep {
             "add" => Self::Add,
             "ask" => words.ask(ARRAY)?,
             "ask-bare" => words.ask(BARE)?,
+            "away" => Self::Away(words.disk()?),
             "cut" => Self::Cut(words.one_of(&MODES)?),
             "cut-again" => {
                 let (mode, after) = (words.one_of(&MODES)?, words.with("after")?);

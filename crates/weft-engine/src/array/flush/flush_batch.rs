@@ -1,23 +1,24 @@
 //! Flush batching: the member flushes that serve each flush request.
 //!
-//! A flush promises that every write acknowledged before it was received is durable. So any flush
-//! of a member that *starts* after a request was received serves that request at that member. Five
-//! rules say how member flushes are shared. All of them keep the strict order of PREFLUSH: data is
-//! written to the members after every member has flushed.
+//! A flush promises that every write acknowledged before the flush was received is durable. Hence
+//! any flush of a member that *starts* after a request was received serves that request at that
+//! member. Five rules say how member flushes are shared. All of them keep the strict order of
+//! PREFLUSH: data is written to the members after every member has flushed.
 //!
 //! A *round* is a set of requests and the member flushes that they wait for. `serial` runs one
 //! round at a time, for one request. `parallel` gives each request a round of its own, and runs any
-//! number of them. With `batch`, the patch, one round runs at a time and serves all requests that
-//! came before it: all requests that arrive while one round runs need exactly one more.
+//! number of them. With `batch`, the rule of patch 002, one round runs at a time and serves all
+//! requests that came before it: all requests that arrive while one round runs need exactly one
+//! more round.
 //!
 //! `md612` and `needed` have no rounds of the whole array: each member has at most one flush in
-//! flight, and requests that arrive meanwhile share the member's next one. With `needed`, a member
-//! with only durable writes is skipped, and a flush that started after the member's last write
-//! completed also serves later requests. A member is *dirty* from the time that it joins until its
-//! first successful flush, and from then on after each completed write without FUA, be it data,
-//! metadata or a discard. It is clean when a flush that started after all of these has succeeded. A
-//! flush that fails leaves it dirty. Writes in flight when a flush starts are not covered. Except
-//! with `serial`, a request waits for at most two flushes of a member.
+//! flight, and requests that arrive in the meantime share the member's next flush. With `needed`, a
+//! member is skipped if all of its writes are durable, and a flush that started after the member's
+//! last write completed also serves later requests. A member is *dirty* from the time that it joins
+//! until its first successful flush, and from then on after each completed write without FUA, be it
+//! data, metadata or a discard. It becomes clean when a flush succeeds that started after all of
+//! these. A flush that fails leaves it dirty. Writes in flight when a flush starts are not covered.
+//! Except with `serial`, a request waits for at most two flushes of a member.
 //!
 //! Inputs   requests as they arrive, the members and their writes, the end of each member flush
 //! Answer   member flushes to send, the requests that are served
@@ -36,16 +37,17 @@ use crate::contract::input::Fault;
 use crate::knobs::FlushRule;
 use crate::mutant::{self, Mutant};
 
-/// Count of one member's writes that a power cut may undo.
+/// Counter of one member's writes that a power cut may undo.
 #[derive(Clone, Copy, Debug)]
 pub struct Unflushed {
-    /// Number of completed writes that were not durable by themselves. One is counted for the
-    /// content from before the engine started, and one for each failed flush, as if its writes had
-    /// just been made.
+    /// Number of completed writes that were not durable by themselves. The content from before the
+    /// engine started counts as one, and so does each failed flush, as if its writes had just been
+    /// made.
     written: u64,
-    /// Value of `written` at the start of the last flush that succeeded.
+    /// Value that `written` had at the start of the last successful flush.
     flushed: u64,
-    /// Whether the member has a volatile write cache, so that completed writes may be lost.
+    /// Whether the member has a volatile write cache, so that a power cut may undo completed
+    /// writes.
     has_cache: bool,
 }
 
@@ -61,7 +63,7 @@ pub struct FlushBatch<R> {
     rounds: Vec<Option<Round<R>>>,
     running: usize,
     flights: Vec<Option<Flight>>,
-    /// Rounds that wait for the next flush of a member, with the member, in order of arrival.
+    /// Rounds that each wait for the next flush of a member, in order of arrival.
     queued: Vec<(MemberIndex, usize)>,
     /// Requests of finished rounds, with the result of the round.
     served: Vec<(R, Result<(), Fault>)>,
@@ -72,7 +74,7 @@ pub struct FlushBatch<R> {
 /// Counts of an array's flushes since the engine started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlushCounts {
-    /// Number of flush requests.
+    /// Number of flush requests that have arrived.
     pub requests: u64,
     /// Number of rounds, including those that sent no flush.
     pub rounds: u64,
@@ -100,8 +102,8 @@ struct Flight {
 }
 
 impl Unflushed {
-    /// State of a member about which nothing is known: it may hold writes from before the engine
-    /// started. `has_cache`: the member has a volatile write cache.
+    /// Counter for a member about which nothing is known: it may hold writes from before the engine
+    /// started. `has_cache` tells whether the member has a volatile write cache.
     #[must_use]
     pub fn new(has_cache: bool) -> Self {
         Self { written: 1, flushed: 0, has_cache }
@@ -119,7 +121,7 @@ impl Unflushed {
         !self.has_cache || self.flushed == self.written
     }
 
-    /// Records the end of a flush. `at_start` is the count at the time when it started.
+    /// Records the end of a flush. `at_start` is the counter as it was when the flush started.
     fn flushed(&mut self, at_start: &Self, succeeded: bool) {
         if succeeded {
             self.flushed = self.flushed.max(at_start.written);
@@ -149,20 +151,21 @@ impl<R> Default for FlushBatch<R> {
 
 impl<R> FlushBatch<R> {
     /// Adds a flush request. Member flushes that have already started do not serve it, except with
-    /// [`FlushRule::Needed`] if no write completed since they started.
+    /// [`FlushRule::Needed`] if no write of the member has completed since the flush started.
     pub fn arrive(&mut self, request: R) {
         self.counts.requests += 1;
         self.waiting.push_back(request);
     }
 
-    /// Whether [`FlushBatch::start`] has work to do.
+    /// Whether requests wait or member flushes are queued, so that [`FlushBatch::start`] may have
+    /// work to do.
     #[inline]
     #[must_use]
     pub fn wants_start(&self) -> bool {
         !self.waiting.is_empty() || !self.queued.is_empty()
     }
 
-    /// Whether waiting requests would get a round now under this rule.
+    /// Whether waiting requests would get a round now under `rule`.
     #[must_use]
     pub fn may_start(&self, rule: FlushRule) -> bool {
         let alone = matches!(rule, FlushRule::Batch | FlushRule::Serial);
@@ -170,9 +173,9 @@ impl<R> FlushBatch<R> {
         !self.waiting.is_empty() && !held_up
     }
 
-    /// Starts the rounds that are due, over `members` in the order in which to send to them.
-    /// Returns the flushes to send, each of which must be ended once ([`FlushBatch::ended`]). A
-    /// round that needs no flush is finished at once.
+    /// Starts the rounds that are due. `members` lists the members in the order in which flushes
+    /// are sent, each with its counter. Returns the flushes to send; [`FlushBatch::ended`] must be
+    /// called once for each of them. A round that needs no flush is finished at once.
     pub fn start(
         &mut self,
         rule: FlushRule,
@@ -203,9 +206,9 @@ impl<R> FlushBatch<R> {
         sent
     }
 
-    /// Records the end of a member flush with `result`. `unflushed` is the member's count, if the
-    /// member is still there. Requests that waited for the flush get the result `told`. If it was
-    /// the last flush of a round, [`FlushBatch::take_served`] returns the requests of the round.
+    /// Records the end of a member flush with `result`. `unflushed` is the member's counter, or
+    /// `None` if the member has left. Requests that waited for the flush get the result `told`.
+    /// After the last flush of a round, [`FlushBatch::take_served`] returns the round's requests.
     pub fn ended(
         &mut self,
         flight: FlightId,
@@ -245,8 +248,8 @@ impl<R> FlushBatch<R> {
         self.planted = Some(mutant);
     }
 
-    /// Sends the next flush of each member that rounds wait for and that has none in flight. A
-    /// member that has left the array needs no flush.
+    /// Sends the queued flush of each member that has none in flight. A member that has left the
+    /// array needs no flush.
     fn start_queued(
         &mut self,
         members: &[(MemberIndex, Unflushed)],
@@ -266,7 +269,7 @@ impl<R> FlushBatch<R> {
         }
     }
 
-    /// Makes a round wait for a flush of a member, if the rule requires one.
+    /// Makes a round wait for a flush of `member`, if the rule requires one.
     fn involve(
         &mut self,
         rule: FlushRule,
@@ -296,7 +299,8 @@ impl<R> FlushBatch<R> {
         }
     }
 
-    /// The flush of a member that is in flight, and the `written` count that it covers.
+    /// The flush in flight at a member, and the value of `written` that it covers; `None` if none
+    /// is.
     fn flight_of(&self, member: MemberIndex) -> Option<(FlightId, u64)> {
         let mut flights = (0..).zip(&self.flights);
         flights.find_map(|(place, flight)| {
@@ -326,7 +330,7 @@ impl<R> FlushBatch<R> {
         put(&mut self.rounds, Round { requests, pending: members, result: Ok(()) })
     }
 
-    /// Counts one member of a round as done, and closes the round after the last.
+    /// Counts one member of a round as done. After the last member, the round is closed.
     fn member_done(&mut self, place: usize, result: Result<(), Fault>) {
         let round = self.rounds[place].as_mut().expect("a round is over once");
         assert!(round.pending > 0, "a member of a round is done once");
@@ -359,8 +363,9 @@ fn put<T>(places: &mut Vec<Option<T>>, thing: T) -> usize {
 mod tests {
     use super::*;
 
-    /// Two flushes of a member run side by side and one fails. Whichever ends first, the other
-    /// proves nothing about what the member holds; a flush that starts later does.
+    /// Two flushes of a member run side by side and one fails. In whichever order they end, the
+    /// successful one proves nothing about what the member holds; only a flush that starts later
+    /// does.
     #[test]
     fn a_flush_beside_one_that_failed_makes_nothing_durable() {
         for failed_first in [false, true] {

@@ -1,3 +1,3 @@
-//! Flushes: which round of member flushes serves which requests.
+//! Flushes: which member flushes are sent, and which requests each of them serves.
 
 pub mod flush_batch;

@@ -2,9 +2,9 @@
 //!
 //! A chunk's bit is durable on every member before a lease on the chunk is granted. It is cleared
 //! after two runs, `daemon_sleep` apart, have found no lease on the chunk, and after a flush has
-//! made the chunk's writes durable on every member. No bit is cleared while a slot lacks a member
-//! in sync, because the bits record what that slot's member misses. Pages are written in *rounds*,
-//! one at a time, so that one page write serves every lease that waits.
+//! made the chunk's writes durable on every member. No bit is cleared while a slot lacks an in-sync
+//! member, because the bits record what that slot's member misses. Pages are written in *rounds*,
+//! one round at a time, so that one page write serves all leases that wait.
 //!
 //! ```text
 //!          lease                round done             give back, run
@@ -13,9 +13,9 @@
 //!                                               └───────── lease ────────┘
 //! ```
 //!
-//! `events_cleared` is the update count of a time at which no member was missing, and is durable
-//! before a bit is cleared. A member that left before that time is copied completely; a member that
-//! left later misses only chunks with set bits.
+//! `events_cleared` is the update count of a superblock update at which no member was missing, and
+//! is durable before a bit is cleared. A member that left before that update is copied completely;
+//! a member that left later misses only chunks with their bit set.
 //!
 //! Source   md-raid.md §6.4, md-ondisk.md §3.5 (md: `md_bitmap_startwrite`,
 //!          `md_bitmap_daemon_work`)
@@ -49,17 +49,17 @@ const CHUNKS_OF_PAGE: usize = 2048;
 
 /// The chunk's bit is set.
 const SET: u32 = 1 << 31;
-/// The bit is set, but no finished round has written it.
+/// The bit is set in the image, but no finished round has written it.
 const UNWRITTEN: u32 = 1 << 30;
 /// The chunk has to be resynced, unless the array's resync has passed it.
 const NEEDED: u32 = 1 << 29;
-/// The chunk is listed to be checked by the next run.
+/// The chunk is on the list that the next run checks.
 const LISTED: u32 = 1 << 28;
-/// A run found no lease on the chunk, and none was taken since then.
+/// A run found no lease on the chunk, and none has been taken since then.
 const OLD: u32 = 1 << 27;
 const LEASES: u32 = OLD - 1;
 
-/// The chunks that a lease covers.
+/// Chunks that a lease covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Chunks {
     first: u32,
@@ -67,7 +67,8 @@ pub(super) struct Chunks {
 }
 
 impl Chunks {
-    /// Whether the lease covers no chunk: that of a sync, or of an array without a bitmap.
+    /// Whether the lease covers no chunk, as with the lease of a sync and in an array without a
+    /// bitmap.
     pub(super) fn is_empty(self) -> bool {
         self.count == 0
     }
@@ -77,11 +78,11 @@ impl Chunks {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leaving {
     No,
-    /// The superblock update with this number removes the bitmap from superblocks. Until it is done
-    /// a crash may find the bitmap named in one, so its bits must be complete.
+    /// The superblock update with this number removes the bitmap from superblocks. Until the update
+    /// is done, a crash may leave the bitmap named in a superblock, so its bits must be complete.
     With(u64),
-    /// No superblock names the bitmap. It remains until nothing is in flight and no lease is on its
-    /// chunks.
+    /// No superblock names the bitmap. The bitmap remains in memory until nothing is in flight and
+    /// no lease is on its chunks.
     Gone,
 }
 
@@ -96,18 +97,18 @@ pub(in crate::array) struct IntentBitmap {
     image: Vec<u8>,
     /// Number of bytes of the image that are in use.
     len: usize,
-    /// For each chunk, the number of leases and the flags.
+    /// For each chunk, its number of leases and its flags.
     chunks: Vec<u32>,
-    /// Pages of the image that the members do not have yet.
+    /// Pages of the image that have not been written to the members yet.
     changed: BTreeSet<usize>,
     /// Chunks with a bit that was set since the last round began.
     unwritten: Vec<u32>,
     round: Option<Round>,
     runs: Runs,
-    /// Update count of the last finished superblock update, which every member in sync has.
+    /// Update count of the last finished superblock update. Every in-sync member has recorded it.
     recorded_events: u64,
-    /// Number of leases on no chunk: of writes that began before the bitmap existed or after it was
-    /// gone. No bit is cleared while there are any.
+    /// Number of leases that are on no chunk, because their writes began while the bitmap was not
+    /// in use: before it existed or after it was removed. No bit is cleared while there are any.
     uncounted: u32,
     leaving: Leaving,
 }
@@ -116,14 +117,14 @@ pub(in crate::array) struct IntentBitmap {
 #[derive(Clone, Debug, Default)]
 struct Round {
     pages: Vec<usize>,
-    /// Chunks with a bit that is durable when the round is done.
+    /// Chunks with a bit that becomes durable with the round.
     chunks: Vec<u32>,
     /// The round belongs to a superblock update, which continues after it.
     update: bool,
     /// The round writes `events_cleared` to the present members.
     events_cleared: bool,
     outstanding: u32,
-    /// Members to which the round is written a second time, after an error.
+    /// Members to which the round is being written a second time, after an error.
     again: Vec<MemberIndex>,
     second: bool,
     /// A member had no space for its pages.
@@ -135,25 +136,26 @@ struct Round {
 struct Runs {
     sleep: Span,
     last: Time,
-    /// Chunks with a set bit and without a lease, for the next run to check.
+    /// Chunks that have a set bit and no lease, for the next run to check.
     listed: Vec<u32>,
-    /// Chunks with a bit to be cleared when the flush of this run is done.
+    /// Chunks with a bit that is to be cleared once the flush of this run is done.
     clearing: Vec<u32>,
     flush: u64,
     flushing: bool,
-    /// `events_cleared` was updated (`marked`), and is durable on the members (`recorded`). Both
-    /// are reset when a member joins or leaves.
+    /// Whether `events_cleared` was updated (`marked`), and whether it is durable on the members
+    /// (`recorded`). Both are reset when a member joins or leaves.
     marked: bool,
     recorded: bool,
-    /// The last run found only chunks that wait for a resync, which had come to this sector.
+    /// Set if the last run found only chunks that wait for a resync: the sector to which the resync
+    /// had come.
     waits_for_resync: Option<Sectors>,
 }
 
 impl IntentBitmap {
-    /// Creates the bitmap of an array that was assembled.
+    /// Creates the bitmap of an assembled array.
     ///
     /// Shape    `needed`: ranges to be resynced; `recorded_events`: the least update count of the
-    ///          members in sync
+    ///          in-sync members
     pub(in crate::array) fn new(
         bitmap: &Bitmap,
         layout: Layout,
@@ -213,7 +215,7 @@ impl IntentBitmap {
         bitmap
     }
 
-    /// Chunks that a range of the resync space touches.
+    /// Chunks that a range of the resync space ([`Layout::resync_size`]) touches.
     #[inline]
     fn chunks_of(&self, range: SectorRange) -> Range<u32> {
         if range.len == Sectors::ZERO {
@@ -223,8 +225,8 @@ impl IntentBitmap {
         (range.start.0 >> self.shift) as u32..end
     }
 
-    /// Takes a lease on a range of the array. Bits that are not set yet are set, and wait for a
-    /// round.
+    /// Takes a lease on a range of the array. Bits that are clear are set, and have to be written
+    /// by a round.
     #[inline]
     pub(super) fn take(&mut self, range: ByteRange) -> Chunks {
         if self.leaving == Leaving::Gone {
@@ -254,7 +256,7 @@ impl IntentBitmap {
         self.unwritten.push(chunk);
     }
 
-    /// Whether the bits for a lease are durable on every member.
+    /// Whether the bits of a lease's chunks are durable on every member.
     #[inline]
     pub(super) fn holds(&self, chunks: Chunks) -> bool {
         let waits = !self.unwritten.is_empty() || self.round.is_some();
@@ -267,7 +269,6 @@ impl IntentBitmap {
         &self.chunks[chunks.first as usize..][..chunks.count as usize]
     }
 
-    /// Returns a lease.
     #[inline]
     pub(super) fn give_back(&mut self, chunks: Chunks, now: Time) {
         if chunks.is_empty() {
@@ -294,7 +295,7 @@ impl IntentBitmap {
         self.runs.waits_for_resync = None;
     }
 
-    /// Marks the chunks of a range that have their bit set as to be resynced.
+    /// Marks the chunks of a range that have their bit set, so that they are resynced.
     fn need(&mut self, range: SectorRange) {
         let Range { start, end } = self.chunks_of(range);
         for word in &mut self.chunks[start as usize..end as usize] {
@@ -304,7 +305,7 @@ impl IntentBitmap {
         }
     }
 
-    /// Ranges of chunks that have all flags of `all`, in order, with adjacent chunks joined.
+    /// Ranges of chunks that have all flags in `all`, in order, with adjacent chunks joined.
     fn ranges(&self, all: u32) -> Vec<SectorRange> {
         let size = self.layout.resync_size().0;
         let mut ranges: Vec<SectorRange> = Vec::new();
@@ -322,13 +323,13 @@ impl IntentBitmap {
         ranges
     }
 
-    /// Whether no round is in flight, nor a flush for a run.
+    /// Whether neither a round nor a run's flush is in flight.
     pub(in crate::array) fn is_quiet(&self) -> bool {
         self.round.is_none() && !self.runs.flushing
     }
 
-    /// Notes that a member joined or left. A member that left earlier counts as too old for the
-    /// bitmap once bits are cleared again.
+    /// Records that a member joined or left. Once bits are cleared after this, a member that left
+    /// earlier counts as too old for the bitmap.
     pub(in crate::array) fn members_changed(&mut self) {
         (self.runs.marked, self.runs.recorded) = (false, false);
         if let Some(round) = &mut self.round {
@@ -341,7 +342,7 @@ impl IntentBitmap {
         self.recorded_events = events;
     }
 
-    /// Lowest update count with which a returning member misses only chunks with set bits.
+    /// Lowest update count with which a returning member misses only chunks with their bit set.
     pub(in crate::array) fn events_cleared(&self) -> u64 {
         self.header.events_cleared
     }
@@ -351,45 +352,46 @@ impl IntentBitmap {
         Bytes(self.len as u64)
     }
 
-    /// Returns the bitmap with `leases` outstanding leases that are on none of its chunks.
+    /// Returns the bitmap of a running array, where `leases` outstanding leases are on none of its
+    /// chunks.
     pub(super) fn begun_with(self, leases: u32) -> Self {
         Self { uncounted: leases, ..self }
     }
 
-    /// Begins the removal, which the superblock update with this number makes.
+    /// Begins the removal of the bitmap, which takes effect with superblock update number `update`.
     pub(super) fn leave_with(&mut self, update: u64) {
         self.leaving = Leaving::With(update);
     }
 
-    /// Whether the bitmap is being removed, or is gone except for what is in flight.
+    /// Whether the bitmap is being removed, or is removed and only remains for what is in flight.
     pub(super) fn is_leaving(&self) -> bool {
         self.leaving != Leaving::No
     }
 
-    /// Notes that the superblock update with number `update` is done, which may be the one that
-    /// removes the bitmap.
+    /// Records that superblock update number `update` is done, which may be the one that removes
+    /// the bitmap.
     pub(in crate::array) fn leaves_with(&mut self, update: u64) {
         if matches!(self.leaving, Leaving::With(number) if number <= update) {
             self.leaving = Leaving::Gone;
         }
     }
 
-    /// Whether the bitmap is gone, with nothing in flight and no lease on its chunks.
+    /// Whether the bitmap is removed, with nothing in flight and no lease on its chunks.
     fn is_left(&self) -> bool {
         self.leaving == Leaving::Gone
             && self.is_quiet()
             && self.chunks.iter().all(|word| word & LEASES == 0)
     }
 
-    /// Bitmap to write to a member without a slot: every bit is set, so no recovery can skip
-    /// anything by it.
+    /// Bitmap to write to a member without a slot: every bit is set, so that no recovery can skip a
+    /// chunk because of it.
     fn of_spare(&self) -> Vec<u8> {
         let mut bytes = vec![0xff; self.image.len()];
         bytes[..BITMAP_HEADER_BYTES].copy_from_slice(&self.header.of_new_member().encode());
         bytes
     }
 
-    /// Counters for people and tests.
+    /// Counters of the bitmap, for the status report and for tests.
     fn snapshot(&self) -> BitmapSnapshot {
         let is_set = |word: &u32| word & SET != 0;
         let pages = self.chunks.chunks(CHUNKS_OF_PAGE);
@@ -410,19 +412,19 @@ impl Array {
         self.bitmap_in_use().map(IntentBitmap::snapshot)
     }
 
-    /// The bitmap; `None` if no superblock names one any more.
+    /// The bitmap; `None` if the array has none, or no superblock names it any more.
     fn bitmap_in_use(&self) -> Option<&IntentBitmap> {
         self.bitmap.as_deref().filter(|bitmap| bitmap.leaving != Leaving::Gone)
     }
 
-    /// Ranges that a resync has to cover; `None`: everything.
+    /// Ranges that a resync has to cover; `None` if it has to cover everything.
     ///
     /// Units    sectors of [`Layout::resync_size`]
     pub(crate) fn to_resync(&self) -> Option<Vec<SectorRange>> {
         Some(self.bitmap_in_use()?.ranges(SET | NEEDED))
     }
 
-    /// Ranges that the recovery has to cover; `None`: everything.
+    /// Ranges that a recovery has to cover; `None` if it has to cover everything.
     ///
     /// Units    as [`crate::layout::Layout::resync_size`]
     pub(crate) fn to_recover(&self) -> Option<Vec<SectorRange>> {
@@ -432,8 +434,8 @@ impl Array {
         members.all(|member| member.follows_bitmap).then(|| bitmap.ranges(SET))
     }
 
-    /// Marks all chunks with set bits from data sector `sector` on as to be resynced. Their bits
-    /// stay until then.
+    /// Marks all chunks with set bits from data sector `sector` on, so that they are resynced.
+    /// Their bits stay set until then.
     pub(in crate::array) fn need_resync_from(&mut self, sector: Sectors) {
         if let Some(bitmap) = &mut self.bitmap {
             let size = bitmap.layout.resync_size();
@@ -445,13 +447,14 @@ impl Array {
 
     // Runs.
 
-    /// Whether bits may be cleared with the present members: every slot has one in sync.
+    /// Whether bits may be cleared with the present members: every slot must have an in-sync
+    /// member.
     fn may_clear(&self) -> bool {
         let membership = &self.membership;
         membership.is_whole() && !membership.read_only && !membership.broken
     }
 
-    /// Time at which [`Array::run_bitmap`] has something to do; `None` if it has nothing.
+    /// Time at which [`Array::run_bitmap`] next has something to do; `None` if it has nothing.
     pub(crate) fn bitmap_wake(&self) -> Option<Time> {
         let bitmap = self.bitmap.as_ref()?;
         let runs = &bitmap.runs;
@@ -465,8 +468,8 @@ impl Array {
         (!waits).then(|| runs.last + runs.sleep)
     }
 
-    /// Checks which bits can be cleared, at most once per `daemon_sleep`. `stops`: the array stops,
-    /// so that bits are cleared at once and in a single run.
+    /// Checks which bits can be cleared, at most once per `daemon_sleep`. With `stops` the array is
+    /// being stopped, so that bits are cleared at once and in a single run.
     #[inline]
     pub(crate) fn run_bitmap(&mut self, stops: bool, now: Time) {
         let is_due = |runs: &Runs| stops || runs.last + runs.sleep <= now;
@@ -527,8 +530,8 @@ impl Array {
         }
     }
 
-    /// Clears the bits that waited for flush number `flush`, unless there was a lease or a failure
-    /// meanwhile.
+    /// Clears the bits that waited for flush number `flush`, except where a lease was taken in the
+    /// meantime or a member failed.
     pub(in crate::array) fn clear_bits(&mut self, flush: u64) {
         let (may, early) = (self.may_clear(), self.is_planted(Mutant::BitClearedEarly));
         let Some(bitmap) = &mut self.bitmap else { return };
@@ -552,7 +555,7 @@ impl Array {
         }
     }
 
-    /// Whether a stop need not wait for the bitmap.
+    /// Whether a stop of the array need not wait for the bitmap.
     pub(in crate::array) fn bitmap_is_settled(&self) -> bool {
         let waits = |bitmap: &IntentBitmap| !bitmap.changed.is_empty() && !self.is_sealed();
         self.bitmap_in_use().is_none_or(|bitmap| !waits(bitmap)) && self.bitmap_wake().is_none()
@@ -564,12 +567,11 @@ impl Array {
 
     // Rounds.
 
-    /// Whether a round is in progress.
     pub(in crate::array) fn has_bitmap_round(&self) -> bool {
         self.bitmap.as_ref().is_some_and(|bitmap| bitmap.round.is_some())
     }
 
-    /// Writes changed pages, if there are any and no round is in progress.
+    /// Writes the changed pages, if there are any and no round is in progress.
     pub(in crate::array) fn write_bitmap_pages(&mut self, out: &mut Outbox) {
         if self.bitmap.as_ref().is_some_and(|bitmap| bitmap.is_left()) {
             self.bitmap = None;
@@ -583,8 +585,8 @@ impl Array {
         }
     }
 
-    /// Writes changed pages, and the header with the update count of the superblock update that
-    /// continues after the round. Returns whether a round is in progress.
+    /// Writes the changed pages, and the header with the update count of the superblock update that
+    /// continues after this round. Returns whether a round is in progress.
     pub(in crate::array) fn write_bitmap_header(&mut self, out: &mut Outbox) -> bool {
         let events = self.events;
         let Some(bitmap) = &mut self.bitmap else { return false };
@@ -600,12 +602,12 @@ impl Array {
         self.has_bitmap_round()
     }
 
-    /// Starts another round of the same update, for members that joined during the last one.
+    /// Starts another round of the same update, for members that joined during the last round.
     pub(in crate::array) fn write_bitmap_again(&mut self, out: &mut Outbox) {
         self.start_bitmap_round(true, out);
     }
 
-    /// Whether a member that gets superblocks still lacks the bitmap.
+    /// Whether a member that gets superblock writes still lacks the bitmap.
     pub(in crate::array) fn is_without_bitmap(&self, member: &Member) -> bool {
         let stays = |bitmap: &IntentBitmap| bitmap.leaving == Leaving::No;
         member.lacks_bitmap && !member.is_faulty() && self.bitmap.as_deref().is_some_and(stays)
@@ -633,7 +635,7 @@ impl Array {
         self.end_round_if_done(out);
     }
 
-    /// Sends the pages of the round to a member, or all pages if it lacks the bitmap.
+    /// Sends the pages of the round to a member, or all pages if the member lacks the bitmap.
     fn send_bitmap(&mut self, position: usize, out: &mut Outbox) {
         let member = &mut self.members[position];
         let (label, block) = (&member.info.label, member.info.logical_block);
@@ -662,7 +664,8 @@ impl Array {
         }
     }
 
-    /// Handles a member's answer to a write of bitmap pages. `all`: all pages were written.
+    /// Handles a member's answer to a write of bitmap pages. `all` is true if all pages were
+    /// written.
     pub(crate) fn bitmap_done(
         &mut self,
         position: Option<usize>,
@@ -738,12 +741,12 @@ impl Array {
     }
 }
 
-/// Byte that holds a chunk's bit, counted from the start of the header, and the bit's mask.
+/// Byte in which a chunk's bit lies, counted from the start of the header, and the mask of the bit.
 fn bit_of(chunk: u32) -> (usize, u8) {
     (BITMAP_HEADER_BYTES + chunk as usize / 8, 1 << (chunk % 8))
 }
 
-/// Ranges of adjacent numbers in a sorted list.
+/// Ranges of consecutive numbers in a sorted list.
 fn side_by_side(numbers: &[usize]) -> Vec<Range<usize>> {
     let mut ranges: Vec<Range<usize>> = Vec::new();
     for number in numbers {

@@ -1,17 +1,17 @@
-//! Bitmap changes: how a bitmap is added to a running array, and removed.
+//! Bitmap changes: how a bitmap is added to a running array, and how it is removed.
 //!
-//! A superblock update makes the change. Its header round and its superblocks are ordered so that
-//! the change is safe at every crash:
+//! A superblock update makes the change. Its header round and its superblock writes are ordered so
+//! that the change is safe at every crash:
 //!
 //! - To add: every bit is set, or none if the array is whole and clean. The whole bitmap is written
 //!   to every member, and then superblocks name it. A crash before that finds no bitmap, and all of
 //!   a dirty array is resynced.
-//! - To remove: superblocks that do not name the bitmap are written first, and bits are set before
-//!   data until the last of these superblocks is written. Then the bitmap stays in memory, unused,
-//!   until the leases on its chunks are returned.
+//! - To remove: superblocks that do not name the bitmap are written first, and bits are still set
+//!   before data is written until the last of these superblocks is written. After that the bitmap
+//!   stays in memory, unused, until the leases on its chunks are returned.
 //!
-//! Writes go on meanwhile. Writes that began before the bitmap existed are on no chunk of it, so no
-//! bit is cleared until the last of them is done.
+//! Writes continue during the change. Writes that began before the bitmap existed are on no chunk
+//! of it, so no bit is cleared until the last of them is done.
 //!
 //! Source   md's `update_array_info`, `location_store`; mdadm's `Grow_addbitmap`. Unlike md the
 //! array
@@ -27,7 +27,7 @@ use crate::array::member::Member;
 use crate::contract::error::ReplyError;
 use crate::contract::member::{MemberInfo, MemberState};
 
-/// Change of the bitmap that the next superblock update has to make.
+/// Bitmap change that the next superblock update has to make.
 #[derive(Clone, Debug)]
 pub(in crate::array) enum BitmapChange {
     Add {
@@ -44,7 +44,8 @@ impl Array {
         self.bitmap.is_some() || self.bitmap_change.is_some()
     }
 
-    /// Returns an error while the bitmap is being added or removed: members must not change then.
+    /// Returns an error while the bitmap is being added or removed, because members must not change
+    /// during that.
     pub(in crate::array) fn bitmap_stays(&self) -> Result<(), ReplyError> {
         let leaves = self.bitmap.as_deref().is_some_and(IntentBitmap::is_leaving);
         if leaves || self.bitmap_change.is_some() {
@@ -99,7 +100,7 @@ impl Array {
         Ok(true)
     }
 
-    /// Begins to remove the bitmap. Returns `false` if there is none.
+    /// Begins to remove the bitmap. Returns `false` if the array has none.
     ///
     /// # Errors
     /// The array may not be written, or another change is in progress.
@@ -113,8 +114,8 @@ impl Array {
         Ok(true)
     }
 
-    /// Whether the members agree everywhere and durably: every slot has a member in sync, no resync
-    /// is due, nothing is being written, and the members were flushed after the last write.
+    /// Whether the members agree everywhere and durably: every slot has an in-sync member, no
+    /// resync is due, nothing is being written, and the members were flushed after the last write.
     fn agrees_durably(&self) -> bool {
         let is_clean =
             matches!(self.intent.state, CleanState::Clean | CleanState::BecomingClean(_));
@@ -132,7 +133,7 @@ impl Array {
     }
 
     /// Applies the pending change to the superblocks of the update that starts now. No part of an
-    /// update is in flight, and no member lags.
+    /// update may be in flight, and no member may lag.
     pub(in crate::array) fn change_bitmap(&mut self, now: Time) {
         let Some(change) = self.bitmap_change.take() else { return };
         let agrees = self.agrees_durably();
@@ -179,7 +180,7 @@ pub(in crate::array) fn room_for_bitmap(
     has_room(superblock, info, bitmap.bytes())
 }
 
-/// Checks that a member has room for `bytes` of bitmap at the place that its superblock gives.
+/// Checks that a member has room for a bitmap of `bytes` at the place that its superblock gives.
 fn has_room(superblock: &Superblock, info: &MemberInfo, bytes: Bytes) -> Result<(), ReplyError> {
     let label = &info.label;
     let block = u64::from(info.logical_block);

@@ -1,9 +1,9 @@
-//! Write intent: the array is marked dirty before it is written to, and clean after a pause.
+//! Write intent: marks the array dirty before it is written to, and clean after a pause.
 //!
 //! A client's write, and a sync that changes parity, take a `Lease` on the range that they are
 //! about to change, wait until the lease is granted, and return it after their last member write.
-//! The dirty state is one for the whole array: all leases wait for the same superblock update, and
-//! the array does not become clean while a lease is outstanding. With a write-intent bitmap
+//! There is one dirty state for the whole array: all leases wait for the same superblock update,
+//! and the array does not become clean while a lease is outstanding. With a write-intent bitmap
 //! (`bitmap`), a lease also waits for the bits of its range. An array without redundancy is not
 //! marked: leases are granted at once, and a stop only flushes.
 //!
@@ -25,18 +25,18 @@ use crate::mutant::Mutant;
 pub(super) struct WriteIntent {
     pub(super) state: CleanState,
     leases: u32,
-    /// Number of these leases that syncs hold.
+    /// Number of outstanding leases that syncs hold.
     sync_leases: u32,
-    /// Time at which a lease was last returned, or the array last became dirty.
+    /// Time at which a lease was last returned or the array last became dirty, whichever is later.
     pub(super) last_write: Time,
     safe_mode_attempts: u64,
 }
 
-/// Right to change a range of the array, once granted. Every lease must be returned.
+/// Right to change a range of the array, once it is granted. Every lease must be returned.
 #[derive(Clone, Debug)]
 #[must_use]
 pub(crate) struct Lease {
-    /// Chunks of the bitmap that record that the range may be written.
+    /// Chunks of the bitmap with the bits that record that the range may be written.
     chunks: Chunks,
 }
 
@@ -50,7 +50,8 @@ pub(super) enum CleanState {
     Clean,
     Dirty,
     /// Dirty, but the members are being flushed so that a superblock update can record clean. The
-    /// number is that of the flush; one that began before a later write does not cover the write.
+    /// number identifies the flush; a flush that began before a later write does not cover that
+    /// write.
     EnteringSafeMode(u64),
 }
 
@@ -63,7 +64,7 @@ impl WriteIntent {
         self.leases > 0
     }
 
-    /// Number of outstanding leases that clients' writes hold.
+    /// Number of outstanding leases that writes of clients hold.
     pub(super) fn client_leases(&self) -> u32 {
         self.leases - self.sync_leases
     }
@@ -83,7 +84,7 @@ impl Array {
     }
 
     /// Takes a lease for a sync, which changes only stripes that have to be synced anyway: the
-    /// array stays dirty while the lease is outstanding, and no bits are set for it.
+    /// array stays dirty while the lease is outstanding, but no bits are set for it.
     pub(crate) fn lease_for_sync(&mut self) -> Lease {
         self.intent.sync_leases += 1;
         self.take_lease(Chunks::default())
@@ -105,7 +106,7 @@ impl Array {
         Lease { chunks }
     }
 
-    /// Whether superblocks and bitmap durably record that the range of the lease may be written.
+    /// Whether superblocks and bitmap durably record that the lease's range may be written.
     pub(crate) fn grants(&self, lease: &Lease) -> bool {
         assert!(self.intent.leases > 0, "the lease is counted");
         self.is_dirty()
@@ -145,8 +146,8 @@ impl Array {
                 && self.is_planted(Mutant::NotDirtyWhileBecomingClean))
     }
 
-    /// Begins to mark the array clean if it has been quiet for `delay`; `None`: at once, because it
-    /// stops.
+    /// Begins to mark the array clean if it has not been written to for `delay`; `None`: at once,
+    /// because the array is being stopped.
     pub(crate) fn enter_safe_mode(&mut self, delay: Option<Span>, now: Time) {
         assert!(self.intent.last_write <= now, "time goes forward");
         if self.intent.state != CleanState::Dirty
@@ -163,7 +164,7 @@ impl Array {
         }
     }
 
-    /// Time at which [`Array::enter_safe_mode`] has something to do; `None` if it has nothing.
+    /// Time at which [`Array::enter_safe_mode`] next has something to do; `None` if it has nothing.
     pub(crate) fn safe_mode_wake(&self, delay: Span) -> Option<Time> {
         // While a resync is due the array stays dirty until it stops.
         let waits = self.intent.state == CleanState::Dirty

@@ -1,4 +1,4 @@
-//! Tests of journals with content that the members already have.
+//! Tests of journals with content that the members already hold.
 
 use std::collections::BTreeMap;
 
@@ -42,8 +42,8 @@ fn flush(stripes: &[u64]) -> Payload {
     Payload::Flush { flags: 0, stripes: stripes.to_vec() }
 }
 
-/// Left-symmetric with chunks of 1024 sectors: in full stripe 0 of four members, P is on slot 3
-/// (RAID 5), or P on slot 3 and Q on slot 0 (RAID 6).
+/// Arrays are left-symmetric with chunks of 1024 sectors. In full stripe 0 of four members, P is on
+/// slot 3 (RAID 5), or P on slot 3 and Q on slot 0 (RAID 6).
 const CASES: &[Case] = &[
     Case {
         what: "data is on its member",

@@ -5,8 +5,8 @@ use weft_ondisk::{PplEntry, PplHeader};
 use super::outcomes::{ask, bad_blocks, each, outcome, read};
 use super::*;
 
-/// A RAID 5 that was not stopped, without its first member; the other members have partial parity
-/// logs. Slot 2 has the parity of full stripe 1, and was writing 8 sectors of it.
+/// A RAID 5 that was not stopped cleanly and lacks its first member; the other members have partial
+/// parity logs. Slot 2 has the parity of full stripe 1, and was writing 8 sectors of it.
 fn with_parity_logs(change: impl FnOnce(&mut Vec<Candidate>)) -> Vec<Candidate> {
     let mut set = set(Level::Raid5, 4);
     each(&mut set, |superblock| {

@@ -120,9 +120,9 @@ fn two_halves_used_on_their_own_are_refused() {
     assert_eq!(slots(&assemble(&candidates[..2], &run()).unwrap()), "UU__");
 }
 
-/// m0 failed, then m2; m0 was removed, and m4 took its slot with its number. m2 records m4 as
-/// faulty, and m4 records m2, although they were never two halves of an array. It does not matter
-/// which of the current members is the freshest.
+/// First m0 failed, then m2; m0 was removed, and m4 took its slot with its number. m2 records m4 as
+/// faulty, and m4 records m2, although they were never two halves of an array. The result must not
+/// depend on which of the current members is the freshest.
 #[test]
 fn a_member_that_failed_before_a_number_was_given_away_again_is_stale() {
     let mut candidates = set(Level::Raid6, 4);
@@ -152,7 +152,8 @@ fn a_member_that_failed_before_a_number_was_given_away_again_is_stale() {
     }
 }
 
-/// A crash in the middle of the update that gives a new member its slot leaves it ahead of all.
+/// A crash in the middle of the update that gives a new member its slot may leave this member's
+/// update count ahead of all others.
 #[test]
 fn a_member_that_just_took_its_slot_is_not_another_half() {
     let mut candidates = set(Level::Raid6, 5);
@@ -226,12 +227,13 @@ fn what_this_release_does_not_keep_up_is_read_only() {
     assert!(assemble(&candidates, &read_only).is_err());
 }
 
-/// A set of members that all have this bitmap; the superblocks are at `events`.
+/// A set of members with equal bitmaps; `change` modifies their header. The superblocks have the
+/// update count `events`.
 fn with_bitmaps(events: u64, change: impl Fn(&mut BitmapHeader)) -> Vec<Candidate> {
     with_bits(events, change, 0)
 }
 
-/// Like [`with_bitmaps`], with these bits for the first eight regions.
+/// Like [`with_bitmaps`], with `bits` as the bits of the first eight regions.
 fn with_bits(events: u64, change: impl Fn(&mut BitmapHeader), bits: u8) -> Vec<Candidate> {
     let mut candidates = set(Level::Raid5, 3);
     for candidate in &mut candidates {
@@ -328,15 +330,16 @@ fn nothing_to_assemble_says_so() {
     assert_eq!(assembly.dropped[0].reason, "no md superblock found");
 }
 
-/// One row of the malformed cases that need a whole set.
+/// A row of the table of malformed metadata, for a case that needs a whole set of members.
 struct Malformed {
     /// Source   md-ondisk.md §11
     row: u32,
     level: Level,
     spoil: fn(&mut Vec<Candidate>),
-    /// The state, or `None` if the set assembles without the member at fault.
+    /// State with which the set is refused; `None` if the set assembles without the malformed
+    /// member.
     state: Option<AssemblyState>,
-    /// Texts that are in the message, or in the reason why the member is not used.
+    /// Texts that occur in the message, or in the reason why the member is not used.
     says: &'static [&'static str],
 }
 
@@ -570,8 +573,8 @@ fn a_journal_that_is_not_there_is_named_for_reading() {
     assert!(assembly.states.contains(&AssemblyState::WithoutJournal));
 }
 
-/// Any byte of any superblock of a set is changed, and its checksum made right again: assembly
-/// never panics, and no set with members that disagree is written to.
+/// One byte of one superblock of a set is changed and its checksum corrected: assembly never
+/// panics, and it never permits writing to a set if its members disagree.
 #[test]
 fn mutated_sets_never_panic_and_never_assemble_for_writing_if_they_disagree() {
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
@@ -641,7 +644,7 @@ fn mutated_sets_never_panic_and_never_assemble_for_writing_if_they_disagree() {
     assert!(accepted > 1000 && refused > 1000, "{accepted} accepted, {refused} refused");
 }
 
-/// First, last and other sectors of an array lie within the data of its members.
+/// Asserts that the first, last and other sectors of an array lie within the data of its members.
 fn lies_on_members(assembly: &Assembly) {
     let last = assembly.layout.array_size().0 - 1;
     for sector in [0, last / 3, last / 2, last].map(Sectors) {

@@ -5,7 +5,8 @@ use weft_ondisk::Super090;
 use super::outcomes::outcome;
 use super::*;
 
-/// The four members of `raid5-4-v090`, as Linux wrote them.
+/// The four members of `raid5-4-v090` as Linux wrote them, with each superblock modified by
+/// `change`.
 fn old_set(change: impl Fn(usize, &mut Super090)) -> Vec<Candidate> {
     const SUPERBLOCKS: [&[u8]; 4] = [
         include_bytes!("../../../../../fixtures/md-meta/raid5-4-v090/m0.super090.bin"),
@@ -58,7 +59,8 @@ fn old_superblocks_are_told_apart_by_their_own_fields() {
     }
 }
 
-/// Adds spares to `old_set`, each with this number and a table of this many spares.
+/// Adds spares to `old_set`. Each has the given number, and a table with the given number of
+/// spares.
 fn with_spares(spares: &[(u32, u32)]) -> Vec<Candidate> {
     let mut set = old_set(|_, _| {});
     for (number, in_table) in spares {

@@ -1,7 +1,8 @@
 //! Tests of assembly as one table, from sets of members and options to outcomes.
 //!
-//! An outcome is the content of the slots with the states and the notes, or the state that refuses
-//! the set with the reason. A case has the beginning of its outcome; further texts are in `says`.
+//! An outcome is either the content of the slots with the states and the notes, or the state for
+//! which the set is refused with the reason. A case states how its outcome begins; further texts
+//! that must occur are in `says`.
 
 use super::*;
 use weft_ondisk::{JournalState, MetaBlock, Role};
@@ -27,7 +28,7 @@ fn named(name: &str) -> Options {
     Options { name: Some(name.to_owned()), ..ask() }
 }
 
-/// The whole outcome as one text.
+/// Outcome of an assembly as one text.
 pub(super) fn outcome(candidates: &[Candidate], options: &Options) -> String {
     match assemble(candidates, options) {
         Ok(assembly) => {
@@ -51,7 +52,7 @@ pub(super) fn each(set: &mut [Candidate], change: impl Fn(&mut Super1)) {
     set.iter_mut().for_each(|candidate| edit(candidate, &change));
 }
 
-/// Adds a member that all superblocks record in this role.
+/// Adds a member that all superblocks record in the role `role`.
 pub(super) fn add(set: &mut Vec<Candidate>, role: Role) {
     let number = set.len() as u32;
     let mut one = set[0].clone();
@@ -65,7 +66,7 @@ pub(super) fn add(set: &mut Vec<Candidate>, role: Role) {
     each(set, |superblock| superblock.set_role(number, role));
 }
 
-/// Adds a journal with this content.
+/// Adds a journal with the content `holds`.
 fn journal(set: &mut Vec<Candidate>, holds: Option<Result<JournalState, String>>) {
     add(set, Role::Journal);
     each(set, |superblock| superblock.feature_map.insert(Features::JOURNAL));
@@ -79,6 +80,24 @@ pub(super) fn bad_blocks(ranges: &[SectorRange]) -> BadBlocks {
 }
 
 const CASES: &[Case] = &[
+    Case {
+        what: "a member that the others record as failed, with the same update count",
+        level: Level::Raid5,
+        spoil: |set| each(&mut set[1..], |superblock| superblock.set_role(0, Role::Faulty)),
+        options: run,
+        is: "_UUU [degraded members-not-used]  | m0 m1 says of it: faulty; its own superblock says slot 0",
+        says: &[],
+    },
+    Case {
+        what: "such a member is ahead by one: the others wrote no data since",
+        level: Level::Raid5,
+        spoil: |set| {
+            edit(&mut set[0], |superblock| superblock.events += 1);
+        },
+        options: run,
+        is: "UUUU []  | ",
+        says: &[],
+    },
     Case {
         what: "devices without superblocks",
         level: Level::Raid5,

@@ -7,8 +7,8 @@ use weft_units::{Span, Time};
 
 const SECOND: Span = Span::secs(1);
 
-/// A page cache with one device, files on it, and a writer that is never throttled, since the
-/// limits are not checked before 1,024 pages.
+/// A page cache with one device, `files` files on it, and one writer. The writer is never
+/// throttled, because it does not check the limits before 1,024 pages.
 fn cache(
     kernel: Kernel,
     files: usize,
@@ -24,7 +24,8 @@ fn cache(
     (cache, bdi, files, writer)
 }
 
-/// Writes pages, and calls `balance` until the writer may continue. No step may ask for anything.
+/// Writes pages, and calls `balance` until the writer may continue. Asserts that no step asks for a
+/// sleep or a write.
 fn write(cache: &mut PageCache, now: Time, writer: WriterId, inode: InodeId, pages: Range<u64>) {
     let mut at = pages.start;
     while at < pages.end {
@@ -36,7 +37,8 @@ fn write(cache: &mut PageCache, now: Time, writer: WriterId, inode: InodeId, pag
     }
 }
 
-/// Runs the flusher until it sleeps. Returns what it writes, and until when it sleeps.
+/// Runs the flusher until it sleeps. Returns the pages that it writes, and the time until which it
+/// sleeps.
 fn flush_all(cache: &mut PageCache, now: Time, bdi: BdiId) -> (Vec<WriteOut>, Option<Time>) {
     let mut all = Vec::new();
     loop {
@@ -51,7 +53,7 @@ fn runs(outs: &[WriteOut]) -> Vec<(InodeId, Range<u64>)> {
     outs.iter().map(|out| (out.inode, out.pages.clone())).collect()
 }
 
-/// The write-back cache dirties pages at once.
+/// The write-back cache dirties many pages in one call.
 #[test]
 fn pages_dirtied_at_once_wake_the_flusher_beyond_the_background_limit_and_not_at_it() {
     let (mut cache, bdi, files, writer) = cache(Kernel::V3_1, 1, 256);
@@ -268,7 +270,7 @@ fn the_older_flusher_gives_up_when_all_is_under_way() {
 }
 
 /// A page cache with a limit of 512 pages, two files with 600 dirty pages each, and two writers
-/// that must balance.
+/// that both have to call `balance`.
 fn two_over_the_limit(kernel: Kernel) -> (PageCache, Vec<InodeId>, [WriterId; 2]) {
     let mut cache = PageCache::new(PoolConfig {
         dirty: Amount::Bytes(512 * PAGE_BYTES),

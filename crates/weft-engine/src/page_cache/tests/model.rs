@@ -1,9 +1,9 @@
 //! Random tests of the page cache against a model of the version of every page.
 //!
 //! Random processes use four files on two devices. A model beside the page cache tracks three
-//! versions of each page: in memory, under writeback, on the device. After each step the pool's
-//! counts equal the sums over files, and no page is written twice at once. When a sync is done,
-//! everything that was dirty when it began is durable. At the end nothing is lost.
+//! versions of each page: in memory, under writeback, and on the device. After each step the pool's
+//! counts equal the sums over files, and no page has two writes in flight. When a sync is done,
+//! everything that was dirty when it began is durable. At the end no version has been lost.
 
 use super::super::*;
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ struct World {
     versions: BTreeMap<(InodeId, u64), Versions>,
     in_flight: Vec<(InodeId, Range<u64>)>,
     syncs: Vec<Sync>,
-    /// Whether whole devices are synced too.
+    /// Whether whole devices are synced, in addition to files.
     syncs_devices: bool,
     state: u64,
 }
@@ -109,7 +109,7 @@ impl World {
         }
     }
 
-    /// Calls `balance`. Returns whether the writer is held up.
+    /// Calls `balance`. Returns whether the writer has to wait.
     fn balance(&mut self, writer: WriterId) -> bool {
         let most = 1 + self.number(30);
         match self.cache.balance(self.now, writer, most) {
@@ -256,7 +256,7 @@ impl World {
         assert_eq!(self.bdis.map(|bdi| self.cache.pool().bdi_counts(bdi)), by_bdi);
     }
 
-    /// Lets the flushers write everything.
+    /// Runs the flushers until everything is written.
     fn settle(&mut self) {
         for bdi in self.bdis {
             self.cache.set_congested(bdi, false);

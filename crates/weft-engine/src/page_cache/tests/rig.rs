@@ -1,8 +1,8 @@
-//! Test rig: writers, flushers and devices in a few lines.
+//! Test rig: writers, flushers and devices in a small model.
 //!
 //! A device executes one request at a time at a constant speed, with a fixed cost for each request
 //! that does not follow the previous one. Its queue holds 128 requests of 512 KiB; a submitter
-//! waits if it is full. Writers model `dd`: 4 µs per page, without end.
+//! waits if the queue is full. Writers model `dd`: they take 4 µs per page, and write without end.
 
 use super::super::*;
 use std::collections::VecDeque;
@@ -26,7 +26,7 @@ pub(super) struct Disk {
 #[derive(Clone, Copy, PartialEq)]
 enum At {
     Time(Time),
-    /// Until the device's queue has room.
+    /// When the device's queue has room.
     Room,
     Forever,
 }
@@ -38,7 +38,7 @@ struct Dd {
     page: u64,
     at: At,
     balances: bool,
-    /// Time since which the writer has been waiting.
+    /// Time since which the writer has been waiting; `None` if it does not wait.
     waits_since: Option<Time>,
     wait_max: Span,
     left: bool,
@@ -56,8 +56,8 @@ pub(super) struct World {
 }
 
 impl World {
-    /// `disks` devices of this speed, with `writers` writers each, distributed round robin over the
-    /// CPUs.
+    /// Creates a rig with `disks` devices of the given speed and `writers` writers on each, which
+    /// are distributed round robin over the CPUs.
     pub(super) fn new(
         config: PoolConfig,
         disks: u16,
@@ -109,23 +109,22 @@ impl World {
         }
     }
 
-    /// Pages that each writer has written.
+    /// Number of pages that each writer has written.
     pub(super) fn progress(&self) -> Vec<u64> {
         self.writers.iter().map(|writer| writer.page).collect()
     }
 
-    /// Longest wait of any writer, finished or not.
+    /// Longest wait of any writer, whether it has ended or not.
     pub(super) fn wait_max(&self) -> Span {
         let of = |dd: &Dd| dd.wait_max.max(dd.waits_since.map_or(Span(0), |at| self.now - at));
         self.writers.iter().filter(|dd| !dd.left).map(of).max().expect("there are writers")
     }
 
-    /// Discards finished waits.
     pub(super) fn forget_waits(&mut self) {
         self.writers.iter_mut().for_each(|dd| dd.wait_max = Span(0));
     }
 
-    /// Stops a writer without removing it from the page cache.
+    /// Stops the writer `writer` without removing it from the page cache.
     pub(super) fn leave(&mut self, writer: usize) {
         self.writers[writer].left = true;
         self.writers[writer].at = At::Forever;
@@ -212,7 +211,7 @@ impl World {
             Some(self.now + switch + Span(count * 1_000_000_000 / disk.pages_per_second));
     }
 
-    /// Submits a request. Returns when the submitter may continue.
+    /// Submits a request. Returns the time at which the submitter may continue.
     fn submit(&mut self, disk: usize, out: WriteOut) -> At {
         self.disks[disk].queue.push_back(out);
         self.start(disk);

@@ -10,7 +10,7 @@ use weft_units::{Span, Time};
 const MIB: u64 = 1 << 20;
 const SECOND: u64 = 1_000_000_000;
 
-/// The machine of the single-disk measurements.
+/// A rig with the parameters of the single-disk measurements.
 fn world(kernel: Kernel, limit_mib: u64, hz: u32, writers: u32) -> World {
     let config = PoolConfig {
         dirty: Amount::Bytes(limit_mib * MIB),
@@ -20,7 +20,8 @@ fn world(kernel: Kernel, limit_mib: u64, hz: u32, writers: u32) -> World {
     World::new(config, 1, 58, Span::millis(8), writers)
 }
 
-/// Runs for a time. Returns MiB/s of the disk, and the fraction of time in which it was idle.
+/// Runs for `seconds`. Returns the throughput of the disk in MiB/s, and the fraction of time in
+/// which it was idle.
 fn measured(world: &mut World, seconds: u64) -> (f64, f64) {
     world.run_until(Time(seconds * SECOND));
     let disk = &world.disks[0];
@@ -100,7 +101,7 @@ fn writeback_statement_45_the_shortest_pause_of_3_2_outlasts_a_pool_of_1_mib_at_
     assert!(idle(1000) < 0.01, "{}", idle(1000));
 }
 
-/// The gain depends on how soon the flusher comes, which this rig does not model.
+/// The size of the gain depends on how soon the flusher comes, which this rig does not model.
 #[test]
 fn writeback_statement_59_a_sole_writer_of_a_small_pool_is_faster_than_before() {
     for hz in [250, 1000] {

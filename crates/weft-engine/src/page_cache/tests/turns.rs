@@ -1,4 +1,4 @@
-//! Tests of turns, weft's own throttling: its guarantees, and that their checks detect faults.
+//! Tests of turns, weft's own throttling: its guarantees hold, and their checks detect faults.
 
 use super::super::*;
 use super::rig::World;
@@ -16,7 +16,7 @@ fn world(kernel: Kernel, limit: u64, hz: u32, disks: u16, rate: u64, writers: u3
     World::new(config, disks, rate, Span::millis(8), writers)
 }
 
-/// MiB/s of all disks from second `from` to second `to`.
+/// Throughput of all disks in MiB/s from second `from` to second `to`.
 fn rate(world: &mut World, from: u64, to: u64) -> f64 {
     world.run_until(Time(from * SECOND));
     let written = |world: &World| world.disks.iter().map(|disk| disk.written).sum::<u64>();
@@ -25,8 +25,9 @@ fn rate(world: &mut World, from: u64, to: u64) -> f64 {
     (written(world) - before) as f64 / 256.0 / (to - from) as f64
 }
 
-/// Runs endless writers and returns violations: pages over the limit, disks that are idle while
-/// writers wait, writers that get less than others or wait for long.
+/// Runs endless writers. Returns the violations that were found: pages over the limit, disks that
+/// are idle while writers wait, writers that get less than others or that wait for longer than
+/// `wait`.
 fn findings(world: &mut World, limit: u64, wait: Span) -> Vec<String> {
     const SECONDS: u64 = 30;
     let mut found = Vec::new();

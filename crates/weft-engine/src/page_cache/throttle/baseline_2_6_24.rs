@@ -1,8 +1,8 @@
 //! Throttling of 2.6.24, the kernel of patch 000: a writer over its limit writes back or waits.
 //!
 //! As in 3.1, the writer makes a pass over the device's dirty files. The device's share of the
-//! limit is capped by what other devices leave of the whole limit. A writer over that share writes
-//! back, or waits up to 100 ms until any queue has room.
+//! limit is capped by the part of the limit that other devices do not use. A writer on a device
+//! over its share writes back, or waits up to 100 ms until any queue has room.
 //!
 //! Inputs   [`Facts`], the number of pages written
 //! Answer   [`Answer`]

@@ -2,13 +2,13 @@
 //!
 //! A writer over its limit makes a pass over the device's dirty files like a flusher, whichever
 //! process dirtied them, until it has written about one and a half times as many pages as it
-//! dirtied. It pauses if there is nothing to write because all pages are already under writeback.
+//! dirtied. It pauses if it can write no page because all dirty pages are already under writeback.
 //!
-//! No writer is throttled below the mean of the two thresholds. Above, a writer over its limit on
-//! its device, or any writer if the total exceeds the dirty threshold, writes or pauses for 1, 2,
-//! 4, … ticks, up to 100 ms. It continues when it has written enough, when it is below the limits,
-//! or after 200 ms if these are exceeded only slightly. A pool that the disk drains in 17 ms is
-//! empty during the longer pauses.
+//! No writer is throttled below the mean of the two thresholds. Above that, a writer over its limit
+//! on its device, or any writer if the total exceeds the dirty threshold, writes or pauses for 1,
+//! 2, 4, … ticks, up to 100 ms. It continues when it has written enough, when it is below the
+//! limits, or after 200 ms if these are exceeded only slightly. A pool that the disk drains in 17
+//! ms becomes empty during the longer pauses.
 //!
 //! Inputs   [`Facts`], the number of pages written
 //! Answer   [`Answer`]

@@ -2,9 +2,10 @@
 //!
 //! The policy decides how long a writer sleeps, and after how many pages it is checked again.
 //! Before the patch, a writer over its limit wrote back pages of other files and doubled its pause
-//! each time. A small pool ran dry meanwhile, and as many files were written at once as there were
-//! writers. With the patch only the flusher writes. A writer sleeps for as long as its pages take
-//! at its *rate*, which converges to the bandwidth of the disk divided by the number of writers.
+//! each time. A small pool ran dry during these pauses, and as many files were written at once as
+//! there were writers. With the patch only the flusher writes. A writer sleeps for as long as its
+//! pages take at its *rate*, which converges to the bandwidth of the disk divided by the number of
+//! writers.
 //!
 //! ```text
 //! free run   up to half-way between the two thresholds no writer sleeps
@@ -15,10 +16,10 @@
 //! hard limit position 0: the writer is held until fewer pages are dirty
 //! ```
 //!
-//! Patch 001 protects the pool of each device from running dry: a reserve of half its share plus 4
-//! MiB, and a share of at least an eighth of the free pages. The 4 MiB were dropped a week later
-//! (3.2): where 4 MiB times the number of devices is near the limit, all devices are always
-//! boosted, and the writer that wakes first wins.
+//! Patch 001 prevents the pool of each device from running dry: it has a reserve of half the
+//! device's share plus 4 MiB, and the share is at least an eighth of the free pages. The 4 MiB were
+//! dropped a week later (3.2): where 4 MiB times the number of devices is near the limit, all
+//! devices are always boosted, and the writer that wakes first wins.
 //!
 //! Measured by its author, pages written in 300 s with and without the patch: 1 MiB limit, one `dd`
 //! +65.8 %, 8 MiB, two `dd` +13.3 %, 100 MiB −3.5 % to −0.4 %, ten disks at 100 MiB +3 % to +25 %.
@@ -51,8 +52,8 @@ use super::{Answer, Facts, Look, Pace, State, ThrottleEpisode, ThrottleStep};
 pub enum DirtyThrottle {
     /// Patch set v11 of 4 September 2011, before patch 001: a reserve that follows from the
     /// device's bandwidth, and a second, flatter line for devices far over their share. v11 also
-    /// has a flag that lets writers pass while a device's queue runs low; its rule is not known
-    /// here, so it is left out.
+    /// has a flag that lets writers continue while a device's queue runs low; its rule is not
+    /// known, so it is left out.
     V11,
     /// Patch 001 of 28 September 2011, with the background threshold per device that its author
     /// measured it with. Its pauses are assumed to be those of v12.
@@ -68,13 +69,14 @@ pub enum DirtyThrottle {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rules {
     reserve: Reserve,
-    /// Whether a device's share is raised to an eighth of the pages that are free below the hard
-    /// limit.
+    /// Whether a device's share is raised to at least an eighth of the pages that are free below
+    /// the hard limit.
     share_floor: bool,
-    /// Whether the ratio falls from 1/2 to 0 along a second line up to the limit; otherwise it
-    /// stays at a quarter.
+    /// Whether the position ratio falls from 1/2 to 0 along a second line up to the limit, for a
+    /// device far over its share; otherwise it stays at a quarter.
     auxiliary_line: bool,
-    /// Whether a device's flusher writes from its share of the background threshold on.
+    /// Whether a device's flusher also writes when the device exceeds its share of the background
+    /// threshold.
     pub(crate) bdi_background: bool,
     /// Whether a writer at the hard limit is held until its rate is above 0, and may continue if
     /// its device has no dirty pages. Otherwise it is held until the position ratio is above 0.
@@ -85,7 +87,7 @@ pub(crate) struct Rules {
     think_time: bool,
 }
 
-/// Number of a device's dirty pages below which its writers are throttled less.
+/// Reserve of a device: while it has fewer dirty pages than this, its writers are throttled less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reserve {
     /// The pages that the device writes in a second, but no more than the free-run ceiling.
@@ -95,7 +97,6 @@ enum Reserve {
 }
 
 impl DirtyThrottle {
-    /// The rules of the variant.
     pub(crate) const fn rules(self) -> &'static Rules {
         match self {
             Self::V11 => &Rules {

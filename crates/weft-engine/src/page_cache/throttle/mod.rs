@@ -2,8 +2,8 @@
 //!
 //! A writer that has dirtied as many pages as it may checks the limits. The policy gets [`Facts`]
 //! and returns one [`ThrottleStep`]. The writer executes the step and returns with new facts, until
-//! the step is [`ThrottleStep::Continue`]. The page cache knows nothing else about a policy, so
-//! patch 001 (sleep, never write) is one more file beside the two kernels before the patch. An
+//! the step is [`ThrottleStep::Continue`]. The page cache depends on no other property of a policy,
+//! so patch 001 (sleep, never write) is one more file beside the two kernels before the patch. An
 //! *episode* lasts from a check of the limits to `Continue`.
 
 mod baseline_2_6_24;
@@ -19,7 +19,7 @@ pub(crate) use dirty_throttle::{Position, Ratelimit, Rules, Window};
 pub(crate) use turns::Turns;
 use weft_units::Time;
 
-/// Facts by which a policy decides, read at one moment.
+/// Facts from which a policy decides, read at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// The thresholds, in pages.
@@ -32,8 +32,8 @@ pub struct Facts {
     pub bdi: Counts,
     /// The device's share of the limits: its share of recent completions, within its ratios.
     pub bdi_share: Fraction,
-    /// Whether the writer is throttled by the pages of its device even if few pages are dirty in
-    /// total.
+    /// Whether the writer is throttled by the dirty pages of its device even if few pages are dirty
+    /// in total.
     pub strictlimit: bool,
     /// The writer's share of the pages dirtied recently.
     pub writer_share: Fraction,
@@ -53,10 +53,10 @@ pub struct Facts {
 pub struct Pace {
     /// Number of pages that the writer has dirtied since its last check of the limits.
     pub nr_dirtied: u64,
-    /// Number of dirtied pages at which the writer checks the limits again; 0 for every page.
+    /// Number of dirtied pages at which the writer checks the limits again; 0: at every page.
     pub nr_dirtied_pause: u64,
-    /// Tick from which think time counts: the end of the last pause, shifted to carry over a pause
-    /// that was too short or too long. `None` before the first pause.
+    /// Tick from which think time counts: the end of the last pause, shifted to carry over the time
+    /// by which that pause was too short or too long. `None` before the first pause.
     pub paused_when: Option<u64>,
 }
 
@@ -86,7 +86,7 @@ pub enum ThrottleStep {
     },
 }
 
-/// Answer of a policy: a step, and its side effects.
+/// Answer of a policy: a step, and its side effects on the device and the writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// Next action of the writer.
@@ -113,7 +113,8 @@ impl Answer {
 pub struct ThrottleEpisode {
     kernel: Kernel,
     ticks: TickRate,
-    /// Number of pages to write back; with IO-less throttling, number of pages that were dirtied.
+    /// Number of pages that the writer has to write back. With IO-less throttling, number of pages
+    /// that it has dirtied.
     nr_to_write: u64,
     written: u64,
     start: u64,
@@ -142,12 +143,12 @@ enum State {
     Over,
 }
 
-/// Result of a check of the limits; 3.1 uses it even after the pause that follows.
+/// Result of a check of the limits. 3.1 still uses it after the pause that follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Look {
     /// Whether the *exceeded* flag may be cleared because no limit is exceeded.
     may_clear: bool,
-    /// Whether a long episode may end although a limit is exceeded.
+    /// Whether an episode that has lasted long enough may end although a limit is exceeded.
     bearable: bool,
     background_due: bool,
 }
@@ -184,8 +185,8 @@ impl ThrottleEpisode {
         }
     }
 
-    /// Whether the rate limit and the bandwidth must be updated before the next step: with IO-less
-    /// throttling they must, unless the episode ends after this sleep anyway.
+    /// Whether the rate limit and the bandwidth must be updated before the next step. With IO-less
+    /// throttling they must, unless the episode ends after the current sleep anyway.
     pub(crate) const fn measures_first(&self) -> bool {
         let slept_enough = matches!(self.state, State::Slept(Look { bearable: true, .. }));
         matches!(self.kernel, Kernel::IoLess(_)) && !slept_enough

@@ -1,10 +1,11 @@
-//! Turns, weft's own throttling: which writer of a device may dirty how many pages, and when.
+//! Turns, weft's own throttling: decides which writer of a device may dirty how many pages, and
+//! when.
 //!
 //! A writer pays for every page that becomes dirty with *credit*: dirty pages, pages under
-//! writeback and unspent credit together never exceed the limit. Credit becomes free when writes
-//! complete, and goes to one writer of the device until its *turn* is over; the other writers
-//! sleep. No pause is computed and no tick is waited for: a completion wakes the writer that has
-//! the turn.
+//! writeback and unspent credit together never exceed the limit. Credit becomes available when
+//! writes complete, and goes to one writer of the device until that writer's *turn* is over; the
+//! other writers sleep. No pause is computed and no tick is waited for: a completion wakes the
+//! writer that has the turn.
 //!
 //! ```text
 //! credit   completed pages make room for as many new ones, and their writer is woken at once
@@ -39,9 +40,10 @@
 //!     100 dd   41.8 41.5  48.9 104 ms |          100 dd    596  580   700 738 ms
 //! ```
 //!
-//! A wait exceeds a second if the switches alone take longer, as at most half of a disk's time is
-//! spent on them. Equal writers get equal parts, to within one turn. A writer that arrives without
-//! credit dirties one page before it waits; at most an eighth of the limit is kept free for that.
+//! A wait exceeds a second if the switches alone take longer, because at most half of a disk's time
+//! is spent on them. Equal writers get equal parts, up to a difference of one turn. A writer that
+//! arrives without credit dirties one page before it waits; at most an eighth of the limit is kept
+//! free for such pages.
 //!
 //! The ratios that bound a device's share of the limits (`min_ratio`, `max_ratio`) have no effect
 //! here.
@@ -66,7 +68,7 @@ pub(crate) struct Turns {
     thresholds: Thresholds,
     /// Upper bound, in pages, of the sum of dirty pages, pages under writeback and unspent credit.
     limit: u64,
-    /// Current value of that sum, in pages.
+    /// Current value of the sum that `limit` bounds, in pages.
     used: u64,
     now: Time,
     devices: Vec<Device>,
@@ -76,7 +78,7 @@ pub(crate) struct Turns {
     woken: VecDeque<WriterId>,
 }
 
-/// Turns and credit of one device.
+/// Turns and credit of the writers of one device.
 #[derive(Clone, Debug)]
 struct Device {
     counts: Counts,
@@ -87,16 +89,17 @@ struct Device {
     speed: Speed,
     /// Writer that has the turn; `None` between turns.
     owner: Option<WriterId>,
-    /// Time at which the turn ends at the latest, however few pages its writer got.
+    /// Latest end of the turn, however few pages its writer has received.
     turn_ends: Time,
     /// Writers that wait for a turn, ordered by pages received, then by arrival.
     waiting: BTreeMap<(u64, u64), WriterId>,
-    /// Waiting writers by arrival number, with the time of arrival and the pages received.
+    /// Waiting writers by arrival number, each with its time of arrival and the number of pages it
+    /// had received.
     asked: BTreeMap<u64, (Time, u64)>,
     /// Number of arrivals so far.
     asks: u64,
     /// Number of pages that the writer with the turn had received when its turn began. A writer
-    /// that joins or returns starts at most [`BEHIND`] below that.
+    /// that joins or returns starts at most [`BEHIND`] below this number.
     service: u64,
     /// Writers that have unspent credit.
     holders: Vec<WriterId>,
@@ -108,15 +111,15 @@ struct Device {
     asked_at: Option<Time>,
 }
 
-/// Account of one writer.
+/// Credit account of one writer.
 #[derive(Clone, Debug)]
 struct Account {
-    /// Device for which the writer has its credit.
+    /// Device on which the writer has its credit.
     bdi: BdiId,
     credit: u64,
     /// Number of pages of its turn that the writer has not received yet.
     left: u64,
-    /// Number of pages that the writer has received, or has dirtied without credit.
+    /// Number of pages that the writer has received as credit, or has dirtied without credit.
     got: u64,
     last_used: Time,
     /// Whether the writer asked for credit and got none.
@@ -139,7 +142,6 @@ impl Turns {
         }
     }
 
-    /// Adds a device.
     pub(crate) fn add_bdi(&mut self) {
         self.devices.push(Device {
             counts: Counts::default(),
@@ -160,7 +162,6 @@ impl Turns {
         self.share_out();
     }
 
-    /// Adds a writer.
     pub(crate) fn add_writer(&mut self) {
         self.writers.push(Account {
             bdi: BdiId(0),
@@ -205,15 +206,15 @@ impl Turns {
         self.refresh();
     }
 
-    /// Updates the counts of a device.
+    /// Updates the page counts of a device.
     pub(crate) fn set_counts(&mut self, bdi: BdiId, counts: Counts) {
         let device = &mut self.devices[bdi.index()];
         self.used = self.used + counts.total() - device.counts.total();
         device.counts = counts;
     }
 
-    /// Credit of a writer on a device, in pages. A writer without credit asks for some; if it gets
-    /// none, it is queued.
+    /// Returns the credit of a writer on a device, in pages. A writer without credit asks for some;
+    /// if it gets none, it is queued.
     pub(crate) fn credit(&mut self, now: Time, writer: WriterId, bdi: BdiId) -> u64 {
         self.now = self.now.max(now);
         let account = &mut self.writers[writer.index()];
@@ -243,8 +244,8 @@ impl Turns {
         self.writers[writer.index()].credit
     }
 
-    /// Deducts dirtied pages from a writer's credit. Pages beyond the credit count against its next
-    /// turns.
+    /// Deducts `pages` dirtied pages from a writer's credit. Pages beyond the credit count against
+    /// the writer's next turns.
     pub(crate) fn spend(&mut self, now: Time, writer: WriterId, bdi: BdiId, pages: u64) {
         self.now = self.now.max(now);
         let account = &mut self.writers[writer.index()];
@@ -261,13 +262,13 @@ impl Turns {
         }
     }
 
-    /// Puts a writer without credit to sleep. Returns the latest time at which it wakes up.
+    /// Records that a writer without credit sleeps. Returns the latest time at which it wakes up.
     pub(crate) fn sleep(&mut self, now: Time, writer: WriterId) -> Time {
         self.writers[writer.index()].asleep = true;
         now + LOOK_AGAIN
     }
 
-    /// Handles completed writes, after the counts were updated.
+    /// Handles the completion of writes. The page counts must have been updated before.
     pub(crate) fn completed(&mut self, now: Time, bdi: BdiId, inode: InodeId, pages: &Range<u64>) {
         self.now = self.now.max(now);
         let device = &mut self.devices[bdi.index()];
@@ -285,12 +286,12 @@ impl Turns {
         }
     }
 
-    /// Next writer to wake, because it has credit again; `None` if there is none.
+    /// Returns the next writer to wake, because it has credit again; `None` if there is no other.
     pub(crate) fn woken(&mut self) -> Option<WriterId> {
         self.woken.pop_front()
     }
 
-    /// Whether the device's flusher must write.
+    /// Whether the device's flusher has to write.
     pub(crate) fn wants_flush(&self, bdi: BdiId) -> bool {
         let device = &self.devices[bdi.index()];
         let background = self.thresholds.background;
@@ -306,7 +307,7 @@ impl Turns {
         pressed || all > background || device.counts.dirty > own
     }
 
-    /// Whether the device's sleeping flusher must be woken.
+    /// Whether the device's flusher sleeps and must be woken.
     pub(crate) fn calls_flusher(&self, bdi: BdiId) -> bool {
         self.wants_flush(bdi) && !self.is_held(bdi)
     }
@@ -318,15 +319,15 @@ impl Turns {
         held
     }
 
-    /// Whether a flusher that was held may continue now.
+    /// Whether a flusher that [`Turns::holds_flusher`] held back may continue now.
     pub(crate) fn lets_flusher_go(&mut self, bdi: BdiId) -> bool {
         let goes = self.devices[bdi.index()].flusher_held && !self.is_held(bdi);
         self.devices[bdi.index()].flusher_held &= !goes;
         goes
     }
 
-    /// Smallest number of pages of one file that a flusher writes before the next file's turn. As
-    /// no writer waits for these pages, they are more than a writer's turn.
+    /// Smallest number of pages of one file that a flusher writes before the next file's turn. It
+    /// exceeds the length of a writer's turn, because no writer waits for these pages.
     pub(crate) fn chunk(&self, bdi: BdiId) -> u64 {
         let device = &self.devices[bdi.index()];
         let long = (device.speed.switch_pages() * CHUNK_WORTH).min(device.share / 2);
@@ -341,7 +342,7 @@ impl Turns {
         dirty > 0 && writeback > 0 && (writeback >= enough || gathers)
     }
 
-    /// Whether a writer of the device waits, or will have to soon.
+    /// Whether a writer of the device waits for credit, or will have to soon.
     fn is_pressed(&self, device: &Device) -> bool {
         device.is_wanted(&self.writers) || self.used > self.thresholds.free_run()
     }
@@ -372,8 +373,8 @@ impl Turns {
         }
     }
 
-    /// Writer that gets the next pages of a device: the one that has the turn, or the next one if
-    /// that turn is over. `None` if no writer waits, or if the writer that has the turn has enough
+    /// Writer that gets the next pages of a device: the writer that has the turn or, if its turn is
+    /// over, the next one. `None` if no writer waits, or if the writer that has the turn has enough
     /// credit.
     fn next_in_turn(&mut self, at: usize, room: u64) -> Option<WriterId> {
         let now = self.now;
@@ -411,9 +412,9 @@ impl Turns {
         Some(writer)
     }
 
-    /// Queues a writer on a device. Pages that it received in excess of others count for at most
-    /// two turns; otherwise a writer that filled the pool before others came would now wait for
-    /// long.
+    /// Queues a writer on a device. Pages that it has received in excess of other writers count for
+    /// at most two turns; otherwise a writer that filled the pool before others arrived would have
+    /// to wait for long.
     fn enqueue(&mut self, at: usize, writer: WriterId) {
         let device = &mut self.devices[at];
         let behind = device.speed.pages_in(BEHIND);
@@ -460,8 +461,8 @@ impl Turns {
         (self.limit - kept).saturating_sub(self.used)
     }
 
-    /// Revokes credit that its writers do not spend while others wait: on the device and, if the
-    /// pool has no room left, on devices on which no writer waits.
+    /// Revokes credit that writers do not spend while others wait: on the device and, if the pool
+    /// has no room left, also on devices on which no writer waits.
     fn reclaim(&mut self, at: usize) {
         let device = &mut self.devices[at];
         if !device.is_wanted(&self.writers) || self.now < device.next_reclaim {
@@ -479,7 +480,7 @@ impl Turns {
         }
     }
 
-    /// Revokes the credit of writers of a device that have not used it for `patience`.
+    /// Revokes the credit of those writers of a device that have not used it for `patience`.
     fn take_back_idle(&mut self, at: usize, patience: Span) {
         let device = &mut self.devices[at];
         let (now, writers) = (self.now, &self.writers);
@@ -517,8 +518,8 @@ impl Turns {
         (account.left, account.got, account.waits, account.asleep) = (0, 0, false, false);
     }
 
-    /// Computes the shares of all devices in the limit: a reserve for each, and the rest by
-    /// bandwidth for the devices that ask for more than they use.
+    /// Computes the shares of all devices in the limit: each gets a reserve, and the rest is
+    /// divided by bandwidth among the devices that ask for more than they use.
     fn share_out(&mut self) {
         self.shares_at = self.now;
         let reserve_max = self.limit / (4 * self.devices.len().max(1) as u64);
@@ -558,9 +559,9 @@ impl Turns {
 }
 
 impl Device {
-    /// Takes the next writer from the queue: the one that has received least, unless another has
-    /// waited for four rounds of all writers. `engaged` is the number of active writers, `quantum`
-    /// the pages of a turn.
+    /// Takes the next writer from the queue: the one that has received the fewest pages, unless
+    /// another has waited for four rounds of all writers. `engaged` is the number of active
+    /// writers, `quantum` the number of pages in a turn.
     fn take_next(&mut self, now: Time, engaged: u64, quantum: u64) -> Option<WriterId> {
         let round = engaged * quantum * 1_000_000_000 / self.speed.bandwidth();
         let (&asks, &(since, got)) = self.asked.first_key_value()?;
@@ -590,7 +591,7 @@ impl Device {
         ((self.waiting.len() + self.holders.len()) as u64 + u64::from(owner)).max(1)
     }
 
-    /// Whether the device has so few pages left to write that it may soon be idle.
+    /// Whether the device has so few pages left to write that it may soon become idle.
     const fn is_starving(&self) -> bool {
         self.counts.total() <= self.share / 16
     }
@@ -600,13 +601,13 @@ impl Device {
         (self.share / 4).min(self.speed.pages_in(LUMP)).max(1)
     }
 
-    /// Number of pages under writeback that keep the disk busy.
+    /// Number of pages under writeback that suffice to keep the disk busy.
     fn in_flight_enough(&self) -> u64 {
         self.speed.pages_in(IN_FLIGHT).max(2 * REQUEST_PAGES).min(self.share * 3 / 4).max(1)
     }
 
-    /// Number of pages of a run that is long enough for the cost of the switch to it, with
-    /// `engaged` active writers.
+    /// Shortest run, in pages, that justifies the cost of the switch to it, with `engaged` active
+    /// writers.
     fn burst(&self, engaged: u64) -> u64 {
         let switch = self.speed.switch_pages();
         let each = self.speed.run_in(Span(WAIT.0 / engaged));
@@ -627,35 +628,37 @@ impl Device {
         }
     }
 
-    /// Longest duration of a turn, even if its writer did not get all pages.
+    /// Longest duration of a turn, even if its writer has not received all pages of the turn by
+    /// then. `engaged` is the number of active writers.
     fn turn_limit(&self, engaged: u64) -> Span {
         Span(2 * (WAIT.0 / engaged + self.speed.switch().0) + IDLE.0)
     }
 }
 
-/// Wait of each writer for its turn, if all others use their turns fully.
+/// Time that each writer waits for its turn, if all other writers use their turns fully.
 const WAIT: Span = Span::millis(800);
 
-/// Wait of each writer where runs are long even without turns.
+/// Time that each writer waits for its turn where runs are long even without turns.
 const SMOOTH: Span = Span::millis(20);
 
-/// Smallest number of pages for which it pays to wake a writer.
+/// Smallest number of pages for which waking a writer pays off.
 const SMOOTH_PAGES_MIN: u64 = 8;
 
-/// Length of a turn's run relative to the cost of a switch, where possible: 3 % are lost.
+/// Length of a turn's run, where possible, as a multiple of the cost of a switch: about 3 % are
+/// lost.
 const SWITCH_WORTH: u64 = 32;
 
-/// Length of a flusher's run relative to the cost of a switch: 1 % is lost.
+/// Length of a flusher's run, as a multiple of the cost of a switch: about 1 % is lost.
 const CHUNK_WORTH: u64 = 128;
 
-/// Reserve of a device, in device time. It must last until a writer is woken and the flusher comes,
-/// which takes a few milliseconds; this is a multiple of that.
+/// Reserve of a device, in device time: several times the few milliseconds that pass until a writer
+/// is woken and the flusher comes.
 const RESERVE: Span = Span::millis(20);
 
-/// Largest lead of other writers that a writer makes up for later, in device time.
+/// Largest deficit relative to other writers that a writer can make up for later, in device time.
 const BEHIND: Span = Span::millis(100);
 
-/// Credit that is granted at once, in device time.
+/// Credit that is granted at one time, in device time.
 const LUMP: Span = Span::millis(10);
 
 /// Writes in flight on a device, in device time: enough that its own queue does not run dry before
@@ -665,13 +668,13 @@ const IN_FLIGHT: Span = Span::millis(40);
 /// 512 KiB in pages, a common size of the largest request.
 const REQUEST_PAGES: u64 = 128;
 
-/// Time after which unused credit is revoked while others wait, and the turn with it.
+/// Time after which unused credit is revoked, and its writer's turn ends, while others wait.
 const IDLE: Span = Span::millis(10);
 
 /// Time after which unused credit is revoked if the device may soon be idle.
 const IDLE_STARVING: Span = Span::millis(1);
 
-/// Time during which a device asks for a larger share after a writer had to wait.
+/// Time for which a device asks for a larger share after one of its writers had to wait.
 const ASKED: Span = Span::millis(200);
 
 /// Interval at which shares are computed.

@@ -1,34 +1,38 @@
 //! Mirror: RAID 1 and RAID 10, where each chunk is on several members.
 //!
 //! A write goes to every copy. A member that fails to write its copy is failed, and the write is
-//! answered once the superblocks of the others record that. If the array cannot do without the
-//! member, the client gets the error and the member stays in use, as in md.
+//! answered once the superblocks of the other members record the failure. If the array cannot run
+//! without the member, the client gets the error and the member stays in use, as in md.
 //!
-//! A read goes to one copy (`read_balance`), and to another one if the member fails to read it, has
-//! bad blocks there or does not answer. Where copies may differ because the array was not stopped,
-//! reads take the first copy that can be read, and wait for it, so that two reads agree.
+//! A read goes to one copy (`read_balance`), and to another copy if the member fails to read it,
+//! has bad blocks there or does not answer. Where copies may differ because the array was not
+//! stopped cleanly, reads take the first readable copy and wait for its member, so that two reads
+//! agree.
 //!
 //! Source   md-raid.md §5.4 and §5.5
 
+mod mirror_part;
 mod read_balance;
 mod sync;
 
 use std::collections::VecDeque;
 
-use weft_units::{ByteRange, Bytes, FRAME_BYTES, SectorRange, Sectors, Slot, VolumeId};
+use weft_units::{ByteRange, Bytes, FRAME_BYTES, SectorRange, Sectors, Slot, Time};
 
+use self::mirror_part::{CopyIo, MirrorPart};
 use self::read_balance::{ReadBalance, Readable};
 use self::sync::Copier;
 use super::clear::Clears;
-use super::straight::{self, Target, Targets};
-use super::{Answer, ArrayIo, Cx, Event, PartOutcome, StripeMemory};
-use crate::array::Array;
+use super::personality::{Discards, RaidLevel, Requests, Settings};
+use super::straight::{self, StraightPart, Target, Targets};
+use super::{Answer, ArrayIo, ArrayView, Cx, Event, PartOutcome, StripeMemory};
 use crate::array::membership::{ReadAround, Report};
-use crate::array::outbox::{CompletionTarget, CopyIo, JobId, StraightPart};
+use crate::array::outbox::{CompletionTarget, JobId};
 use crate::array::resync_window::{Pass, Resync};
 use crate::contract::error::ReplyError;
 use crate::contract::input::{Fault, SyncAction, Value};
 use crate::contract::token::RequestId;
+use crate::knobs::Knobs;
 use crate::layout::mirrors::{Copy, Mirrors};
 use crate::layout::slot_set::SlotSet;
 use crate::mutant::Mutant;
@@ -39,11 +43,11 @@ pub(crate) struct Mirror {
     places: Mirrors,
     /// Reads that wait to be repeated on another copy.
     again: VecDeque<(ArrayIo, StraightPart)>,
-    /// Parts that failed to be read, with the slots of the members that were tried.
+    /// Parts that failed to be read, each with the slots of the members that were asked for it.
     asked: Vec<(StraightPart, SlotSet)>,
     clears: Clears,
-    /// Slots of members that had no space for a copy, and have not been tried again. When they are
-    /// tried again they move to [`Copier::unproven`].
+    /// Slots of members that had no space for a copy and have not been asked to write it again. A
+    /// slot moves to [`Copier::unproven`] when a new attempt is made.
     lack_space: SlotSet,
     copier: Copier,
     balance: ReadBalance,
@@ -51,9 +55,9 @@ pub(crate) struct Mirror {
 }
 
 impl Mirror {
-    pub(crate) fn new(volume: VolumeId, memory: StripeMemory, places: Mirrors) -> Self {
+    pub(crate) fn new(memory: StripeMemory, places: Mirrors) -> Self {
         Self {
-            copier: Copier::new(volume, memory, &places),
+            copier: Copier::new(memory, &places),
             balance: ReadBalance::new(&places),
             places,
             again: VecDeque::new(),
@@ -64,45 +68,8 @@ impl Mirror {
         }
     }
 
-    // Writes.
-
-    /// Sends a write to every copy of its range, or begins to clear the range. Returns the number
-    /// of sub-requests.
-    pub(crate) fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
-        assert!(io.writes, "a read goes to its member at once");
-        if io.zeroes || io.discarded.is_some() {
-            let targets = |range, array: &Array| targets(&self.places, range, array);
-            self.clears.begin(io, targets, &mut self.events, cx);
-            return 1;
-        }
-        let (mut start, end, mut sub_requests) = (io.range.start, io.range.end(), 0);
-        while start < end {
-            let range = in_chunk(&self.places, start, end);
-            let memory = straight::memory(io, range);
-            for copy in copies_written(&self.places, start.sectors_floor(), cx.array) {
-                let Some(position) = cx.array.position_at(copy.slot) else { continue };
-                let target = Target { position, sector: copy.sector, range };
-                straight::send(io, &target, &[memory], cx.knobs.max_sectors, cx);
-                sub_requests += 1;
-            }
-            start = range.end();
-        }
-        if cx.membership().broken {
-            // No copy is left of some of the range.
-            let (request, result) = (io.id, Err(ReplyError::Io));
-            self.events.push(Event::SubRequestsDone { request, sub_requests: 1, result });
-            sub_requests += 1;
-        }
-        if cx.is_planted(Mutant::AckBeforeAllCopies) {
-            let targets = targets(&self.places, io.range, cx.array);
-            let first = |at: usize| at == 0 || targets[at - 1].range != targets[at].range;
-            return (0..targets.len()).filter(|at| first(*at)).count() as u64;
-        }
-        sub_requests
-    }
-
-    /// Handles a member's answer for the write of its copy of `range`. Returns the error that the
-    /// client gets.
+    /// Handles the result of writing the copy of `range` on the member at `position`. Returns the
+    /// result for the client.
     #[inline]
     fn copy_written(
         &mut self,
@@ -117,7 +84,7 @@ impl Mirror {
         self.copy_differs(position, range, result, cx)
     }
 
-    /// Like [`Mirror::copy_written`], for a failed write, or while some member lacks space.
+    /// Slow path of [`Mirror::copy_written`], for a failed write and while some member lacks space.
     #[cold]
     fn copy_differs(
         &mut self,
@@ -127,12 +94,12 @@ impl Mirror {
         cx: &mut Cx<'_>,
     ) -> Result<(), Fault> {
         // A member that failed in the meantime needs no error report.
-        let slot = position.and_then(|position| cx.array.members[position].slot);
+        let slot = position.and_then(|position| cx.view().slot_of(position));
         let (Some(position), Some(slot)) = (position, slot) else { return Ok(()) };
         let Err(fault) = result else {
             if self.lack_space.contains(slot) || self.copier.unproven.contains(slot) {
                 // From now on, a lack of space is a new one.
-                cx.array.members[position].full_since = None;
+                cx.has_space(position);
                 self.found_space(slot);
             }
             return Ok(());
@@ -144,16 +111,16 @@ impl Mirror {
             // Before the volume handles the event: a read that waited for this write may start
             // before that.
             if cx.membership().present().contains(slot) {
-                self.falls_behind(slot, cx.array);
-                cx.array.resync_for_space(sector, false);
+                self.falls_behind(slot, cx.view());
+                cx.resync_for_space(sector, false);
             }
             self.copier.unproven.remove(slot);
             self.events.push(Event::NoSpace { slot, sector });
             return Err(fault);
         }
-        let is_needed = cx.array.breaks(position);
+        let is_needed = cx.view().breaks(position);
         if !is_needed || fault == Fault::Gone {
-            cx.array.fail_for(position, fault, cx.out);
+            cx.fail_for(position, fault);
         }
         if !is_needed {
             return Ok(());
@@ -162,46 +129,48 @@ impl Mirror {
         // does not count and may differ from the one that does: that member fails.
         for copy in self.places.copies(range.start.sectors_floor()) {
             if cx.membership().is_rebuilding(copy.slot)
-                && let Some(position) = cx.array.position_at(copy.slot)
+                && let Some(position) = cx.view().position_at(copy.slot)
             {
-                cx.array.fail(position, cx.out);
+                cx.fail(position);
             }
         }
-        if self.is_elsewhere(range, slot, cx.array) {
-            self.falls_behind(slot, cx.array);
-            cx.array.copies_may_differ(range.start.sectors_floor());
+        if self.is_elsewhere(range, slot, cx.view()) {
+            self.falls_behind(slot, cx.view());
+            cx.copies_may_differ(range.start.sectors_floor());
         }
         Err(fault)
     }
 
-    /// Whether a member in sync other than the one at `slot` has a copy of `range`, which lies
-    /// within a chunk.
-    fn is_elsewhere(&self, range: ByteRange, slot: Slot, array: &Array) -> bool {
+    /// Whether an in-sync member other than the one at `slot` has a copy of `range`, which lies
+    /// within one chunk.
+    fn is_elsewhere(&self, range: ByteRange, slot: Slot, array: ArrayView<'_>) -> bool {
         let others = self.places.copies_of(range.start.sectors_floor());
         let in_sync = |copy: Copy| {
             let end = copy.sector + range.len.sectors_ceil();
-            array.membership.in_sync(end).contains(copy.slot)
+            array.membership().in_sync(end).contains(copy.slot)
         };
         others.filter(|copy| copy.slot != slot).any(in_sync)
     }
 
-    /// Notes that the member at `slot` missed data that other members have. If copies may differ
-    /// only because of such lacks, clients read from a member that lacks nothing, and a resync
-    /// copies from that member: a read may have returned the data that was being written.
-    fn falls_behind(&mut self, slot: Slot, array: &Array) {
+    /// Records that the member at `slot` missed data that other members have. While lack of space
+    /// is the only reason why copies may differ, clients read from a member that has missed no data
+    /// and a resync copies from that member, because a read may already have returned the data that
+    /// was being written.
+    fn falls_behind(&mut self, slot: Slot, array: ArrayView<'_>) {
         let behind = &mut self.copier.behind;
-        if array.membership.resync_from.is_none() {
+        if array.membership().resync_from.is_none() {
             *behind = SlotSet::EMPTY;
         } else if !array.resyncs_only_for_space() {
             return;
         }
-        let others = array.membership.present().without(*behind).without(SlotSet::only(slot));
+        let others = array.membership().present().without(*behind).without(SlotSet::only(slot));
         if !others.is_empty() {
             behind.insert(slot);
         }
     }
 
-    /// Notes that a member which had no space has written a copy, and so has space again.
+    /// Records that the member at `slot`, which had run out of space, wrote a copy and so has space
+    /// again.
     fn found_space(&mut self, slot: Slot) {
         self.lack_space.remove(slot);
         self.copier.unproven.remove(slot);
@@ -210,28 +179,15 @@ impl Mirror {
         }
     }
 
-    /// Handles a member's answer for a discard.
-    pub(crate) fn discard_done(
-        &mut self,
-        request: RequestId,
-        position: Option<usize>,
-        result: Result<(), Fault>,
-        cx: &mut Cx<'_>,
-    ) {
-        let range = self.clears.step_of(request);
-        let result = self.copy_written(position, range, result, cx);
-        self.clear_done(request, result, cx);
-    }
-
     fn clear_done(&mut self, request: RequestId, result: Result<(), Fault>, cx: &mut Cx<'_>) {
-        let targets = |range, array: &Array| targets(&self.places, range, array);
+        let targets = |range, array: ArrayView<'_>| targets(&self.places, range, array);
         self.clears.done(request, result, targets, &mut self.events, cx);
     }
 
-    /// Handles a part of a write that is done or was given up.
+    /// Handles a part of a write that is done or that was given up.
     fn part_written(&mut self, part: StraightPart, answer: Answer, cx: &mut Cx<'_>) -> PartOutcome {
         let request = part.request;
-        let position = answer.member.and_then(|member| cx.array.position_of(member));
+        let position = answer.member.and_then(|member| cx.view().position_of(member));
         let result = self.copy_written(position, range_of(part), answer.result, cx);
         if self.clears.has(request) {
             if answer.given_up {
@@ -241,7 +197,7 @@ impl Mirror {
             return PartOutcome::Nothing;
         }
         if cx.is_planted(Mutant::AckBeforeAllCopies) {
-            let targets = targets(&self.places, range_of(part), cx.array);
+            let targets = targets(&self.places, range_of(part), cx.view());
             if targets.first().map(|target| target.position) != position {
                 return PartOutcome::Nothing;
             }
@@ -253,89 +209,16 @@ impl Mirror {
         }
     }
 
-    /// Whether some copy was not written because its member had no space.
-    pub(crate) fn has_deferred(&self) -> bool {
-        !self.lack_space.is_empty()
-    }
-
-    /// Lets a resync write the copies that members had no space for, which also finds out whether
-    /// there is space now. Until then these members are unproven.
-    pub(crate) fn write_deferred(&mut self, cx: &Cx<'_>) {
-        if cx.is_planted(Mutant::LackForgotten) {
-            self.lack_space = SlotSet::EMPTY;
-            return;
-        }
-        let present = cx.membership().present();
-        self.copier.unproven = self.copier.unproven.or(self.lack_space).and(present);
-        self.lack_space = SlotSet::EMPTY;
-        if self.copier.unproven.is_empty() {
-            // Every member that lacked space has failed.
-            self.events.push(Event::Written);
-        }
-    }
-
-    /// Whether some member had no space, and no write has shown since then that it has some.
-    pub(crate) fn is_unproven(&self) -> bool {
-        !self.copier.unproven.is_empty()
-    }
-
-    // Reads.
-
-    /// Member position and data sector for a read that passes to a member unchanged: one within a
-    /// chunk, with equal copies, while every member can be read. A read that follows the last one
-    /// of its member does not pass, so that it can be merged.
-    #[inline]
-    pub(crate) fn passes(&mut self, range: ByteRange, array: &Array) -> Option<(usize, Sectors)> {
-        let start = range.start.sectors_floor();
-        let is_whole = array.membership.is_whole_and_answers();
-        let agree = is_whole && self.around(range, array) == ReadAround::Always;
-        if !agree || range.len > self.places.left_in_chunk(start).bytes() {
-            return None;
-        }
-        let readable = |copy: Copy| {
-            let position = array.position_at(copy.slot).expect("every slot has a member");
-            Readable::new(copy, position, &array.members[position])
-        };
-        let copies = self.places.copies_of(start).map(readable);
-        let Readable { position, slot, sector, .. } = self.balance.choose(copies)?;
-        if self.balance.follows(slot, sector) || !array.passes(position) {
-            return None;
-        }
-        self.balance.on_read(slot, sector + range.len.sectors_floor());
-        Some((position, sector))
-    }
-
-    /// Sends a read to its members, chunk by chunk. Returns the number of sub-requests.
-    pub(crate) fn read_straight(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
-        let (mut start, end) = (io.range.start.0, io.range.end().0);
-        let mut sub_requests = 0;
-        while start < end {
-            let sector = Bytes(start).sectors_floor();
-            let to = (sector + self.places.left_in_chunk(sector)).bytes().0.min(end);
-            sub_requests += 1;
-            let (mut here, max) = (ByteRange::new(start, to - start), cx.knobs.max_sectors);
-            if !cx.membership().is_whole() {
-                here = self.up_to_rebuilt(here, cx.array);
-            }
-            if !self.read_copy(io, here, SlotSet::EMPTY, max, cx) {
-                let (request, result) = (io.id, Err(ReplyError::Io));
-                self.events.push(Event::SubRequestsDone { request, sub_requests: 1, result });
-            }
-            start = here.end().0;
-        }
-        sub_requests
-    }
-
-    /// Cuts a range at the recovery offset of a member under recovery, where copies may differ.
-    /// There, two reads agree because both take the first copy; a read across that offset would
-    /// take another one.
+    /// Limits a range, where copies may differ, to the near side of the recovery offset of a member
+    /// under recovery. Two reads on the same side of that offset agree, because both take the first
+    /// copy; a read across the offset would take another copy.
     #[cold]
-    fn up_to_rebuilt(&self, range: ByteRange, array: &Array) -> ByteRange {
+    fn up_to_rebuilt(&self, range: ByteRange, array: ArrayView<'_>) -> ByteRange {
         if self.around(range, array) == ReadAround::Always {
             return range;
         }
         let left = |copy: Copy| {
-            let end = array.membership.recovery_offset(copy.slot)?;
+            let end = array.membership().recovery_offset(copy.slot)?;
             (end > copy.sector).then(|| (end - copy.sector).bytes())
         };
         let copies = self.places.copies_of(range.start.sectors_floor());
@@ -343,8 +226,8 @@ impl Mirror {
         ByteRange { len, ..range }
     }
 
-    /// Reads a range from a copy that is not in `asked`; the read may be merged with others up to
-    /// `max` bytes. Returns whether there is such a copy.
+    /// Reads a range from a copy on a member at a slot outside `asked`. The outbox may merge the
+    /// read with others up to `max` bytes. Returns whether there is such a copy.
     fn read_copy(
         &mut self,
         io: &ArrayIo,
@@ -354,13 +237,13 @@ impl Mirror {
         cx: &mut Cx<'_>,
     ) -> bool {
         let mut chosen = None;
-        if self.around(range, cx.array) == ReadAround::Always {
-            let copies = self.readable(range, asked, ReadAround::Always, cx.array);
+        if self.around(range, cx.view()) == ReadAround::Always {
+            let copies = self.readable(range, asked, ReadAround::Always, cx.view());
             chosen = self.balance.choose(copies);
         }
         // Where copies may differ, two reads agree because both take the first copy. Elsewhere, the
         // read waits for a stalled member if no other has the data.
-        let chosen = chosen.or_else(|| self.first(range, asked, cx.array));
+        let chosen = chosen.or_else(|| self.first(range, asked, cx.view()));
         let Some(Readable { position, slot, sector, .. }) = chosen else { return false };
         self.balance.on_read(slot, sector + range.len.sectors_floor());
         let target = Target { position, sector, range };
@@ -368,30 +251,30 @@ impl Mirror {
         true
     }
 
-    /// Copies of a range on readable members outside `asked`, in md's order. A stalled member is
-    /// included only where no other copy may stand in for its own (`around`).
+    /// Copies of a range that can be read, on members outside `asked`, in md's order. A copy on a
+    /// stalled member is left out if `around` allows another copy to be read in its place.
     #[inline]
     fn readable<'a>(
         &'a self,
         range: ByteRange,
         asked: SlotSet,
         around: ReadAround,
-        array: &'a Array,
+        array: ArrayView<'a>,
     ) -> impl Iterator<Item = Readable> + use<'a> {
         let readable = move |copy: Copy| {
             let sectors = SectorRange::new(copy.sector.0, range.len.sectors_floor().0);
-            let readable = array.membership.readable(sectors, around).without(asked);
+            let readable = array.membership().readable(sectors, around).without(asked);
             let position = array.position_at(copy.slot).filter(|_| readable.contains(copy.slot))?;
-            let member = &array.members[position];
+            let member = array.read_state(position);
             let answers = around != ReadAround::Always || !member.stalled;
             answers.then(|| Readable::new(copy, position, member))
         };
         self.places.copies_of(range.start.sectors_floor()).filter_map(readable)
     }
 
-    /// The first readable copy outside `asked`, whether or not its member answers; members that
-    /// missed data come last.
-    fn first(&self, range: ByteRange, asked: SlotSet, array: &Array) -> Option<Readable> {
+    /// The first readable copy outside `asked`, even if its member is stalled. Copies on members
+    /// that missed data come last.
+    fn first(&self, range: ByteRange, asked: SlotSet, array: ArrayView<'_>) -> Option<Readable> {
         let copies = self.readable(range, asked, ReadAround::Never, array);
         if array.is_planted(Mutant::MirrorReadUnsynced) {
             return copies.last();
@@ -399,55 +282,24 @@ impl Mirror {
         copies.min_by_key(|copy| self.copier.behind.contains(copy.slot))
     }
 
-    /// Whether another copy of a range may be read in place of one on a stalled member. Not where
-    /// copies may differ, because two reads would disagree. `resync_from` counts sectors of the
-    /// array here.
-    fn around(&self, range: ByteRange, array: &Array) -> ReadAround {
-        let from = array.membership.resync_from;
+    /// Whether another copy of a range may be read in place of the copy on a stalled member. It may
+    /// not where copies may differ, because two reads would disagree. `resync_from` counts sectors
+    /// of the array here.
+    fn around(&self, range: ByteRange, array: ArrayView<'_>) -> ReadAround {
+        let from = array.membership().resync_from;
         let checked = from.is_none_or(|from| range.end() <= from.bytes());
         if checked { ReadAround::Always } else { ReadAround::Never }
     }
 
-    /// Whether another copy can be read if a read of `part` is given up.
-    pub(crate) fn gains_by_giving_up(&self, part: &CompletionTarget, array: &Array) -> bool {
-        // A resync needs the content of this very member.
-        let CompletionTarget::Straight(part) = part else { return false };
-        let range = range_of(*part);
-        match self.around(range, array) {
-            ReadAround::Always => {
-                self.readable(range, SlotSet::EMPTY, ReadAround::Always, array).next().is_some()
-            }
-            ReadAround::Never | ReadAround::WhereChecked => self
-                .first(range, SlotSet::EMPTY, array)
-                .is_some_and(|copy| !array.members[copy.position].stalled),
-        }
-    }
-
-    /// Queues a part that failed to be read for another copy.
-    pub(crate) fn read_again(&mut self, part: StraightPart, io: &ArrayIo) {
-        self.again.push_back((*io, part));
-    }
-
-    /// Repeats the queued reads on other copies, and begins waiting parts of resyncs and
-    /// corrections.
-    pub(crate) fn split_waiting(&mut self, cx: &mut Cx<'_>) {
-        while let Some((io, part)) = self.again.pop_front() {
-            let sub_requests = self.read_rest(&io, part, cx);
-            let (request, whole) = (part.request, false);
-            self.events.push(Event::Split { request, sub_requests, whole });
-        }
-        self.copier.begin_waiting(&self.places, cx.array, &mut self.events);
-    }
-
-    /// Reads a part that a member failed to read from the next copy. Where copies may differ, the
-    /// next copy supplies only the blocks that the first one cannot; where no member has all of the
-    /// part, each section may come from another member. Returns the number of sub-requests.
+    /// Reads `part`, which a member failed to read, from the next copy. Where copies may differ,
+    /// the next copy supplies only the blocks that the first copy cannot; where no member has the
+    /// whole part, each section may come from another member. Returns the number of sub-requests.
     fn read_rest(&mut self, io: &ArrayIo, part: StraightPart, cx: &mut Cx<'_>) -> u32 {
         let asked = self.asked.iter().find(|(of, _)| *of == part);
         let asked = asked.map_or(SlotSet::EMPTY, |(_, slots)| *slots);
         let range = range_of(part);
-        let agree = self.around(range, cx.array) == ReadAround::Always;
-        let unit = if agree { FRAME_BYTES } else { cx.array.request_unit.0 };
+        let agree = self.around(range, cx.view()) == ReadAround::Always;
+        let unit = if agree { FRAME_BYTES } else { cx.view().request_unit().0 };
         let failed = !asked.is_empty();
         let splits = failed && range.len > Bytes(unit);
         if splits && !agree {
@@ -493,10 +345,10 @@ impl Mirror {
         sub_requests
     }
 
-    /// Begins to correct the copies that members failed to read, after another copy was read. The
-    /// range is rounded out to blocks of 4 KiB, the sector size of many drives, except where copies
-    /// may differ.
-    fn read_elsewhere(&mut self, part: StraightPart, array: &Array) {
+    /// Begins to correct the copies that members failed to read, now that another copy has been
+    /// read. The range is rounded out to blocks of 4 KiB, the sector size of many drives, except
+    /// where copies may differ.
+    fn read_elsewhere(&mut self, part: StraightPart, array: ArrayView<'_>) {
         let Some(place) = self.asked.iter().position(|(of, _)| *of == part) else { return };
         let (_, slots) = self.asked.swap_remove(place);
         let (mut range, most) = (range_of(part), self.copier.part_bytes());
@@ -507,48 +359,10 @@ impl Mirror {
         slots.ascending().for_each(|slot| self.copier.correct(slot, range, most));
     }
 
-    /// Counts a read error of a member, or fails the member if it is gone.
-    pub(crate) fn read_failed(&mut self, position: Option<usize>, fault: Fault, cx: &mut Cx<'_>) {
-        let Some(position) = position else { return };
-        match cx.array.members[position].slot {
-            _ if fault == Fault::Gone => cx.array.lose(position, cx.out),
-            Some(slot) => cx.report(Report::ReadFailed { slot, most: READ_ERRORS_MAX }),
-            None => {}
-        }
-    }
-
-    /// Whether another turn has work to do.
-    pub(crate) fn has_work(&self) -> bool {
-        !self.again.is_empty() || self.copier.has_waiting()
-    }
-
-    // Resync.
-
-    /// Extent of a resync, recovery, check or repair.
-    pub(crate) fn resync_pass(&self, action: SyncAction, array: &Array) -> Pass {
-        sync::pass(action, &self.places, array)
-    }
-
-    /// Starts the next units of a resync, as far as there is memory.
-    pub(crate) fn feed(&mut self, sync: &mut Resync, array: &Array) {
-        self.copier.feed(sync, &self.places, array, &mut self.events);
-    }
-
-    /// Whether [`Mirror::feed`] would start a unit.
-    pub(crate) fn would_feed(&self, sync: &Resync) -> bool {
-        self.copier.would_feed(sync)
-    }
-
-    /// Goes on with part number `part` of a resync or correction, after its range was locked by
-    /// `request`.
-    pub(crate) fn locked(&mut self, part: u32, request: RequestId, cx: &mut Cx<'_>) {
-        self.copier.locked(part, request, self.places.level(), &mut self.events, cx);
-    }
-
-    /// Handles a member's answer for a copy of a resync or correction.
+    /// Handles a member's answer for a copy of a sync or correction.
     fn copy_done(&mut self, io: CopyIo, answer: Answer, cx: &mut Cx<'_>) {
         if answer.write {
-            let position = answer.member.and_then(|member| cx.array.position_of(member));
+            let position = answer.member.and_then(|member| cx.view().position_of(member));
             let range = self.copier.range_of(io);
             let result = self.copy_written(position, range, answer.result, cx);
             if result.is_err_and(|fault| fault != Fault::NoSpace) {
@@ -557,37 +371,163 @@ impl Mirror {
         }
         self.copier.answered(io, answer, self.places.level(), &mut self.events, cx);
     }
+}
 
-    /// Frees the memory of a copy after its given-up member request has ended.
-    pub(crate) fn copy_freed(&mut self, io: CopyIo) {
-        self.copier.freed(io);
+impl Requests for Mirror {
+    /// Member position and data sector for a read that passes to a member unchanged: a read within
+    /// one chunk, where copies are equal, while every member is readable. A read that continues the
+    /// last read of its member does not pass, so that both can be merged.
+    #[inline]
+    fn passes(
+        &mut self,
+        range: ByteRange,
+        writes: bool,
+        is_written: impl FnOnce() -> bool,
+        array: ArrayView<'_>,
+    ) -> Option<(usize, Sectors)> {
+        if writes || is_written() {
+            return None;
+        }
+        let start = range.start.sectors_floor();
+        let is_whole = array.membership().is_whole_and_answers();
+        let agree = is_whole && self.around(range, array) == ReadAround::Always;
+        if !agree || range.len > self.places.left_in_chunk(start).bytes() {
+            return None;
+        }
+        let readable = |copy: Copy| {
+            let position = array.position_at(copy.slot).expect("every slot has a member");
+            Readable::new(copy, position, array.read_state(position))
+        };
+        let copies = self.places.copies_of(start).map(readable);
+        let Readable { position, slot, sector, .. } = self.balance.choose(copies)?;
+        if self.balance.follows(slot, sector) || !array.passes(position) {
+            return None;
+        }
+        self.balance.on_read(slot, sector + range.len.sectors_floor());
+        Some((position, sector))
     }
 
-    /// Handles a finished comparison of two copies.
-    pub(crate) fn compute_done(
+    fn has_copies(&self) -> bool {
+        true
+    }
+
+    /// Sends a read to its members, chunk by chunk. Returns the number of sub-requests.
+    #[inline]
+    fn read_straight(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> Option<u64> {
+        let (mut start, end) = (io.range.start.0, io.range.end().0);
+        let mut sub_requests = 0;
+        while start < end {
+            let sector = Bytes(start).sectors_floor();
+            let to = (sector + self.places.left_in_chunk(sector)).bytes().0.min(end);
+            sub_requests += 1;
+            let (mut here, max) = (ByteRange::new(start, to - start), cx.knobs.max_sectors);
+            if !cx.membership().is_whole() {
+                here = self.up_to_rebuilt(here, cx.view());
+            }
+            if !self.read_copy(io, here, SlotSet::EMPTY, max, cx) {
+                let (request, result) = (io.id, Err(ReplyError::Io));
+                self.events.push(Event::SubRequestsDone { request, sub_requests: 1, result });
+            }
+            start = here.end().0;
+        }
+        Some(sub_requests)
+    }
+
+    /// Sends a write to every copy of its range, or begins to clear the range. Returns the number
+    /// of sub-requests.
+    #[inline]
+    fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
+        assert!(io.writes, "a read goes to its member at once");
+        if io.zeroes || io.discarded.is_some() {
+            let targets = |range, array: ArrayView<'_>| targets(&self.places, range, array);
+            self.clears.begin(io, targets, &mut self.events, cx);
+            return 1;
+        }
+        let (mut start, end, mut sub_requests) = (io.range.start, io.range.end(), 0);
+        while start < end {
+            let range = in_chunk(&self.places, start, end);
+            let memory = straight::memory(io, range);
+            for copy in copies_written(&self.places, start.sectors_floor(), cx.view()) {
+                let Some(position) = cx.view().position_at(copy.slot) else { continue };
+                let target = Target { position, sector: copy.sector, range };
+                straight::send(io, &target, &[memory], cx.knobs.max_sectors, cx);
+                sub_requests += 1;
+            }
+            start = range.end();
+        }
+        if cx.membership().broken {
+            let (request, result) = (io.id, Err(ReplyError::Io));
+            self.events.push(Event::SubRequestsDone { request, sub_requests: 1, result });
+            sub_requests += 1;
+        }
+        if cx.is_planted(Mutant::AckBeforeAllCopies) {
+            let targets = targets(&self.places, io.range, cx.view());
+            let first = |at: usize| at == 0 || targets[at - 1].range != targets[at].range;
+            return (0..targets.len()).filter(|at| first(*at)).count() as u64;
+        }
+        sub_requests
+    }
+
+    fn read_again(&mut self, part: StraightPart, io: &ArrayIo, _: bool) {
+        self.again.push_back((*io, part));
+    }
+
+    /// Repeats queued reads on other copies, and begins waiting parts of syncs and corrections.
+    #[inline]
+    fn split_waiting(&mut self, _: bool, cx: &mut Cx<'_>) {
+        while let Some((io, part)) = self.again.pop_front() {
+            let sub_requests = self.read_rest(&io, part, cx);
+            let (request, whole) = (part.request, false);
+            self.events.push(Event::Split { request, sub_requests, whole });
+        }
+        self.copier.begin_waiting(&self.places, cx.view(), &mut self.events);
+    }
+}
+
+impl Discards for Mirror {
+    fn discard_done(
         &mut self,
-        job: JobId,
-        value: &Result<Value, Fault>,
+        request: RequestId,
+        position: Option<usize>,
+        result: Result<(), Fault>,
         cx: &mut Cx<'_>,
     ) {
-        self.copier.compared(job, value, self.places.level(), &mut self.events, cx);
+        let range = self.clears.step_of(request);
+        let result = self.copy_written(position, range, result, cx);
+        self.clear_done(request, result, cx);
+    }
+}
+
+impl Settings for Mirror {}
+
+impl RaidLevel for Mirror {
+    /// Counts a read error of a member, or fails the member if the fault means that it is gone.
+    fn read_failed(
+        &mut self,
+        _: CompletionTarget,
+        position: Option<usize>,
+        fault: Fault,
+        cx: &mut Cx<'_>,
+    ) {
+        let Some(position) = position else { return };
+        match cx.view().slot_of(position) {
+            _ if fault == Fault::Gone => cx.lose(position),
+            Some(slot) => cx.report(Report::ReadFailed { slot, most: READ_ERRORS_MAX }),
+            None => {}
+        }
     }
 
-    /// Handles a part of a member request that is done or was given up.
-    pub(crate) fn part_done(
+    fn part_done(
         &mut self,
         part: CompletionTarget,
         answer: Answer,
         cx: &mut Cx<'_>,
     ) -> PartOutcome {
-        let part = match part {
-            CompletionTarget::Straight(part) => part,
-            CompletionTarget::Copy(part) => {
+        let part = match MirrorPart::of(part) {
+            MirrorPart::Straight(part) => part,
+            MirrorPart::Copy(part) => {
                 self.copy_done(part, answer, cx);
                 return PartOutcome::Nothing;
-            }
-            CompletionTarget::Stripe(_) | CompletionTarget::Stripes(_) => {
-                unreachable!("a mirror has no stripes")
             }
         };
         if answer.write {
@@ -598,13 +538,13 @@ impl Mirror {
         }
         if answer.result.is_ok() {
             if !self.asked.is_empty() {
-                self.read_elsewhere(part, cx.array);
+                self.read_elsewhere(part, cx.view());
             }
             return PartOutcome::Done(part.request);
         }
-        let position = answer.member.and_then(|member| cx.array.position_of(member));
+        let position = answer.member.and_then(|member| cx.view().position_of(member));
         // A member that failed meanwhile has no slot, and is not asked again anyway.
-        if let Some(slot) = position.and_then(|position| cx.array.members[position].slot) {
+        if let Some(slot) = position.and_then(|position| cx.view().slot_of(position)) {
             match self.asked.iter_mut().find(|(of, _)| *of == part) {
                 Some((_, slots)) => slots.insert(slot),
                 None => self.asked.push((part, SlotSet::only(slot))),
@@ -613,10 +553,79 @@ impl Mirror {
         PartOutcome::ReadFailed { part, asked: answer.member.is_some() }
     }
 
-    /// Events that the volume has not yet taken.
+    fn part_freed(&mut self, part: CompletionTarget) -> Option<RequestId> {
+        match MirrorPart::of(part) {
+            MirrorPart::Copy(part) => {
+                self.copier.freed(part);
+                None
+            }
+            MirrorPart::Straight(part) => Some(part.request),
+        }
+    }
+
+    fn compute_done(&mut self, job: JobId, value: &Result<Value, Fault>, cx: &mut Cx<'_>) {
+        self.copier.compared(job, value, self.places.level(), &mut self.events, cx);
+    }
+
     #[inline]
-    pub(crate) fn events(&mut self) -> &mut Vec<Event> {
+    fn events(&mut self) -> &mut Vec<Event> {
         &mut self.events
+    }
+
+    fn gains_by_giving_up(&self, part: CompletionTarget, array: ArrayView<'_>) -> bool {
+        let Some(part) = StraightPart::of(part) else { return false };
+        let range = range_of(part);
+        match self.around(range, array) {
+            ReadAround::Always => {
+                self.readable(range, SlotSet::EMPTY, ReadAround::Always, array).next().is_some()
+            }
+            ReadAround::Never | ReadAround::WhereChecked => self
+                .first(range, SlotSet::EMPTY, array)
+                .is_some_and(|copy| !array.read_state(copy.position).stalled),
+        }
+    }
+
+    fn has_work(&self, _: bool, _: Option<&Resync>, _: (ArrayView<'_>, &Knobs), _: Time) -> bool {
+        !self.again.is_empty() || self.copier.has_waiting()
+    }
+
+    fn resync_pass(&self, action: SyncAction, array: ArrayView<'_>, _: &Knobs) -> Pass {
+        sync::pass(action, &self.places, array)
+    }
+
+    fn feed(&mut self, sync: &mut Resync, array: ArrayView<'_>) {
+        self.copier.feed(sync, &self.places, array, &mut self.events);
+    }
+
+    fn would_feed(&self, sync: &Resync) -> bool {
+        self.copier.would_feed(sync)
+    }
+
+    fn locked(&mut self, part: u32, request: RequestId, cx: &mut Cx<'_>) {
+        self.copier.locked(part, request, self.places.level(), &mut self.events, cx);
+    }
+
+    fn has_deferred(&self) -> bool {
+        !self.lack_space.is_empty()
+    }
+
+    /// Marks the members that had no space as unproven, and lets a resync write the copies that
+    /// they missed. The resync thereby finds out whether they have space now.
+    fn write_deferred(&mut self, cx: &mut Cx<'_>) {
+        if cx.is_planted(Mutant::LackForgotten) {
+            self.lack_space = SlotSet::EMPTY;
+            return;
+        }
+        let present = cx.membership().present();
+        self.copier.unproven = self.copier.unproven.or(self.lack_space).and(present);
+        self.lack_space = SlotSet::EMPTY;
+        if self.copier.unproven.is_empty() {
+            self.events.push(Event::Written);
+        }
+    }
+
+    fn is_unproven(&self) -> bool {
+        !self.copier.unproven.is_empty()
     }
 }
 
@@ -624,8 +633,9 @@ fn range_of(part: StraightPart) -> ByteRange {
     ByteRange::new(part.start.0, part.len.into())
 }
 
-/// Members that hold copies of a range: all copies of its first chunk, then those of the next.
-fn targets(places: &Mirrors, range: ByteRange, array: &Array) -> Targets {
+/// Members that hold copies of a range, chunk by chunk: all copies of the first chunk, then those
+/// of the next.
+fn targets(places: &Mirrors, range: ByteRange, array: ArrayView<'_>) -> Targets {
     let (mut start, end) = (range.start, range.end());
     let mut targets = Targets::new();
     while start < end {
@@ -639,20 +649,20 @@ fn targets(places: &Mirrors, range: ByteRange, array: &Array) -> Targets {
     targets
 }
 
-/// Copies of an array sector that a write goes to.
+/// Copies of an array sector to which a write goes.
 #[inline]
 fn copies_written<'a>(
     places: &'a Mirrors,
     sector: Sectors,
-    array: &Array,
+    array: ArrayView<'_>,
 ) -> impl Iterator<Item = Copy> + use<'a> {
     let is_planted = array.is_planted(Mutant::CopyOnWrongMember);
     let move_last = move |copy| if is_planted { misplaced(places, sector, copy) } else { copy };
     places.copies_of(sector).map(move_last)
 }
 
-/// For a planted bug: the last copy of a sector moves to the next member if it lies at another
-/// sector than the first copy. Other copies stay.
+/// Moves a copy for a planted bug: the last copy of a sector goes to the next member if it lies at
+/// another sector than the first copy. Other copies stay.
 #[cold]
 fn misplaced(places: &Mirrors, sector: Sectors, copy: Copy) -> Copy {
     let copies = places.copies(sector);
@@ -668,10 +678,11 @@ fn in_chunk(places: &Mirrors, start: Bytes, end: Bytes) -> ByteRange {
     ByteRange { start, len: left.min(Bytes(end.0 - start.0)) }
 }
 
-/// Number of sections into which a part is divided that no member can read as a whole.
+/// Number of sections into which a part is divided if no member can read all of it.
 const SPLIT_INTO: u64 = 8;
 
-/// Number of read errors in a row after which a member fails, if the array can do without it.
+/// Number of consecutive read errors after which a member is failed, if the array can run without
+/// it.
 ///
 /// Source   md's `max_read_errors`, which halves the count every hour instead
 const READ_ERRORS_MAX: u32 = 20;

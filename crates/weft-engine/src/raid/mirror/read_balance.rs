@@ -1,4 +1,4 @@
-//! Read balance: the copy of a mirror that a read goes to.
+//! Read balance: which copy of a mirror a read goes to.
 //!
 //! On RAID 1, a read that continues the last read of a member goes to that member, which has read
 //! ahead for it. Other reads go to the member with the fewest outstanding requests or, if all
@@ -18,10 +18,10 @@
 use weft_ondisk::Level;
 use weft_units::{Sectors, Slot};
 
-use crate::array::member::Member;
 use crate::layout::mirrors::{Copy, Mirrors};
+use crate::raid::cx::ReadState;
 
-/// A copy that can be read, with what the choice depends on.
+/// Copy that can be read, with the properties on which the choice depends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Readable {
     /// Position of the copy's member in the array.
@@ -38,15 +38,10 @@ pub(super) struct Readable {
 
 impl Readable {
     #[inline]
-    pub(super) fn new(copy: Copy, position: usize, member: &Member) -> Self {
-        Self {
-            position,
-            slot: copy.slot,
-            sector: copy.sector,
-            pending: member.in_flight,
-            rotational: member.info.device.rotational,
-            write_mostly: member.write_mostly,
-        }
+    pub(super) fn new(copy: Copy, position: usize, member: ReadState) -> Self {
+        let (Copy { slot, sector }, ReadState { pending, rotational, write_mostly, .. }) =
+            (copy, member);
+        Self { position, slot, sector, pending, rotational, write_mostly }
     }
 }
 
@@ -74,7 +69,7 @@ impl ReadBalance {
     }
 
     /// Chooses a copy to read; among equally good ones the first. `None` if there is none.
-    #[inline]
+    #[inline(always)]
     pub(super) fn choose(&self, copies: impl Iterator<Item = Readable>) -> Option<Readable> {
         let mut has_flash = false;
         let (mut least, mut nearest, mut write_mostly) = (None::<Readable>, None, None);

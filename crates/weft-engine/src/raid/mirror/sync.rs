@@ -1,9 +1,9 @@
-//! Resync, recovery, check and repair of mirrors, and correction of read errors: copies made equal.
+//! Resync, recovery, check and repair of mirrors, and correction of read errors.
 //!
 //! A sync proceeds in units of 64 KiB, or of a chunk if that is smaller. A *part* is an array range
-//! of a unit, or a range whose read error is corrected. A unit of a recovery has several parts if
-//! the slots under recovery hold different ranges. Only the range of a part is locked against
-//! clients, not the whole array; then
+//! within a unit, or a range that is corrected after a read error. A unit of a recovery has several
+//! parts if the slots under recovery hold different ranges. Only the range of a part is locked
+//! against clients, not the whole array. After that the part goes through these steps:
 //!
 //! ```text
 //! read ──▶ compare ──▶ write ──▶ read back what could not be read before
@@ -21,11 +21,11 @@ use std::collections::VecDeque;
 
 use smallvec::SmallVec;
 use weft_ondisk::Level;
-use weft_units::{ByteRange, Bytes, FRAME_BYTES, SectorRange, Sectors, Slot, VolumeId};
+use weft_units::{ByteRange, Bytes, FRAME_BYTES, SectorRange, Sectors, Slot};
 
-use crate::array::Array;
+use super::mirror_part::CopyIo;
 use crate::array::membership::{ReadAround, Report};
-use crate::array::outbox::{CompletionTarget, CopyIo, JobId};
+use crate::array::outbox::JobId;
 use crate::array::resync_window::{Pass, Resync, Settles};
 use crate::contract::frame::{Frame, Run, Segment};
 use crate::contract::input::{Attr, Fault, SyncAction, Value};
@@ -33,37 +33,36 @@ use crate::contract::output::{ComputeOp, Source};
 use crate::contract::token::RequestId;
 use crate::layout::mirrors::{Copies, Mirrors, RESYNC_UNITS_MAX};
 use crate::layout::slot_set::SlotSet;
-use crate::raid::{Answer, Cx, Event, StripeMemory};
+use crate::raid::{Answer, ArrayView, Cx, Event, StripeMemory};
 use crate::sched::request::{MemberRequest, MergeKind};
 
 /// Copies that are being made equal, and the memory for them.
 #[derive(Clone, Debug)]
 pub(super) struct Copier {
-    volume: VolumeId,
     first: Frame,
     /// Number of frames for one copy of a unit.
     unit_frames: u32,
-    /// Number of copies of a chunk.
+    /// Parts in progress, by index. Each index owns memory for every copy of a unit.
     copies: u32,
     /// Parts in progress, by index. Each index has memory for every copy of a unit.
     parts: Vec<Option<Part>>,
     free: Vec<u32>,
-    /// Units of the resync that have parts in progress.
+    /// Units of the sync that have parts in progress.
     units: Vec<Unit>,
     /// Parts of the last unit that wait for memory: their task and range.
     rest: VecDeque<(Task, ByteRange)>,
-    /// Slots of members that had no space for a copy and may have some by now. To find out, a
-    /// resync writes their copies even if these do not differ.
+    /// Slots of members that had no space for a copy and may have some by now. A resync writes
+    /// their copies even if these do not differ, to find out whether they have space.
     pub(super) unproven: SlotSet,
-    /// Slots of members that missed a write for lack of space since all copies last agreed. At
-    /// least one other member has the data that they missed.
+    /// Slots of members that missed a write for lack of space since the copies were last equal. At
+    /// least one other member has the missed data.
     pub(super) behind: SlotSet,
-    /// Ranges of the array that wait for memory to be corrected, with the slot that could not be
-    /// read.
+    /// Ranges of the array that wait for memory to be corrected, each with the slot of the member
+    /// that could not read it.
     to_correct: VecDeque<(Slot, ByteRange)>,
 }
 
-/// A unit of a resync: one range, or in a recovery one range per member that is being rebuilt.
+/// Unit of a sync: one range, or in a recovery one range for each member under recovery.
 #[derive(Clone, Copy, Debug)]
 struct Unit {
     key: u64,
@@ -73,24 +72,26 @@ struct Unit {
     ok: bool,
 }
 
-/// A range of the array, within one chunk, with copies that are being made equal.
+/// Range of the array, within one chunk, with copies that are being made equal.
 #[derive(Clone, Debug)]
 struct Part {
     task: Task,
     range: ByteRange,
-    /// End of the locked range. It lies beyond the end of `range` if that is a section of it.
+    /// End of the locked range, beyond the end of `range` if `range` is only one section of the
+    /// locked range.
     end: Bytes,
     copies: Copies,
     /// Request that holds the lock of the range; `None` until the range is locked.
     request: Option<RequestId>,
     step: Step,
-    /// Number of member requests or comparisons of this step that are not done.
+    /// Number of member requests or comparisons of the current step that are not done.
     pending: u32,
     /// Number of given-up member requests that may still use the part's memory.
     pins: u32,
     /// Slots of copies that were read.
     read: SlotSet,
-    /// Slots with a given-up request: the member may still use the memory of its copy.
+    /// Slots with a member request that was given up: the member may still use the memory of its
+    /// copy.
     given_up: SlotSet,
     /// Slots of copies that could not be read.
     unreadable: SlotSet,
@@ -99,14 +100,14 @@ struct Part {
     written: SlotSet,
     /// Slots of copies that failed to be written or to be read back.
     failed: SlotSet,
-    /// False once the array has lost a copy that it needs.
+    /// False once the array has lost a copy that it cannot run without.
     ok: bool,
 }
 
 /// Purpose of a part: sync or correction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Task {
-    /// Sync of the unit `key`. A recovery writes to the slots in `rebuilding`.
+    /// Sync of the unit numbered `key`. A recovery writes to the slots in `rebuilding`.
     Sync { key: u64, action: SyncAction, rebuilding: SlotSet },
     /// Correction of a range that the member at this slot failed to read.
     Correct(Slot),
@@ -120,17 +121,16 @@ enum Step {
     Comparing,
     Writing,
     ReadingBack,
-    /// Finished, but memory is pinned.
+    /// Finished, but given-up member requests still pin memory.
     Over,
 }
 
 impl Copier {
-    pub(super) fn new(volume: VolumeId, memory: StripeMemory, places: &Mirrors) -> Self {
+    pub(super) fn new(memory: StripeMemory, places: &Mirrors) -> Self {
         let unit_frames = places.resync_unit().bytes().0.div_ceil(FRAME_BYTES) as u32;
         let copies = u32::from(places.copies_per_chunk());
         let parts = (memory.frames / (unit_frames * copies)).min(RESYNC_UNITS_MAX);
         Self {
-            volume,
             first: memory.first,
             unit_frames,
             copies,
@@ -146,12 +146,12 @@ impl Copier {
 
     // Units of a resync.
 
-    /// Starts the next units of a resync, as far as there is memory.
+    /// Starts the next units of a sync, as many as there is memory for.
     pub(super) fn feed(
         &mut self,
         sync: &mut Resync,
         places: &Mirrors,
-        array: &Array,
+        array: ArrayView<'_>,
         events: &mut Vec<Event>,
     ) {
         let window = self.parts.len() as u32 * 4;
@@ -165,18 +165,19 @@ impl Copier {
         sync.has_work(self.parts.len() as u32 * 4, |_| self.has_room(), |_| false)
     }
 
-    /// Whether a unit could begin. If there is memory for only some of its parts, the others wait.
+    /// Whether a unit could begin. If the memory suffices for only some of its parts, the other
+    /// parts wait.
     fn has_room(&self) -> bool {
         !self.free.is_empty() && self.rest.is_empty()
     }
 
-    /// Begins a unit of a resync. Returns whether there was memory for at least one part.
+    /// Begins unit number `key` of a sync. Returns whether there was memory for at least one part.
     fn begin_unit(
         &mut self,
         key: u64,
         sync: &Resync,
         places: &Mirrors,
-        array: &Array,
+        array: ArrayView<'_>,
         events: &mut Vec<Event>,
     ) -> bool {
         let action = sync.action;
@@ -216,7 +217,7 @@ impl Copier {
         true
     }
 
-    /// Begins waiting parts of the last unit, as far as there is memory.
+    /// Begins the waiting parts of the last unit, as many as there is memory for.
     fn begin_rest(&mut self, places: &Mirrors, events: &mut Vec<Event>) {
         while !self.free.is_empty()
             && let Some((task, range)) = self.rest.pop_front()
@@ -270,7 +271,8 @@ impl Copier {
 
     // Steps.
 
-    /// Reads the copies of a part that are still to be read: the next one, or all of them.
+    /// Reads the copies of a part that are still to be read: all of them, or only the next one for
+    /// a correction and for a sync that trusts a single copy.
     fn read(&mut self, place: u32, level: Level, events: &mut Vec<Event>, cx: &mut Cx<'_>) {
         let part = self.part(place);
         assert_eq!((part.step, part.pending), (Step::Reading, 0), "the step before is over");
@@ -314,9 +316,13 @@ impl Copier {
             sector: copy.sector,
             bytes: part.range.len,
             max: cx.knobs.max_sectors,
-            kind: MergeKind { fua: false, stripes: false, attr: Attr::sync(cx.array.sync_class) },
+            kind: MergeKind {
+                fua: false,
+                stripes: false,
+                attr: Attr::sync(cx.view().sync_class()),
+            },
         };
-        let completion = CompletionTarget::Copy(CopyIo { place, slot });
+        let completion = CopyIo { place, slot }.target();
         if cx.stage(slot, &request, &[memory], completion) {
             self.part(place).pending += 1;
         } else {
@@ -355,7 +361,7 @@ impl Copier {
         }
     }
 
-    /// Notes that a copy could not be written on a member that the array needs.
+    /// Records that a member that the array needs could not write a copy of the part at `place`.
     pub(super) fn write_failed(&mut self, place: u32) {
         self.part(place).ok = false;
     }
@@ -386,8 +392,8 @@ impl Copier {
     fn next_step(&mut self, place: u32, level: Level, events: &mut Vec<Event>, cx: &mut Cx<'_>) {
         let part = self.part(place);
         match part.step {
-            Step::Reading if part.is_to_be_divided(cx.array) => {
-                part.take_section(part.range.start, cx.array.request_unit);
+            Step::Reading if part.is_to_be_divided(cx.view()) => {
+                part.take_section(part.range.start, cx.view().request_unit());
                 self.read(place, level, events, cx);
             }
             Step::Reading => {
@@ -423,14 +429,14 @@ impl Copier {
         for (nth, slot) in others {
             let other = self.memory(place, slot);
             let data = SmallVec::from_slice(&[Source { exponent: 0, part: first }]);
-            let mut ops = cx.out.ops();
+            let mut ops = cx.ops();
             ops.push(ComputeOp::Compare { data, p: Some(other), q: None });
-            cx.out.compute(self.volume, JobId(place * self.copies + nth), ops);
+            cx.compute(JobId(place * self.copies + nth), ops);
             self.part(place).pending += 1;
         }
     }
 
-    /// Writes the copies that have to become equal to the first one.
+    /// Writes the copies that have to be made equal to the first one.
     fn write(&mut self, place: u32, level: Level, events: &mut Vec<Event>, cx: &mut Cx<'_>) {
         let source = self.source(place);
         let present = cx.membership().present();
@@ -472,7 +478,7 @@ impl Copier {
         }
     }
 
-    /// Reads back the copies that could not be read before they were written.
+    /// Reads back the copies that were rewritten after a read error.
     fn read_back(&mut self, place: u32, level: Level, events: &mut Vec<Event>, cx: &mut Cx<'_>) {
         let part = self.part(place);
         part.step = Step::ReadingBack;
@@ -486,8 +492,8 @@ impl Copier {
         }
     }
 
-    /// Ends a part, or one section of it. After a section the next one follows. After the last one
-    /// the lock is released, and the memory is freed unless it is pinned.
+    /// Ends a part or one section of it. If sections remain, the next one follows. Otherwise the
+    /// lock is released, and the memory is freed unless it is pinned.
     fn finish(&mut self, place: u32, level: Level, events: &mut Vec<Event>, cx: &mut Cx<'_>) {
         let part = self.parts[place as usize].as_mut().expect("a part is under way");
         assert_eq!(part.pending, 0, "every member has answered");
@@ -552,14 +558,14 @@ impl Copier {
         }
         slots.ascending().for_each(|slot| self.correct(slot, range, FRAME_BYTES));
         if goes_on {
-            self.part(place).take_section(range.end(), cx.array.request_unit);
+            self.part(place).take_section(range.end(), cx.view().request_unit());
             self.read(place, level, events, cx);
         } else {
             self.free_if_unused(place);
         }
     }
 
-    /// Frees the memory of a copy after its given-up member request has ended.
+    /// Frees the memory of a copy after its given-up member request was answered.
     pub(super) fn freed(&mut self, io: CopyIo) {
         let part = self.part(io.place);
         assert!(part.pins > 0, "memory is freed as often as it was pinned");
@@ -578,7 +584,7 @@ impl Copier {
     // Correction of read errors.
 
     /// Queues the correction of a range of the array that the member at `slot` failed to read and
-    /// other members have, in parts of at most `most` bytes.
+    /// that other members hold. The range is divided into parts of at most `most` bytes.
     pub(super) fn correct(&mut self, slot: Slot, range: ByteRange, most: u64) {
         let (mut start, end) = (range.start.0, range.end().0);
         while start < end && self.to_correct.len() < CORRECTIONS_MAX {
@@ -593,11 +599,11 @@ impl Copier {
         u64::from(self.unit_frames) * FRAME_BYTES
     }
 
-    /// Begins waiting parts and corrections, as far as there is memory.
+    /// Begins waiting parts and corrections, as many as there is memory for.
     pub(super) fn begin_waiting(
         &mut self,
         places: &Mirrors,
-        array: &Array,
+        array: ArrayView<'_>,
         events: &mut Vec<Event>,
     ) {
         self.begin_rest(places, events);
@@ -606,7 +612,7 @@ impl Copier {
         {
             let len = range.len.sectors_ceil();
             let range = part_range(range.start.sectors_floor(), len, array);
-            let sealed = array.membership.read_only || array.membership.broken;
+            let sealed = array.membership().read_only || array.membership().broken;
             if range.len > Bytes::ZERO && array.position_at(slot).is_some() && !sealed {
                 self.lock(Task::Correct(slot), range, places, events);
             }
@@ -624,7 +630,7 @@ impl Copier {
         self.parts[place as usize].as_mut().expect("a part is under way")
     }
 
-    /// Slot of the copy that the others have to equal: the first one that was read.
+    /// Slot of the copy to which the others are made equal: the first one that was read.
     fn source(&self, place: u32) -> Slot {
         let part = self.parts[place as usize].as_ref().expect("a part is under way");
         let mut read = part.copies.iter().filter(|copy| part.read.contains(copy.slot));
@@ -639,7 +645,7 @@ impl Copier {
         Run::new(self.first.0 + frames, self.unit_frames).part(0, part.range.len.0)
     }
 
-    /// Range of the array that the part of a copy covers.
+    /// Range of the array covered by the part to which `io` belongs.
     pub(super) fn range_of(&self, io: CopyIo) -> ByteRange {
         self.parts[io.place as usize].as_ref().expect("a part is under way").range
     }
@@ -647,12 +653,12 @@ impl Copier {
 
 impl Part {
     /// Whether the part has to be read again in sections. Where copies may differ, another copy
-    /// supplies only the blocks that the first one lacks, as for clients, which may have read the
-    /// rest.
-    fn is_to_be_divided(&self, array: &Array) -> bool {
-        let from = array.membership.resync_from;
+    /// supplies only the blocks that the first copy lacks. Reads of clients follow the same rule,
+    /// and may already have returned the rest of the first copy.
+    fn is_to_be_divided(&self, array: ArrayView<'_>) -> bool {
+        let from = array.membership().resync_from;
         let mut before = self.copies.iter().take_while(|copy| !self.read.contains(copy.slot));
-        self.range.len > array.request_unit
+        self.range.len > array.request_unit()
             && from.is_some_and(|from| from.bytes() < self.range.end())
             && before.any(|copy| self.unreadable.contains(copy.slot))
     }
@@ -679,19 +685,19 @@ fn reads_one(action: SyncAction, level: Level) -> bool {
     action == SyncAction::Recover || (action == SyncAction::Resync && level == Level::Raid1)
 }
 
-/// Range of a part, limited to the array's size in whole request units.
-fn part_range(start: Sectors, len: Sectors, array: &Array) -> ByteRange {
-    let unit = array.request_unit.0;
-    let end = (start + len).min(array.size).bytes().0 / unit * unit;
+/// Range of a part, limited to the array's size rounded down to whole request units.
+fn part_range(start: Sectors, len: Sectors, array: ArrayView<'_>) -> ByteRange {
+    let unit = array.request_unit().0;
+    let end = (start + len).min(array.size()).bytes().0 / unit * unit;
     let start = start.bytes().0;
     ByteRange::new(start, end.saturating_sub(start))
 }
 
-/// Extent of a resync, recovery, check or repair of a mirror.
-pub(super) fn pass(action: SyncAction, places: &Mirrors, array: &Array) -> Pass {
+/// Unit, size and effect of a sync of a mirror.
+pub(super) fn pass(action: SyncAction, places: &Mirrors, array: ArrayView<'_>) -> Pass {
     let recovers = action == SyncAction::Recover;
     // If two members in sync hold the same data, their copies may still differ.
-    let settles = recovers && !array.membership.has_redundancy();
+    let settles = recovers && !array.membership().has_redundancy();
     Pass {
         unit: places.resync_unit(),
         size: if recovers { places.member_size() } else { places.array_size() },
@@ -700,6 +706,6 @@ pub(super) fn pass(action: SyncAction, places: &Mirrors, array: &Array) -> Pass 
     }
 }
 
-/// Largest number of corrections that wait. Further errors are corrected when the range is read
-/// again.
+/// Largest number of corrections that may wait. A read error beyond that is corrected when its
+/// range is next read.
 const CORRECTIONS_MAX: usize = 64;

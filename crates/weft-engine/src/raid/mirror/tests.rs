@@ -18,29 +18,29 @@ use crate::{
 
 const DATA_OFFSET: u64 = 2048;
 
-/// An engine of one array with sectors of a byte each, on members that answer at once.
+/// An engine of one array, with one byte of content per sector, on members that answer at once.
 struct Machine {
     engine: Engine,
     now: Time,
     tag: u64,
-    /// Content of the members' data sectors.
+    /// Content of the members' data sectors, one byte per sector.
     members: Vec<Vec<u8>>,
-    /// Content of frames, sector by sector.
+    /// Content of frames, one byte per sector.
     frames: BTreeMap<u32, [u8; 8]>,
     /// Sectors that cannot be read until they are written.
     bad: BTreeSet<(u16, u64)>,
-    /// Members do not store what is written to a sector of `bad`.
+    /// If set, members do not store data that is written to a sector of `bad`.
     stubborn: bool,
-    /// A member that never answers reads of a resync or a correction, and the memory of these
-    /// reads.
+    /// Member that never answers reads of a resync or a correction, and the memory of these reads.
     stuck: Option<(MemberIndex, Vec<Segment>)>,
-    /// A member with unanswered reads of a resync, and these reads.
+    /// Member that does not answer its reads of a resync yet, and these reads.
     slow: Option<(MemberIndex, Vec<(Token, MemberOp)>)>,
-    /// Faults of member requests, by member and whether they write.
+    /// Faults of member requests, by member and whether the request writes.
     fails: BTreeMap<(u16, bool), Fault>,
-    /// Member writes that are not answered yet, if they are held.
+    /// Member writes that are held back unanswered; `None` if writes are answered at once.
     held: Option<Vec<Token>>,
-    /// Member requests, in order: member, first sector, sectors, and whether it was a write.
+    /// Member requests, in order: member, first sector, number of sectors, and whether it was a
+    /// write.
     log: Vec<(u16, u64, u64, bool)>,
     outputs: VecDeque<Output>,
     replies: BTreeMap<u64, Result<(), ReplyError>>,
@@ -75,7 +75,8 @@ impl Machine {
         }
     }
 
-    /// Content that differs from sector to sector, and from member to member.
+    /// Fills the members with content that differs from sector to sector, and from member to
+    /// member.
     fn scatter(&mut self) {
         for (member, number) in self.members.iter_mut().zip(0..) {
             for (content, sector) in member.iter_mut().zip(0_usize..) {
@@ -205,7 +206,7 @@ impl Machine {
         at.into_iter().map(|(frame, nth)| self.frames[&frame][nth]).collect()
     }
 
-    /// Reads 4 KiB at each of these sectors, all at once, and returns the members that are read.
+    /// Reads 4 KiB at each of the sectors `starts`, all at once. Returns the members that are read.
     fn read_at_once(&mut self, starts: &[u64]) -> Vec<u16> {
         self.log.clear();
         for start in starts {
@@ -228,7 +229,7 @@ impl Machine {
         self.settle();
     }
 
-    /// Answers the writes that were held, and holds no more.
+    /// Answers the writes that were held back, and holds back no further writes.
     fn release(&mut self) {
         for token in self.held.take().unwrap_or_default() {
             self.tell(Input::Done { token, result: Ok(Value::Nothing) });
@@ -236,7 +237,7 @@ impl Machine {
         self.settle();
     }
 
-    /// Answers the reads of the slow member.
+    /// Answers the reads of the slow member that were held back.
     fn answer_reads(&mut self) {
         let (member, reads) = self.slow.take().expect("a member is slow");
         assert!(!reads.is_empty(), "nothing was read of {member:?}");
@@ -251,7 +252,7 @@ impl Machine {
         self.volume().members.iter().map(|it| it.state).collect()
     }
 
-    /// Lets this many seconds pass, one by one.
+    /// Advances time by `seconds`, one second at a time.
     fn pass(&mut self, seconds: u64) {
         for _ in 0..seconds {
             self.now.0 += 1_000_000_000;
@@ -268,7 +269,7 @@ impl Machine {
         self.engine.snapshot().volumes.remove(0)
     }
 
-    /// Sectors written to members since the last time, by member.
+    /// Number of sectors written to each member since the last call.
     fn written(&mut self) -> BTreeMap<u16, u64> {
         let mut written = BTreeMap::new();
         for (member, _, sectors, write) in self.log.drain(..) {
@@ -295,7 +296,7 @@ fn array(level: Level, layout: Option<u32>, members: u8) -> Assembly {
     assembled(level, layout, members, |_| (), &Options::default())
 }
 
-/// Sectors of each member of these arrays: 3 MiB.
+/// Number of sectors of each member of these arrays: 3 MiB.
 const SIZE: u64 = 6144;
 
 #[test]
@@ -545,7 +546,8 @@ fn the_only_copy_differs_from_none() {
     assert_eq!(machine.volume().resync_from, None);
 }
 
-/// Each part of a correction has memory for a unit of 64 KiB; their member requests are merged.
+/// Each part of a correction has memory for a unit of 64 KiB, and the member requests of the parts
+/// are merged.
 #[test]
 fn a_long_range_that_cannot_be_read_is_corrected_in_parts() {
     let mut machine = Machine::new(array(Level::Raid1, None, 2));
@@ -643,8 +645,8 @@ fn a_read_that_no_member_can_give_as_a_whole_is_pieced_together() {
     assert_eq!(read_behind(&mut machine, 8), [1; 8]);
 }
 
-/// Reads from sector 8 on, behind a read of the first sectors, so that the read does not pass.
-/// Nothing is left to be corrected.
+/// Reads `sectors` from sector 8 on, behind a read of the first sectors, so that the read does not
+/// pass to a member unchanged. Asserts that no correction is left afterwards.
 fn read_behind(machine: &mut Machine, sectors: u64) -> Vec<u8> {
     machine.ask(RequestOp::Read, 0, 8, 0xff);
     machine.log.clear();
@@ -747,7 +749,7 @@ fn a_member_that_is_given_up_keeps_its_memory_and_its_successor_is_rebuilt() {
     assert_eq!(machine.written().get(&2), Some(&SIZE));
 }
 
-/// There is memory for one unit, and a read that was given up may still use it.
+/// There is memory for one unit, and a read that was given up may still use that memory.
 #[test]
 fn a_resync_goes_on_once_a_read_that_was_given_up_has_ended() {
     let mut assembly = array(Level::Raid1, None, 3);
@@ -764,7 +766,8 @@ fn a_resync_goes_on_once_a_read_that_was_given_up_has_ended() {
     assert_eq!(machine.members[1][..SIZE as usize], machine.members[2][..SIZE as usize]);
 }
 
-/// An array with member 1 replaced by one that is being rebuilt; member 0 has not answered yet.
+/// An array in which member 1 was replaced by a member that is being rebuilt, while member 0 has
+/// not answered yet.
 fn being_rebuilt(level: Level, members: u8) -> Machine {
     let mut machine = Machine::new(array(level, None, members));
     machine.scatter();
@@ -813,7 +816,7 @@ fn what_was_read_for_a_rebuild_is_not_written_once_the_array_is_broken() {
     }
 }
 
-/// The least memory.
+/// Knobs with the least memory: one unit.
 fn one_unit() -> Knobs {
     Knobs { stripe_cache_size: 1, stripe_cache_bytes: Bytes::ZERO, ..Knobs::default() }
 }
@@ -854,7 +857,7 @@ fn a_resync_that_has_ended_holds_no_bit_of_a_bitmap_that_is_added() {
 }
 
 /// No bit is cleared while a write is outstanding that began before there was a bitmap, or that
-/// holds a bit of a bitmap that is being removed.
+/// needs a bit of a bitmap that is being removed.
 #[test]
 fn writes_that_outlast_a_change_of_the_bitmap() {
     let mut machine = Machine::with_knobs(

@@ -1,12 +1,12 @@
-//! Discards: full stripes that come to read as zeros without being stored.
+//! Discards: full stripes that read as zeros afterwards, without zeros being stored.
 //!
-//! The part of a trim that consists of full stripes is discarded on every member, parity included,
+//! The full stripes within the range of a trim are discarded on every member, parity included,
 //! because the parity of zeros is zero. This is done run by run, and the stripe cache is bypassed.
-//! Write-zeroes that may discard are handled alike, and their ends outside full stripes are written
-//! like any zeros. The ends of a trim are ignored: a trim is advice, and less than a full stripe
-//! cannot be discarded because parity covers the rest. During a discard no other work may read or
-//! write these full stripes. Requests of clients are locked out already
-//! ([`crate::volume::ranges`]); this module locks out resyncs and the cache's own work.
+//! Write-zeroes that may discard are handled alike, and the parts of their range outside full
+//! stripes are written like any zeros. Those parts of a trim are ignored: a trim is advice, and
+//! less than a full stripe cannot be discarded because parity covers the rest. During a discard no
+//! other work may read or write its full stripes. Requests of clients are locked out already
+//! ([`crate::volume::ranges`]); this module locks out syncs and the cache's own work.
 //!
 //! A discard is all or nothing: if one member kept its data while the others discard theirs, the
 //! next write to the stripe would compute wrong parity. Therefore the array is marked dirty first,
@@ -23,18 +23,17 @@ use weft_units::{ByteRange, Sectors, Slot, StripeId};
 
 use super::ParityRaid;
 use super::stripes::Stripes;
-use crate::array::Array;
-use crate::array::outbox::Owner;
 use crate::array::resync_window::Resync;
 use crate::contract::error::ReplyError;
 use crate::contract::input::{Attr, ClientRequest, Fault, RequestOp};
-use crate::contract::output::MemberOp;
 use crate::contract::token::RequestId;
 use crate::layout::geometry::Geometry;
 use crate::layout::slot_set::SlotSet;
 use crate::mutant::Mutant;
+use crate::raid::cx::MemberDiscard;
 use crate::raid::parity::stripe::Batch;
-use crate::raid::{ArrayIo, Cx, Event};
+use crate::raid::personality::Discards;
+use crate::raid::{ArrayIo, ArrayView, Cx, Event};
 
 /// Discard of the full stripes of one request.
 #[derive(Clone, Debug)]
@@ -42,23 +41,25 @@ pub(super) struct Discard {
     request: RequestId,
     /// Numbers of the full stripes to discard.
     full_stripes: Range<u64>,
-    /// Run that members are discarding, or discarded last; empty before the first run.
+    /// Full stripes of the run that members are discarding, or discarded last; empty before the
+    /// first run.
     run: Range<u64>,
-    /// Number of members that have not answered.
+    /// Number of members that have not answered for the current run.
     in_flight: u32,
-    /// Slot of a member that had no space for zeros.
+    /// Slot of a member that had no space to write zeros in place of the discard.
     full: Option<Slot>,
     fua: bool,
     attr: Attr,
 }
 
 impl Discard {
-    /// Whether some discard covers the full stripe, so that its stripes must not be used.
+    /// Whether one of the discards covers this full stripe, so that its stripes must not be used.
     pub(super) fn any_has(discards: &[Self], full_stripe: u64) -> bool {
         discards.iter().any(|discard| discard.full_stripes.contains(&full_stripe))
     }
 
-    /// The next run: the full stripes after the current one, up to [`RUN_SECTORS`].
+    /// Numbers of the full stripes in the next run: those after the current run, at most
+    /// [`RUN_SECTORS`] on each member.
     fn run_after(&self, geometry: &Geometry) -> Range<u64> {
         let most = (RUN_SECTORS / geometry.chunk().0).max(1);
         let start = self.run.end;
@@ -68,37 +69,16 @@ impl Discard {
     /// Sends the current run to the member at `position`.
     fn send(&self, position: usize, chunk: u64, cx: &mut Cx<'_>) {
         assert!(self.run.end <= self.full_stripes.end, "a run lies within its discard");
-        let volume = cx.array.volume;
-        let member = &mut cx.array.members[position];
-        let at = member.data_sector(Sectors(self.run.start * chunk));
+        let Self { request, fua, attr, .. } = *self;
+        let first = Sectors(self.run.start * chunk);
         let len = Sectors((self.run.end - self.run.start) * chunk);
-        let op = MemberOp::Discard { at, len, fua: self.fua };
-        cx.out.submit(volume, member, op, &self.attr, Owner::Discard(self.request));
-        member.sent(&self.attr, true, Sectors::ZERO);
+        let discard = MemberDiscard { request, first, len, counted: Sectors::ZERO, fua, attr };
+        cx.discard(position, &discard);
     }
 }
 
 impl ParityRaid {
-    /// Part of a request to discard: its full stripes, if all members can discard; `None` if there
-    /// are none. See [`crate::raid::Personality::to_discard`].
-    pub(crate) fn to_discard(&self, request: &ClientRequest, array: &Array) -> Option<ByteRange> {
-        let wanted = match request.op {
-            RequestOp::Flush | RequestOp::Read | RequestOp::Write => false,
-            RequestOp::Trim => true,
-            // A member may lack space for zeros, and the stripe then keeps them. After a discard,
-            // the content of a missing member could not be told.
-            RequestOp::WriteZeroes => request.flags.discard && array.membership.degraded() == 0,
-        };
-        if !wanted || !array.can_discard() {
-            return None;
-        }
-        let bytes = self.geometry.full_stripe_bytes();
-        let range = request.range;
-        let (first, end) = (range.start.0.div_ceil(bytes), range.end().0 / bytes);
-        (first < end).then(|| ByteRange::new(first * bytes, (end - first) * bytes))
-    }
-
-    /// Begins the discard of the part `discarded` of a request.
+    /// Begins to discard `discarded`, the part of a request's range that consists of full stripes.
     pub(super) fn begin_discard(&mut self, io: &ArrayIo, discarded: ByteRange) {
         let bytes = self.geometry.full_stripe_bytes();
         let full_stripes = discarded.start.0 / bytes..discarded.end().0 / bytes;
@@ -108,11 +88,11 @@ impl ParityRaid {
         self.discards.push(Discard { request, full_stripes, run, in_flight, full, fua, attr });
     }
 
-    /// Sends the next run of every discard that may go on.
+    /// Sends the next run of every discard that may continue.
     pub(super) fn run_discards(&mut self, sync: Option<&Resync>, cx: &mut Cx<'_>) {
         let mut place = 0;
         while place < self.discards.len() {
-            let may = self.may_go_on(&self.discards[place], sync, cx.array);
+            let may = self.may_go_on(&self.discards[place], sync, cx.view());
             if may && cx.membership().broken {
                 self.end_discard(place, Err(ReplyError::Io));
                 continue;
@@ -125,17 +105,17 @@ impl ParityRaid {
     }
 
     /// Whether a turn would send a run of a discard.
-    pub(super) fn has_discards_to_run(&self, sync: Option<&Resync>, array: &Array) -> bool {
+    pub(super) fn has_discards_to_run(&self, sync: Option<&Resync>, array: ArrayView<'_>) -> bool {
         self.discards.iter().any(|discard| self.may_go_on(discard, sync, array))
     }
 
-    fn may_go_on(&self, discard: &Discard, sync: Option<&Resync>, array: &Array) -> bool {
+    fn may_go_on(&self, discard: &Discard, sync: Option<&Resync>, array: ArrayView<'_>) -> bool {
         if discard.in_flight > 0 || !array.is_known() {
             return false;
         }
         let keys = self.stripes.keys_of(&discard.run_after(&self.geometry));
         let waits = array.is_planted(Mutant::DiscardUnderSync);
-        array.membership.broken || waits || self.stripes.are_quiet(&keys, sync)
+        array.membership().broken || waits || self.stripes.are_quiet(&keys, sync)
     }
 
     fn next_run(&mut self, place: usize, cx: &mut Cx<'_>) {
@@ -153,7 +133,7 @@ impl ParityRaid {
             if slot.0 == 0 && cx.is_planted(Mutant::DiscardSkipsOneMember) {
                 continue;
             }
-            let position = cx.array.position_at(slot);
+            let position = cx.view().position_at(slot);
             let position = position.expect("a slot that is present has a member");
             discard.send(position, self.geometry.chunk().0, cx);
             discard.in_flight += 1;
@@ -161,8 +141,35 @@ impl ParityRaid {
         assert!(discard.in_flight > 0, "an array that is not broken has members");
     }
 
-    /// Handles a member's answer for a run, and ends the discard after the last run.
-    pub(crate) fn discard_done(
+    fn end_discard(&mut self, place: usize, result: Result<(), ReplyError>) {
+        let Discard { request, in_flight, .. } = self.discards.remove(place);
+        assert_eq!(in_flight, 0, "every member has answered");
+        let done = Event::SubRequestsDone { request, sub_requests: 1, result };
+        self.stripes.events.push(done);
+    }
+}
+
+impl Discards for ParityRaid {
+    /// The full stripes within the request's range, if all members can discard.
+    #[inline]
+    fn to_discard(&self, request: &ClientRequest, array: ArrayView<'_>) -> Option<ByteRange> {
+        let wanted = match request.op {
+            RequestOp::Flush | RequestOp::Read | RequestOp::Write => false,
+            RequestOp::Trim => true,
+            // A member may lack space for zeros, and the stripe then keeps them. After a discard,
+            // the content of a missing member could not be told.
+            RequestOp::WriteZeroes => request.flags.discard && array.membership().degraded() == 0,
+        };
+        if !wanted || !array.can_discard() {
+            return None;
+        }
+        let bytes = self.geometry.full_stripe_bytes();
+        let range = request.range;
+        let (first, end) = (range.start.0.div_ceil(bytes), range.end().0 / bytes);
+        (first < end).then(|| ByteRange::new(first * bytes, (end - first) * bytes))
+    }
+
+    fn discard_done(
         &mut self,
         request: RequestId,
         position: Option<usize>,
@@ -175,9 +182,9 @@ impl ParityRaid {
         match (result, position) {
             (Err(Fault::NoSpace), Some(position)) => {
                 // `None` if the member failed meanwhile.
-                discard.full = discard.full.or(cx.array.members[position].slot);
+                discard.full = discard.full.or(cx.view().slot_of(position));
             }
-            (Err(_), Some(position)) => cx.array.lose(position, cx.out),
+            (Err(_), Some(position)) => cx.lose(position),
             (Ok(()), _) | (_, None) => {}
         }
         assert!(discard.in_flight > 0, "a member discards a run once");
@@ -189,7 +196,7 @@ impl ParityRaid {
             let sector = Sectors(discard.run.start * self.geometry.chunk().0);
             // Parity may be wrong from here on, also on a member under recovery that is past this
             // sector.
-            cx.array.resync_for_space(sector, true);
+            cx.resync_for_space(sector, true);
             self.end_discard(place, Err(ReplyError::NoSpace));
             self.stripes.events.push(Event::NoSpaceForDiscard { slot, sector });
         } else if discard.run.end == discard.full_stripes.end {
@@ -197,23 +204,16 @@ impl ParityRaid {
             self.end_discard(place, result);
         }
     }
-
-    fn end_discard(&mut self, place: usize, result: Result<(), ReplyError>) {
-        let Discard { request, in_flight, .. } = self.discards.remove(place);
-        assert_eq!(in_flight, 0, "every member has answered");
-        let done = Event::SubRequestsDone { request, sub_requests: 1, result };
-        self.stripes.events.push(done);
-    }
 }
 
 impl Stripes {
-    /// Stripe numbers of these full stripes.
+    /// Range of stripe numbers that the given full stripes cover.
     pub(crate) fn keys_of(&self, full_stripes: &Range<u64>) -> Range<u64> {
         let stripes = self.stripes_per_chunk();
         full_stripes.start * stripes..full_stripes.end * stripes
     }
 
-    /// Whether no sync, correction or deferred write uses these stripes.
+    /// Whether no sync, correction or deferred write uses the stripes `keys`.
     pub(crate) fn are_quiet(&self, keys: &Range<u64>, sync: Option<&Resync>) -> bool {
         let is_quiet = |id: &StripeId| {
             let stripe = self.cache.stripe(*id);
@@ -225,7 +225,8 @@ impl Stripes {
             && self.cache.stripes_of(keys).iter().all(is_quiet)
     }
 
-    /// Removes these stripes, which are quiet, from the index and drops their deferred writes.
+    /// Removes the stripes `keys` from the index and drops their deferred writes. The stripes must
+    /// be quiet.
     pub(crate) fn forget(&mut self, keys: &Range<u64>) {
         for id in self.cache.stripes_of(keys) {
             let stripe = self.cache.stripe_mut(id);
@@ -239,14 +240,14 @@ impl Stripes {
     }
 }
 
-/// Longest run of a discard on a member, in sectors: 64 MiB. If a member has to write zeros
-/// instead, other requests go between two runs.
+/// Longest run of a discard on a member, in sectors: 64 MiB. Other requests can go between two runs
+/// even if a member has to write zeros to carry out the discard.
 const RUN_SECTORS: u64 = 64 << 11;
 
 #[cfg(test)]
 mod tests {
     use weft_ondisk::Level;
-    use weft_units::{Sectors, Slot, VolumeId};
+    use weft_units::{Sectors, Slot};
 
     use super::*;
     use crate::SyncAction;
@@ -262,7 +263,7 @@ mod tests {
         let mut cache = Cache::new(16, Frame(0), 3, Sectors(8), 8, &Knobs::md());
         let Acquired::Stripe(id) = cache.acquire(5, &geometry) else { panic!("all are free") };
         change(cache.stripe_mut(id));
-        Stripes::new(VolumeId(0), cache, Sectors(64))
+        Stripes::new(cache, Sectors(64))
     }
 
     #[test]

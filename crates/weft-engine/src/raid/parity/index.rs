@@ -1,8 +1,8 @@
-//! Index of the stripe cache: from a stripe's number to its place in the cache.
+//! Index of the stripe cache: maps a stripe number to a stripe-cache entry.
 //!
 //! As in md, a hash table with chains of stripes: the low bits of the stripe number choose the
-//! bucket, so that neighbours lie in neighbouring buckets. No result depends on an order of
-//! iteration.
+//! bucket, so that neighbours lie in neighbouring buckets. The order of iteration affects no
+//! result.
 
 use weft_units::StripeId;
 
@@ -10,7 +10,7 @@ use weft_units::StripeId;
 #[derive(Clone, Debug)]
 pub(crate) struct Index {
     buckets: Vec<Option<StripeId>>,
-    /// For each stripe of the cache: its stripe number, and the next stripe of its bucket.
+    /// For each stripe-cache entry: its stripe number, and the next entry in its bucket.
     stripes: Vec<(u64, Option<StripeId>)>,
 }
 
@@ -32,7 +32,7 @@ impl Index {
         None
     }
 
-    /// Adds a stripe under a stripe number; neither may be in the index.
+    /// Adds a stripe under a stripe number. Neither of the two may already be in the index.
     pub(crate) fn insert(&mut self, key: u64, stripe: StripeId) {
         debug_assert!(self.find(key).is_none(), "a number stands for one stripe");
         let bucket = self.bucket(key);

@@ -1,8 +1,8 @@
 //! Lists of stripes in order of arrival; each stripe is on at most one.
 //!
-//! Each list is a ring in one table of links, closed by an entry of its own. A stripe can leave the
-//! middle of its list in one step, as when a new write promotes it, and the ends need no special
-//! case.
+//! Each list is a ring in one shared table of links, with a closing entry that belongs to no
+//! stripe. A stripe can leave the middle of its list in one step, as when a new write promotes it,
+//! and the ends need no special case.
 
 use weft_units::StripeId;
 
@@ -15,13 +15,12 @@ pub(crate) enum List {
     Handle,
     /// Stripes with permission to preread that ready stripes may bypass.
     Hold,
-    /// Stripes that wait until a time of their own ([`super::priority::Patience`]).
+    /// Stripes that each wait until a time of their own ([`super::priority::Patience`]).
     Wait,
-    /// Inactive stripes of one class, least recently used first.
+    /// Inactive stripes of the class with this number, least recently used first.
     Inactive(u8),
 }
 
-/// All lists of one cache.
 #[derive(Clone, Debug)]
 pub(crate) struct Lists {
     /// Links of all stripes, followed by the closing link of each list.

@@ -11,13 +11,13 @@ mod settings;
 mod split;
 pub(crate) mod streams;
 mod stripe;
+mod stripe_part;
 mod stripe_size;
 pub(crate) mod stripes;
 
 use std::collections::VecDeque;
 
-use weft_ondisk::Level;
-use weft_units::{Span, StripeId, Time, VolumeId};
+use weft_units::{Span, StripeId, Time};
 
 use self::cache::{Acquired, Cache, Picked};
 use self::discard::Discard;
@@ -25,13 +25,14 @@ use self::priority::PrioritySettings;
 use self::split::{ReRead, SplitRequest};
 use self::streams::Streams;
 pub(crate) use self::stripe::SubRequest;
+use self::stripe_part::{StripIo, StripePart};
 use self::stripes::Stripes;
-use super::{Answer, Cx, Event, PartOutcome};
-use crate::array::Array;
+use super::personality::RaidLevel;
+use super::{Answer, ArrayView, Cx, Event, PartOutcome};
 use crate::array::outbox::{CompletionTarget, JobId};
 use crate::array::resync_window::{Pass, Resync, Settles};
 use crate::contract::frame::Frame;
-use crate::contract::input::{Fault, Value};
+use crate::contract::input::{Fault, SyncAction, Value};
 use crate::contract::snapshot::{RaidSnapshot, StripesInUse};
 use crate::contract::token::RequestId;
 use crate::knobs::{Knobs, WAITS_WITHOUT_BOUND};
@@ -42,7 +43,6 @@ use crate::mutant::Mutant;
 /// stripes, and the write streams that may fill stripes.
 #[derive(Clone, Debug)]
 pub(crate) struct ParityRaid {
-    volume: VolumeId,
     geometry: Geometry,
     memory: StripeMemory,
     stripes: Stripes,
@@ -55,34 +55,28 @@ pub(crate) struct ParityRaid {
     starved: VecDeque<SplitRequest>,
     /// Parts of reads that have to go through the stripe cache.
     rereads: VecDeque<ReRead>,
-    /// Detours took stripes that the first starved request needed: it goes before them in the next
-    /// turn.
+    /// Parts in `rereads` took stripes that the first starved request needed: that request goes
+    /// before them in the next turn.
     rereads_wait: bool,
-    /// Stripes that were picked in this turn. Empty between turns, kept for its allocation.
+    /// Stripes picked in the current turn. Empty between turns; the allocation is kept.
     picked: Vec<StripeId>,
 }
 
-/// Frames that hold the stripes of a volume.
+/// Frames of a volume in which its stripe cache keeps the stripes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StripeMemory {
     pub(crate) first: Frame,
     pub(crate) frames: u32,
-    /// Limit on the number of stripes in addition to that of the knobs.
+    /// Limit on the number of stripes, in addition to the limit that the knobs set.
     pub(crate) stripes_max: Option<u32>,
 }
 
 impl ParityRaid {
-    pub(crate) fn new(
-        volume: VolumeId,
-        memory: StripeMemory,
-        geometry: &Geometry,
-        knobs: &Knobs,
-    ) -> Self {
+    pub(crate) fn new(memory: StripeMemory, geometry: &Geometry, knobs: &Knobs) -> Self {
         Self {
-            volume,
             geometry: geometry.clone(),
             memory,
-            stripes: memory.stripes(volume, geometry, knobs),
+            stripes: memory.stripes(geometry, knobs),
             streams: Streams::default(),
             discards: Vec::new(),
             ready: VecDeque::new(),
@@ -93,150 +87,10 @@ impl ParityRaid {
         }
     }
 
-    // Answers.
-
-    /// Handles the error of a member read. The error of a straight read is counted here; a stripe
-    /// counts the errors of its own reads.
-    pub(crate) fn read_failed(
-        &mut self,
-        first: CompletionTarget,
-        position: Option<usize>,
-        fault: Fault,
-        cx: &mut Cx<'_>,
-    ) {
-        match (first, fault, position) {
-            (CompletionTarget::Straight(_), Fault::Gone, Some(position)) => {
-                cx.array.lose(position, cx.out);
-            }
-            (CompletionTarget::Straight(_), _, Some(position)) => {
-                cx.array.members[position].read_errors += 1;
-            }
-            _ => {}
-        }
-    }
-
-    /// Handles a part of a member request that is done or was given up.
-    #[inline(always)]
-    pub(crate) fn part_done(
-        &mut self,
-        part: CompletionTarget,
-        answer: Answer,
-        cx: &mut Cx<'_>,
-    ) -> PartOutcome {
-        match part {
-            CompletionTarget::Stripe(part) => self.stripes.done(part, answer, cx),
-            CompletionTarget::Stripes(run) => self.stripes.run_done(run, answer, cx),
-            CompletionTarget::Straight(part) if answer.given_up => {
-                return PartOutcome::GivenUp(part.request);
-            }
-            CompletionTarget::Straight(part) if answer.result.is_ok() => {
-                return PartOutcome::Done(part.request);
-            }
-            CompletionTarget::Straight(part) => {
-                return PartOutcome::ReadFailed { part, asked: answer.member.is_some() };
-            }
-            CompletionTarget::Copy(_) => unreachable!("a parity level has no copies"),
-        }
-        PartOutcome::Nothing
-    }
-
-    /// Frees the memory that a part of a given-up member request still used. Returns the request
-    /// that owns the memory; `None` if it was a stripe's.
-    pub(crate) fn part_freed(&mut self, part: CompletionTarget) -> Option<RequestId> {
-        match part {
-            CompletionTarget::Straight(part) => return Some(part.request),
-            CompletionTarget::Stripe(part) => self.stripes.unpin(part),
-            CompletionTarget::Stripes(_) => unreachable!("a batch is given up stripe by stripe"),
-            CompletionTarget::Copy(_) => unreachable!("a parity level has no copies"),
-        }
-        None
-    }
-
-    /// Handles a finished computation of a stripe.
-    pub(crate) fn compute_done(
-        &mut self,
-        job: JobId,
-        value: &Result<Value, Fault>,
-        cx: &mut Cx<'_>,
-    ) {
-        self.stripes.computed(StripeId(job.0), value, cx);
-    }
-
-    /// Events that the volume has not yet taken.
-    #[inline]
-    pub(crate) fn events(&mut self) -> &mut Vec<Event> {
-        &mut self.stripes.events
-    }
-
-    // Reads that are given up.
-
-    /// Whether the data of a read can be had in another way if the read is given up.
-    pub(crate) fn gains_by_giving_up(&self, part: &CompletionTarget, array: &Array) -> bool {
-        match part {
-            CompletionTarget::Stripe(part) => self.stripes.reads_around(*part, &array.membership),
-            CompletionTarget::Copy(_)
-            | CompletionTarget::Straight(_)
-            | CompletionTarget::Stripes(_) => true,
-        }
-    }
-
-    /// Number of reads that were given up because a member was slow, of the stripe that `first`
-    /// belongs to, since the stripe cache last reused it; 0 for targets other than a stripe.
-    pub(crate) fn given_up(&self, first: CompletionTarget) -> u8 {
-        match first {
-            CompletionTarget::Stripe(part) => self.stripes.given_up(part.stripe),
-            CompletionTarget::Copy(_)
-            | CompletionTarget::Straight(_)
-            | CompletionTarget::Stripes(_) => 0,
-        }
-    }
-
-    /// Parts to report in place of `parts`: the stripes of a batch one by one, because a batch may
-    /// end before the member answers. `None` if no part is a run of a batch.
-    pub(crate) fn parts_given_up(
-        &self,
-        parts: &[CompletionTarget],
-    ) -> Option<Vec<CompletionTarget>> {
-        if !parts.iter().any(|part| matches!(part, CompletionTarget::Stripes(_))) {
-            return None;
-        }
-        let mut each = Vec::new();
-        for part in parts {
-            match part {
-                CompletionTarget::Stripes(run) => {
-                    each.extend(self.stripes.parts_of(*run).map(CompletionTarget::Stripe));
-                }
-                CompletionTarget::Copy(_)
-                | CompletionTarget::Straight(_)
-                | CompletionTarget::Stripe(_) => each.push(*part),
-            }
-        }
-        Some(each)
-    }
-
-    // Turns.
-
-    /// Wakes requests that wait for stripes, before a resync takes the free ones.
-    pub(crate) fn begin_turn(&mut self, cx: &mut Cx<'_>) {
-        self.stripes.cache.relieve_within(wait_max(cx.knobs, cx.array), cx.out.now);
-    }
-
-    /// Handles at most `stripes_max` stripes with their followers, besides stripes that are handled
-    /// at arrival. Returns their number. As in md, none is handled while a member failure is not
-    /// recorded.
-    pub(crate) fn turn(&mut self, stripes_max: u32, cx: &mut Cx<'_>) -> u32 {
-        let may_move = cx.array.is_known();
-        let mut handled = self.stripes.release_plug(cx, may_move);
-        if cx.array.is_known() {
-            handled += self.handle(stripes_max, cx);
-        }
-        handled
-    }
-
     fn handle(&mut self, stripes_max: u32, cx: &mut Cx<'_>) -> u32 {
-        let settings = self.priority(cx.knobs, cx.array);
+        let settings = self.priority(cx.knobs, cx.view());
         let Self { geometry, stripes, streams, picked, .. } = self;
-        let (full_stripe, now) = (geometry.full_stripe_bytes(), cx.out.now);
+        let (full_stripe, now) = (geometry.full_stripe_bytes(), cx.now());
         stripes.activate(&settings, geometry, now, |lacks| streams.moved(&lacks, full_stripe, now));
         // A turn ends after the longest possible request, so that members start on it while the
         // engine goes on.
@@ -263,25 +117,140 @@ impl ParityRaid {
         handled
     }
 
-    /// Continues discards, and plugs the stripes that were delayed in this turn.
-    pub(crate) fn end_turn(&mut self, sync: Option<&Resync>, cx: &mut Cx<'_>) {
-        self.run_discards(sync, cx);
-        let settings = self.priority(cx.knobs, cx.array);
-        self.stripes.cache.plug_delayed(&settings, cx.out.now);
-    }
-
     /// Settings of stripe priority with the current knobs.
     #[inline]
-    fn priority(&self, knobs: &Knobs, array: &Array) -> PrioritySettings {
+    fn priority(&self, knobs: &Knobs, array: ArrayView<'_>) -> PrioritySettings {
         self.stripes.cache.policy().priority(knobs, wait_max(knobs, array))
     }
+}
 
-    /// Whether another turn has work to do at `now`.
-    pub(crate) fn has_work(
+impl RaidLevel for ParityRaid {
+    /// Handles the error of a member read. The error of a straight read is counted here; a stripe
+    /// counts the errors of its own reads.
+    fn read_failed(
+        &mut self,
+        first: CompletionTarget,
+        position: Option<usize>,
+        fault: Fault,
+        cx: &mut Cx<'_>,
+    ) {
+        match (StripePart::of(first), fault, position) {
+            (StripePart::Straight(_), Fault::Gone, Some(position)) => {
+                cx.lose(position);
+            }
+            (StripePart::Straight(_), _, Some(position)) => {
+                cx.count_read_error(position);
+            }
+            _ => {}
+        }
+    }
+
+    #[inline(always)]
+    fn part_done(
+        &mut self,
+        part: CompletionTarget,
+        answer: Answer,
+        cx: &mut Cx<'_>,
+    ) -> PartOutcome {
+        match StripePart::of(part) {
+            StripePart::Strip(part) => self.stripes.done(part, answer, cx),
+            StripePart::Run(run) => self.stripes.run_done(run, answer, cx),
+            StripePart::Straight(part) if answer.given_up => {
+                return PartOutcome::GivenUp(part.request);
+            }
+            StripePart::Straight(part) if answer.result.is_ok() => {
+                return PartOutcome::Done(part.request);
+            }
+            StripePart::Straight(part) => {
+                return PartOutcome::ReadFailed { part, asked: answer.member.is_some() };
+            }
+        }
+        PartOutcome::Nothing
+    }
+
+    fn part_freed(&mut self, part: CompletionTarget) -> Option<RequestId> {
+        match StripePart::of(part) {
+            StripePart::Straight(part) => return Some(part.request),
+            StripePart::Strip(part) => self.stripes.unpin(part),
+            StripePart::Run(_) => unreachable!("a batch is given up stripe by stripe"),
+        }
+        None
+    }
+
+    #[inline]
+    fn compute_done(&mut self, job: JobId, value: &Result<Value, Fault>, cx: &mut Cx<'_>) {
+        self.stripes.computed(StripeId(job.0), value, cx);
+    }
+
+    #[inline]
+    fn events(&mut self) -> &mut Vec<Event> {
+        &mut self.stripes.events
+    }
+
+    fn gains_by_giving_up(&self, part: CompletionTarget, array: ArrayView<'_>) -> bool {
+        match StripePart::of(part) {
+            StripePart::Strip(part) => self.stripes.reads_around(part, array.membership()),
+            StripePart::Run(_) | StripePart::Straight(_) => true,
+        }
+    }
+
+    fn given_up(&self, first: CompletionTarget) -> u8 {
+        match StripePart::of(first) {
+            StripePart::Strip(part) => self.stripes.given_up(part.stripe),
+            StripePart::Run(_) | StripePart::Straight(_) => 0,
+        }
+    }
+
+    /// Parts to report instead of `parts`. A run of a batch is reported stripe by stripe, because
+    /// the batch may end before the member answers. `None` if no part is a run of a batch.
+    fn parts_given_up(&self, parts: &[CompletionTarget]) -> Option<Vec<CompletionTarget>> {
+        if !parts.iter().any(|part| matches!(StripePart::of(*part), StripePart::Run(_))) {
+            return None;
+        }
+        let mut each = Vec::new();
+        for part in parts {
+            match StripePart::of(*part) {
+                StripePart::Run(run) => {
+                    each.extend(self.stripes.parts_of(run).map(StripIo::target));
+                }
+                StripePart::Straight(_) | StripePart::Strip(_) => each.push(*part),
+            }
+        }
+        Some(each)
+    }
+
+    #[inline]
+    fn begin_turn(&mut self, cx: &mut Cx<'_>) {
+        self.stripes.cache.relieve_within(wait_max(cx.knobs, cx.view()), cx.now());
+    }
+
+    /// Handles at most `stripes_max` stripes, not counting their followers or the stripes that are
+    /// handled at arrival. Returns the number of stripes handled. As in md, no stripe is handled
+    /// while a member failure is not recorded.
+    #[inline]
+    fn turn(&mut self, stripes_max: u32, cx: &mut Cx<'_>) -> u32 {
+        let may_move = cx.view().is_known();
+        let mut handled = self.stripes.release_plug(cx, may_move);
+        if cx.view().is_known() {
+            handled += self.handle(stripes_max, cx);
+        }
+        handled
+    }
+
+    /// Continues discards, and sets the plug for the stripes that were delayed in this turn.
+    #[inline]
+    fn end_turn(&mut self, sync: Option<&Resync>, cx: &mut Cx<'_>) {
+        self.run_discards(sync, cx);
+        let settings = self.priority(cx.knobs, cx.view());
+        self.stripes.cache.plug_delayed(&settings, cx.now());
+    }
+
+    #[inline]
+    fn has_work(
         &self,
         quiesces: bool,
         sync: Option<&Resync>,
-        (array, knobs): (&Array, &Knobs),
+        (array, knobs): (ArrayView<'_>, &Knobs),
         now: Time,
     ) -> bool {
         let settings = self.priority(knobs, array);
@@ -291,34 +260,34 @@ impl ParityRaid {
         (runs && !lost)
             || self.can_attach()
             || (!self.ready.is_empty() && !quiesces)
-            || (array.membership.broken && self.waits_in_vain())
+            || (array.membership().broken && self.waits_in_vain())
             || self.has_discards_to_run(sync, array)
     }
 
-    /// Time at which delayed stripes move on if no other event comes.
-    pub(crate) fn next_wake(&self, array: &Array, knobs: &Knobs) -> Option<Time> {
+    #[inline]
+    fn next_wake(&self, array: ArrayView<'_>, knobs: &Knobs) -> Option<Time> {
         let settings = self.priority(knobs, array);
         if array.is_known() { self.stripes.cache.activation_wake(&settings) } else { None }
     }
 
-    // Resync.
-
-    /// Whether P and Q can locate the wrong strip of a stripe.
-    pub(crate) fn locates(&self) -> bool {
-        self.geometry.level() == Level::Raid6
+    fn holds_writes(&self) -> bool {
+        true
     }
 
-    /// Unit (one stripe), size and effect of a resync.
-    pub(crate) fn resync_pass(&self, array: &Array, knobs: &Knobs) -> Pass {
+    fn locates(&self) -> bool {
+        self.geometry.level().parity_count() == 2
+    }
+
+    fn resync_pass(&self, _: SyncAction, array: ArrayView<'_>, knobs: &Knobs) -> Pass {
         let unit = stripe_size::height(knobs, &self.geometry);
         // Each stripe is compared with all parity that is left, so the pass settles an earlier
         // pending resync whatever was rebuilt before.
-        Pass { unit, size: array.member_size, settles: Settles::Yes, maps: false }
+        Pass { unit, size: array.member_size(), settles: Settles::Yes, maps: false }
     }
 
     /// Starts the sync of the next stripes of a resync, as far as there are free stripes in the
     /// cache.
-    pub(crate) fn feed(&mut self, sync: &mut Resync) {
+    fn feed(&mut self, sync: &mut Resync, _: ArrayView<'_>) {
         let Self { geometry, stripes, discards, .. } = self;
         sync.feed(stripes.cache.size(), |key, sync| {
             if Discard::any_has(discards, stripes.full_stripe_of(key)) {
@@ -332,8 +301,7 @@ impl ParityRaid {
         });
     }
 
-    /// Whether [`ParityRaid::feed`] could start the sync of a stripe now.
-    pub(crate) fn would_feed(&self, sync: &Resync) -> bool {
+    fn would_feed(&self, sync: &Resync) -> bool {
         let may = |key| {
             self.stripes.cache.is_free(key)
                 && !Discard::any_has(&self.discards, self.stripes.full_stripe_of(key))
@@ -341,43 +309,34 @@ impl ParityRaid {
         sync.has_work(self.stripes.cache.size(), may, |key| self.stripes.syncs_stripe(key))
     }
 
-    // Space.
-
-    /// Whether stripes hold strips that a member had no space for.
-    pub(crate) fn has_deferred(&self) -> bool {
+    fn has_deferred(&self) -> bool {
         self.stripes.has_deferred()
     }
 
-    /// Tries again to write the strips that members had no space for.
-    pub(crate) fn write_deferred(&mut self, cx: &mut Cx<'_>) {
+    fn write_deferred(&mut self, cx: &mut Cx<'_>) {
         self.stripes.write_deferred(cx);
     }
 
-    // States.
-
-    /// Whether requests wait for a free stripe.
-    pub(crate) fn starves(&self) -> bool {
+    fn starves(&self) -> bool {
         !self.starved.is_empty()
     }
 
-    /// Whether every stripe is in use.
-    pub(crate) fn is_full(&self) -> bool {
+    fn is_full(&self) -> bool {
         self.stripes.cache.active() == self.stripes.cache.size()
     }
 
-    pub(crate) fn snapshot(&self) -> RaidSnapshot {
+    fn snapshot(&self) -> RaidSnapshot {
         RaidSnapshot {
             stripe_cache_active: self.stripe_cache_active(),
             stripe_waits: self.stripes.waits.clone(),
         }
     }
 
-    pub(crate) fn stripe_cache_active(&self) -> u32 {
+    fn stripe_cache_active(&self) -> u32 {
         self.stripes.cache.active()
     }
 
-    /// Number of stripes in use, by state.
-    pub(crate) fn stripes_in_use(&self) -> StripesInUse {
+    fn stripes_in_use(&self) -> StripesInUse {
         self.stripes.cache.stripes_in_use()
     }
 }
@@ -385,21 +344,22 @@ impl ParityRaid {
 impl StripeMemory {
     /// Creates the stripe cache: as many stripes as the knobs ask for, but at least one and no more
     /// than fit into the volume's frames.
-    fn stripes(&self, volume: VolumeId, geometry: &Geometry, knobs: &Knobs) -> Stripes {
+    fn stripes(&self, geometry: &Geometry, knobs: &Knobs) -> Stripes {
         let (chunk, height) = (geometry.chunk(), stripe_size::height(knobs, geometry));
         let stripe_frames = stripe_size::stripe_frames(knobs, geometry);
         let wanted = self.stripes_max.unwrap_or(u32::MAX).min(knobs.cache_stripes(stripe_frames));
         let stripes = wanted.max(1).min(self.frames / stripe_frames);
         let cache =
             Cache::new(stripes, self.first, geometry.members(), height, chunk.0 / height.0, knobs);
-        Stripes::new(volume, cache, chunk)
+        Stripes::new(cache, chunk)
     }
 }
 
-/// Longest time that a stripe waits to be filled under a rule without its own bound, and that a
-/// request waits for a free stripe before inactive ones are kept for it.
+/// Limit on two waits: of a stripe that waits to be filled, under a rule without a limit of its
+/// own, and of a request for a free stripe, after which inactive stripes are kept for waiting
+/// requests.
 #[inline]
-fn wait_max(knobs: &Knobs, array: &Array) -> Span {
+fn wait_max(knobs: &Knobs, array: ArrayView<'_>) -> Span {
     if array.is_planted(Mutant::WaitWithoutEnd) {
         WAITS_WITHOUT_BOUND
     } else {

@@ -2,8 +2,8 @@
 //!
 //! A read is sent chunk by chunk, for exactly the requested range, rounded out to the members'
 //! logical blocks. A chunk that its member cannot supply is read through the cache
-//! ([`super::split`]), together with the request's other chunks of the same full stripe: the
-//! missing chunk is computed from them, so they would be read twice otherwise.
+//! ([`super::split`]), together with the request's other chunks of the same full stripe. The
+//! missing chunk is computed from these other chunks, which would otherwise be read twice.
 //!
 //! Source   md-raid.md §2.1 (md: `chunk_aligned_read`, of arrays that miss no member)
 
@@ -11,24 +11,17 @@ use weft_units::{ByteRange, FRAME_BYTES, SECTOR_BYTES, SectorRange, Sectors};
 
 use super::ParityRaid;
 use crate::array::membership::ReadAround;
-use crate::array::outbox::{CompletionTarget, StraightPart};
-use crate::knobs::PlanRule;
 use crate::layout::align::whole_blocks;
+use crate::raid::personality::Requests;
+use crate::raid::straight::StraightPart;
 use crate::raid::{ArrayIo, Cx, SPLITTING};
 use crate::sched::request::{MemberRequest, MergeKind};
 
 impl ParityRaid {
-    /// Sends a read straight to the members, and through the cache the parts that a member cannot
-    /// supply. Returns the number of sub-requests. Returns `None` if the whole read must go through
-    /// the cache: while any stripe has a deferred write, as only the stripe holds its data, and if
-    /// the client repeats a read that stalled, because it would stall again if members need longer
-    /// than `read_around`.
-    pub(crate) fn read_straight(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> Option<u64> {
-        let aligned = cx.membership().reads_aligned() || cx.knobs.plan_rule == PlanRule::Least;
-        (aligned && !io.again && !self.has_deferred()).then(|| self.read_chunks(io, cx))
-    }
-
-    fn read_chunks(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
+    /// Sends a read straight to the members, except for the parts that a member cannot supply:
+    /// these are read through the stripe cache. Returns the number of sub-requests.
+    #[inline]
+    pub(super) fn read_chunks(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
         let (mut start, end) = (io.range.start.0, io.range.end().0);
         let mut sub_requests = 0;
         while start < end {
@@ -60,12 +53,12 @@ impl ParityRaid {
         let position = self.geometry.locate(range.start.sectors_floor());
         let sectors = frames_of(position.sector, range);
         let readable = cx.membership().readable(sectors, ReadAround::WhereChecked);
-        let place = cx.array.position_at(position.slot)?;
+        let place = cx.view().position_at(position.slot)?;
         readable.contains(position.slot).then_some((place, position.sector))
     }
 
-    /// Whether the members can supply all chunks of a request from `start`, where a chunk begins,
-    /// to the end of that full stripe or to `end`, the end of the request.
+    /// Whether the members can supply all chunks of a request from byte `start`, the start of a
+    /// chunk, up to the end of the full stripe or to byte `end`, the end of the request.
     #[inline]
     fn reads_rest_of_stripe(&self, mut start: u64, end: u64, cx: &Cx<'_>) -> bool {
         if cx.membership().is_whole_and_answers() {
@@ -95,7 +88,7 @@ fn up_to_multiple(start: u64, end: u64, size: u64) -> ByteRange {
 /// room ([`crate::layout::align`]).
 #[inline]
 fn read(io: &ArrayIo, range: ByteRange, position: usize, sector: Sectors, cx: &mut Cx<'_>) {
-    let block = u64::from(cx.array.members[position].info.logical_block);
+    let block = cx.view().logical_block(position);
     let whole = whole_blocks(range, block);
     let before = range.start.0 / SECTOR_BYTES - whole.start.0 / SECTOR_BYTES;
     let request = MemberRequest {
@@ -108,7 +101,7 @@ fn read(io: &ArrayIo, range: ByteRange, position: usize, sector: Sectors, cx: &m
     let in_frames = whole.start.0 - io.range.start.0 / FRAME_BYTES * FRAME_BYTES;
     let memory = io.frames.part(in_frames, whole.len.0);
     let part = StraightPart { request: io.id, start: range.start, len: range.len.0 as u32 };
-    cx.array.stage(position, &request, &[memory], CompletionTarget::Straight(part), cx.out);
+    cx.stage_at(position, &request, &[memory], part.target());
 }
 
 /// Data sectors of a member, in whole frames, that a read of `range` from `sector` on may touch

@@ -1,19 +1,19 @@
-//! Knobs of the stripe cache that are set when no stripe is in use: its size, its form, and the
-//! size of a stripe.
+//! Knobs of the stripe cache that can only be set while no stripe is in use: the size of the cache,
+//! its form, and the stripe size.
 
 use weft_units::{Bytes, FRAME_BYTES};
 
 use super::ParityRaid;
 use super::stripe_size;
-use crate::array::Array;
 use crate::contract::error::ReplyError;
 use crate::knobs::{Knob, Knobs, StripeSize};
 use crate::mutant::Mutant;
+use crate::raid::ArrayView;
 use crate::raid::io::Busy;
+use crate::raid::personality::{RaidLevel, Requests, Settings};
 
-impl ParityRaid {
-    /// Whether the new value of a knob can only be set when no stripe is in use.
-    pub(crate) fn sets_when_quiet(&self, knob: Knob) -> bool {
+impl Settings for ParityRaid {
+    fn sets_when_quiet(&self, knob: Knob) -> bool {
         matches!(
             knob,
             Knob::StripeCacheBytes(_)
@@ -23,9 +23,7 @@ impl ParityRaid {
         )
     }
 
-    /// Checks the new value of a knob of the stripe cache, which `knobs` contain already. See
-    /// [`crate::raid::Personality::check`].
-    pub(crate) fn check(&self, knob: Knob, knobs: &Knobs, busy: Busy) -> Result<(), ReplyError> {
+    fn check(&self, knob: Knob, knobs: &Knobs, busy: Busy) -> Result<(), ReplyError> {
         let geometry = &self.geometry;
         if busy.syncs {
             return Err(ReplyError::Busy("a sync is running"));
@@ -73,14 +71,14 @@ impl ParityRaid {
         Ok(())
     }
 
-    /// Creates the cache anew with the values of `knobs`. No stripe is in use.
-    pub(crate) fn apply(&mut self, knob: Knob, array: &Array, knobs: &Knobs) {
+    /// Replaces the stripe cache by one with the values of `knobs`. No stripe may be in use.
+    fn apply(&mut self, knob: Knob, array: ArrayView<'_>, knobs: &Knobs) {
         if matches!(knob, Knob::StripeCacheSize(_)) && array.is_planted(Mutant::CacheNotResized) {
             return;
         }
         assert!(self.is_quiet(), "the cache is resized when no stripe is in use");
         let waits = std::mem::take(&mut self.stripes.waits);
-        self.stripes = self.memory.stripes(self.volume, &self.geometry, knobs);
+        self.stripes = self.memory.stripes(&self.geometry, knobs);
         self.stripes.waits = waits;
     }
 }

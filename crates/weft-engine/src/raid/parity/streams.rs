@@ -1,28 +1,29 @@
-//! Sequential write streams: whether more of a write's stripe will follow by itself.
+//! Sequential write streams: predicts whether a client will write the rest of a stripe without
+//! being asked to.
 //!
-//! A write that starts where another one ended continues that stream. A client that sends the next
-//! write before the last one is answered keeps a pipeline full: the rest of the stripe is on its
-//! way, and waiting for it costs less than reading data that it will overwrite. A client that waits
-//! for each answer gains nothing from the wait, so its stream does not count.
+//! A write that starts where another one ended continues the stream of that write. A client that
+//! sends the next write before the last one is answered keeps a pipeline full: the rest of the
+//! stripe is on its way, and waiting for it costs less than reading data that it will overwrite. A
+//! client that waits for each answer gains nothing from the wait, so its stream does not count.
 //!
-//! The ends of the last writes of 16 streams are kept in a CLOCK. A write that starts at one of
-//! them moves that end. An end that was moved since the hand last passed is kept, so that single
-//! writes between those of a stream do not displace it. A write that arrives before the last one is
-//! answered raises the score of its stream, by four times as much as a write after the answer
-//! lowers it.
+//! The ends of the last writes of 16 streams are kept in a list with CLOCK replacement. A write
+//! that starts at one of these ends moves the end forward. An end that has moved since the clock
+//! hand last passed it is kept, so that single writes between those of a stream do not displace the
+//! stream. A write that arrives before the last one is answered raises the score of its stream, by
+//! four times as much as a write after the answer lowers it.
 //!
-//! Each entry also records up to where the writes of its stream have been attached to stripes,
-//! because the client may be far ahead of that. The stream will bring the bytes from that point to
-//! a bounded distance beyond its end.
+//! Each entry also records up to which byte the writes of its stream have been attached to stripes,
+//! because the client may be far ahead of that. The stream will bring the bytes from there to a
+//! bounded distance beyond its end.
 //!
-//! A client may set md's `sync` flag on a write because it wants only that write soon: a journal
-//! writes some blocks in sequence and then waits. Therefore each entry records how much of its
-//! stream came without a pause.
+//! A client may set md's `sync` flag on a write without writing on: a journal writes some blocks in
+//! sequence and then waits. Therefore each entry records how much of its stream came without a
+//! pause.
 //!
-//! The number of bytes that a client sends without an answer is bounded too. The bound is taken to
-//! be the largest number of bytes of the stream that were unanswered at one time, and is known from
-//! the first answer on. A stripe does not wait for bytes beyond that, because the client is waiting
-//! for the stripe.
+//! The number of bytes that a client sends without waiting for an answer is bounded too. The bound
+//! is taken to be the largest number of bytes of the stream that were unanswered at one time, and
+//! is known from the first answer on. A stripe does not wait for bytes beyond that bound, because
+//! the client will not send them before the stripe is written.
 //!
 //! Inputs   range of a write, whether an unanswered write ends where it begins, and when writes
 //!          reach their stripes
@@ -45,34 +46,36 @@ pub(crate) struct Streams {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct End {
-    /// End of the stream's last write. Zero: the entry is unused, because no write ends there.
+    /// First byte after the stream's last write. Zero marks an unused entry, because no write ends
+    /// at byte zero.
     at: u64,
     moved: bool,
-    /// Confidence that the client sends on without waiting for answers; zero: it waits.
+    /// Confidence that the client sends its next write without waiting for an answer; zero if it
+    /// waits.
     score: u8,
     stream: u32,
     /// Number of bytes that came without a pause, that is, in writes that each came before the
     /// answer to the last one.
     run: u64,
-    /// End of the data that was attached to stripes. Writes between here and `at` wait for stripes.
+    /// End of the data that was attached to stripes. Writes between this byte and `at` still wait
+    /// for stripes.
     attached: u64,
-    /// Time at which a write last arrived or was attached.
+    /// Time at which a write of the stream last arrived or was attached.
     seen: Time,
-    /// Number of bytes that are not answered.
+    /// Number of bytes of the stream that are not answered.
     in_flight: u64,
     /// Recent maximum of `in_flight`; zero until the first answer.
     window: u64,
 }
 
-/// Identifier of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StreamId {
     place: u8,
-    /// Zero: no stream.
+    /// Number of the stream; zero if the write belongs to no stream.
     stream: u32,
 }
 
-/// Stream of a write; the default if the settings use no streams.
+/// Stream of a write, with predictions about it; the default if the settings use no streams.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WriteStream {
     pub(crate) id: StreamId,
@@ -83,7 +86,8 @@ pub(crate) struct WriteStream {
 }
 
 impl Streams {
-    /// Registers a write. Returns its stream, and whether the stream will bring more.
+    /// Registers a write; `before_answer` is true if it begins where an unanswered write ends.
+    /// Returns the stream of the write, and whether the stream will bring more data.
     pub(crate) fn arrive(
         &mut self,
         range: ByteRange,
@@ -122,7 +126,7 @@ impl Streams {
         (StreamId { place: place as u8, stream }, false)
     }
 
-    /// Notes that a write of `len` bytes in a stream was answered.
+    /// Records that a write of `len` bytes in a stream was answered.
     #[inline]
     pub(crate) fn answered(&mut self, id: StreamId, len: Bytes) {
         let stream = &mut self.ends[usize::from(id.place)];
@@ -134,9 +138,10 @@ impl Streams {
         }
     }
 
-    /// Whether the client of a stream sends `bytes` bytes, counted from the start of a write,
-    /// before that write is answered, with a quarter to spare. If not, the members would be idle
-    /// until the last of the bytes arrives.
+    /// Whether the client of a stream keeps enough in flight that the `bytes` bytes from the start
+    /// of a write arrive before that write is answered. A quarter more than `bytes` has to be in
+    /// flight, so that some requests can be on their way to members. True until the stream's first
+    /// answer. If the client keeps less in flight, waiting for the bytes leaves the members idle.
     pub(crate) fn reaches(&self, id: StreamId, bytes: u64) -> bool {
         let stream = &self.ends[usize::from(id.place)];
         stream.window == 0 || stream.window >= bytes + bytes / 4
@@ -148,7 +153,7 @@ impl Streams {
         Bytes(if id.stream != 0 && stream.stream == id.stream { stream.run } else { 0 })
     }
 
-    /// Notes that a write of a stream was attached to stripes up to byte `end`.
+    /// Records that a write of a stream was attached to stripes up to byte `end`.
     pub(crate) fn attached(&mut self, id: StreamId, end: u64, now: Time) {
         let stream = &mut self.ends[usize::from(id.place)];
         if id.stream != 0 && stream.stream == id.stream {
@@ -157,8 +162,9 @@ impl Streams {
         }
     }
 
-    /// Time at which the stream that will bring `bytes` was last seen: one that goes on, has not
-    /// passed the bytes, and ends at most `reach` before them. `None` if there is no such stream.
+    /// Time at which the stream that will bring `bytes` was last seen. Such a stream is still
+    /// running, has not yet attached these bytes, and ends at most `reach` before them. `None` if
+    /// there is none.
     pub(crate) fn moved(&self, bytes: &Range<u64>, reach: u64, now: Time) -> Option<Time> {
         let brings = |stream: &&End| {
             let ahead = stream.attached <= bytes.start && bytes.end <= stream.at + reach;
@@ -172,7 +178,8 @@ impl Streams {
 const ENDS: usize = 16;
 const SCORE_MAX: u8 = 64;
 
-/// Number of writes of a stream in which an unused window shrinks by two thirds.
+/// Number of writes of a stream in which a window that the client does not use shrinks by two
+/// thirds.
 const WINDOW_FADES: u64 = 256;
 
 #[cfg(test)]

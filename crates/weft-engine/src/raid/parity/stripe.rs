@@ -1,7 +1,7 @@
 //! One stripe of the stripe cache: a strip of `stripe_size` bytes on every slot.
 //!
-//! A stripe has at most one *operation* in flight. It is handled when there is none; then it takes
-//! its next step ([`super::plan`]), or rests.
+//! A stripe has at most one *operation* in flight. While none is in flight the stripe can be
+//! handled: it takes its next step ([`super::plan`]), or rests.
 //!
 //! ```text
 //! Idle ── read ──▶ Reading ──▶ Idle        CopyingOut, Recovering, Comparing likewise
@@ -40,8 +40,8 @@ pub(crate) struct SubRequest {
 /// Operation in flight for a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
-    /// Stored parity is being compared with the data. `whole`: every strip was read from its
-    /// member.
+    /// Stored parity is being compared with the data. `whole` is true if every strip was read from
+    /// its member.
     Comparing { whole: bool },
     /// New data is being drained into the stripe, and parity computed.
     Computing(Mode),
@@ -74,11 +74,11 @@ pub(crate) enum Operation {
 /// Progress of the sync of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResyncState {
-    /// Requested; begins when the stripe is next handled.
+    /// A sync was requested; it begins when the stripe is next handled.
     Requested,
     /// Strips are being read or computed until all are valid.
     Filling,
-    /// Parity was compared, or there was none to compare; corrections may follow.
+    /// Parity was compared, or the stripe has no parity to compare; corrections may follow.
     Compared,
 }
 
@@ -94,18 +94,19 @@ pub(crate) enum Batch {
     None,
 }
 
-/// Slots of a stripe that sub-requests touch.
+/// Slots of a stripe that a set of sub-requests touches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Touched {
     slots: SlotSet,
     /// Slots with a strip that a single sub-request covers completely.
     covered: SlotSet,
-    /// Whether one of the sub-requests must be durable (FUA).
+    /// Whether any of the sub-requests must be durable (FUA).
     durable: bool,
 }
 
 impl Touched {
-    /// Slots that sub-requests of one stripe touch. A strip has `strip_bytes`.
+    /// Collects the slots that `sub_requests`, all of one stripe, touch. `strip_bytes` is the size
+    /// of a strip.
     #[inline(always)]
     pub(crate) fn by(sub_requests: &[SubRequest], strip_bytes: u64) -> Self {
         let mut touched = Self::default();
@@ -149,22 +150,22 @@ impl SubRequest {
     }
 }
 
-/// Start of a wait, in time and in bytes drained. The order is by time; a later start has drained
-/// at least as much.
+/// Start of a wait, in time and in bytes drained. Values are ordered by time: a later start has
+/// drained at least as many bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Since {
     pub(crate) at: Time,
-    /// Bytes that had been drained into all stripes by then.
+    /// Bytes that had been drained into all stripes when the wait began.
     pub(crate) drained: u64,
 }
 
-/// Purposes of the member requests for the strips of one step.
+/// Purpose of each member request that a stripe sends together, by slot of the strip.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Purposes {
     here: Purpose,
     /// Slots of the strips with the purpose `here`.
     at: SlotSet,
-    /// Slots of strips that are read for their old content, which a write replaces.
+    /// Slots of strips that are read only for their old content, which a write then replaces.
     old: SlotSet,
     others: Purpose,
 }
@@ -183,7 +184,7 @@ impl Purposes {
     }
 }
 
-/// An entry of the stripe cache.
+/// Entry of the stripe cache.
 #[derive(Clone, Debug)]
 pub(crate) struct Stripe {
     /// Stripe number: data sector on the members divided by the stripe height.
@@ -193,7 +194,7 @@ pub(crate) struct Stripe {
     /// Class of the inactive list that the stripe belongs to; it never changes.
     pub(crate) class: u8,
     pub(crate) placement: Option<Placement>,
-    /// Data and parity slots, from the placement.
+    /// Slots of the data strips, from `placement`.
     pub(crate) data: SlotSet,
     pub(crate) parity: SlotSet,
     /// First frame of slot 0's strip. The strip of the next slot is `stride` frames further. The
@@ -213,19 +214,20 @@ pub(crate) struct Stripe {
     /// Slots that the drained sub-requests in `taken` touch.
     drained: Touched,
     pub(crate) uptodate: SlotSet,
-    /// Strips that could not be read, nor when the read was repeated.
+    /// Strips that could not be read, not even when the read was repeated.
     pub(crate) read_error: SlotSet,
-    /// Strips of `read_error` that could not be read back after a rewrite, or found no space on
-    /// their member.
+    /// Strips in `read_error` that could not be read back after a rewrite, or for which their
+    /// member had no space.
     pub(crate) uncorrectable: SlotSet,
-    /// Strips that failed to be read once, and are read again alone.
+    /// Strips that failed to be read once, and are read again in a request of their own.
     pub(crate) retried: SlotSet,
-    /// Number of reads of the stripe that were given up because the member was slow. Each one
+    /// Number of reads of the stripe that were given up because a member was slow. Each of them
     /// doubles the time that the next read may take.
     pub(crate) given_up: u8,
-    /// Parity strips computed for the write in flight, of members that were present when it began.
+    /// Slots of the parity strips that are computed for the write in flight, on members that were
+    /// present when the write began.
     pub(crate) new_parity: SlotSet,
-    /// Slots of strips that found no space on their member. The stripe stays in the cache until the
+    /// Slots of strips for which their member had no space. The stripe stays in the cache until the
     /// member has stored them: the stripe holds the only copy, which the other strips may not
     /// reproduce.
     pub(crate) deferred: SlotSet,
@@ -237,20 +239,21 @@ pub(crate) struct Stripe {
     pub(crate) goes_on: bool,
     /// Slots on which the operation in flight failed.
     pub(crate) faults: SlotSet,
-    /// Slot for which a write of a sync or a correction found no space: the stripe is not in sync.
+    /// Slot of a member that had no space for a write of a sync or correction, so that the stripe
+    /// is not in sync.
     pub(crate) no_space: Option<Slot>,
     pub(crate) operation: Operation,
     pub(crate) in_flight: u32,
     /// Number of given-up member requests that may still use the stripe's memory.
     pub(crate) pins: u32,
-    /// The stripe may have work to do.
+    /// The stripe may have work to do, and has to be handled.
     pub(crate) handle: bool,
     pub(crate) delayed: bool,
     /// The stripe has the permission to preread. The cache counts these.
     pub(crate) preread: bool,
     pub(crate) io_started: bool,
-    /// The stripe may head or join a batch: it was not handled since its first write, and is not
-    /// read.
+    /// The stripe may head or join a batch: it has not been handled since its first write, and no
+    /// request reads it.
     pub(crate) batch_ready: bool,
     /// The stripe has a full-stripe write in flight. The cache counts these.
     pub(crate) full_write: bool,
@@ -260,21 +263,22 @@ pub(crate) struct Stripe {
     pub(crate) mismatch: bool,
     /// Slot of the strip that P and Q located as wrong, and that is being written again.
     pub(crate) located: Option<Slot>,
-    /// The stripe is plugged: it goes to its list after all arrivals of the turn.
+    /// The stripe is plugged: it goes to its list once all requests of the turn have arrived.
     pub(crate) plugged: bool,
-    /// Attributes of the stripe's member requests: those of the client with the highest priority.
+    /// Attributes for the stripe's member requests: those of its client with the highest priority.
     pub(crate) attr: Attr,
-    /// Number of times that a request was attached in this turn.
+    /// Number of requests attached in this turn.
     pub(crate) arrivals: u32,
     /// A request attached in this turn belongs to a stream that will fill the stripe.
     pub(crate) streams: bool,
     /// Start of the wait for the permission to preread; `None` if it does not wait.
     pub(crate) waits_since: Option<Since>,
-    /// Another request waits for one that is attached here.
+    /// Another client request waits for a request that is attached to this stripe.
     pub(crate) waited_for: bool,
-    /// Latest end of the wait to be filled, set because another request waits.
+    /// Latest end of the wait to be filled, set because a client request waits for the stripe's
+    /// data.
     pub(crate) due: Option<Time>,
-    /// Start of the preread, if a wait went before it.
+    /// Start of the preread, if the stripe waited before it.
     pub(crate) reads_since: Option<Time>,
 }
 
@@ -331,7 +335,7 @@ impl Stripe {
         }
     }
 
-    /// Reuses the stripe for another key, and resets its state.
+    /// Reuses the entry for the stripe number `key`, and resets its state.
     pub(crate) fn reuse(&mut self, key: u64, placement: Placement) {
         assert_eq!(self.in_flight, 0, "a stripe that is reused has nothing in flight");
         assert_eq!(self.pins, 0, "no member uses the memory of a stripe that is reused");
@@ -381,17 +385,18 @@ impl Stripe {
         }
     }
 
-    /// Notes that reads of these strips failed once, and are to be repeated alone.
+    /// Records that reads of the strips in `touched` failed once, so that the reads are repeated
+    /// alone.
     pub(crate) fn repeat(&mut self, touched: Touched) {
         self.retried = self.retried.or(touched.slots);
     }
 
-    /// Sub-requests that wait to be read.
+    /// Sub-requests of reads that no operation serves yet.
     pub(crate) fn reads(&self) -> &[SubRequest] {
         &self.reads
     }
 
-    /// Sub-requests that wait to be written.
+    /// Sub-requests of writes that have not been drained yet.
     pub(crate) fn writes(&self) -> &[SubRequest] {
         &self.writes
     }
@@ -411,9 +416,9 @@ impl Stripe {
         self.readers = self.readers.without(served);
     }
 
-    /// Moves all writers to `taken`; they are answered when the operation ends. Parity of the slots
-    /// `new_parity` is computed with it, and the slots `zero_copy` are written from zero-copy
-    /// pages.
+    /// Moves all writers to `taken`; they are answered when the operation ends. The operation
+    /// computes the parity of the slots `new_parity`, and the slots `zero_copy` are written from
+    /// zero-copy pages.
     pub(crate) fn drain(&mut self, new_parity: SlotSet, zero_copy: SlotSet) {
         assert!(self.taken.is_empty(), "sub-requests taken earlier were answered");
         self.handle = false;
@@ -432,7 +437,7 @@ impl Stripe {
         &self.taken
     }
 
-    /// Forgets the sub-requests of the operation, which were answered.
+    /// Drops the sub-requests in `taken`, which have been answered.
     pub(crate) fn answered(&mut self) {
         self.drained = Touched::default();
         self.taken.clear();
@@ -472,7 +477,7 @@ impl Stripe {
         self.writers.durable
     }
 
-    /// Whether writers cover every data strip.
+    /// Whether writers together cover every data strip completely.
     #[inline]
     pub(crate) fn is_filled(&self, strip_bytes: u64) -> bool {
         self.writers.slots == self.data
@@ -493,8 +498,9 @@ impl Stripe {
         whole
     }
 
-    /// Smallest range of volume bytes that contains all bytes which the stripe lacks to be filled;
-    /// `None` if it lacks none.
+    /// Smallest range of the volume that contains all bytes which further writes would have to
+    /// bring, because no writer covers them and the stripe does not hold them. `None` if there are
+    /// no such bytes.
     pub(crate) fn lacks(&self, geometry: &Geometry, height: Sectors) -> Option<Range<u64>> {
         let strip_bytes = height.bytes().0;
         let missing = self.data.without(self.overwrite(strip_bytes)).without(self.uptodate);
@@ -512,7 +518,7 @@ impl Stripe {
         lacks
     }
 
-    /// Strips that had a read error and have known content by now.
+    /// Slots of strips that had a read error and have known content by now.
     pub(crate) fn correctable(&self) -> SlotSet {
         self.read_error.and(self.uptodate).without(self.uncorrectable)
     }
@@ -529,8 +535,8 @@ impl Stripe {
         self.taken.iter().find(|sub_request| sub_request.slot == slot)
     }
 
-    /// Memory of a strip of the write in flight. If it is a zero-copy page, also the request that
-    /// owns the page.
+    /// Memory of the strip at `slot`, of `frames` frames, for the write in flight. If the memory is
+    /// a zero-copy page, also the request that owns the page.
     pub(crate) fn memory(&self, slot: Slot, frames: u32) -> (Segment, Option<RequestId>) {
         match self.zero_copy_from(slot) {
             Some(sub_request) => (
@@ -542,7 +548,7 @@ impl Stripe {
     }
 
     /// Attributes of the stripe's member requests, without the purpose ([`Stripe::purposes`]).
-    /// `sync` is the I/O class of a sync that no client waits for.
+    /// `sync` is the I/O class of a sync for which no client waits.
     #[inline(always)]
     pub(crate) fn member_attr(&self, sync: Class) -> Attr {
         let mut attr = self.attr;
@@ -569,7 +575,7 @@ impl Stripe {
         }
     }
 
-    /// Purposes of the member requests for `strips`, where `here` is the purpose of strips that
+    /// Purposes of the member requests for `strips`, where `here` is the purpose for strips that
     /// clients asked for.
     #[inline]
     pub(crate) fn purposes(&self, here: Purpose, strips: SlotSet, write: bool) -> Purposes {
@@ -592,7 +598,8 @@ impl Stripe {
         Purposes { here, at: self.readers, old, others: Purpose::Reconstruct }
     }
 
-    /// Charges the stripe to a client; if there are several, to the one with the highest priority.
+    /// Charges the stripe to the client of `attr`, unless it is already charged to a client with
+    /// higher priority.
     #[inline]
     pub(crate) fn charge(&mut self, attr: Attr) {
         if !self.has_clients() {
@@ -602,9 +609,9 @@ impl Stripe {
         }
     }
 
-    /// Whether this stripe can be computed and written together with `before`, which was drained
-    /// and consists of zero-copy pages: every strip of its write lies in memory directly after the
-    /// same strip of `before`.
+    /// Whether this stripe can be computed and written together with the drained stripe `before`,
+    /// which is written from zero-copy pages: every strip of this stripe's write lies in memory
+    /// directly after the same strip of `before`.
     pub(crate) fn goes_on_after(&self, before: &Self, frames: u32) -> bool {
         let goes_on = |(mine, other): (&SubRequest, &SubRequest)| {
             let (Some(memory), Some(before)) = (mine.memory, other.memory) else { return false };
@@ -648,7 +655,7 @@ impl Stripe {
         Segment { frame: self.first(slot), offset: 0, len: frames * FRAME_BYTES as u32 }
     }
 
-    /// Memory of `len` bytes from byte `offset` of the strip at `slot` on.
+    /// Memory for `len` bytes of the strip at `slot`, from byte `offset` of the strip on.
     pub(crate) fn part(&self, slot: Slot, offset: u32, len: u32) -> Segment {
         Segment::at(self.first(slot), u64::from(offset), u64::from(len))
     }

@@ -1,4 +1,5 @@
-//! Tests of the accounting of stripe I/O: which client is charged, and for which purpose.
+//! Tests of the accounting of stripe I/O: to which client member requests are charged, and for
+//! which purpose.
 
 use std::collections::VecDeque;
 
@@ -17,7 +18,7 @@ use crate::{
 /// A member request: its member, whether it writes, and its attributes.
 type Seen = (u16, bool, Attr);
 
-/// RAID 5 of five members, of which the parity of the first chunks is on the last.
+/// A RAID 5 of five members, where the parity of the first full stripe is on the last member.
 struct Rig {
     engine: Engine,
     seen: Vec<Seen>,
@@ -32,7 +33,7 @@ impl Rig {
         Self { engine, seen: Vec::new(), tag: 0 }
     }
 
-    /// Gives the engine a client request, without a turn.
+    /// Passes a client request to the engine, without running a turn.
     fn ask(&mut self, op: RequestOp, start: u64, len: u64, attr: Attr) {
         self.tag += 1;
         let Origin::Client(client, _) = attr.origin else { panic!("a client asks") };
@@ -43,7 +44,8 @@ impl Rig {
         self.engine.handle(Time(0), Input::Client(request));
     }
 
-    /// Member requests for data until nothing is left to do; members do everything at once.
+    /// Runs the engine until it has no more work, with members that do everything at once. Returns
+    /// the member requests for data.
     fn run(&mut self) -> Vec<Seen> {
         let mut outputs = VecDeque::new();
         loop {
@@ -163,7 +165,7 @@ fn a_cache_s_writes_and_a_resync_are_told_apart_from_what_somebody_waits_for() {
     assert!(synced.iter().all(|of| (of.origin, of.purpose) == (Origin::Sync, Purpose::Resync)));
 }
 
-/// Sectors that members read and wrote for a client, by purpose.
+/// Number of sectors that members read and wrote for the client `number`, by purpose.
 fn moved(rig: &Rig, number: u32) -> Vec<(Purpose, u64, u64)> {
     let snapshot = rig.engine.snapshot();
     let party = Party::Client(ClientId(number));
@@ -216,7 +218,8 @@ fn a_thousand_clients_one_after_the_other_are_all_counted() {
     assert!(accounts.iter().any(|it| it.party == Party::Others && it.reads > 900));
 }
 
-/// A client that comes back is present again, even if no other client was active meanwhile.
+/// A client that returns is counted as present again, even if no other client was active in the
+/// meantime.
 #[test]
 fn a_client_that_comes_again_is_there() {
     let mut rig = Rig::new(|_| ());

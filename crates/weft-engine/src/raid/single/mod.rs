@@ -1,18 +1,19 @@
 //! Single: one member as it is, without metadata (`--bare`).
 //!
 //! Nothing is cached or merged. Reads and writes pass to the member unchanged, and clients keep
-//! their order themselves, as on the device ([`super::Personality::passes`]). This module handles
-//! the other requests: zeroes and trims, and writes that wait for a flush or for room in the
-//! member's queue. An error of the member goes to the client, and the member stays in use.
+//! their order themselves, as with a real device ([`super::Personality::passes`]). This module
+//! handles the other requests: zeroes and trims, and writes that wait for a flush or for room in
+//! the member's queue. An error of the member goes to the client, and the member stays in use.
 
-use weft_units::ByteRange;
+use weft_units::{ByteRange, Sectors};
 
 use super::clear::Clears;
+use super::personality::{Discards, RaidLevel, Requests, Settings};
 use super::straight::{self, Target, Targets};
-use super::{Answer, ArrayIo, Cx, Event, PartOutcome};
-use crate::array::Array;
+use super::{Answer, ArrayIo, ArrayView, Cx, Event, PartOutcome};
 use crate::array::outbox::CompletionTarget;
-use crate::contract::input::Fault;
+use crate::contract::error::ReplyError;
+use crate::contract::input::{Fault, Verb};
 use crate::contract::token::RequestId;
 
 /// Personality of one member without metadata.
@@ -22,9 +23,20 @@ pub(crate) struct Single {
     events: Vec<Event>,
 }
 
-impl Single {
-    /// Sends a request to the member, or begins to clear its range. It counts one sub-request.
-    pub(crate) fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
+impl Requests for Single {
+    fn passes(
+        &mut self,
+        range: ByteRange,
+        _: bool,
+        _: impl FnOnce() -> bool,
+        _: ArrayView<'_>,
+    ) -> Option<(usize, Sectors)> {
+        Some((0, range.start.sectors_floor()))
+    }
+
+    /// Sends a request to the member, or begins to clear its range. The request counts as one
+    /// sub-request.
+    fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
         if io.zeroes || io.discarded.is_some() {
             self.clears.begin(io, targets, &mut self.events, cx);
         } else {
@@ -34,9 +46,10 @@ impl Single {
         }
         1
     }
+}
 
-    /// Handles the member's answer for a discard.
-    pub(crate) fn discard_done(
+impl Discards for Single {
+    fn discard_done(
         &mut self,
         request: RequestId,
         position: Option<usize>,
@@ -46,9 +59,22 @@ impl Single {
         let of = (request, position);
         self.clears.discard_told(of, result, targets, &mut self.events, cx);
     }
+}
 
-    /// Handles a part of a member request that is done.
-    pub(crate) fn part_done(
+impl Settings for Single {
+    fn refuses(&self, verb: &Verb) -> Option<ReplyError> {
+        match verb {
+            Verb::Set(knob) if !knob.is_of_queues() => {
+                Some(ReplyError::Invalid("a bare member has only the knobs of its queue"))
+            }
+            Verb::Drain | Verb::Set(_) | Verb::SetQueues { .. } | Verb::Stop => None,
+            _ => Some(ReplyError::Invalid("a bare member has no array to administer")),
+        }
+    }
+}
+
+impl RaidLevel for Single {
+    fn part_done(
         &mut self,
         part: CompletionTarget,
         answer: Answer,
@@ -57,9 +83,8 @@ impl Single {
         self.clears.part_told(part, answer, targets, &mut self.events, cx)
     }
 
-    /// Events that the volume has not yet taken.
     #[inline]
-    pub(crate) fn events(&mut self) -> &mut Vec<Event> {
+    fn events(&mut self) -> &mut Vec<Event> {
         &mut self.events
     }
 }
@@ -69,7 +94,7 @@ fn target(range: ByteRange) -> Target {
     Target { position: 0, sector: range.start.sectors_floor(), range }
 }
 
-fn targets(range: ByteRange, _: &Array) -> Targets {
+fn targets(range: ByteRange, _: ArrayView<'_>) -> Targets {
     Targets::from_slice(&[target(range)])
 }
 

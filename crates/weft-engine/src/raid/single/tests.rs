@@ -12,7 +12,8 @@ use crate::contract::frame::{Run, Segments, ZERO_FRAME, frames_needed};
 use crate::knobs::{Knob, SchedulerKind};
 use crate::{
     Attr, ClientRequest, Command, Config, Engine, Fault, Flags, Input, MemberInfo, MemberOp,
-    MemberState, Notice, Output, ReplyError, RequestOp, SyncAction, Tag, Token, Value, Verb,
+    MemberState, Notice, Output, ReplyError, RequestOp, SyncAction, Tag, Token, TokenWaits, Value,
+    Verb,
 };
 
 const CLIENT: ClientId = ClientId(7);
@@ -57,7 +58,7 @@ impl Rig {
         }
     }
 
-    /// Sends a request with frames of its own. Returns its tag and its frames.
+    /// Sends a request with frames of its own. Returns the request's tag and frames.
     fn ask(&mut self, op: RequestOp, start: u64, len: u64, flags: Flags) -> (u64, Run) {
         self.tag += 1;
         let range = ByteRange::new(start, len);
@@ -100,7 +101,7 @@ impl Rig {
         }
     }
 
-    /// The member answers its oldest request.
+    /// Answers the member's oldest request with `result`, and returns the request.
     fn done(&mut self, result: Result<(), Fault>) -> MemberOp {
         let (token, op) = self.asked.pop_front().expect("a request is outstanding");
         let result = result.map(|()| Value::Nothing);
@@ -231,7 +232,7 @@ fn requests_that_make_no_sense_are_refused_before_the_member_is_asked() {
     assert!(rig.asked.is_empty());
 }
 
-/// Sector, bytes and FUA of a write of zeroes.
+/// Sector, number of bytes and FUA flag of a write of zeroes.
 fn zeroes_of(op: &MemberOp) -> (u64, u64, bool) {
     let MemberOp::Write { at, from, fua } = op else { panic!("{op:?}") };
     assert!(from.iter().all(|part| part.frame == ZERO_FRAME && part.offset == 0));
@@ -300,8 +301,30 @@ fn write_with_preflush_waits_for_a_flush_and_ends_with_its_error() {
     }
 }
 
-/// A member that takes one command at a time: requests wait in its queue, with `none` and with the
-/// other schedulers, which merge the waiting ones.
+#[test]
+fn waits_for_a_token_are_counted_until_the_request_has_one() {
+    let mut rig = Rig::new(|member| member.device.depth = Some(1));
+    let mut config = rig.config.clone();
+    let knobs = &mut config.volumes[0].knobs;
+    (knobs.scheduler, knobs.nr_requests) = (SchedulerKind::MqDeadline, 2);
+    rig.engine = Engine::new(config, Time(0)).unwrap();
+    let waits = |rig: &Rig| {
+        let TokenWaits { begun, ended } = rig.engine.token_waits(VolumeId(0));
+        (begun, ended)
+    };
+    // Of five requests, one is at the member, and one in the scheduler. The last joins that one.
+    for (block, begun) in [(0, 0), (10, 0), (20, 1), (30, 2), (11, 2)] {
+        rig.ask(RequestOp::Write, block * 4096, 4096, Flags::NONE);
+        assert_eq!(waits(&rig), (begun, 0), "block {block}");
+    }
+    for ended in [1, 2, 2] {
+        rig.done(Ok(()));
+        assert_eq!(waits(&rig), (2, ended));
+    }
+}
+
+/// A member that takes one command at a time. Requests wait in its queue, both with `none` and with
+/// the other schedulers, which merge waiting requests.
 #[test]
 fn requests_that_wait_in_the_queue_of_the_member_are_all_answered() {
     for scheduler in SchedulerKind::ALL {
@@ -410,14 +433,14 @@ fn member_that_does_not_answer_is_spoken_of_and_waited_for() {
     assert_eq!(rig.reply(tag), Some(Ok(())));
 }
 
-/// A member with a cache of which a power cut loses any part. A sector holds the frame that it was
-/// written from, or 0 before it was written.
+/// Member with a volatile cache, any part of which a power cut may lose. The content of a sector is
+/// the number of the frame from which it was written, or 0 before it was written.
 struct Model {
     durable: Vec<u32>,
     cached: BTreeMap<u64, u32>,
-    /// Flushes are answered and not carried out.
+    /// If set, flushes are answered but not carried out.
     lies: bool,
-    /// Values that were read into frames.
+    /// Values that were read into frames, by frame and sector.
     frames: BTreeMap<(u32, u32), u32>,
 }
 
@@ -468,7 +491,7 @@ impl Model {
         }
     }
 
-    /// A power cut: any part of the cache is written.
+    /// Simulates a power cut: a random part of the cache is written to the medium.
     fn cut(&mut self, rng: &mut Rng) {
         for (sector, value) in std::mem::take(&mut self.cached) {
             if rng.below(2) == 0 {
@@ -478,18 +501,18 @@ impl Model {
     }
 }
 
-/// Random requests, several at a time but in order for the same sectors, with flushes, FUA and
-/// power cuts.
+/// Test with random requests, several at a time but in order for the same sectors, with flushes,
+/// FUA and power cuts.
 struct Play {
     rng: Rng,
     model: Model,
-    /// Values that each sector may hold after a cut: the last durable one, and later ones.
+    /// Values that each sector may have after a power cut: the last durable value, and later ones.
     may: Vec<Vec<u32>>,
-    /// Sectors that were compared.
+    /// Number of sectors that were compared.
     compared: u64,
 }
 
-/// A request with an answer that is still to be checked.
+/// Request with an answer that is still to be checked.
 struct Asked {
     tag: u64,
     op: RequestOp,
@@ -498,7 +521,7 @@ struct Asked {
     fua: bool,
 }
 
-/// Number of sectors that requests cover.
+/// Number of sectors that the requests of the test cover.
 const SECTORS: u64 = SIZE / SECTOR_BYTES / 256;
 
 impl Play {
@@ -509,7 +532,8 @@ impl Play {
         Self { rng: Rng::new(seed), model, may: vec![vec![0]; SECTORS as usize], compared: 0 }
     }
 
-    /// Runs the play. Returns the number of sectors that were compared, or the mismatch.
+    /// Runs the test. Returns the number of sectors that were compared, or a description of the
+    /// mismatch.
     fn run(mut self) -> Result<u64, String> {
         let mut frame = 1;
         for _ in 0..6 {
@@ -536,7 +560,7 @@ impl Play {
         Ok(self.compared)
     }
 
-    /// A few requests that do not overlap.
+    /// Sends a few requests that do not overlap, and returns them.
     fn ask(&mut self, rig: &mut Rig) -> Vec<Asked> {
         let rng = &mut self.rng;
         let mut all: Vec<Asked> = Vec::new();
@@ -559,7 +583,7 @@ impl Play {
         all
     }
 
-    /// The member carries out all its requests, in any order.
+    /// Carries out all requests of the member, in random order.
     fn answer(&mut self, rig: &mut Rig) {
         while !rig.asked.is_empty() {
             let turns = self.rng.below(rig.asked.len() as u64) as usize;
@@ -569,7 +593,8 @@ impl Play {
         }
     }
 
-    /// Checks an answer: a read returns the last write, and a write may be there after a cut.
+    /// Checks an answer: a read must return the last write. An answered write becomes a value that
+    /// may be found after a power cut.
     fn look(&mut self, asked: &Asked) -> Result<(), String> {
         let Asked { op, places, frames, fua, .. } = asked;
         for place in places.clone() {

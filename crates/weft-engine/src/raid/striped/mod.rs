@@ -8,9 +8,9 @@ use smallvec::{SmallVec, smallvec};
 use weft_units::{ByteRange, Bytes, Sectors};
 
 use super::clear::Clears;
+use super::personality::{Discards, RaidLevel, Requests, Settings};
 use super::straight::{self, Target, Targets};
-use super::{Answer, ArrayIo, Cx, Event, PartOutcome};
-use crate::array::Array;
+use super::{Answer, ArrayIo, ArrayView, Cx, Event, PartOutcome};
 use crate::array::outbox::CompletionTarget;
 use crate::contract::frame::Segments;
 use crate::contract::input::Fault;
@@ -30,63 +30,79 @@ impl Striped {
     pub(crate) fn new(places: Places) -> Self {
         Self { places, clears: Clears::default(), events: Vec::new() }
     }
+}
 
-    /// Member position and data sector for a request that lies on one member; `None` otherwise.
+impl Requests for Striped {
     #[inline]
-    pub(crate) fn passes(&self, range: ByteRange, array: &Array) -> Option<(usize, Sectors)> {
+    fn passes(
+        &mut self,
+        range: ByteRange,
+        _: bool,
+        _: impl FnOnce() -> bool,
+        array: ArrayView<'_>,
+    ) -> Option<(usize, Sectors)> {
         let extent = self.places.locate(range.start.sectors_floor());
         (range.len <= extent.len.bytes()).then(|| (position_at(&extent, array), extent.sector))
     }
 
+    #[inline]
+    fn read_straight(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> Option<u64> {
+        Some(self.submit(io, cx))
+    }
+
     /// Sends a read or write to its members, or begins to clear its range. Returns the number of
     /// sub-requests.
-    pub(crate) fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
+    #[inline]
+    fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
         if io.zeroes || io.discarded.is_some() {
-            let targets = |range, array: &Array| targets(&self.places, range, array);
+            let targets = |range, array: ArrayView<'_>| targets(&self.places, range, array);
             self.clears.begin(io, targets, &mut self.events, cx);
             return 1;
         }
-        let runs = runs(&targets(&self.places, io.range, cx.array), io);
+        let runs = runs(&targets(&self.places, io.range, cx.view()), io);
         for (run, memory) in &runs {
             // Not merged with other requests, so that an error concerns one client.
             straight::send(io, run, memory, run.range.len, cx);
         }
         runs.len() as u64
     }
+}
 
-    /// Handles a member's answer for a discard.
-    pub(crate) fn discard_done(
+impl Discards for Striped {
+    fn discard_done(
         &mut self,
         request: RequestId,
         position: Option<usize>,
         result: Result<(), Fault>,
         cx: &mut Cx<'_>,
     ) {
-        let targets = |range, array: &Array| targets(&self.places, range, array);
+        let targets = |range, array: ArrayView<'_>| targets(&self.places, range, array);
         let of = (request, position);
         self.clears.discard_told(of, result, targets, &mut self.events, cx);
     }
+}
 
-    /// Handles a part of a member request that is done.
-    pub(crate) fn part_done(
+impl Settings for Striped {}
+
+impl RaidLevel for Striped {
+    fn part_done(
         &mut self,
         part: CompletionTarget,
         answer: Answer,
         cx: &mut Cx<'_>,
     ) -> PartOutcome {
-        let targets = |range, array: &Array| targets(&self.places, range, array);
+        let targets = |range, array: ArrayView<'_>| targets(&self.places, range, array);
         self.clears.part_told(part, answer, targets, &mut self.events, cx)
     }
 
-    /// Events that the volume has not yet taken.
     #[inline]
-    pub(crate) fn events(&mut self) -> &mut Vec<Event> {
+    fn events(&mut self) -> &mut Vec<Event> {
         &mut self.events
     }
 }
 
-/// Joins targets of a request that are adjacent on their member to runs, each with its memory. The
-/// range of a run begins where that of its first target does, and has the length of all of them.
+/// Merges targets that are adjacent on their member into runs, each with its memory. The range of a
+/// run begins at its first target's range, and has the total length of its targets.
 fn runs(targets: &Targets, io: &ArrayIo) -> SmallVec<[(Target, Segments); 4]> {
     let mut runs: SmallVec<[(Target, Segments); 4]> = SmallVec::new();
     for target in targets {
@@ -103,14 +119,14 @@ fn runs(targets: &Targets, io: &ArrayIo) -> SmallVec<[(Target, Segments); 4]> {
     runs
 }
 
-/// Targets of a range, in order of the array.
-fn targets(places: &Places, range: ByteRange, array: &Array) -> Targets {
+/// Targets of a range, in the order of the array.
+fn targets(places: &Places, range: ByteRange, array: ArrayView<'_>) -> Targets {
     let (mut start, end) = (range.start, range.end());
     let mut targets = Targets::new();
     while start < end {
         let extent = places.locate(start.sectors_floor());
         let mut len = extent.len.bytes().min(Bytes(end.0 - start.0));
-        let (next, block) = (start + len, array.request_unit);
+        let (next, block) = (start + len, array.request_unit());
         if array.is_planted(Mutant::ZoneBoundaryOffByOne)
             && next < end
             && len > block
@@ -134,7 +150,7 @@ fn targets(places: &Places, range: ByteRange, array: &Array) -> Targets {
     targets
 }
 
-fn position_at(extent: &crate::layout::striped::Extent, array: &Array) -> usize {
+fn position_at(extent: &crate::layout::striped::Extent, array: ArrayView<'_>) -> usize {
     let position = array.position_at(extent.slot);
     position.expect("an array without redundancy fails no member")
 }

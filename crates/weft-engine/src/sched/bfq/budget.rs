@@ -2,9 +2,9 @@
 //!
 //! A queue that uses up its budget gets a larger one, a queue that runs out of requests gets as
 //! much as it used, and a queue that kept the member idle gets less. The share of a queue does not
-//! depend on its budget, but its latency does. The largest budget is what the member transfers in
-//! `timeout_sync` at its peak rate, once the rate was measured and eleven slots have begun; until
-//! then it is 16384 sectors.
+//! depend on its budget, but its latency does. The largest budget is the number of sectors that the
+//! member transfers in `timeout_sync` at its peak rate, once the rate has been measured and eleven
+//! slots have begun; until then it is 16384 sectors.
 //!
 //! Inputs   the reason for which a slot ended, and the service in it
 //! Answer   [`Budgets::after`]
@@ -18,7 +18,7 @@ use crate::knobs::BfqKnobs;
 /// State from which the budgets of a member's queues are computed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budgets {
-    /// Moving average that rises towards 256 with the number of slots begun.
+    /// Moving average that approaches 256 as slots begin; it tells whether enough slots have begun.
     assigned: u64,
     max: u64,
 }
@@ -31,7 +31,7 @@ pub(super) struct SlotEnd {
     pub(super) own: u64,
     /// Number of sectors that the queue was charged in the slot.
     pub(super) served: u64,
-    /// Whether requests of the queue are in flight at the member.
+    /// Whether requests of the queue are in flight at the member when the slot ends.
     pub(super) in_driver: bool,
     pub(super) sync: bool,
     pub(super) raised: bool,
@@ -64,7 +64,7 @@ impl Budgets {
         (self.max() * 2 / 3).max(1)
     }
 
-    /// Budget of a queue for its next slot, in sectors.
+    /// Budget of a queue for the slot that follows `slot`, in sectors.
     pub(super) fn after(&self, slot: &SlotEnd, knobs: &BfqKnobs) -> u64 {
         let (own, min, max) = (slot.own, self.max() / 32, self.max);
         let next = if !slot.sync {

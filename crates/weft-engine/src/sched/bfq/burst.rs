@@ -1,11 +1,11 @@
-//! Bursts: queues that start together, and are therefore not raised.
+//! Bursts: queues that start together, so that their weight is not raised.
 //!
-//! A boot or a `make -j` starts many queues at once. None of them is a queue that a user waits for,
-//! and raising the weight of all of them would raise none relative to the others, at the cost of
-//! older queues. Queues that start within 180 ms of one another are therefore counted. With the
-//! eighth queue the burst is large, and all of its queues are marked, including those that join
-//! later. A marked queue is not raised until it has been idle for more than 10 s ([`mark_fades`]).
-//! A queue of another group begins a new burst.
+//! A boot or a `make -j` starts many queues at once. A user waits for none of these queues in
+//! particular, and raising the weight of all of them would raise none relative to the others, at
+//! the cost of older queues. Queues that start within 180 ms of one another are therefore counted.
+//! With the eighth queue the burst is large, and all of its queues are marked, including those that
+//! join later. A marked queue is not raised until it has been idle for more than 10 s
+//! ([`mark_fades`]). A queue of another group begins a new burst.
 //!
 //! Inputs   each queue at its first request, and whether other queues were busy
 //! Answer   the queues to mark
@@ -30,7 +30,7 @@ pub(super) struct Bursts {
 
 impl Bursts {
     /// Handles the first request of a queue. Calls `mark` for each queue that has to be marked as
-    /// part of a large burst.
+    /// part of a large burst. `others_busy` tells whether other queues were busy.
     pub(super) fn queue_began(
         &mut self,
         queue: QueueId,
@@ -62,16 +62,16 @@ impl Bursts {
     }
 }
 
-/// Whether a queue loses its mark after it was idle for this long.
+/// Whether a marked queue loses its mark after an idle time of `idle`.
 pub(super) fn mark_fades(idle: Span) -> bool {
     idle > FADE
 }
 
-/// Number of queues from which a burst is large (`bfq_large_burst_thresh`).
+/// Number of queues that make a burst large (`bfq_large_burst_thresh`).
 const LARGE: usize = 8;
 /// Longest time between the starts of two successive queues of a burst (`bfq_burst_interval`).
 const INTERVAL: Span = Span::millis(180);
-/// Idle time beyond which a queue loses its mark.
+/// Idle time after which a queue loses its mark.
 const FADE: Span = Span::secs(10);
 
 #[cfg(test)]
@@ -82,7 +82,7 @@ mod tests {
         Time(0) + Span::millis(millis)
     }
 
-    /// Starts queues at these times. Returns the marked ones.
+    /// Starts queues at the times `began`, in ms. Returns the queues that were marked.
     fn marked(began: impl IntoIterator<Item = u64>) -> Vec<u32> {
         let (mut bursts, mut marked) = (Bursts::default(), Vec::new());
         for (queue, millis) in (0..).zip(began) {

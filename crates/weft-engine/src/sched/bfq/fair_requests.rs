@@ -1,19 +1,21 @@
-//! Fairness by requests, weft's alternative to slots: which queue's request is dispatched next.
+//! Fairness by requests, weft's alternative to slots: selects the queue for each request
+//! separately.
 //!
 //! BFQ gives the member to one queue at a time. A weight is then respected only for a queue with
 //! more requests outstanding than the member accepts; for any other queue, either the slot ends
 //! while its requests are in flight, or the member is kept idle for it. Here every request is
-//! scheduled on its own, and the member gets as many as it accepts. Each queue has a tag: the
-//! service that it has received, divided by its weight. The next request is that of the waiting
-//! queue with the lowest tag, unless a queue with a lower tag *holds back* others. A queue holds
-//! back others if all of its requests are in flight or its last one completed a moment ago, and if
-//! it has requests for at least half of the time. Thus no queue can overtake one that stays active,
-//! and capacity is left idle only if others would otherwise take it from the share of such a queue.
-//! A queue that becomes active starts at the tag of the last dispatched request, so unused service
-//! is not saved up.
+//! scheduled on its own, and the member gets as many requests as it accepts. Each queue has a tag:
+//! the service that it has received, divided by its weight. The next request is taken from the
+//! waiting queue with the lowest tag, unless a queue with a lower tag *holds back* others. A queue
+//! holds back others if all of its requests are in flight or its last one completed a moment ago,
+//! and if it has requests for at least half of the time. Thus no queue can overtake one that stays
+//! active, and capacity is left idle only if other queues would otherwise use more than their share
+//! at the cost of such a queue. A queue that becomes active starts at the tag of the last
+//! dispatched request, so unused service is not saved up.
 //!
-//! A queue of a group advances by its part of the group's weight among the active queues of the
-//! group. Groups thus get their shares first, without a second level.
+//! The tag of a queue in a group advances according to the queue's part of the group's weight,
+//! among the active queues of the group. Groups thus get their shares first, without a second
+//! level.
 //!
 //! The price: an active queue with one request at a time slows all others down to its own pace, by
 //! weight. Strict shares imply this. [`Fairness::Slots`] is BFQ's way, in which such a queue gets
@@ -49,11 +51,12 @@ pub(super) struct FairRequests {
     turns: ClassTurns,
     /// Number of queues that are known so far.
     known: u32,
-    /// Weights of the groups, and for each group the sum of the weights of its active queues.
+    /// Weights of the groups, by group number minus one; next to it, the sums of the weights of
+    /// each group's active queues.
     groups: [u32; Group::MAX as usize],
     weights: [u64; Group::MAX as usize],
-    /// Queues that hold back others after their last completion, each with the time until which it
-    /// may, in order of time.
+    /// Queues that still hold back others after their last completion, in the order of the times
+    /// until which they may.
     thinking: VecDeque<(Time, QueueId)>,
 }
 
@@ -61,7 +64,7 @@ pub(super) struct FairRequests {
 struct Class {
     ready: Set,
     holding: Set,
-    /// Tag of the last dispatched request of the class.
+    /// Tag of the request of the class that was dispatched last.
     vtime: u64,
     in_driver: u32,
 }
@@ -73,9 +76,10 @@ struct Tag {
     weight: u32,
     /// Number of the queue's group; 0 for none.
     group: u8,
-    /// Whether the queue is in the set of its class.
+    /// Whether the queue is in the set of its class; kept separately for `ready` and `holding`.
     is_in: bool,
-    /// Time at which the queue stops holding back others, if it has no request at all.
+    /// Time at which the queue stops holding back others, if it gets no request before; `None` if
+    /// no such time is set.
     until: Option<Time>,
 }
 
@@ -106,7 +110,7 @@ impl FairRequests {
         }
     }
 
-    /// Activates a queue that had no waiting request and gets one.
+    /// Activates a queue that has got a request after it had none waiting.
     pub(super) fn begin(&mut self, queue: QueueId, group: Group, class: IoPriority, weight: u32) {
         let held = self.let_go(queue);
         let old = *self.ready.at(queue.0);
@@ -122,7 +126,8 @@ impl FairRequests {
         self.ready.insert(&mut sets.ready, queue.0);
     }
 
-    /// Deactivates a queue that has no waiting request left. With `holds`, it holds back others.
+    /// Deactivates a queue that has no waiting request left. With `holds`, it holds back others
+    /// from now on.
     pub(super) fn end(&mut self, queue: QueueId, holds: bool) {
         let tag = *self.ready.at(queue.0);
         assert!(tag.is_in, "a deactivated queue was active");
@@ -137,8 +142,8 @@ impl FairRequests {
         }
     }
 
-    /// Queue to dispatch from next; `None` if none has a request, or if a queue holds back the
-    /// others.
+    /// Queue from which to dispatch next; `None` if no queue has a request, or if a queue holds
+    /// back the others.
     pub(super) fn next(&mut self, now: Time) -> Option<QueueId> {
         let idle = IoPriority::Idle as usize;
         let asks = !self.classes[idle].ready.is_empty();
@@ -167,7 +172,7 @@ impl FairRequests {
         None
     }
 
-    /// Charges a queue for a dispatched request.
+    /// Advances the tag of a queue for a dispatched request of `sectors`.
     pub(super) fn dispatched(&mut self, queue: QueueId, sectors: u64) {
         let Tag { class, group, weight, .. } = *self.ready.at(queue.0);
         let moved = match group {
@@ -183,8 +188,8 @@ impl FairRequests {
         sets.in_driver += 1;
     }
 
-    /// Handles the completion of a request. `thinks`: the queue has no other request left, so it
-    /// holds back others for at most `patience`.
+    /// Handles the completion of a request of `queue`. With `thinks`, the queue has no other
+    /// request left, and holds back others for at most `patience`.
     pub(super) fn completed(&mut self, queue: QueueId, thinks: bool, patience: Span, now: Time) {
         let class = self.ready.at(queue.0).class;
         let in_driver = &mut self.classes[class as usize].in_driver;
@@ -196,7 +201,7 @@ impl FairRequests {
         }
     }
 
-    /// Stops the queues from holding back others that have done so for long enough.
+    /// Releases the queues that have held back others for the permitted time.
     pub(super) fn on_time(&mut self, now: Time) {
         while let Some((until, queue)) = self.thinking.front().copied()
             && until <= now
@@ -208,15 +213,15 @@ impl FairRequests {
         }
     }
 
-    /// Time at which the next queue stops holding back others by itself; `None`: none will, or no
-    /// request waits.
+    /// Next time at which a queue stops holding back others by itself; `None` if none will, or if
+    /// no request waits.
     pub(super) fn next_wake(&self) -> Option<Time> {
         let waits = self.classes.iter().any(|sets| !sets.ready.is_empty());
         self.thinking.front().map(|(until, _)| *until).filter(|_| waits)
     }
 
-    /// Virtual time by which `sectors` of service advance a queue that shares its group with the
-    /// active queues of the group.
+    /// Amount by which `sectors` of service advance the tag of a queue in `group`: the group's
+    /// weight is divided among the group's active queues by their weights.
     fn moved_in_group(&self, group: u8, sectors: u64, weight: u32) -> u64 {
         let (of, all) = (self.groups[usize::from(group) - 1], self.weights[usize::from(group) - 1]);
         delta(sectors * all, weight) / u64::from(of)
@@ -228,7 +233,7 @@ impl FairRequests {
         }
     }
 
-    /// Stops a queue from holding back others. Returns whether it did so before.
+    /// Ends the state in which a queue holds back others. Returns whether it was in that state.
     fn let_go(&mut self, queue: QueueId) -> bool {
         let tag = *self.holding.at(queue.0);
         if tag.is_in {

@@ -1,4 +1,4 @@
-//! Groups of clients: a share of the member for each group, then shares within the group.
+//! Groups of clients: the member is shared between groups first, then within each group.
 //!
 //! A weight compares one client with the others, so a tenant with many clients gets more than a
 //! tenant with few. Clients may therefore be in a group, which has a weight of its own. The member
@@ -6,10 +6,10 @@
 //! group is divided between its clients by their weights. The array's own work, including resync,
 //! is in no group.
 //!
-//! Classes apply within a group; among groups and ungrouped queues, a group is of the best-effort
-//! class. If two groups have requests, or a group and an ungrouped queue have, serving queues in
-//! turn is not enough for their shares, and the member may be kept idle for a queue. Queues of
-//! different groups are not merged.
+//! Classes apply within a group; among groups and ungrouped queues, a group counts as best effort.
+//! While two groups have requests, or a group and an ungrouped queue, serving queues in turn does
+//! not give each its share, and the member may be kept idle for a queue. Queues of different groups
+//! are not merged.
 //!
 //! Inputs   the group of a request ([`Origin::group`]), queues that become active or inactive
 //! Answer   [`Bfq::groups_compete`]; the service tree selects the queue
@@ -31,9 +31,9 @@ use crate::sched::request::IoPriority;
 /// Counts of groups that have requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Groups {
-    /// For each group, the number of its queues that have a request queued or in flight.
+    /// For each group, the number of its queues with a request queued or in flight.
     pending: [u32; Group::MAX as usize],
-    /// Number of groups with at least one such queue.
+    /// Number of groups that have at least one such queue (see `pending`).
     asking: u32,
     /// Number of busy queues in all groups.
     pub(super) busy: u32,
@@ -52,7 +52,7 @@ impl Bfq {
         self.trees.found(group, entity, self.knobs.groups.weight(group));
     }
 
-    /// Counts a queue of a group, which becomes busy.
+    /// Counts the queue `id`, which becomes busy, in its group.
     pub(super) fn on_busy_in_group(&mut self, id: QueueId) {
         self.groups.busy += 1;
         let queue = self.queues.at_mut(id);
@@ -63,7 +63,8 @@ impl Bfq {
         }
     }
 
-    /// Stops counting a queue of a group that has no request queued or in flight any more.
+    /// Stops counting the queue `id` in its group, when it has no request queued or in flight any
+    /// more.
     pub(super) fn leave_group(&mut self, id: QueueId) {
         let queue = self.queues.at_mut(id);
         queue.in_group = false;
@@ -72,13 +73,15 @@ impl Bfq {
         self.groups.asking -= u32::from(*pending == 0);
     }
 
-    /// Whether more than one group is active. All ungrouped queues count as one group.
+    /// Whether more than one group is active. All queues without a group together count as one
+    /// group.
     #[inline]
     pub(super) fn groups_compete(&self) -> bool {
         self.groups.asking > 0 && (self.groups.asking > 1 || self.busy_queues() > self.groups.busy)
     }
 
-    /// Class and weight with which a queue competes at the root: its own, or those of its group.
+    /// Class and weight with which a queue competes at the root: its own, or those of its group if
+    /// it is in one.
     pub(super) fn rank_in_root(&self, queue: &BfqQueue) -> (IoPriority, u32) {
         if queue.group == Group::ROOT {
             (queue.class, queue.weight())

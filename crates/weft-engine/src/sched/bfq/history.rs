@@ -1,8 +1,8 @@
-//! Access pattern of a queue's source: distance between requests, think time, and share of time in
-//! which the queue is busy.
+//! Access pattern of a queue: distance between requests, think time, and share of time in which the
+//! queue is busy.
 //!
 //! A queue is *seeky* if more than 19 of its last 32 requests began far (more than 800 sectors)
-//! from the end of the previous one; on flash only small requests count. It *thinks long* if the
+//! from the end of the request before; on flash only small requests count. It *thinks long* if the
 //! mean time from the completion of its last request to the next request exceeds half of
 //! `slice_idle`. It is *I/O bound* if it was busy for four fifths of the last 200 ms.
 //!
@@ -10,7 +10,8 @@
 
 use weft_units::{Sectors, Span, Time};
 
-/// Bitmap of a queue's last 32 requests: a set bit is a request far from the previous one.
+/// Bitmap of a queue's last 32 requests: a set bit is a request that began far from the end of the
+/// one before.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SeekHistory {
     far: u32,
@@ -32,21 +33,23 @@ impl SeekHistory {
         self.far.count_ones() > SEEKY
     }
 
-    /// Whether all of the last 32 requests were far.
+    /// Whether each of the last 32 requests began far from the end of the one before.
     pub(super) fn is_totally_seeky(&self) -> bool {
         self.far == u32::MAX
     }
 }
 
-/// Whether a request begins far from `end`, the end of the previous one.
+/// Whether a request at `first` begins far from `end`, the end of the request before. On flash only
+/// small requests count as far.
 pub(super) fn is_far(end: Sectors, first: Sectors, len: Sectors, rotational: bool) -> bool {
     first.0.abs_diff(end.0) > FAR.0 && (rotational || len < SMALL_ON_FLASH)
 }
 
-/// Think time: from the completion of a request to the next request.
+/// Think time of a queue: from the completion of a request to the arrival of the next.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ThinkTime {
-    /// Moving average that rises towards 256 with the number of samples.
+    /// Moving average that approaches 256 as samples are added; it tells whether there are enough
+    /// samples.
     count: u64,
     total: u64,
     mean: u64,
@@ -58,7 +61,8 @@ impl ThinkTime {
         Self { count: 0, total: 0, mean: 0, long: false }
     }
 
-    /// Adds a sample: the time from the completion of the last request to the next request.
+    /// Adds the sample `thought`: the time from the completion of the last request to the next
+    /// request.
     pub(super) fn add(&mut self, thought: Span, slice_idle: Span) {
         let thought = thought.0.min(2 * slice_idle.0);
         self.count = (7 * self.count + 256) / 8;
@@ -87,7 +91,7 @@ impl Intensity {
         Self { since: now, idle: Span::ZERO, io_bound: true, works: true }
     }
 
-    /// Adds an idle time, when a queue becomes busy again.
+    /// Records that a queue becomes busy again, after an idle time of `idle`.
     pub(super) fn add(&mut self, idle: Span, now: Time) {
         self.idle = Span(self.idle.0 + idle.0);
         let window = now.since(self.since);
@@ -100,13 +104,13 @@ impl Intensity {
     }
 }
 
-/// Largest number of far requests among the last 32 of a queue that is not seeky.
+/// A queue is seeky if more than this many of its last 32 requests were far.
 const SEEKY: u32 = 19;
 
-/// Largest distance between two requests that counts as near.
+/// Largest distance between two requests that does not count as far.
 const FAR: Sectors = Sectors(800);
 
-/// Length from which a request on flash does not count as seeky.
+/// Smallest length of a request that never counts as far on flash.
 const SMALL_ON_FLASH: Sectors = Sectors(64);
 
 /// Value of `count` above which the mean is trusted; the third sample reaches it.

@@ -2,12 +2,12 @@
 //!
 //! The device itself is not asked. The estimate depends on how many requests were in flight while
 //! more were available. Every completion is a sample, unless too few requests were pending, or the
-//! queue in service had too few requests itself. After 32 samples, the member counts as queueing
+//! queue in service itself had too few requests. After 32 samples, the member counts as queueing
 //! internally if it ever had more than three requests in flight.
 //!
-//! A member that was found to queue internally keeps this flag, because later lows of requests in
-//! flight are the work of the scheduler, which holds requests back. (In 2019 the decision was
-//! renewed every 32 samples.)
+//! A member that was found to queue internally keeps this flag, because from then on it is the
+//! scheduler that keeps the number of requests in flight low by holding requests back. (In 2019 the
+//! decision was renewed every 32 samples.)
 //!
 //! Inputs   at each completion: requests in flight, requests waiting, the queue in service
 //! Answer   [`HwTag::queues`]: `None` until the 33rd sample decides
@@ -21,7 +21,7 @@ pub(super) struct HwTag {
     samples: u32,
 }
 
-/// A completion as a sample of internal queueing.
+/// Sample for the estimate, taken at a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sample {
     /// Number of requests in flight at the member, including the one that completes.
@@ -38,7 +38,7 @@ impl HwTag {
         self.queues
     }
 
-    /// Adds a completion. Returns whether it decided whether the member queues internally.
+    /// Adds the sample of a completion. Returns whether this sample decided the question.
     #[inline]
     pub(super) fn completed(&mut self, sample: Sample) -> bool {
         if self.queues == Some(true) {
@@ -60,7 +60,7 @@ impl HwTag {
     }
 }
 
-/// Largest number of requests in flight at a member that counts as not queueing internally
+/// Largest number of requests in flight with which a member counts as not queueing internally
 /// (`BFQ_HW_QUEUE_THRESHOLD`).
 const THRESHOLD: u32 = 3;
 /// Number of samples before the one that decides (`BFQ_HW_QUEUE_SAMPLES`).
@@ -72,7 +72,7 @@ mod tests {
 
     const BUSY: Sample = Sample { in_driver: 1, queued: 3, in_service_has_few: false };
 
-    /// The number of the sample that decided, and the decision.
+    /// Adds `samples`. Returns the number of the sample that decided, and the decision.
     fn decided(samples: impl IntoIterator<Item = Sample>) -> Option<(usize, bool)> {
         let mut tag = HwTag::default();
         let number = samples.into_iter().position(|sample| tag.completed(sample))?;

@@ -1,13 +1,13 @@
-//! Idling: whether the member is kept idle for a queue that has no request now.
+//! Idling: whether the member is kept idle for a queue that has no request at the moment.
 //!
 //! A source that waits for each request before it issues the next one is never backlogged, and
 //! would get no larger share than others whatever its weight. The scheduler may therefore keep the
-//! member idle (plugged) for up to `slice_idle` when a queue runs empty. It does so if that makes
-//! the member faster (a disk, or flash that does not queue commands, with a source that continues
-//! soon and nearby), or if the share of the queue depends on it: its weight is not the smallest of
-//! several, several classes compete, or its weight is raised. A queue of the smallest weight loses
-//! nothing when others are served. `idle_lowest` keeps the member idle for it too, as kernels
-//! before 5.2 did ("do not idle for lowest-weight queues", 2019).
+//! member idle (plugged) for up to `slice_idle` when a queue runs empty. It does so if that
+//! increases throughput (on a disk, or on flash that does not queue commands, with a source that
+//! continues soon and nearby), or if the share of the queue depends on it: its weight is not the
+//! smallest of several, several classes compete, or its weight is raised. A queue of the smallest
+//! weight loses nothing when others are served. With `idle_lowest` the member is kept idle for such
+//! a queue too, as kernels before 5.2 did ("do not idle for lowest-weight queues", 2019).
 //!
 //! Inputs   [`IdleFacts`]
 //! Answer   the reason to keep the member idle, or none
@@ -24,7 +24,7 @@ pub(super) struct IdleFacts {
     pub(super) strict: bool,
     pub(super) slice_idle: Span,
     pub(super) rotational: bool,
-    /// Whether the device queues commands itself; `None` until known.
+    /// Whether the device itself queues commands; `None` until that is known.
     pub(super) hw_tag: Option<bool>,
     pub(super) sync: bool,
     /// Whether no process waits for the completion of the queue's requests.
@@ -67,7 +67,7 @@ impl IdleFacts {
     }
 
     /// Reason why the queue would lose its share if the member were not kept idle; `None` if it
-    /// would not.
+    /// would not lose it.
     pub(super) fn needed_for_guarantees(&self) -> Option<IdleReason> {
         let others_in_driver = self.in_driver >= self.own_in_driver + 4;
         if self.raised && (self.raised_busy < self.busy || others_in_driver) {
@@ -79,7 +79,7 @@ impl IdleFacts {
         }
     }
 
-    /// Length of the period for which the member is kept idle.
+    /// Time for which the member is kept idle for this queue.
     pub(super) fn patience(&self) -> Span {
         if self.raised {
             self.slice_idle.max(RAISED_MIN)
@@ -98,7 +98,7 @@ const RAISED_MIN: Span = Span::millis(20);
 mod tests {
     use super::*;
 
-    /// One of three busy queues of equal weight, on flash that queues commands.
+    /// Facts about one of three busy queues of equal weight, on flash that queues commands.
     const FLASH: IdleFacts = IdleFacts {
         strict: false,
         slice_idle: Span::millis(8),

@@ -1,12 +1,12 @@
 //! Injection: dispatch of other queues' requests while the member is kept idle for an empty queue.
 //!
 //! A member that is kept idle wastes time, and on flash one more request hardly slows down the
-//! next. The number of requests that may be in flight meanwhile is found by measurement: the time
-//! from arrival to completion of the first request after a pause is measured without other requests
-//! at the member (the baseline), and with injected requests. Below one and a half times the
-//! baseline the limit is raised by one; otherwise it is lowered by one. The first baseline sets the
-//! limit to one. Every second the measurement restarts, with a limit of one for sources with a long
-//! think time and of zero for others.
+//! next. The number of requests that may be in flight during that time is found by measurement: the
+//! time from arrival to completion of the first request after a pause is measured without other
+//! requests at the member (the baseline), and with injected requests. If the time with injection is
+//! below one and a half times the baseline the limit is raised by one; otherwise it is lowered by
+//! one. The first baseline sets the limit to one. Every second the measurement restarts, with a
+//! limit of one for sources with a long think time and of zero for others.
 //!
 //! An injected request is charged to its own queue.
 //!
@@ -24,7 +24,7 @@ use super::scheduler::Bfq;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Injection {
     limit: u32,
-    /// Duration of a first request without other requests at the member; `None` until measured.
+    /// Time that a first request took without other requests at the member; `None` until measured.
     baseline: Option<Span>,
     /// Last time at which the limit was lowered or the measurement restarted.
     lowered: Time,
@@ -33,7 +33,7 @@ pub(super) struct Injection {
 /// The measurement in progress.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct InjectionSample {
-    /// Arrival time of the first request.
+    /// Arrival time of the first request after the pause.
     since: Time,
     /// Whether the first request is still queued.
     queued: bool,
@@ -41,7 +41,7 @@ pub(super) struct InjectionSample {
     watched: Option<RequestId>,
     /// Whether a request was injected ahead of the first request.
     injected: bool,
-    /// Largest number of requests that were in flight at the member.
+    /// Largest number of requests that were in flight at the member during the measurement.
     most: u32,
 }
 
@@ -50,7 +50,7 @@ impl Injection {
         Self { limit: 0, baseline: None, lowered: now }
     }
 
-    /// Number of requests in flight up to which other queues' requests are injected.
+    /// Number of requests in flight below which requests of other queues are injected.
     pub(super) const fn limit(&self) -> u32 {
         self.limit
     }
@@ -59,8 +59,9 @@ impl Injection {
         *self = Self { limit: u32::from(thinks_long), baseline: None, lowered: now };
     }
 
-    /// Adjusts the limit after a first request that took `took`. `injected`: other requests were
-    /// injected; `alone`: nothing else was in flight.
+    /// Adjusts the limit after a first request that took `took`. `injected` tells whether other
+    /// requests were injected, and `alone` whether no other request was in flight; `most` is the
+    /// largest number in flight.
     fn learn(&mut self, took: Span, injected: bool, alone: bool, most: u32, now: Time) {
         let before = self.limit;
         if let Some(baseline) = self.baseline.filter(|_| injected) {
@@ -85,7 +86,7 @@ impl Injection {
 }
 
 impl Bfq {
-    /// Starts a measurement with the first request of a sync queue that was empty.
+    /// Starts a measurement with the first request of a sync queue that had been empty.
     pub(super) fn on_first_request(&mut self, id: QueueId, now: Time) {
         let in_service = self.in_service() == Some(id);
         let queue = self.queues.at_mut(id);
@@ -102,7 +103,8 @@ impl Bfq {
         }
     }
 
-    /// Watches a dispatched request if it is the first one of the queue in service.
+    /// Watches a request that is being dispatched, if it is the first request of the queue in
+    /// service.
     pub(super) fn watch_if_first(&mut self, request: RequestId) {
         self.sample.most = self.sample.most.max(self.in_driver);
         if std::mem::take(&mut self.sample.queued) {
@@ -127,8 +129,8 @@ impl Bfq {
         self.sample = InjectionSample { most: self.sample.most, ..InjectionSample::default() };
     }
 
-    /// Queue from which to inject a request while the member is kept idle for `kept_for`; `None`:
-    /// no request may be injected.
+    /// Queue from which to inject a request while the member is kept idle for the queue `kept_for`;
+    /// `None` if no request may be injected.
     pub(super) fn injected_queue(&mut self, kept_for: QueueId) -> Option<QueueId> {
         if self.knobs.waker
             && let Some(coupled) = self.coupled_queue(kept_for)
@@ -162,13 +164,13 @@ impl Bfq {
     }
 }
 
-/// Time after which a measurement restarts.
+/// Time after which the measurement restarts.
 const PERIOD: Span = Span::secs(1);
 
-/// Shortest time from lowering the limit to the next measurement.
+/// Shortest time between lowering the limit and the next measurement.
 const SAMPLING: Span = Span::millis(10);
 
-/// Length from which requests are not injected on flash while another request is in flight.
+/// Length from which a request is not injected on flash while another request is in flight.
 const LARGE_ON_FLASH: Sectors = Sectors(64);
 
 #[cfg(test)]

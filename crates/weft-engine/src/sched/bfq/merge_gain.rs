@@ -1,10 +1,10 @@
-//! Merge gain: the share of requests that begin where a request of another process just ended.
+//! Merge gain: the share of requests that begin where a request of another process has just ended.
 //!
-//! The gain of merging queues can be measured without merging: interleaved processes issue requests
-//! that begin at the end of another process's request. The ends of recent requests are kept in a
-//! small table, in which the start of each new request is looked up. Merging pays if at least one
-//! of eight requests begins at such an end, over 256 requests, and does not pay if fewer than one
-//! of 32 does. In between, the previous answer stands.
+//! The gain from merging queues can be measured without merging them: interleaved processes issue
+//! requests that begin at the end of another process's request. The ends of recent requests are
+//! kept in a small table, in which the start of each new request is looked up. Merging pays off if
+//! at least one of eight requests begins at such an end, over 256 requests, and does not if fewer
+//! than one of 32 does. In between, the previous answer stands.
 //!
 //! Inputs   each sync request that is queued, and the home queue of its process
 //! Answer   [`MergeGain::pays`]
@@ -14,10 +14,11 @@ use weft_units::Sectors;
 
 use super::QueueId;
 
-/// Ends of recent requests, and the number of requests that began at one of them.
+/// Table of the ends of recent requests, and the number of requests that began at one of them.
 #[derive(Clone, Debug)]
 pub(super) struct MergeGain {
-    /// Ends of requests, with the queue of each, at the hash of the end.
+    /// Ends of recent requests, each with the queue of its request, at the index given by the hash
+    /// of the end.
     recent: [(Sectors, QueueId); RECENT],
     requests: u32,
     across: u32,
@@ -25,19 +26,19 @@ pub(super) struct MergeGain {
 }
 
 impl MergeGain {
-    /// Creates an empty table. `pays` is the answer until 256 requests were counted.
+    /// Creates an empty table. `pays` is the answer until 256 requests have been counted.
     pub(super) fn new(pays: bool) -> Self {
         let nobody = (Sectors(u64::MAX), QueueId(u32::MAX));
         Self { recent: [nobody; RECENT], requests: 0, across: 0, pays }
     }
 
-    /// Whether merging queues pays.
+    /// Whether merging queues pays off.
     pub(super) fn pays(&self) -> bool {
         self.pays
     }
 
-    /// Counts a sync request of the process with queue `home`. Returns whether the answer has
-    /// changed.
+    /// Counts a sync request of the process that has the home queue `home`. Returns whether the
+    /// answer has changed.
     #[inline]
     pub(super) fn queued(&mut self, home: QueueId, first: Sectors, end: Sectors) -> bool {
         let (before, whose) = self.recent[slot_of(first)];
@@ -59,17 +60,17 @@ fn slot_of(end: Sectors) -> usize {
     (end.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - RECENT.trailing_zeros())) as usize
 }
 
-/// Number of ends in the table: several for each of a few tens of processes.
+/// Number of entries in the table: several for each of a few tens of processes.
 const RECENT: usize = 64;
-/// Number of requests after which the answer is updated.
+/// Number of requests after which the answer is renewed.
 const WINDOW: u32 = 256;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Queues 256 requests of which `across` begin where another process ended. Returns whether
-    /// merging pays then.
+    /// Queues 256 requests, of which `across` begin where another process ended. Returns whether
+    /// merging pays off after that.
     fn after_window(gain: &mut MergeGain, across: u32) -> bool {
         for number in 0..WINDOW {
             // The two requests of a pair are adjacent, and pairs are far apart.

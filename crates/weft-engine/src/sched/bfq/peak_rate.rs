@@ -2,8 +2,8 @@
 //!
 //! Dispatches are counted over intervals of about a second. An interval with fewer than 32
 //! dispatches, or shorter than 300 ms, is discarded. An interval with few sequential dispatches
-//! counts only if it was faster than the estimate. The weight of an interval grows with its length
-//! and its share of sequential dispatches.
+//! counts only if it was faster than the estimate. The weight of an interval in the estimate grows
+//! with its length and its share of sequential dispatches.
 //!
 //! Inputs   dispatches and completions
 //! Answer   [`PeakRate::sectors_in`]: sectors that the member transfers in a time
@@ -13,7 +13,7 @@ use weft_units::{Sectors, Span, Time};
 
 use super::history::is_far;
 
-/// Estimate of the peak rate, and the interval being measured.
+/// Estimate of the peak rate, and the interval that is being measured.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PeakRate {
     rotational: bool,
@@ -57,8 +57,8 @@ impl PeakRate {
         (self.rate * (span.0 / 1000)) >> RATE_SHIFT
     }
 
-    /// Adds a dispatch, made with `others` requests in flight. Returns whether the estimate has
-    /// changed.
+    /// Adds the dispatch of a request, made while `others` requests were in flight. Returns whether
+    /// the estimate has changed.
     pub(super) fn on_dispatch(
         &mut self,
         first: Sectors,
@@ -87,7 +87,7 @@ impl PeakRate {
         self.rate != before
     }
 
-    /// Adds a completion. Returns whether the estimate has changed.
+    /// Adds the completion of a request. Returns whether the estimate has changed.
     pub(super) fn on_complete(&mut self, now: Time) -> bool {
         let before = self.rate;
         let took = now.since(self.dispatched.max(self.completed));
@@ -120,7 +120,7 @@ impl PeakRate {
     }
 }
 
-/// Peak rates of common devices. A new member starts with two thirds of them.
+/// Peak rates of common devices. The estimate for a new member starts at two thirds of them.
 const REFERENCE_DISK: u64 = 14_000;
 const REFERENCE_FLASH: u64 = 33_000;
 
@@ -142,7 +142,8 @@ const SOON: Span = Span::millis(2);
 mod tests {
     use super::*;
 
-    /// Runs `count` requests, `apart` sectors and `every` nanoseconds apart. Returns the estimates.
+    /// Dispatches and completes `count` requests that are `apart` sectors and `every` apart.
+    /// Returns the estimates.
     fn run(peak: &mut PeakRate, count: u64, apart: u64, every: Span) -> Vec<u64> {
         let (mut now, mut rates) = (peak.dispatched, Vec::new());
         for number in 0..count {

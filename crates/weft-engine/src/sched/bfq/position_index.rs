@@ -1,10 +1,10 @@
-//! Position index: finds the queue that has its next request near a sector.
+//! Position index: finds the queue that has its next request near a given sector.
 //!
 //! Zones of 4 MiB are hashed to lists of the queues that have their next request in the zone. A
 //! nearby request is in the zone of the sector or in an adjacent one, so a lookup reads three
 //! lists, and a change of position relinks one entry. Neither cost grows with the number of queues
-//! elsewhere, and nothing is allocated once every queue was in the index. (Linux has a tree per
-//! group.)
+//! elsewhere, and nothing is allocated once every queue has been in the index. (Linux has a tree
+//! per group.)
 //!
 //! Queues of different classes or groups are never merged. Each class of a group therefore has an
 //! index of its own.
@@ -15,17 +15,17 @@ use weft_units::Sectors;
 
 use super::QueueId;
 
-/// Queues by the first sector of their next request.
+/// Index of queues by the first sector of their next request.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PositionIndex {
-    /// First entry of each list; empty until the first insertion.
+    /// First entry of each list. The vector is empty until the first insertion.
     heads: Vec<u32>,
     /// Entries, by queue number.
     entries: Vec<Entry>,
     len: usize,
 }
 
-/// Class and group of a queue, encoded: only queues with the same peers may be merged.
+/// Class and group of a queue, encoded. Only queues with equal values may be merged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Peers(pub(crate) u32);
 
@@ -67,13 +67,13 @@ impl PositionIndex {
         (self.entries[index].peers, self.entries[index].at) = (peers, at);
     }
 
-    /// Whether the queue is in the index with its next request at sector `at`.
+    /// Whether the index contains the queue, with its next request at sector `at`.
     #[inline]
     pub(super) fn is_at(&self, queue: QueueId, at: Sectors) -> bool {
         self.entries.get(queue.0 as usize).is_some_and(|entry| entry.at == at && entry.list != NONE)
     }
 
-    /// Removes a queue from the index if it is in it.
+    /// Removes a queue from the index, if the index contains it.
     pub(super) fn remove(&mut self, queue: QueueId) {
         let Some(&Entry { list, prev, next, .. }) = self.entries.get(queue.0 as usize) else {
             return;
@@ -99,8 +99,8 @@ impl PositionIndex {
         self.len = 0;
     }
 
-    /// Queue with its next request nearest to sector `at` and within [`CLOSE`] of it, other than
-    /// `except`. At equal distance, the one below the sector is preferred, then the one with the
+    /// Queue other than `except` that has its next request nearest to sector `at`, if it is within
+    /// [`CLOSE`]. At equal distance, a queue below the sector is preferred, then the queue with the
     /// lower number.
     pub(super) fn nearest(&self, except: QueueId, peers: Peers, at: Sectors) -> Option<QueueId> {
         if self.len == 0 {
@@ -139,15 +139,17 @@ fn zone_of(at: Sectors) -> u64 {
     at.0 / CLOSE.0
 }
 
-/// Multiplicative hash (Knuth) of a zone and its peers.
+/// List for a zone and its peers, by a multiplicative hash (Knuth).
 fn list_of(zone: u64, peers: Peers) -> u32 {
     let key = zone ^ (u64::from(peers.0) << 40);
     (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - LISTS.trailing_zeros())) as u32
 }
 
-/// Largest distance in sectors between two queues that are merged: 4 MiB (`BFQQ_CLOSE_THR`).
+/// Largest distance in sectors between two requests for their queues to be merged: 4 MiB
+/// (`BFQQ_CLOSE_THR`).
 const CLOSE: Sectors = Sectors(8192);
-/// Number of lists: four pages of memory, with a quarter of an entry each for 256 queues.
+/// Number of lists: they take four pages of memory, and with 256 queues a list has a quarter of an
+/// entry on average.
 const LISTS: usize = 1024;
 /// Value that stands for no queue and for no list.
 const NONE: u32 = u32::MAX;
@@ -194,7 +196,7 @@ mod tests {
         assert_eq!((index.len(), index.nearest(NOBODY, PEERS, Sectors(500))), (0, None));
     }
 
-    /// Compares with a search of all queues.
+    /// Compares the index with a search of all queues.
     #[test]
     fn random_moves_agree_with_a_search_of_everything() {
         let mut state = 3u64;

@@ -1,9 +1,9 @@
 //! Queues of BFQ: one for each source of sync requests, and shared ones for background writes.
 //!
-//! A source is a client, a resync, or the array's own metadata, with its class and its level or
-//! weight. Background writes, which no process waits for, share one queue per class and level of a
-//! group, whatever their source. A queue that is unused for a minute is reused for a new source.
-//! The service-tree entity of a group also has a queue, which never has a request.
+//! A source is a client, a sync, or the array's own metadata, together with its class and its level
+//! or weight. Background writes, for which no process waits, share one queue per class and level of
+//! a group, whatever their source. A queue that has not been used for a minute is reused for a new
+//! source. The service-tree entity of a group also has a queue, which never has a request.
 //!
 //! Source   io-schedulers.md §2.0, §2.1, §5.3
 
@@ -19,7 +19,7 @@ use super::weight_raising::Raising;
 use crate::contract::input::{Attr, Origin};
 use crate::sched::request::{Direction, IoPriority};
 
-/// Number of a queue, and of its entity in the service tree.
+/// Number of a queue, which is also the number of its entity in the service tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct QueueId(pub(super) u32);
 
@@ -29,13 +29,13 @@ pub(super) struct QueueKey(u64);
 
 const RESYNC: u64 = 3;
 
-/// A queue, with what was learned about its source.
+/// Queue, with everything that was learned about its source.
 #[derive(Clone, Debug)]
 pub(super) struct BfqQueue {
     pub(super) key: QueueKey,
     pub(super) group: Group,
     pub(super) class: IoPriority,
-    /// Weight by level or by attribute, before raising.
+    /// Weight given by the level or by the attribute of the source, before raising.
     pub(super) base_weight: u32,
     pub(super) raising: Raising,
     /// Whether a process waits for the completion of the queue's requests.
@@ -45,15 +45,15 @@ pub(super) struct BfqQueue {
     pub(super) in_driver: u32,
     /// Whether the queue is backlogged or in service.
     pub(super) busy: bool,
-    /// Weight with which the queue is counted in `weights.rs`; `None` if it is not counted.
+    /// Weight under which the queue is counted in `weights.rs`; `None` if it is not counted.
     pub(super) counted: Option<u32>,
-    /// Whether the queue counts among the queues of its group that have requests.
+    /// Whether the queue is counted among the queues of its group that have requests.
     pub(super) in_group: bool,
     /// Budget for the next slot in sectors, derived from earlier slots.
     pub(super) own_budget: u64,
-    /// Whether the queue left its slot early, and may resume with the rest of its budget.
+    /// Whether the queue left its slot early, so that it may resume with the rest of its budget.
     pub(super) may_resume: bool,
-    /// Whether the FIFO was checked in this slot.
+    /// Whether the queue's FIFO has been checked in this slot.
     pub(super) fifo_looked: bool,
     pub(super) seeks: SeekHistory,
     pub(super) think: ThinkTime,
@@ -61,13 +61,13 @@ pub(super) struct BfqQueue {
     pub(super) injection: Injection,
     pub(super) sharing: Sharing,
     pub(super) waker: WakerSearch,
-    /// Queue that this one was last found to wake.
+    /// Queue that this queue was most recently found to wake.
     pub(super) woken: Option<QueueId>,
     /// Whether the queue was ever busy.
     pub(super) began: bool,
-    /// Whether the queue started in a large burst, and is therefore not raised.
+    /// Whether the queue started in a large burst, so that its weight is not raised.
     pub(super) in_burst: bool,
-    /// Completion time of the last request; before the first, the time of creation.
+    /// Completion time of the last request, or the time of creation before the first completion.
     pub(super) ended: Time,
 }
 
@@ -103,13 +103,13 @@ impl BfqQueue {
         }
     }
 
-    /// Weight with raising.
+    /// Weight of the queue after raising.
     pub(super) fn weight(&self) -> u32 {
         self.base_weight * self.raising.coefficient()
     }
 
-    /// Whether no process waits for the queue's requests even if they are sync: in the idle class,
-    /// and for a resync.
+    /// Whether no process waits for the queue's requests even though they may be sync: in the idle
+    /// class, and for a sync of the array.
     pub(super) fn is_unattended(&self) -> bool {
         self.class == IoPriority::Idle || self.key.is_of_resync()
     }
@@ -126,7 +126,7 @@ impl BfqQueue {
 }
 
 impl QueueKey {
-    /// Key of the queue for a request, and whether the request is sync.
+    /// Key of the queue for a request, and whether the request counts as sync.
     pub(super) fn of(attr: &Attr, direction: Direction) -> (Self, bool) {
         let sync = direction == Direction::Read || !attr.background;
         let source = match (sync, attr.origin) {
@@ -142,7 +142,7 @@ impl QueueKey {
         (Self(source | class << 34 | level << 36 | weight << 40 | group << 56), sync)
     }
 
-    /// Key of a group's entity, which no request has.
+    /// Key of a group's entity. No request has this key.
     pub(super) fn of_group(group: Group) -> Self {
         Self(u64::from(group.number()) << 56 | NO_CLASS << 34)
     }
@@ -151,17 +151,17 @@ impl QueueKey {
         self.0 >> 34 & 3 == NO_CLASS
     }
 
-    /// Whether the source has a weight of its own rather than the weight of its level.
+    /// Whether the source has a weight of its own instead of the weight of its level.
     pub(super) const fn has_weight(self) -> bool {
         self.0 >> 40 & 0xffff != 0
     }
 
-    /// Whether the source is a resync.
+    /// Whether the source is a sync of the array.
     pub(super) const fn is_of_resync(self) -> bool {
         self.0 & 3 == RESYNC
     }
 
-    /// Index at which a search starts in a table of `size` entries, a power of two.
+    /// Index in a table of `size` entries, a power of two, at which the search for this key starts.
     fn hash(self, size: usize) -> usize {
         let mixed = self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (mixed >> 32) as usize & (size - 1)
@@ -176,7 +176,7 @@ pub(super) struct Queues {
     free: Vec<QueueId>,
     /// Hash table from keys to queues, with open addressing.
     by_key: Vec<Option<QueueId>>,
-    /// Number of queues at which to look for unused ones next.
+    /// Queue number at which the search for unused queues continues.
     look_at: usize,
 }
 
@@ -211,7 +211,7 @@ impl Queues {
         None
     }
 
-    /// Creates a queue for a key, or reuses an unused one.
+    /// Creates a queue for a key, or reuses a queue that is unused.
     pub(super) fn create(
         &mut self,
         key: QueueKey,
@@ -282,10 +282,10 @@ impl Queues {
     }
 }
 
-/// Value that stands in the place of a class in the key of a group.
+/// Value in the class field of the key of a group.
 const NO_CLASS: u64 = 3;
 
-/// The kernel's largest weight.
+/// Largest weight, as in the kernel.
 pub(super) const WEIGHT_MAX: u32 = 1000;
 
 /// Time without a request after which a queue may be reused for another source.

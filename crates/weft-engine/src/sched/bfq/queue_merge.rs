@@ -1,4 +1,4 @@
-//! Queue merging (patch 003): decides whether processes share a queue, and which.
+//! Queue merging (patch 003): decides whether the queues of two processes are merged.
 //!
 //! Each process has a queue of its own, and the member serves one queue at a time. Several
 //! processes may read one file in turn: each of their queues has gaps, but together they form one
@@ -14,11 +14,6 @@
 //! may have a higher weight than the processes that it serves. Patch 003 therefore disables all of
 //! it, including the index, on non-rotational members that queue internally ([`HwTag`]); until that
 //! is known, on all non-rotational members.
-//! 2019. On flash that processes many requests at once merging gains nothing, since the device
-//! reorders requests itself. It even loses, because a shared queue is hardly ever empty, and may
-//! have a higher weight than the processes that it serves. Patch 003 therefore disables all of it,
-//! including the index, on non-rotational members that queue internally ([`HwTag`]); until that is
-//! known, on all non-rotational members.
 //!
 //! Inputs   the queue of a new request and its first sector; queue in service, other busy queues
 //! Answer   [`Merging::cooperator`]: the queue to merge it into
@@ -49,14 +44,15 @@ pub(super) struct Merging {
     rotational: bool,
     hw_tag: HwTag,
     gain: MergeGain,
-    /// Whether queues are merged by position. While this is false, none of the code for it runs.
+    /// Whether queues are merged by position. While this is false, no code for merging by position
+    /// runs.
     on: bool,
     index: PositionIndex,
-    /// End of the last request dispatched from the queue in service; `None` if unknown.
+    /// End of the last request dispatched from the queue in service; `None` if no request was.
     in_service_end: Option<Sectors>,
 }
 
-/// A queue, with the properties that merging depends on.
+/// Queue with the properties on which merging depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Party {
     pub(super) queue: QueueId,
@@ -64,14 +60,13 @@ pub(super) struct Party {
     pub(super) class: IoPriority,
     /// Whether the queue holds reads and sync writes.
     pub(super) sync: bool,
-    /// Whether the queue is seeky.
     pub(super) seeky: bool,
     /// Time of the first service since the queue became busy; `None` if it was not served yet.
     pub(super) first_service: Option<Time>,
 }
 
 impl Merging {
-    /// Creates the state for a member that is rotational or not; nothing else is known of it yet.
+    /// Creates the state for a member about which only `rotational` is known.
     pub(super) fn new(knobs: MergeKnobs, rotational: bool) -> Self {
         let mut merging = Self {
             knobs,
@@ -92,7 +87,7 @@ impl Merging {
         self.on
     }
 
-    /// The flag of patch 003: whether the member is non-rotational and queues internally, as far as
+    /// Flag of patch 003: whether the member is non-rotational and queues internally, as far as is
     /// known.
     pub(super) fn nonrot_with_queueing(&self) -> bool {
         !self.rotational && self.hw_tag.queues() != Some(false)
@@ -130,7 +125,7 @@ impl Merging {
         }
     }
 
-    /// Counts a queued sync request of the process with queue `home`.
+    /// Counts a queued sync request of the process that has the home queue `home`.
     #[inline]
     pub(super) fn queued(&mut self, home: QueueId, first: Sectors, end: Sectors) {
         if self.knobs.queues == MergeRule::Gain && self.gain.queued(home, first, end) {
@@ -138,8 +133,8 @@ impl Merging {
         }
     }
 
-    /// Resets the position when a queue enters service, as it is unknown until the first dispatch.
-    /// Kernels of 2019 to 2021 kept the position of the previous queue.
+    /// Resets the position when a queue enters service, because it is unknown until the first
+    /// dispatch from that queue. Kernels of 2019 to 2021 kept the position of the previous queue.
     #[inline]
     pub(super) fn enters_service(&mut self) {
         if self.knobs.position == MergePosition::Own {
@@ -153,14 +148,14 @@ impl Merging {
         self.in_service_end = Some(end);
     }
 
-    /// Whether the index has the queue with its next request at sector `at`.
+    /// Whether the position index contains the queue, with its next request at sector `at`.
     #[inline]
     pub(super) fn is_indexed_at(&self, queue: QueueId, at: Sectors) -> bool {
         self.index.is_at(queue, at)
     }
 
-    /// Updates the index after the head of a busy queue has changed to a request at sector `at`.
-    /// Call only while [`Merging::on`].
+    /// Updates the position index after the next request of a busy queue has become one at sector
+    /// `at`. May only be called while [`Merging::on`].
     pub(super) fn head_changed(&mut self, party: &Party, at: Sectors, now: Time) {
         if party.merges(now) {
             self.index.put(party.queue, party.peers(), at);
@@ -177,9 +172,10 @@ impl Merging {
         }
     }
 
-    /// Queue into which to merge the queue of `party`, which has a new request at sector `at`: the
-    /// queue in service if it reads nearby, otherwise the queue with its next request nearest.
-    /// `None` if there is none. Call only while [`Merging::on`] and if another queue is busy.
+    /// Queue into which the queue of `party`, which has a new request at sector `at`, is to be
+    /// merged: the queue in service if it reads nearby, otherwise the queue with the nearest next
+    /// request. `None` if there is none. `of` returns the properties of a queue. May only be called
+    /// while [`Merging::on`] and if another queue is busy.
     pub(super) fn cooperator(
         &self,
         party: &Party,
@@ -202,7 +198,7 @@ impl Merging {
     }
 }
 
-/// Way in which the target of a merge was found.
+/// Position by which the target of a merge was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FoundBy {
     /// The queue in service has just read nearby.
@@ -212,8 +208,8 @@ pub(super) enum FoundBy {
 }
 
 impl Party {
-    /// Whether the queue may be merged at all. Processes that cooperate start together, so a busy
-    /// queue is not merged later than 100 ms after its first service.
+    /// Whether the queue may be merged at all. Processes that cooperate start together, so a queue
+    /// is not merged later than 100 ms after its first service since it became busy.
     fn merges(&self, now: Time) -> bool {
         self.sync
             && !self.seeky
@@ -230,7 +226,7 @@ impl Party {
     }
 }
 
-/// Time from the first service of a busy queue after which the queue is not merged
+/// Time after the first service of a busy queue from which the queue is not merged any more
 /// (`bfq_merge_time_limit`).
 const TOO_LATE: Span = Span::millis(100);
 
@@ -261,14 +257,15 @@ mod tests {
         Merging::new(MergeKnobs { queues: rule, ..MergeKnobs::default() }, rotational)
     }
 
-    /// Adds enough completions to decide on internal queueing, with `in_driver` requests in flight.
+    /// Adds enough completions, with `in_driver` requests in flight, to decide on internal
+    /// queueing.
     fn decide(merging: &mut Merging, in_driver: u32) {
         let sample = Sample { in_driver, queued: 4, in_service_has_few: false };
         (0..33).for_each(|_| merging.completed(sample));
     }
 
-    /// The queue that `one` is merged into. Its request begins at 10 MiB, and `other` has its next
-    /// request `apart` from it.
+    /// Queue into which `one` is merged. The request of `one` begins at 10 MiB, and the next
+    /// request of `other` is `apart` from it.
     fn found(one: Party, other: Party, apart: Sectors, now: Time) -> Option<QueueId> {
         let mut merging = merging(MergeRule::Always, DISK);
         merging.head_changed(&other, mib(10) + apart, at(0));
@@ -278,7 +275,7 @@ mod tests {
         Some(found.0)
     }
 
-    /// io-schedulers.md §6, decision table: rotational, hw_tag, whether queues are merged.
+    /// io-schedulers.md §6, decision table: rotational, hw_tag, and whether queues are merged.
     #[test]
     fn statement_m1_m2_m3_the_patch_decides_by_rotation_and_internal_queueing() {
         let table = [
@@ -382,7 +379,7 @@ mod tests {
         assert_eq!(found(real_time(ONE), real_time(TWO), mib(1), at(0)), Some(TWO));
     }
 
-    /// A queue turns seeky, or its time runs out, after it was indexed.
+    /// A queue becomes seeky, or exceeds its time limit, after it was indexed.
     #[test]
     fn a_queue_that_has_changed_since_it_was_indexed_is_not_merged_into() {
         let mut merging = merging(MergeRule::Always, DISK);
@@ -396,8 +393,8 @@ mod tests {
         assert_eq!(merging.indexed(), 0);
     }
 
-    /// The queue that a queue with a request at 100 MiB finds when `TWO` has just entered service
-    /// after another queue that read there.
+    /// Queue found by a queue with a request at 100 MiB, when `TWO` has just entered service after
+    /// another queue that read there.
     fn found_in_service(position: MergePosition) -> Option<(QueueId, FoundBy)> {
         let knobs = MergeKnobs { queues: MergeRule::Always, position, ..MergeKnobs::default() };
         let mut merging = Merging::new(knobs, DISK);

@@ -1,7 +1,9 @@
-//! Requests of all queues: sorted by sector within a queue, listed by age, merged with neighbours.
+//! Requests of all queues: in each queue they are sorted by sector, listed by age, and merged with
+//! neighbours.
 //!
-//! A request that begins where a queued request of the same queue and direction ends, or ends where
-//! one begins, is merged into it. The search for the insertion position finds both neighbours.
+//! A request is merged into a queued request of the same queue and direction that ends where it
+//! begins, or that begins where it ends. The search for the insertion position finds both
+//! neighbours.
 //!
 //! The next request of a queue is the first one of its FIFO if that has waited for longer than
 //! `fifo_expire_*`, which is checked once per slot. Otherwise it is the request nearest to the last
@@ -25,7 +27,7 @@ use crate::sched::request::{Direction, QueuedRequest};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RequestId(pub(super) u32);
 
-/// A request, queued or dispatched.
+/// Request that is queued, or dispatched and not completed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
     pub(super) first: Sectors,
@@ -66,16 +68,16 @@ impl Backlog {
         Self { sorted: Set::EMPTY, oldest: NIL, newest: NIL, len: 0, head: None };
 }
 
-/// Result of an insertion.
+/// Outcome of an insertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Inserted {
     pub(super) id: RequestId,
-    /// Number of merges that the insertion caused: of the new request into a queued one, and of
-    /// that with the next one.
+    /// Number of merges that the insertion caused: of the new request into a queued one, and of the
+    /// grown request with its next neighbour.
     pub(super) merged: u32,
 }
 
-/// Records of all requests, and the free records.
+/// Records of all requests, and the list of free records.
 #[derive(Clone, Debug)]
 pub(super) struct RequestPool {
     records: Treaps<Record>,
@@ -155,8 +157,9 @@ impl RequestPool {
         Inserted { id: RequestId(place), merged: 0 }
     }
 
-    /// Whether the record at `place` begins where `record` ends (with `begins`), or ends where it
-    /// begins, and the two may be merged.
+    /// Whether the record at `place` and `record` are adjacent and may be merged. With `begins`,
+    /// the record at `place` must begin where `record` ends; otherwise it must end where `record`
+    /// begins.
     fn adjoins(&self, place: u32, record: &Record, begins: bool) -> bool {
         let other = self.records.at(place);
         let (low, high) = if begins { (record, other) } else { (other, record) };
@@ -196,15 +199,15 @@ impl RequestPool {
         1
     }
 
-    /// Removes a request from its queue. Its record stays.
+    /// Removes a request from its queue, but keeps its record.
     pub(super) fn take(&mut self, of: &mut Backlog, id: RequestId) {
         self.records.remove(&mut of.sorted, id.0);
         self.unlist(of, id.0);
         of.len -= 1;
     }
 
-    /// Moves the identifiers of a request to `ids`, and returns the first one, which the record
-    /// keeps.
+    /// Moves the identifiers of a request to `ids`. Returns the first one, which stays in the
+    /// record too.
     #[inline]
     pub(super) fn take_names(&mut self, id: RequestId, ids: &mut Vec<u64>) -> u64 {
         let record = self.records.at_mut(id.0);
@@ -214,7 +217,7 @@ impl RequestPool {
         names.first
     }
 
-    /// Drops the identifiers of all requests. Only valid if no request is queued.
+    /// Drops the identifiers of all requests. No request may be queued.
     pub(super) fn clear_names(&mut self) {
         self.names.clear();
     }
@@ -277,7 +280,7 @@ impl RequestPool {
         }
     }
 
-    /// The one of two requests that is nearer to sector `last`, by the rule in the module comment.
+    /// The request that is nearer to sector `last`, `a` or `b`, by the rule in the module comment.
     pub(super) fn choose(
         &self,
         a: RequestId,

@@ -37,7 +37,7 @@ pub struct Bfq {
     pub(super) trees: ServiceTrees,
     /// Fairness by requests, which replaces slots; `None` with `fairness=slots`.
     pub(super) fair: Option<Box<FairRequests>>,
-    /// Slot of the queue in service; `None` if no queue is.
+    /// Slot of the queue in service; `None` if no queue is in service.
     pub(super) slot: Option<Slot>,
     pub(super) budgets: Budgets,
     pub(super) peak: PeakRate,
@@ -52,7 +52,7 @@ pub struct Bfq {
     /// Number of requests in flight at the member.
     pub(super) in_driver: u32,
     pub(super) sample: InjectionSample,
-    /// Last completion, updated only if the knob `waker` is set.
+    /// Last completion; updated only while the knob `waker` is set.
     pub(super) last_completion: Option<LastCompletion>,
     pub(super) merging: Merging,
     pub(super) stable: StableMerge,
@@ -62,14 +62,14 @@ pub struct Bfq {
     /// Identifiers of the requests that are merged in the last dispatched request.
     sent: Vec<u64>,
     /// Time since which requests have been held back although the member had room; `None` if none
-    /// are.
+    /// are held back.
     withheld_since: Option<Time>,
     pub(super) stats: BfqStats,
 }
 
 impl Bfq {
-    /// Creates the scheduler of a device without requests. Merging makes no request larger than
-    /// `max` (`max_sectors_kb`).
+    /// Creates a scheduler without requests, for a device with these traits. Merging makes no
+    /// request larger than `max` (`max_sectors_kb`).
     #[must_use]
     pub fn new(knobs: BfqKnobs, max: Sectors, device: DeviceTraits) -> Self {
         // Fairness by requests gives strict shares, so no weight is raised.
@@ -176,7 +176,7 @@ impl Bfq {
         self.on_arrival(id, now);
     }
 
-    /// Queue for the source of a request; it is created if there is none.
+    /// Queue for the source of a request. The queue is created if the source has none.
     fn queue_for(&mut self, request: &QueuedRequest, now: Time) -> QueueId {
         let (key, sync) = QueueKey::of(&request.attr, request.direction);
         self.queues.find(key).unwrap_or_else(|| {
@@ -204,7 +204,8 @@ impl Bfq {
         next
     }
 
-    /// Ends the time in which requests were held back, because the member now accepts none.
+    /// Ends the time in which waiting requests count as held back by the scheduler, because the
+    /// member accepts none at present.
     pub(crate) fn on_full_member(&mut self, now: Time) {
         if let Some(since) = self.withheld_since.take() {
             self.stats.withheld.0 += now.since(since).0;
@@ -226,7 +227,7 @@ impl Bfq {
         Some(self.dispatch_from(queue, now))
     }
 
-    /// Dispatches the head of a queue to the member.
+    /// Dispatches the next request of the queue `id` to the member.
     fn dispatch_from(&mut self, id: QueueId, now: Time) -> Dispatched {
         let charge = self.charge_of_head(id).expect("a selected queue has a request");
         let queue = self.queues.at_mut(id);
@@ -307,7 +308,7 @@ impl Bfq {
         }
     }
 
-    /// Time until which the member is kept idle for a queue; `None` if it is not kept idle.
+    /// Time until which the member is kept idle for a queue; `None` if it is not kept idle for any.
     #[must_use]
     pub fn next_wake(&self) -> Option<Time> {
         match &self.fair {

@@ -1,4 +1,4 @@
-//! B-WF2Q+ scheduler: selects the next queue so that each gets its share by weight.
+//! B-WF2Q+ scheduler: selects the queue to be served next, so that each gets its share by weight.
 //!
 //! ```text
 //! root:  V, W, entities by class ─┬─ queue            of a client that is in no group
@@ -7,20 +7,21 @@
 //!
 //! Virtual time is measured in service. A queue of weight w that is served x sectors advances by
 //! x/w; its class as a whole advances by x/W, where W is the sum of the weights of the active
-//! queues. `V` is the virtual time of the class. A queue that becomes active gets `V` as its start,
-//! and as its finish the time at which its budget would be used up. Among the queues that have
-//! reached their start, the one with the earliest finish is next. Therefore no queue is ahead of
-//! its share or behind it by more than its own budget and its part of the largest budget.
+//! queues. `V` is the virtual time of the class. A queue that becomes active gets a start, which is
+//! `V`, and a finish, at which its budget would be used up. Among the queues that have reached
+//! their start, the one with the earliest finish is next. Therefore no queue is ahead of its share
+//! or behind it by more than its own budget and its part of the largest budget.
 //!
-//! A queue that runs empty is remembered while its finish lies ahead of `V`, so that it cannot gain
-//! by leaving and returning. Its weight counts until then.
+//! A queue that runs empty is remembered as long as its finish is later than `V`, so that it cannot
+//! gain by leaving and returning. Its weight counts until then.
 //!
-//! Classes are strict, except that the idle class gets a turn after 200 ms without one.
+//! Classes are strict, except that the idle class is served first once it has had no turn for 200
+//! ms.
 //!
 //! A group is an entity among the queues of the root, in the best-effort class whatever the classes
-//! of its queues. It is active while one of its queues is, its budget is that of its next queue,
-//! and it is charged for the service of its queues. Both levels thus follow the same rules, and
-//! without groups only the first level exists.
+//! of its queues. The group is active while one of its queues is, its budget is that of its next
+//! queue, and it is charged for the service of its queues. Both levels thus follow the same rules,
+//! and without groups only the first level exists.
 //!
 //! Inputs   activations, service, expiries
 //! Answer   [`ServiceTrees::next`]
@@ -38,24 +39,24 @@ use crate::sched::request::IoPriority;
 #[derive(Clone, Debug)]
 pub(super) struct ServiceTrees {
     entities: Treaps<Entity>,
-    /// Trees of the classes, those of the root first and then those of each group by group number.
+    /// Trees by level and class: those of the root first, then those of each group by group number.
     trees: [ServiceTree; LEVELS * CLASSES],
-    /// Class turns of the root.
+    /// State that decides which class of the root has its turn.
     turns: ClassTurns,
     /// Groups, by group number minus one.
     groups: Vec<GroupLevel>,
 }
 
-/// A group as a scheduling level.
+/// Group as a scheduling level of its own.
 #[derive(Clone, Copy, Debug)]
 struct GroupLevel {
-    /// Entity of the group at the root; `None` before the group has its first queue.
+    /// Entity of the group at the root; `None` until the group has its first queue.
     entity: Option<u32>,
     weight: u32,
     turns: ClassTurns,
 }
 
-/// Number of the tree that an entity is in, made of its group and class.
+/// Number of the tree that contains an entity, composed of group and class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TreeOf(u8);
 
@@ -75,14 +76,15 @@ impl TreeOf {
     }
 }
 
-/// Turns of classes: strict, except that the idle class gets a turn after 200 ms without one.
+/// Order of the classes of a level: strict, except that the idle class is served first once it has
+/// had no turn for 200 ms.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ClassTurns {
     /// Last time at which the idle class had its turn, whether or not it had requests.
     idle_served: Time,
 }
 
-/// The entities of one class of one level.
+/// Entities of one class of one level.
 #[derive(Clone, Copy, Debug)]
 struct ServiceTree {
     /// Virtual time `V` of the class.
@@ -91,7 +93,8 @@ struct ServiceTree {
     weights: u64,
     active: Set,
     idle: Set,
-    /// Idle entity with the earliest finish, which is forgotten first; `None` if there is none.
+    /// Idle entity with the earliest finish, which is the first to be forgotten; `None` if no
+    /// entity is idle.
     first_idle: Option<u32>,
 }
 
@@ -99,9 +102,9 @@ struct ServiceTree {
 struct Entity {
     start: u64,
     finish: u64,
-    /// Number of sectors that the entity may be served in its slot.
+    /// Number of sectors that the entity may be served in its current slot.
     budget: u64,
-    /// Number of sectors that the entity was served in its slot.
+    /// Number of sectors that the entity has been served in its current slot.
     service: u64,
     weight: u32,
     tree: TreeOf,
@@ -152,7 +155,7 @@ impl ServiceTrees {
         }
     }
 
-    /// Adds a queue with the next number.
+    /// Adds a queue, which gets the next number.
     pub(super) fn add(&mut self) -> QueueId {
         let (tree, place) = (TreeOf::new(Group::ROOT, IoPriority::BestEffort), Place::Forgotten);
         QueueId(self.entities.push(Entity {
@@ -167,13 +170,13 @@ impl ServiceTrees {
         }))
     }
 
-    /// Whether the group has its entity already; always true for the root.
+    /// Whether the group already has its entity; always true for the root.
     pub(super) fn knows(&self, group: Group) -> bool {
         let level = usize::from(group.number()).wrapping_sub(1);
         group == Group::ROOT || self.groups.get(level).is_some_and(|it| it.entity.is_some())
     }
 
-    /// Turns an unused entity into that of a group.
+    /// Makes the unused entity `entity` that of a group.
     pub(super) fn found(&mut self, group: Group, entity: QueueId, weight: u32) {
         assert!(!self.knows(group), "a group gets its entity once");
         let count = usize::from(group.number());
@@ -206,7 +209,7 @@ impl ServiceTrees {
         self.entities.at(queue.0).place == Place::Active
     }
 
-    /// Whether the tree has nothing to remember about the queue.
+    /// Whether the tree keeps no state about the queue.
     pub(super) fn is_forgotten(&self, queue: QueueId) -> bool {
         self.entities.at(queue.0).place == Place::Forgotten
     }
@@ -221,9 +224,10 @@ impl ServiceTrees {
         all.filter(|at| self.entities.at(*at).group == 0).map(QueueId)
     }
 
-    /// Activates a queue that has got a request. With `resume`, it starts at its previous finish
-    /// rather than at `V`; the value is the factor by which its weight is raised, and if the new
-    /// finish is still behind `V`, the queue moves forward by that distance divided by the factor.
+    /// Activates a queue that has got a request. Without `resume`, it starts at `V`. With `resume`,
+    /// which is the factor by which its weight is raised, it starts at its previous finish; if the
+    /// new finish is still behind `V`, the queue moves forward by that distance divided by the
+    /// factor.
     pub(super) fn activate(
         &mut self,
         queue: QueueId,
@@ -247,7 +251,7 @@ impl ServiceTrees {
         }
     }
 
-    /// Returns the queue in service to the active ones, after it was charged for its service.
+    /// Makes the queue in service active again, after it was charged for its service.
     pub(super) fn requeue(&mut self, queue: QueueId, weight: u32, budget: u64) {
         self.go_on(queue.0, weight, budget);
         let tree = self.entities.at(queue.0).tree;
@@ -273,7 +277,8 @@ impl ServiceTrees {
         }
     }
 
-    /// Queue to be served next; `None` if no queue is active. No queue may be in service.
+    /// Queue to be served next; `None` if no queue is active. Must be called while no queue is in
+    /// service.
     pub(super) fn next(&mut self, now: Time) -> Option<QueueId> {
         let first = pick(&mut self.entities, &mut self.trees[..CLASSES], &mut self.turns, now)?;
         let group = usize::from(self.entities.at(first).group);
@@ -294,7 +299,8 @@ impl ServiceTrees {
         }
     }
 
-    /// Charges a queue for service: the queue in service, or one that had a request injected.
+    /// Charges a queue for `sectors` of service: the queue in service, or one from which a request
+    /// was injected.
     pub(super) fn charge(&mut self, queue: QueueId, sectors: u64) {
         let tree = self.pay(queue.0, sectors);
         if !tree.of_root() {
@@ -314,22 +320,22 @@ impl ServiceTrees {
     }
 }
 
-/// Updates of groups after their queues changed.
+/// Updates of the groups after their queues have changed.
 impl ServiceTrees {
-    /// Entity and weight of the group that this tree belongs to.
+    /// Entity and weight of the group to which this tree belongs.
     fn group_of(&self, tree: TreeOf) -> (u32, u32) {
         let GroupLevel { entity, weight, .. } = self.groups[tree.level()];
         (entity.expect("a group has an entity before its first queue is active"), weight)
     }
 
-    /// Returns the group in service to the active ones, with the budget of its next queue.
+    /// Makes the group in service active again, with the budget of its next queue.
     fn group_goes_on(&mut self, tree: TreeOf) {
         let (group, weight) = self.group_of(tree);
         let budget = self.budget_of_next(group).expect("a queue of the group is active");
         self.go_on(group, weight, budget);
     }
 
-    /// Sets the budget of a waiting group to that of its next queue.
+    /// Sets the budget of a group that waits for service to that of its next queue.
     fn follow_next(&mut self, group: u32) {
         let Entity { place, budget: before, .. } = *self.entities.at(group);
         if place != Place::Active {
@@ -341,8 +347,8 @@ impl ServiceTrees {
         }
     }
 
-    /// Budget of the queue that a group would serve now, with strict classes; `None` if it has no
-    /// active queue.
+    /// Budget of the queue that a group would serve next, with strict classes; `None` if the group
+    /// has no active queue.
     fn budget_of_next(&self, group: u32) -> Option<u64> {
         let first = usize::from(self.entities.at(group).group) * CLASSES;
         let mut trees = self.trees[first..first + CLASSES].iter();
@@ -354,7 +360,7 @@ impl ServiceTrees {
     }
 }
 
-/// Operations on entities of one level, queues or groups.
+/// Operations on the entities of one level, be they queues or groups.
 impl ServiceTrees {
     #[inline]
     fn tree_mut(&mut self, tree: TreeOf) -> &mut ServiceTree {
@@ -501,7 +507,7 @@ impl ServiceTrees {
     }
 }
 
-/// Next entity of the level that these trees belong to; `None` if none is active.
+/// Next entity of the level to which `trees` belong; `None` if none is active.
 #[inline]
 fn pick(
     entities: &mut Treaps<Entity>,
@@ -522,8 +528,8 @@ fn pick(
 }
 
 impl ClassTurns {
-    /// Classes in the order in which to serve them, and whether the idle class has its turn. `idle`
-    /// tells whether the idle class has requests.
+    /// Classes in the order in which to serve them, and whether the idle class is served first.
+    /// `idle` tells whether the idle class has requests.
     pub(super) fn order(&mut self, idle: bool, now: Time) -> ([usize; 3], bool) {
         let waited = now.since(self.idle_served) > IDLE_CLASS_PATIENCE;
         if waited {
@@ -533,7 +539,7 @@ impl ClassTurns {
     }
 }
 
-/// Virtual time by which `sectors` of service advance an entity of weight `weight`.
+/// Amount of virtual time by which `sectors` of service advance an entity of weight `weight`.
 #[inline]
 pub(super) fn delta(sectors: u64, weight: u32) -> u64 {
     (sectors << SHIFT) / u64::from(weight)

@@ -1,22 +1,23 @@
-//! Shared queues: how requests of several processes are routed to one queue, and apart again.
+//! Shared queues: how the requests of several processes are routed to one queue, and separated
+//! again.
 //!
 //! ```text
 //! process ── home queue ──into──▶ target ──into──▶ …      the last one gets the requests
 //! ```
 //!
-//! Each process has a home queue. A merge only records in the home queue the queue *into* which new
-//! requests of the process go; requests that the home queue already holds are served from there. A
-//! target may itself be merged into another queue, and the processes that it served follow with
-//! their next request. A split ends all merges into a queue at once: each queue has an *epoch*,
-//! each merge records the epoch of its target, and a merge of an earlier epoch is void. Thus merge
-//! and split take constant time, however many processes there are.
+//! Each process has a home queue. A merge only records in the home queue *into* which other queue
+//! new requests of the process go; requests that the home queue already holds are served from
+//! there. The target may itself be merged into another queue, and the processes that it served
+//! follow with their next request. A split ends all merges into a queue at once: each queue has an
+//! *epoch*, each merge records the epoch of its target, and a merge of an earlier epoch is void.
+//! Thus merge and split take constant time, however many processes there are.
 //!
 //! The state that a queue has learned about its process (think time, weight raising, injection
 //! limit, weight) is saved when the queue is first merged or shared, and restored when the queue
 //! serves its process alone again.
 //!
-//! A recorded merge stays in force even if merging was disabled since then; only no new merges are
-//! made.
+//! A recorded merge stays in force even if merging has been disabled since then; only no new merges
+//! are made.
 //!
 //! Source   io-schedulers.md §2.12, "Merge", "Split"; Linux redirects processes to queues instead
 
@@ -37,23 +38,23 @@ use crate::sched::request::QueuedRequest;
 /// processes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sharing {
-    /// Target of the queue's merge, and the target's epoch at that time; `None` if it is not
-    /// merged.
+    /// Target of the queue's merge, and the epoch that the target had then; `None` if the queue is
+    /// not merged.
     into: Option<(QueueId, u32)>,
-    /// Number of times that this queue was split.
+    /// Number of times that this queue was split or passed on to another process.
     epoch: u32,
-    /// Number of queues that are merged into this one.
+    /// Number of queues that are merged into this queue.
     sharers: u32,
     /// Whether one of the merges into this queue is permanent (a stable merge).
     stable: bool,
     /// Time of the first service since the queue became busy; kept only while queues are merged.
     pub(super) first_service: Option<Time>,
     saved: Option<Saved>,
-    /// Stable merge to be done later; `None` if there is none.
+    /// Stable merge that is to be done later; `None` if there is none.
     pub(super) later: Option<LaterMerge>,
 }
 
-/// A stable merge that is delayed until `at`.
+/// Stable merge into `queue` that is delayed until `at`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LaterMerge {
     pub(super) queue: QueueId,
@@ -61,7 +62,7 @@ pub(super) struct LaterMerge {
     pub(super) at: Time,
 }
 
-/// State that a queue learned while it served its process alone.
+/// State that a queue had learned about its process before the queue was merged or shared.
 #[derive(Clone, Copy, Debug)]
 struct Saved {
     think: ThinkTime,
@@ -88,27 +89,27 @@ impl Sharing {
         LaterMerge { queue, epoch: self.epoch, at }
     }
 
-    /// Whether this queue still serves the process that a delayed merge was meant for.
+    /// Whether this queue still serves the process for which the delayed merge `later` was meant.
     pub(super) fn is_partner(&self, later: &LaterMerge) -> bool {
         self.epoch == later.epoch
     }
 
-    /// Whether the queue was passed on from an earlier process.
+    /// Whether the queue was split, or was passed on from an earlier process.
     pub(super) fn is_of_a_successor(&self) -> bool {
         self.epoch > 0
     }
 }
 
 impl Queues {
-    /// Queue that this one is merged into; `None` if it is not merged.
+    /// Queue into which the queue `id` is merged; `None` if it is not merged.
     pub(super) fn target_of(&self, id: QueueId) -> Option<QueueId> {
         let (target, epoch) = self.at(id).sharing.into?;
         (self.at(target).sharing.epoch == epoch).then_some(target)
     }
 
-    /// Queue that gets the requests of this queue's process: the end of the chain of merges. Merges
-    /// form no cycle, because each is into the end of a chain, and never into the end of the
-    /// queue's own.
+    /// Queue that gets the requests of the process of queue `id`: the end of the chain of merges.
+    /// Merges form no cycle, because each merge goes into the end of a chain, and never into the
+    /// end of the merged queue's own chain.
     fn end_of(&self, id: QueueId) -> QueueId {
         let mut end = id;
         while let Some(target) = self.target_of(end) {
@@ -131,7 +132,7 @@ impl Queues {
         self.at_mut(id).sharing.into = None;
     }
 
-    /// Ends all merges of a queue when its process is gone, so that its number can be reused.
+    /// Ends all merges of a queue after its process has gone, so that its number can be reused.
     pub(super) fn retire(&mut self, id: QueueId) {
         self.unlink(id);
         let sharing = &mut self.at_mut(id).sharing;
@@ -152,7 +153,8 @@ impl Bfq {
         if self.merging.on() { self.cooperate(id, request.first, now) } else { id }
     }
 
-    /// Queue for new requests of a merged queue's process. Shortens the chain of merges.
+    /// Queue for new requests of a process after its home queue was merged. Shortens the chain of
+    /// merges.
     fn follow(&mut self, home: QueueId, now: Time) -> QueueId {
         let end = self.queues.end_of(home);
         if end == home {
@@ -166,8 +168,8 @@ impl Bfq {
         end
     }
 
-    /// Looks for a queue that reads near the start `at` of this queue's new request, and merges
-    /// this queue into it. Returns the queue for the request.
+    /// Looks for a queue that reads near `at`, the start of a new request of the queue `id`, and
+    /// merges `id` into it. Returns the queue for the request.
     fn cooperate(&mut self, id: QueueId, at: Sectors, now: Time) -> QueueId {
         if self.busy_queues() < 2 {
             return id;
@@ -188,8 +190,8 @@ impl Bfq {
         target
     }
 
-    /// Merges a queue permanently with one that was created at the same time. Returns the queue for
-    /// its requests.
+    /// Merges the queue `id` permanently with `partner`, which was created at the same time.
+    /// Returns the queue for the requests of `id`.
     pub(super) fn merge_stably(&mut self, id: QueueId, partner: QueueId, now: Time) -> QueueId {
         let target = self.queues.end_of(partner);
         if target == id {
@@ -201,7 +203,7 @@ impl Bfq {
         target
     }
 
-    /// Redirects new requests of one queue's process to another queue.
+    /// Redirects new requests of the process of queue `id` to the queue `target`.
     fn merge(&mut self, id: QueueId, target: QueueId, now: Time) {
         assert!(id != target && self.queues.end_of(target) == target, "a target is not merged");
         let (one, other) = (self.queues.at(id), self.queues.at(target));
@@ -235,7 +237,8 @@ impl Bfq {
         }
     }
 
-    /// Splits a shared queue that is seeky at the end of a slot, since sharing it gains nothing.
+    /// Splits a shared queue that is seeky at the end of its slot, because sharing it gains
+    /// nothing.
     #[inline]
     pub(super) fn split_if_seeky(&mut self, id: QueueId, now: Time) {
         let queue = self.queues.at(id);
@@ -252,7 +255,7 @@ impl Bfq {
         self.resume(id, now);
     }
 
-    /// Saves what a queue has learned about its process, unless it is shared already.
+    /// Saves what a queue has learned about its process, unless the queue is already shared.
     fn save(&mut self, id: QueueId, now: Time) {
         let interactive = self.interactive_span();
         let low_latency = self.knobs.low_latency;
@@ -269,7 +272,7 @@ impl Bfq {
         queue.sharing.saved = Some(Saved { think, intensity, injection, raising, base_weight });
     }
 
-    /// Restores what a queue had learned, if it serves its process alone again.
+    /// Restores what a queue had learned about its process, if it serves that process alone again.
     fn resume(&mut self, id: QueueId, now: Time) {
         let sharing = &mut self.queues.at_mut(id).sharing;
         if sharing.sharers > 0 || sharing.into.is_some() {
@@ -286,9 +289,9 @@ impl Bfq {
     }
 }
 
-/// Bookkeeping of request dispatch and completion.
+/// Bookkeeping at the dispatch and completion of requests.
 impl Bfq {
-    /// Records that a request of a queue was dispatched.
+    /// Records that a request of the queue `id` was dispatched.
     #[inline]
     pub(super) fn on_service(&mut self, id: QueueId, first: Sectors, len: Sectors, now: Time) {
         if self.merging.on() {
@@ -303,7 +306,7 @@ impl Bfq {
         }
     }
 
-    /// Updates the position index, because the head of a queue may have changed.
+    /// Updates the position index after the next request of a queue may have changed.
     #[inline]
     pub(super) fn index_head(&mut self, id: QueueId, now: Time) {
         if !self.merging.on() {
@@ -321,7 +324,7 @@ impl Bfq {
         }
     }
 
-    /// Takes a sample of the queue depth at a completion. The completing request must still count
+    /// Takes a sample of the queue depth at a completion, while the completing request still counts
     /// as in flight.
     #[inline]
     pub(super) fn sample_queueing(&mut self) {
@@ -354,12 +357,13 @@ mod tests {
     use crate::knobs::{BfqKnobs, MergeKnobs, MergePosition, MergeRule};
     use crate::sched::request::{Direction, Receipt};
 
-    /// 16 KiB.
+    /// Length of a request: 16 KiB.
     const LEN: u64 = 32;
     const MIB: u64 = 2048;
 
-    /// A scheduler and a member that accepts `depth` requests and needs 1 ms for each, with reading
-    /// processes, each of which has a number of reads outstanding and advances by a step.
+    /// A scheduler, a member that accepts `depth` requests and needs 1 ms for each, and reading
+    /// processes. Each process keeps a number of reads outstanding, and moves on by a step with
+    /// each.
     struct Rig {
         bfq: Bfq,
         now: Time,
@@ -402,7 +406,7 @@ mod tests {
             Self::new(knobs(queues), true, 1)
         }
 
-        /// Adds a reader with `out` outstanding reads.
+        /// Adds a reader that keeps `out` reads outstanding.
         fn reader(&mut self, attr: Attr, next: u64, step: u64, out: u32) -> usize {
             self.readers.push(Reader { attr, next, step, out });
             let client = self.readers.len() - 1;
@@ -420,13 +424,14 @@ mod tests {
                 attr,
                 first: Sectors(next),
                 len: Sectors(LEN),
+                discard: false,
                 merges: true,
             };
             self.bfq.insert(&request, self.now);
             self.indexed = self.indexed.max(self.bfq.merging.indexed());
         }
 
-        /// The queue that gets the requests of a client.
+        /// Queue that gets the requests of a client.
         fn queue(&self, client: usize) -> QueueId {
             self.bfq.queues.end_of(QueueId(client as u32))
         }
@@ -443,7 +448,7 @@ mod tests {
             }
         }
 
-        /// Completes one request at the member; its reader issues the next one.
+        /// Completes one request at the member, after which its reader issues the next one.
         fn step(&mut self) {
             self.fill_member();
             while self.at_member.is_empty() {
@@ -466,7 +471,7 @@ mod tests {
             (0..steps).for_each(|_| self.step());
         }
 
-        /// Lets all readers drain, and restarts them together at the position of the first one.
+        /// Lets all readers drain, and restarts them together at the position of the first reader.
         fn pause(&mut self) {
             let out: Vec<u32> = self.readers.iter().map(|reader| reader.out).collect();
             self.readers.iter_mut().for_each(|reader| reader.out = 0);
@@ -487,7 +492,7 @@ mod tests {
             stats.merges_in_service + stats.merges_by_position
         }
 
-        /// Three processes that read a file in turn.
+        /// Adds three processes that read a file in turn.
         fn interleaved(mut self, out: u32) -> Self {
             (0..3).for_each(|n| {
                 self.reader(Attr::NONE, n * LEN, 3 * LEN, out);
@@ -586,7 +591,7 @@ mod tests {
         assert_eq!(rig.queue(one), rig.queue(two), "both began again");
     }
 
-    /// Three processes: idle class, background writes, another class.
+    /// Queues of the idle class, of background writes, or of another class are not merged.
     #[test]
     fn statement_m7_async_idle_and_other_class_queues_stay_alone() {
         let other = [
@@ -612,6 +617,7 @@ mod tests {
                 attr,
                 first: Sectors(LEN + n * 2 * LEN),
                 len: Sectors(LEN),
+                discard: false,
                 merges: true,
             };
             rig.bfq.insert(&request, rig.now);
@@ -628,8 +634,8 @@ mod tests {
         assert!(rig.merges() >= 2, "levels of one class do not matter");
     }
 
-    /// A disk on which client 1 and its queue are merged into the queue of client 0, with these
-    /// weights.
+    /// A disk, with client 1 merged into the queue of client 0. `weights` are the weights of the
+    /// two clients.
     fn merged(merge: MergeKnobs, weights: [u16; 2]) -> Rig {
         let mut rig = Rig::new(BfqKnobs { merge, ..knobs(merge.queues) }, true, 1);
         let far = rig.reader(attr(40), 900 * MIB, LEN, 1);
@@ -698,9 +704,10 @@ mod tests {
         assert_eq!(merged(max, [40, 50]).at(2).weight(), 50);
     }
 
-    /// A queue of weight 80 waits in service for its one request at the member, which is slow. A
-    /// queue of weight 90 preempted it meanwhile and then ran empty, so that the first one is in
-    /// service again. Nothing of it was dispatched in this slot when the other queue reads on.
+    /// A queue of weight 80 keeps its slot for its one request at the member, which is slow. A
+    /// queue of weight 90 preempted it in the meantime and then ran empty, so that the first queue
+    /// is in service again. None of its requests has been dispatched in this slot when the other
+    /// queue reads on.
     fn reads_on_while_another_is_fresh_in_service(position: MergePosition) -> Rig {
         let merge = MergeKnobs { queues: MergeRule::Always, position, ..MergeKnobs::default() };
         let mut rig = Rig::new(BfqKnobs { merge, ..knobs(merge.queues) }, false, 2);
@@ -812,7 +819,7 @@ mod tests {
         assert!((share - 0.5).abs() < 0.05, "{share}: over after 3.75 s");
     }
 
-    /// Planted bugs: a wrong merge is detected, whatever found the candidate.
+    /// Planted bugs: a wrong merge is detected, no matter how its candidate was found.
     fn merges_wrongly(other: Attr, direction: Direction) {
         let mut rig = Rig::disk(MergeRule::Always);
         rig.reader(attr(40), 0, LEN, 1);
@@ -822,6 +829,7 @@ mod tests {
             attr: Attr { origin: Origin::Client(ClientId(1), other.origin.group()), ..other },
             first: Sectors(MIB),
             len: Sectors(LEN),
+            discard: false,
             merges: true,
         };
         rig.bfq.insert(&request, rig.now);

@@ -1,11 +1,12 @@
-//! Slot of the queue in service: how it begins, what it is charged, and how it ends.
+//! Slot of the queue in service: how the slot begins, what the queue is charged, and how the slot
+//! ends.
 //!
 //! A slot ends when its budget or its time (`timeout_sync`) is used up, when its queue runs empty
-//! and the member is not kept idle for it or was kept idle in vain, or when another queue preempts
-//! it. Sequential queues pay for sectors. A slow queue pays for time, so that shares among slow
-//! queues are shares of time; a queue is slow if it is seeky, or if its slot was long and moved
-//! less than half of the largest budget. Sectors of background writes count three times, unless
-//! weights differ.
+//! and the member is not kept idle for the queue or was kept idle in vain, or when another queue
+//! preempts it. Sequential queues pay for sectors. A slow queue pays for time, so that shares among
+//! slow queues are shares of time; a queue is slow if it is seeky, or if its slot was long and
+//! transferred less than half of the largest budget. Sectors of background writes count three
+//! times, unless weights differ.
 //!
 //! A queue that left service early and gets a request within three times `slice_idle` resumes with
 //! the rest of its budget, and preempts the queue that was served instead.
@@ -21,7 +22,7 @@ use super::scheduler::Bfq;
 use super::service_tree::TreeOf;
 use super::stats::{ExpireReason, IdleReason};
 
-/// The queue in service.
+/// Slot of the queue in service.
 #[derive(Clone, Debug)]
 pub(super) struct Slot {
     pub(super) queue: QueueId,
@@ -31,7 +32,7 @@ pub(super) struct Slot {
     idle: Option<Idle>,
 }
 
-/// A period in which the member is kept idle for the queue.
+/// Period in which the member is kept idle for the queue in service.
 #[derive(Clone, Copy, Debug)]
 struct Idle {
     since: Time,
@@ -50,7 +51,7 @@ impl Bfq {
         self.slot.as_ref().map(|slot| slot.queue)
     }
 
-    /// Ends an idle period that is over without a request.
+    /// Ends the idle period if its time is over and no request has arrived.
     pub(super) fn on_time(&mut self, now: Time) {
         if let Some(fair) = &mut self.fair {
             fair.on_time(now);
@@ -76,7 +77,7 @@ impl Bfq {
         }
     }
 
-    /// Activates a queue that was empty and has got a request.
+    /// Activates the queue `id`, which was empty and has got a request.
     pub(super) fn on_busy(&mut self, id: QueueId, now: Time) {
         self.on_wake(id, now);
         let charge = self.charge_of_head(id).expect("the queue has a request");
@@ -133,7 +134,7 @@ impl Bfq {
             || self.idle_facts(current).better_to_idle().is_none()
     }
 
-    /// Ends the idle period if the queue in service has got a request.
+    /// Ends the idle period if `id` is the queue in service, which has got a request.
     pub(super) fn on_arrival(&mut self, id: QueueId, now: Time) {
         let Some(slot) = self.slot.as_ref().filter(|slot| slot.queue == id) else { return };
         if slot.idle.is_some() {
@@ -145,7 +146,7 @@ impl Bfq {
         }
     }
 
-    /// Updates the budget of a busy queue after its head has changed or grown.
+    /// Updates the budget of a busy queue after its next request has changed or grown.
     pub(super) fn on_head_change(&mut self, id: QueueId) {
         if !self.trees.is_active(id) {
             return;
@@ -157,7 +158,8 @@ impl Bfq {
         }
     }
 
-    /// Number of sectors that a queue is charged for its next request; `None` if it has none.
+    /// Number of sectors that the queue `id` is charged for its next request; `None` if it has
+    /// none.
     pub(super) fn charge_of_head(&self, id: QueueId) -> Option<u64> {
         let queue = self.queues.at(id);
         let len = self.pool.at(queue.backlog.head?).len.0;
@@ -196,8 +198,8 @@ impl Bfq {
         }
     }
 
-    /// Selects the queue from which to dispatch; `None` if none has a request, or the member is
-    /// kept idle.
+    /// Selects the queue from which to dispatch; `None` if no queue has a request, or if the member
+    /// is kept idle.
     pub(super) fn select(&mut self, now: Time) -> Option<QueueId> {
         if let Some(id) = self.in_service()
             && self.has_timed_out(now)
@@ -244,8 +246,8 @@ impl Bfq {
         Some(id)
     }
 
-    /// Whether the time of the slot is over. A queue for which the member is kept idle may go on if
-    /// it has used most of its budget.
+    /// Whether the time of the slot is over. A queue for which the member is kept idle may continue
+    /// if it has used most of its budget.
     fn has_timed_out(&self, now: Time) -> bool {
         let Some(slot) = &self.slot else { return false };
         now >= slot.until && (slot.idle.is_none() || self.has_used_little(slot.queue))
@@ -255,8 +257,8 @@ impl Bfq {
         self.trees.budget_left(id) >= self.trees.budget(id) / 3
     }
 
-    /// Handles the completion of a request of the queue in service: it may leave service, or the
-    /// member is kept idle for it.
+    /// Handles the completion of a request of the queue in service: the queue may leave service, or
+    /// the member is kept idle for it.
     pub(super) fn on_completed_in_service(&mut self, id: QueueId, now: Time) {
         let queue = self.queues.at(id);
         let empty = queue.is_empty();
@@ -337,7 +339,7 @@ impl Bfq {
         }
     }
 
-    /// Removes a busy queue that has no requests left.
+    /// Removes a busy queue that has no requests left from the busy queues.
     pub(super) fn leave(&mut self, id: QueueId) {
         let queue = self.queues.at_mut(id);
         assert!(queue.busy, "a queue that leaves was busy");
@@ -354,7 +356,8 @@ impl Bfq {
         self.uncount_if_gone(id);
     }
 
-    /// Stops counting the weight and the group of a queue that has no request queued or in flight.
+    /// Stops counting the queue's weight, and the queue in its group, if it has no request queued
+    /// or in flight.
     pub(super) fn uncount_if_gone(&mut self, id: QueueId) {
         let queue = self.queues.at_mut(id);
         if queue.busy || queue.in_driver > 0 {
@@ -372,11 +375,11 @@ impl Bfq {
 /// Factor by which the sectors of background writes are charged.
 const ASYNC_FACTOR: u64 = 3;
 
-/// Duration above which the slot itself shows whether its queue is slow.
+/// Shortest duration of a slot that shows by itself whether its queue is slow.
 const SLOT_LONG: Span = Span::millis(20);
 
-/// Duration in nanoseconds below which a slot is too short to measure.
+/// Duration in nanoseconds below which a slot is too short for a measurement.
 const SHORT_NS: u64 = 1_000_000;
 
-/// Time that is charged on flash for a slot that is too short to measure.
+/// Time that is charged on flash for a slot that is too short for a measurement.
 const NOMINAL_ON_FLASH: Span = Span::millis(2);

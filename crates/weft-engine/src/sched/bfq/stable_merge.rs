@@ -1,13 +1,14 @@
-//! Stable merge: queues that were created together are served as one permanently.
+//! Stable merge: queues that were created together are permanently served as one.
 //!
 //! Since 2021 Linux merges queues by creation time if it does not merge them by position. A queue
 //! created within 180 ms of another one of the same class and level is merged with it: at once on
-//! flash that queues commands, otherwise after 600 ms unless it pays to keep the member idle for
-//! it. Fewer queues cost less time: ten random readers of a null device read 40 % more in its
-//! author's measurement.
+//! flash that queues commands, otherwise after 600 ms unless keeping the member idle for it
+//! increases throughput. Fewer queues cost less time: ten random readers of a null device read 40 %
+//! more in its author's measurement.
 //!
 //! The price is fairness among equals: two backlogged readers that share a queue in Linux 6.12 get
-//! 32 to 68 % each, at latencies up to 1.2 s. The feature is therefore off by default in weft.
+//! between 32 and 68 % each, at latencies up to 1.2 s. The feature is therefore off by default in
+//! weft.
 //!
 //! Inputs   each sync queue that is created
 //! Answer   the queue to merge it with, when the time has come
@@ -19,7 +20,7 @@ use weft_units::{Span, Time};
 use super::QueueId;
 use super::scheduler::Bfq;
 
-/// The queue that later queues may be merged with.
+/// Queue with which queues created later may be merged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct StableMerge {
     anchor: Option<Anchor>,
@@ -34,8 +35,8 @@ struct Anchor {
 }
 
 impl StableMerge {
-    /// Registers a new sync queue. Returns the queue to merge it with, at once or after
-    /// [`MERGE_AFTER`]; `None` if there is none.
+    /// Registers a new sync queue. Returns the queue with which it is to be merged, at once or
+    /// after [`MERGE_AFTER`]; `None` if there is none.
     ///
     /// `kin` encodes group, class, and level or weight.
     pub(super) fn created(&mut self, queue: QueueId, kin: u32, now: Time) -> Option<QueueId> {
@@ -76,7 +77,7 @@ impl Bfq {
         }
     }
 
-    /// Drops all references to a queue number that is reused.
+    /// Drops all references to a queue number that is about to be reused.
     fn forget(&mut self, id: QueueId) {
         self.stable.forget(id);
         self.bursts.forget(id);
@@ -112,7 +113,7 @@ const TOGETHER: Span = Span::millis(180);
 mod tests {
     use super::*;
 
-    /// Creates queues of these kinds at these times. Returns the partner of each.
+    /// Creates queues, each given as time and kind. Returns the partner of each.
     fn partners(created: &[(u64, u32)]) -> Vec<Option<u32>> {
         let mut stable = StableMerge::default();
         (0..)

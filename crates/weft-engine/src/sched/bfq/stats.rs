@@ -5,7 +5,7 @@ use weft_units::Span;
 /// Reason why a queue left service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ExpireReason {
-    /// The queue kept the member idle for a request that did not arrive.
+    /// The member was kept idle for the queue, but no request arrived.
     TooIdle,
     /// The queue exceeded the time limit of its slot (`timeout_sync`).
     BudgetTimeout,
@@ -58,7 +58,7 @@ pub struct BfqStats {
     pub idled: [u64; 5],
     /// Time for which the member was kept idle for a queue, by [`IdleReason`].
     pub plugged: [Span; 5],
-    /// Time in which requests were held back although the member had room for them.
+    /// Time in which waiting requests were held back although the member had room for them.
     pub withheld: Span,
     /// Number of requests dispatched while the member was kept idle for another queue.
     pub injected: u64,

@@ -1,11 +1,12 @@
 //! Ordered sets with members in one slab: treaps that allocate only when the slab grows.
 //!
-//! A member is a slot of the slab and is in at most one set at a time. The shape of a tree depends
-//! on a hash of the slot number, so the same calls build the same trees. A set can be searched by
-//! its order and, if its members have a second value, by the lowest such value ([`Member::low`]):
-//! each node knows the lowest second value of its subtree. Every operation takes logarithmic time.
+//! A member occupies a slot of the slab and is in at most one set at a time. The shape of a tree
+//! depends on a hash of the slot number, so the same calls build the same trees. A set can be
+//! searched by its order and, if its members have a second value, by the lowest such value
+//! ([`Member::low`]): each node stores the lowest second value of its subtree. Every operation
+//! takes logarithmic time.
 
-/// Trait of values that can be members of sets.
+/// Value that can be a member of sets.
 pub(super) trait Member {
     /// Whether members have a second value by which sets can be searched.
     const LOW: bool;
@@ -41,7 +42,7 @@ struct Node<M> {
     rank: u32,
 }
 
-/// Insertion position of a member, with its neighbours there.
+/// Insertion position of a member in a set, with the neighbours at that position.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spot {
     parent: u32,
@@ -63,7 +64,7 @@ impl<M: Member> Treaps<M> {
         Self { nodes: Vec::new() }
     }
 
-    /// Adds a member to the slab, in no set. Returns its slot.
+    /// Adds a member to the slab, but to no set. Returns its slot.
     pub(super) fn push(&mut self, member: M) -> u32 {
         let place = self.nodes.len() as u32;
         assert!(place < NIL, "slab indices fit in 32 bits");
@@ -104,14 +105,14 @@ impl<M: Member> Treaps<M> {
         spot
     }
 
-    /// Inserts a member, which is in no set.
+    /// Inserts the member at slot `place`, which is in no set, into a set.
     pub(super) fn insert(&mut self, set: &mut Set, place: u32) {
         let spot = self.locate(*set, self.at(place));
         self.insert_at(set, place, spot);
     }
 
-    /// Inserts a member at a position from [`Treaps::locate`]. The set must not have changed since
-    /// then.
+    /// Inserts the member at slot `place` at a position returned by [`Treaps::locate`]. The set
+    /// must not have changed since then.
     pub(super) fn insert_at(&mut self, set: &mut Set, place: u32, spot: Spot) {
         let node = &mut self.nodes[place as usize];
         assert!(node.parent == NIL && node.left == NIL && node.right == NIL, "one set at a time");
@@ -140,7 +141,7 @@ impl<M: Member> Treaps<M> {
         }
     }
 
-    /// Removes a member from its set. It stays in the slab.
+    /// Removes a member from its set, but not from the slab.
     pub(super) fn remove(&mut self, set: &mut Set, place: u32) {
         loop {
             let Node { left, right, .. } = self.nodes[place as usize];
@@ -225,7 +226,8 @@ impl<M: Member> Treaps<M> {
         (set.0 != NIL).then(|| self.nodes[set.0 as usize].low)
     }
 
-    /// First member with a second value that does not exceed `bound`; `None` if there is none.
+    /// First member of a set with a second value that does not exceed `bound`; `None` if there is
+    /// none.
     pub(super) fn first_within(&self, set: Set, bound: u64) -> Option<u32> {
         let within = |place: u32| place != NIL && !precedes(bound, self.nodes[place as usize].low);
         let mut at = set.0;
@@ -251,7 +253,8 @@ impl<M: Member> Treaps<M> {
         at
     }
 
-    /// Recomputes the lowest second value of a subtree. Returns whether it has changed.
+    /// Recomputes the lowest second value of the subtree at `place`. Returns whether it has
+    /// changed.
     fn sum_up(&mut self, place: u32) -> bool {
         let Node { member, left, right, low, .. } = &self.nodes[place as usize];
         let mut lowest = member.low();
@@ -309,7 +312,7 @@ pub(super) fn precedes(a: u64, b: u64) -> bool {
     (a.wrapping_sub(b) as i64) < 0
 }
 
-/// Hash of a slot number: the priority that balances the tree.
+/// Hash of a slot number, used as the priority that balances the tree.
 fn mixed(place: u32) -> u32 {
     let mut x = place.wrapping_mul(0x9e37_79b1);
     x ^= x >> 15;

@@ -1,12 +1,13 @@
-//! Wakers: queues that another queue waits for before it issues its next request.
+//! Wakers: queues for which another queue waits before it issues its next request.
 //!
 //! A journal waits for the data of a client, and a client in fsync waits for the journal. While the
 //! member is kept idle for one of them, the request that it waits for may be in the queue of the
 //! other, so that the idle time is lost. Therefore, when a queue with a long think time gets a
-//! request, the queue of the last completion before it is noted as a candidate. A candidate that is
-//! noted three times in succession becomes the waker. Requests of the waker are dispatched while
-//! the member is kept idle for the queue that it wakes, regardless of the injection limit. So are
-//! requests of the queue that the queue in service was last found to wake.
+//! request, the queue of the last completion before that request is noted as a candidate. A
+//! candidate that is noted three times in succession becomes the waker. Requests of the waker are
+//! dispatched while the member is kept idle for the queue that it wakes, regardless of the
+//! injection limit. The same holds for requests of the queue that the queue in service was most
+//! recently found to wake.
 //!
 //! Inputs   each request of a sync queue with a long think time, and the last completion before it
 //! Answer   [`Bfq::coupled_queue`]: the queue to dispatch from meanwhile
@@ -26,9 +27,8 @@ use super::scheduler::Bfq;
 pub(super) struct LastCompletion {
     /// Queue that the request belonged to.
     pub(super) queue: QueueId,
-    /// Whether the queue serves several processes.
+    /// Whether `queue` serves several processes.
     pub(super) shared: bool,
-    /// Time of the completion.
     pub(super) at: Time,
 }
 
@@ -46,7 +46,8 @@ impl WakerSearch {
         self.found
     }
 
-    /// Handles a request of a queue with a long think time that had no request.
+    /// Handles a request of `queue`, which has a long think time and had no request before. `last`
+    /// is the last completion before the request.
     pub(super) fn woke(
         &mut self,
         queue: QueueId,
@@ -73,8 +74,8 @@ impl WakerSearch {
         }
     }
 
-    /// Takes over the waker of another queue's search (`of`), which is merged into the queue
-    /// `queue` of this search.
+    /// Takes over the waker found by the search `of`; the queue of that search is merged into
+    /// `queue`, the queue of this search.
     pub(super) fn inherit(&mut self, queue: QueueId, of: Self) {
         if self.found.is_none() && of.found != Some(queue) {
             self.found = of.found;
@@ -108,8 +109,9 @@ impl Bfq {
         }
     }
 
-    /// The waker of the queue `kept_for`, or else the queue that it wakes, if the next request of
-    /// that queue may be dispatched; `None` otherwise.
+    /// Queue from which to dispatch while the member is kept idle for `kept_for`: its waker, or
+    /// else the queue that it wakes, provided that the next request of that queue may be
+    /// dispatched. `None` if there is no such queue.
     pub(super) fn coupled_queue(&self, kept_for: QueueId) -> Option<QueueId> {
         let queue = self.queues.at(kept_for);
         let woken = queue.woken.filter(|id| self.queues.at(*id).waker.waker() == Some(kept_for));
@@ -120,11 +122,11 @@ impl Bfq {
     }
 }
 
-/// Longest time from a completion to a request that it can have woken.
+/// Longest time between a completion and a request that counts as woken by it.
 const WOKEN_WITHIN: Span = Span::millis(4);
-/// Number of successive hits after which a candidate is the waker.
+/// Number of successive hits that make a candidate the waker.
 const HITS: u32 = 3;
-/// Longest time of a search for one candidate, as a multiple of `slice_idle`.
+/// Longest time in which the hits of one candidate must occur, as a multiple of `slice_idle`.
 const PATIENCE: u64 = 128;
 
 #[cfg(test)]
@@ -145,7 +147,8 @@ mod tests {
         Time(0) + Span::millis(millis)
     }
 
-    /// Runs completions of these queues at these times, each `after` ms before the queue wakes.
+    /// Runs `completions`, each a queue and a time, `after` ms before the waiting queue gets a
+    /// request. Returns the waker that is found.
     fn waker(completions: &[(u32, u64)], after: u64, shared: bool) -> Option<QueueId> {
         let mut search = WakerSearch::default();
         for (queue, millis) in completions {
@@ -213,8 +216,8 @@ mod tests {
     }
 
     /// Runs two clients for ten seconds, each of which issues a request 0.1 ms after the other's
-    /// completes, beside a third that is always backlogged. Returns the requests completed for the
-    /// two, and BFQ's counters.
+    /// request completes, beside a third client that is always backlogged. Returns the number of
+    /// requests completed for the two, and BFQ's counters.
     fn in_turns(knobs: BfqKnobs) -> (u64, BfqStats) {
         let mut bfq = Bfq::new(knobs, Sectors(1024), DeviceTraits::default());
         let insert = |bfq: &mut Bfq, client: u32, id: u64, now: Time| {
@@ -226,6 +229,7 @@ mod tests {
                 attr: Attr { weight, origin, ..Attr::NONE },
                 first: Sectors(u64::from(client) << 30 | (id % (1 << 20)) << 4),
                 len: Sectors(8),
+                discard: false,
                 merges: false,
             };
             bfq.insert(&request, now);

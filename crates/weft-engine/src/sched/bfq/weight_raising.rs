@@ -1,15 +1,16 @@
-//! Weight raising: a temporarily larger weight for interactive and soft real-time queues.
+//! Weight raising: temporarily increases the weight of interactive and soft real-time queues.
 //!
 //! A queue is *interactive* if it starts, or becomes busy again after 2 s: a program is starting,
 //! or a user clicked. Its weight is raised 30-fold for as long as such a start takes on this
-//! member, 3 to 25 s, or until it was served 60 MB. A queue is *soft real-time* if it issues its
-//! requests in turns and transfers no more in each than a media player would (7000 sectors/s). Its
-//! weight is raised 3000-fold for 300 ms, renewed at each turn. A soft real-time queue returns to
-//! interactive raising if the time for that is not over when its turns end.
+//! member, 3 to 25 s, or until the queue has been served 60 MB. A queue is *soft real-time* if it
+//! issues its requests in batches and transfers no more in each batch than a media player would
+//! (7000 sectors/s). Its weight is raised 3000-fold for 300 ms, renewed at each batch. When its
+//! batches end, a soft real-time queue returns to interactive raising if the time for that is not
+//! over.
 //!
 //! Only a queue of the default weight is raised. An administrator who gives a client a weight of
 //! its own (`--weight`) has fixed its share relative to the others, and raising must not override
-//! it. A shared queue is never raised anew, since it is unknown which of its processes is
+//! that. A shared queue is never raised anew, because it is unknown which of its processes is
 //! interactive.
 //!
 //! What may fail here: a queue that is wrongly taken for interactive gets 97 % of a member against
@@ -33,11 +34,12 @@ use super::scheduler::Bfq;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Raising {
     raised: Raised,
-    /// Time at which the raising began; while the queue is not raised, time of its last request.
+    /// Time at which the raising began or, while the queue is not raised, time of its last request.
     since: Time,
     /// Time for which the weight stays raised.
     lasts: Span,
-    /// Time at which an interactive raising began that soft real-time raising has interrupted.
+    /// Time at which an interactive raising began that is now interrupted by soft real-time
+    /// raising.
     interactive_since: Option<Time>,
     /// Number of sectors served since the raising began.
     served_raised: Sectors,
@@ -45,11 +47,11 @@ pub(super) struct Raising {
     served_busy: Sectors,
     /// Time at which the queue became busy.
     busy_since: Time,
-    /// Earliest start of the next turn at which the queue still counts as soft real-time.
+    /// Earliest start of the next batch with which the queue still counts as soft real-time.
     soft_rt_next_start: Time,
 }
 
-/// Reason of a raising.
+/// Reason for which a weight is raised.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Raised {
     /// Not raised.
@@ -57,20 +59,19 @@ pub(super) enum Raised {
     No,
     /// A user waits for a program to start.
     Interactive,
-    /// The queue has periodic turns, as of a media player.
+    /// The queue issues requests in periodic batches, as a media player does.
     SoftRealTime,
 }
 
-/// Properties of a queue that becomes busy on which raising depends.
+/// Properties, at the time when a queue becomes busy, on which raising depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Activation {
     /// Whether the queue holds reads and sync writes.
     pub(super) sync: bool,
-    /// Whether the queue serves several processes and may be split.
+    /// Whether the queue serves several processes, and may be split again.
     pub(super) shared: bool,
     /// Whether the queue started in a large burst.
     pub(super) in_burst: bool,
-    /// Whether the queue has the default weight.
     pub(super) default_weight: bool,
     /// Number of the queue's requests in flight at the member.
     pub(super) in_flight: u32,
@@ -105,24 +106,23 @@ impl Raising {
         }
     }
 
-    /// Factor by which the time limit of a slot is extended.
+    /// Factor by which the time limit of a slot is extended for a raised queue.
     pub(super) fn slot_factor(&self) -> u64 {
         if self.raised == Raised::Interactive { INTERACTIVE.into() } else { 1 }
     }
 
-    /// Whether the weight is raised.
     #[inline]
     pub(super) fn is_raised(&self) -> bool {
         self.raised != Raised::No
     }
 
-    /// Reason of the raising.
+    /// Reason for which the weight is raised at present.
     #[cfg(test)]
     pub(super) fn raised(&self) -> Raised {
         self.raised
     }
 
-    /// Updates the raising when the queue becomes busy. `interactive` is the length of an
+    /// Updates the raising when the queue becomes busy. `interactive` is the duration of an
     /// interactive raising on this member ([`interactive_span`]).
     pub(super) fn on_busy(&mut self, queue: &Activation, interactive: Span, now: Time) {
         let starts = may_start(queue) && queue.in_flight == 0;
@@ -148,8 +148,8 @@ impl Raising {
         (self.busy_since, self.served_busy) = (now, Sectors::ZERO);
     }
 
-    /// Updates the raising for a further request of a busy async queue. Write-back after a pause
-    /// counts as interactive, because a process may soon wait for it.
+    /// Updates the raising for a further request of a busy async queue. A write-back that follows a
+    /// pause counts as interactive, because a process may soon wait for it.
     pub(super) fn on_async_request(&mut self, default_weight: bool, interactive: Span, now: Time) {
         if self.is_raised() {
             return;
@@ -167,7 +167,7 @@ impl Raising {
         self.served_raised += sectors;
     }
 
-    /// Ends a raising that is over. Returns whether the factor has changed.
+    /// Ends the raising if it is over. Returns whether the factor has changed.
     #[inline]
     pub(super) fn update(&mut self, in_burst: bool, interactive: Span, now: Time) -> bool {
         self.is_raised() && self.update_raised(in_burst, interactive, now)
@@ -189,8 +189,8 @@ impl Raising {
         self.raised != before
     }
 
-    /// Computes the earliest next turn, when the queue has no request queued or in flight and is
-    /// not in service.
+    /// Computes the earliest start of the next batch, when the queue has no request queued or in
+    /// flight and is not in service.
     pub(super) fn on_drained(&mut self, slice_idle: Span, now: Time) {
         let paced = Span(self.served_busy.0.saturating_mul(1_000_000_000) / SOFT_RT_RATE);
         let next = (self.busy_since + paced).max(now + slice_idle + TICKS);
@@ -203,8 +203,8 @@ impl Raising {
         self.interactive_since = None;
     }
 
-    /// Takes over the raising of another queue (`of`) that is merged into this one, unless this one
-    /// is raised.
+    /// Takes over the raising of another queue (`of`), which is merged into this one, unless this
+    /// queue is itself raised.
     pub(super) fn inherit(&mut self, of: &mut Self, now: Time) {
         if self.is_raised() || !of.is_raised() {
             return;
@@ -224,12 +224,12 @@ impl Raising {
 }
 
 impl Bfq {
-    /// Length of an interactive raising on this member, with its current peak rate.
+    /// Duration of an interactive raising on this member, at its current peak rate.
     pub(super) fn interactive_span(&self) -> Span {
         interactive_span(self.rotational, self.peak.rate())
     }
 
-    /// Updates burst detection and raising when a queue becomes busy.
+    /// Updates burst detection and raising when the queue `id` becomes busy.
     pub(super) fn on_wake(&mut self, id: QueueId, now: Time) {
         let others_busy = self.busy_queues() > 0;
         let low_latency = self.knobs.low_latency;
@@ -286,7 +286,8 @@ impl Bfq {
         }
     }
 
-    /// Applies `change` to a queue, which may change its weight, and updates the counts of weights.
+    /// Applies `change`, which may change the queue's weight, to the queue `id`, and updates the
+    /// counts of weights.
     pub(super) fn change_weight(&mut self, id: QueueId, change: impl FnOnce(&mut BfqQueue)) {
         let queue = self.queues.at_mut(id);
         let was_raised = queue.raising.is_raised();
@@ -306,7 +307,7 @@ impl Bfq {
 }
 
 impl BfqQueue {
-    /// Properties of the queue on which raising depends when it becomes busy.
+    /// Properties of the queue, as it becomes busy, on which raising depends.
     pub(super) fn activation(&self, now: Time) -> Activation {
         Activation {
             sync: self.sync,
@@ -328,7 +329,7 @@ fn may_start(queue: &Activation) -> bool {
     queue.sync && !queue.shared && !queue.in_burst && queue.default_weight
 }
 
-/// Length of an interactive raising: the time that a large program takes to start on a reference
+/// Duration of an interactive raising: the time that a large program takes to start on a reference
 /// device, scaled to the peak rate of this member.
 ///
 /// Units    `peak_rate` in sectors per microsecond, times 2^16; not zero
@@ -343,15 +344,15 @@ const WEIGHT_DEFAULT: u32 = 40;
 const INTERACTIVE: u32 = 30;
 /// Additional factor of a soft real-time queue's weight.
 const SOFT_RT: u32 = 100;
-/// Length of a soft real-time raising (`bfq_wr_rt_max_time`).
+/// Duration of a soft real-time raising (`bfq_wr_rt_max_time`).
 const SOFT_RT_LASTS: Span = Span::millis(300);
 /// Largest rate of a media player in sectors per second (`bfq_wr_max_softrt_rate`).
 const SOFT_RT_RATE: u64 = 7_000;
-/// Shortest pause before a turn, in addition to `slice_idle`: four ticks of a kernel with HZ 250.
+/// Shortest pause before a batch, in addition to `slice_idle`: four ticks of a kernel with HZ 250.
 const TICKS: Span = Span::millis(16);
 /// Idle time after which a queue counts as starting again (`bfq_wr_min_idle_time`).
 const IDLE_MIN: Span = Span::secs(2);
-/// Pause after which the next write-back is raised (`bfq_wr_min_inter_arr_async`).
+/// Shortest pause after which the next write-back is raised (`bfq_wr_min_inter_arr_async`).
 const ASYNC_PAUSE: Span = Span::millis(500);
 /// Number of sectors served after which an interactive raising ends: 60 MB.
 const SERVED_MAX: Sectors = Sectors(120_000);
@@ -404,8 +405,8 @@ mod tests {
         assert_eq!(factors, [1, 30, 3_000]);
     }
 
-    /// io-schedulers.md §2.10: 10.5 s and 3.75 s at the first estimates, and 3 s on any flash
-    /// faster than 215 MB/s.
+    /// io-schedulers.md §2.10: a raising lasts 10.5 s and 3.75 s at the first estimates, and 3 s on
+    /// any flash faster than 215 MB/s.
     #[test]
     fn a_raising_lasts_as_long_as_a_start_takes_on_the_member() {
         let first_estimate = |reference: u64| reference * 2 / 3;
@@ -435,7 +436,8 @@ mod tests {
         assert!(!raising.is_raised(), "marked while it was raised");
     }
 
-    /// Plays one turn; a player that reads 140 sectors every 50 ms moves 2800 sectors/s.
+    /// Issues one batch of requests. A player that reads 140 sectors every 50 ms transfers 2800
+    /// sectors/s.
     fn player(raising: &mut Raising, turn: u64, sectors: u64, millis: u64) {
         raising.on_busy(&AGAIN, LASTS, at(turn * millis));
         raising.on_service(Sectors(sectors));

@@ -1,7 +1,7 @@
-//! Weights of the queues that have requests: whether all are equal.
+//! Weights of the queues that have requests: whether all of them are equal.
 //!
-//! A queue counts from its first request until it has none queued or in flight. Raised queues do
-//! not count.
+//! A queue is counted from its first request until it has none queued or in flight. Raised queues
+//! are not counted.
 
 use super::queue::WEIGHT_MAX;
 
@@ -39,13 +39,12 @@ impl WeightCounts {
         }
     }
 
-    /// Whether a queue with a smaller weight exists. The queue of weight `weight` need not be
-    /// counted.
+    /// Whether some counted queue has a smaller weight than `weight`. The queue of that weight need
+    /// not be counted itself.
     pub(super) fn others_have_less(&self, weight: u32) -> bool {
         self.distinct > 1 && self.smallest() != Some(weight)
     }
 
-    /// Whether the weights differ.
     pub(super) fn differ(&self) -> bool {
         self.distinct > 1
     }

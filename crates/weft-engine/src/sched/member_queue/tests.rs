@@ -1,4 +1,4 @@
-//! Tests of a member queue: merging, sorting, depth, expiry, plug, requests that bypass the
+//! Tests of a member queue: merging, sorting, depth, expiry, plug, and requests that bypass the
 //! scheduler.
 
 use weft_units::Bytes;
@@ -7,6 +7,7 @@ use weft_units::rng::Rng;
 use super::*;
 use crate::contract::frame::Frame;
 use crate::contract::input::Class;
+use crate::knobs::{KnobRow, TABLE};
 use crate::sched::request::{MemberRequest, MergeKind};
 
 const MQ: SchedulerKind = SchedulerKind::MqDeadline;
@@ -16,6 +17,7 @@ fn settings(scheduler: SchedulerKind, depth: u32) -> QueueSettings {
     QueueSettings {
         scheduler,
         bfq: BfqKnobs::default(),
+        kyber: KyberKnobs::default(),
         mq_deadline,
         max,
         nomerges: NoMerges::Allowed,
@@ -26,7 +28,36 @@ fn settings(scheduler: SchedulerKind, depth: u32) -> QueueSettings {
     }
 }
 
-/// A queue with the commands that it sent: first sector, length in sectors, and owners of each.
+/// Names of the knobs of queues for which `of` returns the same settings whatever value they have.
+fn without_effect(of: impl Fn(&Knobs) -> QueueSettings) -> Vec<&'static str> {
+    let knobs = Knobs::default();
+    let is_without = |row: &&KnobRow| {
+        let default = knobs.show(row.name).unwrap();
+        let drawn = [row.draws.queues, row.draws.mixed, row.draws.one_queue, &["1", "2", "8"]];
+        let other = drawn.concat().into_iter().find_map(|value| {
+            let knob = knobs.parse(row.name, value).ok().filter(|_| value != default)?;
+            knob.is_of_queues().then(|| {
+                let mut other = knobs;
+                other.set(knob);
+                other
+            })
+        });
+        other.is_some_and(|other| of(&other) == of(&knobs))
+    };
+    TABLE.iter().filter(is_without).map(|row| row.name).collect()
+}
+
+#[test]
+fn every_knob_of_queues_is_a_setting_of_theirs() {
+    assert_eq!(without_effect(QueueSettings::of), [""; 0]);
+    let forgets = |knobs: &Knobs| {
+        let kyber = KyberKnobs::default();
+        QueueSettings { kyber, nomerges: NoMerges::Allowed, ..QueueSettings::of(knobs) }
+    };
+    assert_eq!(without_effect(forgets), ["nomerges", "read_lat_nsec", "write_lat_nsec"]);
+}
+
+/// A queue, with the commands that it sent: first sector, length in sectors, and owners of each.
 struct Bench {
     queue: MemberQueue<u32>,
     now: Time,
@@ -56,8 +87,8 @@ impl Bench {
         owner
     }
 
-    /// Stages a request of 4 KiB, merged within the turn as by `Outbox::stage`. Returns whether it
-    /// was merged.
+    /// Stages a request of 4 KiB, which is merged within the turn as by `Outbox::stage`. Returns
+    /// whether it was merged.
     fn ask(&mut self, write: bool, at: u64) -> bool {
         let kind = MergeKind { fua: false, stripes: true, attr: Attr::NONE };
         let (at, max) = (Sectors(at), Bytes::kib(512));
@@ -203,11 +234,13 @@ fn a_scheduler_has_something_to_choose_from_though_the_depth_is_not_known() {
 }
 
 #[test]
-fn neighbours_are_merged_within_a_turn_by_any_and_across_turns_by_mq_deadline() {
-    for (scheduler, expected) in
-        [(SchedulerKind::None, vec![(900, 8), (0, 16), (16, 8)]), (MQ, vec![(900, 8), (0, 24)])]
-    {
-        let mut bench = Bench::new(settings(scheduler, 1));
+fn neighbours_are_merged_within_a_turn_by_any_and_across_turns_by_schedulers() {
+    for scheduler in SchedulerKind::ALL {
+        let expected = match scheduler {
+            SchedulerKind::None => vec![(900, 8), (0, 16), (16, 8)],
+            _ => vec![(900, 8), (0, 24)],
+        };
+        let mut bench = Bench::new(QueueSettings { nr_requests: 8, ..settings(scheduler, 1) });
         bench.write(900);
         bench.end_turn(true);
         assert!(!bench.write(0) && bench.write(8));
@@ -345,8 +378,7 @@ fn requests_that_wait_for_a_flush_alone_are_not_withheld_by_bfq() {
     assert!(Bench::on(SATA, settings(MQ, 0)).queue.bfq_stats().is_none(), "another scheduler's");
 }
 
-/// Statement M13: a flush is sent at once, whatever waits in BFQ and even if the member is kept
-/// idle.
+/// Statement M13: a flush is sent at once, even if requests wait in BFQ or the member is kept idle.
 #[test]
 fn statement_m13_a_flush_never_enters_a_queue_of_bfq() {
     for depth in [1, 8] {
@@ -474,7 +506,8 @@ fn what_is_taken_out_is_whole_and_can_be_put_back() {
     assert_eq!(bench.places(), [u64::MAX, 0, 80, 240]);
 }
 
-/// Stages eight reads and eight writes, alternating and far apart, with this number of tokens.
+/// Stages eight reads and eight writes, alternating and far apart, in a queue with `nr_requests`
+/// tokens.
 fn with_token(nr_requests: u32, async_depth: u32) -> Bench {
     let mut one = QueueSettings { nr_requests, ..settings(MQ, 1) };
     one.mq_deadline.async_depth = async_depth;
@@ -525,7 +558,55 @@ fn statement_d13_writes_hold_no_more_than_async_depth_and_reads_find_the_rest() 
     assert_eq!(with_token(64, 0).queue.tokens.queued[1], 8);
 }
 
-/// Freed tokens are given while the queue sends, when no other request arrives.
+#[test]
+fn statement_k10_writes_hold_no_more_than_three_quarters_of_the_tokens() {
+    for (nr_requests, writes) in [(4, 3), (8, 6), (64, 48), (0, 1)] {
+        let kyber = QueueSettings { nr_requests, ..settings(SchedulerKind::Kyber, 1) };
+        let mut bench = Bench::new(kyber);
+        (0..60).for_each(|number| assert!(!bench.ask(number % 4 != 3, number * 800)));
+        bench.stage(MemberOp::Discard { at: Sectors(0), len: Sectors(8), fua: false });
+        bench.end_turn(true);
+        let Tokens { queued, sent, .. } = bench.queue.tokens;
+        let reads = 15.min(if nr_requests == 0 { 2 } else { nr_requests } - writes);
+        assert_eq!((queued[1] + sent[1], queued[0] + sent[0]), (writes.min(46), reads));
+        bench.drain();
+        assert_eq!(bench.sent.len(), 61);
+    }
+}
+
+/// With kyber, discards are a domain of their own: a discard is dispatched after eight writes, not
+/// after all of them.
+#[test]
+fn kyber_is_told_what_discards() {
+    let mut bench = Bench::new(settings(SchedulerKind::Kyber, 8));
+    (0..12).for_each(|number| assert!(!bench.write(800 + number * 800)));
+    bench.stage(MemberOp::Discard { at: Sectors(0), len: Sectors(8), fua: false });
+    bench.end_turn(true);
+    bench.drain();
+    assert_eq!(bench.places().iter().position(|first| *first == 0), Some(8));
+}
+
+#[test]
+fn kyber_takes_in_what_has_no_token_and_is_woken_for_a_look() {
+    let few = QueueSettings { nr_requests: 4, ..settings(SchedulerKind::Kyber, 1) };
+    let mut bench = Bench::new(few);
+    for at in [9000, 800, 1600, 2400, 3200, 1608] {
+        bench.ask(false, at);
+        bench.end_turn(true);
+    }
+    bench.drain();
+    assert!(bench.sent.contains(&(1600, 16, vec![2, 5])), "{:?}", bench.sent);
+    let many = QueueSettings { nr_requests: 2048, ..settings(SchedulerKind::Kyber, 1024) };
+    let mut bench = Bench::new(many);
+    (0..300).for_each(|number| assert!(!bench.ask(false, number * 800)));
+    bench.end_turn(true);
+    assert_eq!((bench.at_member.len(), bench.queue.next_wake(bench.now)), (256, None));
+    bench.end_one();
+    assert_eq!(bench.queue.next_wake(bench.now), Some(bench.now + Span::millis(100)));
+}
+
+/// Tokens that become free are given to waiting requests when the queue sends a command, even if no
+/// other request arrives.
 #[test]
 fn a_request_that_gets_its_token_late_does_not_plug_its_queue() {
     let mut bench = Bench::new(QueueSettings { nr_requests: 2, ..plugs() });
@@ -565,7 +646,7 @@ fn without_a_scheduler_nr_requests_is_a_depth() {
     assert_eq!(bench.sent.len(), 9);
 }
 
-/// Merging within a turn is limited by the smaller of what the array and the member allow, and
+/// Merging within a turn is limited by the array's limit or the member's, whichever is smaller, and
 /// disabled by `nomerges=2`.
 #[test]
 fn a_queue_limits_what_a_turn_merges() {
@@ -582,12 +663,14 @@ fn a_queue_limits_what_a_turn_merges() {
     assert_eq!(largest(64, NoMerges::Never), Bytes::ZERO);
 }
 
-/// With `nomerges`, adjacent requests of different turns are not merged, whatever the scheduler.
+/// With `nomerges`, adjacent requests of different turns are not merged by any scheduler.
 #[test]
 fn nomerges_holds_for_every_scheduler() {
-    for scheduler in [SchedulerKind::Bfq, MQ] {
+    for scheduler in SchedulerKind::ALL.into_iter().filter(|kind| *kind != SchedulerKind::None) {
         let commands = |nomerges| {
-            let mut bench = Bench::new(QueueSettings { nomerges, ..settings(scheduler, 1) });
+            let nr_requests = 8;
+            let one = QueueSettings { nomerges, nr_requests, ..settings(scheduler, 1) };
+            let mut bench = Bench::new(one);
             for at in [900, 0, 8, 16] {
                 bench.write(at);
                 bench.end_turn(true);
@@ -600,7 +683,8 @@ fn nomerges_holds_for_every_scheduler() {
 }
 
 /// Runs a sender that waits for its writes, flushes, waits for the flush, and continues, while the
-/// scheduler is changed. Returns an error, or the changes made while requests were waiting.
+/// scheduler is changed. Returns an error, or the changes that were made while requests were
+/// waiting.
 fn switch_under_flushes(seed: u64, planted: Planted) -> Result<Vec<Switch>, String> {
     let mut random = Rng::new(seed);
     let kinds = SchedulerKind::ALL;
@@ -677,14 +761,13 @@ fn statement_x4_another_scheduler_under_load_loses_doubles_and_reorders_nothing(
     }
 }
 
-/// The previous and the new scheduler.
+/// Scheduler before and after a change.
 type Switch = (SchedulerKind, SchedulerKind);
 
-/// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Planted {
     Nothing,
-    /// The queue is not informed that a command completed.
+    /// The queue is not informed that a command has completed.
     EndNotTold,
     /// A flush is sent along with other commands to a device on which it cannot be queued.
     FlushNotAlone,
@@ -698,7 +781,7 @@ enum Planted {
     SwitchSendsTwice,
 }
 
-/// Issues and completes random requests under changing settings. Returns an error, or the numbers
+/// Issues and completes random requests while the settings change. Returns an error, or the numbers
 /// of requests and of commands sent.
 fn at_random(seed: u64, planted: Planted) -> Result<(usize, usize), String> {
     let mut random = seed;
@@ -751,7 +834,7 @@ fn at_random(seed: u64, planted: Planted) -> Result<(usize, usize), String> {
             depth = 1 + below(4) as u32;
             let nr_requests = [0, 0, 4, 9][below(4) as usize];
             let plugs = below(2) == 0;
-            let scheduler = if below(3) == 0 { SchedulerKind::None } else { MQ };
+            let scheduler = [SchedulerKind::None, MQ, SchedulerKind::Kyber][below(3) as usize];
             let settings = settings(scheduler, depth);
             bench.queue.configure(QueueSettings { plugs, nr_requests, ..settings }, 0);
         }

@@ -4,7 +4,8 @@ use super::*;
 use crate::contract::input::{Attr, Class};
 use crate::knobs::Knobs;
 
-/// Calls in which weft picks another request than Linux did: script, number of calls, and reason.
+/// Dispatch calls in which weft picks another request than Linux did: script, number of calls, and
+/// reason.
 ///
 /// In `rnd2` the last real-time request completed 114 us before a call to which Linux still
 /// returned nothing, as for a class with a request in flight: the completion is recorded before the
@@ -58,7 +59,15 @@ fn replay(script: &Script<'_>, phase: u64) -> (usize, usize) {
                 let direction = if event[3] == "R" { Direction::Read } else { Direction::Write };
                 let attr = Attr { class, ..Attr::NONE };
                 let (id, first, len) = (sector.unwrap(), Sectors(sector.unwrap()), Sectors(8));
-                let request = QueuedRequest { id, direction, attr, first, len, merges: false };
+                let request = QueuedRequest {
+                    id,
+                    direction,
+                    attr,
+                    first,
+                    len,
+                    discard: false,
+                    merges: false,
+                };
                 queue.insert(&request, now);
                 receipts.push((id, Receipt(IoPriority::of(class) as u32)));
             }
@@ -100,7 +109,8 @@ fn every_call_but_three_picks_what_linux_picked() {
     assert_eq!(different, expected);
 }
 
-/// Control: a knob with another value than in Linux is detected. In no script does a write expire.
+/// Control: the replay detects that a knob has another value than in Linux. In no script does a
+/// write expire.
 #[test]
 fn a_replay_with_another_knob_is_seen() {
     let wrong = |damage: fn(&mut Script<'_>)| {

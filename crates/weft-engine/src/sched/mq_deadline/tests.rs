@@ -9,7 +9,7 @@ const MAX: Sectors = Sectors(1024);
 
 fn request(id: u64, direction: Direction, first: u64, len: u64) -> QueuedRequest {
     let (first, len) = (Sectors(first), Sectors(len));
-    QueuedRequest { id, direction, attr: Attr::NONE, first, len, merges: true }
+    QueuedRequest { id, direction, attr: Attr::NONE, first, len, discard: false, merges: true }
 }
 
 fn at(millis: u64) -> Time {
@@ -25,14 +25,14 @@ fn drain(queue: &mut MqDeadline, now: Time) -> Vec<(Direction, u64)> {
     std::iter::from_fn(|| queue.dispatch(now)).map(|next| (next.direction, next.first.0)).collect()
 }
 
-/// Sets the position from which best-effort reads continue.
+/// Sets the sector from which best-effort reads continue.
 fn sweep_from(queue: &mut MqDeadline, sector: u64) {
     let reads = &mut queue.per_prio[1].of[0];
     reads.latest_pos = Sectors(sector);
     reads.next = reads.sorted.at(reads.sorted.at_or_beyond(sector)).map_or(NONE, |found| found.1);
 }
 
-/// Lengths of the runs of one direction.
+/// Runs of requests of one direction in `order`, each with its length.
 fn runs(order: &[(Direction, u64)]) -> Vec<(Direction, usize)> {
     order.chunk_by(|a, b| a.0 == b.0).map(|run| (run[0].0, run.len())).collect()
 }
@@ -191,7 +191,7 @@ fn nothing_is_lost_and_nothing_comes_twice() {
     assert!(queue.per_prio[1].of.iter().all(|of| of.sorted.len() == 0 && of.oldest == NONE));
 }
 
-/// A batch of reads, a batch of reads, a batch of writes.
+/// Two batches of reads alternate with one batch of writes.
 #[test]
 fn statement_d3_reads_get_two_thirds_of_what_both_keep_full() {
     for fifo_batch in [1, 4, 16] {
@@ -285,8 +285,8 @@ fn statement_d8_a_late_head_waits_for_no_more_than_its_bound() {
     assert!(reached[0] > 10 && reached[1] > 10, "bounds are reached: {reached:?}");
 }
 
-/// Requeue: waiting requests are removed and queued anew. In the end, each class has completed as
-/// many requests as were inserted.
+/// Waiting requests are removed and queued again, as in a requeue. In the end, each class has
+/// completed as many requests as were inserted.
 #[test]
 fn statement_d14_a_requeue_does_not_count_twice() {
     let mut queue = queue(MqDeadlineKnobs::default());
@@ -334,7 +334,7 @@ fn nomerges_1_asks_the_last_one_alone_and_2_nobody() {
     assert_eq!(merged(NoMerges::Never), (false, false));
 }
 
-/// [`MqDeadline::merge`] never queues.
+/// [`MqDeadline::merge`] never queues a request that it cannot merge.
 #[test]
 fn a_request_that_cannot_be_merged_is_not_queued_by_merge() {
     let mut queue = queue(MqDeadlineKnobs::default());

@@ -60,14 +60,14 @@ fn a_stop_writes_everything_or_says_that_it_could_not() {
     assert_eq!(rig.replies.remove(&late), Some(Err(ReplyError::Stopping)));
 }
 
-/// Bytes that a reply reports as unwritten, their ranges, and whether they are lost.
+/// Number of bytes that a reply reports as unwritten, their ranges, and whether they are lost.
 pub(super) fn named(result: &Result<(), ReplyError>) -> (u64, Vec<(u64, u64)>, bool) {
     let Err(ReplyError::Unwritten(it)) = result else { panic!("{result:?}") };
     let ranges = it.ranges.iter().map(|range| (range.start.0, range.len.0));
     (it.bytes, ranges.collect(), it.lost)
 }
 
-/// Regression: a stop once gave up all dirty pages of a volume because of one that could not be
+/// Regression: a stop once gave up all dirty pages of a volume because a single page could not be
 /// written.
 #[test]
 fn one_page_that_cannot_be_written_costs_a_stop_no_other() {
@@ -110,7 +110,8 @@ fn a_drain_names_what_cannot_be_written_and_the_volume_goes_on() {
     assert_eq!(rig.stop(0), Ok(()));
 }
 
-/// A flush marks all dirty pages, including those that failed; a drain does not wait for these.
+/// Pages that could not be written stay dirty, and every flush marks them to be written again. A
+/// drain does not wait for them, so it ends although flushes never stop.
 #[test]
 fn a_drain_ends_beside_a_client_that_writes_and_flushes_without_a_pause() {
     let mut rig = Rig::new(1, 256, 1024);
@@ -151,7 +152,7 @@ fn a_stop_ends_a_drain() {
     assert!(rig.engine.write_back.as_ref().unwrap().is_at_rest());
 }
 
-/// Found by straight-faults, seed 5001850: a member has no space for a second.
+/// Found by straight-faults, seed 5001850: a member has no space for the duration of a second.
 #[test]
 fn a_stop_tries_again_what_failed_though_others_are_written_after_it() {
     for together in [false, true] {

@@ -86,8 +86,8 @@ impl Measure for Dbench {
         bounds
     }
 
-    /// Room for an ext4 of the smallest size, and for more than the files of the stock load for
-    /// each client.
+    /// Room in bytes for an ext4 of the smallest size, and for more than the files of the stock
+    /// load for each client.
     fn bytes(&self, _: ArrayText) -> u128 {
         (2 << 30) + u128::from(self.clients) * (128 << 20)
     }
@@ -147,7 +147,7 @@ fn flushes_checked(machine: &Machine) -> f64 {
     found.answers as f64
 }
 
-/// Rounds of member flushes for each flush request of the volume.
+/// Number of rounds of member flushes for each flush request of the volume.
 fn flush_rounds(machine: &Machine) -> f64 {
     let members = &machine.host.snapshot().volumes[0].members;
     let most = members.iter().map(|member| member.flushes).max().unwrap_or(0);

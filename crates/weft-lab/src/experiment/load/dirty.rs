@@ -4,7 +4,8 @@
 //! `JBOD-10HDD-thresh=100M/xfs-10dd-1M-24p-16384M-100M:10-X` are ten disks with a limit of 100 MiB,
 //! XFS, ten `dd`s on each with blocks of 1 MiB, 24 CPUs, 16 GiB, `dirty_bytes` of 100 MiB and the
 //! background ratio at its default. Kernel, `HZ` and the link that disks share are settings
-//! (`HostSettings`); the drive is the machine's. Nothing here goes through a volume of the engine.
+//! (`HostSettings`); the drive is the machine's. Each disk is a volume of its own, and the queues
+//! of the disks are those of the load ([`DirtyLimit`]), not of the column.
 //!
 //! Source   writeback.md §4.2
 

@@ -53,7 +53,7 @@ impl Measure for Mixed {
         bounds
     }
 
-    /// Room for the data of `dd` in the front half, and as much for the writers.
+    /// Room in bytes for the data of `dd` in the front half, and as much for the writers.
     fn bytes(&self, _: ArrayText) -> u128 {
         self.mib.most() * 2 * (1 << 20) + (8 << 10)
     }

@@ -126,14 +126,14 @@ pub struct Part {
     pub settled: Option<bool>,
     /// Progress of the load over time, in steps of [`TICK`](super::TICK).
     pub series: Series,
-    /// State inside the machine during the part: lists, waits and member traffic.
+    /// State inside the machine during the part: lists of stripes, waits and member traffic.
     pub inside: Inside,
     /// Dirty pages, disks and waits over time; `None` unless the load measures them.
     pub pool: Option<Box<dirty_limit::Measured>>,
 }
 
 impl Part {
-    /// Part of a run that ended by itself.
+    /// Result of a part of a run that ended by itself.
     fn of(machine: &Machine, values: &[(Metric, f64)], seconds: f64, series: Series) -> Self {
         assert_eq!(machine.host.answered().1, 0, "no request fails on these disks");
         let inside = Inside::of(machine);
@@ -141,7 +141,7 @@ impl Part {
         Self { name: String::new(), values, seconds, settled: None, series, inside, pool: None }
     }
 
-    /// Part of an endless load, measured once it was steady.
+    /// Result of a part of an endless load, measured once it was steady.
     fn of_steady(
         machine: &Machine,
         values: &[(Metric, f64)],

@@ -76,7 +76,7 @@ impl Measure for Readers {
         bounds
     }
 
-    /// Room for a block of each reader.
+    /// Room in bytes for a block of each reader.
     fn bytes(&self, _: ArrayText) -> u128 {
         self.levels.len() as u128 * u128::from(self.block_kib << 10)
     }

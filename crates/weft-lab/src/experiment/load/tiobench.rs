@@ -64,7 +64,7 @@ impl Measure for Tiobench {
         bounds
     }
 
-    /// Room for sixteen groups, each with the log and its share of the threads' files.
+    /// Room in bytes for sixteen groups, each with the log and its share of the threads' files.
     fn bytes(&self, array: ArrayText) -> u128 {
         let chunk = u128::from(array.chunk.0);
         let threads = self.threads.iter().max().copied().unwrap_or(1);

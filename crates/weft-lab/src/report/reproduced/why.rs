@@ -151,7 +151,7 @@ impl Found<'_> {
         }))
     }
 
-    /// Length of a list of stripes over time, in the first run.
+    /// Chart of the length of a list of stripes over time, in the first run.
     fn length(&self, case: &CaseRuns, (name, about, of): &ListOf) -> Option<Block> {
         let series: Vec<Series> = self
             .columns()

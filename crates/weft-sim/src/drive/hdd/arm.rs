@@ -31,7 +31,8 @@ pub(in crate::drive) struct SeekPoints {
 }
 
 impl Seek {
-    /// The curve through `points` for this number of cylinders; `None` if it would fall anywhere.
+    /// The curve through `points` for this number of cylinders; `None` if the curve would fall
+    /// anywhere.
     pub(in crate::drive) fn through(
         points: SeekPoints,
         cylinders: u32,
@@ -75,7 +76,7 @@ pub(super) struct Arm {
 pub(super) struct Approach {
     /// Time of the move, the switch of heads and the settling.
     pub(super) seek: u64,
-    /// Time of waiting for the sector after that.
+    /// Time for which the arm then waits until the sector is under the head.
     pub(super) rotation: u64,
 }
 

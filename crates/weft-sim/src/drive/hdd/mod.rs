@@ -95,8 +95,8 @@ pub struct Hdd {
     /// Writes for which the cache has no room yet, in order of arrival, each with its time of
     /// arrival.
     outside: VecDeque<(Command, Time)>,
-    /// Time at which the piece that is being destaged will have made room for the first of these
-    /// writes.
+    /// Time at which the piece that is being destaged will have made room for the first of the
+    /// writes in `outside`; `None` if that is not planned.
     room: Option<Time>,
     /// Flushes that were not answered, in order of arrival.
     flushes: VecDeque<Flush>,
@@ -148,7 +148,7 @@ enum Event {
     Room,
     /// The data of a write that bypasses the cache has been received.
     Came(Command),
-    /// A command is complete.
+    /// The command with this tag is complete.
     Done(u64),
 }
 
@@ -489,7 +489,7 @@ impl Hdd {
         self.events.plan(until, Event::Arm);
     }
 
-    /// Completes the waiting reads whose sectors have all been read by the disk's readahead.
+    /// Completes the waiting reads for which the disk's readahead has read all sectors.
     fn answer_from_stream(&mut self, now: Time) {
         let mut index = 0;
         while index < self.waiting.len() {

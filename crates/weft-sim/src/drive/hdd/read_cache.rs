@@ -58,8 +58,8 @@ impl ReadCache {
         false
     }
 
-    /// First sector of the range that is missing, if a segment has the sectors before it; otherwise
-    /// its start.
+    /// First sector of the range that is missing, if a segment has the sectors of the range before
+    /// it; otherwise the start of the range.
     pub(super) fn missing_from(&self, start: u64, end: u64) -> u64 {
         let holds = |s: &&Segment| s.start <= start && start < s.end && s.end < end;
         self.segments.iter().filter(holds).map(|s| s.end).max().unwrap_or(start)
@@ -94,8 +94,8 @@ impl ReadCache {
         Some(stream.since + geometry.transfer(&stream.from.place, length))
     }
 
-    /// Whether the head has passed this range: the stream began behind its start, and less than a
-    /// segment behind its end.
+    /// Whether the head has passed this range: the stream began behind the start of the range, and
+    /// less than a segment behind its end.
     pub(super) fn passed(&self, start: u64, end: u64) -> bool {
         let before =
             |stream: Stream| start < stream.began && stream.began <= end + self.segment_sectors;

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// The dirty sectors in a disk's memory.
 #[derive(Clone, Debug)]
 pub(super) struct WriteCache {
-    /// Extents by age, oldest first; the window is the first of them.
+    /// Extents by age, oldest first; the destage window is the first few of them.
     extents: BTreeMap<u64, Extent>,
     /// Age of each extent, by its first sector.
     starts: BTreeMap<u64, u64>,
@@ -26,17 +26,17 @@ pub(super) struct WriteCache {
     sectors: u64,
     limit: u64,
     epoch: u64,
-    /// By epoch, oldest first: number of its extents and of its piece being destaged. Epochs
-    /// without any are dropped, except for the newest.
+    /// Epochs, oldest first, each with the number of its extents, plus one if a piece of it is
+    /// being destaged. Epochs with a number of 0 are dropped, except for the newest.
     live: VecDeque<(u64, u64)>,
     /// The piece that is being destaged: first sector, end, epoch.
     leaving: Option<(u64, u64, u64)>,
-    /// Number of pieces of other extents destaged since the last one of the oldest extent.
+    /// Number of pieces of other extents destaged since the last piece of the oldest extent.
     passed_over: usize,
     /// Boundaries of the host's write commands, if pieces end there.
     commands: Option<BTreeSet<u64>>,
-    /// End of the last piece, and the number of sectors destaged contiguously before it that did
-    /// not yet count as passing over others.
+    /// End of the last piece, and the number of sectors that were destaged contiguously up to it
+    /// and have not yet counted as passing over the oldest extent.
     row: (u64, u64),
 }
 
@@ -206,7 +206,7 @@ impl WriteCache {
         extents.take(count.min(due)).map(|(age, extent)| (*age, extent))
     }
 
-    /// Number of pieces of other extents destaged since the last one of the oldest extent.
+    /// Number of pieces of other extents destaged since the last piece of the oldest extent.
     pub(super) fn passed_over(&self) -> usize {
         self.passed_over
     }
@@ -280,8 +280,8 @@ impl WriteCache {
         }
     }
 
-    /// Closes the present epoch for a flush. Returns it: it must be destaged before the flush
-    /// completes.
+    /// Closes the present epoch for a flush. Returns its number: this epoch must be destaged before
+    /// the flush completes.
     pub(super) fn close_epoch(&mut self) -> u64 {
         let closed = self.epoch;
         self.epoch += 1;

@@ -15,8 +15,8 @@ pub(super) struct Buffer {
     taken: u64,
     /// Pages of the next program, which is not full yet.
     open: Vec<u64>,
-    /// Pages of each program, from the oldest one that has not completed on; `None` for completed
-    /// ones.
+    /// Pages of each program, beginning with the oldest one that has not completed; `None` for
+    /// completed programs.
     programs: VecDeque<Option<Vec<u64>>>,
     /// Number of the first program in `programs`.
     oldest: u64,
@@ -36,9 +36,9 @@ impl Buffer {
         }
     }
 
-    /// Reserves room for pages. Returns whether it did: there must be enough room, or no program in
-    /// progress that would make room, because the open program waits for more pages however small
-    /// the buffer is.
+    /// Reserves room for pages. Returns false if the room does not suffice and a program in
+    /// progress will make more. Without a program in progress the room is granted even beyond the
+    /// limit, because the open program waits for more pages however small the buffer is.
     pub(super) fn promise(&mut self, pages: u64) -> bool {
         let waits = self.taken == self.open.len() as u64;
         let fits = self.taken + pages <= self.limit || waits;

@@ -108,7 +108,8 @@ pub(in crate::drive) struct Mapping {
     valid: Vec<u32>,
     /// Full rows by their number of valid slots, without the young ones.
     full: Buckets,
-    /// Recently filled rows, oldest first. `young_most` is the number of these that are left alone.
+    /// Recently filled rows, oldest first, which collection leaves alone while other rows have
+    /// garbage. There are at most `young_most` of them.
     young: VecDeque<u32>,
     young_most: usize,
     free: VecDeque<u32>,
@@ -135,8 +136,8 @@ struct Head {
 struct Victim {
     row: u32,
     next: u32,
-    /// Number of its valid slots when it was chosen. `garbage` is the number of its other slots
-    /// then.
+    /// Number of the row's valid slots when it was chosen. `garbage` is the number of its other
+    /// slots then.
     valid: u32,
     garbage: u32,
 }

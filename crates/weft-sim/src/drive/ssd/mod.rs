@@ -47,7 +47,6 @@ use weft_units::{Bytes, Sectors, Span, Time};
 
 /// Sectors of a page, the unit of the mapping.
 const PAGE: u64 = 8;
-/// Bytes of a page.
 const PAGE_BYTES: u64 = 4096;
 
 /// Parameters of an [`Ssd`].
@@ -82,7 +81,7 @@ pub(super) struct SsdParameters {
     /// Whether everything was written once in order and twice at random before the start (steady
     /// state).
     pub(super) is_steady: bool,
-    /// The mapping after these writes, computed once for all drives of a model.
+    /// The mapping in the steady state (`is_steady`), computed once for all drives of a model.
     pub(super) steady: OnceLock<Mapping>,
 }
 
@@ -128,7 +127,7 @@ enum Event {
     Written(Command),
     /// The round of flushes is complete.
     Flushed,
-    /// A command is complete.
+    /// The command with this tag is complete.
     Done(u64),
 }
 
@@ -149,7 +148,7 @@ struct Ahead {
     is_here: bool,
     /// Whether the superpage is no longer needed: it is dropped once it has been read.
     is_used: bool,
-    /// Read commands that wait for it, each with the number of its bytes.
+    /// Read commands that wait for the superpage, each with the number of its bytes.
     waiting: Vec<(u32, u32)>,
 }
 

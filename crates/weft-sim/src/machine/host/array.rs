@@ -1,4 +1,4 @@
-//! Volume of a simulated machine, and how byte ranges map to its stripes.
+//! Volumes of a simulated machine, and how byte ranges map to the stripes of an array.
 
 use weft_engine::assemble::{Assembly, Candidate, Options, assemble};
 use weft_engine::layout::geometry::Geometry;
@@ -46,9 +46,9 @@ impl Stripes {
     }
 }
 
-/// Configuration of an engine for a new array or a single drive. The array is in sync unless `sync`
-/// of the parts asks for a resync or recovery.
-pub(super) fn new_volume(
+/// Configuration of an engine for a new array or, without a level, for a volume on each of the
+/// drives. The array is in sync unless `sync` of the parts asks for a resync or recovery.
+pub(super) fn new_volumes(
     parts: &MachineParts,
     drives: &[Drive],
     size: Sectors,
@@ -62,10 +62,16 @@ pub(super) fn new_volume(
         let config = Config::for_volume(new_array(level, parts, drives, size)?, parts.knobs);
         return Ok(Config { write_back: parts.write_back, ..config });
     }
-    let [drive] = drives else { return Err(PartsError::Single { members: drives.len() }) };
-    let mut member = MemberInfo::of_size(MemberIndex(0), "disk", size);
-    (member.discards, member.device) = (true, device_traits(drive));
-    let mut config = Config::for_single(member, false);
+    let singles = drives.iter().zip(0..).map(|(drive, index)| {
+        let mut member = MemberInfo::of_size(MemberIndex(index), "disk", size);
+        (member.discards, member.device) = (true, device_traits(drive));
+        Config::for_single(member, false)
+    });
+    let together = |mut all: Config, next: Config| {
+        all.volumes.extend(next.volumes);
+        all
+    };
+    let mut config = singles.reduce(together).ok_or(PartsError::Single { members: 0 })?;
     config.volumes.iter_mut().for_each(|volume| volume.knobs = parts.knobs);
     config.write_back = parts.write_back;
     Ok(config)

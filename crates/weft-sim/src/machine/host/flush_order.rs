@@ -21,14 +21,16 @@ use weft_units::MemberIndex;
 #[derive(Debug)]
 pub(super) struct FlushOrder {
     members: Vec<Written>,
+    /// Number of members of each volume.
+    width: usize,
     /// Outstanding writes without FUA, each with the index of its member.
     writes: BTreeMap<Token, usize>,
     /// Outstanding member flushes, each with the index of its member and the number of writes that
     /// it makes durable.
     flushes: BTreeMap<Token, (usize, u64)>,
-    /// By tag of a flush request: the number of writes that had completed on each member when it
-    /// arrived.
-    promises: BTreeMap<u64, Vec<u64>>,
+    /// By tag of a flush request: the first member of its volume, and the number of writes that had
+    /// completed on each member of the volume when the request arrived.
+    promises: BTreeMap<u64, (usize, Vec<u64>)>,
     /// Members that failed a flush. They are not checked from then on.
     failed: BTreeSet<usize>,
     counts: FlushOrderCounts,
@@ -39,14 +41,16 @@ pub(super) struct FlushOrder {
 pub struct FlushOrderCounts {
     /// Flush requests that were answered and checked.
     pub answers: u64,
-    /// Completed member writes that these requests promised to make durable, over all members.
+    /// Completed member writes that the checked requests promised to make durable, over all
+    /// members.
     pub writes: u64,
-    /// Requests that were answered before a write that they promised was durable. Any number but 0
-    /// is a bug of the engine.
+    /// Requests that were answered although a write that they promised to make durable was not
+    /// durable yet. Any number but 0 is a bug of the engine.
     pub early: u64,
 }
 
-/// Completed and durable writes of one member. The count starts at 1, for the initial content.
+/// Numbers of completed and of durable writes of one member. They count from 1, for the initial
+/// content.
 #[derive(Clone, Copy, Debug)]
 struct Written {
     completed: u64,
@@ -55,14 +59,18 @@ struct Written {
 }
 
 impl FlushOrder {
-    /// A checker for members, given whether each has a volatile cache.
-    pub(super) fn new(rule: FlushRule, caches: impl Iterator<Item = bool>) -> Self {
+    /// Creates the checker. `caches` says of each member whether it has a volatile cache. The
+    /// members belong to `volumes` volumes with equal numbers of members, one volume after the
+    /// other.
+    pub(super) fn new(rule: FlushRule, caches: impl Iterator<Item = bool>, volumes: usize) -> Self {
         let member = |cache| {
             let owes = cache || rule != FlushRule::Needed;
             Written { completed: 1, durable: 0, owes }
         };
+        let members: Vec<Written> = caches.map(member).collect();
         Self {
-            members: caches.map(member).collect(),
+            width: members.len() / volumes,
+            members,
             writes: BTreeMap::new(),
             flushes: BTreeMap::new(),
             promises: BTreeMap::new(),
@@ -94,8 +102,10 @@ impl FlushOrder {
     pub(super) fn told(&mut self, input: &Input) {
         match input {
             Input::Client(request) if request.op == RequestOp::Flush || request.flags.preflush => {
-                let completed = self.members.iter().map(|member| member.completed);
-                self.promises.insert(request.tag.0, completed.collect());
+                let first = request.volume.index() * self.width;
+                let members = &self.members[first..first + self.width];
+                let completed = members.iter().map(|member| member.completed).collect();
+                self.promises.insert(request.tag.0, (first, completed));
             }
             Input::Done { token, result } => {
                 if let Some(index) = self.writes.remove(token) {
@@ -114,12 +124,12 @@ impl FlushOrder {
 
     /// Checks a request that was answered without an error.
     pub(super) fn answered(&mut self, tag: u64) {
-        let Some(promised) = self.promises.remove(&tag) else { return };
-        let members = self.members.iter().zip(&promised).enumerate();
+        let Some((first, promised)) = self.promises.remove(&tag) else { return };
+        let members = self.members.iter().enumerate().skip(first).zip(&promised);
         let owing =
-            members.filter(|(index, (member, _))| member.owes && !self.failed.contains(index));
+            members.filter(|((index, member), _)| member.owes && !self.failed.contains(index));
         let (mut early, mut writes) = (false, 0);
-        for (_, (member, promised)) in owing {
+        for ((_, member), promised) in owing {
             early |= member.durable < *promised;
             writes += promised;
         }
@@ -134,8 +144,9 @@ mod tests {
     use weft_engine::knobs::Knobs;
     use weft_engine::mutant::Mutant;
     use weft_engine::page_cache::{Kernel, PoolConfig};
+    use weft_engine::{Attr, ClientRequest, Flags, Run, Segments, Tag, Value};
     use weft_ondisk::Level;
-    use weft_units::{Bytes, Sectors, Span};
+    use weft_units::{ByteRange, Bytes, ClientId, Sectors, Span, VolumeId};
 
     use super::*;
     use crate::machine::{Machine, MachineParts};
@@ -176,6 +187,38 @@ mod tests {
             assert_eq!(found.early, 0, "{rule:?}: {found:?}");
             assert!(found.answers > 100 && found.writes > 1000, "{rule:?}: {found:?}");
         }
+    }
+
+    /// A write to one disk and a flush of another. The two are members of one volume, or each is a
+    /// volume of its own.
+    fn flush_beside_a_write(volumes: usize) -> FlushOrderCounts {
+        let mut order = FlushOrder::new(FlushRule::Batch, [true, true].into_iter(), volumes);
+        let op = MemberOp::Write { at: Sectors(0), from: Segments::new(), fua: false };
+        let done = |token| Input::Done { token, result: Ok(Value::Nothing) };
+        order.sends(MemberIndex(0), Token(1), &op);
+        order.told(&done(Token(1)));
+        let flush = ClientRequest {
+            client: ClientId(1),
+            tag: Tag(1),
+            volume: VolumeId(volumes as u16 - 1),
+            op: RequestOp::Flush,
+            range: ByteRange::new(0, 0),
+            frames: Run::EMPTY,
+            flags: Flags::NONE,
+            attr: Attr::default(),
+        };
+        order.told(&Input::Client(flush));
+        order.sends(MemberIndex(1), Token(2), &MemberOp::Flush);
+        order.told(&done(Token(2)));
+        order.answered(1);
+        order.counts()
+    }
+
+    #[test]
+    fn a_flush_promises_the_writes_of_its_own_volume() {
+        let alone = FlushOrderCounts { answers: 1, writes: 1, early: 0 };
+        assert_eq!(flush_beside_a_write(2), alone);
+        assert_eq!(flush_beside_a_write(1), FlushOrderCounts { writes: 3, early: 1, ..alone });
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `serial`, `batch` | two for each round (md 4.x, 5.2 to 6.11) |
 //! | `parallel` | one before data that follows its flush (md 5.0) |
-//! | `md612` | none: bios are sent and ended where they are |
+//! | `md612` | none: bios are submitted and completed without a change of thread |
 //! | `needed` | as `batch` if a member is flushed, so that it is not cheaper by its hops alone |
 //!
 //! Source   experiments.md §1.3 and §3; seed 002; md-raid.md §4.1

@@ -20,6 +20,12 @@ impl Host {
         self.members.iter().map(Member::drive)
     }
 
+    /// Number of volumes.
+    #[must_use]
+    pub fn volumes(&self) -> usize {
+        self.volumes.len()
+    }
+
     /// Starts recording the requests to the volume.
     pub fn watch_requests(&mut self) {
         self.seen.get_or_insert((self.next_tag, Vec::new()));

@@ -25,7 +25,8 @@ impl Host {
         let engine = engine.map(|at| at.max(self.engine_free));
         let late = self.faults.as_ref().and_then(|faults| faults.next_event());
         let hops = self.hops.next_event();
-        [disks, queues, timer, leaving, engine, late, hops].into_iter().flatten().min()
+        let link = self.link.as_ref().and_then(|link| link.next_event());
+        [disks, queues, timer, leaving, engine, late, hops, link].into_iter().flatten().min()
     }
 
     pub(in crate::machine) fn advance(&mut self, at: Time) {
@@ -48,11 +49,17 @@ impl Host {
                 });
             }
         }
+        if let Some(link) = &mut self.link {
+            while let Some((member, command)) = link.arrived(at) {
+                self.members[usize::from(member.0)].begin(at, command);
+            }
+        }
         self.end_hops();
         // Queues dispatch while the engine works: in the kernel, an interrupt does this.
         let mut dispatched = VecDeque::new();
         self.engine.run_queues(at, &mut dispatched);
         self.submit_dispatched(dispatched);
+        self.wake_with_tokens();
         if let Some(faults) = &mut self.faults {
             while let Some((token, result)) = faults.ended(at) {
                 self.inbox.push(Input::Done { token, result });
@@ -72,12 +79,13 @@ impl Host {
     }
 
     /// Runs the engine now, instead of after all processes that can run. Requests submitted later
-    /// are another plug.
+    /// belong to another plug.
     pub fn settle(&mut self) {
         while self.engine_turn() {}
     }
 
-    /// Runs one turn of the engine if it has work and its thread is free. Returns whether it did.
+    /// Runs one turn of the engine (a bounded piece of its work) if it has work and its thread is
+    /// free. Returns whether it did.
     pub(in crate::machine) fn engine_turn(&mut self) -> bool {
         self.delay_answers();
         let woken = self.engine_woken.is_some_and(|at| at <= self.now);
@@ -112,13 +120,15 @@ impl Host {
             self.leaving.push_back((self.engine_free, outputs, turn.more));
         }
         self.tell_page_cache();
+        self.wake_with_tokens();
         if self.congestion() < Congestion::Blocked {
             self.wake_blocked();
         }
         true
     }
 
-    /// Carries out the outputs of a turn. `more` says whether the engine has more to do.
+    /// Carries out the outputs of a turn of the engine. `more` says whether the engine has more to
+    /// do.
     fn carry_out(&mut self, outputs: VecDeque<Output>, more: bool) {
         for output in outputs {
             match output {
@@ -149,6 +159,7 @@ impl Host {
                         self.inbox.push(Input::Client(request));
                         continue;
                     }
+                    self.volumes[request.volume.index()].answered(self.now);
                     self.requests_done += 1;
                     self.bytes_done = Bytes(self.bytes_done.0 + request.range.len.0);
                     self.failed += u64::from(result.is_err());
@@ -230,13 +241,17 @@ impl Host {
             (Some(_), Access::Flush | Access::Discard) | (None, _) => {}
         }
         let member = &mut self.members[usize::from(index.0)];
-        if !member.submit(self.now, token, access, range) {
-            self.engine.ended(token);
-            let result = match &mut self.faults {
-                Some(faults) => faults.on_done(self.now, index, token),
-                None => Some(Ok(Value::Nothing)),
-            };
-            self.inbox.extend(result.map(|result| Input::Done { token, result }));
+        match (member.take(token, access, range), &mut self.link) {
+            (Some(command), Some(link)) => link.send(self.now, index, command),
+            (Some(command), None) => member.begin(self.now, command),
+            (None, _) => {
+                self.engine.ended(token);
+                let result = match &mut self.faults {
+                    Some(faults) => faults.on_done(self.now, index, token),
+                    None => Some(Ok(Value::Nothing)),
+                };
+                self.inbox.extend(result.map(|result| Input::Done { token, result }));
+            }
         }
     }
 

@@ -455,8 +455,8 @@ impl Client {
         Some(inode)
     }
 
-    /// Handles that a handle or name of a file no longer exists. The file is removed if that was
-    /// the last.
+    /// Handles the end of a handle or name of a file. Returns the state in which the client
+    /// continues: it removes the file if that was the last handle or name.
     fn forget(&mut self, inode: Option<Inode>) -> State {
         let Some(inode) = inode else { return State::Over };
         let named = || self.files.values().any(|named| *named == inode);

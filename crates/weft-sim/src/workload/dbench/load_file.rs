@@ -32,9 +32,9 @@ pub struct Error {
     pub line: usize,
     /// Column in bytes, from 1.
     pub column: usize,
-    /// Text at that column.
+    /// Text at `column`.
     pub found: String,
-    /// Description of what was expected there.
+    /// Description of what was expected at `column`.
     pub expected: &'static str,
 }
 
@@ -194,7 +194,7 @@ impl<'a> Fields<'a> {
         Ok(path)
     }
 
-    /// Skips numbers that are not used. Each is described for the error.
+    /// Skips numbers that are not used. `expected` describes each of them for the error.
     fn skip(&mut self, expected: &[&'static str]) -> Result<(), Error> {
         expected.iter().try_for_each(|expected| self.number(expected).map(drop))
     }

@@ -322,7 +322,8 @@ impl Synthetic {
         ops
     }
 
-    /// The sessions, and the operations outside of any session, in random order.
+    /// Sessions, by index, and operations outside of any session, in random order. `share` gives
+    /// this repetition's part of a total of the pass.
     fn items(&mut self, sessions: usize, share: impl Fn(u64) -> u64) -> Vec<Item> {
         let mut items: Vec<Item> = (0..sessions).map(Item::Session).collect();
         for (kind, count) in [
@@ -339,7 +340,7 @@ impl Synthetic {
     }
 
     /// Sessions of a repetition: those of flushed files, then of other new files, then of existing
-    /// files.
+    /// files. `share` gives this repetition's part of a total of the pass.
     fn sessions(&mut self, new: usize, share: impl Fn(u64) -> u64) -> Vec<Session> {
         let mut sessions = vec![Session::default(); new + share(pass::OPENS) as usize];
         for session in &mut sessions[..new] {

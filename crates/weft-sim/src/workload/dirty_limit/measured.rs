@@ -13,7 +13,7 @@ pub struct Measured {
     pub pages: u64,
     /// Number of pages written since the start of the run (`nr_written` of `/proc/vmstat`).
     pub pages_since_start: u64,
-    /// By disk: the part of the window in which it had no request, from 0 to 1.
+    /// By disk: the part of the window in which the disk had no request, from 0 to 1.
     pub idle: Vec<f64>,
     /// By disk: mean length in bytes of a run of contiguous requests in the window.
     pub run_bytes: Vec<f64>,
@@ -72,8 +72,8 @@ pub struct Sample {
     pub all: Counts,
     /// By disk: number of pages dirty or under writeback.
     pub disks: Vec<u64>,
-    /// By disk: the part of the time since the preceding sample in which it had a request, from 0
-    /// to 1.
+    /// By disk: the part of the time since the preceding sample in which the disk had a request,
+    /// from 0 to 1.
     pub busy: Vec<f64>,
     /// Number of pages written since the start of the run.
     pub written: u64,
@@ -92,29 +92,49 @@ pub struct Pause {
     pub length: Span,
 }
 
-/// Pauses in the window, and all pauses of the first few writers.
+/// Record that all writers keep: pauses, and pages that they dirtied.
 #[derive(Debug)]
-pub(super) struct Pauses {
+pub(super) struct Record {
+    /// Whether the window of time that is measured has begun.
+    pub(super) in_window: bool,
     /// Histogram of the lengths of pauses in the window, in microseconds.
     window: Histogram<u64>,
+    /// All pauses of the first few writers.
     pub(super) first: Vec<Pause>,
     /// Length of the longest pause since the last sample.
-    pub(super) latest: Span,
+    latest: Span,
+    /// Number of pages that each writer dirtied.
+    pub(super) dirtied: Vec<u64>,
+    /// Largest number of pages that were dirty or under writeback at a time.
+    pub(super) dirty_max: u64,
 }
 
-/// Number of writers of which all pauses are kept, and largest number of pauses kept.
+/// Number of writers of which all pauses are kept; `PAUSES_KEPT` limits the number of pauses kept.
 const WRITERS_KEPT: u32 = 4;
 const PAUSES_KEPT: usize = 20_000;
 
-impl Pauses {
-    pub(super) fn new() -> Self {
-        let window = Histogram::new(3).expect("three digits");
-        Self { window, first: Vec::new(), latest: Span::ZERO }
+impl Record {
+    /// An empty record for this number of writers.
+    pub(super) fn new(writers: u32) -> Self {
+        Self {
+            in_window: false,
+            window: Histogram::new(3).expect("three digits"),
+            first: Vec::new(),
+            latest: Span::ZERO,
+            dirtied: vec![0; writers as usize],
+            dirty_max: 0,
+        }
     }
 
-    pub(super) fn count(&mut self, pause: Pause, in_window: bool) {
+    /// Records that a writer dirtied pages, after which `dirty` were dirty or under writeback.
+    pub(super) fn dirtied(&mut self, writer: u32, pages: u64, dirty: u64) {
+        self.dirtied[writer as usize] += pages;
+        self.dirty_max = self.dirty_max.max(dirty);
+    }
+
+    pub(super) fn count(&mut self, pause: Pause) {
         self.latest = self.latest.max(pause.length);
-        if in_window {
+        if self.in_window {
             self.window += pause.length.0 / 1000;
         }
         if pause.writer < WRITERS_KEPT && self.first.len() < PAUSES_KEPT {
@@ -122,11 +142,16 @@ impl Pauses {
         }
     }
 
-    pub(super) fn p99(&self) -> Span {
+    /// Returns the length of the longest pause since the last call, and starts anew.
+    pub(super) fn latest(&mut self) -> Span {
+        std::mem::take(&mut self.latest)
+    }
+
+    pub(super) fn pause_p99(&self) -> Span {
         Span(self.window.value_at_quantile(0.99) * 1000)
     }
 
-    pub(super) fn max(&self) -> Span {
+    pub(super) fn pause_max(&self) -> Span {
         Span(self.window.max() * 1000)
     }
 }

@@ -1,8 +1,8 @@
 //! Workload of patch 001: endless `dd`s on the disks of a box, under a limit of dirty pages.
 //!
-//! A box is a page cache over disks of one model, each with a file system and a flusher of its own,
-//! without an array, a volume or an engine's queue. [`DirtyLimit`] describes the box and its
-//! writers; [`DirtyLimit::run`] runs it and returns the results ([`Measured`]):
+//! A box is a [`Machine`] of disks of one model under one page cache. Each disk is a volume of its
+//! own, with a file system and a flusher. [`DirtyLimit`] describes the box and its writers;
+//! [`DirtyLimit::run`] runs it and returns the results ([`Measured`]):
 //!
 //! ```
 //! use weft_engine::page_cache::{Amount, Kernel};
@@ -28,37 +28,65 @@
 //!
 //! | part | file |
 //! |---|---|
-//! | writers, flushers, logs and the order of events | `world.rs` |
-//! | requests of a disk, merged and sorted | `disk.rs` |
-//! | positions of files and of the log | `places.rs` |
-//! | results in a window of time, samples | `measured.rs` |
+//! | writers | `writer.rs` |
+//! | log of a file system | `log.rs` |
+//! | positions of files | `places.rs` |
+//! | samples, and sums over a window of time | `watch.rs` |
+//! | results | `measured.rs` |
 //!
-//! Disks behind one adapter share its link, which transfers the data of one request after the
-//! other. Each disk thus gets the link's rate divided by the number of busy disks, or its own rate
-//! if that is less.
+//! Disks have queues of 128 requests of at most 512 KiB with mq-deadline, which sends writes in one
+//! direction as the schedulers of that time did. Writes of a log are of the real-time class, for
+//! CFQ served them first. A thread that submits a request sleeps while the queue has no room. Disks
+//! behind one adapter share its link, which transfers the data of one request after the other. Each
+//! disk thus gets the link's rate divided by the number of busy disks, or its own rate if that is
+//! less.
 //!
 //! A writer spends 4 µs on each page, and 1 µs on each call of `write`. It runs on a CPU of its
 //! own; it shares a CPU with other writers only for the kernel's count of dirtied pages. Writing
-//! back a page costs its thread 2 µs. Submitting a request to a disk costs 10 µs, and so does
-//! waking a flusher. Not modelled: `nr_requests` in batches, CFQ's slices, the memory that programs
-//! take, errors of per-CPU counters.
+//! back a page costs its thread 2 µs, and submitting a request 10 µs. Waking a thread takes no
+//! time. Not modelled: `nr_requests` in batches, CFQ's slices, the memory that programs take,
+//! errors of per-CPU counters.
 //!
 //! Source   writeback.md §4, §6.1; experiments.md §1.2
 
-mod disk;
+mod log;
 mod measured;
 mod places;
 #[cfg(test)]
 mod tests;
-mod world;
+mod watch;
+mod writer;
 
-use weft_engine::page_cache::{Amount, Kernel, PoolConfig, TickRate};
-use weft_units::{Bytes, Span};
+use std::cell::RefCell;
+use std::rc::Rc;
 
+use weft_engine::Class;
+use weft_engine::knobs::{Knobs, SchedulerKind};
+use weft_engine::page_cache::{Amount, Kernel, PAGE_BYTES, PoolConfig, TickRate};
+use weft_units::rng::Rng;
+use weft_units::{Bytes, Span, Time, VolumeId};
+
+use self::log::{LOG_EVERY, LogThread};
+use self::measured::Record;
+use self::places::Layout;
+use self::watch::Watch;
+use self::writer::Writer;
 use crate::drive::{Drive, Model};
+use crate::machine::{Costs, Machine, MachineParts, PageCacheParts};
 
 pub use measured::{Measured, Pause, Sample};
 pub use places::FileSystem;
+
+/// CPU time to write back a page: changing its state, looking up its position, adding it to a
+/// request. `HAND_OVER` is the CPU time to submit a request.
+const WRITE_OUT_COST: Span = Span(2_000);
+const HAND_OVER: Span = Span(10_000);
+/// Largest size of a request (`max_sectors_kb`). `REQUESTS_MAX` is the number of requests in a
+/// disk's queue and at the disk (`nr_requests`).
+const REQUEST: Bytes = Bytes(512 << 10);
+const REQUESTS_MAX: u32 = 128;
+/// Time between the starts of successive writers.
+const START: Span = Span::millis(1);
 
 /// A box, its writers and the duration of a run.
 #[derive(Clone, Debug)]
@@ -168,6 +196,75 @@ impl DirtyLimit {
     /// time.
     #[must_use]
     pub fn run(&self) -> Measured {
-        world::run(self)
+        assert!(self.disks > 0 && self.writers > 0, "there are disks and writers");
+        assert!(self.measured > Span::ZERO, "the measured time is not zero");
+        assert!(
+            self.block.0 > 0 && self.block.0.is_multiple_of(PAGE_BYTES),
+            "blocks of whole pages"
+        );
+        let mut machine = self.machine();
+        let record = Rc::new(RefCell::new(Record::new(self.writers * u32::from(self.disks))));
+        let window = Time(0) + self.warm_up;
+        self.add_writers(&mut machine, &record);
+        let watch = machine.add_with(|pid| Box::new(Watch::new(pid, window, record)));
+        let end = window + self.measured;
+        machine.run(end);
+        machine.process::<Watch>(watch).measured(&machine.host, end)
+    }
+
+    /// The box without its writers: disks, page cache, flushers and logs.
+    fn machine(&self) -> Machine {
+        let knobs = Knobs {
+            scheduler: SchedulerKind::MqDeadline,
+            nr_requests: REQUESTS_MAX,
+            max_sectors: REQUEST,
+            ..Knobs::md()
+        };
+        let mut machine = Machine::of_disks(&MachineParts {
+            level: None,
+            model: self.model.clone(),
+            members: self.disks,
+            chunk: REQUEST.sectors_floor(),
+            member_size: None,
+            knobs,
+            write_back: None,
+            sync: None,
+            costs: Costs { bio: HAND_OVER.0 + self.placebo.0, ..Costs::ZERO },
+            flush_hop: Span::ZERO,
+            seed: self.seed,
+        });
+        if let Some(link) = self.link {
+            machine.host.share_link(link);
+        }
+        let size = machine.host.size();
+        let layout = Layout::new(self.file_system, self.disks, self.writers, size.sectors_floor());
+        machine.add_page_cache_of(PageCacheParts {
+            pool: self.pool(),
+            places: Box::new(layout),
+            bio: REQUEST,
+            page: WRITE_OUT_COST,
+            sleeps_for_token: true,
+        });
+        for disk in 0..self.disks {
+            // The disks commit one after the other.
+            let first = Time(LOG_EVERY.0 - LOG_EVERY.0 / u64::from(self.disks) * u64::from(disk));
+            let volume = VolumeId(disk);
+            let log = |pid| LogThread::new(pid, volume, self.file_system, size, first);
+            let log = machine.add_with(|pid| Box::new(log(pid)));
+            machine.host.set_class(log, Class::RealTime(0));
+        }
+        machine
+    }
+
+    /// Adds the writers: the first of each disk, then the second of each, and so on. They start one
+    /// millisecond apart, each at a random time within its millisecond.
+    fn add_writers(&self, machine: &mut Machine, record: &Rc<RefCell<Record>>) {
+        let mut rng = Rng::new(self.seed);
+        for nth in 0..self.writers * u32::from(self.disks) {
+            let volume = VolumeId((nth % u32::from(self.disks)) as u16);
+            let start = Time(u64::from(nth) * START.0 + rng.below(START.0));
+            let (on, does) = ((nth % self.cpus, volume), (start, self.block));
+            machine.add_with(|pid| Box::new(Writer::new(pid, nth, on, does, Rc::clone(record))));
+        }
     }
 }

@@ -3,11 +3,14 @@
 //! The layout is reduced to what affects the arm. XFS with `allocsize=1g` gives each file runs of 1
 //! GiB, and the first runs of all files follow each other. ext4 gives a file extents of at most 128
 //! MiB, at the time when its pages are written back, in the order in which files reach the end of
-//! their space. The log is in the middle of the disk, where `mkfs` of both places it.
+//! their space.
 //!
 //! Source   writeback.md §6.1; experiments.md §1.2
 
-use weft_units::Sectors;
+use weft_engine::page_cache::InodeId;
+use weft_units::{Bytes, Sectors};
+
+use crate::machine::Place;
 
 /// File system of each disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,13 +37,31 @@ impl FileSystem {
 const XFS_RUN: u64 = 1 << 18;
 /// Pages of the longest extent of ext4: 128 MiB.
 const EXT4_EXTENT: u64 = 1 << 15;
-/// Size of the log in sectors: 128 MiB.
-const LOG: u64 = 1 << 18;
 const PAGE_SECTORS: u64 = 8;
 
-/// Positions of the files and of the log on one disk.
+/// Layout of the files of a box: file `n` is on disk `n` modulo the number of disks.
+#[derive(Debug)]
+pub(super) struct Layout(Vec<Places>);
+
+impl Layout {
+    /// Creates the layout for `files` files on each of `disks` disks of this capacity.
+    pub(super) fn new(kind: FileSystem, disks: u16, files: u32, capacity: Sectors) -> Self {
+        Self((0..disks).map(|_| Places::new(kind, files, capacity)).collect())
+    }
+}
+
+impl Place for Layout {
+    fn place(&mut self, inode: InodeId, page: u64, count: u64) -> (Bytes, u64) {
+        let disks = self.0.len() as u32;
+        let places = &mut self.0[(inode.0 % disks) as usize];
+        let (first, count) = places.place(inode.0 / disks, page, count);
+        (Sectors(first).bytes(), count)
+    }
+}
+
+/// Positions of the files on one disk.
 #[derive(Clone, Debug)]
-pub(super) struct Places {
+struct Places {
     kind: FileSystem,
     files: u64,
     /// Number of runs (XFS) or extents (ext4) that the disk has room for.
@@ -48,12 +69,10 @@ pub(super) struct Places {
     /// ext4: numbers of the extents of each file, in order.
     extents: Vec<Vec<u64>>,
     next_extent: u64,
-    log: u64,
-    log_at: u64,
 }
 
 impl Places {
-    pub(super) fn new(kind: FileSystem, files: u32, capacity: Sectors) -> Self {
+    fn new(kind: FileSystem, files: u32, capacity: Sectors) -> Self {
         let run = Self::run_of(kind) * PAGE_SECTORS;
         Self {
             kind,
@@ -61,8 +80,6 @@ impl Places {
             runs: (capacity.0 / run).max(1),
             extents: vec![Vec::new(); files as usize],
             next_extent: 0,
-            log: capacity.0 / 2 / PAGE_SECTORS * PAGE_SECTORS,
-            log_at: 0,
         }
     }
 
@@ -75,7 +92,7 @@ impl Places {
 
     /// First sector of a file's page, and how many of `count` pages are contiguous from there. A
     /// full disk is used again from its beginning, because nothing is read.
-    pub(super) fn place(&mut self, file: u32, page: u64, count: u64) -> (u64, u64) {
+    fn place(&mut self, file: u32, page: u64, count: u64) -> (u64, u64) {
         let length = Self::run_of(self.kind);
         let nth = page / length;
         let run = match self.kind {
@@ -92,16 +109,6 @@ impl Places {
         let within = page % length;
         let first = (run % self.runs * length + within) * PAGE_SECTORS;
         (first, count.min(length - within))
-    }
-
-    /// First sector of the next part of the log, with this length.
-    pub(super) fn log(&mut self, sectors: u64) -> u64 {
-        if self.log_at + sectors > LOG {
-            self.log_at = 0;
-        }
-        let at = self.log + self.log_at;
-        self.log_at += sectors;
-        at
     }
 }
 
@@ -131,11 +138,16 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_begins_again_and_the_log_goes_round() {
+    fn a_full_disk_begins_again() {
         let mut places = Places::new(FileSystem::Xfs, 1, Sectors(3 << 21));
         assert_eq!(places.place(0, 3 * XFS_RUN, 1).0, 0);
-        let first = places.log(LOG - 8);
-        assert_eq!(places.log(8), first + LOG - 8);
-        assert_eq!(places.log(8), first);
+    }
+
+    #[test]
+    fn files_are_dealt_out_to_disks() {
+        let mut layout = Layout::new(FileSystem::Xfs, 3, 2, DISK);
+        let places = [0, 1, 3, 4].map(|file| layout.place(InodeId(file), 0, 100));
+        let second = (Bytes(1 << 30), 100);
+        assert_eq!(places, [(Bytes(0), 100), (Bytes(0), 100), second, second]);
     }
 }

@@ -43,7 +43,7 @@ pub(super) struct Transaction {
     pub(super) ordered: BTreeSet<InodeId>,
     /// Blocks of files that become free when the transaction is on disk.
     pub(super) freed: Vec<Range<u64>>,
-    /// Whether a process waits for its commit.
+    /// Whether a process waits for the commit of the transaction.
     asked: bool,
 }
 
@@ -120,7 +120,8 @@ impl Journal {
         }
     }
 
-    /// The thread that commits, if a transaction has begun and the thread was not told yet.
+    /// Returns the thread that commits, if a transaction has begun and the thread was not told yet;
+    /// otherwise `None`.
     pub(super) fn news(&mut self) -> Option<Pid> {
         std::mem::take(&mut self.news).then(|| self.thread.expect("the file system is mounted"))
     }
@@ -140,8 +141,8 @@ impl Journal {
         (self.thread.expect("the file system is mounted"), first)
     }
 
-    /// Whether data of the committing transaction is still being written. If so, the process is
-    /// woken.
+    /// Whether data of the committing transaction is still being written. If so, the process `pid`
+    /// is woken once it is written.
     fn awaits_data(&self, host: &mut Host, pid: Pid) -> bool {
         let committing = self.committing.as_ref().expect("a transaction commits");
         committing.ordered.iter().any(|pages| host.awaits_pages(pid, *pages))

@@ -88,8 +88,8 @@ impl LogWriter {
         true
     }
 
-    /// Records that a buffer is durable. Durable buffers with none that is not before them are
-    /// complete and free their space.
+    /// Records that a buffer is durable. A durable buffer is complete once all buffers before it
+    /// are durable, and then frees its space.
     fn written(&mut self, host: &mut Host, number: u64) {
         let state = &mut *self.fs.state.borrow_mut();
         let mut writing = state.log.writing.iter_mut();

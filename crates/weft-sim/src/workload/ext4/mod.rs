@@ -40,7 +40,8 @@ use crate::machine::{Host, Machine, Pid, Place, Process, Thread};
 
 /// Largest request with which pages are written back: a bio of 256 pages.
 const BIO: Bytes = Bytes::mib(1);
-/// First blocks of the areas for metadata and data, in blocks of 4 KiB.
+/// First block of the area for group descriptors, in blocks of 4 KiB. The constants after it are
+/// those of the other areas of metadata, and of the files' data.
 const DESCRIPTORS: u64 = 1;
 const BITMAPS: u64 = 1 << 13;
 const INODES: u64 = 1 << 16;
@@ -441,7 +442,7 @@ impl Place for Extents {
     }
 }
 
-/// Name under which a process submits the empty flush of a [`FileSync`].
+/// Name (a number) of the request with which a process submits the empty flush of a [`FileSync`].
 pub const FLUSHED: u64 = u64::MAX;
 
 /// An fsync of a file, in progress.

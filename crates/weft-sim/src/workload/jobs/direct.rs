@@ -43,7 +43,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// A clone that issues the requests of `asks`, each as soon as possible at this pace.
+    /// A clone of an fio job. It issues the requests of `asks`, each as soon as the pace allows.
     ///
     /// # Panics
     /// Panics if `depth` or `think_after` of the pace is zero.

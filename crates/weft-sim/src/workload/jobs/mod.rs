@@ -22,7 +22,7 @@ pub use ledger::{Found, Watcher};
 /// Request of a clone: operation and byte range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Io {
-    /// Operation of the request.
+    /// Operation of the request: read, write, flush and so on.
     pub op: RequestOp,
     /// Bytes of the volume; empty for a flush.
     pub range: ByteRange,
@@ -40,8 +40,8 @@ pub struct Ask {
 }
 
 impl From<Io> for Ask {
-    /// A request that is issued as soon as possible. Writes carry the `sync` flag, as those of
-    /// `O_DIRECT` do.
+    /// Creates a request that is issued as soon as possible. Writes carry the `sync` flag, as those
+    /// of `O_DIRECT` do.
     fn from(io: Io) -> Self {
         let sync = io.op == RequestOp::Write;
         Self { io, flags: Flags { sync, ..Flags::NONE }, due: Span::ZERO }
@@ -134,8 +134,8 @@ pub struct Ended {
     pub due: Time,
     /// Time of the request's submission.
     pub begun: Time,
-    /// Time of its answer.
+    /// Time of the request's answer.
     pub ended: Time,
-    /// Number of the clone's requests in flight at its submission, including itself.
+    /// Number of the clone's requests in flight when this one was submitted, including itself.
     pub in_flight: u32,
 }

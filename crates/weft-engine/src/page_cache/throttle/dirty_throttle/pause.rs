@@ -10,7 +10,7 @@
 use super::super::Pace;
 use super::Rules;
 
-/// Facts that determine the pause of a writer.
+/// Facts that determine the pause of one writer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Judged {
     pub(super) hz: u64,
@@ -23,7 +23,7 @@ pub(super) struct Judged {
     pub(super) task_ratelimit: u64,
     /// Number of dirty pages of the device.
     pub(super) bdi_dirty: u64,
-    /// Number of pages that the writer has dirtied since its last check.
+    /// Number of pages that the writer has dirtied since its last check of the limits.
     pub(super) dirtied: u64,
     pub(super) pace: Pace,
 }
@@ -38,8 +38,8 @@ pub(super) enum Sleep {
 }
 
 impl Judged {
-    /// Decides about the pause, and computes the new counters of the writer. With `held`, the
-    /// writer is held at the hard limit: it sleeps for the longest pause and is then checked again.
+    /// Decides how long the writer pauses, and computes its new counters. With `held`, the writer
+    /// is held at the hard limit: it sleeps for the longest pause and is then checked again.
     pub(super) fn decide(&self, rules: &Rules, held: bool) -> (Sleep, Pace) {
         if rules.think_time { self.decide_by_think_time(held) } else { self.decide_v12(held) }
     }
@@ -67,7 +67,7 @@ impl Judged {
         most.clamp(4, max_pause(hz).max(4))
     }
 
-    /// Number of pages until the next check, after a pause of `pause` ticks of at most `max`:
+    /// Number of pages until the next check, after a pause of `pause` ticks out of at most `max`:
     /// larger if pauses are short, smaller if they have the maximum length.
     fn next_size_v12(&self, pause: u64, max: u64) -> u64 {
         let (dirtied, size) = (self.dirtied, self.pace.nr_dirtied_pause);
@@ -116,7 +116,8 @@ impl Judged {
         (1 + self.bdi_dirty / (1 + per_eighth)).min(max_pause(self.hz))
     }
 
-    /// Shortest useful pause in ticks, and the number of pages until the next check.
+    /// Shortest useful pause in ticks, and number of pages until the next check. `max` is the
+    /// longest pause in ticks.
     fn min_pause(&self, max: u64) -> (u64, u64) {
         let hz = self.hz;
         let second = hz.next_power_of_two();
@@ -154,12 +155,12 @@ pub(super) fn poll_interval(dirty: u64, thresh: u64) -> u64 {
     }
 }
 
-/// 200 ms in ticks.
+/// Longest pause: 200 ms in ticks.
 fn max_pause(hz: u64) -> u64 {
     (hz / 5).max(1)
 }
 
-/// 128 KiB in pages: smaller checks cost more than they gain.
+/// Number of pages below which a check of the limits costs more than it gains: 128 KiB.
 const DIRTY_POLL_THRESH: u64 = 32;
 
 #[cfg(test)]
@@ -167,7 +168,7 @@ mod tests {
     use super::super::DirtyThrottle::{Mainline3_2, Mainline6_12};
     use super::*;
 
-    /// A disk of 58 MiB/s with all its writers at the setpoint, HZ 1000.
+    /// Facts of a disk of 58 MiB/s with all its writers at the setpoint, HZ 1000.
     fn judged(ratelimit: u64, bdi_dirty: u64) -> Judged {
         Judged {
             hz: 1000,

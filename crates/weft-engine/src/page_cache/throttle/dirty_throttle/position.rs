@@ -30,7 +30,7 @@ pub(crate) struct Position {
     pub(crate) bandwidth: u64,
 }
 
-/// The ratio 1.0 as a fixed-point number.
+/// Ratio 1.0 as a fixed-point number.
 pub(super) const ONE: u64 = 1 << RATELIMIT_CALC_SHIFT;
 
 /// Number of fractional bits in ratios.
@@ -55,7 +55,7 @@ impl Position {
         self.limit.max(self.thresholds.dirty)
     }
 
-    /// Setpoint: the number of dirty pages that the ratio steers to, half-way between free run and
+    /// Setpoint: the number of dirty pages to which the ratio steers, half-way between free run and
     /// hard limit.
     pub(crate) fn setpoint(&self) -> u64 {
         u64::midpoint(self.thresholds.free_run(), self.hard_limit())
@@ -95,9 +95,9 @@ impl Position {
         }
     }
 
-    /// Ratio with the device's own limits: the lower of the ratio by all pages and the ratio by the
-    /// device's pages. The setpoint of the latter is half-way between the device's limits. A device
-    /// with very few dirty pages gets twice the ratio by all pages.
+    /// Position ratio if the device's own limits apply: the lower of the ratio for all pages and
+    /// the ratio for the device's pages. The setpoint of the latter is half-way between the
+    /// device's limits. A device with very few dirty pages gets twice the ratio for all pages.
     fn strict_ratio(&self, rules: &Rules) -> u64 {
         let all = self.cubic(rules);
         if self.bdi_dirty < STRICT_FREE_PAGES {
@@ -150,7 +150,7 @@ impl Position {
     }
 }
 
-/// Number of dirty pages up to which a device with its own limits is hardly throttled.
+/// Number of dirty pages up to which a device with limits of its own is hardly throttled.
 const STRICT_FREE_PAGES: u64 = 8;
 
 /// The cubic factor: 2.0 at free run, 1.0 at the setpoint, 0 at the limit.
@@ -171,7 +171,7 @@ const fn divisor(rules: &Rules, pages: u64) -> u64 {
     if rules.think_time { pages | 1 } else { pages + 1 }
 }
 
-/// `pages` times `part`, a fraction of `1 << 16`.
+/// Multiplies `pages` by `part`, a fraction in units of 2^-16.
 fn times_part(pages: u64, part: u64) -> u64 {
     scaled(pages, part, 1 << 16)
 }
@@ -186,7 +186,7 @@ mod tests {
     use super::super::DirtyThrottle::{self, Mainline3_2, Mainline6_12, Patch001, V11};
     use super::*;
 
-    /// One disk of 58 MiB/s.
+    /// Position of one disk of 58 MiB/s.
     fn one_disk(dirty: u64, background: u64, at: u64) -> Position {
         Position {
             thresholds: Thresholds { background, dirty },
@@ -213,12 +213,12 @@ mod tests {
         assert!(strict(256, V11.rules()) > ONE, "before 3.12 there is no such rule");
     }
 
-    /// One disk with a limit of 100 MiB.
+    /// Position of one disk with a limit of 100 MiB.
     fn at(dirty: u64) -> Position {
         one_disk(25_600, 12_800, dirty)
     }
 
-    /// One of ten disks at the setpoint of 100 MiB.
+    /// Position of one of ten disks at the setpoint of 100 MiB.
     fn one_of_ten(bdi_thresh: u64, bdi_dirty: u64) -> Position {
         Position { bdi_thresh, bdi_dirty, bandwidth: 12_800, ..at(22_400) }
     }

@@ -1,9 +1,10 @@
-//! Rate limit of a device's writers, `dirty_ratelimit`: the dirty rate of each at the setpoint.
+//! Rate limit of a device's writers, `dirty_ratelimit`: the rate at which each may dirty pages at
+//! the setpoint.
 //!
-//! N writers with the same known rate together dirty N times as much. Thus the known rate, times
-//! the device's bandwidth divided by the rate at which pages were dirtied over 200 ms, is the
+//! N writers that have the same rate limit together dirty N times as much. Thus the rate limit,
+//! times the device's bandwidth divided by the rate at which pages were dirtied over 200 ms, is the
 //! bandwidth divided by N, without N being known. The rate limit follows this *balanced* rate in
-//! small steps, and only if the position calls for the same direction.
+//! small steps, and only if the position calls for a change in the same direction.
 //!
 //! Source   writeback.md §2.3
 
@@ -15,11 +16,11 @@ use super::position::RATELIMIT_CALC_SHIFT;
 pub(crate) struct Ratelimit {
     /// `dirty_ratelimit`: the rate at which each writer may dirty pages at the setpoint.
     pub(crate) rate: u64,
-    /// `balanced_dirty_ratelimit`, of the last interval.
+    /// `balanced_dirty_ratelimit` after the last interval.
     pub(crate) balanced: u64,
 }
 
-/// Observations over an interval of at least 200 ms, and the state at its end.
+/// Observations over an interval of at least 200 ms, and state at the end of the interval.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
     /// Setpoint of dirty pages.
@@ -67,7 +68,7 @@ impl Ratelimit {
     }
 }
 
-/// A rate times a position ratio, which is a fixed-point number.
+/// Multiplies a rate by a position ratio, which is a fixed-point number.
 pub(super) fn times(rate: u64, ratio: u64) -> u64 {
     let product = (u128::from(rate) * u128::from(ratio)) >> RATELIMIT_CALC_SHIFT;
     u64::try_from(product).unwrap_or(u64::MAX)
@@ -85,8 +86,8 @@ mod tests {
     use super::*;
     use crate::page_cache::pool::Thresholds;
 
-    /// One step for a disk of 58 MiB/s with a limit of 100 MiB after 200 ms, from the rates
-    /// `before` and `dirtied` pages. Returns the rate of a task and the new rate limit.
+    /// Makes one step for a disk of 58 MiB/s with a limit of 100 MiB after 200 ms, from the rates
+    /// `before` and with `dirtied` pages. Returns the rate of a task and the new rate limit.
     fn stepped(rules: &Rules, dirty: u64, before: (u64, u64), dirtied: u64) -> (u64, Ratelimit) {
         let position = Position {
             thresholds: Thresholds { background: 12_800, dirty: 25_600 },

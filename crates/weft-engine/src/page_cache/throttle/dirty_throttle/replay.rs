@@ -1,7 +1,7 @@
 //! Replay of the throttling decisions of Linux 6.12, number by number (`fixtures/writeback`).
 //!
 //! Every check of the limits is replayed as an episode of the policy, and every step of a rate
-//! limit or a bandwidth by the estimate of a device, each with the numbers that Linux had before.
+//! limit or a bandwidth by the estimate of a device, each with the values that Linux had before.
 //!
 //! The inputs do not exercise the floor of a device's share, the flat quarter at the end of its
 //! line, or the clamp of the cubic, and cannot distinguish `|1` from `+1` in a divisor.
@@ -41,13 +41,13 @@ struct Tallies {
     next_size: Tally,
     rate: Tally,
     bandwidth: Tally,
-    /// Number of pauses that are equal if one tick less has passed.
+    /// Number of pauses that are equal if one tick less has passed than was traced.
     a_tick_earlier: usize,
-    /// Number of check sizes that a check in free run between two traced ones has set.
+    /// Number of check sizes that were set by a check in free run between two traced checks.
     from_free_run: usize,
 }
 
-/// Tick of every check; think times are counted back from it.
+/// Tick of every check. Think times are counted backwards from it.
 const TICK: u64 = 1_000_000;
 
 fn ticks() -> TickRate {
@@ -182,7 +182,7 @@ fn writeback_statement_11_the_numbers_of_linux_are_recomputed_to_the_last_intege
     assert_eq!(tallies, expected);
 }
 
-/// Control: rules other than those of 6.12 are detected, and numbers that are off by one.
+/// Control: the replay detects rules other than those of 6.12, and values that are off by one.
 #[test]
 fn a_replay_by_other_rules_or_of_other_numbers_is_seen() {
     let today = *Mainline6_12.rules();

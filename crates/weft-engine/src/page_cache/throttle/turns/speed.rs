@@ -1,11 +1,12 @@
-//! Bandwidth of a device, and the cost of a switch between runs, from completions alone.
+//! Bandwidth of a device, and the cost of a switch between runs, both measured from completions
+//! alone.
 //!
-//! Completions form two groups: those that continue the previous one in the same file, and those
-//! that begin a run. The rate is the pages of the first group divided by its time. The cost of
-//! switches is the time by which the second group took longer than its pages would take at that
+//! Completions form two groups: those that continue the previous completion in the same file, and
+//! those that begin a run. The rate is the pages of the first group divided by its time. The cost
+//! of switches is the time by which the second group took longer than its pages would take at that
 //! rate. A regression of time over the length of runs would yield the same, but fails while all
 //! runs have the same length. Only busy time counts: the time since the previous completion, if the
-//! device had more to do after it.
+//! device had more to do after that one.
 //!
 //! A flash device has a cost near 0 by this rule, and so has a disk that hides its seeks.
 
@@ -46,7 +47,7 @@ impl Group {
 }
 
 impl Speed {
-    /// Adds a completed write. `goes_on`: the device has more to do.
+    /// Adds a completed write. `goes_on` is true if the device has more to do.
     pub(super) fn completed(
         &mut self,
         now: Time,
@@ -97,12 +98,13 @@ impl Speed {
         Span(self.switch_pages() * SECOND / self.rate())
     }
 
-    /// Number of pages written in a time without switches, at least one.
+    /// Number of pages that can be written in `span` without switches; at least one.
     pub(super) const fn run_in(&self, span: Span) -> u64 {
         pages_in(self.rate(), span) + 1
     }
 
-    /// Number of pages written in a time with switches, at least one.
+    /// Number of pages that can be written in `span` with switches at their recent rate; at least
+    /// one.
     pub(super) const fn pages_in(&self, span: Span) -> u64 {
         pages_in(self.bandwidth(), span) + 1
     }
@@ -125,10 +127,10 @@ const fn pages_in(rate: u64, span: Span) -> u64 {
 /// Busy time of a group at which its sums are halved, so that old completions fade.
 const MEMORY: Span = Span::secs(2);
 
-/// Busy time below which a group tells nothing.
+/// Busy time below which the sums of a group are too small to be used.
 const ENOUGH: Span = Span::millis(5);
 
-/// Number of switches below which their cost is not known.
+/// Number of switches from which their cost is regarded as known.
 const SWITCHES_MIN: u64 = 4;
 
 /// Longest plausible switch. A longer delay has another cause, such as a cache that is emptied or a
@@ -147,7 +149,8 @@ const SECOND: u64 = 1_000_000_000;
 mod tests {
     use super::*;
 
-    /// Runs of `requests` requests of 64 pages, at 100 µs per page and `switch` per run.
+    /// Measurements of a device with runs of `requests` requests of 64 pages each, at 100 µs per
+    /// page and `switch` per run.
     fn device(requests: u64, switch: Span) -> Speed {
         let (mut speed, mut now) = (Speed::default(), Time(0));
         for run in 0..100 {

@@ -10,13 +10,14 @@
 //!
 //! Inactive stripes are reused in LRU order within one of eight classes, as with md's eight hash
 //! locks. By weft's own rule, delayed stripes wait on one more list before they are held
-//! (`cache/wait.rs`). Once a lookup has found no free stripe, further lookups that need one fail
-//! too until a quarter of the cache is free again; lookups that find their stripe succeed. With a
-//! stripe size that picks by full stripes ([`super::stripe_size`]) there is one class, and a failed
-//! lookup waits for as many stripes as its request needs of one chunk, or for half the cache:
-//! stripes with a deferred write or with pinned memory must not hold up other requests. Once a
-//! request has waited for `preread_wait_max`, inactive stripes are kept for waiting requests:
-//! lookups that would find an inactive stripe wait instead.
+//! (`cache/wait.rs`). A lookup fails if it needs a free stripe and finds none. From then on every
+//! lookup that needs a free stripe fails, until a quarter of the cache is free again; lookups that
+//! find their stripe in the cache succeed. With a stripe size that picks by full stripes
+//! ([`super::stripe_size`]) there is one class, and after a failed lookup the wait ends when as
+//! many stripes are free as the request needs of one chunk, or half the cache: stripes with a
+//! deferred write or with pinned memory must not hold up other requests. Once a request has waited
+//! for `preread_wait_max`, inactive stripes are kept for waiting requests: even a lookup that would
+//! find an inactive stripe waits.
 //!
 //! Source   md-raid.md §1.1, §1.2, §1.4, §1.5
 
@@ -47,35 +48,34 @@ pub(crate) struct Cache {
     index: Index,
     lists: Lists,
     classes: u8,
-    /// Whether filled stripes of a chunk are written as one batch.
+    /// Whether adjacent filled stripes of a chunk are written as one batch.
     batches: bool,
     /// Number of stripes that are not inactive.
     active: u32,
-    /// Condition for the end of the wait after a lookup found too few free stripes; see the module
-    /// comment.
+    /// Condition for retrying after a lookup found too few free stripes; `None` if no lookup has
+    /// failed. See the module comment.
     starved: Option<Starved>,
     /// Number of stripes on the inactive lists.
     inactive: u32,
     policy: &'static StripeSizePolicy,
     stripes_per_chunk: u64,
-    /// Number of stripes with a permission to preread.
+    /// Number of stripes that have the permission to preread.
     preread_active: u32,
-    /// Number of full-stripe writes in flight.
     pub(crate) full_stripe_writes: u32,
     priority: Priority,
     plug: Plug,
     waiting: Waiting,
-    /// Earliest start and due time over all stripes that wait to be filled.
+    /// Lower bounds of the start and due times over all stripes that wait to be filled.
     bounds: Bounds,
     /// Total number of bytes that were drained into stripes.
     drained: u64,
-    /// Bytes that may be drained into other stripes while a stripe waits.
+    /// Number of bytes that may be drained into other stripes while one stripe waits.
     passed_max: u64,
-    /// Time since which requests have waited for a free stripe.
+    /// Time since which requests have waited for a free stripe; `None` if none waits.
     starved_since: Option<Time>,
     /// A request has waited too long for a stripe: inactive stripes are kept for waiting requests.
     reserved: bool,
-    /// A stripe was put on the delayed list since delayed stripes were last plugged.
+    /// A stripe was put on the delayed list since the plug was last set for delayed stripes.
     newly_delayed: bool,
     /// Stripe height in sectors.
     height: Sectors,
@@ -84,7 +84,7 @@ pub(crate) struct Cache {
 /// Condition that ends the wait of requests for a free stripe.
 #[derive(Clone, Copy, Debug)]
 enum Starved {
-    /// A stripe of this class is free, and a quarter of all stripes are.
+    /// A stripe of this class is free, and more than a quarter of all stripes are.
     Class(u8),
     /// At least this many stripes are free.
     Stripes(u32),
@@ -96,21 +96,21 @@ pub(crate) enum Picked {
     Nothing,
     /// One stripe, or all stripes of its run.
     Run,
-    /// Some stripes of a run: the rest is to be read while these are written.
+    /// Only some stripes of a run: the remaining ones are to be read while these are written.
     Part,
 }
 
 /// Result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Acquired {
-    /// The stripe of the key. It may have other work already.
+    /// Stripe with the requested number. It may already have other work.
     Stripe(StripeId),
     /// No stripe is free now.
     Starved,
 }
 
 impl Cache {
-    /// Creates a cache of `stripes` stripes. Their memory begins at frame `frames`.
+    /// Creates a cache of `stripes` stripes, with their memory from frame `frames` on.
     pub(crate) fn new(
         stripes: u32,
         frames: Frame,
@@ -188,7 +188,7 @@ impl Cache {
         self.policy
     }
 
-    /// Takes a stripe off the handle list. Returns whether it was there.
+    /// Takes a stripe off the handle list. Returns whether it was on that list.
     pub(crate) fn take_ready(&mut self, id: StripeId) -> bool {
         let ready = self.lists.of(id) == Some(List::Handle);
         if ready {
@@ -197,19 +197,20 @@ impl Cache {
         ready
     }
 
-    /// Counts the bytes of `strips` as drained. They count against the bound of stripes that wait.
+    /// Counts the bytes of `strips` as drained, which matters to the byte limit on waits of other
+    /// stripes.
     #[inline]
     pub(super) fn count_drained(&mut self, strips: SlotSet) {
         self.drained += u64::from(strips.count()) * self.strip_bytes();
     }
 
-    /// Start of a wait that begins at `now`.
+    /// Value that marks the start of a wait at `now`.
     #[inline]
     pub(super) fn since(&self, now: Time) -> Since {
         Since { at: now, drained: self.drained }
     }
 
-    /// Whether filled stripes of a chunk are written as one batch.
+    /// Whether adjacent filled stripes of a chunk are written as one batch.
     pub(crate) fn batches(&self) -> bool {
         self.batches
     }
@@ -224,7 +225,6 @@ impl Cache {
         self.active
     }
 
-    /// Number of stripes in use, by state.
     pub(crate) fn stripes_in_use(&self) -> StripesInUse {
         StripesInUse {
             active: self.active,
@@ -235,16 +235,16 @@ impl Cache {
         }
     }
 
-    /// Looks up the stripe of `key`, or reuses an inactive one for it. Takes the stripe off its
-    /// list; it may have member requests in flight or belong to a batch.
+    /// Looks up the stripe number `key`, or reuses an inactive stripe for it. Takes the stripe off
+    /// its list; the stripe may have member requests in flight or belong to a batch.
     pub(crate) fn acquire(&mut self, key: u64, geometry: &Geometry) -> Acquired {
         let full_stripe = geometry.full_stripe_of(Sectors(key * self.height.0));
         self.acquire_some(key, 1, || geometry.placement(full_stripe))
     }
 
-    /// Like [`Cache::acquire`], for the first of `stripes` stripes of one chunk that a request
-    /// needs. If the policy waits for runs and fewer are free, it takes none. `placement` is called
-    /// only if a stripe is reused.
+    /// Like [`Cache::acquire`], for the first of `stripes` adjacent stripes that a request needs.
+    /// If the policy waits for runs and fewer than that are free, no stripe is reused. `placement`
+    /// is called only when a stripe is reused.
     #[inline(always)]
     pub(crate) fn acquire_some(
         &mut self,
@@ -296,12 +296,12 @@ impl Cache {
         matches!(list, Some(List::Delayed | List::Hold | List::Wait))
     }
 
-    /// Stripe of a key, in any state; `None` if it is not in the cache.
+    /// Stripe with the number `key`, in any state; `None` if it is not in the cache.
     pub(crate) fn find(&self, key: u64) -> Option<StripeId> {
         self.index.find(key)
     }
 
-    /// Stripes of the cache that belong to `keys`.
+    /// Stripes in the cache with numbers within `keys`.
     pub(crate) fn stripes_of(&self, keys: &Range<u64>) -> Vec<StripeId> {
         if keys.end - keys.start < self.stripes.len() as u64 {
             return keys.clone().filter_map(|key| self.index.find(key)).collect();
@@ -318,13 +318,13 @@ impl Cache {
         }
     }
 
-    /// Like [`Cache::acquire`], for work that can come later: a failure does not make requests
-    /// wait.
+    /// Like [`Cache::acquire`], for work that can come later: its failure does not put client
+    /// requests into the wait for free stripes.
     pub(crate) fn acquire_free(&mut self, key: u64, geometry: &Geometry) -> Acquired {
         if self.is_free(key) { self.acquire(key, geometry) } else { Acquired::Starved }
     }
 
-    /// Whether a lookup of `key` would find a stripe.
+    /// Whether a lookup of `key` would succeed.
     pub(crate) fn is_free(&self, key: u64) -> bool {
         let unused = || self.lists.first(List::Inactive(self.class_of(key))).is_some();
         match self.index.find(key) {
@@ -333,7 +333,8 @@ impl Cache {
         }
     }
 
-    /// Whether enough stripes are free for waiting requests to try again.
+    /// Whether enough stripes are free for waiting requests to try again. True also if no request
+    /// waits.
     pub(crate) fn is_relieved(&self) -> bool {
         match self.starved {
             None => true,
@@ -356,8 +357,8 @@ impl Cache {
         relieved
     }
 
-    /// Like [`Cache::relieve`], at the start of a turn. Once requests have waited for `wait_max`,
-    /// inactive stripes are kept for them, and lookups do not return inactive stripes.
+    /// Like [`Cache::relieve`], at the start of a turn of the volume. Once requests have waited for
+    /// `wait_max`, all inactive stripes are kept for them: no lookup returns one.
     pub(crate) fn relieve_within(&mut self, wait_max: Span, now: Time) {
         if self.relieve() {
             self.starved_since = None;
@@ -371,7 +372,7 @@ impl Cache {
         (key % u64::from(self.classes)) as u8
     }
 
-    /// Puts a stripe on the list that its state calls for.
+    /// Puts a stripe on the list that matches its state.
     pub(crate) fn release(&mut self, id: StripeId) {
         let stripe = self.stripe(id);
         if stripe.in_flight > 0 || stripe.plugged || matches!(stripe.batch, Batch::Follower(_)) {
@@ -403,8 +404,8 @@ impl Cache {
         self.lists.push(list, id);
     }
 
-    /// Removes a stripe with pinned memory from the index, so that another stripe can take its key.
-    /// Once its memory is unpinned, [`Cache::release`] makes the stripe free again.
+    /// Removes a stripe with pinned memory from the index, so that another stripe can take its
+    /// number. Once the memory is unpinned, [`Cache::release`] makes the stripe free again.
     pub(crate) fn retire(&mut self, id: StripeId) {
         self.forbid_preread(id);
         self.lists.remove(id);
@@ -416,14 +417,14 @@ impl Cache {
         self.index.remove(key);
     }
 
-    /// Gives a stripe the permission to preread.
+    /// Gives a stripe the permission to preread, if it does not have it.
     pub(crate) fn permit_preread(&mut self, id: StripeId) {
         if !std::mem::replace(&mut self.stripe_mut(id).preread, true) {
             self.preread_active += 1;
         }
     }
 
-    /// Takes the permission to preread back: it was used, or is not needed.
+    /// Withdraws a stripe's permission to preread, because it was used or is not needed.
     pub(crate) fn forbid_preread(&mut self, id: StripeId) {
         if std::mem::replace(&mut self.stripe_mut(id).preread, false) {
             assert!(self.preread_active > 0, "a permission is counted");
@@ -431,8 +432,8 @@ impl Cache {
         }
     }
 
-    /// Moves all delayed stripes to the hold list once the plug opens; with the rule before patch
-    /// 000, to the end of the handle list.
+    /// Moves all delayed stripes on, once the plug is pulled: to the hold list or, under the rule
+    /// before patch 000, to the end of the handle list.
     pub(crate) fn activate_delayed(&mut self, settings: &PrioritySettings, now: Time) {
         self.wait_no_more();
         if self.lists.first(List::Delayed).is_none() {
@@ -451,9 +452,9 @@ impl Cache {
         }
     }
 
-    /// Plugs the stripes that were delayed in this turn. With the plug of 2008, stripes that were
-    /// delayed earlier do not set it again: once it was pulled, they move on as soon as the rule
-    /// allows.
+    /// Sets the plug for the stripes that were delayed in this turn. With the plug of 2008, stripes
+    /// that were delayed in earlier turns do not set it again: once it has been pulled, they move
+    /// on as soon as the rule allows.
     pub(crate) fn plug_delayed(&mut self, settings: &PrioritySettings, now: Time) {
         let new = std::mem::take(&mut self.newly_delayed);
         if self.lists.first(List::Delayed).is_some() {
@@ -461,7 +462,7 @@ impl Cache {
         }
     }
 
-    /// Time at which delayed stripes move on if no other event comes.
+    /// Time at which delayed stripes move on if no other event comes before; `None` if they do not.
     pub(crate) fn activation_wake(&self, settings: &PrioritySettings) -> Option<Time> {
         let due = [self.plug.due(), self.waiting_wake(), self.overdue_at(settings.bound)];
         due.into_iter().flatten().min()
@@ -518,7 +519,7 @@ impl Cache {
         }
     }
 
-    /// Whether a turn would pick a stripe.
+    /// Whether a turn at `now` would pick a stripe.
     pub(crate) fn has_runnable(&self, settings: &PrioritySettings, now: Time) -> bool {
         if self.lists.first(List::Handle).is_some() || self.is_overdue(settings, now) {
             return true;
@@ -565,7 +566,7 @@ mod tests {
         Knobs { stripe_cache_form: CacheForm::Of2008, ..Knobs::md() }
     }
 
-    /// A stripe that a request was attached to, on no list.
+    /// Acquires the stripe `key` for a request, which takes the stripe off its list.
     fn take(cache: &mut Cache, key: u64) -> StripeId {
         let geometry = Geometry::new(Level::Raid5, 2, 3, Sectors(8), Sectors(512));
         match cache.acquire(key, &geometry.expect("the geometry is legal")) {
@@ -574,7 +575,7 @@ mod tests {
         }
     }
 
-    /// A stripe that was found to need a preread.
+    /// Acquires the stripe `key` and delays it, as when it needs a preread.
     fn delay(cache: &mut Cache, key: u64) -> StripeId {
         let id = take(cache, key);
         let stripe = cache.stripe_mut(id);

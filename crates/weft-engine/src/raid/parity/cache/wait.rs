@@ -1,14 +1,14 @@
 //! Waiting stripes: how long a delayed stripe waits for more writes, and the bound on any wait.
 //!
-//! No stripe that lacks strips waits longer than `preread_wait_max`, nor while writes drain 64
-//! times the content of the stripe cache (`CACHES_PASSED_MAX`). Then the stripe is ready and may
-//! preread. md has no such bounds (`preread_wait_max=none`).
+//! A stripe that lacks strips waits no longer than `preread_wait_max`, and no longer than it takes
+//! writes to drain 64 times the content of the stripe cache (`CACHES_PASSED_MAX`). Then the stripe
+//! is ready and may preread. md has no such limits (`preread_wait_max=none`).
 //!
 //! Delayed stripes wait on a list of their own, each until its own time ([`Patience`]). At the
 //! earliest of these times all waiting stripes are checked again, because a stream may have moved
-//! on or ended. When one stripe becomes ready, all stripes that no stream will fill become ready
-//! with it, as disks sort requests that they get together. No stripe waits while requests find no
-//! free stripe and no full-stripe write is in flight that would free one.
+//! on or ended. When one stripe becomes ready, all waiting stripes that no stream will fill become
+//! ready with it, because disks sort requests that arrive together. No stripe waits any longer when
+//! requests find no free stripe and no full-stripe write is in flight that would free one.
 
 use weft_units::{Span, StripeId, Time};
 
@@ -18,18 +18,18 @@ use crate::knobs::WAITS_WITHOUT_BOUND;
 /// State of the list of waiting stripes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Waiting {
-    /// Earliest time at which a waiting stripe may be due: the first if disks are idle, the second
-    /// if they are not.
+    /// Earliest times at which a waiting stripe may be due: while no full-stripe write is in
+    /// flight, and while one is.
     next: Option<(Time, Time)>,
-    /// Time at which the last full-stripe write ended.
+    /// Time at which the last full-stripe write ended; `None` while one is in flight.
     idle_since: Option<Time>,
-    /// Stripes that no stream fills were sent on to make room, and no stripe has begun to wait
-    /// since.
+    /// Stripes that no stream will fill were moved on early to free stripes for requests, and no
+    /// further stripe has begun to wait since.
     made_room: bool,
 }
 
-/// Lower bounds over all stripes that wait to be filled: none has waited since before `since`, in
-/// time and in bytes drained, and none is due before `due`.
+/// Lower bounds over all stripes that wait to be filled: no wait began before `since`, in time and
+/// in bytes drained, and no stripe is due before `due`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bounds {
     since: Option<Since>,
@@ -43,11 +43,11 @@ impl Bounds {
     }
 }
 
-/// Lists on which stripes wait to be filled.
+/// Lists of the stripes that wait to be filled.
 const WAITS: [List; 3] = [List::Delayed, List::Wait, List::Hold];
 
 impl Cache {
-    /// Includes a stripe that is about to wait in the bounds.
+    /// Lowers the bounds for a stripe that is about to wait.
     pub(super) fn begins_to_wait(&mut self, id: StripeId) {
         if !self.stripes_wait() {
             self.bounds = Bounds::default();
@@ -59,8 +59,9 @@ impl Cache {
         WAITS.into_iter().any(|list| self.lists.first(list).is_some())
     }
 
-    /// Earliest time at which a stripe may reach its bound. Weft's own rule has `wait_max` in each
-    /// stripe's time, and `bound` is unlimited.
+    /// Earliest time at which a stripe's wait may reach its limit `bound`, or its due time. `None`
+    /// if no stripe waits. Under weft's own rule `bound` is unlimited, because `wait_max` limits
+    /// each stripe's own time.
     pub(super) fn overdue_at(&self, bound: Span) -> Option<Time> {
         let bounded = self.bounds.since.filter(|_| bound < WAITS_WITHOUT_BOUND);
         let at =
@@ -68,15 +69,16 @@ impl Cache {
         at.filter(|_| self.stripes_wait())
     }
 
-    /// Whether a stripe may have reached its bound. `bounds` is a lower bound, so this may be too
-    /// early.
+    /// Whether the wait of some stripe may have reached its limit. This may be true too early,
+    /// because `bounds` holds lower bounds.
     #[inline]
     pub(super) fn is_overdue(&self, settings: &PrioritySettings, now: Time) -> bool {
         let Bounds { since, due } = self.bounds;
         self.is_too_long(since, due, settings, now) && self.stripes_wait()
     }
 
-    /// Whether a wait since `since` has reached its bound in time or in bytes, or `due` is reached.
+    /// Whether a wait that began at `since` has reached its limit in time or in bytes, or the time
+    /// `due` has come.
     #[inline]
     fn is_too_long(
         &self,
@@ -93,7 +95,8 @@ impl Cache {
         since.is_some_and(is_long) || due.is_some_and(|due| due <= now)
     }
 
-    /// Makes the stripes that have reached their bound ready, with permission to preread.
+    /// Makes stripes ready that have waited up to their limit, and gives them the permission to
+    /// preread.
     #[inline]
     pub(crate) fn end_overdue(&mut self, settings: &PrioritySettings, now: Time) {
         if self.is_overdue(settings, now) {
@@ -122,7 +125,8 @@ impl Cache {
         }
     }
 
-    /// Bounds the wait of a stripe to be filled by `due`, because a request waits for its data.
+    /// Limits the wait of a stripe to the time `due`, because a request waits for the stripe's
+    /// data.
     pub(crate) fn hurry(&mut self, id: StripeId, due: Time) {
         let waits = self.lists.of(id).is_some_and(|list| WAITS.contains(&list));
         let stripe = &mut self.stripes[id.index()];
@@ -133,8 +137,9 @@ impl Cache {
         }
     }
 
-    /// Lets delayed stripes begin to wait, and moves stripes that have waited long enough to the
-    /// hold list. `patience` gives the wait of a stripe.
+    /// Moves delayed stripes to the list of waiting stripes once the plug is pulled, and moves
+    /// stripes that have waited long enough to the hold list. `patience` returns how long a stripe
+    /// waits.
     pub(crate) fn activate_each(
         &mut self,
         settings: &PrioritySettings,
@@ -176,7 +181,7 @@ impl Cache {
         }
     }
 
-    /// Updates the next due time for a stripe that begins or continues to wait.
+    /// Updates the next due times for a stripe that begins or continues to wait.
     fn waits(&mut self, patience: Patience) {
         let idle_since = self.waiting.idle_since.unwrap_or(Time(0));
         let (idle, busy) = (patience.until(Some(idle_since)), patience.until(None));
@@ -188,7 +193,7 @@ impl Cache {
         (self.full_stripe_writes == 0).then(|| self.waiting.idle_since.unwrap_or(now))
     }
 
-    /// Whether a waiting stripe may have waited long enough.
+    /// Whether some waiting stripe may have waited long enough.
     pub(super) fn has_waited(&self, settings: &PrioritySettings, now: Time) -> bool {
         if self.lists.first(List::Wait).is_none() {
             return false;
@@ -198,7 +203,7 @@ impl Cache {
         !settings.each_waits() || is_time || self.is_stuck() || self.is_crowded()
     }
 
-    /// Time at which a waiting stripe may have waited long enough; `None` if no stripe waits.
+    /// Next time at which a waiting stripe may have waited long enough; `None` if no stripe waits.
     pub(super) fn waiting_wake(&self) -> Option<Time> {
         let (idle, busy) = self.waiting.next.filter(|_| self.lists.first(List::Wait).is_some())?;
         Some(if self.full_stripe_writes == 0 { idle } else { busy })

@@ -1,7 +1,7 @@
 //! Plan with the fewest reads (`plan_rule=least`).
 //!
 //! md's rules look at one strip at a time. This plan first determines the strips that are needed,
-//! then finds the cheapest way to make all of them valid:
+//! then chooses the fewest reads that make all of them valid:
 //!
 //! - a lost data strip is computed from the other data and from only as many parities as data is
 //!   lost, not from all strips (RAID 6 with one member missing: one read less);
@@ -24,7 +24,7 @@ use crate::layout::slot_set::SlotSet;
 struct Fetch {
     /// Strips to read from their members first.
     reads: SlotSet,
-    /// Strips to compute then.
+    /// Strips to compute after the reads.
     lost: SlotSet,
 }
 
@@ -47,7 +47,8 @@ impl Facts {
         fetch.step().unwrap_or(StripeStep::Write(mode))
     }
 
-    /// Cheapest way to make the strips `wanted` valid if `uptodate` already are.
+    /// Fewest reads and computations that make the strips `wanted` valid, given that `uptodate`
+    /// already are.
     fn fetch(&self, wanted: SlotSet, uptodate: SlotSet) -> Fetch {
         let wanted = wanted.without(uptodate);
         let reads = wanted.and(self.insync);
@@ -82,7 +83,8 @@ impl Facts {
         Fetch { reads, lost }
     }
 
-    /// Mode for computing parity, and the strips that it needs, if `uptodate` are already valid.
+    /// Mode in which parity is computed with the fewest reads, and the fetch of the strips for it,
+    /// given that `uptodate` are already valid.
     fn write(&self, uptodate: SlotSet) -> (Mode, Fetch) {
         let parity = self.parity().and(self.writable);
         if parity.is_empty() {
@@ -109,7 +111,7 @@ impl Facts {
 }
 
 impl Fetch {
-    /// First step of the fetch; `None` if no strip has to be read or computed.
+    /// Next step of the fetch; `None` if no strip has to be read or computed.
     fn step(self) -> Option<StripeStep> {
         if !self.reads.is_empty() {
             return Some(StripeStep::Read { strips: self.reads, delay: false });
@@ -130,8 +132,8 @@ mod tests {
         Facts { rule: PlanRule::Least, ..facts }
     }
 
-    /// Follows a stripe until it has no work left, and returns the number of strips read. Every
-    /// step must be one that can be carried out.
+    /// Follows a stripe until it has no work left, and returns the number of strips read. Asserts
+    /// that every step can be carried out.
     fn follow(mut facts: Facts) -> u32 {
         let mut reads = 0;
         for _ in 0..8 {
@@ -162,7 +164,7 @@ mod tests {
         panic!("no end after eight steps: {facts:?}");
     }
 
-    /// Asserts what `Stripes::recover` needs.
+    /// Asserts the preconditions of `Stripes::recover`.
     fn check_recovery(facts: &Facts, lost: SlotSet) {
         assert!(lost.and(facts.uptodate).is_empty(), "{facts:?} {lost:?}");
         let data = lost.and(facts.data());
@@ -196,8 +198,9 @@ mod tests {
         }
     }
 
-    /// Every shape, failure within the level, set of readers and writers, permission and level: the
-    /// stripe reaches its end, and never reads more than under md's rule.
+    /// Checks every shape of stripe, level, failure within the level, set of readers and writers,
+    /// and permission: the stripe always finishes its work, and never reads more than under md's
+    /// rule.
     #[test]
     fn least_gets_there_and_never_reads_more_than_md() {
         let (mut looked_at, mut fewer) = (0, 0);

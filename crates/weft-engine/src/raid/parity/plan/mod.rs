@@ -1,10 +1,10 @@
 //! Plan of a stripe: the next step from the state of its strips.
 //!
 //! One pure function takes the state of a stripe's strips and returns the next step. The rules and
-//! their order are md's, so that the member requests are md's too (`plan_rule=md`): first *fill*,
-//! which makes valid the strips that a reader, a partial write or a sync needs; then the *dirtying
-//! decision* between reconstruct-write (parity from all data) and read-modify-write (parity from
-//! old data and old parity), whichever reads less.
+//! their order are md's, so that the member requests are md's too (`plan_rule=md`). First comes
+//! *fill*, which makes valid the strips that a reader, a partial write or a sync needs. Then comes
+//! the *dirtying decision* between reconstruct-write (parity from all data) and read-modify-write
+//! (parity from old data and old parity), whichever reads less.
 //!
 //! `plan_rule=least` decides differently (`plan/least.rs`): the fewest reads for the same result.
 //!
@@ -42,7 +42,7 @@ pub struct Facts {
     pub to_write: SlotSet,
     /// Strips that requests write from end to end.
     pub overwrite: SlotSet,
-    /// Whether a sync needs every strip.
+    /// Whether a sync needs every strip to be valid.
     pub syncing: bool,
     /// Whether the stripe has the permission to preread.
     pub preread: bool,
@@ -54,10 +54,11 @@ pub struct Facts {
     pub rule: PlanRule,
 }
 
-/// The next step of a stripe.
+/// Next step of a stripe, as returned by [`Facts::plan`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StripeStep {
-    /// Read these strips. With `delay`, the stripe then waits for the permission to read more.
+    /// Read these strips. With `delay`, the stripe then waits for the permission to read further
+    /// strips.
     Read {
         /// Strips to read now. May be empty only with `delay`.
         strips: SlotSet,
@@ -66,7 +67,7 @@ pub enum StripeStep {
     },
     /// Compute these strips, one or two, from the others.
     Recover(SlotSet),
-    /// Drain the writers and compute parity in this mode.
+    /// Drain the writers and compute parity in the given mode.
     Write(Mode),
     /// No step: no reader or writer is left, or a sync has all of its strips.
     Rest,
@@ -82,13 +83,13 @@ pub enum Mode {
 }
 
 impl Facts {
-    /// Slots that hold data.
+    /// Slots of the data strips.
     #[must_use]
     pub fn data(&self) -> SlotSet {
         self.all.without(self.parity())
     }
 
-    /// Slots that hold parity.
+    /// Slots of the parity strips.
     #[must_use]
     pub fn parity(&self) -> SlotSet {
         let mut parity = SlotSet::only(self.p);
@@ -141,8 +142,8 @@ impl Facts {
         self.dirty(reads)
     }
 
-    /// Reads or computations that make valid the strips which a reader, a partial write or a sync
-    /// needs. `partial` are the strips written in part.
+    /// Reads or computations that make valid the strips needed by a reader, a partial write or a
+    /// sync. `partial` are the strips that a request writes only in part.
     fn fill(&self, partial: SlotSet) -> Fill {
         let failed = self.failed();
         let missing = self.all.without(self.uptodate);
@@ -191,8 +192,8 @@ impl Facts {
         reconstruct && !lost.and(self.data()).without(self.overwrite).is_empty()
     }
 
-    /// Chooses read-modify-write or reconstruct-write, or reads the strips that both lack. `reads`
-    /// are strips that the fill step reads anyway.
+    /// Chooses read-modify-write or reconstruct-write, or first reads strips that the chosen mode
+    /// lacks. `reads` are the strips that the fill step reads anyway.
     #[inline(always)]
     fn dirty(&self, reads: SlotSet) -> StripeStep {
         let cost = |wanted: SlotSet| {
@@ -254,8 +255,8 @@ enum Fill {
 mod tests {
     use super::*;
 
-    /// A cold stripe of `members` strips, data first, then P and Q, as stripe 0 of a parity-last
-    /// layout, under md's rule.
+    /// Stripe of `members` strips with nothing cached: data first, then P and Q, as stripe 0 of a
+    /// parity-last layout, under md's rule.
     pub(super) fn cold(members: u16, parities: u16) -> Facts {
         let data = members - parities;
         Facts {
@@ -296,7 +297,8 @@ mod tests {
         facts
     }
 
-    /// Follows a stripe to its write: strips read, how parity is computed, members written.
+    /// Follows a stripe until it is written. Returns the strips read, the mode in which parity is
+    /// computed, and the strips written.
     fn follow(mut facts: Facts) -> (Vec<u16>, Mode, Vec<u16>) {
         let mut reads = SlotSet::EMPTY;
         for _ in 0..8 {
@@ -430,9 +432,9 @@ mod tests {
         assert_eq!(follow(facts), (vec![0, 4], RMW, vec![0, 4]));
     }
 
-    /// Ahead of the resync parity cannot be trusted: a lost strip is computed from all others while
-    /// that is possible, and parity from all data. md: `need_this_block`, "parity cannot be
-    /// trusted".
+    /// Ahead of the resync parity cannot be trusted: a lost strip is computed from all other strips
+    /// while that is possible, and parity is computed from all data. md: `need_this_block`, "parity
+    /// cannot be trusted".
     #[test]
     fn ahead_of_the_resync_a_degraded_stripe_is_read_as_a_whole() {
         for (members, parities, others) in

@@ -1,4 +1,4 @@
-//! The kernel's rules of stripe priority: patch 000, and first come, first served before it.
+//! md's rules of stripe priority: patch 000, and first come, first served before it.
 //!
 //! With patch 000 (since 2.6.26), delayed stripes move to the hold list. A held stripe is handled
 //! when no stripe is ready and either no full-stripe write is in flight or it was bypassed more
@@ -19,8 +19,8 @@ use crate::raid::parity::list::List;
 pub(super) const ACTIVATED_BEFORE: List = List::Handle;
 
 impl Priority {
-    /// Picks a stripe by the rule of patch 000. `threshold` bounds how often the head of the hold
-    /// list is bypassed; zero: no limit.
+    /// Picks a stripe by the rule of patch 000. `threshold` limits how often the head of the hold
+    /// list is bypassed; zero: no limit. `full_stripe_writes` is the number in flight.
     #[inline]
     pub(super) fn pick_bypassing(
         &mut self,
@@ -62,7 +62,8 @@ impl Priority {
     }
 }
 
-/// Picks a stripe by the rule before the patch: a ready stripe if there is one.
+/// Picks a stripe by the rule before patch 000: the ready stripe if there is one, otherwise the
+/// held one.
 #[inline]
 pub(super) fn first_come(ready: Option<Ready>, held: Option<StripeId>) -> Pick {
     match (ready, held) {
@@ -78,7 +79,7 @@ mod tests {
     use crate::knobs::PriorityRule::{Bypass, Fifo};
     use crate::raid::parity::priority::rule;
 
-    /// Runs the policy dry and returns `(picked, bypass_count after)` for each pick.
+    /// Picks until nothing is left, and returns `(picked, bypass_count afterwards)` for each pick.
     fn run(
         mut policy: Priority,
         threshold: u32,
@@ -139,7 +140,8 @@ mod tests {
         assert_eq!(picks, expected);
     }
 
-    /// Like statement 22, with a count to pay back: a promoted stripe takes its share of it along.
+    /// Like statement 22, while bypasses of the old head remain in the count: a promoted stripe
+    /// takes its share of the count along.
     #[test]
     fn a_new_head_pays_back_what_the_one_before_it_was_bypassed() {
         for (threshold, paid) in [(1, 2), (2, 1), (5, 0)] {

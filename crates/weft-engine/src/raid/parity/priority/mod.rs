@@ -1,10 +1,10 @@
 //! Stripe priority: which stripe is handled next (◆ patch 000).
 //!
 //! Some stripes are ready to be written. Others are held because they still need a preread; while
-//! they wait, later writes may fill them, so that no preread is needed. The kernel's rules ([`md`])
-//! always take ready stripes first. How often a held stripe was bypassed only decides whether it
-//! may be handled while no stripe is ready and full-stripe writes are in flight. Weft's own rule
-//! ([`stream`]) weighs for each stripe how long waiting pays.
+//! they wait, later writes may fill them, so that no preread is needed. md's rules ([`md`]) always
+//! take ready stripes first. How often a held stripe was bypassed only decides whether it may be
+//! handled while no stripe is ready and full-stripe writes are in flight. Weft's own rule
+//! ([`stream`]) decides for each stripe how long waiting pays off.
 //!
 //! A stripe is delayed before it is held. The time at which delayed stripes move to the hold list
 //! is a separate choice: in each turn, as today, or when a plug is pulled, as in 2008
@@ -52,22 +52,24 @@ use crate::knobs::{Activation, Knobs, PriorityRule, WAITS_WITHOUT_BOUND};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PrioritySettings {
     pub(crate) rule: PriorityRule,
-    /// Number of times that the head of the hold list may be bypassed; zero: no limit.
+    /// Number of times that the head of the hold list may be bypassed; zero: any number of times.
     pub(crate) threshold: u32,
-    /// Longest wait of a stripe under a rule with a time for each stripe
+    /// Longest wait of a stripe under a rule that gives each stripe a time of its own
     /// ([`PriorityRule::Stream`]).
     pub(crate) wait_max: Span,
     /// Longest wait of a stripe under the other rules.
     pub(crate) bound: Span,
-    /// Whether the bytes drained past a waiting stripe are bounded, by
-    /// [`CACHES_PASSED_MAX`](crate::knobs::CACHES_PASSED_MAX) times the cache, under any rule.
+    /// Whether a waiting stripe is made ready after
+    /// [`CACHES_PASSED_MAX`](crate::knobs::CACHES_PASSED_MAX) times the cache was drained into
+    /// other stripes, under any rule.
     pub(crate) bounds_passed: bool,
-    /// Plug in front of delayed stripes; `None`: they move to the hold list in the next turn.
+    /// Plug that holds back delayed stripes; `None`: they move to the hold list in the next turn.
     pub(crate) plug: Option<&'static PlugRule>,
 }
 
 impl PrioritySettings {
-    /// Settings from the knobs, with `bound` as the longest wait of a stripe.
+    /// Settings from the knobs, with `bound` as the longest wait under rules without a time for
+    /// each stripe.
     #[inline]
     pub(crate) fn new(knobs: &Knobs, bound: Span) -> Self {
         let settings = Self {
@@ -85,13 +87,13 @@ impl PrioritySettings {
     }
 
     /// Whether each stripe waits until a time of its own. Otherwise all delayed stripes move on
-    /// together, when those before them have done their prereads.
+    /// together, once the stripes that moved on before have done their prereads.
     #[inline]
     pub(crate) fn each_waits(&self) -> bool {
         self.rule == PriorityRule::Stream
     }
 
-    /// List to which delayed stripes move.
+    /// List to which delayed stripes move when they are activated.
     pub(crate) fn list_of_activated(&self) -> List {
         if self.rule == PriorityRule::Fifo { md::ACTIVATED_BEFORE } else { List::Hold }
     }
@@ -101,23 +103,23 @@ impl PrioritySettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ready {
     pub(crate) stripe: StripeId,
-    /// Whether member I/O was ever submitted for the stripe. Taking such a stripe first does not
-    /// count as a bypass of the held one.
+    /// Whether member I/O was ever submitted for the stripe. If so, taking it first does not count
+    /// as a bypass of the held stripe.
     pub(crate) io_started: bool,
 }
 
-/// Decision which stripe is handled next.
+/// Choice of the stripe that is handled next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pick {
-    /// The head of the hold list.
+    /// Handle the head of the hold list.
     Held,
-    /// No stripe yet: held stripes wait until full-stripe writes are done.
+    /// Handle no stripe yet: held stripes wait until full-stripe writes are done.
     Nothing,
-    /// The head of the handle list.
+    /// Handle the head of the handle list.
     Ready,
 }
 
-/// Bypass count of the head of the hold list.
+/// State of stripe priority: how often the head of the hold list was bypassed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Priority {
     bypass_count: u32,
@@ -125,8 +127,8 @@ pub(crate) struct Priority {
 }
 
 impl Priority {
-    /// Picks between the heads of both lists; changes only its own counters. `full_stripe_writes`
-    /// is the number in flight.
+    /// Chooses between the heads of the ready and the hold list. `full_stripe_writes` is the number
+    /// in flight. Only the counters in `self` change.
     #[inline]
     pub(crate) fn pick(
         &mut self,

@@ -1,15 +1,17 @@
-//! Surroundings of patch 000 in 2008: the plug, and how stripes came to their lists.
+//! Surroundings of patch 000 in 2008: the plug of the request queue, and the lists of the stripe
+//! cache.
 //!
 //! In 2008, delayed stripes moved to the hold list when the plug of the array's request queue was
-//! pulled: 3 ms after it was set, or when no stripe was free. A delayed stripe sets the plug. It
-//! stays set even if that stripe moves on, so it may be pulled just after other stripes were
+//! pulled: 3 ms after it was set, or when no stripe was free. A delayed stripe sets the plug. The
+//! plug stays set even if that stripe moves on, so it may be pulled just after other stripes were
 //! delayed. Today there is no plug: delayed stripes move on in the next turn. In both cases, the
-//! stripes of the last generation must have finished their prereads first.
+//! stripes that moved on before must have finished their prereads first.
 //!
 //! Three more things differed (`stripe_cache_form=2008`). The stripes of a full stripe were written
-//! one by one. Inactive stripes were on one list. And before the patch, the context that brought a
-//! request also took the first step of its stripe; with the patch the stripe waits for its turn.
-//! Members with a scheduler had a plug of their own (`sched/member_queue.rs`).
+//! one by one. Inactive stripes were on one list. And before the patch, the context that submitted
+//! a request also took the first step of the request's stripe; with the patch the stripe waits
+//! until stripes are handled. Members with a scheduler had a plug of their own
+//! (`sched/member_queue.rs`).
 //!
 //! Source   md-raid.md §1.10
 
@@ -18,16 +20,16 @@ use weft_units::{Span, Time};
 use super::PrioritySettings;
 use crate::knobs::{CacheForm, Knobs, PriorityRule};
 
-/// Rule of a plug: how long delayed stripes stay behind it.
+/// Rule of a plug, which holds back delayed stripes for some time.
 #[derive(Debug)]
 pub(crate) struct PlugRule {
     /// Time from setting the plug to pulling it.
     pub(crate) delay: Span,
-    /// Longest time that the plug waits for prereads to finish; `None`: no limit, as in md.
+    /// Longest time that a due plug still waits for prereads to finish; `None`: no limit, as in md.
     pub(crate) reads_max: Option<Span>,
-    /// Whether the plug belongs to the request queue, not to the stripes behind it: it stays set
-    /// when no stripe is left behind it, and after it was pulled only a newly delayed stripe sets
-    /// it again.
+    /// Whether the plug belongs to the request queue instead of the delayed stripes. Such a plug
+    /// stays set when no delayed stripe is left, and after it was pulled only a newly delayed
+    /// stripe sets it again.
     pub(crate) of_queue: bool,
 }
 
@@ -41,15 +43,16 @@ pub(crate) fn is_handled_at_arrival(knobs: &Knobs) -> bool {
     knobs.stripe_cache_form == CacheForm::Of2008 && knobs.priority == PriorityRule::Fifo
 }
 
-/// Whether the filled stripes of a chunk are written as a batch, and inactive stripes have classes.
+/// Whether adjacent filled stripes of a chunk are written as a batch, and inactive stripes are
+/// divided into classes.
 pub(crate) fn has_batches_and_classes(form: CacheForm) -> bool {
     form == CacheForm::Today
 }
 
-/// Conditions that the plug depends on, at one moment.
+/// State of the stripe cache on which the plug depends, at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pressure {
-    /// Stripes of the last generation have not finished their prereads.
+    /// Stripes that moved on before have not finished their prereads.
     pub(crate) reading: bool,
     /// A request waits for a stripe.
     pub(crate) starved: bool,
@@ -57,17 +60,17 @@ pub(crate) struct Pressure {
     pub(crate) idle: bool,
 }
 
-/// State of the plug. `since` is the time at which it was set; `None`: it is not set.
+/// State of the plug. `since` is the time at which the plug was set; `None` if it is not set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Plug {
     since: Option<Time>,
-    /// Time at which the plug was first set, if it was put back since then.
+    /// Time at which the plug was first set, if it was set again since then.
     first: Option<Time>,
     delay: Span,
 }
 
 impl Plug {
-    /// Whether delayed stripes may move to the hold list now.
+    /// Whether delayed stripes may move to the hold list at `now`.
     pub(crate) fn opens(
         &mut self,
         settings: &PrioritySettings,
@@ -103,8 +106,8 @@ impl Plug {
         }
     }
 
-    /// Sets the plug for the stripes that are delayed at the end of a turn. `newly`: some of them
-    /// were delayed in this turn.
+    /// Sets the plug for the stripes that are delayed at the end of a turn. `newly` is true if some
+    /// of them were delayed in this turn.
     pub(crate) fn put_in(&mut self, rule: Option<&PlugRule>, newly: bool, now: Time) {
         if let Some(rule) = rule.filter(|rule| newly || !rule.of_queue) {
             self.wait(rule, now);
@@ -117,13 +120,14 @@ impl Plug {
         self.first.get_or_insert(now);
     }
 
-    /// Time at which [`Plug::opens`] may next change its answer by itself.
+    /// Time at which the answer of [`Plug::opens`] may change without an event; `None` if it
+    /// cannot.
     pub(crate) fn due(&self) -> Option<Time> {
         self.since.map(|since| since + self.delay)
     }
 
-    /// Notes that no stripe is delayed: the plug is removed, unless it belongs to the request
-    /// queue.
+    /// Handles a moment without delayed stripes: the plug is removed, unless it belongs to the
+    /// request queue.
     pub(crate) fn no_stripe_waits(&mut self, rule: Option<&PlugRule>, starved: bool, now: Time) {
         let stays = rule.is_some_and(|rule| rule.of_queue)
             && !starved

@@ -1,15 +1,15 @@
-//! Weft's own rule of stripe priority: each stripe waits for as long as it pays.
+//! Weft's own rule of stripe priority: each stripe waits for as long as waiting pays off.
 //!
 //! With threshold 0 of patch 000, held stripes wait until no full-stripe write is in flight: beside
-//! a stream, for as long as the stream lasts. Under this rule they wait for the same event, but for
-//! a bounded time. A stripe that a stream will fill (`raid/parity/streams.rs`) waits up to
-//! `preread_wait_max`. A stripe that no stream will fill waits as long as 16 prereads take, which
-//! is measured: some 0.3 s on rotating disks, some ms on solid-state drives. Moreover, a stripe
-//! that a stream will fill also waits through moments in which no full-stripe write is in flight,
-//! where all other rules would preread it.
+//! a stream, for as long as the stream lasts. Under this rule they wait for the same moment, but
+//! for a limited time. A stripe that a stream will fill (`raid/parity/streams.rs`) waits up to
+//! `preread_wait_max`. A stripe that no stream will fill waits as long as 16 prereads take, as
+//! measured: some 0.3 s on rotating disks, some ms on solid-state drives. A stripe that a stream
+//! will fill also waits through moments in which no full-stripe write is in flight, whereas all
+//! other rules would preread it then.
 //!
 //! Delayed stripes wait on a list of their own (`cache/wait.rs`) until their time has come. Then
-//! they are held, and are handled first.
+//! they move to the hold list, and are handled first.
 
 use weft_units::{Span, StripeId, Time};
 
@@ -17,9 +17,9 @@ use super::md::first_come;
 use super::{Pick, Priority, Ready};
 
 impl Priority {
-    /// Picks a stripe: a held one first, because held stripes have waited for as long as it pays.
-    /// They are handled together, so that disks leave their current position once for all of them,
-    /// but after [`HELD_TOGETHER`] of them a ready stripe is picked.
+    /// Picks a held stripe first, because it has waited for as long as waiting pays off. Held
+    /// stripes are handled together, so that disks leave their current position once for all of
+    /// them, but after [`HELD_TOGETHER`] of them a ready stripe is picked.
     pub(super) fn pick_waited(&mut self, ready: Option<Ready>, held: Option<StripeId>) -> Pick {
         if held.is_some() && (ready.is_none() || self.bypass_count < HELD_TOGETHER) {
             self.bypass_count += 1;
@@ -30,37 +30,37 @@ impl Priority {
     }
 }
 
-/// How long a stripe waits to be filled, by weft's own rule.
+/// Time limit on the wait of a stripe to be filled, by weft's own rule.
 ///
 /// While full-stripe writes are in flight a preread takes the disk arms away from them, so every
 /// stripe waits. While none is in flight, only a stripe that a stream will fill waits, for as long
-/// as a read would take. Waiting that long and then reading takes at most twice the time of the
-/// read, whatever the stream does.
+/// as a preread would take. Waiting that long and then reading takes at most twice the time of the
+/// read, even if the stream never fills the stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patience {
     /// A stream will fill the stripe.
     Streams {
-        /// Wait after the stream was last seen and after the last full-stripe write ended,
-        /// whichever is later, while no full-stripe write is in flight.
+        /// Wait while no full-stripe write is in flight, counted from when the stream was last seen
+        /// or the last full-stripe write ended, whichever is later.
         idle: Span,
         /// Time at which the stream was last seen.
         moved: Time,
-        /// End of the wait at the latest.
+        /// Latest end of the wait.
         until: Time,
     },
     /// No known stream will fill the stripe: it waits only while full-stripe writes are in flight.
     Alone {
-        /// End of the wait at the latest.
+        /// Latest end of the wait.
         until: Time,
     },
 }
 
 impl Patience {
-    /// Wait of a stripe that has lacked strips since `since`. `moved` is the time at which the
-    /// stream that will fill it was last seen; `None`: there is no such stream. `preread` is the
-    /// measured duration of prereads. While it is unknown, the stripe waits for full-stripe writes
-    /// up to `wait_max`: with a short guess, rotating disks would preread amid their first filled
-    /// stripes.
+    /// Time limit for a stripe that has lacked strips since `since`. `moved` is the time at which
+    /// the stream that will fill it was last seen; `None` if no stream will. `preread` is the
+    /// measured duration of prereads. While that is unknown, a stripe waits for full-stripe writes
+    /// up to `wait_max`: with a short guess, rotating disks would preread amid their first
+    /// full-stripe writes.
     #[must_use]
     pub(crate) fn new(
         since: Time,
@@ -82,8 +82,8 @@ impl Patience {
         }
     }
 
-    /// End of the wait as far as known. `idle_since` is the time at which the last full-stripe
-    /// write ended; `None` while one is in flight.
+    /// End of the wait, as far as it is known. `idle_since` is the time at which the last
+    /// full-stripe write ended; `None` while one is in flight.
     #[must_use]
     pub(crate) fn until(&self, idle_since: Option<Time>) -> Time {
         match (*self, idle_since) {
@@ -96,20 +96,20 @@ impl Patience {
     }
 }
 
-/// Longest time that a stripe waits to be filled, under any rule, once a request waits for its
-/// data: the client that would fill the stripe may itself be blocked behind that request. Four
-/// prereads, as measured or guessed.
+/// Longest time that a stripe waits to be filled, under any rule, once a client request waits for
+/// its data: the client that would fill the stripe may itself be blocked behind that request. The
+/// time is that of four prereads, as measured or guessed.
 #[must_use]
 pub(crate) fn patience_for_others(preread: Option<Span>) -> Span {
     let few = Span(preread.unwrap_or(IDLE_GUESS).0.saturating_mul(4));
     few.clamp(Span::millis(2), IDLE_MAX)
 }
 
-/// Number of held stripes that are picked in a row before a ready one.
+/// Number of held stripes that are picked in a row before a ready stripe is picked.
 const HELD_TOGETHER: u32 = 64;
 
-/// Longest wait of a stripe that no stream will fill, in prereads. Such stripes take disk time from
-/// full-stripe writes, but seldom.
+/// Longest wait of a stripe that no stream will fill, as a multiple of the duration of a preread.
+/// Such stripes take disk time from full-stripe writes, but seldom.
 const ALONE_PREREADS: u64 = 16;
 
 /// Bounds of the wait for a stream while disks are idle: the read times of a solid-state drive

@@ -1,8 +1,8 @@
-//! Order in which a long request is attached to stripes: pure arithmetic over its units.
+//! Order in which a long request is attached to stripes.
 //!
 //! A unit is the part of the volume that one strip of a stripe holds. A request is divided into
 //! sub-requests of at most 256 units. A sub-request that reaches into the next chunk starts with
-//! the stripe at which that chunk begins, so that member offsets go up.
+//! the stripe at which that chunk begins, so that member offsets increase.
 //!
 //! Source   md-raid.md §2.1 (md: `raid5_bio_lowest_chunk_sector`, `RAID5_MAX_REQ_STRIPES`)
 
@@ -11,7 +11,8 @@ use weft_units::{Bytes, Slot};
 
 use crate::layout::geometry::Geometry;
 
-/// Progress of a long request: which units of its current sub-request, at most 256, are attached.
+/// Progress of a long request: which units of its current sub-request have been attached. A
+/// sub-request has at most 256 units.
 #[derive(Clone, Debug)]
 pub(super) struct Cursor {
     /// Byte range of the volume, `from .. to`, that the current sub-request covers.
@@ -20,29 +21,30 @@ pub(super) struct Cursor {
     /// First unit of the sub-request: the one that contains byte `from`.
     pub(super) first: u64,
     end: u64,
-    /// Unit from which to look for the next one.
+    /// Unit at which the search for the next unattached unit starts.
     at: u64,
     done: SmallVec<[u64; 4]>,
     pub(super) left: u64,
 }
 
-/// Units of a request in consecutive stripes of one full stripe, with the same data chunks in each
-/// stripe.
+/// Units of a request that lie in consecutive stripes of one full stripe and are attached together.
+/// The request touches the same data chunks in each of these stripes.
 #[derive(Clone, Debug)]
 pub(super) struct UnitRun {
-    /// Unit in the lowest stripe at which the run was started.
+    /// Unit of the run's lowest stripe from which the run was computed.
     pub(super) first: u64,
     pub(super) stripes: u64,
-    /// Number of stripes of this chunk that the request needs, attached or not.
+    /// Number of stripes that the request needs in the chunk of `first`, from `first` on, whether
+    /// attached or not.
     pub(super) wanted: u64,
-    /// Unit of each data chunk in the lowest stripe; `None` for a chunk that is not part of the
-    /// run.
+    /// For each data chunk, its unit in the lowest stripe; `None` for a chunk that is not part of
+    /// the run.
     units: SmallVec<[Option<u64>; 4]>,
 }
 
 impl Cursor {
-    /// Cursor for the next sub-request of a request, from byte `from` to `request_end`. A unit has
-    /// `unit` bytes.
+    /// Creates the cursor for the next sub-request of a request, which begins at byte `from`. The
+    /// request ends at byte `request_end`, and a unit has `unit` bytes.
     pub(super) fn new(geometry: &Geometry, from: u64, request_end: u64, unit: u64) -> Self {
         assert!(from < request_end, "something is left of the request");
         let first = from / unit;
@@ -52,8 +54,8 @@ impl Cursor {
         Self { from, to: end * unit, first, end, at, done, left }
     }
 
-    /// The next unit that is not attached: from `at` to the end, then from the first to `at`.
-    /// `None` if all are attached.
+    /// The next unit that is not attached, in the order from `at` to the end, then from `first` to
+    /// `at`. `None` if all are attached.
     fn next(&self) -> Option<u64> {
         let is_left = |unit: &u64| !self.is_done(*unit);
         (self.at..self.end).find(is_left).or_else(|| (self.first..self.at).find(is_left))
@@ -64,7 +66,7 @@ impl Cursor {
         self.done[(bit / 64) as usize] >> (bit % 64) & 1 == 1
     }
 
-    /// Number of consecutive units from `unit` on that are not attached, at most `most`.
+    /// Number of consecutive units from `unit` on that are not attached, limited to `most`.
     fn left_from(&self, unit: u64, most: u64) -> u64 {
         let (from, end) = (unit - self.first, unit - self.first + most);
         let mut bit = from;
@@ -78,7 +80,7 @@ impl Cursor {
         most
     }
 
-    /// The next run of stripes to attach. A unit has `unit` bytes, and the request ends at byte
+    /// The next run of units to attach. A unit has `unit` bytes, and the request ends at byte
     /// `end`.
     pub(super) fn run(&self, geometry: &Geometry, unit: u64, end: u64) -> UnitRun {
         let first = self.next().expect("units are left");
@@ -90,7 +92,7 @@ impl Cursor {
         (self.first.max(from)..self.end).filter(|unit| !self.is_done(*unit))
     }
 
-    /// Like [`Cursor::run`], but from the unit `first`, which is not attached.
+    /// Like [`Cursor::run`], for the run that starts at unit `first`, which is not attached.
     pub(super) fn run_from(&self, first: u64, geometry: &Geometry, unit: u64, end: u64) -> UnitRun {
         let units_per_chunk = geometry.chunk().bytes().0 / unit;
         let data_members = u64::from(geometry.data_members());
@@ -113,7 +115,7 @@ impl Cursor {
         UnitRun { first, stripes, wanted, units }
     }
 
-    /// Marks the units of the first `stripes` stripes of a run as attached.
+    /// Marks the units of a run's first `stripes` stripes as attached.
     pub(super) fn take(&mut self, run: &UnitRun, stripes: u64) {
         for (_, number) in run.strips() {
             let (from, to) = (number - self.first, number - self.first + stripes);
@@ -134,19 +136,19 @@ impl Cursor {
 }
 
 impl UnitRun {
-    /// Data chunks of the run by index, each with its unit in the lowest stripe.
+    /// Data chunks of the run by index, each with its unit in the lowest stripe of the run.
     pub(super) fn strips(&self) -> impl Iterator<Item = (u16, u64)> {
         let meant = |(index, unit): (u16, &Option<u64>)| unit.map(|unit| (index, unit));
         (0..).zip(&self.units).filter_map(meant)
     }
 }
 
-/// A word with the low `count` bits set, or all bits if there are fewer.
+/// A word in which the low `count` bits are set, or all 64 bits if `count` is larger.
 fn bits_below(count: u64) -> u64 {
     if count < 64 { (1 << count) - 1 } else { u64::MAX }
 }
 
-/// Unit with which a sub-request from `first` to `end` starts (md:
+/// Unit at which the sub-request `first .. end` starts to be attached (md:
 /// `raid5_bio_lowest_chunk_sector`).
 fn first_unit(geometry: &Geometry, first: u64, end: u64, unit: u64) -> u64 {
     let units_per_chunk = geometry.chunk().bytes().0 / unit;
@@ -175,8 +177,8 @@ mod tests {
 
     const UNIT: u64 = 4096;
 
-    /// Attaches a request of these bytes run by run, with as many stripes of each as `grant` gives.
-    /// Returns its units in order of attaching.
+    /// Attaches the bytes `from .. end` run by run. `grant` returns how many of a run's stripes are
+    /// attached at a time. Returns the units in the order in which they were attached.
     fn attach(geometry: &Geometry, from: u64, end: u64, grant: impl Fn(u64) -> u64) -> Vec<u64> {
         let (mut units, mut at) = (Vec::new(), from);
         while at < end {

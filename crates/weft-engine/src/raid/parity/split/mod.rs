@@ -1,4 +1,5 @@
-//! Splitting of requests into stripes: which stripes a request touches, and in which order.
+//! Splitting of requests: which stripes a request touches, and in which order it is attached to
+//! them.
 //!
 //! A request is attached to each of its stripes once, with all of its strips in that stripe. A
 //! request that finds no free stripe waits, and holds no stripe meanwhile.
@@ -16,34 +17,34 @@ use super::streams::WriteStream;
 use super::stripe::Touched;
 use super::stripes::arrivals::Arrival;
 use super::{ParityRaid, SubRequest};
-use crate::array::outbox::StraightPart;
 use crate::contract::error::ReplyError;
 use crate::contract::frame::Run;
 use crate::contract::input::Attr;
 use crate::contract::token::RequestId;
-use crate::knobs::{Knobs, PriorityRule, Writes};
+use crate::knobs::{Knobs, PlanRule, PriorityRule, Writes};
 use crate::layout::geometry::{Geometry, Placement};
 use crate::mutant::Mutant;
+use crate::raid::personality::{RaidLevel, Requests};
+use crate::raid::straight::StraightPart;
 use crate::raid::{ArrayIo, Cx, Event, SPLITTING};
 
-/// A request that is being split.
 #[derive(Clone, Debug)]
 pub(super) struct SplitRequest {
     io: ArrayIo,
-    /// A sub-request failed: the rest need not be attached.
+    /// A sub-request failed, so that the rest of the request need not be attached.
     failed: bool,
     /// Number of sub-requests attached so far.
     sub_requests: u32,
-    /// Progress of a request that spans several units; `None` before the first is attached.
+    /// Progress of a request that spans several units; `None` before its first unit is attached.
     cursor: Option<Box<Cursor>>,
 }
 
-/// Part of a read that has to go through the cache because its member is missing or failed to read
-/// it.
+/// Part of a read that has to go through the stripe cache because its member is missing or failed
+/// to read it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReRead {
     part: StraightPart,
-    /// Whether the member was asked and failed.
+    /// Whether the member was asked for the data and failed.
     asked: bool,
     /// Frames of the request that the part belongs to.
     frames: Run,
@@ -53,7 +54,7 @@ pub(super) struct ReRead {
     sub_requests: u32,
 }
 
-/// Settings that attaching depends on.
+/// Settings on which attaching depends.
 #[derive(Clone, Copy, Debug)]
 struct Attaching {
     writes: Writes,
@@ -65,88 +66,19 @@ struct Attaching {
 /// Outcome of an attempt to attach a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Attached {
-    /// All of the request was attached.
+    /// The whole request was attached.
     All,
-    /// One sub-request was attached: other requests go first now.
+    /// One sub-request was attached: other requests take their turn before the next one.
     SubRequest,
     /// No stripe was free.
     Starved,
 }
 
 impl ParityRaid {
-    /// Registers a write with its stream. Returns the stream, and whether it will bring the rest of
-    /// the stripe; see [`crate::raid::Personality::arrives`].
-    pub(crate) fn arrives(
-        &mut self,
-        range: ByteRange,
-        before_answer: impl FnOnce() -> bool,
-        knobs: &Knobs,
-        now: Time,
-    ) -> WriteStream {
-        let geometry = &self.geometry;
-        let gathers = self.stripes.cache.policy().gathers_streams;
-        if !gathers && knobs.priority != PriorityRule::Stream {
-            return WriteStream::default();
-        }
-        let (id, flows) = self.streams.arrive(range, before_answer(), now);
-        let fills =
-            gathers && flows && self.streams.reaches(id, rest_of_full_stripe(range, geometry));
-        let saturates = fills && self.streams.run(id).0 >= geometry.full_stripe_bytes();
-        WriteStream { id, fills, saturates }
-    }
-
-    /// Notes that a write was answered.
-    pub(crate) fn answered(&mut self, stream: WriteStream, len: Bytes) {
-        self.streams.answered(stream.id, len);
-    }
-
-    /// Takes a request in a turn: begins the discard of the part that members discard, and attaches
-    /// the rest to stripes, now or in a later turn. Returns the number of pending sub-requests; see
-    /// [`crate::raid::Personality::submit`].
-    pub(crate) fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
-        assert!(io.range.len.0 > 0, "a submitted request is not empty");
-        let mut pending = 0;
-        if let Some(discarded) = io.discarded {
-            self.begin_discard(io, discarded);
-            pending += 1;
-            if discarded == io.range {
-                self.skip(io, cx.out.now);
-                return pending;
-            }
-        }
-        if self.attach_at_once(io, &attaching(cx, false)) {
-            self.skip(io, cx.out.now);
-            return pending + 1;
-        }
-        self.attach_later(io);
-        pending + SPLITTING
-    }
-
-    /// Notes that the rest of a request will not be attached.
-    #[inline]
-    pub(crate) fn skip(&mut self, io: &ArrayIo, now: Time) {
-        self.streams.attached(io.stream.id, io.range.end().0, now);
-    }
-
     #[inline(never)]
     fn attach_later(&mut self, io: &ArrayIo) {
         let split = SplitRequest { io: *io, failed: false, sub_requests: 0, cursor: None };
         self.ready.push_back(split);
-    }
-
-    /// Reads a part of a request through the cache. `asked`: its member was asked and failed.
-    #[inline(never)]
-    pub(crate) fn read_again(&mut self, part: StraightPart, io: &ArrayIo, asked: bool) {
-        let (frames, start, attr) = (io.frames, io.range.start, io.attr);
-        self.rereads.push_back(ReRead { part, asked, frames, start, attr, sub_requests: 0 });
-    }
-
-    /// Whether no stripe is in use, and no partly attached request waits for one.
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.stripes.cache.is_quiet()
-            && !self.stripes.has_displaced()
-            && self.rereads.is_empty()
-            && self.starved.is_empty()
     }
 
     /// Whether work waits for a stripe and may try again now.
@@ -154,7 +86,7 @@ impl ParityRaid {
         self.waits_for_stripes() && self.stripes.cache.is_relieved()
     }
 
-    /// Whether work waits to be attached, for whatever reason.
+    /// Whether work waits to be attached, for any reason.
     #[inline]
     fn has_waiting(&self) -> bool {
         !self.ready.is_empty() || self.waits_for_stripes()
@@ -165,66 +97,15 @@ impl ParityRaid {
         !self.starved.is_empty() || !self.rereads.is_empty() || self.stripes.has_displaced()
     }
 
-    /// Whether work waits for a stripe while every stripe in use only holds a deferred write.
+    /// Whether work waits for a stripe although every stripe in use holds only a deferred write.
     pub(super) fn waits_in_vain(&self) -> bool {
         self.waits_for_stripes()
             && !self.stripes.cache.is_relieved()
             && self.stripes.only_deferred()
     }
 
-    /// Fails work that waits for stripes of a broken array, if all stripes in use hold deferred
-    /// writes. A broken array writes nothing, so these stripes, which hold the only copy, are never
-    /// freed.
-    #[cold]
-    pub(crate) fn end_vain_waits(&mut self, now: Time) {
-        if !self.waits_in_vain() {
-            return;
-        }
-        let fails = |request| {
-            let result = Err(ReplyError::Io);
-            Event::SubRequestsDone { request, sub_requests: 0, result }
-        };
-        for split in std::mem::take(&mut self.starved) {
-            self.stripes.events.push(fails(split.io.id));
-            self.skip(&split.io, now);
-            self.attached(&split);
-        }
-        for ReRead { part, sub_requests, .. } in std::mem::take(&mut self.rereads) {
-            let request = part.request;
-            self.stripes.events.push(fails(request));
-            self.stripes.events.push(Event::Split { request, sub_requests, whole: false });
-        }
-        self.stripes.end_displaced();
-    }
-
-    /// Marks a request as failed, so that the rest of it is not attached.
-    pub(crate) fn request_failed(&mut self, id: RequestId) {
-        for split in self.ready.iter_mut().chain(&mut self.starved) {
-            split.failed |= split.io.id == id;
-        }
-    }
-
-    /// Hurries the stripes of `io`, because another request waits for `io`: they do not wait long
-    /// to be filled.
-    pub(crate) fn hurry(&mut self, io: &ArrayIo, now: Time) {
-        for split in self.ready.iter_mut().chain(&mut self.starved) {
-            split.io.waited_for |= split.io.id == io.id;
-        }
-        let full_stripe = self.geometry.full_stripe_bytes();
-        let full_stripes = io.range.start.0 / full_stripe..io.range.end().0.div_ceil(full_stripe);
-        let keys = self.stripes.keys_of(&full_stripes);
-        self.stripes.hurry(io.id, &keys, now);
-    }
-
-    /// Attaches waiting work, if there is any.
-    pub(crate) fn split_waiting(&mut self, quiesces: bool, cx: &mut Cx<'_>) {
-        if self.has_waiting() {
-            self.attach_waiting(&attaching(cx, quiesces), cx.out.now);
-        }
-    }
-
     /// Attaches waiting work: displaced work first, then rereads, then requests in order of
-    /// arrival. While the cache is about to be resized, only partly attached work goes on.
+    /// arrival. While the cache is about to be resized, only partly attached work continues.
     #[inline(never)]
     fn attach_waiting(&mut self, cx: &Attaching, now: Time) {
         let relieved = self.stripes.cache.relieve();
@@ -289,7 +170,7 @@ impl ParityRaid {
         self.stripes.events.push(Event::Split { request, sub_requests, whole: true });
     }
 
-    /// Attaches the next sub-request of a request, or all that is left of it.
+    /// Attaches the next sub-request of a request, or all that is left of the request.
     #[inline(never)]
     fn attach(&mut self, split: &mut SplitRequest, cx: &Attaching) -> Attached {
         let unit = self.stripes.cache.strip_bytes();
@@ -303,8 +184,8 @@ impl ParityRaid {
         }
     }
 
-    /// Attaches a request that lies within one unit at once, if no other work waits. Returns
-    /// whether it was attached, as one sub-request.
+    /// Attaches a request that lies within one unit at once, as one sub-request, if no other work
+    /// waits. Returns whether it was attached.
     #[inline(always)]
     fn attach_at_once(&mut self, io: &ArrayIo, cx: &Attaching) -> bool {
         let unit = self.stripes.cache.strip_bytes();
@@ -371,8 +252,9 @@ impl ParityRaid {
         }
     }
 
-    /// Attaches those parts of a request's current sub-request that belong to delayed or held
-    /// stripes. These parts need no free stripe, and should not be delayed because other parts do.
+    /// Attaches the parts of a request's current sub-request that belong to delayed or held
+    /// stripes. These parts need no free stripe, and should not be delayed because other parts wait
+    /// for one.
     fn attach_to_active(&mut self, split: &mut SplitRequest, unit: u64, cx: &Attaching) {
         let mut after = 0;
         while let Some(run) = self.active_run(split, after, unit) {
@@ -383,7 +265,7 @@ impl ParityRaid {
     }
 
     /// The next run of delayed or held stripes, from unit `after` on, to which the current
-    /// sub-request of a request has something to attach. `None` if there is none.
+    /// sub-request still has to be attached. `None` if there is none.
     fn active_run(&self, split: &SplitRequest, after: u64, unit: u64) -> Option<UnitRun> {
         let cursor = split.cursor.as_ref().expect("it was made before");
         let waits = |number: u64| {
@@ -397,8 +279,8 @@ impl ParityRaid {
         Some(run)
     }
 
-    /// Attaches a request to the stripes of a run, each with its strips of the run's data chunks.
-    /// Returns whether there were stripes for all of them.
+    /// Attaches a request to the stripes of a run; in each stripe, to the strips of the run's data
+    /// chunks. Returns whether there were stripes for the whole run.
     fn attach_run(
         &mut self,
         split: &mut SplitRequest,
@@ -447,7 +329,7 @@ impl ParityRaid {
         stripes == run.stripes
     }
 
-    /// Attaches a reread to stripes. Returns the rest of it if no stripe was free.
+    /// Attaches a reread to stripes. If no stripe was free, returns the part that is not attached.
     fn take_reread(&mut self, mut reread: ReRead) -> Option<ReRead> {
         let unit = self.stripes.cache.strip_bytes();
         let part = reread.part;
@@ -490,8 +372,134 @@ impl ParityRaid {
     }
 }
 
+impl Requests for ParityRaid {
+    #[inline]
+    fn arrives(
+        &mut self,
+        range: ByteRange,
+        before_answer: impl FnOnce() -> bool,
+        knobs: &Knobs,
+        now: Time,
+    ) -> WriteStream {
+        let geometry = &self.geometry;
+        let gathers = self.stripes.cache.policy().gathers_streams;
+        if !gathers && knobs.priority != PriorityRule::Stream {
+            return WriteStream::default();
+        }
+        let (id, flows) = self.streams.arrive(range, before_answer(), now);
+        let fills =
+            gathers && flows && self.streams.reaches(id, rest_of_full_stripe(range, geometry));
+        let saturates = fills && self.streams.run(id).0 >= geometry.full_stripe_bytes();
+        WriteStream { id, fills, saturates }
+    }
+
+    /// A read goes through the cache as a whole in two cases: while any stripe has a deferred
+    /// write, because only that stripe holds its data; and if the client repeats a read that
+    /// stalled, because the read would stall again if members need longer than `read_around`.
+    #[inline]
+    fn read_straight(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> Option<u64> {
+        let aligned = cx.membership().reads_aligned() || cx.knobs.plan_rule == PlanRule::Least;
+        (aligned && !io.again && !self.has_deferred()).then(|| self.read_chunks(io, cx))
+    }
+
+    /// Begins the discard of the part that members are told to discard, and attaches the rest of
+    /// the request to stripes, now or in a later turn.
+    #[inline]
+    fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
+        assert!(io.range.len.0 > 0, "a submitted request is not empty");
+        let mut pending = 0;
+        if let Some(discarded) = io.discarded {
+            self.begin_discard(io, discarded);
+            pending += 1;
+            if discarded == io.range {
+                self.skip(io, cx.now());
+                return pending;
+            }
+        }
+        if self.attach_at_once(io, &attaching(cx, false)) {
+            self.skip(io, cx.now());
+            return pending + 1;
+        }
+        self.attach_later(io);
+        pending + SPLITTING
+    }
+
+    #[inline]
+    fn skip(&mut self, io: &ArrayIo, now: Time) {
+        self.streams.attached(io.stream.id, io.range.end().0, now);
+    }
+
+    #[inline(never)]
+    fn read_again(&mut self, part: StraightPart, io: &ArrayIo, asked: bool) {
+        let (frames, start, attr) = (io.frames, io.range.start, io.attr);
+        self.rereads.push_back(ReRead { part, asked, frames, start, attr, sub_requests: 0 });
+    }
+
+    /// Shortens the wait of the stripes of `io` to be filled, because another request waits for
+    /// `io`.
+    fn hurry(&mut self, io: &ArrayIo, now: Time) {
+        for split in self.ready.iter_mut().chain(&mut self.starved) {
+            split.io.waited_for |= split.io.id == io.id;
+        }
+        let full_stripe = self.geometry.full_stripe_bytes();
+        let full_stripes = io.range.start.0 / full_stripe..io.range.end().0.div_ceil(full_stripe);
+        let keys = self.stripes.keys_of(&full_stripes);
+        self.stripes.hurry(io.id, &keys, now);
+    }
+
+    fn request_failed(&mut self, id: RequestId) {
+        for split in self.ready.iter_mut().chain(&mut self.starved) {
+            split.failed |= split.io.id == id;
+        }
+    }
+
+    #[inline]
+    fn answered(&mut self, stream: WriteStream, len: Bytes) {
+        self.streams.answered(stream.id, len);
+    }
+
+    #[inline]
+    fn split_waiting(&mut self, quiesces: bool, cx: &mut Cx<'_>) {
+        if self.has_waiting() {
+            self.attach_waiting(&attaching(cx, quiesces), cx.now());
+        }
+    }
+
+    /// Fails work that waits for stripes of a broken array, if all stripes in use hold deferred
+    /// writes. A broken array writes nothing, so these stripes, which hold the only copy, are never
+    /// freed.
+    #[cold]
+    fn end_vain_waits(&mut self, now: Time) {
+        if !self.waits_in_vain() {
+            return;
+        }
+        let fails = |request| {
+            let result = Err(ReplyError::Io);
+            Event::SubRequestsDone { request, sub_requests: 0, result }
+        };
+        for split in std::mem::take(&mut self.starved) {
+            self.stripes.events.push(fails(split.io.id));
+            self.skip(&split.io, now);
+            self.attached(&split);
+        }
+        for ReRead { part, sub_requests, .. } in std::mem::take(&mut self.rereads) {
+            let request = part.request;
+            self.stripes.events.push(fails(request));
+            self.stripes.events.push(Event::Split { request, sub_requests, whole: false });
+        }
+        self.stripes.end_displaced();
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.stripes.cache.is_quiet()
+            && !self.stripes.has_displaced()
+            && self.rereads.is_empty()
+            && self.starved.is_empty()
+    }
+}
+
 impl Attaching {
-    /// Slot that a write of a data chunk goes to.
+    /// Slot to which a write of a data chunk goes.
     fn written_slot(&self, placement: Placement, data_index: u16, in_chunk: u64) -> Slot {
         let wrong = self.off_by_one && in_chunk == 0 && data_index > 0;
         placement.data_slot(data_index - u16::from(wrong))
@@ -499,7 +507,7 @@ impl Attaching {
 }
 
 impl ArrayIo {
-    /// Properties of the request that its stripes need to know.
+    /// Properties of the request that matter to the stripes to which it is attached.
     #[inline]
     fn arrival(&self, writes: Writes) -> Arrival {
         Arrival {
@@ -513,7 +521,8 @@ impl ArrayIo {
         }
     }
 
-    /// Sub-request for bytes `start .. end` of the volume, which lie in one strip on `slot`.
+    /// Sub-request for the bytes `start .. end` of the volume, which lie within the strip on
+    /// `slot`. `unit` is the size of a strip.
     #[inline(always)]
     fn sub_request(&self, slot: Slot, start: u64, end: u64, unit: u64) -> SubRequest {
         let in_frames = start - self.range.start.0 / FRAME_BYTES * FRAME_BYTES;
@@ -538,8 +547,8 @@ fn attaching(cx: &Cx<'_>, frozen: bool) -> Attaching {
     }
 }
 
-/// Number of bytes from the start of a write to the end of a write that fills its last full stripe,
-/// as far as the chunks go that the write touches.
+/// Number of bytes from the start of a write to the point that later writes must reach to fill its
+/// last full stripe. Only the stripes that the write itself touches are counted.
 fn rest_of_full_stripe(range: ByteRange, geometry: &Geometry) -> u64 {
     let (chunk, full_stripe) = (geometry.chunk().bytes().0, geometry.full_stripe_bytes());
     let last = range.end().0 - 1;
@@ -553,8 +562,8 @@ fn rest_of_full_stripe(range: ByteRange, geometry: &Geometry) -> u64 {
     begins + of_stripes - range.start.0
 }
 
-/// Range that a request attaches to stripes next, from byte `from` on. The part that members
-/// discard is skipped, because it needs no stripes.
+/// Next range of a request to be attached to stripes, from byte `from` on. The part that members
+/// are told to discard is skipped, because it needs no stripes.
 fn beside(discarded: Option<ByteRange>, from: u64, end: u64) -> (u64, u64) {
     match discarded {
         Some(discarded) if from < discarded.start.0 => (from, discarded.start.0),

@@ -1,7 +1,7 @@
 //! Stripes of `stripe_size=auto`, for both small and large writes (weft's own).
 //!
-//! Validity is kept per 4 KiB of a strip, so a small write moves no more than it must. For large
-//! requests there are these rules:
+//! Validity is kept per 4 KiB of a strip, so a small write transfers no more than it must. Large
+//! requests follow these rules:
 //!
 //! - Stripes of one full stripe that are ready together are handled together, so that each member
 //!   gets the longest runs. Stripes that need reads are handled in short runs, so that the reads
@@ -9,7 +9,7 @@
 //! - A request that finds too few free stripes for its part of a full stripe waits for all of them,
 //!   or for half the cache, so that the part is not split up.
 //! - A write that continues a stream waits for the rest of its stripe while filled stripes are
-//!   being written to the members. With md's `sync` flag it does so only if at least a full stripe
+//!   being written to the members. With md's `sync` flag it waits only if at least a full stripe
 //!   of its stream came without a pause.
 //! - A request that finds no free stripe is still attached to those of its stripes that are
 //!   delayed.
@@ -21,7 +21,6 @@ use weft_units::Span;
 use super::{RunRule, StripeSizePolicy};
 use crate::raid::parity::priority::PlugRule;
 
-/// Settings of `auto`.
 pub(super) static POLICY: StripeSizePolicy = StripeSizePolicy {
     runs: Some(&RUNS),
     waits_for_runs: true,
@@ -36,14 +35,15 @@ pub(super) static POLICY: StripeSizePolicy = StripeSizePolicy {
 };
 
 /// A large write to parts of its stripes is read and written in up to sixteen runs of at least 32
-/// KiB on each member. In a single run, all members would first read and then all would write:
-/// random 1 MiB writes at a queue depth of 1 on four SATA SSDs reached 0.83 of the rate of md,
-/// which handles each stripe separately, and reach 1.03 with these runs. On 358 workloads, half or
+/// KiB on each member. In a single run, all members would first read and then all would write.
+/// Random 1 MiB writes at a queue depth of 1 on four SATA SSDs reached 0.83 of the rate of md,
+/// which handles each stripe separately; with these runs they reach 1.03. On 358 workloads, half or
 /// double of either figure does worse on more of them (`docs/grid.md`).
 static RUNS: RunRule = RunRule { parts_of_active: 16, least: 8 };
 
-/// Wait of stripes for the rest that their stream is about to bring: three writes of 64 KiB at 1
-/// GB/s take 200 µs. While stripes are being preread the wait is at most 20 ms, the time of a read
-/// on a rotating disk: these prereads may be of other stripes, one after another without end.
+/// Plug that holds back stripes for the rest of the data that their stream is about to bring: three
+/// writes of 64 KiB at 1 GB/s take 200 µs. While stripes are being preread the wait is at most 20
+/// ms, the time of a read on a rotating disk, because prereads of other stripes may follow one
+/// another without end.
 pub(in crate::raid::parity) static PLUG: PlugRule =
     PlugRule { delay: Span(500_000), reads_max: Some(Span::millis(20)), of_queue: false };

@@ -2,7 +2,7 @@
 
 use super::StripeSizePolicy;
 
-/// Settings of md.
+/// Policy of a fixed stripe size, as in md.
 pub(super) static POLICY: StripeSizePolicy = StripeSizePolicy {
     runs: None,
     waits_for_runs: false,

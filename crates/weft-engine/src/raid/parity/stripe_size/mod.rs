@@ -1,14 +1,14 @@
 //! Stripe size: the bytes of a stripe-cache entry on each member.
 //!
 //! A stripe is looked up, locked, read and written as a whole. Small stripes transfer little for a
-//! small write; large stripes need fewer lookups and requests for a large one. md used the page
+//! small write; large stripes need fewer lookups and requests for a large write. md used the page
 //! size, which is 64 KiB on some machines, so that a 4 KiB write transfers 256 KiB instead of 16;
 //! since 2020 the size is 4 KiB by default and configurable.
 //!
-//! [`fixed`] follows md: every size from 4 KiB to 64 KiB, and each stripe on its own. [`auto`] is
-//! weft's own, for small and large requests alike: stripes of 4 KiB that are picked and merged by
-//! full stripe. A stripe size implies more than the height of a stripe. Each such decision is a
-//! field of [`StripeSizePolicy`], which other files check instead of the size.
+//! [`fixed`] follows md: every size from 4 KiB to 64 KiB, and each stripe handled separately.
+//! [`auto`] is weft's own, for small and large requests alike: stripes of 4 KiB that are picked and
+//! merged by full stripe. A stripe size implies more than the height of a stripe. Each such
+//! decision is a field of [`StripeSizePolicy`], which other files check instead of the size.
 //!
 //! Inputs   the configured size
 //! Answer   [`StripeSizePolicy`]; the height is in [`StripeSize`]
@@ -26,47 +26,48 @@ use super::priority::{PlugRule, PrioritySettings};
 use crate::knobs::{Knobs, StripeSize, Writes};
 use crate::layout::geometry::Geometry;
 
-/// Rules that depend on the size of a stripe.
+/// Decisions that depend on the stripe size.
 #[derive(Debug)]
 pub(crate) struct StripeSizePolicy {
     /// Stripes of one full stripe that are on the same list are picked together, in ascending
     /// order, and their member requests merged. Inactive stripes then have one class instead of
     /// eight. `None`: each stripe is picked on its own.
     pub(super) runs: Option<&'static RunRule>,
-    /// A request that finds fewer free stripes than its part of a full stripe needs waits for all
-    /// of them, or for half the cache.
+    /// A request that finds fewer free stripes than it needs in a full stripe waits for all of
+    /// them, or for half the cache.
     pub(super) waits_for_runs: bool,
     /// A request that finds no free stripe is still attached to those of its stripes that are
     /// delayed.
     pub(super) feeds_delayed: bool,
-    /// With `writes=auto`, a write waits if its stream will bring the rest of its stripe. Otherwise
-    /// it waits if it did not arrive alone in its stripe.
+    /// With `writes=auto`, a write waits to be gathered with others if its stream will bring the
+    /// rest of its stripe. If this is false, a write waits if it did not arrive alone in its
+    /// stripe.
     pub(super) gathers_streams: bool,
     /// A turn ends when it has made the longest request that members accept.
     pub(super) turn_is_one_request: bool,
     /// A filled stripe is written from the client's frames without a copy, as all whole strips are
     /// with `skip_copy`.
     pub(super) filled_zero_copy: bool,
-    /// Lower bound of `preread_bypass_threshold`, unless that is zero.
+    /// Lower bound that is applied to `preread_bypass_threshold`, unless the threshold is zero.
     threshold_min: u32,
-    /// Plug in front of delayed stripes with `activation=each_turn` and `writes=auto`.
+    /// Plug that holds back delayed stripes with `activation=each_turn` and `writes=auto`.
     plug: Option<&'static PlugRule>,
 }
 
 /// Length of runs of stripes that are picked together.
 #[derive(Debug)]
 pub(super) struct RunRule {
-    /// Divisor of the stripes in use that gives the largest run of stripes to be read.
+    /// The longest run of stripes to be read is the number of stripes in use divided by this.
     parts_of_active: u32,
     /// Lower bound of that run length, in stripes.
     least: u32,
 }
 
 impl RunRule {
-    /// Largest number of stripes in a run, with `active` stripes in use; a turn ends where a run
-    /// was cut. `filled` stripes are written in one run, because the longest request is the best.
-    /// Stripes that need reads are handled in short runs, so that members read one run while they
-    /// write the last.
+    /// Largest number of stripes in a run, with `active` stripes in use; a turn ends where a run is
+    /// cut off. `filled` stripes are written in one run, because one long request is the most
+    /// efficient. Stripes that need reads are handled in short runs, so that members read one run
+    /// while they write the one before.
     #[inline]
     pub(super) fn stripes_max(&self, filled: bool, active: u32) -> usize {
         if filled { usize::MAX } else { (active / self.parts_of_active).max(self.least) as usize }
@@ -79,8 +80,9 @@ impl StripeSizePolicy {
         if size == StripeSize::AUTO { &auto::POLICY } else { &fixed::POLICY }
     }
 
-    /// Whether a write does not wait with `writes=auto`. `alone`: it is the only one in its stripe
-    /// in this turn; `streams`: its stream will bring the rest of the stripe.
+    /// Whether a write is handled without waiting for more data, with `writes=auto`. `alone` is
+    /// true if it is the only request for its stripe in this turn; `streams` is true if its stream
+    /// will bring the rest of the stripe.
     #[inline]
     pub(super) fn goes_at_once(&self, alone: bool, streams: bool) -> bool {
         if self.gathers_streams { !streams } else { alone }
@@ -100,7 +102,8 @@ impl StripeSizePolicy {
     }
 }
 
-/// Stripe height in sectors: the largest size that divides the chunk and is not above the knob's.
+/// Stripe height in sectors: the largest stripe size that divides the chunk and does not exceed the
+/// knob's value.
 pub(crate) fn height(knobs: &Knobs, geometry: &Geometry) -> Sectors {
     knobs.stripe_size.at_most(geometry.chunk().bytes()).sectors()
 }

@@ -1,7 +1,7 @@
-//! Answers: next steps of a stripe when a computation or a member request of it completes.
+//! Completions: the steps that follow when a computation or a member request of a stripe completes.
 //!
-//! Memory of a member request that was given up is *pinned*: the member may still read or write it.
-//! A stripe with pinned memory is retired, and its work moves to another one.
+//! The memory of a member request that was given up is *pinned*: the member may still read or write
+//! it. A stripe with pinned memory is retired, and its work moves to another stripe.
 //!
 //! Source   md-raid.md §1.7, §2.6 to §2.10, §6.2
 
@@ -11,10 +11,10 @@ use weft_units::{Span, StripeId};
 use super::Stripes;
 use super::arrivals::Displaced;
 use crate::array::membership::Report;
-use crate::array::outbox::{StripIo, StripRun};
 use crate::contract::input::{Fault, Located, Value};
 use crate::contract::output::Differs;
 use crate::raid::parity::stripe::{Batch, Operation};
+use crate::raid::parity::stripe_part::{StripIo, StripRun};
 use crate::raid::{Answer, Cx, Event};
 
 impl Stripes {
@@ -62,7 +62,7 @@ impl Stripes {
         }
     }
 
-    /// Unpins memory after a given-up member request was answered.
+    /// Unpins the memory of a given-up member request, which has been answered.
     pub(crate) fn unpin(&mut self, part: StripIo) {
         if let Some(request) = part.zero_copy_from {
             self.events.push(Event::Unpinned { request });
@@ -76,7 +76,8 @@ impl Stripes {
         }
     }
 
-    /// Handles a member request for a strip that is done, or was given up and so pins memory.
+    /// Handles a member request for one strip that is done, or that was given up and so pins
+    /// memory.
     #[inline(always)]
     pub(crate) fn done(&mut self, part: StripIo, answer: Answer, cx: &mut Cx<'_>) {
         let head = self.head_of(part.stripe);
@@ -103,7 +104,7 @@ impl Stripes {
         self.one_done(head, cx);
     }
 
-    /// Handles a member request for a run of a batch that is done or was given up.
+    /// Handles a member request for a run of a batch that is done or that was given up.
     pub(crate) fn run_done(&mut self, run: StripRun, answer: Answer, cx: &mut Cx<'_>) {
         let operation = self.cache.stripe(run.head).operation;
         assert_eq!(operation, Operation::Writing, "a batch is only ever written");
@@ -120,7 +121,6 @@ impl Stripes {
         self.one_done(run.head, cx);
     }
 
-    /// The strips of a run of a batch, one by one.
     pub(crate) fn parts_of(&self, run: StripRun) -> impl Iterator<Item = StripIo> {
         let stripes = self.batch_of(run.head);
         let (first, count) = (run.first as usize, run.count as usize);
@@ -142,8 +142,8 @@ impl Stripes {
         }
     }
 
-    /// Counts a member request of the operation in flight as done, and ends the operation after the
-    /// last.
+    /// Counts one member request of the operation in flight as done. The operation ends after the
+    /// last of them.
     #[inline(always)]
     fn one_done(&mut self, head: StripeId, cx: &mut Cx<'_>) {
         let stripe = self.cache.stripe_mut(head);
@@ -154,7 +154,7 @@ impl Stripes {
         }
     }
 
-    /// Ends the operation in flight, after all of its member requests.
+    /// Ends the operation in flight after all of its member requests are done.
     #[inline(never)]
     fn all_done(&mut self, head: StripeId, cx: &mut Cx<'_>) {
         let stripe = self.cache.stripe_mut(head);
@@ -162,7 +162,7 @@ impl Stripes {
             Operation::Reading => {
                 stripe.handle = true;
                 if let Some(since) = stripe.reads_since.take() {
-                    let took = cx.out.now.since(since);
+                    let took = cx.now().since(since);
                     let known = self.preread.unwrap_or(took).0;
                     self.preread = Some(Span(known - known / 8 + took.0 / 8));
                 }
@@ -227,7 +227,8 @@ impl Stripes {
         }
     }
 
-    /// Lets a stripe rest, or be handled again if requests wait for it or a strip can be corrected.
+    /// Handles the stripe again if requests wait for it or a strip can be corrected; otherwise lets
+    /// it rest.
     #[inline]
     pub(super) fn rest_or_continue(&mut self, id: StripeId) {
         let stripe = self.cache.stripe_mut(id);
@@ -250,8 +251,9 @@ impl Stripes {
     }
 
     /// Sets aside a stripe with pinned memory: its work moves to another stripe. A stripe with a
-    /// deferred write stays, because it holds the only copy, which the other strips do not
-    /// reproduce. Its work waits until the memory is unpinned or the member has space.
+    /// deferred write cannot be set aside, because it holds the only copy of a strip, which the
+    /// other strips do not reproduce: its work waits until the memory is unpinned or the member has
+    /// space.
     pub(super) fn set_aside(&mut self, id: StripeId) {
         assert!(self.cache.stripe(id).pins > 0, "only a stripe with pinned memory is set aside");
         self.unbatch(id, |stripes, id| stripes.rest(id));
@@ -263,7 +265,7 @@ impl Stripes {
         }
     }
 
-    /// Retires a stripe with pinned memory, and keeps its work for another stripe.
+    /// Retires a stripe with pinned memory, and queues its work for another stripe.
     fn displace(&mut self, id: StripeId) {
         let stripe = self.cache.stripe_mut(id);
         assert_eq!(stripe.in_flight, 0, "work in flight is not moved");
@@ -279,7 +281,7 @@ impl Stripes {
         }
     }
 
-    /// Dissolves the batch that a stripe heads, and calls `with` for each follower.
+    /// Dissolves the batch that stripe `id` heads, and calls `with` for each former follower.
     pub(super) fn unbatch(&mut self, id: StripeId, mut with: impl FnMut(&mut Self, StripeId)) {
         if let Batch::Head(followers) = std::mem::take(&mut self.cache.stripe_mut(id).batch) {
             for follower in followers {

@@ -1,9 +1,9 @@
 //! Arrivals: how requests and syncs are attached to stripes, which then wait for the end of the
 //! turn.
 //!
-//! Stripes that were attached to in a turn are *plugged*: they go to their lists together, so that
-//! everything that arrived for a stripe in one turn is seen together. Adjacent filled stripes of
-//! one chunk become one batch.
+//! Stripes to which something was attached in a turn are *plugged* until the end of the turn: then
+//! they go to their lists together, so that all requests that arrived for a stripe in one turn are
+//! seen together. Adjacent filled stripes of one chunk become one batch.
 //!
 //! Source   md-raid.md §2.1 to §2.3, §2.9
 
@@ -23,22 +23,23 @@ use crate::raid::parity::priority::{Patience, PrioritySettings, patience_for_oth
 use crate::raid::parity::stripe::{Batch, ResyncState, Touched};
 use crate::raid::{Cx, Event};
 
-/// Properties of a request with sub-requests that arrive at a stripe.
+/// Properties of a request that arrives at a stripe with its sub-requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub(crate) write: bool,
-    /// The stripe must not wait for more data (md: `REQ_SYNC`).
+    /// The stripe must not wait for more data, because the client waits for the write (md:
+    /// `REQ_SYNC`).
     pub(crate) sync: bool,
-    /// A stream will bring more of the stripe.
+    /// A stream will bring the rest of the stripe.
     pub(crate) streams: bool,
     /// Another request waits for this one.
     pub(crate) waited_for: bool,
-    /// A member failed once to read the range.
+    /// A member already failed once to read the range.
     pub(crate) retried: bool,
     pub(crate) attr: Attr,
 }
 
-/// Work of a retired stripe that needs another one.
+/// Work of a retired stripe, which needs another stripe.
 #[derive(Clone, Debug)]
 pub(super) struct Displaced {
     pub(super) key: u64,
@@ -50,7 +51,7 @@ pub(super) struct Displaced {
 }
 
 impl Stripes {
-    /// Attaches sub-requests of a client to a stripe that was acquired for them.
+    /// Attaches sub-requests of a client to the stripe `id`, which was acquired for them.
     pub(crate) fn attach(
         &mut self,
         id: StripeId,
@@ -85,7 +86,7 @@ impl Stripes {
         self.hold_until_release(id);
     }
 
-    /// Requests a sync of a stripe that was acquired for it.
+    /// Requests a sync of the stripe `id`, which was acquired for it.
     pub(crate) fn attach_sync(&mut self, id: StripeId, action: SyncAction) {
         let stripe = self.cache.stripe_mut(id);
         assert!(stripe.sync.is_none(), "a stripe is synced once at a time");
@@ -94,8 +95,9 @@ impl Stripes {
         self.hold_until_release(id);
     }
 
-    /// Ends the arrivals of a turn: plugged stripes go to their lists or, in the form of 2008, take
-    /// their first step at once. Returns the number of stripes that took a step.
+    /// Ends the arrivals of a turn: plugged stripes go to their lists. In the form of 2008 they
+    /// take their first step at once, if `may_move`. Returns the number of stripes that took a
+    /// step.
     pub(crate) fn release_plug(&mut self, cx: &mut Cx<'_>, may_move: bool) -> u32 {
         let mut handled = 0;
         let writes = cx.knobs.writes;
@@ -107,7 +109,7 @@ impl Stripes {
             assert!(std::mem::take(&mut stripe.plugged), "a stripe is in the plug once");
             let streams = std::mem::take(&mut stripe.streams);
             let arrivals = std::mem::take(&mut stripe.arrivals);
-            cx.out.work.attaches += arrivals;
+            cx.count_attaches(arrivals);
             let alone = arrivals == 1;
             let at_once = match writes {
                 // Nothing is known to follow a write that arrived alone.
@@ -133,7 +135,7 @@ impl Stripes {
         handled
     }
 
-    /// Moves displaced work to other stripes, as far as there are free ones.
+    /// Moves displaced work to other stripes, as long as there are free ones.
     pub(crate) fn place_displaced(&mut self, geometry: &Geometry) {
         while let Some(work) = self.displaced.front() {
             let Acquired::Stripe(id) = self.cache.acquire(work.key, geometry) else { return };
@@ -155,7 +157,7 @@ impl Stripes {
         }
     }
 
-    /// Fails displaced work, which will find no stripe any more.
+    /// Fails displaced work, because it will find no stripe any more.
     pub(crate) fn end_displaced(&mut self) {
         for Displaced { key, reads, writes, sync, given_up: _ } in
             std::mem::take(&mut self.displaced)
@@ -186,8 +188,8 @@ impl Stripes {
         }
     }
 
-    /// Appends a filled stripe to the batch of the stripe before it, if both can be written
-    /// together.
+    /// Appends a filled stripe to the batch of the adjacent stripe before it, if both can be
+    /// written together.
     fn join_batch(&mut self, id: StripeId) {
         let key = self.cache.stripe(id).key;
         // The stripe before the first one of a chunk belongs to another full stripe.
@@ -224,15 +226,16 @@ impl Stripes {
         self.cache.forbid_preread(id);
     }
 
-    /// Whether a stripe may be in a batch: it is filled, was not handled yet and is not read.
+    /// Whether a stripe may be in a batch: it is filled, was not handled yet, and no request reads
+    /// it.
     #[inline(always)]
     fn may_batch(&self, id: StripeId) -> bool {
         let stripe = self.cache.stripe(id);
         stripe.batch_ready && stripe.sync.is_none() && stripe.is_filled(self.cache.strip_bytes())
     }
 
-    /// Moves delayed stripes that have waited long enough to the hold list. `moved` gives the time
-    /// at which the stream that will bring a range of the volume was last seen.
+    /// Moves delayed stripes that have waited long enough to the hold list. `moved` returns the
+    /// time at which the stream that will bring a range of the volume was last seen.
     pub(crate) fn activate(
         &mut self,
         settings: &PrioritySettings,
@@ -253,8 +256,8 @@ impl Stripes {
         });
     }
 
-    /// Hurries the stripes among `keys` that have writes of `request`, because another request
-    /// waits for it: they wait at most as long as [`patience_for_others`] says.
+    /// Limits the wait to be filled of the stripes in `keys` that have writes of `request`, because
+    /// another request waits for `request`. The limit is that of [`patience_for_others`].
     pub(crate) fn hurry(&mut self, request: RequestId, keys: &Range<u64>, now: Time) {
         let due = now + patience_for_others(self.preread);
         for id in self.cache.stripes_of(keys) {

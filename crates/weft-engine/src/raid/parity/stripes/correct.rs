@@ -1,9 +1,10 @@
 //! Correction of read errors: retry, reconstruct, rewrite, re-read.
 //!
-//! A strip that could not be read is read once more, alone, so that its neighbours do not fail with
-//! it. If that fails too, the strip counts as lost in this stripe: readers are served from the
-//! other strips, and when the stripe has no other work the strip is rewritten and read back. A
-//! member that fails the rewrite, or has too many errors in a row, is failed.
+//! A strip that could not be read is read once more, in a request of its own, so that its
+//! neighbours do not fail with it. If that fails too, the strip counts as lost in this stripe:
+//! readers are served from the other strips, and when the stripe has no other work the strip is
+//! rewritten and read back. A member that fails the rewrite, or has too many errors in a row, is
+//! failed.
 //!
 //! Source   md-raid.md §2.10
 
@@ -11,13 +12,14 @@ use weft_units::{Bytes, Slot, StripeId};
 
 use super::Stripes;
 use crate::array::membership::Report;
-use crate::array::outbox::StripIo;
 use crate::layout::slot_set::SlotSet;
 use crate::raid::Cx;
 use crate::raid::parity::stripe::Operation;
+use crate::raid::parity::stripe_part::StripIo;
 
 impl Stripes {
-    /// Rewrites a strip that could not be read and was computed. Returns whether there was one.
+    /// Rewrites a strip that could not be read and has been computed. Returns whether there was
+    /// such a strip.
     pub(super) fn correct(&mut self, id: StripeId, cx: &mut Cx<'_>) -> bool {
         if cx.membership().read_only || cx.membership().broken {
             return false;
@@ -82,8 +84,8 @@ impl Stripes {
         self.rest_or_continue(id);
     }
 
-    /// Handles a strip that could not be read: it is read once more, alone; the second time it
-    /// counts as lost in this stripe.
+    /// Handles a strip that could not be read: after the first failure it is read once more, in a
+    /// request of its own; after the second it counts as lost in this stripe.
     pub(super) fn read_failed(&mut self, part: StripIo, cx: &mut Cx<'_>) {
         let stripe = self.cache.stripe_mut(part.stripe);
         // P of RAID 6 is retried too. md gives it up at once, with every strip read together with

@@ -1,11 +1,11 @@
-//! Stripe handling: the steps of a stripe carried out, from the arrival of a request to its answer.
+//! Stripe handling: carries out the steps of a stripe, from the arrival of a request to its answer.
 //!
-//! [`super::plan`] decides the next step of a stripe, [`super::cache`] which stripe is next. This
-//! module carries the step out: member requests, computations, and what follows when they complete.
-//! Adjacent filled stripes of one chunk go as one batch, written member by member.
+//! [`super::plan`] decides the next step of a stripe, and [`super::cache`] which stripe is next.
+//! This module carries the step out: member requests, computations, and what follows when they
+//! complete. Adjacent filled stripes of one chunk are written as one batch, member by member.
 //!
-//! Memory of a member request that was given up is *pinned*: the member may still read or write it.
-//! A stripe with pinned memory is retired, and its work moves to another one.
+//! The memory of a member request that was given up is *pinned*: the member may still read or write
+//! it. A stripe with pinned memory is retired, and its work moves to another stripe.
 //!
 //! Source   md-raid.md §1.4, §1.7, §2.2 to §2.10, §6.2
 
@@ -17,7 +17,7 @@ mod write;
 
 use std::collections::VecDeque;
 
-use weft_units::{Bytes, SectorRange, Sectors, Slot, Span, StripeId, VolumeId};
+use weft_units::{Bytes, SectorRange, Sectors, Slot, Span, StripeId};
 
 use self::arrivals::Displaced;
 use super::cache::Cache;
@@ -25,7 +25,7 @@ use super::plan::{Facts, StripeStep};
 use super::priority::patience_for_others;
 use super::stripe::{Batch, Operation, ResyncState};
 use crate::array::membership::{Membership, ReadAround};
-use crate::array::outbox::{CompletionTarget, JobId, StripIo};
+use crate::array::outbox::JobId;
 use crate::contract::error::ReplyError;
 use crate::contract::frame::Segment;
 use crate::contract::input::SyncAction;
@@ -35,22 +35,22 @@ use crate::knobs::CheckReads;
 use crate::layout::geometry::Placement;
 use crate::layout::slot_set::SlotSet;
 use crate::mutant::Mutant;
+use crate::raid::parity::stripe_part::StripIo;
 use crate::raid::{Cx, Event};
 use crate::sched::request::{MemberRequest, MergeKind};
 
-/// The stripes of a volume.
+/// Stripe cache of a volume, and the operations on its stripes.
 #[derive(Clone, Debug)]
 pub(crate) struct Stripes {
-    volume: VolumeId,
     pub(crate) cache: Cache,
     stripes_per_chunk: u64,
-    /// Stripes that were attached to in this turn, in order.
+    /// Stripes to which something was attached in this turn, in order.
     plug: Vec<StripeId>,
-    /// Stripes with a deferred write: a member had no space for one of their strips.
+    /// Stripes with a deferred write: a member had no space for one of the stripe's strips.
     with_deferred: Vec<StripeId>,
-    /// Work of retired stripes that waits for other stripes.
+    /// Work of retired stripes, which waits for other stripes.
     displaced: VecDeque<Displaced>,
-    /// Empty lists of followers, kept for their allocations.
+    /// Empty lists for followers of batches, kept for their allocations.
     spare_followers: Vec<Vec<StripeId>>,
     pub(crate) waits: StripeWaits,
     /// Average duration of a preread; `None` until one was measured.
@@ -60,11 +60,10 @@ pub(crate) struct Stripes {
 }
 
 impl Stripes {
-    pub(crate) fn new(volume: VolumeId, cache: Cache, chunk: Sectors) -> Self {
+    pub(crate) fn new(cache: Cache, chunk: Sectors) -> Self {
         let stripes_per_chunk = chunk.0 / cache.height().0;
         assert!(stripes_per_chunk.is_power_of_two(), "a stripe is never higher than the chunk");
         Self {
-            volume,
             cache,
             stripes_per_chunk,
             plug: Vec::new(),
@@ -77,7 +76,7 @@ impl Stripes {
         }
     }
 
-    /// Number of reads of a stripe that were given up because a member was slow, since the cache
+    /// Number of reads of the stripe that were given up because a member was slow, since the cache
     /// last reused the stripe.
     pub(crate) fn given_up(&self, id: StripeId) -> u8 {
         self.cache.stripe(id).given_up
@@ -87,14 +86,14 @@ impl Stripes {
         self.stripes_per_chunk
     }
 
-    /// Number of the full stripe in which the stripe `key` lies.
+    /// Number of the full stripe that contains the stripe number `key`.
     pub(crate) fn full_stripe_of(&self, key: u64) -> u64 {
         key >> self.stripes_per_chunk.ilog2()
     }
 
     // Handling.
 
-    /// Takes the next step of a stripe that was picked.
+    /// Takes the next step of the stripe `id`, which was picked.
     pub(crate) fn handle(&mut self, id: StripeId, cx: &mut Cx<'_>) {
         let stripe = self.cache.stripe_mut(id);
         assert_eq!(stripe.in_flight, 0, "a stripe is handled one step at a time");
@@ -133,18 +132,18 @@ impl Stripes {
         }
         match facts.plan() {
             StripeStep::Read { strips, delay } => {
-                let since = self.cache.since(cx.out.now);
+                let since = self.cache.since(cx.now());
                 let stripe = self.cache.stripe_mut(id);
                 if delay {
                     stripe.handle = true;
                     stripe.delayed = true;
                     stripe.waits_since.get_or_insert(since);
                     if stripe.waited_for {
-                        stripe.due.get_or_insert(cx.out.now + patience_for_others(self.preread));
+                        stripe.due.get_or_insert(cx.now() + patience_for_others(self.preread));
                     }
                 } else if let Some(since) = stripe.waits_since.take() {
-                    stripe.reads_since = Some(cx.out.now);
-                    self.waits.preread.record(since.at, cx.out.now);
+                    stripe.reads_since = Some(cx.now());
+                    self.waits.preread.record(since.at, cx.now());
                 }
                 self.read(id, strips, cx);
             }
@@ -156,7 +155,7 @@ impl Stripes {
             StripeStep::Recover(lost) => self.recover(id, lost, cx),
             StripeStep::Write(mode) => {
                 if let Some(since) = self.cache.stripe_mut(id).waits_since.take() {
-                    self.waits.filled.record(since.at, cx.out.now);
+                    self.waits.filled.record(since.at, cx.now());
                 }
                 self.drain(id, mode, cx);
             }
@@ -168,7 +167,7 @@ impl Stripes {
         }
     }
 
-    /// Slots with a strip of the stripe that can be read from the member.
+    /// Slots at which the stripe's strip can be read from the member.
     #[inline]
     fn readable(&self, id: StripeId, membership: &Membership) -> SlotSet {
         let (stripe, height) = (self.cache.stripe(id), self.cache.height());
@@ -182,7 +181,8 @@ impl Stripes {
         membership.readable(SectorRange::new(stripe.sector(height).0, height.0), around)
     }
 
-    /// Whether a stripe can get a strip without reading it, as the member does not answer.
+    /// Whether the stripe can obtain this strip without reading it, because its member does not
+    /// answer.
     pub(crate) fn reads_around(&self, part: StripIo, membership: &Membership) -> bool {
         !self.readable(part.stripe, membership).contains(part.slot)
     }
@@ -211,9 +211,9 @@ impl Stripes {
         }
     }
 
-    /// Forgets cached parity that a recovery rebuilds: it may have been cached before its member
-    /// failed, during a resync that had not checked it. It is computed anew, from a stripe that the
-    /// recovery reads completely anyway.
+    /// Invalidates cached parity on slots that a recovery rebuilds: it may have been cached before
+    /// the member failed, while a resync had not yet checked it. It is computed again from the
+    /// data, which the recovery reads anyway.
     fn forget_lost_parity(&mut self, id: StripeId, cx: &Cx<'_>) {
         let facts = self.facts(id, cx);
         let stripe = self.cache.stripe_mut(id);
@@ -243,8 +243,8 @@ impl Stripes {
         true
     }
 
-    /// Fails the requests that need lost strips, when too many are lost. Strips that can be read
-    /// still are.
+    /// Fails the requests that need lost strips, when more strips are lost than can be computed.
+    /// Strips that can still be read are read.
     fn fail_stripe(&mut self, id: StripeId, facts: Facts, cx: &mut Cx<'_>) {
         assert_eq!(self.cache.stripe(id).in_flight, 0, "a stripe fails between two operations");
         let lost = facts.failed().without(facts.uptodate);
@@ -274,7 +274,8 @@ impl Stripes {
         }
     }
 
-    /// Strips among `strips` that failed to be read once, on members that can be read.
+    /// Slots among `strips` where a read failed once and is to be repeated, on members that can be
+    /// read.
     fn to_repeat(&self, id: StripeId, strips: SlotSet, facts: Facts) -> SlotSet {
         self.cache.stripe(id).retried.and(strips).and(facts.insync).without(facts.uptodate)
     }
@@ -344,11 +345,12 @@ impl Stripes {
         assert_eq!(stripe.in_flight, 0, "a stripe is computed alone");
         stripe.in_flight = 1;
         stripe.operation = operation;
-        cx.out.compute(self.volume, JobId(id.0), ops);
+        cx.compute(JobId(id.0), ops);
     }
 
-    /// Sends reads (`write` is `None`) or writes (with or without FUA) of whole strips, highest
-    /// slot first. They may be merged with others up to `max` bytes.
+    /// Sends member requests for whole strips, highest slot first: reads if `write` is `None`,
+    /// otherwise writes, with FUA for `Some(true)`. The outbox may merge them with others up to
+    /// `max` bytes.
     fn stage(
         &mut self,
         id: StripeId,
@@ -360,7 +362,7 @@ impl Stripes {
         let (height, frames) = (self.cache.height(), self.cache.strip_frames());
         let stripe = self.cache.stripe_mut(id);
         stripe.io_started = true;
-        let attr = stripe.member_attr(cx.array.sync_class);
+        let attr = stripe.member_attr(cx.view().sync_class());
         let purposes = stripe.purposes(attr.purpose, slots, write.is_some());
         let mut request = MemberRequest {
             write: write.is_some(),
@@ -372,7 +374,7 @@ impl Stripes {
         let mut sent = 0;
         for slot in slots.descending() {
             let (memory, zero_copy_from) = stripe.memory(slot, frames);
-            let completion = CompletionTarget::Stripe(StripIo { stripe: id, slot, zero_copy_from });
+            let completion = StripIo { stripe: id, slot, zero_copy_from }.target();
             request.kind.attr.purpose = purposes.of(slot);
             sent += u32::from(cx.stage(slot, &request, &[memory], completion));
         }

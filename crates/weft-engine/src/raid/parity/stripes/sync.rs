@@ -19,8 +19,9 @@ use crate::raid::parity::stripe::{Operation, ResyncState};
 use crate::raid::{Cx, Event};
 
 impl Stripes {
-    /// Whether an operation of the sync of stripe `key` is in flight. An operation that was in
-    /// flight when the sync was requested is a client's, and its member may not answer.
+    /// Whether an operation of the sync of stripe `key` is in flight. This excludes an operation
+    /// that was already in flight when the sync was requested: it belongs to a client, and its
+    /// member may not answer.
     pub(crate) fn syncs_stripe(&self, key: u64) -> bool {
         let stripe = self.cache.find(key).map(|id| self.cache.stripe(id));
         stripe.is_some_and(|stripe| {
@@ -28,8 +29,8 @@ impl Stripes {
         })
     }
 
-    /// Compares stored parity with the data, unless the comparison can tell nothing. Every strip is
-    /// valid.
+    /// Compares stored parity with the data, unless the comparison could reveal nothing. Every
+    /// strip must be valid.
     pub(super) fn sync_compare(&mut self, id: StripeId, facts: Facts, cx: &mut Cx<'_>) {
         assert!(facts.all.without(facts.uptodate).is_empty(), "every strip is valid");
         let failed = facts.failed();
@@ -56,8 +57,8 @@ impl Stripes {
         self.compute(id, operation, vec![op], cx);
     }
 
-    /// Handles the result of the comparison: strips that disagree are computed again, unless the
-    /// action only checks.
+    /// Handles the result of the comparison: parity strips that disagree with the data are computed
+    /// again, unless the action only checks.
     pub(super) fn sync_compared(
         &mut self,
         id: StripeId,
@@ -130,8 +131,7 @@ impl Stripes {
         self.rest(id);
     }
 
-    /// Writes the strips that a sync corrects: strips that disagreed, and strips of members that
-    /// are being rebuilt.
+    /// Writes the strips that a sync corrects (`strips`), and those of members under recovery.
     pub(super) fn sync_correct(&mut self, id: StripeId, mut strips: SlotSet, cx: &mut Cx<'_>) {
         let stripe = self.cache.stripe_mut(id);
         let Some((action, state)) = &mut stripe.sync else { unreachable!("only a sync corrects") };

@@ -1,16 +1,15 @@
 //! Writes of a stripe, or of a batch of filled stripes.
 //!
 //! New data is drained into the stripe and parity is computed, in one computation. Then data and
-//! parity are written to the members, highest slot first and stripes ascending within a slot, so
-//! that each member gets a batch as one run. The writers are answered when every member has
-//! answered.
+//! parity are written to the members, highest slot first and in ascending order of stripes within a
+//! slot, so that each member gets a batch as one run. The writers are answered when every member
+//! has answered.
 //!
 //! Source   md-raid.md §1.7, §2.4
 
 use weft_units::{Bytes, FRAME_BYTES, Slot, StripeId};
 
 use super::{Stripes, exponent};
-use crate::array::outbox::{CompletionTarget, StripRun};
 use crate::contract::error::ReplyError;
 use crate::contract::frame::{Segment, Segments, ZERO_FRAME};
 use crate::contract::input::Class;
@@ -19,6 +18,7 @@ use crate::layout::slot_set::SlotSet;
 use crate::mutant::Mutant;
 use crate::raid::parity::plan::Mode;
 use crate::raid::parity::stripe::{Batch, Operation, SubRequest};
+use crate::raid::parity::stripe_part::StripRun;
 use crate::raid::{Cx, Event};
 use crate::sched::merge;
 use crate::sched::request::{MemberRequest, MergeKind};
@@ -26,7 +26,7 @@ use crate::sched::request::{MemberRequest, MergeKind};
 impl Stripes {
     /// Drains the writers of a stripe or of a batch, and computes parity.
     pub(super) fn drain(&mut self, id: StripeId, mode: Mode, cx: &mut Cx<'_>) {
-        let mut ops = cx.out.ops();
+        let mut ops = cx.ops();
         self.drain_stripe(id, mode, &mut ops, cx);
         let mut before = id;
         let batch = std::mem::take(&mut self.cache.stripe_mut(id).batch);
@@ -42,7 +42,7 @@ impl Stripes {
                 self.drain_stripe(follower, mode, &mut ops, cx);
             }
             self.cache.stripe_mut(follower).goes_on = goes_on;
-            cx.out.work.followers += 1;
+            cx.count_follower();
             before = follower;
         }
         let stripe = self.cache.stripe_mut(id);
@@ -55,8 +55,8 @@ impl Stripes {
         self.compute(id, Operation::Computing(mode), ops, cx);
     }
 
-    /// Extends the last computation by the stripe `id`, if its memory directly follows that of the
-    /// stripe `before`. Returns whether it did.
+    /// Extends the last computation in `ops` by the stripe `id`, if the stripe's memory directly
+    /// follows that of the stripe `before`. Returns whether it was extended.
     fn goes_on(&self, id: StripeId, before: StripeId, ops: &mut [ComputeOp]) -> bool {
         let (stripe, before) = (self.cache.stripe(id), self.cache.stripe(before));
         let Some(ComputeOp::Pq { data, p, q }) = ops.last_mut() else { return false };
@@ -133,7 +133,7 @@ impl Stripes {
 
     /// Writes data and parity to the members, after parity was computed.
     pub(super) fn write_out(&mut self, id: StripeId, cx: &mut Cx<'_>) {
-        assert!(cx.array.is_dirty(), "the array is marked dirty before data is written");
+        assert!(cx.view().is_dirty(), "the array is marked dirty before data is written");
         if self.followers_of(id).is_empty() {
             self.begin_writing(id);
             let stripe = self.cache.stripe(id);
@@ -154,7 +154,7 @@ impl Stripes {
         }
     }
 
-    /// Marks new data and its parity as valid in the stripe.
+    /// Marks new data and its parity as valid, when the write to the members begins.
     fn begin_writing(&mut self, id: StripeId) {
         let stripe = self.cache.stripe_mut(id);
         stripe.uptodate =
@@ -186,8 +186,9 @@ impl Stripes {
         }
     }
 
-    /// Writes as many strips of one slot, from number `first` of the batch on, as fit into one
-    /// member request. Returns their number. `alike`: all stripes have the same client and class.
+    /// Writes strips of one slot, from stripe number `first` of the batch on, as many as fit into
+    /// one member request. Returns their number. `alike` is true if all stripes have the same
+    /// client and class.
     fn stage_run(
         &mut self,
         head: StripeId,
@@ -233,7 +234,7 @@ impl Stripes {
         let request = MemberRequest { bytes, ..strip };
         let (first, stripes) = (first as u32, count as u32);
         let run = StripRun { head, slot, first, count: stripes };
-        cx.stage(slot, &request, &parts, CompletionTarget::Stripes(run));
+        cx.stage(slot, &request, &parts, run.target());
         self.cache.stripe_mut(head).in_flight += 1;
         count
     }
@@ -292,7 +293,7 @@ impl Stripes {
         self.answer_writers(id, result);
     }
 
-    /// Ends the operation of a stripe, and answers the sub-requests that it drained or served.
+    /// Ends the operation of a stripe, and answers the sub-requests in `taken` with `result`.
     #[inline(always)]
     pub(super) fn answer_writers(&mut self, id: StripeId, result: &Result<(), ReplyError>) {
         let Self { cache, events, .. } = self;
@@ -316,8 +317,8 @@ impl Stripes {
 }
 
 impl Stripes {
-    /// Copies strips that a member had no space for from zero-copy pages into the stripe, before
-    /// the writers are answered. Returns whether there are any.
+    /// Copies strips for which a member had no space from zero-copy pages into their stripes,
+    /// before the writers are answered. Returns whether there are such strips.
     fn save_zero_copy(&mut self, id: StripeId, stripes: &[StripeId], cx: &mut Cx<'_>) -> bool {
         if cx.is_planted(Mutant::ZeroCopyNotSaved) {
             return false;
@@ -339,7 +340,7 @@ impl Stripes {
         true
     }
 
-    /// Marks the copied strips as valid, and goes on to answer the writers.
+    /// Marks the strips copied by `save_zero_copy` as valid, and goes on to answer the writers.
     pub(super) fn saved(&mut self, id: StripeId, cx: &mut Cx<'_>) {
         for id in self.batch_of(id) {
             let stripe = self.cache.stripe_mut(id);
@@ -350,7 +351,7 @@ impl Stripes {
         self.written(id, cx);
     }
 
-    /// Registers a stripe that a member had no space for, or forgets it if the member has stored
+    /// Registers a stripe for which a member had no space, or forgets it if the member has stored
     /// the strip by now. Returns whether the stripe still has a deferred write.
     #[inline]
     fn defer(&mut self, id: StripeId) -> bool {
@@ -380,7 +381,7 @@ impl Stripes {
         true
     }
 
-    /// Writes the strips again that members had no space for, stripe by stripe.
+    /// Tries again to write the strips for which a member had no space, stripe by stripe.
     pub(crate) fn write_deferred(&mut self, cx: &mut Cx<'_>) {
         for id in self.with_deferred.clone() {
             let stripe = self.cache.stripe_mut(id);
@@ -414,7 +415,7 @@ impl Stripes {
             && self.with_deferred.iter().all(rests)
     }
 
-    /// Forgets a stripe that no longer has a deferred write.
+    /// Removes a stripe that no longer has a deferred write from `with_deferred`, and lets it rest.
     pub(crate) fn forget_deferred(&mut self, id: StripeId) {
         self.with_deferred.retain(|other| *other != id);
         self.rest(id);
@@ -437,8 +438,8 @@ impl Stripes {
 }
 
 impl SubRequest {
-    /// The frame of zeros in place of the sub-request's memory: parts of at most one frame, with
-    /// their offsets within the strip.
+    /// Segments of the frame of zeros that stand in for the sub-request's memory, each with its
+    /// offset within the strip.
     fn zeros(&self) -> impl Iterator<Item = (Segment, u32)> {
         let frame = FRAME_BYTES as u32;
         (0..self.len.div_ceil(frame)).map(move |nth| {

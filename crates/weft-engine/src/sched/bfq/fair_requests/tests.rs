@@ -1,4 +1,4 @@
-//! Tests of fairness by requests: shares by weight, a full member, no starvation.
+//! Tests of fairness by requests: shares by weight, a member that is kept full, and no starvation.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,7 +13,8 @@ use crate::knobs::{BfqKnobs, Fairness};
 use crate::sched::bfq::Bfq;
 use crate::sched::request::{Direction, QueuedRequest, Receipt};
 
-/// A client with a number of outstanding 4 KiB requests at random sectors, and a think time.
+/// Client that keeps a number of 4 KiB requests at random sectors outstanding, and has a think
+/// time.
 #[derive(Clone, Copy)]
 struct Client {
     class: Class,
@@ -28,8 +29,9 @@ impl Client {
     }
 }
 
-/// Serves the clients for a second on a member of this depth that takes a millisecond per request.
-/// Returns the requests served by client, and the largest number in flight.
+/// Serves the clients for a second on a member that accepts `depth` requests and takes a
+/// millisecond per request. Returns the number of requests served for each client, and the largest
+/// number in flight.
 fn served(fairness: Fairness, depth: usize, clients: &[Client]) -> (Vec<u64>, usize) {
     let knobs = BfqKnobs { fairness, low_latency: false, ..BfqKnobs::default() };
     let mut bfq = Bfq::new(knobs, Sectors(8), DeviceTraits::default());
@@ -61,6 +63,7 @@ fn served(fairness: Fairness, depth: usize, clients: &[Client]) -> (Vec<u64>, us
                     attr: Attr { class, weight, origin, ..Attr::default() },
                     first: Sectors(rng.below(1 << 20) * 16),
                     len: Sectors(8),
+                    discard: false,
                     merges: false,
                 },
                 now,
@@ -90,7 +93,8 @@ fn share(served: &[u64]) -> f64 {
     served[0] as f64 / served.iter().sum::<u64>() as f64
 }
 
-/// The goal of io-schedulers.md §5.3: 66.7:33.3 within 5 %, for any number outstanding.
+/// Goal of io-schedulers.md §5.3: shares of 66.7:33.3 within 5 %, for any number of outstanding
+/// requests.
 #[test]
 fn weights_hold_on_a_member_of_depth_32_where_slots_lose_them() {
     for outstanding in [1, 4, 16, 64] {
@@ -119,7 +123,8 @@ fn a_member_is_kept_full_when_there_is_enough_to_do() {
     }
 }
 
-/// A client that uses the member now and then holds back no other, and is served at once.
+/// A client that uses the member only now and then does not hold back others, and is served at
+/// once.
 #[test]
 fn a_client_that_mostly_thinks_holds_nobody() {
     let thinker = Client { think: Span::millis(20), ..Client::of(80, 1) };
@@ -139,8 +144,8 @@ fn the_idle_class_has_what_is_left_and_a_turn_now_and_then() {
     assert!(beside[0] > 6_500, "{beside:?}");
 }
 
-/// No request is lost and no client starves: every client is served about its share, with random
-/// weights, outstanding requests and think times.
+/// No request is lost and no client starves: every client gets about its share, with random
+/// weights, numbers of outstanding requests and think times.
 #[test]
 fn every_request_is_dispatched_once_and_no_client_starves() {
     let mut rng = Rng::new(7);

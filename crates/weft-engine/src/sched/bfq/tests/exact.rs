@@ -8,12 +8,12 @@ use super::super::QueueId;
 use super::super::service_tree::{ServiceTrees, TreeOf};
 use crate::sched::request::IoPriority;
 
-/// One class under the same rules, without any data structure.
+/// One class under the same rules as a service tree, but as a plain list of entities.
 #[derive(Default)]
 struct Exact {
     vtime: u64,
     entities: Vec<Entity>,
-    /// Counter for the order of activation.
+    /// Counter that gives the order of activation.
     asked: u64,
 }
 
@@ -69,7 +69,7 @@ impl Exact {
         self.entities.iter().filter(|e| e.asked.is_some()).map(|e| e.start).min()
     }
 
-    /// The next entity and its budget.
+    /// The entity to be served next, and its budget.
     fn peek(&self) -> Option<(usize, u64)> {
         let vtime = self.vtime.max(self.first_start()?);
         (0..self.entities.len())
@@ -128,15 +128,15 @@ impl Exact {
     }
 }
 
-/// The exact rules at two levels: queues of the root and groups are entities of one list, and the
-/// queues of each group are in a list of their own.
+/// The exact rules at two levels: the queues of the root and the groups are entities of one list,
+/// and the queues of each group are in a list of their own.
 #[derive(Default)]
 struct TwoLevels {
     root: Exact,
     groups: Vec<Exact>,
-    /// Entity in the root and weight, by group.
+    /// For each group, its entity in the root and its weight.
     entities: Vec<(usize, u64)>,
-    /// Group (0 for the root) and index in that level, by queue.
+    /// For each queue, its group (0 for the root) and its index in that level.
     queues: Vec<(usize, usize)>,
 }
 
@@ -153,7 +153,7 @@ impl TwoLevels {
         (if group == 0 { &mut self.root } else { &mut self.groups[group - 1] }, at, group)
     }
 
-    /// Gives a waiting group the budget of its next queue.
+    /// Sets the budget of a group that waits for service to that of its next queue.
     fn follow(&mut self, group: usize) {
         let Some(inner) = group.checked_sub(1) else { return };
         let ((entity, _), next) = (self.entities[inner], self.groups[inner].peek());
@@ -266,9 +266,9 @@ fn both(count: usize, groups: usize, rng: &mut Rng) -> (ServiceTrees, TwoLevels,
     (trees, exact, of)
 }
 
-/// Compares the two over random weights, budgets, arrivals, departures and injections: after each
-/// step both must select the same queue. A planted bug (`skew` added to one budget in a hundred)
-/// must be detected.
+/// Compares trees and lists over random weights, budgets, arrivals, departures and injections:
+/// after each step both must select the same queue. `skew` is a planted bug, added to one budget in
+/// a hundred; it must be detected.
 fn compared(seed: u64, skew: u64, groups: usize) -> Result<u64, String> {
     let mut rng = Rng::new(seed);
     let count = 2 + rng.below(30) as usize;
@@ -400,7 +400,8 @@ fn statements_b8_and_b11_nobody_is_farther_from_its_share_than_the_bound() {
     assert!(checked > 10_000_000 && worst > 0.5, "{checked} dispatches, {worst} of the bound");
 }
 
-/// B8 with queues in groups: for each group, and for each queue within the service of its group.
+/// B8 with queues in groups: the bound holds for each group, and for each queue within the service
+/// of its group.
 #[test]
 fn statement_b8_holds_at_both_levels() {
     let (mut worst, mut checked) = ([0.0_f64; 2], 0);

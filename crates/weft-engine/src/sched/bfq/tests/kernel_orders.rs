@@ -12,7 +12,7 @@ use crate::sched::request::{Direction, QueuedRequest, Receipt};
 
 const TRACES: &str = include_str!("../../../../../../fixtures/sched/bfq-orders.csv");
 
-/// A device of depth 1, with a second request that was already taken from the scheduler.
+/// A device of depth 1, plus a second request that was already taken from the scheduler.
 struct Replay {
     bfq: Bfq,
     at_device: Option<(Sectors, Receipt)>,
@@ -55,6 +55,7 @@ impl Replay {
                 attr: Attr { class, origin, ..Attr::NONE },
                 first: Sectors(sector),
                 len: Sectors(8),
+                discard: false,
                 merges: false,
             },
             now,
@@ -62,7 +63,8 @@ impl Replay {
         self.pump(now);
     }
 
-    /// Completes the request at the device and starts the next one. Returns its first sector.
+    /// Completes the request at the device and starts the next one. Returns the first sector of the
+    /// request that is at the device then.
     fn next(&mut self, now: Time) -> Sectors {
         if let Some((_, done)) = self.at_device.take() {
             self.bfq.completed(done, now);
@@ -73,8 +75,8 @@ impl Replay {
     }
 }
 
-/// First sectors in the order of the kernel and of weft, after the last time that the device was
-/// blocked on purpose.
+/// Replays a script. Returns the first sectors in the order of the kernel and in that of weft, from
+/// the last time on that the device was blocked on purpose.
 fn replay(script: &str) -> (Vec<u64>, Vec<u64>, Replay) {
     let mut replay = Replay::new();
     let (mut kernel, mut ours, mut fresh) = (Vec::new(), Vec::new(), true);
@@ -121,7 +123,8 @@ fn replay(script: &str) -> (Vec<u64>, Vec<u64>, Replay) {
     (kernel, ours, replay)
 }
 
-/// Six requests at the end of `c4` differ, as they do in a plain model of the rules.
+/// Six requests at the end of `c4` are in another order than in Linux, as they are in a plain model
+/// of the rules.
 #[test]
 fn backlogged_queues_are_served_in_the_kernels_order() {
     let (mut same, mut all) = (0, 0);

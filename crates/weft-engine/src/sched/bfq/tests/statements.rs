@@ -20,21 +20,22 @@ use crate::sched::request::{Direction, QueuedRequest};
 struct Source {
     attr: Attr,
     direction: Direction,
-    /// Requests that the source keeps outstanding.
+    /// Number of requests that the source keeps outstanding.
     outstanding: u32,
-    /// Think time: from the completion of one request to the next request.
+    /// Think time of the source: from the completion of one request to the next request.
     think: Span,
     len: u64,
     random: bool,
     from: Time,
-    /// First sector; `None` for a region far from those of other sources.
+    /// First sector of the source; `None` for a region far from those of other sources.
     base: Option<u64>,
-    /// Distance between the starts of two requests; never less than the length.
+    /// Distance between the starts of two successive requests; never less than the length of a
+    /// request.
     step: u64,
 }
 
 impl Source {
-    /// A reader of this level with 16 sequential requests outstanding.
+    /// A reader with the I/O level `level` that keeps 16 sequential requests outstanding.
     fn level(level: u8) -> Self {
         Self {
             attr: Attr { class: Class::BestEffort(level), ..Attr::NONE },
@@ -69,11 +70,12 @@ impl Source {
             },
             first: Sectors(base + first),
             len: Sectors(self.len),
+            discard: false,
             merges: false,
         }
     }
 
-    /// The source with one random request of 4 KiB outstanding, 0.1 ms apart.
+    /// This source with one random request of 4 KiB outstanding, 0.1 ms after the one before.
     fn one_by_one(self) -> Self {
         Self { outstanding: 1, think: Span(100_000), len: 8, random: true, ..self }
     }
@@ -83,12 +85,12 @@ impl Source {
 struct Device {
     rotational: bool,
     depth: u32,
-    /// Time of a request, and of each sector.
+    /// Time that the device takes per request, and additionally per sector.
     request: Span,
     sector: Span,
-    /// Additional time of a request that does not begin near the end of the previous one.
+    /// Additional time for a request that does not begin near the end of the one before.
     seek: Span,
-    /// Distance forward, in sectors, that is not a seek.
+    /// Distance forward, in sectors, up to which no seek is needed.
     near: u64,
 }
 
@@ -103,23 +105,23 @@ const FLASH: Device = Device {
 
 #[derive(Default)]
 struct Outcome {
-    /// Sectors transferred, by source.
+    /// Number of sectors transferred for each source.
     sectors: Vec<u64>,
-    /// Device time, by source.
+    /// Device time used by each source.
     time: Vec<u64>,
-    /// Completed requests, by source.
+    /// Number of completed requests of each source.
     requests: Vec<u64>,
-    /// Sources in order of dispatch.
+    /// Source of each request, in order of dispatch.
     order: Vec<u32>,
     stats: BfqStats,
-    /// Largest number of requests at the device.
+    /// Largest number of requests that were at the device.
     most: u32,
     /// Number of times that the device was kept idle while another queue was busy.
     kept_from_others: u64,
 }
 
 impl Outcome {
-    /// Share of a source in all sectors.
+    /// Share of the source in all sectors that were transferred.
     fn share(&self, source: usize) -> f64 {
         self.sectors[source] as f64 / self.sectors.iter().sum::<u64>() as f64
     }
@@ -132,7 +134,7 @@ impl Outcome {
     }
 }
 
-/// Runs the sources on a device for a while.
+/// Runs the sources on a device for the time `length`.
 fn run(knobs: BfqKnobs, device: Device, sources: &[Source], length: Span) -> Outcome {
     let traits = DeviceTraits { rotational: device.rotational, ..DeviceTraits::default() };
     let mut bfq = Bfq::new(knobs, Sectors(1024), traits);
@@ -209,7 +211,8 @@ fn run(knobs: BfqKnobs, device: Device, sources: &[Source], length: Span) -> Out
     outcome
 }
 
-/// Without the rules that depend on access patterns: pure B-WF2Q+ with budgets of two requests.
+/// Knobs without the rules that depend on access patterns: pure B-WF2Q+ with budgets of two
+/// requests.
 const PLAIN: BfqKnobs = BfqKnobs {
     fairness: Fairness::Slots,
     slice_idle: Span::ZERO,
@@ -239,7 +242,8 @@ const NO_RAISING: BfqKnobs = BfqKnobs {
     ..PLAIN
 };
 
-/// Sources of the slots, as letters, once all budgets have reached the largest value.
+/// Sources of `count` slots from slot `from` on, as letters, once all budgets have reached the
+/// largest value.
 fn slots(outcome: &Outcome, from: usize, count: usize) -> String {
     let slots = outcome.order.chunks(2).skip(from).take(count);
     slots
@@ -276,7 +280,8 @@ fn statements_b1_to_b5_shares_are_by_weight_slot_by_slot() {
     b5.shares_are(&[50.0 / 290.0, others, others, others, others, others, others], 0.005);
 }
 
-/// The size of a request determines the smallest budget: 8 sectors at a time against 240.
+/// The size of a request determines the smallest budget: requests of 8 sectors against requests of
+/// 240.
 #[test]
 fn statements_b6_and_b7_shares_do_not_depend_on_budgets() {
     let knobs = BfqKnobs { max_budget: 8, ..PLAIN };
@@ -324,7 +329,8 @@ fn statement_b14_background_writes_pay_three_times_unless_weights_differ() {
 }
 
 /// A disk of 120 MB/s with a seek time of 8 ms. The sequential reader runs alone for ten seconds so
-/// that the peak rate is measured: slots that others interrupt are too short for that.
+/// that the peak rate is measured, because slots that others interrupt are too short for a
+/// measurement.
 #[test]
 fn statement_b18_on_a_disk_random_and_sequential_readers_share_its_time() {
     let disk = Device {
@@ -375,8 +381,8 @@ fn statements_b22_and_b25_equal_queues_on_flash_are_not_waited_for_unless_alone(
     assert_eq!(alone.requests, none.requests, "which costs nothing");
 }
 
-/// The kernel's weakness, reproduced: a light queue with one request at a time gets far less than
-/// its third where the device has no spare depth, and as much as the heavy one where it has.
+/// A weakness of Linux, reproduced: a light queue with one request at a time gets far less than its
+/// third where the device has no spare depth, and as much as the heavy queue where it has.
 #[test]
 fn statements_b23_and_b24_shares_of_sources_with_one_request_are_the_kernels() {
     let sources = [Source::level(0).one_by_one(), Source::level(4).one_by_one()];
@@ -391,7 +397,7 @@ fn statements_b23_and_b24_shares_of_sources_with_one_request_are_the_kernels() {
     outcome.shares_are(&[0.5], 0.05);
 }
 
-/// B10 and B28: the rights of a queue that becomes busy again.
+/// B10 and B28: the start and budget of a queue that becomes busy again.
 #[test]
 fn statement_b28_whoever_comes_back_soon_goes_on_with_the_rest_of_its_budget() {
     let device = DeviceTraits::default();
@@ -408,6 +414,7 @@ fn statement_b28_whoever_comes_back_soon_goes_on_with_the_rest_of_its_budget() {
             },
             first: Sectors(first),
             len: Sectors(8),
+            discard: false,
             merges: false,
         };
         bfq.insert(&request(1, 1, 0), Time(0));
@@ -428,8 +435,8 @@ fn statement_b28_whoever_comes_back_soon_goes_on_with_the_rest_of_its_budget() {
     assert_eq!(resumed, [(1, 20), (0, 3)], "in time it preempts; after 24 ms it waits");
 }
 
-/// B15 with both kinds of fairness: two groups of 100 and 200 with one and five queues, and beside
-/// them a queue in no group.
+/// B15 with both kinds of fairness: two groups of weights 100 and 200 with one and five queues, and
+/// a queue in no group beside them.
 #[test]
 fn statement_b15_groups_have_their_shares_first_and_queues_within_them() {
     let grouped = |number: u8, weight: u16| {
@@ -455,8 +462,8 @@ fn statement_b15_groups_have_their_shares_first_and_queues_within_them() {
     flat.shares_are(&[1.0 / 6.0; 6], 0.003);
 }
 
-/// The first 64 sources are unused for more than a minute when others come; the entity of their
-/// group is always unused.
+/// The first 64 sources have been unused for more than a minute when others arrive; the entity of
+/// their group never has a request.
 #[test]
 fn a_queue_is_used_for_another_source_after_a_minute() {
     let groups = GroupWeights::of(&[100]).unwrap();
@@ -477,8 +484,8 @@ fn a_queue_is_used_for_another_source_after_a_minute() {
     assert_eq!(queues, [64, 65, 127, 128]);
 }
 
-/// A queue that is alone in its group and has one request at a time: the share of its group depends
-/// on idling for it, as that of a heavier queue does.
+/// A queue that is alone in its group and has one request at a time: the share of the group depends
+/// on keeping the member idle for this queue, as the share of a heavier queue does.
 #[test]
 fn groups_that_compete_are_waited_for_and_classes_hold_within_them() {
     let member = |number: u8, class: Class| {
@@ -502,8 +509,8 @@ fn groups_that_compete_are_waited_for_and_classes_hold_within_them() {
     outcome.shares_are(&[0.5, 0.0, 0.5], 0.005);
 }
 
-/// Statement B23b, as in Linux: a slot of large requests is charged no more time than one of small
-/// ones.
+/// Statement B23b, as in Linux: a slot of large requests is charged no more time than a slot of
+/// small requests.
 #[test]
 fn statement_b23b_small_and_large_requests_one_at_a_time_have_about_equal_numbers() {
     let large = Source { len: 1024, random: false, ..Source::level(4).one_by_one() };
@@ -514,7 +521,8 @@ fn statement_b23b_small_and_large_requests_one_at_a_time_have_about_equal_number
     assert!(outcome.share(0) < 0.02, "{} of the sectors", outcome.share(0));
 }
 
-/// Statement B23c: the kernel's weakness with slots, and shares with fairness by requests.
+/// Statement B23c: with slots the weakness of Linux, and with fairness by requests the shares by
+/// weight.
 #[test]
 fn statement_b23c_weights_of_deep_clients_on_a_deep_device_hold_by_requests_only() {
     let deep = Device { depth: 32, request: Span::millis(1), sector: Span(0), ..FLASH };
@@ -527,7 +535,8 @@ fn statement_b23c_weights_of_deep_clients_on_a_deep_device_hold_by_requests_only
     run(requests, deep, &sources, Span::secs(10)).shares_are(&[2.0 / 3.0, 1.0 / 3.0], 0.034);
 }
 
-/// Sectors moved with four rules of queue merging, relative to the best of them.
+/// Number of sectors transferred with each of four rules of queue merging, relative to the best of
+/// them.
 fn by_rule(device: Device, sources: &[Source]) -> [f64; 4] {
     let moved =
         [MergeRule::Gain, MergeRule::Patch, MergeRule::Always, MergeRule::Never].map(|it| {
@@ -539,8 +548,8 @@ fn by_rule(device: Device, sources: &[Source]) -> [f64; 4] {
     moved.map(|it| it / best)
 }
 
-/// Merging by gain is never more than 1 % worse than the best of the other rules. In this model
-/// they differ where readers of a disk take turns: without merging, these move a fiftieth.
+/// Merging by gain is never more than 1 % worse than the best of the other rules. In this model the
+/// rules differ where readers of a disk take turns: without merging, these transfer a fiftieth.
 #[test]
 fn merging_by_gain_moves_as_much_as_the_best_rule_on_flash_and_on_a_disk() {
     let disk = Device {
