@@ -228,3 +228,34 @@ fn a_queue_that_ends_no_longer_counts_in_the_weight_of_its_group() {
     fair.end(QueueId(1), false);
     assert_eq!(fair.weights[0], 40);
 }
+
+/// Of two requests in flight, the first that completes is no pause.
+#[test]
+fn a_client_with_another_request_in_flight_is_not_thinking() {
+    let knobs = BfqKnobs { fairness: Fairness::Requests, ..BfqKnobs::default() };
+    let mut bfq = Bfq::new(knobs, Sectors(8), DeviceTraits::default());
+    let read = |bfq: &mut Bfq, client: u32, id: u64, weight: u16| {
+        let origin = Origin::Client(ClientId(client), Group::ROOT);
+        bfq.insert(
+            &QueuedRequest {
+                id,
+                direction: Direction::Read,
+                attr: Attr { weight, origin, ..Attr::default() },
+                first: Sectors(id << 20),
+                len: Sectors(8),
+                discard: false,
+                merges: false,
+            },
+            Time(0),
+        );
+    };
+    (0..2).for_each(|id| read(&mut bfq, 0, id, 1000));
+    let sent = [0, 1].map(|_| bfq.dispatch(Time(0)).expect("a request is queued").receipt);
+    (2..4).for_each(|id| read(&mut bfq, 1, id, 1));
+    assert!(bfq.dispatch(Time(0)).is_some());
+    assert_eq!(bfq.dispatch(Time(0)), None, "held back by the heavier client");
+    bfq.completed(sent[0], Time(1_000));
+    assert_eq!(bfq.next_wake(), None);
+    bfq.completed(sent[1], Time(2_000));
+    assert_eq!(bfq.next_wake(), Some(Time(2_000) + PATIENCE_MAX));
+}
