@@ -882,4 +882,15 @@ mod tests {
         rig.bfq.resume(target, now);
         assert!(rig.at(1).sharing.saved.is_some());
     }
+
+    /// Each has one request, so the member gets no more than it is given.
+    #[test]
+    fn readers_of_one_request_each_do_not_show_whether_the_member_queues() {
+        let mut rig = Rig::new(knobs(MergeRule::Never), false, 1);
+        (0..5).for_each(|n| {
+            rig.reader(attr(40), n * 300 * MIB, LEN, 1);
+        });
+        rig.run(100);
+        assert_eq!(rig.bfq.merging.hw_tag(), None);
+    }
 }

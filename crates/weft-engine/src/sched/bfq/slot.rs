@@ -460,6 +460,8 @@ mod tests {
         assert!(rig.dispatch(9 * MS).is_some(), "of the other one");
         assert_eq!(rig.expired(ExpireReason::TooIdle), 1);
         assert_eq!(rig.expired(ExpireReason::BudgetTimeout), 0);
+        let (first, least) = (16_384 * 2 / 3, 16_384 / 32);
+        assert_eq!(rig.bfq.queues.at(QueueId(0)).own_budget, first - 4 * least);
         // The time of the slot, 125 ms, ends first.
         let (mut rig, receipt) = kept_for_the_first();
         rig.bfq.completed(receipt, Time(120 * MS));
@@ -488,6 +490,8 @@ mod tests {
         let mut rig = Rig::new();
         rig.read(0, group(40), 0);
         assert!(rig.dispatch(0).is_some());
+        rig.read(2, group(10), 1);
+        assert_eq!(rig.expired(ExpireReason::Preempted), 0, "the member is kept for 40 of 50");
         rig.read(1, group(80), 1);
         assert_eq!(rig.expired(ExpireReason::Preempted), 1);
     }
@@ -573,5 +577,19 @@ mod tests {
         assert_eq!(empty.dispatch(0), None);
         empty.bfq.on_full_member(Time(5 * MS));
         assert_eq!(empty.bfq.stats().withheld, Span::ZERO);
+    }
+
+    #[test]
+    fn only_the_budget_of_a_queue_that_waits_follows_its_next_request() {
+        let (mut rig, _) = kept_for_the_first();
+        let active = [0, 1].map(|queue| rig.bfq.trees.is_active(QueueId(queue)));
+        assert_eq!(active, [false, true]);
+        for queue in [0, 1].map(QueueId) {
+            rig.bfq.queues.at_mut(queue).own_budget = 4;
+            rig.bfq.trees.set_budget(queue, 100);
+            rig.bfq.on_head_change(queue);
+        }
+        let budgets = [0, 1].map(|queue| rig.bfq.trees.budget(QueueId(queue)));
+        assert_eq!(budgets, [100, 8]);
     }
 }
