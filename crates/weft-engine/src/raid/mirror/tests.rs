@@ -923,7 +923,7 @@ fn a_chunk_keeps_its_bit_until_the_resync_has_passed_its_end() {
         machine.command(Verb::SyncAction(SyncAction::Frozen));
         machine.answer_reads();
         let from = machine.volume().resync_from.expect("it was stopped").0;
-        assert!(from > 0 && from % 128 == 0 && from < SIZE, "{from}");
+        assert!(from > 0 && from.is_multiple_of(128) && from < SIZE, "{from}");
         machine.command(chunks_of(chunk));
         machine.pass(20);
         assert_eq!(
