@@ -229,7 +229,7 @@ fn a_queue_that_ends_no_longer_counts_in_the_weight_of_its_group() {
     assert_eq!(fair.weights[0], 40);
 }
 
-/// Of two requests in flight, the first that completes is no pause.
+/// The client has two requests in flight, and the first completion does not begin a pause.
 #[test]
 fn a_client_with_another_request_in_flight_is_not_thinking() {
     let knobs = BfqKnobs { fairness: Fairness::Requests, ..BfqKnobs::default() };
