@@ -150,8 +150,8 @@ fn run(set: &'static Set, options: &[&str]) -> anyhow::Result<Ending> {
     let output = tree::root().join("target/mutants").join(set.name);
     std::fs::create_dir_all(&output).with_context(|| tree::shown(&output))?;
     let mut command = set.command();
-    command.args(["--no-shuffle", "--sharding", "round-robin", "--output"]);
-    let status = command.arg(&output).args(options).status().context("cargo mutants")?;
+    command.args(["--no-shuffle", "--output"]).arg(&output);
+    let status = command.args(sharding(options)).args(options).status().context("cargo mutants")?;
     // Exit status 2 means survivors, 3 means timeouts. Both are judged here.
     anyhow::ensure!(matches!(status.code(), Some(0 | 2 | 3)), "cargo mutants: {status}");
     let found = Found::read(&output.join("mutants.out"))?;
@@ -174,6 +174,13 @@ fn run(set: &'static Set, options: &[&str]) -> anyhow::Result<Ending> {
         None => Ending::Passed,
         Some(problem) => Ending::Failed(problem),
     })
+}
+
+/// Options that give each shard a part of every file, if `options` select a shard: cargo-mutants
+/// refuses them otherwise.
+fn sharding(options: &[&str]) -> &'static [&'static str] {
+    let has_shard = options.iter().any(|it| *it == "--shard" || it.starts_with("--shard="));
+    if has_shard { &["--sharding", "round-robin"] } else { &[] }
 }
 
 /// Reads the list of known survivors, which make no difference.
@@ -346,6 +353,13 @@ mod tests {
     fn found(survivors: &[&str]) -> Found {
         let survivors: Vec<Mutant> = survivors.iter().map(|change| mutant(change)).collect();
         Found { survivors, caught: vec![mutant("replace < with == in less")], ..Found::default() }
+    }
+
+    #[test]
+    fn without_a_shard_nothing_is_said_about_sharding() {
+        assert_eq!(sharding(&["--iterate"]), [""; 0]);
+        assert_eq!(sharding(&["--shard", "1/8"]), ["--sharding", "round-robin"]);
+        assert_eq!(sharding(&["--shard=1/8"]), sharding(&["--shard", "1/8"]));
     }
 
     #[test]

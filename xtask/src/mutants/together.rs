@@ -31,7 +31,7 @@
 //! interrupted, as long as the changes are the same.
 
 use super::reach;
-use super::{Found, Mutant, Set, judge, ledger, survivors};
+use super::{Found, Mutant, Set, judge, ledger, sharding, survivors};
 use crate::lines::text;
 use crate::part::Ending;
 use crate::runner::{Binary, built};
@@ -133,10 +133,8 @@ pub(super) fn run(set: &'static Set, shard: &str) -> anyhow::Result<Ending> {
 /// Entries of `cargo mutants --list` for a shard; for `again`, those of the open survivors.
 fn list(set: &Set, shard: &str) -> anyhow::Result<Vec<Value>> {
     let mut command = set.command();
-    command.args(["--list", "--json", "--no-shuffle", "--sharding", "round-robin"]);
-    if shard != ledger::AGAIN {
-        command.args(["--shard", shard]);
-    }
+    let options = if shard == ledger::AGAIN { vec![] } else { vec!["--shard", shard] };
+    command.args(["--list", "--json", "--no-shuffle"]).args(sharding(&options)).args(options);
     let output = command.output().context("cargo mutants")?;
     let error = || format!("cargo mutants: {}", String::from_utf8_lossy(&output.stderr));
     ensure!(output.status.success(), error());

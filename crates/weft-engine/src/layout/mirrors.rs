@@ -509,6 +509,7 @@ mod tests {
         let mirror = Mirrors::raid1(3, Sectors(1001)).unwrap();
         assert_eq!(told(&mirror), (Level::Raid1, 0, 3, Sectors::ZERO));
         assert_eq!(told(&mirrors(0x201, 4, 8)), (Level::Raid10, 0x201, 4, CHUNK));
+        assert_eq!(told(&mirrors(0x102, 4, 8)), (Level::Raid10, 0x102, 4, CHUNK));
         let row = |it: &Mirrors| (it.rows().of_array, it.rows().of_member);
         let near = [4, 3].map(|members| row(&mirrors(0x102, members, 8)));
         assert_eq!(near, [(Sectors(16), CHUNK), (Sectors(24), Sectors(16))]);
@@ -531,5 +532,13 @@ mod tests {
         // Two members of 2^54 sectors hold 2^63 bytes, which no signed number of bytes reaches.
         let of_size = |sectors| Mirrors::raid10(0x102, 2, CHUNK, Sectors(sectors)).is_some();
         assert!(of_size((1 << 54) - CHUNK.0) && !of_size(1 << 54) && !of_size(1 << 55));
+    }
+
+    /// The only row of three members has room for one and a half chunks.
+    #[test]
+    fn a_member_sector_past_the_last_whole_chunk_is_of_no_array_sector() {
+        let mirrors = mirrors(0x102, 3, 1);
+        let of = [0, 1, 2].map(|slot| mirrors.array_sector(Slot(slot), Sectors(0)));
+        assert_eq!(of, [Some(Sectors(0)), Some(Sectors(0)), None]);
     }
 }

@@ -169,6 +169,8 @@ mod tests {
         assert!({ estimate }.update(ticks, 200, 0, (100, 0), false));
         assert!(estimate.update(ticks, 201, 0, (100, 0), true));
         assert_ne!(estimate.pages_per_second(), INITIAL);
+        assert_eq!({ estimate }.dirtied_since(7), 7);
+        assert!({ estimate }.update(ticks, 500, 0, (100, 5), true));
         let before = estimate.pages_per_second();
         assert!(!estimate.update(ticks, 5000, 4990, (100, 0), true));
         assert_eq!(estimate.pages_per_second(), before, "5 s without writes");

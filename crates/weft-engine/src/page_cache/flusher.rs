@@ -345,3 +345,75 @@ impl Run {
 
 /// Number of pages that one pass of 2.6.24's flusher writes (`MAX_WRITEBACK_PAGES`).
 const PASS_PAGES_2_6_24: u64 = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::super::id::BdiId;
+    use super::super::pool::{Amount, Kernel, PAGE_BYTES, Pool, PoolConfig};
+    use super::super::queue::{Inodes, Queues};
+    use super::*;
+
+    /// State of a device without files, of which `dirty` pages are dirty. The background threshold
+    /// is 128 pages.
+    struct State {
+        pool: Pool,
+        inodes: Inodes,
+        queues: Queues,
+    }
+
+    impl State {
+        fn new(kernel: Kernel, dirty: u64) -> Self {
+            let limit = Amount::Bytes(256 * PAGE_BYTES);
+            let mut pool = Pool::new(PoolConfig {
+                dirty: limit,
+                ..PoolConfig::new(kernel, 1, 1 << 20, 1 << 20)
+            });
+            let bdi = pool.add_bdi(Time(0));
+            let mut share = pool.writer_share();
+            pool.dirtied(bdi, &mut share, dirty);
+            Self { pool, inodes: Inodes::default(), queues: Queues::default() }
+        }
+
+        fn wbc(&mut self) -> WritebackControl<'_> {
+            let Self { pool, inodes, queues } = self;
+            WritebackControl::new(BdiId(0), Time(0), pool, inodes, queues, false)
+        }
+    }
+
+    #[test]
+    fn a_flusher_that_serves_a_sync_may_not_wait() {
+        let mut flusher = Flusher::new(0);
+        assert!(!flusher.may_wait(), "it has no work");
+        flusher.run = Some(Run::new(Reason::Background, 0, 1));
+        assert!(flusher.may_wait());
+        flusher.sync(0);
+        assert!(!flusher.may_wait(), "a sync is due");
+        flusher.syncs.clear();
+        flusher.run = Some(Run::new(Reason::Sync, 0, 1));
+        assert!(!flusher.may_wait());
+    }
+
+    #[test]
+    fn a_sync_of_2_6_24_may_write_three_times_what_is_dirty() {
+        let mut state = State::new(Kernel::V2_6_24, 10);
+        let mut flusher = Flusher::new(0);
+        flusher.sync(0);
+        flusher.stage = Stage::Syncs;
+        assert!(flusher.next_stage(&mut state.wbc()).is_none());
+        assert_eq!(flusher.run.map(|run| run.budget), Some(30));
+    }
+
+    #[test]
+    fn only_3_1_ends_background_work_for_a_sync() {
+        for (kernel, reason, over) in [
+            (Kernel::V2_6_24, Reason::Background, false),
+            (Kernel::V3_1, Reason::Background, true),
+            (Kernel::V3_1, Reason::Sync, false),
+        ] {
+            let mut state = State::new(kernel, 200);
+            let run = Run::new(reason, 0, u64::MAX);
+            assert_eq!(run.is_over(&state.wbc(), true), over, "{kernel:?} {reason:?}");
+            assert!(!run.is_over(&state.wbc(), false));
+        }
+    }
+}

@@ -864,4 +864,44 @@ mod tests {
             assert_eq!(pool.chunk_pages(bdi, budget), pages, "{limit} MiB, {budget}");
         }
     }
+
+    #[test]
+    fn a_device_below_its_largest_share_gains_by_completions() {
+        for max in [50, 100] {
+            let mut pool = Pool::new(config(Amount::Bytes(16 * MIB)));
+            let (bdi, mut share) = (pool.add_bdi(Time(0)), pool.writer_share());
+            pool.set_ratios(bdi, BdiRatios { max, ..BdiRatios::default() });
+            let counted = pool.completions;
+            pool.dirtied(bdi, &mut share, 10);
+            pool.started(bdi, 10);
+            pool.written(bdi, 10);
+            assert_ne!(pool.completions, counted, "{max}");
+        }
+    }
+
+    #[test]
+    fn a_device_without_dirty_pages_is_not_above_its_share_of_nothing() {
+        let kernel = Kernel::IoLess(DirtyThrottle::Mainline6_12);
+        let mut pool = Pool::new(PoolConfig { kernel, ..config(Amount::Bytes(16 * MIB)) });
+        let (bdi, mut share) = (pool.add_bdi(Time(0)), pool.writer_share());
+        assert!(!pool.over_background(bdi));
+        pool.dirtied(bdi, &mut share, 1);
+        assert!(pool.over_background(bdi));
+    }
+
+    #[test]
+    fn a_bandwidth_is_judged_above_the_free_run_or_under_limits_of_the_device() {
+        let free_run = config(Amount::Bytes(16 * MIB)).thresholds().free_run();
+        for (pages, strict, judged) in
+            [(free_run, false, false), (free_run + 1, false, true), (1, true, true)]
+        {
+            let mut pool = Pool::new(config(Amount::Bytes(16 * MIB)));
+            let (bdi, mut share) = (pool.add_bdi(Time(0)), pool.writer_share());
+            pool.set_ratios(bdi, BdiRatios { strict, ..BdiRatios::default() });
+            pool.dirtied(bdi, &mut share, pages);
+            let before = pool.bandwidth(bdi);
+            pool.before_judgement(Time(0) + weft_units::Span::millis(500), bdi, 0);
+            assert_eq!(pool.bandwidth(bdi) != before, judged, "{pages} {strict}");
+        }
+    }
 }

@@ -190,10 +190,23 @@ mod tests {
     }
 
     #[test]
+    fn a_lower_limit_keeps_the_fraction() {
+        let mut all = Proportion::for_limit(4096);
+        let mut share = all.share();
+        all.count(&mut share, 3 * 4096 + 1024);
+        let before = all.fraction(&mut share);
+        all.set_limit(1024);
+        let after = all.fraction(&mut share);
+        assert_eq!(after.numerator, before.numerator);
+        assert_eq!(4 * after.denominator, before.denominator);
+    }
+
+    #[test]
     fn a_changed_limit_keeps_the_phase() {
         let mut all = Proportion::for_limit(256);
         let mut share = all.share();
         all.count(&mut share, 300);
+        all.count(&mut share, 10_000);
         let before = all.fraction(&mut share);
         all.set_limit(512);
         let after = all.fraction(&mut share);

@@ -345,12 +345,11 @@ impl Histogram {
         *patience = None;
         let mut rank = (samples * percent).div_ceil(100);
         let counts = std::mem::take(&mut self.0);
-        let bucket = counts.iter().position(|count| {
+        counts.iter().position(|count| {
             let is_here = rank <= *count;
             rank = rank.saturating_sub(*count);
             is_here
-        });
-        bucket.or(Some(BUCKETS - 1))
+        })
     }
 }
 

@@ -235,7 +235,6 @@ impl<T> MemberQueue<T> {
         assert!(self.is_empty() && self.scheduler.is_empty(), "all requests were removed");
         self.settings = settings;
         self.in_flight = in_flight;
-        self.flushing &= in_flight > 0;
         self.tokens = Tokens::default();
         self.plugged = None;
         let rotational = settings.rotational.unwrap_or(self.found.rotational);

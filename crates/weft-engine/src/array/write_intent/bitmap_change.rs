@@ -119,10 +119,7 @@ impl Array {
     fn agrees_durably(&self) -> bool {
         let is_clean =
             matches!(self.intent.state, CleanState::Clean | CleanState::BecomingClean(_));
-        is_clean
-            && !self.intent.is_leased()
-            && self.membership.is_whole()
-            && self.membership.resync_from.is_none()
+        is_clean && self.membership.is_whole() && self.membership.resync_from.is_none()
     }
 
     fn may_change_bitmap(&self) -> Result<(), ReplyError> {

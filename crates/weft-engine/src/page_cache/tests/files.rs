@@ -351,6 +351,8 @@ fn writers_wait_for_room_in_2_6_24_and_are_woken_by_it() {
     let bdi = BdiId(0);
     cache.set_congested(bdi, true);
     assert_eq!(cache.wake(), None);
+    cache.set_congested(bdi, true);
+    assert_eq!(cache.wake(), None, "it is congested still");
     cache.set_congested(bdi, false);
     assert_eq!(cache.wake(), Some(Wake::Writer(writers[1])));
     assert_eq!(cache.wake(), None);
@@ -618,4 +620,106 @@ fn limits_change_at_once_by_hand_and_slowly_by_memory() {
     cache.set_limits(Amount::Bytes(4096 * 1000), Amount::Bytes(1));
     assert_eq!(cache.pool().thresholds(), Thresholds { background: 1, dirty: 1000 });
     assert_eq!(cache.pool().limit(), 1000);
+}
+
+#[test]
+#[should_panic(expected = "the reserves of all devices are below 100 %")]
+fn devices_cannot_reserve_all() {
+    let (mut cache, bdi, _, _) = cache(Kernel::V3_1, 1, 256);
+    cache.set_ratios(bdi, BdiRatios { min: 100, ..BdiRatios::default() });
+}
+
+/// New limits put 100 dirty pages above or below the background threshold.
+#[test]
+fn a_flusher_that_is_woken_after_a_change_works_only_above_the_background_limit() {
+    for (limit, works) in [(256, false), (200, false), (198, true)] {
+        let (mut cache, bdi, files, writer) = cache(Kernel::V2_6_24, 1, 256);
+        cache.dirty(Time(0), writer, files[0], 0..100);
+        while cache.wake().is_some() {}
+        assert_eq!(flush_all(&mut cache, Time(0), bdi).0, []);
+        cache.set_limits(Amount::Bytes(limit * PAGE_BYTES), Amount::Percent(10));
+        cache.wake_flushers();
+        assert_eq!(cache.wake(), Some(Wake::Flusher(bdi)));
+        assert_eq!(!flush_all(&mut cache, Time(0), bdi).0.is_empty(), works, "{limit}");
+    }
+}
+
+#[test]
+fn dirtying_no_page_starts_no_timer() {
+    let (mut cache, bdi, files, writer) = cache(Kernel::V3_1, 1, 256);
+    assert_eq!(cache.dirty(Time(0), writer, files[0], 5..5), 0);
+    assert_eq!((cache.wake(), flush_all(&mut cache, Time(0), bdi)), (None, (vec![], None)));
+}
+
+#[test]
+fn a_file_has_marked_pages_until_they_are_taken() {
+    let (mut cache, _, files, writer) = cache(Kernel::V3_1, 1, 256);
+    cache.dirty(Time(0), writer, files[0], 0..4);
+    assert!(!cache.has_marked(files[0]));
+    cache.mark(files[0], &(1..3));
+    assert!(cache.has_marked(files[0]));
+    assert_eq!(cache.take_marked(files[0], 0..4, 9), Some(1..3));
+    assert!(!cache.has_marked(files[0]));
+}
+
+/// A cache under [`Kernel::Weft`] with two devices, each with a file.
+fn two_devices(limit_pages: u64) -> (PageCache, [BdiId; 2], [InodeId; 2], WriterId) {
+    let (mut cache, one, files, writer) = cache(Kernel::Weft, 1, limit_pages);
+    let other = cache.add_bdi(Time(0));
+    let file = cache.add_inode(other);
+    (cache, [one, other], [files[0], file], writer)
+}
+
+/// The background limit of 512 pages is divided between both devices.
+#[test]
+fn a_flusher_is_called_once_when_its_device_exceeds_its_part() {
+    let (mut cache, bdis, files, writer) = two_devices(1024);
+    cache.dirty(Time(0), writer, files[0], 0..1);
+    cache.dirty(Time(0), writer, files[1], 0..1);
+    while cache.wake().is_some() {}
+    cache.dirty(Time(0), writer, files[1], 1..256);
+    assert_eq!(cache.wake(), None, "half of 512");
+    cache.dirty(Time(0), writer, files[1], 256..257);
+    assert_eq!(cache.wake(), Some(Wake::Flusher(bdis[1])));
+    cache.dirty(Time(0), writer, files[1], 257..258);
+    assert_eq!(cache.wake(), None, "it was called");
+    let (outs, _) = flush_all(&mut cache, Time(0), bdis[1]);
+    assert!(!outs.is_empty());
+    assert_eq!(flush_all(&mut cache, Time(0), bdis[0]).0, []);
+}
+
+/// Pages that a writer dirties before it is charged are charged like those that it writes.
+#[test]
+fn a_charge_ends_with_the_last_credit_as_a_write_does() {
+    let until_balance = |charges: bool| {
+        let (mut cache, _, files, writer) = cache(Kernel::Weft, 1, 256);
+        let mut pages = 0;
+        loop {
+            let written = if charges {
+                cache.dirty(Time(0), writer, files[0], pages..pages + 1);
+                cache.charge(Time(0), writer, files[0], 1)
+            } else {
+                cache.write(Time(0), writer, files[0], pages..pages + 1)
+            };
+            assert_eq!(written.pages, 1);
+            pages += 1;
+            if written.balance {
+                return pages;
+            }
+        }
+    };
+    assert_eq!(until_balance(true), until_balance(false));
+}
+
+/// 3.1 measures the bandwidth when a limit is exceeded; 2.6.24 has none.
+#[test]
+fn a_writer_of_3_1_that_exceeds_a_limit_measures_the_bandwidth() {
+    for kernel in [Kernel::V2_6_24, Kernel::V3_1] {
+        let (mut cache, _, writers) = two_over_the_limit(kernel);
+        let before = cache.pool().bandwidth(BdiId(0)).pages_per_second();
+        let later = Time(0) + Span::millis(500);
+        assert!(matches!(cache.balance(later, writers[0], 64), Balance::Write(_)));
+        let after = cache.pool().bandwidth(BdiId(0)).pages_per_second();
+        assert_eq!(after != before, kernel == Kernel::V3_1, "{kernel:?}");
+    }
 }

@@ -195,4 +195,10 @@ mod tests {
             assert_eq!(last.exceeded, mark, "{all:?} {bdi:?}");
         }
     }
+
+    #[test]
+    fn a_writer_whose_pages_are_all_under_writeback_pauses_and_marks_the_device() {
+        let answer = episode(Kernel::V3_1, 250).step(Time(0), &facts(0, 24_000), 0);
+        assert_eq!((sleep_ms(answer), answer.exceeded), (Some(4), Some(true)));
+    }
 }

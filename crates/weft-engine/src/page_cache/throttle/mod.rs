@@ -243,6 +243,13 @@ mod tests {
         ThrottleEpisode::new(kernel, TickRate::new(hz), Time(0), 1536)
     }
 
+    #[test]
+    fn an_episode_has_begun_in_the_tick_of_its_time() {
+        let at = Time(0) + weft_units::Span::millis(1_234);
+        let episode = ThrottleEpisode::new(Kernel::V3_1, TickRate::new(1000), at, 1536);
+        assert_eq!(episode.start(), 1_234);
+    }
+
     pub(super) fn sleep_ms(answer: Answer) -> Option<u64> {
         match answer.step {
             ThrottleStep::Sleep { until, .. } => Some(until.0 / 1_000_000),

@@ -682,3 +682,6 @@ const SHARES: Span = Span::millis(10);
 
 /// Longest sleep of a waiting writer, in case its wake-up was lost.
 const LOOK_AGAIN: Span = Span::millis(200);
+
+#[cfg(test)]
+mod tests;

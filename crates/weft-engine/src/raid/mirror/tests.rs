@@ -39,6 +39,8 @@ struct Machine {
     fails: BTreeMap<(u16, bool), Fault>,
     /// Member writes that are held back unanswered; `None` if writes are answered at once.
     held: Option<Vec<Token>>,
+    /// Flushes that are held back unanswered; `None` if flushes are answered at once.
+    held_flushes: Option<Vec<Token>>,
     /// Member requests, in order: member, first sector, number of sectors, and whether it was a
     /// write.
     log: Vec<(u16, u64, u64, bool)>,
@@ -68,6 +70,7 @@ impl Machine {
             slow: None,
             fails: BTreeMap::new(),
             held: None,
+            held_flushes: None,
             log: Vec::new(),
             outputs: VecDeque::new(),
             replies: BTreeMap::new(),
@@ -117,6 +120,11 @@ impl Machine {
                 }
                 Output::Submit { token, op: MemberOp::Write { .. }, .. } if self.held.is_some() => {
                     self.held.iter_mut().for_each(|held| held.push(token));
+                }
+                Output::Submit { token, op: MemberOp::Flush, .. }
+                    if self.held_flushes.is_some() =>
+                {
+                    self.held_flushes.iter_mut().for_each(|held| held.push(token));
                 }
                 Output::Submit { token, member, op, .. } => {
                     let result = self.carry_out(member, &op).map(|()| Value::Nothing);
@@ -229,9 +237,10 @@ impl Machine {
         self.settle();
     }
 
-    /// Answers the writes that were held back, and holds back no further writes.
+    /// Answers the writes and flushes that were held back, and holds back no further ones.
     fn release(&mut self) {
-        for token in self.held.take().unwrap_or_default() {
+        let held = [self.held.take(), self.held_flushes.take()];
+        for token in held.into_iter().flatten().flatten() {
             self.tell(Input::Done { token, result: Ok(Value::Nothing) });
         }
         self.settle();
@@ -896,4 +905,70 @@ fn writes_that_outlast_a_change_of_the_bitmap() {
     machine.pass(20);
     machine.ask(RequestOp::Write, 500, 8, 4);
     assert_eq!(machine.bits(), Some(1));
+}
+
+/// Bitmap with chunks of `sectors`, whose bits are looked at every second.
+fn chunks_of(sectors: u64) -> Verb {
+    Verb::SetBitmap(Some(NewBitmap { chunk: Some(Bytes(sectors * 512)), daemon_sleep: 1 }))
+}
+
+#[test]
+fn a_chunk_keeps_its_bit_until_the_resync_has_passed_its_end() {
+    for chunk in [128, 8192] {
+        let mut assembly = array(Level::Raid1, None, 2);
+        assembly.resync_from = Some(Sectors::ZERO);
+        let mut machine = Machine::new(assembly);
+        machine.slow = Some((MemberIndex(0), Vec::new()));
+        machine.settle();
+        machine.command(Verb::SyncAction(SyncAction::Frozen));
+        machine.answer_reads();
+        let from = machine.volume().resync_from.expect("it was stopped").0;
+        assert!(from > 0 && from.is_multiple_of(128) && from < SIZE, "{from}");
+        machine.command(chunks_of(chunk));
+        machine.pass(20);
+        assert_eq!(
+            machine.bits(),
+            Some(SIZE.div_ceil(chunk) - from / chunk),
+            "{chunk}, from {from}"
+        );
+        machine.command(Verb::SyncAction(SyncAction::Idle));
+        machine.pass(20);
+        assert_eq!((machine.volume().resync_from, machine.bits()), (None, Some(0)));
+    }
+}
+
+/// A bit is cleared after a flush of all members, and not if something has happened meanwhile.
+#[test]
+fn a_bit_stays_if_its_chunk_is_written_or_a_member_fails_during_the_flush() {
+    for (writes, fails, left) in [(false, false, 0), (true, false, 1), (false, true, 1)] {
+        let mut machine = Machine::new(array(Level::Raid1, None, 2));
+        machine.command(chunks_of(128));
+        machine.ask(RequestOp::Write, 0, 8, 1);
+        machine.held_flushes = Some(Vec::new());
+        machine.pass(5);
+        assert!(machine.held_flushes.as_ref().is_some_and(|held| !held.is_empty()));
+        assert_eq!(machine.bits(), Some(1));
+        if writes {
+            machine.held = Some(Vec::new());
+            machine.ask(RequestOp::Write, 8, 8, 2);
+        }
+        if fails {
+            machine.command(Verb::Fail(MemberIndex(1)));
+        }
+        let held = machine.held_flushes.take().unwrap_or_default();
+        for token in held {
+            machine.tell(Input::Done { token, result: Ok(Value::Nothing) });
+        }
+        machine.settle();
+        assert_eq!(machine.bits(), Some(left), "{writes} {fails}");
+    }
+}
+
+#[test]
+fn a_broken_array_gets_no_bitmap() {
+    let mut machine = Machine::new(array(Level::Raid10, None, 4));
+    machine.fails.extend([0, 1].map(|member| ((member, false), Fault::Gone)));
+    machine.ask(RequestOp::Read, 0, 8, 0);
+    machine.command(chunks_of(128));
+    assert_eq!(machine.replies.get(&machine.tag), Some(&Err(ReplyError::ReadOnly)));
 }

@@ -121,6 +121,8 @@ mod tests {
         assert_eq!(after(SlotEnd { in_driver: true, ..slot(TooIdle, 1000) }), 2000);
         assert_eq!(after(slot(NoMoreRequests, 5000)), 700);
         assert_eq!(after(SlotEnd { served: 8, ..slot(NoMoreRequests, 5000) }), 512);
+        let much = SlotEnd { served: 20_000, ..slot(NoMoreRequests, 5000) };
+        assert_eq!(after(much), 20_000, "not bounded before the rate is known");
         assert_eq!(after(slot(Preempted, 5000)), 5000);
         assert_eq!(after(SlotEnd { raised: true, ..slot(BudgetExhausted, 5000) }), 1024);
         assert_eq!(after(SlotEnd { sync: false, ..slot(TooIdle, 5) }), 16_384);

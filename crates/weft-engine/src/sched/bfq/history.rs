@@ -129,14 +129,14 @@ mod tests {
             history.add(Sectors(step * 10_000), Sectors(8), false);
             assert_eq!(history.is_seeky(), step == 19, "{step}");
         }
-        assert!(history.far != u32::MAX);
+        assert!(!history.is_totally_seeky());
         let mut large = SeekHistory::new();
         let mut disk = SeekHistory::new();
         for step in 1..40 {
             large.add(Sectors(step * 10_000), Sectors(64), false);
             disk.add(Sectors(step * 10_000), Sectors(64), true);
         }
-        assert!(!large.is_seeky() && disk.far == u32::MAX);
+        assert!(!large.is_seeky() && disk.is_totally_seeky());
     }
 
     #[test]
@@ -148,6 +148,19 @@ mod tests {
         }
         (0..20).for_each(|_| think.add(Span::millis(1), Span::millis(8)));
         assert!(!think.is_long());
+    }
+
+    #[test]
+    fn a_mean_thought_of_exactly_half_of_slice_idle_is_not_long() {
+        let mut think = ThinkTime::new();
+        (0..9).for_each(|_| think.add(Span::millis(4), Span::millis(8)));
+        let mut next = think;
+        next.add(Span::millis(4), Span::millis(8));
+        for (slice_idle, long) in [(2 * next.mean, false), (2 * next.mean - 2, true)] {
+            let mut think = think;
+            think.add(Span::millis(4), Span(slice_idle));
+            assert_eq!((think.mean, think.is_long()), (next.mean, long));
+        }
     }
 
     #[test]
@@ -165,5 +178,14 @@ mod tests {
             busy.add(Span::millis(6), Time(0) + Span::millis(step * 10));
         }
         assert!(!busy.works);
+    }
+
+    #[test]
+    fn a_window_is_halved_only_when_it_is_longer_than_200_ms() {
+        let mut busy = Intensity::new(Time(0));
+        busy.add(Span::millis(60), Time(0) + Span::millis(200));
+        assert_eq!((busy.since, busy.idle), (Time(0), Span::millis(60)));
+        busy.add(Span::millis(40), Time(0) + Span::millis(240));
+        assert_eq!((busy.since, busy.idle), (Time(0) + Span::millis(120), Span::millis(50)));
     }
 }

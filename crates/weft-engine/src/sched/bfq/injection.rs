@@ -175,7 +175,14 @@ const LARGE_ON_FLASH: Sectors = Sectors(64);
 
 #[cfg(test)]
 mod tests {
+    use weft_units::{ClientId, Group};
+
+    use super::super::waker::LastCompletion;
     use super::*;
+    use crate::contract::input::{Attr, Origin};
+    use crate::contract::member::DeviceTraits;
+    use crate::knobs::BfqKnobs;
+    use crate::sched::request::{Direction, QueuedRequest};
 
     const US: u64 = 1000;
 
@@ -206,5 +213,83 @@ mod tests {
         assert_eq!((queue.limit, queue.baseline), (0, None));
         queue.begin_anew(true, Time(9));
         assert_eq!(queue.limit, 1);
+    }
+
+    const A: QueueId = QueueId(0);
+    const B: QueueId = QueueId(1);
+
+    /// A scheduler of flash. Client 0, of weight 80, has its one request in flight, and the member
+    /// is kept for it, with room for injection; client 1, of weight 40, has a request of `len`
+    /// sectors.
+    fn kept_for_the_first(len: u64, waker: bool) -> Bfq {
+        let knobs = BfqKnobs { low_latency: false, waker, ..BfqKnobs::default() };
+        let mut bfq = Bfq::new(knobs, Sectors(1024), DeviceTraits::default());
+        for (client, weight, len) in [(0, 80, 8), (1, 40, len)] {
+            let origin = Origin::Client(ClientId(client), Group::ROOT);
+            let request = QueuedRequest {
+                id: client.into(),
+                direction: Direction::Read,
+                attr: Attr { weight, origin, ..Attr::NONE },
+                first: Sectors(u64::from(client) << 20),
+                len: Sectors(len),
+                discard: false,
+                merges: false,
+            };
+            bfq.insert(&request, Time(0));
+        }
+        assert!(bfq.dispatch(Time(0)).is_some() && bfq.in_service() == Some(A));
+        assert_eq!(bfq.injected_queue(A), None, "the limit is none in flight");
+        bfq.queues.at_mut(A).injection.limit = 4;
+        bfq
+    }
+
+    #[test]
+    fn a_small_request_within_the_budget_of_its_queue_is_injected_and_counted() {
+        let mut bfq = kept_for_the_first(8, false);
+        bfq.stats.injected = 5;
+        assert_eq!(bfq.injected_queue(A), Some(B));
+        assert_eq!((bfq.stats.injected, bfq.sample.injected), (6, true));
+        bfq.trees.set_budget(B, 7);
+        assert_eq!(bfq.injected_queue(A), None, "its budget does not suffice");
+        let mut large = kept_for_the_first(LARGE_ON_FLASH.0, false);
+        assert_eq!(large.injected_queue(A), None, "while a request is in flight");
+        large.in_driver = 0;
+        assert_eq!(large.injected_queue(A), Some(B));
+    }
+
+    #[test]
+    fn a_request_of_the_waker_is_injected_at_any_limit_and_counted() {
+        let mut bfq = kept_for_the_first(8, true);
+        (0..3).for_each(|_| {
+            let last = LastCompletion { queue: B, shared: false, at: Time(0) };
+            bfq.queues.at_mut(A).waker.woke(A, Some(last), Span::millis(8), Time(0));
+        });
+        bfq.queues.at_mut(A).injection.limit = 0;
+        bfq.stats.injected = 5;
+        assert_eq!(bfq.injected_queue(A), Some(B));
+        assert_eq!((bfq.stats.injected, bfq.sample.injected), (6, true));
+    }
+
+    #[test]
+    fn only_the_queue_in_service_is_measured_and_not_soon_after_the_limit_was_lowered() {
+        let mut bfq = kept_for_the_first(8, false);
+        for (queue, in_driver, millis, measured) in
+            [(A, 0, 10, true), (A, 0, 9, false), (A, 1, 10, false), (B, 0, 10, false)]
+        {
+            (bfq.sample, bfq.in_driver) = (InjectionSample::default(), in_driver);
+            bfq.on_first_request(queue, Time(0) + Span::millis(millis));
+            assert_eq!(bfq.sample.queued, measured, "{queue:?} {in_driver} {millis}");
+        }
+    }
+
+    #[test]
+    fn a_measurement_ends_when_another_queue_enters_service() {
+        let mut bfq = kept_for_the_first(8, false);
+        let watched = Some(RequestId(0));
+        bfq.sample =
+            InjectionSample { since: Time(1), queued: true, watched, injected: true, most: 3 };
+        bfq.end_sample();
+        let InjectionSample { queued, watched, injected, most, .. } = bfq.sample;
+        assert_eq!((queued, watched, injected, most), (false, None, false, 3));
     }
 }

@@ -177,4 +177,56 @@ mod tests {
         // Control: random requests that are faster than the estimate raise it.
         assert!(run(&mut random, 600_000, 5_000, Span(2_000)).iter().all(|rate| *rate > 9_333));
     }
+
+    #[test]
+    fn a_member_was_busy_if_it_completed_a_request_less_than_2_ms_ago() {
+        for (after, sequential) in [(SOON.0 - 1, 1), (SOON.0, 0), (SOON.0 + 1, 0)] {
+            let mut peak = PeakRate::new(true);
+            peak.on_dispatch(Sectors(0), Sectors(8), 0, Time(0));
+            peak.on_complete(Time(1_000));
+            peak.on_dispatch(Sectors(8), Sectors(8), 0, Time(1_000 + after));
+            assert_eq!((peak.samples, peak.sequential), (2, sequential), "{after}");
+        }
+    }
+
+    #[test]
+    fn a_gap_of_more_than_100_ms_begins_a_new_interval() {
+        for (after, samples) in [(IDLE_GAP.0, 2), (IDLE_GAP.0 + 1, 1)] {
+            let mut peak = PeakRate::new(true);
+            peak.on_dispatch(Sectors(0), Sectors(8), 0, Time(5));
+            peak.on_complete(Time(1_000));
+            peak.on_dispatch(Sectors(8), Sectors(8), 0, Time(5 + after));
+            assert_eq!(peak.samples, samples, "{after}");
+        }
+    }
+
+    #[test]
+    fn a_completion_slower_than_a_sector_per_microsecond_ends_the_interval() {
+        for (len, samples) in [(3_000, 1), (2_400, 0)] {
+            let mut peak = PeakRate::new(true);
+            peak.on_dispatch(Sectors(0), Sectors(len), 0, Time(0));
+            peak.on_complete(Time(2_500_000));
+            assert_eq!(peak.samples, samples, "{len}");
+        }
+    }
+
+    /// Rate on a disk after an interval of half a second with 40 dispatches, of which this many
+    /// were sequential.
+    fn after_interval(sequential: u64) -> u64 {
+        let mut peak = PeakRate::new(true);
+        (peak.samples, peak.sequential, peak.sectors) = (40, sequential, 30_000);
+        (peak.dispatched, peak.completed) = (Time(0) + Span::millis(500), Time(0));
+        peak.close();
+        peak.rate
+    }
+
+    #[test]
+    fn an_interval_counts_by_its_length_and_by_its_share_of_sequential_dispatches() {
+        let (old, new) = (14_000 * 2 / 3, (30_000 << RATE_SHIFT) / 500_000);
+        assert!(new < old);
+        assert_eq!(after_interval(29), old, "fewer than three quarters");
+        // 9 x 30 / 40 is 6, of which half a second has 3.
+        assert_eq!(after_interval(30), old * 6 / 7 + new / 7);
+        assert_eq!(after_interval(40), old * 5 / 6 + new / 6);
+    }
 }

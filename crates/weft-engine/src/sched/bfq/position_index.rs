@@ -230,4 +230,15 @@ mod tests {
             assert_eq!(index.len(), all.iter().flatten().count());
         }
     }
+
+    #[test]
+    fn a_queue_is_at_the_sector_where_it_was_put_until_it_is_removed() {
+        let mut index = index(&[500]);
+        let is_at =
+            |index: &PositionIndex| [0, 500, 600].map(|at| index.is_at(QueueId(0), Sectors(at)));
+        assert_eq!(is_at(&index), [false, true, false]);
+        index.remove(QueueId(0));
+        assert_eq!(is_at(&index), [false; 3]);
+        assert!(!index.is_at(NOBODY, Sectors(0)));
+    }
 }

@@ -290,3 +290,69 @@ pub(super) const WEIGHT_MAX: u32 = 1000;
 
 /// Time without a request after which a queue may be reused for another source.
 const UNUSED: Span = Span::secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::input::Class;
+
+    fn client(number: u32) -> Attr {
+        Attr { origin: Origin::Client(ClientId(number), Group::ROOT), ..Attr::NONE }
+    }
+
+    #[test]
+    fn only_the_idle_class_and_a_sync_of_the_array_are_unattended() {
+        let unattended = |attr: Attr| {
+            let (key, sync) = QueueKey::of(&attr, Direction::Read);
+            BfqQueue::new(key, attr, sync, 1, Time(0)).is_unattended()
+        };
+        assert!(!unattended(client(0)) && !unattended(client(u32::MAX)));
+        assert!(!unattended(Attr { origin: Origin::Metadata, ..Attr::NONE }));
+        assert!(unattended(Attr { class: Class::Idle, ..client(0) }));
+        assert!(unattended(Attr { origin: Origin::Sync, ..Attr::NONE }));
+    }
+
+    #[test]
+    fn the_key_of_a_group_is_the_groups_own_and_no_requests() {
+        let group = |number| Group::new(number).expect("a valid number");
+        let keys = [1, 2, Group::MAX].map(|number| QueueKey::of_group(group(number)));
+        assert!(keys.iter().all(|key| key.is_group()));
+        assert!(keys[0] != keys[1] && keys[1] != keys[2]);
+        for class in [Class::None, Class::Idle, Class::RealTime(0), Class::BestEffort(7)] {
+            let origin = Origin::Client(ClientId(3), group(1));
+            let (key, _) = QueueKey::of(&Attr { class, origin, ..Attr::NONE }, Direction::Read);
+            assert!(!key.is_group(), "{class:?}");
+        }
+    }
+
+    /// Creates a queue for the client unless it has one.
+    fn queue_of(queues: &mut Queues, trees: &mut ServiceTrees, number: u32, now: Time) -> QueueId {
+        let (key, sync) = QueueKey::of(&client(number), Direction::Read);
+        queues.find(key).unwrap_or_else(|| queues.create(key, client(number), sync, 1, trees, now))
+    }
+
+    #[test]
+    fn queues_that_were_unused_for_a_minute_serve_new_sources_time_and_again() {
+        let (mut queues, mut trees) = (Queues::new(), ServiceTrees::new());
+        for round in 0..4 {
+            let now = Time(0) + Span::secs(61 * round);
+            for number in 0..64 {
+                queue_of(&mut queues, &mut trees, round as u32 * 64 + number, now);
+            }
+            assert_eq!(queues.all.len(), 64, "round {round}");
+        }
+    }
+
+    #[test]
+    fn a_queue_that_is_in_use_is_still_found_after_others_were_freed() {
+        let (mut queues, mut trees) = (Queues::new(), ServiceTrees::new());
+        for number in 0..64 {
+            queue_of(&mut queues, &mut trees, number, Time(0));
+        }
+        let now = Time(0) + Span::secs(61);
+        queues.at_mut(QueueId(5)).ended = now;
+        queue_of(&mut queues, &mut trees, 64, now);
+        let found = |number| queues.find(QueueKey::of(&client(number), Direction::Read).0);
+        assert_eq!((found(5), found(6)), (Some(QueueId(5)), None));
+    }
+}

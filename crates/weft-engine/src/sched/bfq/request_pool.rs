@@ -318,3 +318,74 @@ impl RequestPool {
 }
 
 const NIL: u32 = u32::MAX;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::input::Attr;
+
+    /// A pool with requests of eight sectors of one queue, all with the same deadline.
+    struct Rig {
+        pool: RequestPool,
+        backlog: Backlog,
+    }
+
+    impl Rig {
+        fn new() -> Self {
+            Self { pool: RequestPool::new(Sectors(1024)), backlog: Backlog::EMPTY }
+        }
+
+        fn insert(&mut self, first: u64, merges: bool) -> Inserted {
+            let request = QueuedRequest {
+                id: first,
+                direction: Direction::Read,
+                attr: Attr::NONE,
+                first: Sectors(first),
+                len: Sectors(8),
+                discard: false,
+                merges,
+            };
+            self.pool.insert(&mut self.backlog, QueueId(0), &request, Time(9))
+        }
+
+        /// First sector of the request that is nearer to `last`.
+        fn nearer(&mut self, one: u64, other: u64, last: u64) -> u64 {
+            let (one, other) = (self.insert(one, false).id, self.insert(other, false).id);
+            let knobs =
+                BfqKnobs { back_seek_max: 16_384, back_seek_penalty: 2, ..BfqKnobs::default() };
+            let chosen = self.pool.choose(one, other, Sectors(last), &knobs);
+            assert_eq!(self.pool.choose(other, one, Sectors(last), &knobs), chosen, "either way");
+            self.pool.at(chosen).first.0
+        }
+    }
+
+    #[test]
+    fn requests_at_the_same_sector_are_in_their_order_of_insertion() {
+        let mut rig = Rig::new();
+        let (one, other) = (rig.insert(40, false).id, rig.insert(40, false).id);
+        assert_eq!(rig.pool.records.first(rig.backlog.sorted), Some(one.0));
+        assert_eq!(rig.pool.records.next(one.0), Some(other.0));
+    }
+
+    #[test]
+    fn a_request_that_closes_a_gap_keeps_the_place_of_the_older_one_in_the_fifo() {
+        let mut rig = Rig::new();
+        let first = rig.insert(0, true).id;
+        rig.insert(100, true);
+        rig.insert(16, true);
+        assert_eq!(rig.insert(8, true), Inserted { id: first, merged: 2 });
+        assert_eq!(rig.pool.oldest(&rig.backlog), Some(first));
+        assert_eq!((rig.pool.at(first).len, rig.backlog.len), (Sectors(24), 2));
+    }
+
+    #[test]
+    fn a_way_back_counts_twice_up_to_16_mib_and_beyond_that_comes_last() {
+        let last = 100_000;
+        assert_eq!(Rig::new().nearer(last + 10, last - 6, last), last + 10, "10 against 12");
+        assert_eq!(Rig::new().nearer(last + 13, last - 6, last), last - 6, "13 against 12");
+        assert_eq!(Rig::new().nearer(last + 12, last - 6, last), last + 12, "equally far");
+        assert_eq!(Rig::new().nearer(last + 70_000, last - 32_768, last), last - 32_768);
+        assert_eq!(Rig::new().nearer(last + 70_000, last - 32_769, last), last + 70_000);
+        assert_eq!(Rig::new().nearer(last - 40_000, last - 50_000, last), last - 50_000);
+    }
+}

@@ -533,8 +533,10 @@ mod tests {
         let mut rig = Rig::new(knobs(MergeRule::Patch), false, 1).interleaved(4);
         rig.run(32);
         assert!(!rig.bfq.merging.on() && rig.merges() == 0);
+        assert_eq!(rig.bfq.merging.hw_tag(), None);
         rig.run(1);
         assert!(rig.bfq.merging.on());
+        assert_eq!(rig.bfq.merging.hw_tag(), Some(false));
         rig.pause();
         rig.run(100);
         assert!(rig.merges() > 0);
@@ -764,6 +766,8 @@ mod tests {
         let mut rig = merged(always, [40, 40]);
         rig.bfq.queues.retire(QueueId(2));
         assert_eq!(rig.bfq.queues.at(QueueId(1)).sharing.sharers, 0);
+        let passed_on = |queue| rig.bfq.queues.at(QueueId(queue)).sharing.is_of_a_successor();
+        assert_eq!([1, 2].map(passed_on), [false, true]);
         let mut rig = merged(always, [40, 40]);
         rig.bfq.queues.retire(QueueId(1));
         assert_eq!(rig.queue(2), QueueId(2), "its target is another process's now");
@@ -855,5 +859,38 @@ mod tests {
     #[should_panic(expected = "only queues of one group and class are merged")]
     fn a_planted_merge_across_classes_is_found() {
         merges_wrongly(Attr { class: Class::Idle, ..attr(40) }, Direction::Read);
+    }
+
+    #[test]
+    fn a_merge_with_an_io_bound_queue_makes_the_target_io_bound() {
+        for (donor, target) in [(false, false), (false, true), (true, false), (true, true)] {
+            let mut rig = Rig::disk(MergeRule::Never);
+            for (client, io_bound) in [(0, target), (1, donor)] {
+                rig.reader(attr(40), u64::from(client) * 300 * MIB, LEN, 1);
+                rig.bfq.queues.at_mut(QueueId(client)).intensity.io_bound = io_bound;
+            }
+            rig.bfq.merge(QueueId(1), QueueId(0), rig.now);
+            assert_eq!(rig.at(0).intensity.io_bound, donor || target);
+        }
+    }
+
+    #[test]
+    fn what_was_learned_is_not_restored_while_the_queue_is_shared() {
+        let always = MergeKnobs { queues: MergeRule::Always, ..MergeKnobs::default() };
+        let mut rig = merged(always, [40, 50]);
+        let (target, now) = (rig.queue(1), rig.now);
+        rig.bfq.resume(target, now);
+        assert!(rig.at(1).sharing.saved.is_some());
+    }
+
+    /// Each has one request, so the member gets no more than it is given.
+    #[test]
+    fn readers_of_one_request_each_do_not_show_whether_the_member_queues() {
+        let mut rig = Rig::new(knobs(MergeRule::Never), false, 1);
+        (0..5).for_each(|n| {
+            rig.reader(attr(40), n * 300 * MIB, LEN, 1);
+        });
+        rig.run(100);
+        assert_eq!(rig.bfq.merging.hw_tag(), None);
     }
 }

@@ -383,3 +383,213 @@ const SHORT_NS: u64 = 1_000_000;
 
 /// Time that is charged on flash for a slot that is too short for a measurement.
 const NOMINAL_ON_FLASH: Span = Span::millis(2);
+
+#[cfg(test)]
+mod tests {
+    use weft_units::{ClientId, Sectors};
+
+    use super::*;
+    use crate::contract::input::{Attr, Class, Origin};
+    use crate::contract::member::DeviceTraits;
+    use crate::knobs::BfqKnobs;
+    use crate::sched::request::{Direction, QueuedRequest, Receipt};
+
+    const MS: u64 = 1_000_000;
+
+    /// A scheduler of flash, whose clients have the numbers of their queues.
+    struct Rig {
+        bfq: Bfq,
+        inserted: u64,
+    }
+
+    impl Rig {
+        fn new() -> Self {
+            let knobs = BfqKnobs { low_latency: false, ..BfqKnobs::default() };
+            let bfq = Bfq::new(knobs, Sectors(1024), DeviceTraits::default());
+            Self { bfq, inserted: 0 }
+        }
+
+        /// Inserts a read of a client.
+        fn read(&mut self, client: u32, attr: Attr, at: u64) {
+            let origin = Origin::Client(ClientId(client), attr.origin.group());
+            self.insert(Direction::Read, Attr { origin, ..attr }, at);
+        }
+
+        fn insert(&mut self, direction: Direction, attr: Attr, at: u64) {
+            self.inserted += 1;
+            let request = QueuedRequest {
+                id: self.inserted,
+                direction,
+                attr,
+                first: Sectors(self.inserted << 20),
+                len: Sectors(8),
+                discard: false,
+                merges: false,
+            };
+            self.bfq.insert(&request, Time(at));
+        }
+
+        fn dispatch(&mut self, at: u64) -> Option<Receipt> {
+            self.bfq.dispatch(Time(at)).map(|sent| sent.receipt)
+        }
+
+        fn expired(&self, reason: ExpireReason) -> u64 {
+            self.bfq.stats().expired[reason as usize]
+        }
+    }
+
+    fn weight(weight: u16) -> Attr {
+        Attr { weight, ..Attr::NONE }
+    }
+
+    /// Client 0, of weight 80, has its one request in flight, and client 1, of weight 40, waits.
+    fn kept_for_the_first() -> (Rig, Receipt) {
+        let mut rig = Rig::new();
+        rig.read(0, weight(80), 0);
+        rig.read(1, weight(40), 0);
+        let receipt = rig.dispatch(0).expect("a request is queued");
+        assert_eq!(rig.bfq.in_service(), Some(QueueId(0)));
+        assert_eq!(rig.dispatch(0), None, "the member is kept for it");
+        (rig, receipt)
+    }
+
+    #[test]
+    fn a_queue_for_which_the_member_was_idle_in_vain_is_too_idle_and_not_out_of_time() {
+        let (mut rig, receipt) = kept_for_the_first();
+        rig.bfq.completed(receipt, Time(MS));
+        assert!(rig.dispatch(9 * MS).is_some(), "of the other one");
+        assert_eq!(rig.expired(ExpireReason::TooIdle), 1);
+        assert_eq!(rig.expired(ExpireReason::BudgetTimeout), 0);
+        let (first, least) = (16_384 * 2 / 3, 16_384 / 32);
+        assert_eq!(rig.bfq.queues.at(QueueId(0)).own_budget, first - 4 * least);
+        // The time of the slot, 125 ms, ends first.
+        let (mut rig, receipt) = kept_for_the_first();
+        rig.bfq.completed(receipt, Time(120 * MS));
+        assert!(rig.dispatch(128 * MS).is_some());
+        assert_eq!(rig.expired(ExpireReason::TooIdle), 0);
+        assert_eq!(rig.expired(ExpireReason::BudgetTimeout), 1);
+    }
+
+    #[test]
+    fn a_slot_ends_with_its_time_even_if_requests_wait() {
+        let mut rig = Rig::new();
+        (0..3).for_each(|_| rig.read(0, Attr::NONE, 0));
+        assert!(rig.dispatch(0).is_some() && rig.dispatch(124 * MS).is_some());
+        assert_eq!(rig.expired(ExpireReason::BudgetTimeout), 0);
+        assert!(rig.dispatch(125 * MS).is_some());
+        assert_eq!(rig.expired(ExpireReason::BudgetTimeout), 1);
+    }
+
+    #[test]
+    fn within_a_group_the_weights_of_its_clients_decide_which_preempts() {
+        let group = |weight| Attr {
+            weight,
+            origin: Origin::Client(ClientId(0), Group::new(1).expect("a valid number")),
+            ..Attr::NONE
+        };
+        let mut rig = Rig::new();
+        rig.read(0, group(40), 0);
+        assert!(rig.dispatch(0).is_some());
+        rig.read(2, group(10), 1);
+        assert_eq!(rig.expired(ExpireReason::Preempted), 0, "the member is kept for 40 of 50");
+        rig.read(1, group(80), 1);
+        assert_eq!(rig.expired(ExpireReason::Preempted), 1);
+    }
+
+    #[test]
+    fn queues_of_two_classes_are_not_served_in_turn() {
+        let mut rig = Rig::new();
+        rig.read(0, Attr::NONE, 0);
+        let number = rig.bfq.queues.ids().next().expect("the client has a queue");
+        assert!(!rig.bfq.is_asymmetric(number));
+        rig.read(1, Attr { class: Class::RealTime(4), ..Attr::NONE }, 0);
+        assert!(!rig.bfq.weights.differ() && rig.bfq.is_asymmetric(number));
+    }
+
+    #[test]
+    fn a_queue_has_used_little_while_a_third_of_its_budget_is_left() {
+        let (mut rig, _) = kept_for_the_first();
+        let (id, trees) = (QueueId(0), &mut rig.bfq.trees);
+        trees.set_budget(id, 304);
+        trees.charge(id, 203 - trees.service(id));
+        assert!(rig.bfq.has_used_little(id), "101 of 304");
+        rig.bfq.trees.charge(id, 1);
+        assert!(!rig.bfq.has_used_little(id), "100 of 304");
+    }
+
+    #[test]
+    fn a_long_slot_is_paid_in_sectors_if_half_of_the_largest_budget_was_served() {
+        for (served, charged) in [(8_192, 8_192), (8_191, 13_107)] {
+            let (mut rig, _) = kept_for_the_first();
+            let (id, trees) = (QueueId(0), &mut rig.bfq.trees);
+            trees.set_budget(id, 16_384);
+            trees.charge(id, served - trees.service(id));
+            rig.bfq.charge_time(id, ExpireReason::NoMoreRequests, Span::millis(100));
+            assert_eq!(rig.bfq.trees.service(id), charged);
+        }
+    }
+
+    #[test]
+    fn a_weight_counts_until_the_last_request_of_its_queue_has_completed() {
+        let mut rig = Rig::new();
+        let write_back = Attr { background: true, ..weight(80) };
+        rig.insert(Direction::Write, write_back, 0);
+        let receipt = rig.dispatch(0).expect("a request is queued");
+        rig.read(1, weight(40), 0);
+        assert_eq!(rig.dispatch(0).map(|receipt| receipt.0), Some(1), "the read");
+        assert!(!rig.bfq.queues.at(QueueId(0)).busy && rig.bfq.weights.differ(), "in flight");
+        rig.bfq.completed(receipt, Time(MS));
+        assert!(!rig.bfq.weights.differ());
+    }
+
+    #[test]
+    fn a_group_competes_until_the_last_request_of_its_clients_has_completed() {
+        let mut rig = Rig::new();
+        let origin = Origin::Client(ClientId(0), Group::new(1).expect("a valid number"));
+        let write_back = Attr { background: true, origin, ..Attr::NONE };
+        rig.insert(Direction::Write, write_back, 0);
+        let receipt = rig.dispatch(0).expect("a request is queued");
+        rig.read(1, Attr::NONE, 0);
+        assert!(rig.dispatch(0).is_some() && rig.bfq.groups_compete());
+        rig.bfq.completed(receipt, Time(MS));
+        assert!(!rig.bfq.groups_compete());
+    }
+
+    #[test]
+    fn the_idle_class_keeps_its_slot_while_it_is_alone() {
+        let mut rig = Rig::new();
+        let idle = Attr { class: Class::Idle, ..Attr::NONE };
+        (0..3).for_each(|_| rig.read(0, idle, 0));
+        assert!(rig.dispatch(0).is_some());
+        let first = rig.bfq.in_service();
+        assert!(first.is_some());
+        rig.read(1, idle, 1);
+        assert!(rig.dispatch(1).is_some());
+        assert_eq!(rig.expired(ExpireReason::BudgetExhausted), 1, "after each request");
+    }
+
+    #[test]
+    fn requests_that_wait_for_an_idle_period_count_as_withheld() {
+        let (mut rig, _) = kept_for_the_first();
+        rig.bfq.on_full_member(Time(5 * MS));
+        assert_eq!(rig.bfq.stats().withheld, Span::millis(5));
+        let mut empty = Rig::new();
+        assert_eq!(empty.dispatch(0), None);
+        empty.bfq.on_full_member(Time(5 * MS));
+        assert_eq!(empty.bfq.stats().withheld, Span::ZERO);
+    }
+
+    #[test]
+    fn only_the_budget_of_a_queue_that_waits_follows_its_next_request() {
+        let (mut rig, _) = kept_for_the_first();
+        let active = [0, 1].map(|queue| rig.bfq.trees.is_active(QueueId(queue)));
+        assert_eq!(active, [false, true]);
+        for queue in [0, 1].map(QueueId) {
+            rig.bfq.queues.at_mut(queue).own_budget = 4;
+            rig.bfq.trees.set_budget(queue, 100);
+            rig.bfq.on_head_change(queue);
+        }
+        let budgets = [0, 1].map(|queue| rig.bfq.trees.budget(QueueId(queue)));
+        assert_eq!(budgets, [100, 8]);
+    }
+}

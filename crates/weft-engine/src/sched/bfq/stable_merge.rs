@@ -111,7 +111,13 @@ const TOGETHER: Span = Span::millis(180);
 
 #[cfg(test)]
 mod tests {
+    use weft_units::{ClientId, Group, Sectors};
+
     use super::*;
+    use crate::contract::input::{Attr, Origin};
+    use crate::contract::member::DeviceTraits;
+    use crate::knobs::{BfqKnobs, MergeKnobs};
+    use crate::sched::request::{Direction, QueuedRequest};
 
     /// Creates queues, each given as time and kind. Returns the partner of each.
     fn partners(created: &[(u64, u32)]) -> Vec<Option<u32>> {
@@ -142,5 +148,32 @@ mod tests {
         stable.forget(QueueId(0));
         assert_eq!(stable.created(QueueId(1), 0, Time(0)), None);
         assert_eq!(stable.created(QueueId(2), 0, Time(0)), Some(QueueId(1)));
+    }
+
+    #[test]
+    fn a_delayed_merge_is_due_after_exactly_600_ms() {
+        let merge = MergeKnobs { stable: true, ..MergeKnobs::default() };
+        let knobs = BfqKnobs { merge, low_latency: false, ..BfqKnobs::default() };
+        let device = DeviceTraits { rotational: true, ..DeviceTraits::default() };
+        let mut bfq = Bfq::new(knobs, Sectors(1024), device);
+        for client in 0..2 {
+            let request = QueuedRequest {
+                id: client,
+                direction: Direction::Read,
+                attr: Attr {
+                    origin: Origin::Client(ClientId(client as u32), Group::ROOT),
+                    ..Attr::NONE
+                },
+                first: Sectors(client << 20),
+                len: Sectors(8),
+                discard: false,
+                merges: false,
+            };
+            bfq.insert(&request, Time(0));
+            bfq.queues.at_mut(QueueId(client as u32)).intensity.io_bound = false;
+        }
+        let due = Time(0) + MERGE_AFTER;
+        assert_eq!(bfq.merge_later(QueueId(1), Time(due.0 - 1)), QueueId(1));
+        assert_eq!(bfq.merge_later(QueueId(1), due), QueueId(0));
     }
 }

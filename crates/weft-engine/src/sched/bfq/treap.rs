@@ -174,6 +174,19 @@ impl<M: Member> Treaps<M> {
         std::iter::successors(Some(place), above).count()
     }
 
+    #[cfg(test)]
+    pub(super) fn rank(&self, place: u32) -> u32 {
+        self.nodes[place as usize].rank
+    }
+
+    /// Whether the rank of a member is at least that of each of its children: this keeps the tree
+    /// balanced.
+    #[cfg(test)]
+    pub(super) fn ranks_above_its_children(&self, place: u32) -> bool {
+        let Node { left, right, rank, .. } = self.nodes[place as usize];
+        [left, right].into_iter().all(|child| child == NIL || self.rank(child) <= rank)
+    }
+
     /// First member of a set; `None` if it is empty.
     #[inline]
     pub(super) fn first(&self, set: Set) -> Option<u32> {

@@ -272,7 +272,21 @@ mod tests {
         let (without, stats) = in_turns(knobs(false));
         assert_eq!(stats.wakers, 0, "not looked for");
         let (with, stats) = in_turns(knobs(true));
-        assert!(stats.wakers >= 1, "{stats:?}");
+        assert_eq!(stats.wakers, 2, "each of the two is found once");
         assert!(with > without * 3 / 2, "{without} requests without, {with} with");
+    }
+
+    #[test]
+    fn a_waker_is_inherited_unless_it_is_the_queue_itself_or_another_is_known() {
+        let found = |found| WakerSearch { found, ..WakerSearch::default() };
+        for (before, of, expected) in [
+            (None, Some(QueueId(5)), Some(QueueId(5))),
+            (None, Some(ME), None),
+            (Some(QueueId(6)), Some(QueueId(5)), Some(QueueId(6))),
+        ] {
+            let mut search = found(before);
+            search.inherit(ME, found(of));
+            assert_eq!(search.waker(), expected);
+        }
     }
 }

@@ -129,7 +129,6 @@ impl Raising {
         let is_interactive = starts && queue.idle.is_none_or(|idle| idle > IDLE_MIN);
         let is_soft_rt = starts && !queue.totally_seeky && now > self.soft_rt_next_start;
         match self.raised {
-            Raised::No if !queue.sync || queue.shared => self.since = now,
             _ if is_interactive => self.start(Raised::Interactive, interactive, now),
             Raised::No if is_soft_rt => {
                 self.start(Raised::SoftRealTime, SOFT_RT_LASTS, now);
@@ -359,7 +358,13 @@ const SERVED_MAX: Sectors = Sectors(120_000);
 
 #[cfg(test)]
 mod tests {
+    use weft_units::{ClientId, Group};
+
     use super::*;
+    use crate::contract::input::{Attr, Origin};
+    use crate::contract::member::DeviceTraits;
+    use crate::knobs::BfqKnobs;
+    use crate::sched::request::{Direction, QueuedRequest};
 
     const SLICE_IDLE: Span = Span::millis(8);
     const LASTS: Span = Span::millis(3_750);
@@ -505,5 +510,122 @@ mod tests {
         let (mut donor, mut target) = (began(&NEW), began(&NEW));
         target.inherit(&mut donor, at(10));
         assert!(donor.is_raised() && target.is_raised(), "nothing to hand over");
+    }
+
+    #[test]
+    fn what_was_served_before_a_raising_does_not_count_in_it() {
+        let mut raising = Raising::new(at(0));
+        raising.on_service(Sectors(SERVED_MAX.0 + 1));
+        raising.on_busy(&NEW, LASTS, at(10));
+        assert!(raising.is_raised() && !raising.update(false, LASTS, at(11)));
+    }
+
+    #[test]
+    fn the_queue_that_takes_a_raising_over_keeps_its_own_batch() {
+        let (mut donor, mut target) = (began(&NEW), Raising::new(at(0)));
+        target.on_busy(&Activation { default_weight: false, ..NEW }, LASTS, at(40));
+        target.on_service(Sectors(7));
+        target.soft_rt_next_start = at(50);
+        donor.on_busy(&AGAIN, LASTS, at(60));
+        target.inherit(&mut donor, at(70));
+        let batch = (target.busy_since, target.served_busy, target.soft_rt_next_start);
+        assert_eq!(batch, (at(40), Sectors(7), at(50)));
+    }
+
+    fn request(id: u64, background: bool) -> QueuedRequest {
+        QueuedRequest {
+            id,
+            direction: Direction::Write,
+            attr: Attr { background, ..Attr::NONE },
+            first: Sectors(id * 1_000),
+            len: Sectors(8),
+            discard: false,
+            merges: false,
+        }
+    }
+
+    /// A scheduler of flash with one request, which is in flight if `dispatched`.
+    fn scheduler(background: bool, dispatched: bool) -> Bfq {
+        let mut bfq = Bfq::new(BfqKnobs::default(), Sectors(1024), DeviceTraits::default());
+        bfq.insert(&request(0, background), at(0));
+        assert_eq!(dispatched.then(|| bfq.dispatch(at(0))).flatten().is_some(), dispatched);
+        bfq
+    }
+
+    #[test]
+    fn write_back_that_joins_a_busy_queue_after_a_pause_is_raised() {
+        for (millis, raised) in [(500, false), (501, true)] {
+            let mut bfq = scheduler(true, false);
+            bfq.insert(&request(1, true), at(millis));
+            assert_eq!(bfq.queues.at(QueueId(0)).raising.is_raised(), raised, "{millis}");
+        }
+        let mut sync = scheduler(false, false);
+        sync.queues.at_mut(QueueId(0)).raising.end(at(0));
+        sync.insert(&request(1, false), at(501));
+        assert!(!sync.queues.at(QueueId(0)).raising.is_raised(), "it is no write-back");
+    }
+
+    #[test]
+    fn the_mark_of_a_burst_stays_until_the_queue_was_idle_for_ten_seconds() {
+        for (seconds, marked) in [(10, true), (11, false)] {
+            let mut bfq = scheduler(false, false);
+            bfq.queues.at_mut(QueueId(0)).in_burst = true;
+            bfq.on_wake(QueueId(0), Time(0) + Span::secs(seconds));
+            assert_eq!(bfq.queues.at(QueueId(0)).in_burst, marked, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn a_burst_begins_only_on_an_idle_member() {
+        let mut bfq = scheduler(false, false);
+        for client in 1..9 {
+            let origin = Origin::Client(ClientId(client), Group::ROOT);
+            let attr = Attr { origin, ..Attr::NONE };
+            bfq.insert(&QueuedRequest { attr, ..request(client.into(), false) }, at(1));
+        }
+        let marked = |queue: u32| bfq.queues.at(QueueId(queue)).in_burst;
+        assert_eq!([0, 6, 7, 8].map(marked), [true; 4], "nine began together");
+        let mut busy = scheduler(true, false);
+        for client in 1..9 {
+            let origin = Origin::Client(ClientId(client), Group::ROOT);
+            let attr = Attr { origin, ..Attr::NONE };
+            busy.insert(&QueuedRequest { attr, ..request(client.into(), false) }, at(1));
+        }
+        let marked = |queue: u32| busy.queues.at(QueueId(queue)).in_burst;
+        assert_eq!([1, 7, 8].map(marked), [false; 3], "write-back was busy before them");
+    }
+
+    #[test]
+    fn the_next_batch_is_dated_only_when_nothing_is_queued_or_in_flight() {
+        let mut bfq = scheduler(false, true);
+        let next = |bfq: &Bfq| bfq.queues.at(QueueId(0)).raising.soft_rt_next_start;
+        let before = next(&bfq);
+        bfq.queues.at_mut(QueueId(0)).busy = false;
+        bfq.on_drained(QueueId(0), at(50));
+        assert_eq!(next(&bfq), before, "in flight");
+        let queue = bfq.queues.at_mut(QueueId(0));
+        (queue.in_driver, queue.busy) = (0, true);
+        bfq.on_drained(QueueId(0), at(50));
+        assert_eq!(next(&bfq), before, "busy");
+        let queue = bfq.queues.at_mut(QueueId(0));
+        (queue.busy, queue.sync) = (false, false);
+        bfq.on_drained(QueueId(0), at(50));
+        assert_eq!(next(&bfq), before, "nothing waits for it");
+        bfq.queues.at_mut(QueueId(0)).sync = true;
+        bfq.on_drained(QueueId(0), at(50));
+        assert_eq!(next(&bfq), at(50) + SLICE_IDLE + TICKS);
+    }
+
+    #[test]
+    fn a_weight_is_counted_while_it_is_not_raised() {
+        let mut bfq = scheduler(false, false);
+        let counted = |bfq: &Bfq| bfq.queues.at(QueueId(0)).counted;
+        assert_eq!((counted(&bfq), bfq.raised_busy), (None, 1));
+        bfq.change_weight(QueueId(0), |queue| queue.raising.end(at(1)));
+        assert_eq!((counted(&bfq), bfq.raised_busy), (Some(WEIGHT_DEFAULT), 0));
+        bfq.change_weight(QueueId(0), |queue| {
+            queue.raising.start(Raised::Interactive, LASTS, at(2));
+        });
+        assert_eq!((counted(&bfq), bfq.raised_busy), (None, 1));
     }
 }

@@ -39,8 +39,8 @@ impl WeightCounts {
         }
     }
 
-    /// Whether some counted queue has a smaller weight than `weight`. The queue of that weight need
-    /// not be counted itself.
+    /// Whether the weights of the counted queues differ, and `weight` is not the smallest of them.
+    /// The queue of that weight need not be counted itself.
     pub(super) fn others_have_less(&self, weight: u32) -> bool {
         self.distinct > 1 && self.smallest() != Some(weight)
     }
@@ -69,7 +69,10 @@ mod tests {
         assert!(weights.differ());
         weights.add(1);
         assert!(weights.others_have_less(40));
-        [1, 40, 40].into_iter().for_each(|weight| weights.remove(weight));
+        weights.remove(1);
+        assert!(!weights.others_have_less(40), "1 is gone");
+        [40, 40].into_iter().for_each(|weight| weights.remove(weight));
         assert!(!weights.others_have_less(1000) && !weights.differ(), "alone");
+        assert!(!weights.others_have_less(1001), "those that are counted do not differ");
     }
 }

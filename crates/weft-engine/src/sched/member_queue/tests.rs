@@ -447,6 +447,27 @@ fn a_queue_of_2008_keeps_what_comes_until_it_is_unplugged() {
 }
 
 #[test]
+fn a_plug_is_timed_by_the_first_request() {
+    let mut bench = Bench::new(plugs());
+    for (at, millis) in [(0, 0), (80, 1), (160, 2)] {
+        bench.now = Time(0) + Span::millis(millis);
+        bench.write(at);
+        bench.end_turn(false);
+    }
+    assert_eq!(bench.queue.next_wake(bench.now), Some(Time(0) + UNPLUG_DELAY));
+}
+
+#[test]
+fn only_a_scheduler_of_2008_plugs() {
+    let plugs = |stripe_cache_form, scheduler| {
+        QueueSettings::of(&Knobs { stripe_cache_form, scheduler, ..Knobs::default() }).plugs
+    };
+    assert!(!plugs(CacheForm::Today, SchedulerKind::None));
+    assert!(!plugs(CacheForm::Today, MQ) && !plugs(CacheForm::Of2008, SchedulerKind::None));
+    assert!(plugs(CacheForm::Of2008, MQ));
+}
+
+#[test]
 fn a_command_that_ends_unplugs_its_queue() {
     let mut bench = Bench::new(plugs());
     for at in [0, 80, 160, 240] {

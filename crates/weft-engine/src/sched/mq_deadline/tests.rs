@@ -122,10 +122,26 @@ fn neighbours_become_one_request_up_to_the_limit() {
     assert!(!queue.insert(&request(2, W, 116, 8), at(1)));
     assert!(queue.insert(&request(3, W, 108, 8), at(2)), "fills the gap between both");
     assert!(!queue.insert(&request(4, W, 124, 8), at(3)), "would be too large");
+    assert!(!queue.is_empty());
     let next = queue.dispatch(at(4)).unwrap();
     assert_eq!((next.first, next.len, queue.sent()), (Sectors(100), Sectors(24), &[1, 3, 2][..]));
     assert_eq!((queue.dispatch(at(4)).unwrap().id, queue.sent()), (4, &[4][..]));
     assert!(queue.is_empty());
+}
+
+#[test]
+fn a_gap_is_closed_only_between_requests_that_merge_and_up_to_the_limit() {
+    let lengths = |len: u64, merges: bool| {
+        let mut queue = queue(MqDeadlineKnobs::default());
+        queue.insert(&request(1, W, 0, len), at(0));
+        let beyond = request(2, W, len + 8, len);
+        queue.insert(&QueuedRequest { merges, ..beyond }, at(0));
+        queue.insert(&request(3, W, len, 8), at(0));
+        std::iter::from_fn(|| queue.dispatch(at(1))).map(|sent| sent.len.0).collect::<Vec<_>>()
+    };
+    assert_eq!(lengths(508, true), [1024]);
+    assert_eq!(lengths(509, true), [509, 517], "would be too large");
+    assert_eq!(lengths(8, false).len(), 2, "the upper one is not merged");
 }
 
 #[test]

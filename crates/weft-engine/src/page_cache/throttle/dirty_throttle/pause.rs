@@ -287,4 +287,23 @@ mod tests {
         let (sleep, pace) = held.decide(Mainline3_2.rules(), true);
         assert_eq!((sleep, pace.nr_dirtied_pause), (Sleep::Ticks(4), 32));
     }
+
+    #[test]
+    fn the_next_look_after_a_pause_of_full_length_is_an_eighth_earlier_at_least() {
+        let judged = Judged { dirtied: 800, ..judged(1 << 30, 22_400) };
+        assert_eq!(judged.next_size_v12(200, 200), 701);
+        let judged = Judged { ratelimit: 1, ..judged };
+        assert_eq!(judged.next_size_v12(200, 200), 201, "a quarter at least");
+    }
+
+    #[test]
+    fn a_delay_of_exactly_a_second_is_carried_over() {
+        let at = |paused_when| {
+            let pace = Pace { paused_when: Some(paused_when), ..judged(0, 0).pace };
+            let judged = Judged { pace, ..judged(1485, 22_400) };
+            judged.decide(Mainline6_12.rules(), false).1.paused_when
+        };
+        // The pause of 21 ticks would have ended at 4,000, and it is 5,000.
+        assert_eq!((at(3_979), at(3_978)), (Some(4_000), Some(5_000)));
+    }
 }

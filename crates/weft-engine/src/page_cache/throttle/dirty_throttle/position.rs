@@ -365,4 +365,37 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn a_strict_device_whose_limits_leave_no_span_is_held() {
+        let rules = Mainline6_12.rules();
+        let strict = |bdi_background, bdi_thresh, bdi_dirty| {
+            let strictlimit = true;
+            let own = Position { bdi_thresh, bdi_background, strictlimit, bdi_dirty, ..at(1000) };
+            own.strict_ratio(rules)
+        };
+        assert_eq!(strict(256, 256, 100), 0, "the setpoint is the limit");
+        assert_eq!(strict(0, 1, 100), 0, "no setpoint");
+        assert!(strict(128, 256, 100) > 0);
+    }
+
+    #[test]
+    fn the_line_ends_at_a_quarter_of_the_ratio() {
+        // The line of a sole device falls from 22,400 pages over a span of eight seconds.
+        let position = Position { bandwidth: 1_000, ..at(22_400) };
+        let ratio = |bdi_dirty| {
+            Position { bdi_dirty, ..position }.line(Mainline3_2.rules(), 25_600, 4 * ONE)
+        };
+        let span = 8_000;
+        let near = ratio(22_400 + span * 3 / 4 - 100);
+        assert!((ONE..ONE + ONE / 4).contains(&near), "{near}");
+        assert_eq!(ratio(22_400 + span * 3 / 4 + 100), ONE);
+        assert!(ratio(22_400 + span / 2) > 3 * ONE / 2);
+    }
+
+    #[test]
+    fn the_cubic_of_3_2_has_a_bound_of_48_bits() {
+        let far = cubic(Mainline3_2.rules(), 1 << 25, 0, (1 << 25) + 1);
+        assert_eq!(far, u64::MAX >> 16);
+    }
 }

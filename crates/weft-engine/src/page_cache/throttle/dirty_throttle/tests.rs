@@ -109,3 +109,38 @@ fn the_mark_is_set_by_either_limit_and_today_by_both() {
         assert_eq!((exceeded(Mainline3_2), exceeded(Mainline6_12)), (old, new), "{all} {bdi}");
     }
 }
+
+#[test]
+fn a_limit_that_is_just_reached_is_not_exceeded() {
+    let share = Fraction { numerator: 1, denominator: 10 };
+    let counts = |dirty| Counts { dirty, writeback: 0 };
+    for (all, bdi, exceeded) in
+        [(25_600, 2_561, false), (25_601, 2_560, false), (25_601, 2_561, true)]
+    {
+        let facts = Facts { all: counts(all), bdi: counts(bdi), bdi_share: share, ..facts(0, 0) };
+        assert_eq!(step(Mainline6_12, &facts).exceeded == Some(true), exceeded, "{all} {bdi}");
+    }
+    let at_both =
+        Facts { all: counts(25_600), bdi: counts(2_560), bdi_share: share, ..facts(0, 0) };
+    assert_ne!(step(Mainline3_2, &at_both).exceeded, Some(true));
+}
+
+/// The mark is cleared when a writer continues below the limits: at once, or after its pause.
+#[test]
+fn the_mark_is_cleared_by_a_writer_that_continues_below_the_limits() {
+    let fast = Facts { ratelimit: 1 << 40, ..facts(22_400, 0) };
+    let answer = step(Mainline6_12, &fast);
+    assert_eq!((answer.step, answer.exceeded), (ThrottleStep::Continue, Some(false)));
+    for (dirty, before, after) in
+        [(22_400, None, Some(false)), (25_500, None, Some(false)), (25_601, Some(true), None)]
+    {
+        let mut episode = episode(Kernel::IoLess(V11), 1000);
+        let slow = Facts { ratelimit: 100, ..facts(dirty, 0) };
+        let answer = episode.step(Time(0), &slow, 0);
+        let ThrottleStep::Sleep { until, .. } = answer.step else { panic!("{answer:?}") };
+        assert_eq!(answer.exceeded, before, "{dirty}");
+        if dirty < 25_600 {
+            assert_eq!(episode.step(until, &slow, 0).exceeded, after, "{dirty}");
+        }
+    }
+}

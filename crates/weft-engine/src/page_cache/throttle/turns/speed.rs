@@ -146,12 +146,12 @@ const INITIAL: u64 = 25_600;
 const SECOND: u64 = 1_000_000_000;
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     /// Measurements of a device with runs of `requests` requests of 64 pages each, at 100 µs per
     /// page and `switch` per run.
-    fn device(requests: u64, switch: Span) -> Speed {
+    pub(in super::super) fn device(requests: u64, switch: Span) -> Speed {
         let (mut speed, mut now) = (Speed::default(), Time(0));
         for run in 0..100 {
             now = now + switch;
@@ -189,5 +189,33 @@ mod tests {
             speed.completed(now + Span::millis(1), InodeId(0), &(10..20), false);
         }
         assert_eq!(speed.rate(), 10_000);
+    }
+
+    #[test]
+    fn sums_are_halved_when_they_exceed_two_seconds() {
+        let mut group = Group::default();
+        group.add(10, MEMORY);
+        assert_eq!((group.count, group.pages, group.nanos), (1, 10, MEMORY.0));
+        group.add(10, Span(2));
+        assert_eq!((group.count, group.pages, group.nanos), (1, 10, MEMORY.0 / 2 + 1));
+    }
+
+    #[test]
+    fn four_switches_are_needed_to_know_their_cost_and_duration() {
+        let with = |count| {
+            let in_row = Group { count: 100, pages: 10_000, nanos: SECOND };
+            let first = Group { count, pages: count * 10, nanos: count * 21_000_000 };
+            Speed { in_row, first, ..Speed::default() }
+        };
+        assert_eq!((with(3).switch_pages(), with(3).switch()), (0, Span::ZERO));
+        assert_eq!((with(4).switch_pages(), with(4).switch()), (200, Span::millis(20)));
+    }
+
+    #[test]
+    fn at_least_one_page_is_written_in_any_time() {
+        let speed =
+            Speed { in_row: Group { count: 1, pages: 100, nanos: SECOND }, ..Speed::default() };
+        assert_eq!([0, 9, 10, 1_000].map(|ms| speed.pages_in(Span::millis(ms))), [1, 1, 2, 101]);
+        assert_eq!(speed.run_in(Span::millis(10)), 2);
     }
 }

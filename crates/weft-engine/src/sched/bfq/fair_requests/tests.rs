@@ -163,3 +163,99 @@ fn every_request_is_dispatched_once_and_no_client_starves() {
         assert!(*least >= 10, "depth {depth}: {served:?}");
     }
 }
+
+/// The state with queues 0 and 1, both of which have a request: of weight 40, best effort.
+fn two(group: Group) -> FairRequests {
+    let mut fair = FairRequests::new(&BfqKnobs::default().groups);
+    for queue in [QueueId(0), QueueId(1)] {
+        fair.know(queue);
+        fair.begin(queue, group, IoPriority::BestEffort, 40);
+    }
+    fair
+}
+
+#[test]
+fn a_queue_that_begins_again_keeps_the_tag_that_it_has_ahead_of_others() {
+    let mut fair = two(Group::ROOT);
+    fair.dispatched(QueueId(0), 1_000);
+    fair.dispatched(QueueId(1), 10);
+    fair.end(QueueId(0), false);
+    fair.begin(QueueId(0), Group::ROOT, IoPriority::BestEffort, 40);
+    assert_eq!(fair.next(Time(0)), Some(QueueId(1)));
+}
+
+#[test]
+fn the_idle_class_waits_until_the_requests_of_others_have_completed() {
+    let mut fair = two(Group::ROOT);
+    fair.end(QueueId(1), false);
+    fair.begin(QueueId(1), Group::ROOT, IoPriority::Idle, 40);
+    fair.dispatched(QueueId(0), 8);
+    fair.end(QueueId(0), false);
+    assert_eq!(fair.next(Time(0)), None);
+    fair.completed(QueueId(0), false, PATIENCE_MAX, Time(1));
+    assert_eq!(fair.next(Time(1)), Some(QueueId(1)));
+}
+
+#[test]
+fn a_queue_holds_others_back_without_a_time_limit_while_it_has_a_request_in_flight() {
+    for (thinks, released) in [(false, None), (true, Some(QueueId(1)))] {
+        let mut fair = two(Group::ROOT);
+        fair.dispatched(QueueId(0), 8);
+        fair.dispatched(QueueId(0), 8);
+        fair.dispatched(QueueId(1), 1_000);
+        fair.end(QueueId(0), true);
+        fair.completed(QueueId(0), thinks, PATIENCE_MAX, Time(0));
+        fair.on_time(Time(0) + PATIENCE_MAX);
+        assert_eq!(fair.next(Time(0) + PATIENCE_MAX), released);
+    }
+}
+
+/// A completion of a queue that holds nothing back starts no time limit.
+#[test]
+fn a_queue_that_holds_nothing_back_is_not_waited_for() {
+    let mut fair = two(Group::ROOT);
+    fair.dispatched(QueueId(0), 8);
+    fair.end(QueueId(0), false);
+    fair.completed(QueueId(0), true, PATIENCE_MAX, Time(0));
+    assert_eq!(fair.next_wake(), None);
+}
+
+#[test]
+fn a_queue_that_ends_no_longer_counts_in_the_weight_of_its_group() {
+    let group = Group::new(1).expect("a valid number");
+    let mut fair = two(group);
+    assert_eq!(fair.weights[0], 80);
+    fair.end(QueueId(1), false);
+    assert_eq!(fair.weights[0], 40);
+}
+
+/// The client has two requests in flight, and the first completion does not begin a pause.
+#[test]
+fn a_client_with_another_request_in_flight_is_not_thinking() {
+    let knobs = BfqKnobs { fairness: Fairness::Requests, ..BfqKnobs::default() };
+    let mut bfq = Bfq::new(knobs, Sectors(8), DeviceTraits::default());
+    let read = |bfq: &mut Bfq, client: u32, id: u64, weight: u16| {
+        let origin = Origin::Client(ClientId(client), Group::ROOT);
+        bfq.insert(
+            &QueuedRequest {
+                id,
+                direction: Direction::Read,
+                attr: Attr { weight, origin, ..Attr::default() },
+                first: Sectors(id << 20),
+                len: Sectors(8),
+                discard: false,
+                merges: false,
+            },
+            Time(0),
+        );
+    };
+    (0..2).for_each(|id| read(&mut bfq, 0, id, 1000));
+    let sent = [0, 1].map(|_| bfq.dispatch(Time(0)).expect("a request is queued").receipt);
+    (2..4).for_each(|id| read(&mut bfq, 1, id, 1));
+    assert!(bfq.dispatch(Time(0)).is_some());
+    assert_eq!(bfq.dispatch(Time(0)), None, "held back by the heavier client");
+    bfq.completed(sent[0], Time(1_000));
+    assert_eq!(bfq.next_wake(), None);
+    bfq.completed(sent[1], Time(2_000));
+    assert_eq!(bfq.next_wake(), Some(Time(2_000) + PATIENCE_MAX));
+}

@@ -1,5 +1,7 @@
 //! Sorted sets in a slab, compared with sorted lists.
 
+use std::collections::BTreeSet;
+
 use weft_units::rng::Rng;
 
 use super::super::treap::{Member, Set, Treaps, precedes};
@@ -47,6 +49,7 @@ fn sets_are_as_sorted_lists_and_find_the_first_within_a_bound() {
             list.insert(at, place);
         }
         assert_eq!(listed(&treaps, set), list);
+        assert!(list.iter().all(|at| treaps.ranks_above_its_children(*at)), "no heap");
         let bound = (u64::MAX - 40).wrapping_add(rng.below(80));
         let expected = list.iter().find(|at| !precedes(bound, treaps.at(**at).1));
         assert_eq!(treaps.first_within(set, bound), expected.copied());
@@ -68,6 +71,8 @@ fn members_that_come_in_order_make_no_deep_trees() {
         let place = treaps.push(Pair(value, value));
         treaps.insert(&mut set, place);
     }
+    let ranks: BTreeSet<u32> = (0..4096).map(|place| treaps.rank(place)).collect();
+    assert_eq!(ranks.len(), 4096, "no two members have the same rank");
     let deepest = (0..4096).map(|place| treaps.depth(place)).max();
     assert!(deepest < Some(40), "{deepest:?}");
 }
