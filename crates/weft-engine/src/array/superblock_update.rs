@@ -276,6 +276,7 @@ impl Array {
             }
             return;
         }
+        let lags = self.lags();
         let catching_up = self.updates.catching_up;
         // A member may be completely rebuilt before any update has recorded its slot.
         let takes_slot = |member: &Member| match member.state {
@@ -288,7 +289,7 @@ impl Array {
         };
         self.updates.introducing = !catching_up && self.members.iter().any(takes_slot);
         if catching_up {
-            self.catch_up(out);
+            self.write_superblocks(lags, out);
         } else if self.updates.introducing {
             self.write_superblocks(takes_slot, out);
         } else {
@@ -307,24 +308,10 @@ impl Array {
         }
     }
 
-    /// Writes the superblocks of the members that lag. A superblock that has the present update
-    /// count already, but found no space on its member, is sent as it was encoded: other members
-    /// have this count with that content, and md believes any of equal counts.
-    fn catch_up(&mut self, out: &mut Outbox) {
-        let (lags, events) = (self.lags(), self.events);
-        for position in 0..self.members.len() {
-            let member = &mut self.members[position];
-            if lags(member) && member.superblock().events() == events {
-                member.attempt = Attempt::First;
-                self.send_superblock(position, out);
-            }
-        }
-        self.write_superblocks(|member| lags(member) && member.superblock().events() < events, out);
-    }
-
     /// Writes the superblocks of the members for which `chosen` returns true, highest slot first as
     /// in md, and spares last.
     fn write_superblocks(&mut self, chosen: impl Fn(&Member) -> bool, out: &mut Outbox) {
+        assert_eq!(self.updates.outstanding, 0, "the part of the update before it is done");
         self.updates.said_in_use = self.says_in_use();
         let mut positions: Vec<usize> = (0..self.members.len()).collect();
         positions.sort_by_key(|position| {
@@ -347,14 +334,27 @@ impl Array {
         }
     }
 
+    /// Writes a member's superblock with the present state. A member that lags because it had no
+    /// space for its superblock gets that one as it was encoded: other members have its update
+    /// count with that content, and md believes any of equal counts.
     fn write_superblock(&mut self, position: usize, out: &mut Outbox) {
-        assert!(!self.members[position].is_faulty(), "a faulty member gets no superblock");
+        let member = &mut self.members[position];
+        assert!(!member.is_faulty(), "a faulty member gets no superblock");
+        member.attempt = Attempt::First;
+        let is_encoded = member.superblock().events() == self.events;
+        if !(self.updates.catching_up && is_encoded) {
+            self.encode_superblock(position, out.now);
+        }
+        self.send_superblock(position, out);
+    }
+
+    fn encode_superblock(&mut self, position: usize, now: Time) {
         let standings = self.standings();
         let member = &self.members[position];
         let in_use = self.says_in_use();
         let update = Update {
             events: self.events,
-            utime: MdTime { secs: self.epoch_secs + out.now.0 / 1_000_000_000, micros: 0 },
+            utime: MdTime { secs: self.epoch_secs + now.0 / 1_000_000_000, micros: 0 },
             resync: match self.membership.resync_from {
                 _ if in_use => ResyncOffset::At(Sectors::ZERO),
                 Some(from) => ResyncOffset::At(from),
@@ -368,10 +368,7 @@ impl Array {
             },
             recovery_follows_bitmap: member.follows_bitmap,
         };
-        let member = &mut self.members[position];
-        member.superblock_mut().update(&update);
-        member.attempt = Attempt::First;
-        self.send_superblock(position, out);
+        self.members[position].superblock_mut().update(&update);
     }
 
     /// Sends a member's superblock as it was last encoded, or zeros if its area is being wiped.
