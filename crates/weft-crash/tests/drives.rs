@@ -45,7 +45,7 @@ fn a_request_takes_the_time_of_its_drive() {
         world.run(Order::Fifo);
         let took = world.now.since(begun);
         let Logged::Read { disk, at, count, .. } = world.log[0] else { panic!("{:?}", world.log) };
-        let mut drive = Drive::new(&Drive::model(name).unwrap(), 7 ^ ((disk as u64) << 56));
+        let mut drive = Drive::of_member(&Drive::model(name).unwrap(), 7, disk as u64);
         let (first, length) = (Sectors(at), Sectors(count));
         drive.submit(begun, Command { tag: 0, access: Access::Read, first, length });
         let mut done = Vec::new();

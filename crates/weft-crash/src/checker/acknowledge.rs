@@ -121,7 +121,7 @@ impl Acknowledge {
                 match op {
                     MemberOp::Discard { at, len, fua } => {
                         let (at, count) = (at.0, len.0);
-                        let fua = *fua || view.disks[disk].write_through;
+                        let fua = view.stores_at_once(disk, *fua);
                         let write = Write { disk, at, count, submitted: self.clock, fua };
                         self.writes.insert(*token, write);
                     }
@@ -139,7 +139,7 @@ impl Acknowledge {
                             at: at.0,
                             count: bytes / 512,
                             submitted: self.clock,
-                            fua: *fua || view.disks[disk].write_through,
+                            fua: view.stores_at_once(disk, *fua),
                         };
                         if matches!(attr.origin, Origin::Client(..)) && !view.write_back {
                             self.follows_its_flush(view, &write, found);

@@ -92,6 +92,13 @@ pub struct View<'a> {
 }
 
 impl View<'_> {
+    /// Whether a write to a disk is durable when it completes: with FUA, or without a volatile
+    /// cache.
+    #[must_use]
+    pub fn stores_at_once(&self, disk: usize, fua: bool) -> bool {
+        fua || self.disks[disk].write_through
+    }
+
     /// Whether the data of an operation, or part of it, may be answered before a member has it.
     #[must_use]
     pub fn may_keep(&self, op: RequestOp) -> bool {

@@ -105,14 +105,14 @@ impl Stale {
             Output::Submit { token, member, op: MemberOp::Write { at, from, fua }, .. } => {
                 let bytes: u64 = from.iter().map(|part| u64::from(part.len)).sum();
                 let disk = view.disk(*member);
-                let fua = *fua || view.disks[disk].write_through;
+                let fua = view.stores_at_once(disk, *fua);
                 let (at, count) = (at.0, bytes / 512);
                 let write = Write { disk, at, count, submitted: self.clock, fua };
                 self.writes.insert(*token, write);
             }
             Output::Submit { token, member, op: MemberOp::Discard { at, len, fua }, .. } => {
                 let (disk, at, count) = (view.disk(*member), at.0, len.0);
-                let fua = *fua || view.disks[disk].write_through;
+                let fua = view.stores_at_once(disk, *fua);
                 let write = Write { disk, at, count, submitted: self.clock, fua };
                 self.writes.insert(*token, write);
             }

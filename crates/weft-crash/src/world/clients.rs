@@ -86,11 +86,7 @@ impl World {
         payload: Payload,
         flags: Flags,
     ) -> Ticket {
-        self.next_tag += 1;
-        let ticket = (client, Tag(self.next_tag));
-        self.waiting.push_back(Waiting { ticket, volume: ARRAY, op, range, payload, flags, attr });
-        self.pump();
-        ticket
+        self.enqueue(ARRAY, (client, attr), op, range, payload, flags)
     }
 
     /// Issues a client's request to a volume; see [`Self::request`].
@@ -103,9 +99,20 @@ impl World {
         payload: Payload,
         flags: Flags,
     ) -> Ticket {
+        self.enqueue(volume, (client, self.attr_of(client)), op, range, payload, flags)
+    }
+
+    fn enqueue(
+        &mut self,
+        volume: VolumeId,
+        (client, attr): (ClientId, Attr),
+        op: RequestOp,
+        range: ByteRange,
+        payload: Payload,
+        flags: Flags,
+    ) -> Ticket {
         self.next_tag += 1;
         let ticket = (client, Tag(self.next_tag));
-        let attr = self.attr_of(client);
         self.waiting.push_back(Waiting { ticket, volume, op, range, payload, flags, attr });
         self.pump();
         ticket

@@ -101,10 +101,9 @@ impl World {
                 Waited::Woken => return true,
                 Waited::Nothing => return false,
             }
-        }
-        if self.service.is_timed() && order == Order::Fifo {
-            self.complete_all();
-            return true;
+            if order == Order::Fifo {
+                return self.complete_all();
+            }
         }
         let may =
             |(token, pending): (&Token, &Pending)| self.can_complete(pending).then_some(*token);

@@ -11,10 +11,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 
-use weft_engine::{DeviceTraits, MemberOp, Output, Segments, Token};
+use weft_engine::{DeviceTraits, MemberOp, Output, Token};
 use weft_sim::drive::{Access, Drive, Model};
-use weft_sim::machine::{Member, device_traits};
-use weft_units::{Bytes, Sectors, Span, Time};
+use weft_sim::machine::{Member, command_of, device_traits};
+use weft_units::{Sectors, Span, Time};
 
 use super::{Pending, World};
 
@@ -46,19 +46,7 @@ pub(super) struct Request {
 impl Request {
     /// The request of a member operation.
     pub(super) fn of(token: Token, op: &MemberOp) -> Self {
-        let sum = |parts: &Segments| {
-            Bytes(parts.iter().map(|part| u64::from(part.len)).sum()).sectors_ceil()
-        };
-        let (access, range) = match op {
-            MemberOp::Discard { at, len, .. } => (Access::Discard, (*at, *len)),
-            MemberOp::Flush => (Access::Flush, (Sectors::ZERO, Sectors::ZERO)),
-            MemberOp::Read { at, into } => (Access::Read, (*at, sum(into))),
-            MemberOp::Write { at, from, fua } => (Access::Write { fua: *fua }, (*at, sum(from))),
-            MemberOp::WriteMetadata { at, bytes } => {
-                let length = Bytes(bytes.len() as u64).sectors_ceil();
-                (Access::Write { fua: true }, (*at, length))
-            }
-        };
+        let (access, range) = command_of(op);
         Self { token, access, range }
     }
 
@@ -147,8 +135,7 @@ impl World {
     /// Gives the next disk its drive, if the options name models.
     pub(super) fn add_drive(&mut self, disk: usize) {
         let Some(name) = self.options.drive_of(disk) else { return };
-        // The seeds are those of a machine of weft-sim with the same drives.
-        let drive = Drive::new(&model(name), self.options.seed ^ ((disk as u64) << 56));
+        let drive = Drive::of_member(&model(name), self.options.seed, disk as u64);
         self.disks[disk].write_through = !drive.volatile_cache();
         self.service.drives.push(Timed { member: Member::new(drive), held: VecDeque::new() });
     }

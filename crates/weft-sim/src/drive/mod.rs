@@ -140,6 +140,12 @@ impl Drive {
         }
     }
 
+    /// The drive of a member, which makes random choices of its own. `seed` is that of all members.
+    #[must_use]
+    pub fn of_member(model: &Model, seed: u64, number: u64) -> Self {
+        Self::new(model, seed ^ (number << 56))
+    }
+
     /// Number of commands that the drive holds at once. The caller must queue further commands.
     #[must_use]
     pub fn depth(&self) -> u32 {

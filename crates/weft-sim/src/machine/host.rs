@@ -139,8 +139,8 @@ pub(super) enum Asked {
 
 impl Host {
     pub(super) fn new(parts: &MachineParts, models: &[Model]) -> Result<Self, PartsError> {
-        let drives: Vec<Drive> =
-            (0..).zip(models).map(|(n, model)| Drive::new(model, parts.seed ^ (n << 56))).collect();
+        let drive = |(number, model)| Drive::of_member(model, parts.seed, number);
+        let drives: Vec<Drive> = (0..).zip(models).map(drive).collect();
         let smallest = drives.iter().map(Drive::capacity).min().unwrap_or_default();
         let size = parts.member_size.unwrap_or(smallest);
         let mut config = new_volumes(parts, &drives, size)?;

@@ -4,7 +4,7 @@
 //! (`weft_engine::sched`). A disk without a volatile cache never receives a flush, as in the
 //! kernel.
 
-use weft_engine::{DeviceTraits, Token};
+use weft_engine::{DeviceTraits, MemberOp, Segments, Token};
 use weft_units::{Bytes, Sectors, Time};
 
 use crate::drive::{Access, Command, Done, Drive};
@@ -38,7 +38,7 @@ pub struct Sizes([u64; SIZES]);
 const SIZES: usize = 12;
 
 /// A disk and the commands that it received. Any host may have such disks: a [`Machine`] of this
-/// crate, or the world of weft-crash, whose disks have contents beside their service time.
+/// crate, or the world of weft-crash, in which disks have contents beside their service time.
 ///
 /// [`Machine`]: super::Machine
 #[derive(Clone, Debug)]
@@ -64,6 +64,23 @@ pub fn device_traits(drive: &Drive) -> DeviceTraits {
     let (write_cache, rotational) = (drive.volatile_cache(), drive.rotational());
     let flush_queueable = drive.flush_queueable();
     DeviceTraits { depth, host_queue: false, write_cache, rotational, flush_queueable }
+}
+
+/// Kind and range of the command for a member request.
+#[must_use]
+pub fn command_of(op: &MemberOp) -> (Access, (Sectors, Sectors)) {
+    let sum =
+        |parts: &Segments| Bytes(parts.iter().map(|part| u64::from(part.len)).sum()).sectors_ceil();
+    match op {
+        MemberOp::Discard { at, len, .. } => (Access::Discard, (*at, *len)),
+        MemberOp::Flush => (Access::Flush, (Sectors::ZERO, Sectors::ZERO)),
+        MemberOp::Read { at, into } => (Access::Read, (*at, sum(into))),
+        MemberOp::Write { at, from, fua } => (Access::Write { fua: *fua }, (*at, sum(from))),
+        MemberOp::WriteMetadata { at, bytes } => {
+            let length = Bytes(bytes.len() as u64).sectors_ceil();
+            (Access::Write { fua: true }, (*at, length))
+        }
+    }
 }
 
 impl Member {

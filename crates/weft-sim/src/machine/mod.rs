@@ -33,7 +33,7 @@ pub use costs::Costs;
 pub use faults::{FaultKind, PlannedFault};
 pub use files::{Flusher, PageCacheParts, Place};
 pub use host::{FlushOrderCounts, Host, Seen};
-pub use member::{Member, Sizes, Traffic, device_traits};
+pub use member::{Member, Sizes, Traffic, command_of, device_traits};
 pub use probe::{Count, History, Sample, Sums};
 pub use thread::Thread;
 

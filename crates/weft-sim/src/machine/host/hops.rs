@@ -89,7 +89,7 @@ impl Host {
                 Hop::Tell(input) => self.inbox.push(input),
                 Hop::Flush(member, token) => {
                     self.hops.flushes.insert(token);
-                    self.submit_now(member, token, MemberOp::Flush);
+                    self.submit_now(member, token, &MemberOp::Flush);
                 }
             }
         }

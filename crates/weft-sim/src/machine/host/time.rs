@@ -8,10 +8,10 @@ use weft_engine::{
     ClientRequest, ComputeOp, Congestion, Flags, Input, MemberOp, Output, ReplyError, Run, Token,
     Value, frames_needed,
 };
-use weft_units::{ByteRange, Bytes, MemberIndex, Sectors, Span, Time};
+use weft_units::{ByteRange, Bytes, MemberIndex, Span, Time};
 
 use super::super::Woken;
-use super::super::member::Member;
+use super::super::member::{Member, command_of};
 use super::{ADMIN, Asked, Host};
 use crate::drive::Access;
 
@@ -132,7 +132,7 @@ impl Host {
     fn carry_out(&mut self, outputs: VecDeque<Output>, more: bool) {
         for output in outputs {
             match output {
-                Output::Submit { token, member, op, .. } => self.submit_to(member, token, op),
+                Output::Submit { token, member, op, .. } => self.submit_to(member, token, &op),
                 Output::Compute { token, ops } => {
                     for op in &ops {
                         if let ComputeOp::Recover { lost, .. } = op {
@@ -198,19 +198,19 @@ impl Host {
             let Output::Submit { token, member, op, .. } = output else {
                 unreachable!("queues dispatch only member requests")
             };
-            self.submit_to(member, token, op);
+            self.submit_to(member, token, &op);
             self.engine.run_queues(self.now, &mut dispatched);
         }
     }
 
-    fn submit_to(&mut self, index: MemberIndex, token: Token, op: MemberOp) {
-        self.flush_order.sends(index, token, &op);
-        if !self.takes_hop(index, token, &op) {
+    fn submit_to(&mut self, index: MemberIndex, token: Token, op: &MemberOp) {
+        self.flush_order.sends(index, token, op);
+        if !self.takes_hop(index, token, op) {
             self.submit_now(index, token, op);
         }
     }
 
-    pub(super) fn submit_now(&mut self, index: MemberIndex, token: Token, op: MemberOp) {
+    pub(super) fn submit_now(&mut self, index: MemberIndex, token: Token, op: &MemberOp) {
         if let Some(faults) = &mut self.faults
             && let Err(fault) = faults.on_submit(self.now, index, token)
         {
@@ -218,23 +218,12 @@ impl Host {
             self.inbox.push(Input::Done { token, result: Err(fault) });
             return;
         }
-        let sum = |parts: &weft_engine::Segments| {
-            Bytes(parts.iter().map(|part| u64::from(part.len)).sum()).sectors_ceil()
-        };
-        let (access, range) = match op {
-            MemberOp::Flush => (Access::Flush, (Sectors::ZERO, Sectors::ZERO)),
-            MemberOp::Read { at, into } => (Access::Read, (at, sum(&into))),
-            MemberOp::Write { at, from, fua } => (Access::Write { fua }, (at, sum(&from))),
-            MemberOp::WriteMetadata { at, bytes } => {
-                let length = Bytes(bytes.len() as u64).sectors_ceil();
-                (Access::Write { fua: true }, (at, length))
-            }
-            MemberOp::Discard { .. } => {
-                self.engine.ended(token);
-                self.inbox.push(Input::Done { token, result: Ok(Value::Nothing) });
-                return;
-            }
-        };
+        if let MemberOp::Discard { .. } = op {
+            self.engine.ended(token);
+            self.inbox.push(Input::Done { token, result: Ok(Value::Nothing) });
+            return;
+        }
+        let (access, range) = command_of(op);
         match (&mut self.faults, access) {
             (Some(faults), Access::Read) => faults.on_read(self.now, index, token, range),
             (Some(faults), Access::Write { .. }) => faults.on_write(index, range),
