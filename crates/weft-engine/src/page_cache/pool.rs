@@ -786,6 +786,13 @@ mod tests {
         assert_eq!(at(DirtyThrottle::Patch001), (true, false, true));
     }
 
+    /// Dirties pages of a device and writes them back.
+    fn write(pool: &mut Pool, bdi: BdiId, share: &mut Share, pages: u64) {
+        pool.dirtied(bdi, share, pages);
+        pool.started(bdi, pages);
+        pool.written(bdi, pages);
+    }
+
     #[test]
     fn a_device_has_its_least_part_without_writing_and_never_more_than_its_most() {
         let mut pool = Pool::new(config(Amount::Bytes(4000 * PAGE_BYTES)));
@@ -793,9 +800,7 @@ mod tests {
         let thresh = |pool: &Pool, bdi| pool.bdi_share(bdi).of(pool.thresholds().dirty);
         let mut share = pool.writer_share();
         for _ in 0..8 {
-            pool.dirtied(busy, &mut share, 4096);
-            pool.started(busy, 4096);
-            pool.written(busy, 4096);
+            write(&mut pool, busy, &mut share, 4096);
         }
         let alone = thresh(&pool, busy);
         assert_eq!(thresh(&pool, idle), 0);
@@ -805,9 +810,7 @@ mod tests {
         pool.set_ratios(busy, BdiRatios { max: 10, ..BdiRatios::default() });
         assert_eq!(thresh(&pool, busy), 400);
         let counted = pool.completions;
-        pool.dirtied(busy, &mut share, 10);
-        pool.started(busy, 10);
-        pool.written(busy, 10);
+        write(&mut pool, busy, &mut share, 10);
         assert_eq!(pool.completions, counted, "it has its most");
     }
 
@@ -872,9 +875,7 @@ mod tests {
             let (bdi, mut share) = (pool.add_bdi(Time(0)), pool.writer_share());
             pool.set_ratios(bdi, BdiRatios { max, ..BdiRatios::default() });
             let counted = pool.completions;
-            pool.dirtied(bdi, &mut share, 10);
-            pool.started(bdi, 10);
-            pool.written(bdi, 10);
+            write(&mut pool, bdi, &mut share, 10);
             assert_ne!(pool.completions, counted, "{max}");
         }
     }

@@ -907,7 +907,7 @@ fn writes_that_outlast_a_change_of_the_bitmap() {
     assert_eq!(machine.bits(), Some(1));
 }
 
-/// Bitmap with chunks of `sectors`, whose bits are looked at every second.
+/// Bitmap with chunks of `sectors`, looked at every second.
 fn chunks_of(sectors: u64) -> Verb {
     Verb::SetBitmap(Some(NewBitmap { chunk: Some(Bytes(sectors * 512)), daemon_sleep: 1 }))
 }

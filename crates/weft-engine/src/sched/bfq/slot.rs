@@ -396,7 +396,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A scheduler of flash, whose clients have the numbers of their queues.
+    /// A scheduler of flash. The clients have the numbers of their queues.
     struct Rig {
         bfq: Bfq,
         inserted: u64,

@@ -577,22 +577,18 @@ mod tests {
 
     #[test]
     fn a_burst_begins_only_on_an_idle_member() {
-        let mut bfq = scheduler(false, false);
-        for client in 1..9 {
-            let origin = Origin::Client(ClientId(client), Group::ROOT);
-            let attr = Attr { origin, ..Attr::NONE };
-            bfq.insert(&QueuedRequest { attr, ..request(client.into(), false) }, at(1));
+        /// A scheduler with one request, which eight clients join; the marks of these queues.
+        fn joined<const N: usize>(background: bool, queues: [u32; N]) -> [bool; N] {
+            let mut bfq = scheduler(background, false);
+            for client in 1..9 {
+                let origin = Origin::Client(ClientId(client), Group::ROOT);
+                let attr = Attr { origin, ..Attr::NONE };
+                bfq.insert(&QueuedRequest { attr, ..request(client.into(), false) }, at(1));
+            }
+            queues.map(|queue| bfq.queues.at(QueueId(queue)).in_burst)
         }
-        let marked = |queue: u32| bfq.queues.at(QueueId(queue)).in_burst;
-        assert_eq!([0, 6, 7, 8].map(marked), [true; 4], "nine began together");
-        let mut busy = scheduler(true, false);
-        for client in 1..9 {
-            let origin = Origin::Client(ClientId(client), Group::ROOT);
-            let attr = Attr { origin, ..Attr::NONE };
-            busy.insert(&QueuedRequest { attr, ..request(client.into(), false) }, at(1));
-        }
-        let marked = |queue: u32| busy.queues.at(QueueId(queue)).in_burst;
-        assert_eq!([1, 7, 8].map(marked), [false; 3], "write-back was busy before them");
+        assert_eq!(joined(false, [0, 6, 7, 8]), [true; 4], "nine began together");
+        assert_eq!(joined(true, [1, 7, 8]), [false; 3], "write-back was busy before them");
     }
 
     #[test]
