@@ -18,8 +18,8 @@ use crate::contract::snapshot::{MemberSnapshot, Party};
 use crate::knobs::Knobs;
 use crate::sched::member_queue::MemberQueue;
 
-/// Attempts to write a member's superblock in the running superblock update. A second attempt is
-/// made if the first one fails.
+/// State of the write of a member's superblock in the running superblock update. A second attempt
+/// is made if the first one fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attempt {
     First,
@@ -46,35 +46,38 @@ pub(crate) struct Member {
     pub(crate) number: u32,
     pub(crate) slot: Option<Slot>,
     pub(crate) state: MemberState,
-    /// A request has been outstanding for longer than `read_around`.
+    /// Whether a request to the member has been outstanding for longer than the knob `read_around`,
+    /// so that other members are read in place of this one where possible.
     pub(crate) stalled: bool,
     /// Time at which the oldest read is given up, of those sent shortly before the member stalled;
     /// `None` if no read is to be given up.
     pub(crate) gives_up_at: Option<Time>,
     /// Ranges of the member that hold no data. Only members of read-only arrays have any.
     pub(crate) bad: BadBlocks,
-    /// A notice about the member's stall was sent.
+    /// Whether a notice about the member's stall was sent.
     pub(crate) warned: bool,
-    /// Times since which the member has had no space for strips, or none for its superblock.
+    /// Time since which the member has had no space for strips, and (`superblock_full_since`) for
+    /// its superblock; `None` while it has space.
     pub(crate) full_since: Option<Time>,
     pub(crate) superblock_full_since: Option<Time>,
     /// State of the superblock write in the running update.
     pub(crate) attempt: Attempt,
-    /// The member's superblock area may hold an older superblock: the member joined a running
-    /// array, and its superblock was not written yet.
+    /// Whether the member's superblock area may hold an older superblock: the member joined a
+    /// running array, and its superblock was not written yet.
     pub(crate) superblock_is_old: bool,
     /// First sector of the member's copy of the bitmap, if the array has one and there is room for
     /// it.
     pub(crate) bitmap_start: Option<Sectors>,
-    /// The whole bitmap has to be written to the member, because its copy may differ from that of
-    /// the array.
+    /// Whether the whole bitmap has to be written to the member, because its copy may differ from
+    /// that of the array.
     pub(crate) lacks_bitmap: bool,
-    /// The member returned and is under recovery, and lacks only the chunks with their bit set.
+    /// Whether the member returned to the array and is under recovery, and lacks only the data of
+    /// chunks with their bit set in the bitmap.
     pub(crate) follows_bitmap: bool,
     pub(crate) read_errors: u32,
     pub(crate) counters: Counters,
     pub(crate) served: Served,
-    /// Writes of the member that are not durable without a flush.
+    /// Counter of the member's completed writes that a flush has not yet made durable.
     pub(crate) unflushed: Unflushed,
     /// Number of unanswered requests, whether in the member's queue or sent.
     pub(crate) in_flight: u32,
@@ -163,18 +166,21 @@ impl Member {
         self.state == MemberState::Faulty
     }
 
-    /// Whether the member's superblock has to be written a second time in the running update.
+    /// Whether the first attempt to write the member's superblock in the running update failed, so
+    /// that a second one is due.
     pub(crate) fn is_to_try_again(&self) -> bool {
         self.attempt == Attempt::SecondDue && !self.is_faulty()
     }
 
-    /// Whether the member is a spare and its superblock on disk says so too.
+    /// Whether the member is a spare that its own superblock on disk names as a spare, so that it
+    /// may take an empty slot.
     pub(crate) fn may_take_slot(&self) -> bool {
         self.state == MemberState::Spare && !self.superblock_is_old
     }
 
-    /// Whether the member's superblock area has to be wiped before a superblock is written there.
-    /// This is needed if the superblock is larger than a block, because a crash could tear it.
+    /// Whether zeros have to be written over the member's superblock area before a superblock is
+    /// written there. This is needed if an older superblock may be there and the new one is larger
+    /// than a block, because a crash could leave half of each.
     pub(crate) fn is_to_wipe(&self) -> bool {
         let tears = || {
             let block = self.info.logical_block;
@@ -200,15 +206,15 @@ impl Member {
         self.moved(attr, write, length);
     }
 
-    /// Counts the sectors of a read or write, whether it is sent on its own or merged into another
-    /// request.
+    /// Adds the sectors of a read or write to the member's counters, whether the request is sent on
+    /// its own or merged into another one.
     #[inline]
     pub(crate) fn moved(&mut self, attr: &Attr, write: bool, length: Sectors) {
         self.served.add(attr, write, length);
     }
 
-    /// Corrects the counters after `requests` requests were merged into another request in the
-    /// queue.
+    /// Subtracts `requests` from the member's number of reads, or of writes with `write`: they were
+    /// counted when they were sent, and were then merged into another request in the queue.
     pub(crate) fn merged(&mut self, write: bool, requests: u64) {
         if write {
             self.counters.writes -= requests;

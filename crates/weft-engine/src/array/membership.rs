@@ -48,15 +48,18 @@ struct SlotEntry {
 /// but late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadAround {
-    /// Yes: data and parity of the stripe are known to agree.
+    /// Other members may be read in place of a stalled one: data and parity of the stripe are known
+    /// to agree.
     Always,
-    /// No: the read is for comparing parity, which a reconstructed strip would always match.
+    /// No other member is read in place of a stalled one: the read is for comparing parity, and a
+    /// strip that is reconstructed from parity would always match it.
     Never,
-    /// Only where parity was checked since a crash, because wrong parity would yield wrong data.
+    /// Other members are read in place of a stalled one only where parity was checked since the
+    /// last crash, because wrong parity would yield wrong data.
     WhereChecked,
 }
 
-/// Report of a personality about a member.
+/// Event at a member that a personality reports to the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Report {
     /// A strip that could not be read is about to be rewritten.
@@ -68,8 +71,8 @@ pub(crate) enum Report {
     Suspect { slot: Slot },
     /// The member failed a write. It is failed even if that breaks the array.
     Failed { slot: Slot },
-    /// A read failed. If this makes more than `most` consecutive failed reads, the member is
-    /// failed, provided that the array can run without it.
+    /// A read failed. If the member has now failed more than `most` reads in succession, the member
+    /// is failed, provided that the array can run without it.
     ReadFailed { slot: Slot, most: u32 },
 }
 

@@ -75,27 +75,31 @@ pub(crate) struct Array {
     layout: Option<Layout>,
     /// Write-intent bitmap, if the array has one.
     bitmap: Option<Box<IntentBitmap>>,
-    /// Change of the bitmap that the next superblock update has to make.
+    /// Addition or removal of the bitmap that the next superblock update has to make.
     bitmap_change: Option<BitmapChange>,
     events: u64,
     epoch_secs: u64,
     intent: WriteIntent,
     updates: SuperblockUpdates,
     pub(crate) flushes: FlushBatch<FlushFor>,
-    /// Client requests for which the round of flushes has ended, with the result of the round.
+    /// Client requests for which all member flushes have ended, each with the result of the
+    /// flushes.
     flushed: Vec<(RequestId, Result<(), Fault>)>,
-    /// Result of the last flush round. It is an error only if a member failed to flush that the
-    /// array cannot run without; any other such member is failed instead.
+    /// Result of the last round of member flushes. It is an error only if a member failed to flush
+    /// that the array cannot run without; any other such member is failed instead.
     flush_result: Result<(), Fault>,
     corrections: Corrections,
-    /// Number of flushes requested so far because of corrected strips.
+    /// Number of flushes requested so far to make corrected strips durable.
     corrections_flushes: u64,
-    /// `resync_from` is set only because members had no space, and the array still has redundancy.
+    /// Whether `resync_from` is set only because members had no space, while the array still has
+    /// redundancy.
     resyncs_for_space: bool,
-    /// First sector of the array where a member that the array needs failed to write its copy.
+    /// First sector of the array from which copies may differ because a member that the array
+    /// cannot run without failed to write its copy while another member wrote one; `None` if there
+    /// is none.
     unwritten_from: Option<Sectors>,
-    /// A discard is among the writes that found no space. For a discard, only the first member
-    /// without space is known.
+    /// Whether a discard is among the writes for which a member had no space. For a discard, only
+    /// the first member without space is known.
     lacked_space_for_discard: bool,
 }
 
@@ -342,13 +346,13 @@ impl Array {
         self.recount();
     }
 
-    /// Whether every member failure has been recorded in the superblocks, or can no longer be
-    /// recorded.
+    /// Whether the superblocks record every member failure, or no failure can be recorded any more
+    /// because the array is read-only or broken.
     pub(crate) fn is_known(&self) -> bool {
         self.failures_recorded() || self.membership.broken
     }
 
-    /// Whether every member frees discarded sectors, so that discards are worth it.
+    /// Whether every member frees discarded sectors; otherwise a discard would gain nothing.
     pub(crate) fn can_discard(&self) -> bool {
         let slots = self.membership.present();
         slots.ascending().all(|slot| self.at(slot).is_some_and(|member| member.info.discards))
@@ -502,8 +506,8 @@ impl Array {
         }
     }
 
-    /// Whether a request to the member at `position` is sent at once instead of waiting in the
-    /// member's queue.
+    /// Whether the queue of the member at `position` holds no requests back, so that a request is
+    /// sent to the member at once.
     #[inline]
     pub(crate) fn passes(&self, position: usize) -> bool {
         self.members[position].queue.passes()
@@ -542,7 +546,8 @@ impl Array {
         member.sent(&request.attr, write, length);
     }
 
-    /// Sends a read or write with `parts` as its memory. It may be merged with other requests.
+    /// Adds a read or write of data, with `parts` as its memory, to the member requests of this
+    /// turn. It may be merged with the ones before and after it before the member gets it.
     #[inline(always)]
     pub(crate) fn stage(
         &mut self,
@@ -579,8 +584,9 @@ impl Array {
         }
     }
 
-    /// Adds the staged requests to the queues of their members, and sends the requests that the
-    /// queues dispatch. `end_plug` is true if no more requests of this plug follow.
+    /// Adds the requests that were staged in this turn to the queues of their members, and sends
+    /// the requests that the queues dispatch. `end_plug` is true if no more requests of this plug
+    /// follow, so that waiting for them to merge is useless.
     pub(crate) fn unplug_queues(&mut self, end_plug: bool, out: &mut Outbox) {
         let starves = self.is_planted(Mutant::QueueStarves);
         for member in &mut self.members {
@@ -600,8 +606,8 @@ impl Array {
         self.members.iter_mut().for_each(|member| out.dispatch(self.volume, member));
     }
 
-    /// Moves waiting sync requests out of the idle class, so that they are served along with client
-    /// requests.
+    /// Takes the waiting requests of a sync out of the I/O class idle, so that they are served
+    /// along with client requests.
     pub(crate) fn promote_syncs(&mut self, out: &mut Outbox) {
         for member in self.members.iter_mut().filter(|member| !member.queue.passes()) {
             out.promote_syncs(member);
@@ -617,7 +623,8 @@ impl Array {
         self.members.iter().filter_map(|member| member.queue.next_wake(now)).min()
     }
 
-    /// Number of bytes that a member request may have; see [`Outbox::room`].
+    /// Number of bytes that may be read or written at the position of `request`, counting from its
+    /// start, without beginning another member request; see [`Outbox::room`].
     pub(crate) fn room(&self, position: usize, request: &MemberRequest, out: &Outbox) -> u64 {
         let member = &self.members[position];
         let last = &member.queue.last[usize::from(request.write)];

@@ -21,21 +21,22 @@ use crate::sched::member_queue::{QueueCommand, Waiting};
 use crate::sched::merge::{self, Last};
 use crate::sched::request::{MemberRequest, MergeKind};
 
-/// Owner of a token, to which the token's `Done` is reported.
+/// Recipient of the `Done` of a token.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Owner {
-    /// Parts of a member request: the first one, and the chain of those that were merged with it.
+    /// The parts of which a member request consists, each with its own recipient: the first part,
+    /// and the chain of those that were merged with it.
     Parts(CompletionTarget, Chain),
     /// A client's read or write that was passed to a member unchanged.
     Passed(PassedRequest),
     /// Discard of the range of a client request.
     Discard(RequestId),
-    /// Flush of a member, for one or more rounds of flush requests.
+    /// A flush of a member, for which one or more rounds of flush requests wait.
     Flush(FlightId),
-    /// The superblock update in progress.
+    /// A write of a member's superblock, for the superblock update in progress.
     Superblock,
-    /// The bitmap round in progress. `all` is true if all pages were written to the member, not
-    /// only those of the round.
+    /// A write of bitmap pages to a member, in the bitmap round in progress. `all` is true if all
+    /// pages were written to the member, not only those of the round.
     Bitmap { all: bool },
     /// A computation of a personality.
     Compute(JobId),
@@ -45,16 +46,16 @@ pub(crate) enum Owner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct JobId(pub(crate) u32);
 
-/// First and last entry of a chain in a table. A chain holds either the parts of a member request
-/// after its first one, or the outstanding requests of a member.
+/// First and last entry of a linked list in one of two tables: of the parts of a member request
+/// after its first one, or of the outstanding requests of a member.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chain {
     first: u32,
     last: u32,
 }
 
-/// Owner of one part of a member request. Only its personality can interpret it: the array returns
-/// it unchanged with the member's answer.
+/// Recipient of the result of one part of a member request. Only the personality can interpret it:
+/// the array returns it unchanged with the member's answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CompletionTarget {
     pub(crate) kind: u32,
@@ -66,11 +67,11 @@ pub(crate) struct CompletionTarget {
 pub(crate) struct PassedRequest {
     pub(crate) issuer: Issuer,
     pub(crate) frames: Run,
-    /// First byte in the volume.
+    /// First byte of the request in the volume.
     pub(crate) start: Bytes,
     pub(crate) len: u32,
     pub(crate) attr: Attr,
-    /// The client has disconnected.
+    /// Whether the client has disconnected, so that the answer is dropped.
     pub(crate) gone: bool,
 }
 
@@ -93,13 +94,14 @@ pub(crate) struct Outstanding {
     pub(crate) at_member: bool,
     /// Receipt from the scheduler; `None` if the request did not pass through a scheduler.
     pub(crate) scheduled: Option<Receipt>,
-    /// The owner was already told that the request failed. Until it is done, the request only pins
-    /// memory.
+    /// Whether the owner was already told that the request failed. Until it is done, the member may
+    /// still use its memory, so the frames remain in use.
     pub(crate) detached: bool,
 }
 
 impl Outstanding {
-    /// A single request that is dispatched at `issued`.
+    /// Record of a request that is sent at `issued` and was not merged with others, or of a
+    /// computation (`member` is `None`).
     pub(crate) fn new(
         volume: VolumeId,
         member: Option<MemberIndex>,
@@ -112,7 +114,8 @@ impl Outstanding {
         Self { volume, member, write, fua, issued, owner, requests, at_member, scheduled, detached }
     }
 
-    /// Whether this is a write of parts for which the parts' owner still waits.
+    /// Whether this is a write of a personality's data (`Owner::Parts`), and its owner was not yet
+    /// told a result.
     fn is_writing_parts(&self) -> bool {
         self.write && !self.detached && matches!(self.owner, Owner::Parts(..))
     }
@@ -131,7 +134,8 @@ pub(crate) struct Outbox {
     outputs: VecDeque<Output>,
     /// Number of requests that wait in the queues of members.
     queued: usize,
-    /// Number of the engine's turn; requests of different turns are not merged.
+    /// Number of the engine's turn. Without a queue that holds requests back, only requests of the
+    /// same turn are merged.
     turn: u64,
     tokens: Vec<Entry>,
     /// For each member, the chain of its outstanding requests in the order in which they were sent.
@@ -149,7 +153,8 @@ pub(crate) struct Outbox {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     token: Token,
-    /// Entries of the member's requests that were sent just before and just after this one.
+    /// Indexes in `tokens` of the member's requests that were sent just before and just after this
+    /// one.
     before: u32,
     after: u32,
     outstanding: Option<Outstanding>,
@@ -312,7 +317,7 @@ impl Outbox {
         }
     }
 
-    /// Adds the parts of `other` to those of `owner`.
+    /// Merges the parts of `other` into those of `owner`, because their member requests became one.
     fn join(&mut self, owner: &mut Owner, other: Owner) {
         let (Owner::Parts(_, chain), Owner::Parts(completion, rest)) = (owner, other) else {
             unreachable!("only requests of parts are merged")
@@ -393,7 +398,7 @@ impl Outbox {
         self.chain(token, completion);
     }
 
-    /// Adds a part to the parts that own a token.
+    /// Adds a part to the member request with this token.
     fn chain(&mut self, token: Token, completion: CompletionTarget) {
         let entry = &mut self.tokens[token_place(token)];
         let Some(Outstanding { owner: Owner::Parts(_, chain), .. }) = &mut entry.outstanding else {
@@ -446,7 +451,7 @@ impl Outbox {
         last.room(self.turn, at, request)
     }
 
-    /// Ends merging into the requests that were sent so far: later requests are sent on their own.
+    /// Prevents that later requests are merged into those that were sent so far.
     pub(crate) fn seal(&mut self) {
         self.turn += 1;
     }
@@ -609,8 +614,8 @@ impl Outbox {
         entries.map(|entry| entry.token).collect()
     }
 
-    /// Whether a member has an outstanding or queued write of parts for which the parts' owner
-    /// still waits.
+    /// Whether a write of a personality's data (`Owner::Parts`) to the member is queued or
+    /// outstanding, and its owner was not yet told a result.
     pub(crate) fn is_writing_parts(&self, member: &Member) -> bool {
         let out = self.tokens_of(member.info.index).into_iter().any(|token| {
             let outstanding = self.tokens[token_place(token)].outstanding.as_ref();
@@ -682,7 +687,7 @@ const SPARE_OPS_LONG: usize = 16;
 
 const END: u32 = u32::MAX;
 
-/// Appends a part to a chain.
+/// Appends a part to a chain in the table `merged`, at an index from `free` if there is one.
 fn link(
     merged: &mut Vec<(CompletionTarget, u32)>,
     free: &mut Vec<u32>,

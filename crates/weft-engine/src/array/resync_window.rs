@@ -28,10 +28,11 @@ use crate::contract::snapshot::{Mismatch, Mismatches, WrongStrip};
 use crate::layout::slot_set::SlotSet;
 use crate::mutant::Mutant;
 
-/// Extent and effect of a sync, as defined by the personality.
+/// Range that a sync of an array covers, and effect of the sync, as defined by the personality.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pass {
-    /// Number of sectors per unit.
+    /// Number of sectors of a unit, the part of a sync that is started and finished as a whole: one
+    /// stripe, or one section of a mirror.
     pub(crate) unit: Sectors,
     /// Number of sectors that the sync covers, counted on each member or in the array.
     pub(crate) size: Sectors,
@@ -46,8 +47,9 @@ pub(crate) struct Pass {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Settles {
     No,
-    /// Only if no member under recovery was partly rebuilt before. The rebuilt part of such a
-    /// member is read by clients and by the sync, but the sync neither writes nor compares it.
+    /// The copies agree, unless a member under recovery was partly rebuilt before. The rebuilt part
+    /// of such a member is read by clients and by the sync, but the sync neither writes nor
+    /// compares it.
     UnlessPartlyRebuilt,
     Yes,
 }
@@ -60,11 +62,11 @@ pub(crate) struct Resync {
     pub(crate) lease: Option<Lease>,
     /// Slots that were under recovery when the sync began.
     slots: SlotSet,
-    /// At least one of `slots` already held rebuilt data when the recovery began.
+    /// Whether at least one of `slots` already held rebuilt data when the recovery began.
     partly_rebuilt: bool,
     /// First sector that the sync covers.
     from: Sectors,
-    /// Number of the next unit to start.
+    /// Number of the next unit of the sync to start; see [`Pass::unit`].
     next: u64,
     end: u64,
     /// Units to sync, as ranges in order, beginning with the range that contains `next`; `None`:
@@ -146,9 +148,9 @@ impl Resync {
         self.next = next.min(self.end).max(self.next);
     }
 
-    /// Starts units while the window has room. `ask` starts the given unit and returns whether it
-    /// could. If it could not, because requests wait for stripes or there is no room, the sync
-    /// starts no more for now.
+    /// Starts units in order while fewer than the window permits are unfinished. `ask` starts the
+    /// given unit and returns whether it could. If it could not, because requests wait for stripes
+    /// or there is no room, the sync starts no more for now.
     pub(crate) fn feed(&mut self, cache_stripes: u32, mut ask: impl FnMut(u64, &Self) -> bool) {
         let stripes_max = window_stripes(cache_stripes);
         while !self.stopping && self.next < self.end && self.window.len() < stripes_max {
@@ -180,23 +182,24 @@ impl Resync {
             && !self.window.iter().any(|key| syncs(*key))
     }
 
-    /// Whether every unit that the sync started is done.
+    /// Whether every unit that the sync started is finished.
     pub(crate) fn has_all(&self) -> bool {
         self.window.is_empty()
     }
 
-    /// Time at which the pace lets the sync continue; `None` if the pace does not hold it back.
+    /// Time at which the speed limits of the sync let it continue; `None` if they do not hold it
+    /// back.
     pub(crate) fn wake(&self) -> Option<Time> {
         let goes_on = !self.stopping && self.next < self.end;
         if goes_on { self.pace.wake(self.has_all()) } else { None }
     }
 
-    /// Whether the sync covers everything, not only the chunks of a bitmap.
+    /// Whether the sync covers all sectors, and not only chunks with their bit set in the bitmap.
     fn is_of_all(&self) -> bool {
         self.only.is_none() && self.only_array.is_none()
     }
 
-    /// Whether one of the units `keys` was started and is not done.
+    /// Whether the sync has started a unit with one of these numbers and not finished it.
     pub(crate) fn waits_for(&self, keys: &Range<u64>) -> bool {
         self.window.range(keys.clone()).next().is_some()
     }
@@ -255,7 +258,7 @@ impl Resync {
         self.pass.size
     }
 
-    /// Whether all slots under recovery when the sync began are among `slots`.
+    /// Whether `slots` includes all slots that were under recovery when the sync began.
     pub(crate) fn rebuilds_only(&self, slots: SlotSet) -> bool {
         self.slots.without(slots).is_empty()
     }
@@ -375,7 +378,8 @@ impl Array {
     }
 }
 
-/// Units that cover the given ranges of data sectors, in order and without repetition.
+/// Numbers of the units that cover the given ranges of data sectors, as ranges in order and without
+/// repetition.
 fn units_of(ranges: &[SectorRange], unit: Sectors) -> VecDeque<Range<u64>> {
     let mut units: VecDeque<Range<u64>> = VecDeque::new();
     for range in ranges {
@@ -388,7 +392,7 @@ fn units_of(ranges: &[SectorRange], unit: Sectors) -> VecDeque<Range<u64>> {
     units
 }
 
-/// Largest number of units that may be started and not done.
+/// Largest number of units that a sync may have started and not finished.
 fn window_stripes(cache_stripes: u32) -> usize {
     WINDOW_STRIPES.min(cache_stripes as usize / 4).max(1)
 }

@@ -4,8 +4,8 @@ use weft_units::Sectors;
 
 use crate::contract::input::{Account, Attr, Purpose};
 
-/// Counters of the sectors that one member has read and written. Each account has a row, with a
-/// column for each purpose and direction.
+/// Counters of the sectors that one member has read and written. Each account (the party that a
+/// request is charged to) has a row, with a column for each purpose and direction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Served(Vec<Row>);
 

@@ -44,8 +44,8 @@ impl Array {
         self.resyncs_for_space
     }
 
-    /// Handles the event that the members which had no space have stored the missed data, or have
-    /// failed.
+    /// Records that no member lacks space any more: each one that did has stored the data that it
+    /// missed, or was failed.
     pub(crate) fn found_space(&mut self) {
         for member in &mut self.members {
             member.full_since = None;
@@ -60,9 +60,9 @@ impl Array {
         }
     }
 
-    /// Cancels a resync that lack of space had made necessary, because no member misses data any
-    /// more. Data that only a failed member missed does not call for a resync, if the remaining
-    /// members agree (`left_agree`). Returns whether a resync was cancelled.
+    /// Cancels a resync that lack of space had made necessary, because each member has stored the
+    /// data that it missed. Data that only a failed member missed does not call for a resync, if
+    /// the remaining members agree (`left_agree`). Returns whether a resync was cancelled.
     pub(super) fn take_back_resync_for_space(&mut self, left_agree: bool) -> bool {
         self.lacked_space_for_discard = false;
         let taken_back = std::mem::take(&mut self.resyncs_for_space) && left_agree;
@@ -75,7 +75,7 @@ impl Array {
         taken_back
     }
 
-    /// Whether no member is known to lack space.
+    /// Whether no member is recorded as having no space for strips or for its superblock.
     pub(crate) fn nobody_is_full(&self) -> bool {
         self.members.iter().all(|member| member.is_full_since().is_none())
     }
@@ -85,8 +85,8 @@ impl Array {
         self.updates.not_before.is_some() && self.updates.outstanding == 0 && !self.updates.held
     }
 
-    /// Whether the full members that are in sync can be failed: the array can run on the members
-    /// that have space, not counting those that share their file system with a full member.
+    /// Whether the array can do without all in-sync members that have no space. A member that
+    /// shares its file system with one of these is not counted on either.
     fn can_do_without_full(&self) -> bool {
         let full = |member: &Member| member.is_full_since().is_some();
         let spaces = || self.members.iter().filter(|it| full(it)).filter_map(|it| it.info.space);

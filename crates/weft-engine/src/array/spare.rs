@@ -123,7 +123,8 @@ impl Array {
             .ok_or(ReplyError::Invalid("the role table of the superblock is full"))
     }
 
-    /// Whether a member with logical blocks of this size can serve every request of clients.
+    /// Whether a device with logical blocks of this size can be a member: every request that
+    /// clients may send is aligned to the blocks.
     fn serves_blocks(&self, block: Bytes) -> bool {
         self.request_unit <= Bytes(1) || block <= self.request_unit
     }
@@ -233,7 +234,8 @@ impl Array {
         Ok(slot)
     }
 
-    /// Gives empty slots to spares, as long as there are spares. Returns whether a slot was filled.
+    /// Makes spares the members of empty slots, as long as there are spares. Returns whether a slot
+    /// was filled.
     pub(crate) fn fill_slots(&mut self) -> bool {
         let sealed = self.membership.read_only || self.membership.broken;
         assert!(!sealed, "the slots of an array that takes no writes stay as they are");

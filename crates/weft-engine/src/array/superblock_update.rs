@@ -50,10 +50,10 @@ use crate::contract::token::RequestId;
 use crate::knobs::FlushRule;
 use crate::mutant::Mutant;
 
-/// State of strips that were corrected after a read error. A correction does not need the array to
-/// be dirty, because a crash leaves nothing inconsistent; but the members are flushed before a
-/// superblock records clean. The same holds for strips for which a member had no space, once they
-/// are written and no resync follows.
+/// Progress of strips that were corrected after a read error towards durability. A correction does
+/// not need the array to be dirty, because a crash leaves nothing inconsistent; but the members are
+/// flushed before a superblock records clean. The same holds for strips for which a member had no
+/// space, once they are written and no resync follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Corrections {
     Durable,
@@ -62,17 +62,18 @@ pub(super) enum Corrections {
     Written,
 }
 
-/// Purpose of a flush request.
+/// Reason for which all members are flushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlushFor {
     Request(RequestId),
-    /// The superblock update that is about to record clean, by number of the attempt to become
+    /// A superblock update is about to record clean; the number is that of the attempt to become
     /// clean.
     Clean(u64),
-    /// Corrected strips, which must be durable before a superblock update records clean; by number
-    /// of the flush.
+    /// Strips were corrected, and must be durable before a superblock update records clean; the
+    /// number is that of the flush.
     Corrections(u64),
-    /// Bits of the bitmap that are about to be cleared, by number of the run.
+    /// Bits of the bitmap are about to be cleared. The number is that of the run, which is md's
+    /// periodic search for such bits.
     Bitmap(u64),
 }
 
@@ -85,25 +86,26 @@ pub(super) struct SuperblockUpdates {
     /// Earliest time of the next attempt, after a member had no space for its superblock; `None`
     /// without such a limit.
     pub(super) not_before: Option<Time>,
-    /// The outstanding writes bring members up to date that lag one update behind. Otherwise the
-    /// next update would make them lag by two, and after a crash during it they could not be told
-    /// from stale members.
+    /// Whether the outstanding writes are for members with superblocks that lag one update behind,
+    /// to bring them up to date first. Otherwise the next update would make them lag by two, and
+    /// after a crash during it they could not be told from stale members.
     catching_up: bool,
-    /// The outstanding writes go to members that just took a slot, before any other superblock
-    /// records the new role. Thus after a crash no member counts as holding a slot unless its own
-    /// superblock records that it is under recovery. (md takes the role of a member that lags by
-    /// one from the others.)
+    /// Whether the outstanding writes go to members that just took a slot, before any other
+    /// superblock records the new role. Thus after a crash no member counts as holding a slot
+    /// unless its own superblock records that it is under recovery. (md takes the role of a member
+    /// that lags by one from the others.)
     introducing: bool,
-    /// The outstanding writes wipe the superblock area of members that just joined.
+    /// Whether the outstanding writes are the zeros that wipe the superblock area of members that
+    /// just joined.
     wiping: bool,
-    /// The superblocks that were written last record the array as dirty.
+    /// Whether the superblocks that were written last record the array as dirty.
     said_in_use: bool,
-    /// A superblock update has begun but has no writes outstanding: its superblocks will record
-    /// clean, and wait for a flush of the members because strips were corrected since the update
-    /// began.
+    /// Whether a superblock update has begun but pauses, with no writes outstanding: its
+    /// superblocks will record clean, and wait for a flush of the members because strips were
+    /// corrected since the update began.
     pub(super) held: bool,
-    /// Like `held`, but so far the update has only written the header of the bitmap, and no
-    /// superblock.
+    /// Whether the update that pauses (`held`) has written only the header of the bitmap so far,
+    /// and no superblock.
     begins: bool,
     /// Number of the first superblock update that records all failures so far.
     pub(super) records_failures: u64,
@@ -246,8 +248,8 @@ impl Array {
         }
     }
 
-    /// Continues an update after the bitmap round with its header: the header was written, or it
-    /// has to be retried.
+    /// Continues a superblock update after the bitmap pages that precede its superblocks were
+    /// answered: they were written, or have to be retried for lack of space.
     pub(super) fn bitmap_header_written(&mut self, out: &mut Outbox) {
         if self.membership.broken {
             // A broken array records nothing more.
@@ -297,8 +299,8 @@ impl Array {
         }
     }
 
-    /// Whether a member's superblock lags behind the update count, or found no space on the member
-    /// last time.
+    /// Test of a member: whether its superblock lags behind the update count, or found no space on
+    /// the member last time.
     fn lags(&self) -> impl Fn(&Member) -> bool + use<> {
         let events = self.events;
         move |member: &Member| {
@@ -334,9 +336,10 @@ impl Array {
         }
     }
 
-    /// Writes a member's superblock with the present state. A member that lags because it had no
-    /// space for its superblock gets that one as it was encoded: other members have its update
-    /// count with that content, and md believes any of equal counts.
+    /// Writes a member's superblock with the present state. The exception is a member of which the
+    /// superblock with the last update count found no space: while members are brought up to date,
+    /// it gets exactly that superblock. Other members hold the same update count with the same
+    /// content, and md trusts any of several superblocks with equal counts.
     fn write_superblock(&mut self, position: usize, out: &mut Outbox) {
         let member = &mut self.members[position];
         assert!(!member.is_faulty(), "a faulty member gets no superblock");
@@ -384,7 +387,8 @@ impl Array {
         self.updates.outstanding += 1;
     }
 
-    /// Standing of each member, in the order of member numbers, for superblocks to record.
+    /// Role of each member as superblocks are to record it, and whether the member is present and
+    /// under recovery, in the order of member numbers.
     fn standings(&self) -> Vec<Standing> {
         let standing = |(role, number): (&Role, u32)| {
             let member = self.members.iter().find(|member| member.number == number);
@@ -612,7 +616,7 @@ impl Array {
     }
 }
 
-/// Update number that no superblock update has.
+/// Number that no superblock update ever has: what waits for it waits forever.
 pub(super) const NEVER: u64 = u64::MAX;
 
 /// Time between two attempts at an update, if a superblock found no space on its member.

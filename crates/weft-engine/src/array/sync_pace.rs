@@ -36,22 +36,23 @@ use crate::knobs::{Knobs, SyncPace};
 #[derive(Clone, Debug)]
 pub(crate) struct Pace {
     kind: SyncPace,
-    /// Floor and ceiling, in bytes per second.
+    /// Floor and ceiling of the sync's speed, in bytes per second.
     min: u64,
     max: u64,
-    /// Time of the last call of [`Pace::look`].
+    /// Time of the last call of [`Pace::look`], which updates the pace.
     at: Time,
-    /// Fill of the buckets of the floor and of the ceiling, in bytes × nanoseconds per second.
+    /// Number of bytes that the sync may still move to reach its floor, and (`ceiling`) before it
+    /// exceeds its ceiling, in bytes × nanoseconds per second. Both grow with time up to a limit.
     floor: u128,
     ceiling: u128,
-    /// Number of bytes left in the current step.
+    /// Number of bytes left in the current step, which is [`STEP_BYTES`] of the sync.
     left: u64,
     /// Number of client requests at the last call of [`Pace::look`], and time of the last call that
     /// found new ones.
     requests: u64,
     client_at: Option<Time>,
     client_waits: bool,
-    /// Start of the step in progress, and duration of the last finished step.
+    /// Start of the current step, and (`step_took`) duration of the last finished step.
     step_began: Option<Time>,
     step_took: Span,
 }
@@ -110,7 +111,8 @@ impl Pace {
         (self.requests, self.client_waits) = (requests, client_waits);
     }
 
-    /// Whether clients were active at the last call of [`Pace::look`].
+    /// Whether a client had sent a request within 100 ms before the last call of [`Pace::look`], or
+    /// waited for an answer.
     pub(crate) fn is_busy(&self) -> bool {
         self.client_waits || self.client_at.is_some_and(|at| self.at < at + IDLE_AFTER)
     }
@@ -142,13 +144,14 @@ impl Pace {
         self.left > 0 || (due && self.ceiling >= STEP)
     }
 
-    /// Time at which clients will have paused for `pause`, if no request arrives before; `None`
-    /// while a client waits for an answer.
+    /// Time at which clients will have been without a request for `pause`, if none arrives before;
+    /// `None` while a client waits for an answer.
     fn quiet_at(&self, pause: Span) -> Option<Time> {
         self.client_at.filter(|_| !self.client_waits).map(|at| at + pause)
     }
 
-    /// Counts the bytes of units that the sync has asked for.
+    /// Counts bytes that the sync has begun to transfer against its floor, its ceiling and the
+    /// current step.
     pub(crate) fn asked(&mut self, bytes: Bytes) {
         if self.left == 0 {
             self.left = STEP_BYTES;

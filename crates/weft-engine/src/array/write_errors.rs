@@ -50,8 +50,8 @@ impl Array {
         self.lacked_space_for_discard &= is_dirty;
     }
 
-    /// Whether a resync would only run into the same write error again, on a member that the array
-    /// needs.
+    /// Whether a resync now would only meet the same write error again, on a member that the array
+    /// cannot run without and therefore cannot fail.
     pub(crate) fn resync_would_fail_again(&self) -> bool {
         self.unwritten_from.is_some() && !self.membership.is_whole()
     }

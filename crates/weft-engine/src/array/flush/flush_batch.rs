@@ -58,14 +58,17 @@ pub struct FlightId(u32);
 /// Flush requests of one array, and the member flushes in flight. `R` identifies a request.
 #[derive(Clone, Debug)]
 pub struct FlushBatch<R> {
-    /// Requests that no round serves yet.
+    /// Flush requests that are not yet in a round, which is a set of requests and the member
+    /// flushes that they wait for.
     waiting: VecDeque<R>,
     rounds: Vec<Option<Round<R>>>,
     running: usize,
     flights: Vec<Option<Flight>>,
-    /// Rounds that each wait for the next flush of a member, in order of arrival.
+    /// Members with a flush in flight, each with the index of a round that waits for the member's
+    /// next flush. In order of arrival.
     queued: Vec<(MemberIndex, usize)>,
-    /// Requests of finished rounds, with the result of the round.
+    /// Flush requests that need not wait for any more member flushes, each with the result of its
+    /// round.
     served: Vec<(R, Result<(), Fault>)>,
     counts: FlushCounts,
     planted: Option<Mutant>,
@@ -76,18 +79,19 @@ pub struct FlushBatch<R> {
 pub struct FlushCounts {
     /// Number of flush requests that have arrived.
     pub requests: u64,
-    /// Number of rounds, including those that sent no flush.
+    /// Number of rounds: sets of flush requests that waited for the same member flushes. Rounds
+    /// that sent no flush are included.
     pub rounds: u64,
     /// Number of flushes sent to members.
     pub sent: u64,
-    /// Number of flushes that were skipped, because all writes of the member were durable.
+    /// Number of member flushes that were left out because all writes of the member were durable.
     pub skipped: u64,
 }
 
 #[derive(Clone, Debug)]
 struct Round<R> {
     requests: Vec<R>,
-    /// Number of members that have not finished their flush for this round.
+    /// Number of members from which the round still needs a flush.
     pending: usize,
     result: Result<(), Fault>,
 }
@@ -165,7 +169,8 @@ impl<R> FlushBatch<R> {
         !self.waiting.is_empty() || !self.queued.is_empty()
     }
 
-    /// Whether waiting requests would get a round now under `rule`.
+    /// Whether the rule permits waiting flush requests to start member flushes now: with
+    /// [`FlushRule::Batch`] and [`FlushRule::Serial`] only while no round is running.
     #[must_use]
     pub fn may_start(&self, rule: FlushRule) -> bool {
         let alone = matches!(rule, FlushRule::Batch | FlushRule::Serial);
@@ -173,9 +178,11 @@ impl<R> FlushBatch<R> {
         !self.waiting.is_empty() && !held_up
     }
 
-    /// Starts the rounds that are due. `members` lists the members in the order in which flushes
-    /// are sent, each with its counter. Returns the flushes to send; [`FlushBatch::ended`] must be
-    /// called once for each of them. A round that needs no flush is finished at once.
+    /// Starts a round, or several, for the waiting requests, as `rule` permits, and the queued
+    /// flushes of members that have none in flight. `members` lists the members in the order in
+    /// which flushes are sent, each with its counter. Returns the flushes to send;
+    /// [`FlushBatch::ended`] must be called once for each of them. A round that needs no flush is
+    /// finished at once.
     pub fn start(
         &mut self,
         rule: FlushRule,
@@ -206,8 +213,9 @@ impl<R> FlushBatch<R> {
         sent
     }
 
-    /// Records the end of a member flush with `result`. `unflushed` is the member's counter, or
-    /// `None` if the member has left. Requests that waited for the flush get the result `told`.
+    /// Records that a member flush ended with `result`. `unflushed` is the member's counter, or
+    /// `None` if the member has left. `told` is the result for the requests that waited for the
+    /// flush; it may be `Ok` although the flush failed, if the array can run without the member.
     /// After the last flush of a round, [`FlushBatch::take_served`] returns the round's requests.
     pub fn ended(
         &mut self,
@@ -269,7 +277,9 @@ impl<R> FlushBatch<R> {
         }
     }
 
-    /// Makes a round wait for a flush of `member`, if the rule requires one.
+    /// Adds `member` to a round: the round waits for a new flush of the member, for its next one,
+    /// or for the one in flight, as `rule` says, or skips the member if all of its writes are
+    /// durable.
     fn involve(
         &mut self,
         rule: FlushRule,
@@ -299,8 +309,8 @@ impl<R> FlushBatch<R> {
         }
     }
 
-    /// The flush in flight at a member, and the value of `written` that it covers; `None` if none
-    /// is.
+    /// The flush in flight at a member, and the value of the member's counter
+    /// [`Unflushed::written`] when the flush started; `None` if no flush is in flight.
     fn flight_of(&self, member: MemberIndex) -> Option<(FlightId, u64)> {
         let mut flights = (0..).zip(&self.flights);
         flights.find_map(|(place, flight)| {
@@ -330,7 +340,8 @@ impl<R> FlushBatch<R> {
         put(&mut self.rounds, Round { requests, pending: members, result: Ok(()) })
     }
 
-    /// Counts one member of a round as done. After the last member, the round is closed.
+    /// Records that the round at index `place` needs no more flush of one of its members; `result`
+    /// is that of the member's flush. After the last member, the requests of the round are served.
     fn member_done(&mut self, place: usize, result: Result<(), Fault>) {
         let round = self.rounds[place].as_mut().expect("a round is over once");
         assert!(round.pending > 0, "a member of a round is done once");

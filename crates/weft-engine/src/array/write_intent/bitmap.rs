@@ -51,15 +51,16 @@ const CHUNKS_OF_PAGE: usize = 2048;
 const SET: u32 = 1 << 31;
 /// The bit is set in the image, but no finished round has written it.
 const UNWRITTEN: u32 = 1 << 30;
-/// The chunk has to be resynced, unless the array's resync has passed it.
+/// The chunk has to be resynced, unless the resync in progress has already covered it.
 const NEEDED: u32 = 1 << 29;
-/// The chunk is on the list that the next run checks.
+/// The chunk is in the list [`Runs::listed`], so that the next run checks it.
 const LISTED: u32 = 1 << 28;
-/// A run found no lease on the chunk, and none has been taken since then.
+/// The last run found no lease on the chunk, and none was taken since then, so that the next run
+/// may clear the bit.
 const OLD: u32 = 1 << 27;
 const LEASES: u32 = OLD - 1;
 
-/// Chunks that a lease covers.
+/// Chunks of the bitmap that a lease (a permission to write a range of the array) covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Chunks {
     first: u32,
@@ -95,20 +96,21 @@ pub(in crate::array) struct IntentBitmap {
     header: BitmapHeader,
     /// Header and bits as the members should have them, padded to whole pages.
     image: Vec<u8>,
-    /// Number of bytes of the image that are in use.
+    /// Number of bytes of the image that header and bits fill; the rest is padding.
     len: usize,
     /// For each chunk, its number of leases and its flags.
     chunks: Vec<u32>,
-    /// Pages of the image that have not been written to the members yet.
+    /// Pages of the image that changed and have not been written to the members yet.
     changed: BTreeSet<usize>,
-    /// Chunks with a bit that was set since the last round began.
+    /// Chunks with a bit that was set since the last round (write of changed pages) began.
     unwritten: Vec<u32>,
     round: Option<Round>,
     runs: Runs,
     /// Update count of the last finished superblock update. Every in-sync member has recorded it.
     recorded_events: u64,
-    /// Number of leases that are on no chunk, because their writes began while the bitmap was not
-    /// in use: before it existed or after it was removed. No bit is cleared while there are any.
+    /// Number of leases that the bitmap does not count on any chunk, because their writes began
+    /// while the bitmap was not in use: before it existed or after it was removed. No bit is
+    /// cleared while there are any.
     uncounted: u32,
     leaving: Leaving,
 }
@@ -117,37 +119,37 @@ pub(in crate::array) struct IntentBitmap {
 #[derive(Clone, Debug, Default)]
 struct Round {
     pages: Vec<usize>,
-    /// Chunks with a bit that becomes durable with the round.
+    /// Chunks with a bit that becomes durable when these pages are written.
     chunks: Vec<u32>,
-    /// The round belongs to a superblock update, which continues after it.
+    /// Whether the pages are written for a superblock update, which continues after it.
     update: bool,
-    /// The round writes `events_cleared` to the present members.
+    /// Whether the pages include a new `events_cleared` for the present members.
     events_cleared: bool,
     outstanding: u32,
-    /// Members to which the round is being written a second time, after an error.
+    /// Members to which the pages are being written a second time, after an error.
     again: Vec<MemberIndex>,
     second: bool,
-    /// A member had no space for its pages.
+    /// Whether a member had no space for its pages.
     no_space: bool,
 }
 
-/// State of the runs that clear bits.
+/// State of the runs: the periodic searches for bits that can be cleared, `daemon_sleep` apart.
 #[derive(Clone, Debug)]
 struct Runs {
     sleep: Span,
     last: Time,
     /// Chunks that have a set bit and no lease, for the next run to check.
     listed: Vec<u32>,
-    /// Chunks with a bit that is to be cleared once the flush of this run is done.
+    /// Chunks with a bit that is to be cleared once the flush of the members for this run is done.
     clearing: Vec<u32>,
     flush: u64,
     flushing: bool,
-    /// Whether `events_cleared` was updated (`marked`), and whether it is durable on the members
-    /// (`recorded`). Both are reset when a member joins or leaves.
+    /// Whether `events_cleared` was updated in the header (`marked`), and whether it is durable on
+    /// the members (`recorded`). Both become false when a member joins or leaves.
     marked: bool,
     recorded: bool,
-    /// Set if the last run found only chunks that wait for a resync: the sector to which the resync
-    /// had come.
+    /// The sector up to which the array is resynced, if the last run found only chunks that wait
+    /// for the resync; no run is needed until the resync has got further.
     waits_for_resync: Option<Sectors>,
 }
 
@@ -295,7 +297,7 @@ impl IntentBitmap {
         self.runs.waits_for_resync = None;
     }
 
-    /// Marks the chunks of a range that have their bit set, so that they are resynced.
+    /// Marks those chunks of a range that have their bit set as to be resynced.
     fn need(&mut self, range: SectorRange) {
         let Range { start, end } = self.chunks_of(range);
         for word in &mut self.chunks[start as usize..end as usize] {
@@ -305,7 +307,8 @@ impl IntentBitmap {
         }
     }
 
-    /// Ranges of chunks that have all flags in `all`, in order, with adjacent chunks joined.
+    /// Ranges of chunks that have all flags of the mask `all`, in order, with adjacent chunks
+    /// joined.
     fn ranges(&self, all: u32) -> Vec<SectorRange> {
         let size = self.layout.resync_size().0;
         let mut ranges: Vec<SectorRange> = Vec::new();
@@ -323,7 +326,8 @@ impl IntentBitmap {
         ranges
     }
 
-    /// Whether neither a round nor a run's flush is in flight.
+    /// Whether no bitmap page is being written, and no flush of the members for bits to be cleared
+    /// is in flight.
     pub(in crate::array) fn is_quiet(&self) -> bool {
         self.round.is_none() && !self.runs.flushing
     }
@@ -352,39 +356,41 @@ impl IntentBitmap {
         Bytes(self.len as u64)
     }
 
-    /// Returns the bitmap of a running array, where `leases` outstanding leases are on none of its
-    /// chunks.
+    /// Sets the number of leases that are outstanding and on none of the bitmap's chunks: those
+    /// from before it was added.
     pub(super) fn begun_with(self, leases: u32) -> Self {
         Self { uncounted: leases, ..self }
     }
 
-    /// Begins the removal of the bitmap, which takes effect with superblock update number `update`.
+    /// Begins the removal of the bitmap: superblock update number `update` is the first without it.
     pub(super) fn leave_with(&mut self, update: u64) {
         self.leaving = Leaving::With(update);
     }
 
-    /// Whether the bitmap is being removed, or is removed and only remains for what is in flight.
+    /// Whether the bitmap is being removed, or is removed and is kept only until its last page
+    /// writes and leases have ended.
     pub(super) fn is_leaving(&self) -> bool {
         self.leaving != Leaving::No
     }
 
-    /// Records that superblock update number `update` is done, which may be the one that removes
-    /// the bitmap.
+    /// Records that superblock update number `update` is done. If the removal of the bitmap waited
+    /// for it, no superblock names the bitmap any more.
     pub(in crate::array) fn leaves_with(&mut self, update: u64) {
         if matches!(self.leaving, Leaving::With(number) if number <= update) {
             self.leaving = Leaving::Gone;
         }
     }
 
-    /// Whether the bitmap is removed, with nothing in flight and no lease on its chunks.
+    /// Whether nothing needs the removed bitmap any more: no write of its pages is in flight, and
+    /// no lease is on its chunks.
     fn is_left(&self) -> bool {
         self.leaving == Leaving::Gone
             && self.is_quiet()
             && self.chunks.iter().all(|word| word & LEASES == 0)
     }
 
-    /// Bitmap to write to a member without a slot: every bit is set, so that no recovery can skip a
-    /// chunk because of it.
+    /// Content of the bitmap area of a member without a slot: every bit is set, so that no recovery
+    /// can skip a chunk because of it.
     fn of_spare(&self) -> Vec<u8> {
         let mut bytes = vec![0xff; self.image.len()];
         bytes[..BITMAP_HEADER_BYTES].copy_from_slice(&self.header.of_new_member().encode());
@@ -468,8 +474,8 @@ impl Array {
         (!waits).then(|| runs.last + runs.sleep)
     }
 
-    /// Checks which bits can be cleared, at most once per `daemon_sleep`. With `stops` the array is
-    /// being stopped, so that bits are cleared at once and in a single run.
+    /// Searches for bits that can be cleared, at most once per `daemon_sleep`. With `stops` the
+    /// array is being stopped, so that bits are cleared at once and in a single run.
     #[inline]
     pub(crate) fn run_bitmap(&mut self, stops: bool, now: Time) {
         let is_due = |runs: &Runs| stops || runs.last + runs.sleep <= now;
@@ -555,7 +561,8 @@ impl Array {
         }
     }
 
-    /// Whether a stop of the array need not wait for the bitmap.
+    /// Whether the bitmap is up to date on the members, with no bit left to clear, so that a stop
+    /// of the array need not wait for it.
     pub(in crate::array) fn bitmap_is_settled(&self) -> bool {
         let waits = |bitmap: &IntentBitmap| !bitmap.changed.is_empty() && !self.is_sealed();
         self.bitmap_in_use().is_none_or(|bitmap| !waits(bitmap)) && self.bitmap_wake().is_none()
@@ -571,7 +578,8 @@ impl Array {
         self.bitmap.as_ref().is_some_and(|bitmap| bitmap.round.is_some())
     }
 
-    /// Writes the changed pages, if there are any and no round is in progress.
+    /// Writes the bitmap pages that changed to the members, if there are any and no earlier write
+    /// of pages is in progress.
     pub(in crate::array) fn write_bitmap_pages(&mut self, out: &mut Outbox) {
         if self.bitmap.as_ref().is_some_and(|bitmap| bitmap.is_left()) {
             self.bitmap = None;
@@ -585,8 +593,8 @@ impl Array {
         }
     }
 
-    /// Writes the changed pages, and the header with the update count of the superblock update that
-    /// continues after this round. Returns whether a round is in progress.
+    /// Writes the changed bitmap pages, and the header with the update count of the superblock
+    /// update that continues after this. Returns whether writes are in progress.
     pub(in crate::array) fn write_bitmap_header(&mut self, out: &mut Outbox) -> bool {
         let events = self.events;
         let Some(bitmap) = &mut self.bitmap else { return false };
@@ -602,12 +610,13 @@ impl Array {
         self.has_bitmap_round()
     }
 
-    /// Starts another round of the same update, for members that joined during the last round.
+    /// Writes the header and the changed pages again for the same superblock update, because
+    /// members joined during the last write.
     pub(in crate::array) fn write_bitmap_again(&mut self, out: &mut Outbox) {
         self.start_bitmap_round(true, out);
     }
 
-    /// Whether a member that gets superblock writes still lacks the bitmap.
+    /// Whether a member has to get the whole bitmap before its superblock may be written.
     pub(in crate::array) fn is_without_bitmap(&self, member: &Member) -> bool {
         let stays = |bitmap: &IntentBitmap| bitmap.leaving == Leaving::No;
         member.lacks_bitmap && !member.is_faulty() && self.bitmap.as_deref().is_some_and(stays)
@@ -635,7 +644,8 @@ impl Array {
         self.end_round_if_done(out);
     }
 
-    /// Sends the pages of the round to a member, or all pages if the member lacks the bitmap.
+    /// Sends the pages that are being written to a member, or all pages if the member lacks the
+    /// bitmap.
     fn send_bitmap(&mut self, position: usize, out: &mut Outbox) {
         let member = &mut self.members[position];
         let (label, block) = (&member.info.label, member.info.logical_block);

@@ -27,7 +27,7 @@ use crate::array::member::Member;
 use crate::contract::error::ReplyError;
 use crate::contract::member::{MemberInfo, MemberState};
 
-/// Bitmap change that the next superblock update has to make.
+/// Addition or removal of the bitmap, which the next superblock update makes.
 #[derive(Clone, Debug)]
 pub(in crate::array) enum BitmapChange {
     Add {
@@ -39,13 +39,13 @@ pub(in crate::array) enum BitmapChange {
 }
 
 impl Array {
-    /// Whether there is a bitmap, or one is being added or removed.
+    /// Whether the array has a bitmap, or one is being added or removed.
     pub(crate) fn has_bitmap(&self) -> bool {
         self.bitmap.is_some() || self.bitmap_change.is_some()
     }
 
-    /// Returns an error while the bitmap is being added or removed, because members must not change
-    /// during that.
+    /// Checks that the bitmap is neither being added nor removed; members must not change during
+    /// that.
     pub(in crate::array) fn bitmap_stays(&self) -> Result<(), ReplyError> {
         let leaves = self.bitmap.as_deref().is_some_and(IntentBitmap::is_leaving);
         if leaves || self.bitmap_change.is_some() {

@@ -25,18 +25,19 @@ use crate::mutant::Mutant;
 pub(super) struct WriteIntent {
     pub(super) state: CleanState,
     leases: u32,
-    /// Number of outstanding leases that syncs hold.
+    /// Number of outstanding leases that syncs hold, among all outstanding leases.
     sync_leases: u32,
     /// Time at which a lease was last returned or the array last became dirty, whichever is later.
     pub(super) last_write: Time,
     safe_mode_attempts: u64,
 }
 
-/// Right to change a range of the array, once it is granted. Every lease must be returned.
+/// Permission to change a range of the array. It is valid once it is granted: when the dirty state,
+/// and the bits of the range, are durable. Every lease must be returned after the change.
 #[derive(Clone, Debug)]
 #[must_use]
 pub(crate) struct Lease {
-    /// Chunks of the bitmap with the bits that record that the range may be written.
+    /// Chunks of the bitmap that the range touches; their bits must be durable before the change.
     chunks: Chunks,
 }
 
@@ -186,7 +187,8 @@ impl Array {
                 || self.membership.broken)
     }
 
-    /// Result of a stop: that of the last flush. Always `Ok` for a read-only array.
+    /// Result of stopping the array: an error if the last flush failed. Always `Ok` for a read-only
+    /// array.
     pub(crate) fn stop_result(&self) -> Result<(), ReplyError> {
         if self.membership.read_only { Ok(()) } else { self.flush_result() }
     }
