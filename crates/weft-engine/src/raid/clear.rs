@@ -110,8 +110,8 @@ impl Clears {
         self.done(request, result, targets, events, cx);
     }
 
-    /// Handles a member's answer to `part`, a part of a request or of a clear's step, on a level
-    /// without redundancy.
+    /// Handles a member's answer for `part` on a level without redundancy. The part belongs to a
+    /// read or write, or to the step in progress of a write-zeroes or trim.
     pub(super) fn part_told(
         &mut self,
         part: CompletionTarget,
@@ -144,7 +144,8 @@ impl Clears {
             if clear.io.zeroes { 0 } else { clear.io.range.end().0 - clear.step.start.0 };
     }
 
-    /// Begins the next step of the clear at index `place`, or ends its request after the last step.
+    /// Begins the next step of the write-zeroes or trim at index `place`, or ends its request after
+    /// the last step.
     fn go_on(
         &mut self,
         place: usize,
@@ -176,7 +177,8 @@ impl Clears {
 }
 
 impl Clear {
-    /// Sends the step to its members.
+    /// Sends the current step, as discards or as writes of zeroes, to the members that hold its
+    /// range.
     fn send(&mut self, targets: Targets, cx: &mut Cx<'_>) {
         if !self.discards {
             self.pending = targets.len() as u32;

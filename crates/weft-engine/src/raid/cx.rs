@@ -44,7 +44,7 @@ pub(super) struct MemberDiscard {
     /// First data sector on the member.
     pub(super) first: Sectors,
     pub(super) len: Sectors,
-    /// Number of sectors added to the member's write counter for the discard.
+    /// Number of sectors by which the discard raises the member's counter of written sectors.
     pub(super) counted: Sectors,
     pub(super) fua: bool,
     pub(super) attr: Attr,
@@ -201,9 +201,8 @@ impl<'a> Cx<'a> {
 
     // Requests to members.
 
-    /// Stages a read or write for the member at `slot`, with `parts` as its memory; the outbox may
-    /// merge it with other requests. The answer goes to `completion`. Returns whether the slot has
-    /// a member.
+    /// Orders a read or write of the member at `slot`, with `parts` as its memory; it may be merged
+    /// with other requests. The answer goes to `completion`. Returns whether the slot has a member.
     #[inline(always)]
     pub(super) fn stage(
         &mut self,
@@ -229,8 +228,9 @@ impl<'a> Cx<'a> {
         self.array.stage(position, request, parts, completion, self.out);
     }
 
-    /// Number of bytes by which a staged request to the member at `slot` can still grow; see
-    /// [`Outbox::room`]. `None` if the slot has no member.
+    /// Largest length in bytes that `request` may have at the member at `slot` without being split
+    /// into two member requests: the room left in an earlier request to which it would be appended,
+    /// or the maximum of a new one. `None` if the slot has no member.
     pub(super) fn room(&self, slot: Slot, request: &MemberRequest) -> Option<u64> {
         let position = self.array.position_at(slot)?;
         Some(self.array.room(position, request, self.out))

@@ -47,9 +47,9 @@ pub(crate) struct Answer {
 pub(crate) enum PartOutcome {
     /// Nothing yet: the part is the personality's own, and its events report what follows.
     Nothing,
-    /// One sub-request of the request is done.
+    /// One sub-request of the client request is done.
     Done(RequestId),
-    /// One sub-request of the request failed, and no redundancy covers the failure.
+    /// One sub-request of the client request failed, and no redundancy covers the failure.
     Failed(RequestId, ReplyError),
     /// One sub-request ended because its member stalled. The client gets that error, and the
     /// request's memory stays pinned.

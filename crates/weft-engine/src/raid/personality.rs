@@ -191,8 +191,8 @@ levels! {
         /// Reports that a write of `len` bytes that belongs to `stream` was answered.
         fn answered(&mut self, stream: WriteStream, len: Bytes) {}
 
-        /// Goes on to split waiting requests. While the volume quiesces, only requests that are
-        /// partly split are continued.
+        /// Attaches more of the waiting requests to stripes, or repeats reads that wait for another
+        /// copy. While the volume quiesces, only requests that are partly attached are continued.
         fn split_waiting(&mut self, quiesces: bool, cx: &mut Cx<'_>) {}
 
         /// Fails the requests to a broken array that wait for stripes which will never become free.
@@ -254,8 +254,8 @@ levels! {
 }
 
 levels! {
-    /// The remaining methods of a level: answers of members, turns of the volume, syncs, and
-    /// queries of its state.
+    /// All methods of a level that are not in another trait: answers of members, turns of the
+    /// volume, syncs, and queries of its state.
     trait RaidLevel {
         // Answers.
 
@@ -324,12 +324,14 @@ levels! {
         /// Begins a turn: wakes requests that wait for stripes before a resync takes the free ones.
         fn begin_turn(&mut self, cx: &mut Cx<'_>) {}
 
-        /// Handles at most `stripes_max` stripes, and returns the number of stripes handled.
+        /// Takes the next step of waiting stripes, and returns the number of stripes handled.
+        /// Stripes are picked at most `stripes_max` times, each time one or a run of adjacent ones.
         fn turn(&mut self, stripes_max: u32, cx: &mut Cx<'_>) -> u32 {
             0
         }
 
-        /// Ends a turn: continues discards, and starts the wait of delayed stripes.
+        /// Ends a turn: sends the next steps of discards, and starts the wait of stripes that were
+        /// delayed.
         fn end_turn(&mut self, sync: Option<&Resync>, cx: &mut Cx<'_>) {}
 
         /// Whether a turn at `now` would have work to do.

@@ -9,8 +9,8 @@ use crate::contract::frame::Segment;
 use crate::contract::token::RequestId;
 use crate::sched::request::{MemberRequest, MergeKind};
 
-/// Sub-request that transfers data between a member and the frames of a client request, past any
-/// cache. It is the one kind of member request part that every level has.
+/// Part of a client request that is transferred between one member and the request's frames, past
+/// any cache. It is the one kind of member request part that every level has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StraightPart {
     pub(crate) request: RequestId,
@@ -45,7 +45,7 @@ impl StraightPart {
     }
 }
 
-/// Range of the array, with its place on one member.
+/// Range of the array that lies on one member, and its place there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Target {
     /// Position of the member in the array.

@@ -5,7 +5,8 @@ use weft_units::Slot;
 use crate::array::outbox::CompletionTarget;
 use crate::raid::straight::StraightPart;
 
-/// Part of a member request of [`super::Mirror`].
+/// Part of a member request of a RAID 1 or RAID 10: data of a client request, or a copy in a sync
+/// or correction.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum MirrorPart {
     Copy(CopyIo),
@@ -15,7 +16,8 @@ pub(super) enum MirrorPart {
 /// Read or write of one copy in a sync or correction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CopyIo {
-    /// Index of the part (`sync.rs`) that the copy belongs to.
+    /// Index of the range in sync or correction ([`super::sync`]'s `Part`) to which the copy
+    /// belongs.
     pub(super) place: u32,
     pub(super) slot: Slot,
 }

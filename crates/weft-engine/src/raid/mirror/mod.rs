@@ -43,7 +43,8 @@ pub(crate) struct Mirror {
     places: Mirrors,
     /// Reads that wait to be repeated on another copy.
     again: VecDeque<(ArrayIo, StraightPart)>,
-    /// Parts that failed to be read, each with the slots of the members that were asked for it.
+    /// Parts of client reads that members failed to read, each with the slots of the members that
+    /// were asked for it.
     asked: Vec<(StraightPart, SlotSet)>,
     clears: Clears,
     /// Slots of members that had no space for a copy and have not been asked to write it again. A

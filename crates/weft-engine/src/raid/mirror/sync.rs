@@ -36,18 +36,21 @@ use crate::layout::slot_set::SlotSet;
 use crate::raid::{Answer, ArrayView, Cx, Event, StripeMemory};
 use crate::sched::request::{MemberRequest, MergeKind};
 
-/// Copies that are being made equal, and the memory for them.
+/// Ranges of a mirror with copies that are being made equal by a sync or a correction, and the
+/// memory for them.
 #[derive(Clone, Debug)]
 pub(super) struct Copier {
     first: Frame,
-    /// Number of frames for one copy of a unit.
+    /// Number of frames for one copy of a unit, the part of the array that a sync handles at a
+    /// time.
     unit_frames: u32,
-    /// Parts in progress, by index. Each index owns memory for every copy of a unit.
+    /// Number of copies of each chunk, and so of the areas of `unit_frames` frames that a part has.
     copies: u32,
-    /// Parts in progress, by index. Each index has memory for every copy of a unit.
+    /// Parts in progress, by index. A part is a range of the array with copies that are being made
+    /// equal. Each index has memory for every copy of a unit.
     parts: Vec<Option<Part>>,
     free: Vec<u32>,
-    /// Units of the sync that have parts in progress.
+    /// Units of the sync (sections of 64 KiB or less) that have parts in progress.
     units: Vec<Unit>,
     /// Parts of the last unit that wait for memory: their task and range.
     rest: VecDeque<(Task, ByteRange)>,
@@ -62,7 +65,8 @@ pub(super) struct Copier {
     to_correct: VecDeque<(Slot, ByteRange)>,
 }
 
-/// Unit of a sync: one range, or in a recovery one range for each member under recovery.
+/// Unit of a sync, with the combined result of its parts. It consists of one part, or in a recovery
+/// of one part for each range that members under recovery hold.
 #[derive(Clone, Copy, Debug)]
 struct Unit {
     key: u64,
@@ -104,7 +108,7 @@ struct Part {
     ok: bool,
 }
 
-/// Purpose of a part: sync or correction.
+/// Reason for which the copies of a range are made equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Task {
     /// Sync of the unit numbered `key`. A recovery writes to the slots in `rebuilding`.
@@ -436,7 +440,8 @@ impl Copier {
         }
     }
 
-    /// Writes the copies that have to be made equal to the first one.
+    /// Writes the first copy of a part over the copies that have to be made equal to it. A resync
+    /// also writes copies on members that may have space again, to find out.
     fn write(&mut self, place: u32, level: Level, events: &mut Vec<Event>, cx: &mut Cx<'_>) {
         let source = self.source(place);
         let present = cx.membership().present();

@@ -261,7 +261,7 @@ impl Machine {
         self.volume().members.iter().map(|it| it.state).collect()
     }
 
-    /// Advances time by `seconds`, one second at a time.
+    /// Lets `seconds` pass, and runs the engine after each second.
     fn pass(&mut self, seconds: u64) {
         for _ in 0..seconds {
             self.now.0 += 1_000_000_000;
@@ -907,7 +907,7 @@ fn writes_that_outlast_a_change_of_the_bitmap() {
     assert_eq!(machine.bits(), Some(1));
 }
 
-/// Bitmap with chunks of `sectors`, looked at every second.
+/// Command that adds a bitmap with chunks of `sectors` sectors, and a `daemon_sleep` of one second.
 fn chunks_of(sectors: u64) -> Verb {
     Verb::SetBitmap(Some(NewBitmap { chunk: Some(Bytes(sectors * 512)), daemon_sleep: 1 }))
 }

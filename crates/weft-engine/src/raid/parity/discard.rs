@@ -41,10 +41,10 @@ pub(super) struct Discard {
     request: RequestId,
     /// Numbers of the full stripes to discard.
     full_stripes: Range<u64>,
-    /// Full stripes of the run that members are discarding, or discarded last; empty before the
-    /// first run.
+    /// Full stripes that members are discarding, or discarded last, in one step of the discard;
+    /// empty before the first step.
     run: Range<u64>,
-    /// Number of members that have not answered for the current run.
+    /// Number of members that have not answered for the current step, the full stripes in `run`.
     in_flight: u32,
     /// Slot of a member that had no space to write zeros in place of the discard.
     full: Option<Slot>,
@@ -58,7 +58,7 @@ impl Discard {
         discards.iter().any(|discard| discard.full_stripes.contains(&full_stripe))
     }
 
-    /// Numbers of the full stripes in the next run: those after the current run, at most
+    /// Numbers of the full stripes in the next step: those after the current `run`, at most
     /// [`RUN_SECTORS`] on each member.
     fn run_after(&self, geometry: &Geometry) -> Range<u64> {
         let most = (RUN_SECTORS / geometry.chunk().0).max(1);
@@ -66,7 +66,7 @@ impl Discard {
         start..self.full_stripes.end.min(start + most)
     }
 
-    /// Sends the current run to the member at `position`.
+    /// Tells the member at `position` to discard its part of the full stripes in `run`.
     fn send(&self, position: usize, chunk: u64, cx: &mut Cx<'_>) {
         assert!(self.run.end <= self.full_stripes.end, "a run lies within its discard");
         let Self { request, fua, attr, .. } = *self;
@@ -88,7 +88,8 @@ impl ParityRaid {
         self.discards.push(Discard { request, full_stripes, run, in_flight, full, fua, attr });
     }
 
-    /// Sends the next run of every discard that may continue.
+    /// Sends the next step of every discard for which no member request is in flight and nothing
+    /// else uses the stripes.
     pub(super) fn run_discards(&mut self, sync: Option<&Resync>, cx: &mut Cx<'_>) {
         let mut place = 0;
         while place < self.discards.len() {
@@ -104,7 +105,7 @@ impl ParityRaid {
         }
     }
 
-    /// Whether a turn would send a run of a discard.
+    /// Whether [`Self::run_discards`] would send or end anything.
     pub(super) fn has_discards_to_run(&self, sync: Option<&Resync>, array: ArrayView<'_>) -> bool {
         self.discards.iter().any(|discard| self.may_go_on(discard, sync, array))
     }

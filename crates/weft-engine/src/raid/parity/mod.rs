@@ -47,16 +47,17 @@ pub(crate) struct ParityRaid {
     memory: StripeMemory,
     stripes: Stripes,
     streams: Streams,
-    /// Discards in progress, one per request.
+    /// Discards of full stripes in progress, one per client request.
     discards: Vec<Discard>,
     /// Requests that can be attached to stripes in this turn.
     ready: VecDeque<SplitRequest>,
     /// Requests that wait for a free stripe.
     starved: VecDeque<SplitRequest>,
-    /// Parts of reads that have to go through the stripe cache.
+    /// Parts of reads that have to go through the stripe cache, because a member could not supply
+    /// them.
     rereads: VecDeque<ReRead>,
-    /// Parts in `rereads` took stripes that the first starved request needed: that request goes
-    /// before them in the next turn.
+    /// Whether parts in `rereads` took stripes that the first request in `starved` needed: in the
+    /// next turn that request goes before them.
     rereads_wait: bool,
     /// Stripes picked in the current turn. Empty between turns; the allocation is kept.
     picked: Vec<StripeId>,
@@ -224,9 +225,10 @@ impl RaidLevel for ParityRaid {
         self.stripes.cache.relieve_within(wait_max(cx.knobs, cx.view()), cx.now());
     }
 
-    /// Handles at most `stripes_max` stripes, not counting their followers or the stripes that are
-    /// handled at arrival. Returns the number of stripes handled. As in md, no stripe is handled
-    /// while a member failure is not recorded.
+    /// Takes the first steps of stripes that are handled at arrival, then picks stripes up to
+    /// `stripes_max` times (each time one, or a run of adjacent ones) and takes the next step of
+    /// each. Returns the number of stripes handled. As in md, no stripe is handled while a member
+    /// failure is not recorded.
     #[inline]
     fn turn(&mut self, stripes_max: u32, cx: &mut Cx<'_>) -> u32 {
         let may_move = cx.view().is_known();

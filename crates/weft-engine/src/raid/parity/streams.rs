@@ -35,7 +35,7 @@ use std::ops::Range;
 
 use weft_units::{ByteRange, Bytes, Time};
 
-/// Recent streams, by the end of their last write.
+/// Recent sequential write streams, each with the end of its last write.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Streams {
     ends: [End; ENDS],
@@ -79,9 +79,9 @@ pub(crate) struct StreamId {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WriteStream {
     pub(crate) id: StreamId,
-    /// The rest of the write's stripe is on its way.
+    /// Whether the stream will bring the rest of the write's stripe without being asked to.
     pub(crate) fills: bool,
-    /// The stream has brought at least a full stripe of data without a pause.
+    /// Whether the stream has brought at least a full stripe of data without a pause.
     pub(crate) saturates: bool,
 }
 
@@ -178,8 +178,8 @@ impl Streams {
 const ENDS: usize = 16;
 const SCORE_MAX: u8 = 64;
 
-/// Number of writes of a stream in which a window that the client does not use shrinks by two
-/// thirds.
+/// Number of writes of a stream in which the `window` of a client that sends less than before
+/// shrinks by two thirds.
 const WINDOW_FADES: u64 = 256;
 
 #[cfg(test)]

@@ -234,8 +234,8 @@ pub(crate) struct Stripe {
     /// Slots that the write in flight writes from zero-copy pages. The stripe's own memory for them
     /// is stale.
     pub(crate) zero_copy: SlotSet,
-    /// The stripe is a follower, and each strip of its write in flight lies in memory directly
-    /// after the same strip of the stripe before it.
+    /// Whether the stripe is a follower in a batch, and each strip of its write in flight lies in
+    /// memory directly after the same strip of the stripe before it.
     pub(crate) goes_on: bool,
     /// Slots on which the operation in flight failed.
     pub(crate) faults: SlotSet,
@@ -246,39 +246,44 @@ pub(crate) struct Stripe {
     pub(crate) in_flight: u32,
     /// Number of given-up member requests that may still use the stripe's memory.
     pub(crate) pins: u32,
-    /// The stripe may have work to do, and has to be handled.
+    /// Whether the stripe may have work to do, so that it goes to the handle list or the delayed
+    /// list.
     pub(crate) handle: bool,
     pub(crate) delayed: bool,
-    /// The stripe has the permission to preread. The cache counts these.
+    /// Whether the stripe has the permission to preread. `Cache::preread_active` is the number of
+    /// such stripes.
     pub(crate) preread: bool,
     pub(crate) io_started: bool,
-    /// The stripe may head or join a batch: it has not been handled since its first write, and no
-    /// request reads it.
+    /// Whether the stripe may head or join a batch: it has not been handled since its first write,
+    /// and no request reads it.
     pub(crate) batch_ready: bool,
-    /// The stripe has a full-stripe write in flight. The cache counts these.
+    /// Whether the stripe has a full-stripe write in flight. `Cache::full_stripe_writes` is the
+    /// number of such stripes.
     pub(crate) full_write: bool,
     pub(crate) batch: Batch,
     pub(crate) sync: Option<(SyncAction, ResyncState)>,
-    /// A sync found wrong parity and is correcting it.
+    /// Whether a sync found strips that disagree with the others, and is writing the corrected
+    /// ones.
     pub(crate) mismatch: bool,
     /// Slot of the strip that P and Q located as wrong, and that is being written again.
     pub(crate) located: Option<Slot>,
-    /// The stripe is plugged: it goes to its list once all requests of the turn have arrived.
+    /// Whether requests were attached to the stripe in this turn: it is put on a list once all
+    /// requests of the turn have arrived.
     pub(crate) plugged: bool,
     /// Attributes for the stripe's member requests: those of its client with the highest priority.
     pub(crate) attr: Attr,
     /// Number of requests attached in this turn.
     pub(crate) arrivals: u32,
-    /// A request attached in this turn belongs to a stream that will fill the stripe.
+    /// Whether a request attached in this turn belongs to a stream that will fill the stripe.
     pub(crate) streams: bool,
-    /// Start of the wait for the permission to preread; `None` if it does not wait.
+    /// Start of the wait for the permission to preread; `None` if the stripe does not wait.
     pub(crate) waits_since: Option<Since>,
-    /// Another client request waits for a request that is attached to this stripe.
+    /// Whether another client request waits for a request that is attached to this stripe.
     pub(crate) waited_for: bool,
-    /// Latest end of the wait to be filled, set because a client request waits for the stripe's
-    /// data.
+    /// Latest end of the stripe's wait to be filled, set because a client request waits for the
+    /// stripe's data.
     pub(crate) due: Option<Time>,
-    /// Start of the preread, if the stripe waited before it.
+    /// Start of the preread in progress, if the stripe waited to be filled before it.
     pub(crate) reads_since: Option<Time>,
 }
 
@@ -598,8 +603,8 @@ impl Stripe {
         Purposes { here, at: self.readers, old, others: Purpose::Reconstruct }
     }
 
-    /// Charges the stripe to the client of `attr`, unless it is already charged to a client with
-    /// higher priority.
+    /// Gives the stripe's member requests the attributes `attr` of a client request, unless those
+    /// of another client with higher priority are already set.
     #[inline]
     pub(crate) fn charge(&mut self, attr: Attr) {
         if !self.has_clients() {

@@ -6,7 +6,8 @@ use crate::array::outbox::CompletionTarget;
 use crate::contract::token::RequestId;
 use crate::raid::straight::StraightPart;
 
-/// Part of a member request of [`super::ParityRaid`].
+/// Part of a member request of a RAID 4, 5 or 6: a strip, a run of strips, or data of a client's
+/// read.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum StripePart {
     Run(StripRun),

@@ -102,7 +102,8 @@ impl RaidLevel for Striped {
 }
 
 /// Merges targets that are adjacent on their member into runs, each with its memory. The range of a
-/// run begins at its first target's range, and has the total length of its targets.
+/// run begins where that of its first target does, and is as long as the ranges of its targets
+/// together.
 fn runs(targets: &Targets, io: &ArrayIo) -> SmallVec<[(Target, Segments); 4]> {
     let mut runs: SmallVec<[(Target, Segments); 4]> = SmallVec::new();
     for target in targets {

@@ -50,7 +50,7 @@ pub(crate) struct Cache {
     classes: u8,
     /// Whether adjacent filled stripes of a chunk are written as one batch.
     batches: bool,
-    /// Number of stripes that are not inactive.
+    /// Number of stripes in use, that is, not on an inactive list.
     active: u32,
     /// Condition for retrying after a lookup found too few free stripes; `None` if no lookup has
     /// failed. See the module comment.
@@ -65,17 +65,18 @@ pub(crate) struct Cache {
     priority: Priority,
     plug: Plug,
     waiting: Waiting,
-    /// Lower bounds of the start and due times over all stripes that wait to be filled.
+    /// Lower bounds of the start and of the due time of every stripe that waits to be filled.
     bounds: Bounds,
     /// Total number of bytes that were drained into stripes.
     drained: u64,
-    /// Number of bytes that may be drained into other stripes while one stripe waits.
+    /// Number of bytes that may be drained into other stripes while one stripe waits to be filled.
     passed_max: u64,
     /// Time since which requests have waited for a free stripe; `None` if none waits.
     starved_since: Option<Time>,
-    /// A request has waited too long for a stripe: inactive stripes are kept for waiting requests.
+    /// Whether a request has waited too long for a free stripe, so that all inactive stripes are
+    /// kept for waiting requests.
     reserved: bool,
-    /// A stripe was put on the delayed list since the plug was last set for delayed stripes.
+    /// Whether a stripe was put on the delayed list since the last call of [`Cache::plug_delayed`].
     newly_delayed: bool,
     /// Stripe height in sectors.
     height: Sectors,
@@ -84,7 +85,8 @@ pub(crate) struct Cache {
 /// Condition that ends the wait of requests for a free stripe.
 #[derive(Clone, Copy, Debug)]
 enum Starved {
-    /// A stripe of this class is free, and more than a quarter of all stripes are.
+    /// A stripe of this class (number modulo eight, as with md's hash locks) is free, and more than
+    /// a quarter of all stripes are.
     Class(u8),
     /// At least this many stripes are free.
     Stripes(u32),
@@ -94,9 +96,10 @@ enum Starved {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Picked {
     Nothing,
-    /// One stripe, or all stripes of its run.
+    /// One stripe was picked, or a whole run of adjacent stripes.
     Run,
-    /// Only some stripes of a run: the remaining ones are to be read while these are written.
+    /// Only some stripes of a run were picked: the remaining ones are to be read while these are
+    /// written.
     Part,
 }
 
@@ -183,7 +186,7 @@ impl Cache {
         (self.strip_bytes() / FRAME_BYTES) as u32
     }
 
-    /// Rules that depend on the stripe size.
+    /// Rules that depend on the knob `stripe_size`.
     pub(super) fn policy(&self) -> &'static StripeSizePolicy {
         self.policy
     }
@@ -197,14 +200,14 @@ impl Cache {
         ready
     }
 
-    /// Counts the bytes of `strips` as drained, which matters to the byte limit on waits of other
-    /// stripes.
+    /// Counts the bytes of `strips`, into which new data was drained, against the limit on how much
+    /// may be drained into other stripes while a stripe waits to be filled.
     #[inline]
     pub(super) fn count_drained(&mut self, strips: SlotSet) {
         self.drained += u64::from(strips.count()) * self.strip_bytes();
     }
 
-    /// Value that marks the start of a wait at `now`.
+    /// Start of a wait that begins at `now`: the time, and the number of bytes drained so far.
     #[inline]
     pub(super) fn since(&self, now: Time) -> Since {
         Since { at: now, drained: self.drained }
@@ -243,8 +246,8 @@ impl Cache {
     }
 
     /// Like [`Cache::acquire`], for the first of `stripes` adjacent stripes that a request needs.
-    /// If the policy waits for runs and fewer than that are free, no stripe is reused. `placement`
-    /// is called only when a stripe is reused.
+    /// If the policy waits for runs, no stripe is reused unless that many are free, or half the
+    /// cache if that is less. `placement` is called only when a stripe is reused.
     #[inline(always)]
     pub(crate) fn acquire_some(
         &mut self,
@@ -290,7 +293,8 @@ impl Cache {
         Acquired::Stripe(id)
     }
 
-    /// Whether the stripe of `key` is delayed or held.
+    /// Whether the stripe number `key` is in the cache and waits to be filled: on the delayed list,
+    /// the list of waiting stripes or the hold list.
     pub(crate) fn is_delayed(&self, key: u64) -> bool {
         let list = self.index.find(key).and_then(|id| self.lists.of(id));
         matches!(list, Some(List::Delayed | List::Hold | List::Wait))
@@ -346,8 +350,8 @@ impl Cache {
         }
     }
 
-    /// Lets requests that wait for a stripe try again once enough are free. Returns whether they
-    /// are.
+    /// Ends the wait of requests for a free stripe if enough stripes are free. Returns whether
+    /// requests may look up stripes now.
     pub(crate) fn relieve(&mut self) -> bool {
         let relieved = self.is_relieved();
         if relieved {
@@ -372,7 +376,8 @@ impl Cache {
         (key % u64::from(self.classes)) as u8
     }
 
-    /// Puts a stripe on the list that matches its state.
+    /// Puts a stripe on the list that matches its state, unless it still has member requests in
+    /// flight or belongs on no list.
     pub(crate) fn release(&mut self, id: StripeId) {
         let stripe = self.stripe(id);
         if stripe.in_flight > 0 || stripe.plugged || matches!(stripe.batch, Batch::Follower(_)) {

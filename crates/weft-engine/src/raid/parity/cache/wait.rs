@@ -15,7 +15,7 @@ use weft_units::{Span, StripeId, Time};
 use super::{Cache, List, Patience, PrioritySettings, Since, Stripe};
 use crate::knobs::WAITS_WITHOUT_BOUND;
 
-/// State of the list of waiting stripes.
+/// State of [`List::Wait`], the list of stripes that each wait until a time of their own.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Waiting {
     /// Earliest times at which a waiting stripe may be due: while no full-stripe write is in
@@ -23,8 +23,8 @@ pub(super) struct Waiting {
     next: Option<(Time, Time)>,
     /// Time at which the last full-stripe write ended; `None` while one is in flight.
     idle_since: Option<Time>,
-    /// Stripes that no stream will fill were moved on early to free stripes for requests, and no
-    /// further stripe has begun to wait since.
+    /// Whether stripes that no stream will fill were moved on early to free stripes for requests,
+    /// and no further stripe has begun to wait since.
     made_room: bool,
 }
 
@@ -47,7 +47,7 @@ impl Bounds {
 const WAITS: [List; 3] = [List::Delayed, List::Wait, List::Hold];
 
 impl Cache {
-    /// Lowers the bounds for a stripe that is about to wait.
+    /// Extends the lower bounds of start and due time to a stripe that begins to wait.
     pub(super) fn begins_to_wait(&mut self, id: StripeId) {
         if !self.stripes_wait() {
             self.bounds = Bounds::default();
@@ -181,7 +181,8 @@ impl Cache {
         }
     }
 
-    /// Updates the next due times for a stripe that begins or continues to wait.
+    /// Makes sure that waiting stripes are checked again by the time at which the wait of one with
+    /// the limit `patience` ends.
     fn waits(&mut self, patience: Patience) {
         let idle_since = self.waiting.idle_since.unwrap_or(Time(0));
         let (idle, busy) = (patience.until(Some(idle_since)), patience.until(None));

@@ -19,7 +19,7 @@ use super::{Facts, Mode, StripeStep};
 use crate::knobs::RmwLevel;
 use crate::layout::slot_set::SlotSet;
 
-/// Reads, then computations, that make strips valid.
+/// Reads from members, and then computations, by which wanted strips become valid.
 #[derive(Clone, Copy, Debug, Default)]
 struct Fetch {
     /// Strips to read from their members first.
@@ -111,7 +111,8 @@ impl Facts {
 }
 
 impl Fetch {
-    /// Next step of the fetch; `None` if no strip has to be read or computed.
+    /// Next of these reads and computations, as a step of the stripe; `None` if no strip has to be
+    /// read or computed.
     fn step(self) -> Option<StripeStep> {
         if !self.reads.is_empty() {
             return Some(StripeStep::Read { strips: self.reads, delay: false });

@@ -15,7 +15,7 @@ use weft_units::StripeId;
 use super::{Pick, Priority, Ready};
 use crate::raid::parity::list::List;
 
-/// List to which delayed stripes moved before the patch.
+/// List to which delayed stripes moved before patch 000, which introduced the hold list.
 pub(super) const ACTIVATED_BEFORE: List = List::Handle;
 
 impl Priority {

@@ -54,14 +54,14 @@ pub(crate) struct PrioritySettings {
     pub(crate) rule: PriorityRule,
     /// Number of times that the head of the hold list may be bypassed; zero: any number of times.
     pub(crate) threshold: u32,
-    /// Longest wait of a stripe under a rule that gives each stripe a time of its own
+    /// Longest wait of a stripe to be filled, under a rule that gives each stripe a time of its own
     /// ([`PriorityRule::Stream`]).
     pub(crate) wait_max: Span,
-    /// Longest wait of a stripe under the other rules.
+    /// Longest wait of a stripe to be filled, under the other rules.
     pub(crate) bound: Span,
-    /// Whether a waiting stripe is made ready after
-    /// [`CACHES_PASSED_MAX`](crate::knobs::CACHES_PASSED_MAX) times the cache was drained into
-    /// other stripes, under any rule.
+    /// Whether a stripe that waits to be filled may preread, under any rule, once
+    /// [`CACHES_PASSED_MAX`](crate::knobs::CACHES_PASSED_MAX) times the content of the cache was
+    /// drained into other stripes.
     pub(crate) bounds_passed: bool,
     /// Plug that holds back delayed stripes; `None`: they move to the hold list in the next turn.
     pub(crate) plug: Option<&'static PlugRule>,
@@ -99,7 +99,7 @@ impl PrioritySettings {
     }
 }
 
-/// Head of the handle list.
+/// First stripe of the handle list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ready {
     pub(crate) stripe: StripeId,
@@ -119,7 +119,7 @@ pub(crate) enum Pick {
     Ready,
 }
 
-/// State of stripe priority: how often the head of the hold list was bypassed.
+/// State of stripe priority: how often stripes were picked before the head of the hold list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Priority {
     bypass_count: u32,

@@ -20,7 +20,8 @@ use weft_units::{Span, Time};
 use super::PrioritySettings;
 use crate::knobs::{CacheForm, Knobs, PriorityRule};
 
-/// Rule of a plug, which holds back delayed stripes for some time.
+/// Rule of a plug, which holds back delayed stripes for some time, so that later writes may fill
+/// them.
 #[derive(Debug)]
 pub(crate) struct PlugRule {
     /// Time from setting the plug to pulling it.
@@ -52,11 +53,11 @@ pub(crate) fn has_batches_and_classes(form: CacheForm) -> bool {
 /// State of the stripe cache on which the plug depends, at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pressure {
-    /// Stripes that moved on before have not finished their prereads.
+    /// Whether stripes that left the delayed list earlier have not finished their prereads.
     pub(crate) reading: bool,
-    /// A request waits for a stripe.
+    /// Whether a request waits for a free stripe.
     pub(crate) starved: bool,
-    /// No stripe is ready.
+    /// Whether no stripe is ready to be handled.
     pub(crate) idle: bool,
 }
 
@@ -64,7 +65,8 @@ pub(crate) struct Pressure {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Plug {
     since: Option<Time>,
-    /// Time at which the plug was first set, if it was set again since then.
+    /// Time at which the plug was first set, if it was put back since then because prereads were in
+    /// flight; otherwise that of `since`.
     first: Option<Time>,
     delay: Span,
 }
@@ -106,8 +108,8 @@ impl Plug {
         }
     }
 
-    /// Sets the plug for the stripes that are delayed at the end of a turn. `newly` is true if some
-    /// of them were delayed in this turn.
+    /// Holds back the stripes that are delayed at the end of a turn: sets the plug. `newly` is true
+    /// if some of them were delayed in this turn.
     pub(crate) fn put_in(&mut self, rule: Option<&PlugRule>, newly: bool, now: Time) {
         if let Some(rule) = rule.filter(|rule| newly || !rule.of_queue) {
             self.wait(rule, now);

@@ -40,8 +40,8 @@ impl Priority {
 pub(crate) enum Patience {
     /// A stream will fill the stripe.
     Streams {
-        /// Wait while no full-stripe write is in flight, counted from when the stream was last seen
-        /// or the last full-stripe write ended, whichever is later.
+        /// Longest wait while no full-stripe write is in flight, counted from when the stream was
+        /// last seen or the last full-stripe write ended, whichever is later.
         idle: Span,
         /// Time at which the stream was last seen.
         moved: Time,
@@ -82,8 +82,8 @@ impl Patience {
         }
     }
 
-    /// End of the wait, as far as it is known. `idle_since` is the time at which the last
-    /// full-stripe write ended; `None` while one is in flight.
+    /// End of the wait, provided that no full-stripe write begins or ends before. `idle_since` is
+    /// the time at which the last full-stripe write ended; `None` while one is in flight.
     #[must_use]
     pub(crate) fn until(&self, idle_since: Option<Time>) -> Time {
         match (*self, idle_since) {

@@ -11,8 +11,9 @@ use weft_units::{Bytes, Slot};
 
 use crate::layout::geometry::Geometry;
 
-/// Progress of a long request: which units of its current sub-request have been attached. A
-/// sub-request has at most 256 units.
+/// Progress of attaching a long request to stripes: which units of its current sub-request are
+/// attached. A unit is the part of the volume that one strip holds, and a sub-request has at most
+/// 256 units.
 #[derive(Clone, Debug)]
 pub(super) struct Cursor {
     /// Byte range of the volume, `from .. to`, that the current sub-request covers.
@@ -27,11 +28,12 @@ pub(super) struct Cursor {
     pub(super) left: u64,
 }
 
-/// Units of a request that lie in consecutive stripes of one full stripe and are attached together.
-/// The request touches the same data chunks in each of these stripes.
+/// Units (the data of one strip each) of a request that lie in consecutive stripes of one full
+/// stripe and are attached together. The request touches the same data chunks in each of these
+/// stripes.
 #[derive(Clone, Debug)]
 pub(super) struct UnitRun {
-    /// Unit of the run's lowest stripe from which the run was computed.
+    /// Unit in the run's lowest stripe from which the run was computed.
     pub(super) first: u64,
     pub(super) stripes: u64,
     /// Number of stripes that the request needs in the chunk of `first`, from `first` on, whether
@@ -115,7 +117,7 @@ impl Cursor {
         UnitRun { first, stripes, wanted, units }
     }
 
-    /// Marks the units of a run's first `stripes` stripes as attached.
+    /// Marks the request's units in the run's first `stripes` stripes as attached.
     pub(super) fn take(&mut self, run: &UnitRun, stripes: u64) {
         for (_, number) in run.strips() {
             let (from, to) = (number - self.first, number - self.first + stripes);

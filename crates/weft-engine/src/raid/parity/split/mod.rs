@@ -31,16 +31,18 @@ use crate::raid::{ArrayIo, Cx, Event, SPLITTING};
 #[derive(Clone, Debug)]
 pub(super) struct SplitRequest {
     io: ArrayIo,
-    /// A sub-request failed, so that the rest of the request need not be attached.
+    /// Whether some part of the request failed, so that the rest need not be attached to stripes.
     failed: bool,
-    /// Number of sub-requests attached so far.
+    /// Number of parts of the request, one for each strip that it touches, attached to stripes so
+    /// far.
     sub_requests: u32,
-    /// Progress of a request that spans several units; `None` before its first unit is attached.
+    /// Progress of a request that is longer than the data of one strip; `None` before any of it is
+    /// attached.
     cursor: Option<Box<Cursor>>,
 }
 
-/// Part of a read that has to go through the stripe cache because its member is missing or failed
-/// to read it.
+/// Part of a client's read that has to go through the stripe cache, because its member is missing
+/// or failed to read it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReRead {
     part: StraightPart,
@@ -50,15 +52,15 @@ pub(super) struct ReRead {
     frames: Run,
     start: Bytes,
     attr: Attr,
-    /// Number of sub-requests attached so far.
+    /// Number of strips of the part that were attached to stripes so far.
     sub_requests: u32,
 }
 
-/// Settings on which attaching depends.
+/// Settings on which the attaching of requests to stripes depends.
 #[derive(Clone, Copy, Debug)]
 struct Attaching {
     writes: Writes,
-    /// The cache is about to be resized: only partly attached requests go on.
+    /// Whether the cache is about to be resized, so that only partly attached requests go on.
     frozen: bool,
     off_by_one: bool,
 }
@@ -68,9 +70,10 @@ struct Attaching {
 enum Attached {
     /// The whole request was attached.
     All,
-    /// One sub-request was attached: other requests take their turn before the next one.
+    /// A sub-request (at most 256 strips, as in md) was attached, and more of the request is left,
+    /// which follows after other requests.
     SubRequest,
-    /// No stripe was free.
+    /// No stripe was free for the next part of the request.
     Starved,
 }
 
@@ -81,12 +84,12 @@ impl ParityRaid {
         self.ready.push_back(split);
     }
 
-    /// Whether work waits for a stripe and may try again now.
+    /// Whether requests or displaced work wait for a free stripe, and enough stripes are free now.
     pub(super) fn can_attach(&self) -> bool {
         self.waits_for_stripes() && self.stripes.cache.is_relieved()
     }
 
-    /// Whether work waits to be attached, for any reason.
+    /// Whether requests or displaced work wait to be attached to stripes, for any reason.
     #[inline]
     fn has_waiting(&self) -> bool {
         !self.ready.is_empty() || self.waits_for_stripes()
@@ -97,15 +100,17 @@ impl ParityRaid {
         !self.starved.is_empty() || !self.rereads.is_empty() || self.stripes.has_displaced()
     }
 
-    /// Whether work waits for a stripe although every stripe in use holds only a deferred write.
+    /// Whether requests or displaced work wait for a free stripe although every stripe in use holds
+    /// only a deferred write.
     pub(super) fn waits_in_vain(&self) -> bool {
         self.waits_for_stripes()
             && !self.stripes.cache.is_relieved()
             && self.stripes.only_deferred()
     }
 
-    /// Attaches waiting work: displaced work first, then rereads, then requests in order of
-    /// arrival. While the cache is about to be resized, only partly attached work continues.
+    /// Attaches waiting work to stripes: first that of retired stripes, then parts of reads that
+    /// members could not supply, then requests in order of arrival. While the cache is about to be
+    /// resized, only requests continue that are in the middle of a sub-request.
     #[inline(never)]
     fn attach_waiting(&mut self, cx: &Attaching, now: Time) {
         let relieved = self.stripes.cache.relieve();
@@ -170,7 +175,8 @@ impl ParityRaid {
         self.stripes.events.push(Event::Split { request, sub_requests, whole: true });
     }
 
-    /// Attaches the next sub-request of a request, or all that is left of the request.
+    /// Attaches the next sub-request (at most 256 strips) of a request to stripes, or all that is
+    /// left of the request if no other request waits.
     #[inline(never)]
     fn attach(&mut self, split: &mut SplitRequest, cx: &Attaching) -> Attached {
         let unit = self.stripes.cache.strip_bytes();
@@ -184,8 +190,8 @@ impl ParityRaid {
         }
     }
 
-    /// Attaches a request that lies within one unit at once, as one sub-request, if no other work
-    /// waits. Returns whether it was attached.
+    /// Attaches a request that lies within one strip to its stripe at once, if no other work waits.
+    /// Returns whether it was attached.
     #[inline(always)]
     fn attach_at_once(&mut self, io: &ArrayIo, cx: &Attaching) -> bool {
         let unit = self.stripes.cache.strip_bytes();
@@ -195,7 +201,7 @@ impl ParityRaid {
             && self.attach_short(io, unit, cx) == Attached::All
     }
 
-    /// Attaches a request that lies within one unit to its stripe, as one sub-request.
+    /// Attaches a request that lies within one strip to its stripe.
     #[inline(always)]
     fn attach_short(&mut self, io: &ArrayIo, unit: u64, cx: &Attaching) -> Attached {
         let range = io.range;
@@ -217,7 +223,8 @@ impl ParityRaid {
         Attached::All
     }
 
-    /// Attaches the rest of a request that spans several units, run by run.
+    /// Attaches the rest of a request that is longer than the data of one strip, run by run. A run
+    /// is the part of the request in consecutive stripes of one full stripe.
     ///
     /// Source   md-raid.md §2.1: sub-requests of 256 units; a request that reaches into the next
     ///          member's chunk begins there, so that member offsets go up
@@ -329,7 +336,8 @@ impl ParityRaid {
         stripes == run.stripes
     }
 
-    /// Attaches a reread to stripes. If no stripe was free, returns the part that is not attached.
+    /// Attaches a part of a read that its member could not supply to stripes. If no stripe was
+    /// free, returns the part that is not attached.
     fn take_reread(&mut self, mut reread: ReRead) -> Option<ReRead> {
         let unit = self.stripes.cache.strip_bytes();
         let part = reread.part;

@@ -236,7 +236,8 @@ impl Stripes {
         self.rest(id);
     }
 
-    /// Puts a stripe with nothing in flight on its list, or sets it aside if its memory is pinned.
+    /// Puts a stripe with nothing in flight on its list, or sets it aside if a given-up member
+    /// request may still use its memory.
     pub(super) fn rest(&mut self, id: StripeId) {
         let stripe = self.cache.stripe_mut(id);
         if stripe.in_flight > 0 {
@@ -250,10 +251,10 @@ impl Stripes {
         self.cache.release(id);
     }
 
-    /// Sets aside a stripe with pinned memory: its work moves to another stripe. A stripe with a
-    /// deferred write cannot be set aside, because it holds the only copy of a strip, which the
-    /// other strips do not reproduce: its work waits until the memory is unpinned or the member has
-    /// space.
+    /// Sets aside a stripe with memory that a given-up member request may still use: its work moves
+    /// to another stripe. A stripe with a deferred write cannot be set aside, because it holds the
+    /// only copy of a strip, which the other strips do not reproduce: its work waits until the
+    /// memory is unpinned or the member has space.
     pub(super) fn set_aside(&mut self, id: StripeId) {
         assert!(self.cache.stripe(id).pins > 0, "only a stripe with pinned memory is set aside");
         self.unbatch(id, |stripes, id| stripes.rest(id));

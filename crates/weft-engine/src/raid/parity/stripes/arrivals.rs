@@ -23,23 +23,23 @@ use crate::raid::parity::priority::{Patience, PrioritySettings, patience_for_oth
 use crate::raid::parity::stripe::{Batch, ResyncState, Touched};
 use crate::raid::{Cx, Event};
 
-/// Properties of a request that arrives at a stripe with its sub-requests.
+/// Properties of a client request that matter to the stripes to which the request is attached.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub(crate) write: bool,
-    /// The stripe must not wait for more data, because the client waits for the write (md:
+    /// Whether the stripe must not wait for more data, because the client waits for the write (md:
     /// `REQ_SYNC`).
     pub(crate) sync: bool,
-    /// A stream will bring the rest of the stripe.
+    /// Whether a stream will bring the rest of the stripe.
     pub(crate) streams: bool,
-    /// Another request waits for this one.
+    /// Whether another client request waits for this one.
     pub(crate) waited_for: bool,
-    /// A member already failed once to read the range.
+    /// Whether a member already failed once to read the range.
     pub(crate) retried: bool,
     pub(crate) attr: Attr,
 }
 
-/// Work of a retired stripe, which needs another stripe.
+/// Work of a retired stripe, which will be attached to another stripe with the same number.
 #[derive(Clone, Debug)]
 pub(super) struct Displaced {
     pub(super) key: u64,
@@ -95,9 +95,9 @@ impl Stripes {
         self.hold_until_release(id);
     }
 
-    /// Ends the arrivals of a turn: plugged stripes go to their lists. In the form of 2008 they
-    /// take their first step at once, if `may_move`. Returns the number of stripes that took a
-    /// step.
+    /// Ends the arrivals of a turn: stripes to which something was attached go to their lists. With
+    /// `stripe_cache_form=2008` they may take their first step at once, if `may_move`. Returns the
+    /// number of stripes that took a step.
     pub(crate) fn release_plug(&mut self, cx: &mut Cx<'_>, may_move: bool) -> u32 {
         let mut handled = 0;
         let writes = cx.knobs.writes;
@@ -135,7 +135,7 @@ impl Stripes {
         handled
     }
 
-    /// Moves displaced work to other stripes, as long as there are free ones.
+    /// Attaches the work of retired stripes to other stripes, as long as there are free ones.
     pub(crate) fn place_displaced(&mut self, geometry: &Geometry) {
         while let Some(work) = self.displaced.front() {
             let Acquired::Stripe(id) = self.cache.acquire(work.key, geometry) else { return };
@@ -157,7 +157,7 @@ impl Stripes {
         }
     }
 
-    /// Fails displaced work, because it will find no stripe any more.
+    /// Fails the work of retired stripes, because it will find no other stripe.
     pub(crate) fn end_displaced(&mut self) {
         for Displaced { key, reads, writes, sync, given_up: _ } in
             std::mem::take(&mut self.displaced)

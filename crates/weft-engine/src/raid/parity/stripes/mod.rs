@@ -181,8 +181,8 @@ impl Stripes {
         membership.readable(SectorRange::new(stripe.sector(height).0, height.0), around)
     }
 
-    /// Whether the stripe can obtain this strip without reading it, because its member does not
-    /// answer.
+    /// Whether this strip need not be read from its member, which does not answer, because the
+    /// other strips may be read to compute it.
     pub(crate) fn reads_around(&self, part: StripIo, membership: &Membership) -> bool {
         !self.readable(part.stripe, membership).contains(part.slot)
     }
@@ -243,8 +243,9 @@ impl Stripes {
         true
     }
 
-    /// Fails the requests that need lost strips, when more strips are lost than can be computed.
-    /// Strips that can still be read are read.
+    /// Fails all writes of the stripe, and the reads of lost strips, when more strips are lost than
+    /// can be computed. Strips that other requests read, and that members can supply, are still
+    /// read.
     fn fail_stripe(&mut self, id: StripeId, facts: Facts, cx: &mut Cx<'_>) {
         assert_eq!(self.cache.stripe(id).in_flight, 0, "a stripe fails between two operations");
         let lost = facts.failed().without(facts.uptodate);

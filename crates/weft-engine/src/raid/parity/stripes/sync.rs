@@ -19,9 +19,9 @@ use crate::raid::parity::stripe::{Operation, ResyncState};
 use crate::raid::{Cx, Event};
 
 impl Stripes {
-    /// Whether an operation of the sync of stripe `key` is in flight. This excludes an operation
-    /// that was already in flight when the sync was requested: it belongs to a client, and its
-    /// member may not answer.
+    /// Whether the sync of stripe `key` has an operation of the stripe in flight. An operation that
+    /// was already in flight when the sync was requested does not count: it belongs to a client,
+    /// and its member may not answer.
     pub(crate) fn syncs_stripe(&self, key: u64) -> bool {
         let stripe = self.cache.find(key).map(|id| self.cache.stripe(id));
         stripe.is_some_and(|stripe| {

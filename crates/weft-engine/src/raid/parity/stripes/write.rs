@@ -55,8 +55,9 @@ impl Stripes {
         self.compute(id, Operation::Computing(mode), ops, cx);
     }
 
-    /// Extends the last computation in `ops` by the stripe `id`, if the stripe's memory directly
-    /// follows that of the stripe `before`. Returns whether it was extended.
+    /// Extends the last of the computations `ops`, which drain data and compute parity, by the
+    /// stripe `id`, if the stripe's memory directly follows that of the stripe `before`. Returns
+    /// whether it was extended.
     fn goes_on(&self, id: StripeId, before: StripeId, ops: &mut [ComputeOp]) -> bool {
         let (stripe, before) = (self.cache.stripe(id), self.cache.stripe(before));
         let Some(ComputeOp::Pq { data, p, q }) = ops.last_mut() else { return false };
@@ -186,8 +187,8 @@ impl Stripes {
         }
     }
 
-    /// Writes strips of one slot, from stripe number `first` of the batch on, as many as fit into
-    /// one member request. Returns their number. `alike` is true if all stripes have the same
+    /// Writes the strips at `slot` of the batch's stripes from number `first` on, as many as fit
+    /// into one member request. Returns their number. `alike` is true if all stripes have the same
     /// client and class.
     fn stage_run(
         &mut self,
