@@ -100,7 +100,7 @@ impl QueueSettings {
     }
 }
 
-/// Queue of one member. `T` is the owner that is notified when a request completes.
+/// Queue of one member. `T` identifies the owner of a request, which is notified when it completes.
 #[derive(Clone, Debug)]
 pub(crate) struct MemberQueue<T> {
     passes: bool,
@@ -118,7 +118,8 @@ pub(crate) struct MemberQueue<T> {
     flushing: bool,
     tokens: Tokens,
     scheduler: Scheduler,
-    /// Latest time at which the plug ends; `None` if the queue is not plugged.
+    /// Latest time at which the queue begins to dispatch; `None` if it is not plugged, that is,
+    /// does not hold its requests back.
     plugged: Option<Time>,
     /// Plug list: requests staged in the current turn, in order.
     staged: Vec<u32>,
@@ -128,7 +129,7 @@ pub(crate) struct MemberQueue<T> {
     needless: VecDeque<u32>,
     /// Reads and writes that wait for a token, each with its arrival number.
     tokenless: [VecDeque<(u64, u32)>; 2],
-    /// Number of requests that have waited for a token so far.
+    /// Number of requests so far that found no token and had to wait for one.
     token_waits: u64,
     /// Waiting requests with their arrival numbers, by the index that identifies them.
     requests: Vec<Option<(u64, Waiting<T>)>>,
@@ -377,7 +378,7 @@ impl<T> MemberQueue<T> {
         self.requests[place as usize].as_ref().expect("a staged request waits")
     }
 
-    /// Passes a request that a token is available for to the scheduler.
+    /// Passes a request, for which there is a token, to the scheduler.
     fn schedule(&mut self, request: &QueuedRequest, now: Time) {
         let before = self.scheduler.waiting();
         self.scheduler.insert(request, now);
@@ -413,7 +414,8 @@ impl<T> MemberQueue<T> {
         }
     }
 
-    /// Ends the plug, because the submitter has no more requests.
+    /// Ends the plug: requests are dispatched from now on, because the submitter has no more to
+    /// merge with them.
     pub(crate) fn end_plug(&mut self) {
         self.plugged = None;
     }

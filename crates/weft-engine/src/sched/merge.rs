@@ -26,7 +26,8 @@ pub(crate) struct Last {
     /// Largest length to which merging may extend the request, in bytes.
     max: u64,
     largest: u64,
-    /// Index of the request among the engine's outputs.
+    /// Index of the request among the engine's outputs or, if the member's queue holds requests
+    /// back, in that queue.
     place: usize,
 }
 
@@ -46,8 +47,7 @@ impl Last {
     }
 
     /// Index of the staged request to which `next`, at sector `at`, is to be appended. `None` if
-    /// `next` is sent separately; it then becomes the last request, with index `place` among the
-    /// outputs.
+    /// `next` is sent separately; it then becomes the last request, with the index `place`.
     #[inline]
     pub(crate) fn merge(
         &mut self,

@@ -19,7 +19,7 @@ use super::QueueId;
 /// The burst in progress, if any.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bursts {
-    /// Queues of the burst that are not marked yet.
+    /// Queues of the burst that are not yet marked as part of a large one.
     listed: SmallVec<[QueueId; LARGE]>,
     /// Number of queues that have joined the burst, including those that no longer exist.
     joined: usize,
@@ -62,7 +62,8 @@ impl Bursts {
     }
 }
 
-/// Whether a marked queue loses its mark after an idle time of `idle`.
+/// Whether a queue that is marked as part of a large burst loses the mark after an idle time of
+/// `idle`.
 pub(super) fn mark_fades(idle: Span) -> bool {
     idle > FADE
 }

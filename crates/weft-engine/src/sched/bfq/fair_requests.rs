@@ -40,16 +40,18 @@ use super::treap::{Member, Set, Treaps, precedes};
 use crate::knobs::GroupWeights;
 use crate::sched::request::IoPriority;
 
-/// Tags of all queues.
+/// Tags of all queues: the service that each has received, divided by its weight. The queue with
+/// the lowest tag gets the next request dispatched, unless another one holds it back.
 #[derive(Clone, Debug)]
 pub(super) struct FairRequests {
-    /// Queues with waiting requests.
+    /// Queues with waiting requests, sorted by tag.
     ready: Treaps<Tag>,
-    /// Queues without waiting requests that hold back others.
+    /// Queues without waiting requests that hold back others: no queue with a higher tag is served
+    /// meanwhile. Sorted by tag.
     holding: Treaps<Tag>,
     classes: [Class; 3],
     turns: ClassTurns,
-    /// Number of queues that are known so far.
+    /// Number of queues for which there is a tag; their numbers are below this.
     known: u32,
     /// Weights of the groups, by group number minus one; next to it, the sums of the weights of
     /// each group's active queues.
@@ -76,7 +78,8 @@ struct Tag {
     weight: u32,
     /// Number of the queue's group; 0 for none.
     group: u8,
-    /// Whether the queue is in the set of its class; kept separately for `ready` and `holding`.
+    /// Whether the queue is in the set of its class. `ready` and `holding` have a tag each for
+    /// every queue, with a flag each.
     is_in: bool,
     /// Time at which the queue stops holding back others, if it gets no request before; `None` if
     /// no such time is set.
@@ -110,7 +113,8 @@ impl FairRequests {
         }
     }
 
-    /// Activates a queue that has got a request after it had none waiting.
+    /// Adds a queue, which has got a request after it had none waiting, to the queues with waiting
+    /// requests.
     pub(super) fn begin(&mut self, queue: QueueId, group: Group, class: IoPriority, weight: u32) {
         let held = self.let_go(queue);
         let old = *self.ready.at(queue.0);
@@ -126,8 +130,8 @@ impl FairRequests {
         self.ready.insert(&mut sets.ready, queue.0);
     }
 
-    /// Deactivates a queue that has no waiting request left. With `holds`, it holds back others
-    /// from now on.
+    /// Removes a queue, which has no waiting request left, from those with waiting requests. With
+    /// `holds`, the queue holds back others from now on: none with a higher tag is served.
     pub(super) fn end(&mut self, queue: QueueId, holds: bool) {
         let tag = *self.ready.at(queue.0);
         assert!(tag.is_in, "a deactivated queue was active");
@@ -189,7 +193,7 @@ impl FairRequests {
     }
 
     /// Handles the completion of a request of `queue`. With `thinks`, the queue has no other
-    /// request left, and holds back others for at most `patience`.
+    /// request left, and holds back others for at most `patience` more.
     pub(super) fn completed(&mut self, queue: QueueId, thinks: bool, patience: Span, now: Time) {
         let class = self.ready.at(queue.0).class;
         let in_driver = &mut self.classes[class as usize].in_driver;
@@ -201,7 +205,8 @@ impl FairRequests {
         }
     }
 
-    /// Releases the queues that have held back others for the permitted time.
+    /// Ends the hold of queues that have held back others, without a request of their own, for the
+    /// permitted time.
     pub(super) fn on_time(&mut self, now: Time) {
         while let Some((until, queue)) = self.thinking.front().copied()
             && until <= now

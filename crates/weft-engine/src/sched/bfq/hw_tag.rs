@@ -33,7 +33,7 @@ pub(super) struct Sample {
 }
 
 impl HwTag {
-    /// Whether the member queues internally; `None` until decided.
+    /// Whether the member processes several requests at once; `None` until decided.
     pub(super) fn queues(&self) -> Option<bool> {
         self.queues
     }

@@ -24,7 +24,8 @@ use super::scheduler::Bfq;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Injection {
     limit: u32,
-    /// Time that a first request took without other requests at the member; `None` until measured.
+    /// Time that a request took which was the first one after a pause of the queue, without other
+    /// requests at the member; `None` until measured.
     baseline: Option<Span>,
     /// Last time at which the limit was lowered or the measurement restarted.
     lowered: Time,
@@ -33,13 +34,13 @@ pub(super) struct Injection {
 /// The measurement in progress.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct InjectionSample {
-    /// Arrival time of the first request after the pause.
+    /// Time at which the first request after a pause of the queue arrived.
     since: Time,
-    /// Whether the first request is still queued.
+    /// Whether that first request is still queued.
     queued: bool,
-    /// The first request, while it is in flight at the member.
+    /// That first request, while it is in flight at the member.
     watched: Option<RequestId>,
-    /// Whether a request was injected ahead of the first request.
+    /// Whether a request of another queue was injected ahead of that first request.
     injected: bool,
     /// Largest number of requests that were in flight at the member during the measurement.
     most: u32,
@@ -103,8 +104,8 @@ impl Bfq {
         }
     }
 
-    /// Watches a request that is being dispatched, if it is the first request of the queue in
-    /// service.
+    /// Begins to watch the request that is being dispatched, if it is the first one of the queue in
+    /// service after a pause: its completion ends the measurement.
     pub(super) fn watch_if_first(&mut self, request: RequestId) {
         self.sample.most = self.sample.most.max(self.in_driver);
         if std::mem::take(&mut self.sample.queued) {

@@ -125,7 +125,7 @@ impl PositionIndex {
 }
 
 impl Entry {
-    /// Entry of a queue that is not in the index.
+    /// An entry that is on no list, of a queue that is not in the index.
     const OUT: Self =
         Self { list: NONE, prev: NONE, next: NONE, peers: Peers(0), at: Sectors::ZERO };
 }

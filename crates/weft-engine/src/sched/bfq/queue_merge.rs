@@ -117,7 +117,8 @@ impl Merging {
         }
     }
 
-    /// Adds a completion as a sample; see [`HwTag::completed`].
+    /// Adds a completion as a sample to the estimate of whether the member queues internally; see
+    /// [`HwTag::completed`].
     #[inline]
     pub(super) fn completed(&mut self, sample: Sample) {
         if self.hw_tag.completed(sample) {
@@ -133,8 +134,9 @@ impl Merging {
         }
     }
 
-    /// Resets the position when a queue enters service, because it is unknown until the first
-    /// dispatch from that queue. Kernels of 2019 to 2021 kept the position of the previous queue.
+    /// Forgets up to where the queue in service has read, because another queue enters service: its
+    /// position is unknown until its first dispatch. Kernels of 2019 to 2021 kept the position of
+    /// the previous queue ([`MergePosition::Stale`]).
     #[inline]
     pub(super) fn enters_service(&mut self) {
         if self.knobs.position == MergePosition::Own {

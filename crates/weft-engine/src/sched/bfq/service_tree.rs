@@ -56,7 +56,8 @@ struct GroupLevel {
     turns: ClassTurns,
 }
 
-/// Number of the tree that contains an entity, composed of group and class.
+/// Number of the tree that contains an entity: there is one for each level (the root, or a group)
+/// and class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TreeOf(u8);
 
@@ -115,11 +116,12 @@ struct Entity {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// Has requests and waits for service.
+    /// The entity has requests and waits for service.
     Active,
-    /// Has no requests, and leaves no trace in the tree.
+    /// The entity has no requests, and its weight and finish count no more.
     Forgotten,
-    /// Has no requests, but its finish lies ahead of `V`.
+    /// The entity has no requests, but its finish lies ahead of the virtual time `V`, so that its
+    /// weight still counts.
     Idle,
     InService,
 }
@@ -170,13 +172,14 @@ impl ServiceTrees {
         }))
     }
 
-    /// Whether the group already has its entity; always true for the root.
+    /// Whether the group already has an entity at the root, by which it competes with others;
+    /// always true for no group.
     pub(super) fn knows(&self, group: Group) -> bool {
         let level = usize::from(group.number()).wrapping_sub(1);
         group == Group::ROOT || self.groups.get(level).is_some_and(|it| it.entity.is_some())
     }
 
-    /// Makes the unused entity `entity` that of a group.
+    /// Makes the unused entity `entity` the one by which a group competes at the root.
     pub(super) fn found(&mut self, group: Group, entity: QueueId, weight: u32) {
         assert!(!self.knows(group), "a group gets its entity once");
         let count = usize::from(group.number());
@@ -251,7 +254,7 @@ impl ServiceTrees {
         }
     }
 
-    /// Makes the queue in service active again, after it was charged for its service.
+    /// Makes the queue in service wait for service again, after it was charged for its service.
     pub(super) fn requeue(&mut self, queue: QueueId, weight: u32, budget: u64) {
         self.go_on(queue.0, weight, budget);
         let tree = self.entities.at(queue.0).tree;
@@ -260,7 +263,7 @@ impl ServiceTrees {
         }
     }
 
-    /// Deactivates a queue that is in service or waits for service.
+    /// Removes a queue, in service or waiting for service, from those that have requests.
     pub(super) fn deactivate(&mut self, queue: QueueId) {
         let Entity { tree, place, .. } = *self.entities.at(queue.0);
         self.end(queue.0);

@@ -94,7 +94,7 @@ impl Sharing {
         self.epoch == later.epoch
     }
 
-    /// Whether the queue was split, or was passed on from an earlier process.
+    /// Whether the queue was split, or reused for another process, since it was created.
     pub(super) fn is_of_a_successor(&self) -> bool {
         self.epoch > 0
     }

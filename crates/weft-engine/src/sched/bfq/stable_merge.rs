@@ -30,7 +30,8 @@ pub(super) struct StableMerge {
 struct Anchor {
     queue: QueueId,
     created: Time,
-    /// Group, class, and level or weight, encoded.
+    /// Group, class, and level or weight of the queue, encoded. Only queues with equal values are
+    /// merged.
     kin: u32,
 }
 
