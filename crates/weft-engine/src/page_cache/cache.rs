@@ -37,7 +37,7 @@ pub struct PageCache {
     wakes: VecDeque<Wake>,
 }
 
-/// Result of a write or charge.
+/// Result of a write to pages, or of charging a writer for pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
     /// Number of pages accepted from the front of the range; at least one.
@@ -92,8 +92,7 @@ struct Writer {
     pace: Pace,
     visit: Option<Visit>,
     waits_for_room: bool,
-    /// Device on which the writer has used up its credit ([`Kernel::Weft`]); `None` if it need not
-    /// wait.
+    /// Throttling of one writer, from a check of the limits until the writer may continue.
     needs_credit: Option<BdiId>,
 }
 
@@ -574,8 +573,8 @@ impl PageCache {
         if self.pool.config().kernel.writers_write_back() { all } else { new }
     }
 
-    /// Marks the dirty pages of a range of a file. [`take_marked`](Self::take_marked) takes only
-    /// marked pages.
+    /// Marks the dirty pages of a range of a file for writing: [`take_marked`](Self::take_marked)
+    /// takes only marked pages.
     pub fn mark(&mut self, inode: InodeId, pages: &Range<u64>) {
         self.inodes.of_mut(inode).pages.mark(pages);
     }
@@ -608,7 +607,8 @@ impl PageCache {
         self.start(inode, |file| file.take(within, pages_max))
     }
 
-    /// Takes a run of pages with `take`, and counts it as under writeback.
+    /// Changes the state of a run of pages to under writeback with `take`, and updates the pool's
+    /// counts. Returns the run.
     fn start(
         &mut self,
         inode: InodeId,

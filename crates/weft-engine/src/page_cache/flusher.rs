@@ -43,7 +43,7 @@ pub(crate) struct Flusher {
     run: Option<Run>,
     /// Ticks at which the unfinished `sync(2)` calls were made.
     syncs: Vec<u64>,
-    /// Whether a throttled writer requested background work.
+    /// Whether a throttled writer requested background writeback.
     kicked: bool,
     /// Tick of the last periodic work.
     last_periodic: u64,
@@ -73,10 +73,10 @@ struct Run {
 /// Condition for which a run waits between two passes.
 #[derive(Clone, Copy, Debug)]
 enum Wait {
-    /// Room in a queue, or at the latest tick `until`. The run ends then, unless it met a congested
-    /// queue (`goes_on`).
+    /// The run waits for room in any queue, at most until tick `until`. It ends then, unless it met
+    /// a congested queue (`goes_on`).
     Congestion { until: u64, goes_on: bool },
-    /// The end of the turn that another pass has on this file.
+    /// The run waits until another pass has ended its turn on this file.
     Inode(InodeId),
 }
 
@@ -97,7 +97,7 @@ impl Flusher {
         !matches!(self.stage, Stage::Asleep)
     }
 
-    /// Requests background work on behalf of a throttled writer.
+    /// Requests background writeback on behalf of a throttled writer.
     pub(crate) const fn kick(&mut self) {
         self.kicked = true;
     }
@@ -198,7 +198,8 @@ impl Flusher {
         }
     }
 
-    /// Begins the next kind of work. Returns a sleep if there is no work.
+    /// Begins the next kind of work: sync, then periodic, then background writeback. Returns a
+    /// sleep if there is none.
     fn next_stage(&mut self, wbc: &mut WritebackControl<'_>) -> Option<Flush> {
         let hz = wbc.pool.ticks().hz();
         let interval = wbc.pool.config().writeback_centisecs;

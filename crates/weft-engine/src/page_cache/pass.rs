@@ -103,7 +103,8 @@ struct Turn {
     /// Page at which the turn ends after wrapping around; `None` if it does not wrap around.
     around: Option<u64>,
     cursor: u64,
-    /// Whether it was this pass that marked the file as busy.
+    /// Whether this pass, and not another one, marked the file as busy, so that it has to clear the
+    /// mark.
     owner: bool,
 }
 

@@ -583,7 +583,7 @@ impl Pool {
         Fraction { numerator: numerator.min(max * part.denominator.max(1)), denominator }
     }
 
-    /// State of a device relative to its limits.
+    /// Numbers of dirty pages, in total and of a device, with the limits for both.
     fn position(&self, bdi: BdiId) -> Position {
         Position {
             thresholds: self.thresholds,

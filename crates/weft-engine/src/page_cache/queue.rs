@@ -74,12 +74,16 @@ impl Inodes {
         InodeId(u32::try_from(self.slots.len() - 1).expect("fewer files than pages"))
     }
 
+    /// The file with this identifier.
+    ///
     /// # Panics
     /// Panics if the file does not exist.
     pub(crate) fn of(&self, id: InodeId) -> &Inode {
         self.slots.get(id.0 as usize).and_then(Option::as_ref).expect("no such file")
     }
 
+    /// The file with this identifier, to be changed.
+    ///
     /// # Panics
     /// Panics if the file does not exist.
     pub(crate) fn of_mut(&mut self, id: InodeId) -> &mut Inode {

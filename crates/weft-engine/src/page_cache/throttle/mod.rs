@@ -135,7 +135,7 @@ pub struct ThrottleEpisode {
 enum State {
     /// The limits are checked next.
     Look,
-    /// The writer has written back what it could, or has found nothing to write.
+    /// The writer has written back all that it could, or has found nothing to write.
     Wrote(Look),
     /// The writer has slept.
     Slept(Look),
@@ -143,12 +143,13 @@ enum State {
     Over,
 }
 
-/// Result of a check of the limits. 3.1 still uses it after the pause that follows.
+/// Result of a check of the limits. With 3.1 it is still used after the pause that follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Look {
     /// Whether the *exceeded* flag may be cleared because no limit is exceeded.
     may_clear: bool,
-    /// Whether an episode that has lasted long enough may end although a limit is exceeded.
+    /// Whether the episode may end although a limit is exceeded: with 3.1 after 200 ms, with IO-less
+    /// throttling after the writer's pause.
     bearable: bool,
     background_due: bool,
 }

@@ -66,7 +66,8 @@ use weft_units::{Span, Time};
 #[derive(Clone, Debug)]
 pub(crate) struct Turns {
     thresholds: Thresholds,
-    /// Upper bound, in pages, of the sum of dirty pages, pages under writeback and unspent credit.
+    /// Upper bound, in pages, of the sum of dirty pages, pages under writeback and unspent credit
+    /// (pages that writers may still dirty).
     limit: u64,
     /// Current value of the sum that `limit` bounds, in pages.
     used: u64,
@@ -82,12 +83,12 @@ pub(crate) struct Turns {
 #[derive(Clone, Debug)]
 struct Device {
     counts: Counts,
-    /// Unspent credit of the device's writers, in pages.
+    /// Unspent credit of the device's writers: the pages that they may still dirty.
     granted: u64,
     /// The device's share of the limit, in pages.
     share: u64,
     speed: Speed,
-    /// Writer that has the turn; `None` between turns.
+    /// Writer that has the turn, so that it gets all credit of the device; `None` between turns.
     owner: Option<WriterId>,
     /// Latest end of the turn, however few pages its writer has received.
     turn_ends: Time,
@@ -96,7 +97,7 @@ struct Device {
     /// Waiting writers by arrival number, each with its time of arrival and the number of pages it
     /// had received.
     asked: BTreeMap<u64, (Time, u64)>,
-    /// Number of arrivals so far.
+    /// Number of times that a writer began to wait for a turn; each time has a number.
     asks: u64,
     /// Number of pages that the writer with the turn had received when its turn began. A writer
     /// that joins or returns starts at most [`BEHIND`] below this number.
@@ -111,7 +112,7 @@ struct Device {
     asked_at: Option<Time>,
 }
 
-/// Credit account of one writer.
+/// Credit of one writer: the pages that it may dirty without waiting.
 #[derive(Clone, Debug)]
 struct Account {
     /// Device on which the writer has its credit.
@@ -307,19 +308,22 @@ impl Turns {
         pressed || all > background || device.counts.dirty > own
     }
 
-    /// Whether the device's flusher sleeps and must be woken.
+    /// Whether the device's flusher has to write now, and need not wait until more is dirty or less
+    /// is in flight.
     pub(crate) fn calls_flusher(&self, bdi: BdiId) -> bool {
         self.wants_flush(bdi) && !self.is_held(bdi)
     }
 
-    /// Whether a flusher with work should wait until more is dirty or less is in flight.
+    /// Whether a flusher with work should wait until more is dirty or less is in flight. The answer
+    /// is recorded for [`Turns::lets_flusher_go`].
     pub(crate) fn holds_flusher(&mut self, bdi: BdiId) -> bool {
         let held = self.is_held(bdi);
         self.devices[bdi.index()].flusher_held = held;
         held
     }
 
-    /// Whether a flusher that [`Turns::holds_flusher`] held back may continue now.
+    /// Whether a flusher that [`Turns::holds_flusher`] held back may continue now. If so, it is no
+    /// longer recorded as held back.
     pub(crate) fn lets_flusher_go(&mut self, bdi: BdiId) -> bool {
         let goes = self.devices[bdi.index()].flusher_held && !self.is_held(bdi);
         self.devices[bdi.index()].flusher_held &= !goes;
@@ -327,7 +331,7 @@ impl Turns {
     }
 
     /// Smallest number of pages of one file that a flusher writes before the next file's turn. It
-    /// exceeds the length of a writer's turn, because no writer waits for these pages.
+    /// may exceed a writer's turn, because no writer waits for these pages.
     pub(crate) fn chunk(&self, bdi: BdiId) -> u64 {
         let device = &self.devices[bdi.index()];
         let long = (device.speed.switch_pages() * CHUNK_WORTH).min(device.share / 2);
@@ -342,7 +346,8 @@ impl Turns {
         dirty > 0 && writeback > 0 && (writeback >= enough || gathers)
     }
 
-    /// Whether a writer of the device waits for credit, or will have to soon.
+    /// Whether a writer of the device waits for credit, or will have to soon because the pool
+    /// fills.
     fn is_pressed(&self, device: &Device) -> bool {
         device.is_wanted(&self.writers) || self.used > self.thresholds.free_run()
     }
@@ -596,7 +601,7 @@ impl Device {
         self.counts.total() <= self.share / 16
     }
 
-    /// Number of pages of credit that are granted at once.
+    /// Number of pages of credit that a writer gets at a time.
     fn batch(&self) -> u64 {
         (self.share / 4).min(self.speed.pages_in(LUMP)).max(1)
     }
@@ -606,8 +611,8 @@ impl Device {
         self.speed.pages_in(IN_FLIGHT).max(2 * REQUEST_PAGES).min(self.share * 3 / 4).max(1)
     }
 
-    /// Shortest run, in pages, that justifies the cost of the switch to it, with `engaged` active
-    /// writers.
+    /// Length, in pages, of the run that a writer's turn should at least bring, so that the switch
+    /// to its file pays off. `engaged` is the number of active writers.
     fn burst(&self, engaged: u64) -> u64 {
         let switch = self.speed.switch_pages();
         let each = self.speed.run_in(Span(WAIT.0 / engaged));
@@ -651,18 +656,19 @@ const SWITCH_WORTH: u64 = 32;
 /// Length of a flusher's run, as a multiple of the cost of a switch: about 1 % is lost.
 const CHUNK_WORTH: u64 = 128;
 
-/// Reserve of a device, in device time: several times the few milliseconds that pass until a writer
-/// is woken and the flusher comes.
+/// Pages that each device may always use: those that it writes in this time, several times the few
+/// milliseconds that pass until a writer is woken and the flusher comes.
 const RESERVE: Span = Span::millis(20);
 
-/// Largest deficit relative to other writers that a writer can make up for later, in device time.
+/// Largest deficit relative to other writers that a writer can make up for later, in device time:
+/// with the pages that the device writes meanwhile.
 const BEHIND: Span = Span::millis(100);
 
-/// Credit that is granted at one time, in device time.
+/// Credit that is granted at one time: the pages that the device writes in this time.
 const LUMP: Span = Span::millis(10);
 
-/// Writes in flight on a device, in device time: enough that its own queue does not run dry before
-/// the flusher is woken again.
+/// Pages that are kept in flight on a device: those that it writes in this time, enough that its
+/// own queue does not run dry before the flusher is woken again.
 const IN_FLIGHT: Span = Span::millis(40);
 
 /// 512 KiB in pages, a common size of the largest request.

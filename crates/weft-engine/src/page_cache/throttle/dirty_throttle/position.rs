@@ -166,7 +166,8 @@ fn cubic(rules: &Rules, setpoint: u64, dirty: u64, limit: u64) -> u64 {
     u64::try_from(ratio.clamp(0, most)).expect("clamped to be one")
 }
 
-/// A divisor that is never 0.
+/// `pages` made a divisor that is never 0, as the kernel does: `pages + 1`, or `pages | 1` in later
+/// versions.
 const fn divisor(rules: &Rules, pages: u64) -> u64 {
     if rules.think_time { pages | 1 } else { pages + 1 }
 }

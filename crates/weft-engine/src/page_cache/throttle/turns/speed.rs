@@ -25,7 +25,8 @@ pub(super) struct Speed {
     first: Group,
 }
 
-/// Sums over recent completions of one group.
+/// Sums over recent completions: of those that continue the previous one in its file, or of those
+/// that begin a run.
 #[derive(Clone, Copy, Debug, Default)]
 struct Group {
     count: u64,
