@@ -151,7 +151,8 @@ impl Clients {
         self.used().iter().flat_map(|tally| tally.requests).sum()
     }
 
-    /// Begins a new window if the current one is over.
+    /// Begins a new window of [`WINDOW`], for which sectors are counted, if the current one is
+    /// over.
     #[inline]
     pub(crate) fn look(&mut self, array: &Array, now: Time) {
         if now >= self.due {

@@ -56,14 +56,16 @@ pub(crate) struct Volume {
     knobs: Knobs,
     requests: Vec<Option<Active>>,
     free: Vec<u32>,
-    /// Number of requests that were passed to a member unchanged. No other record of them exists
-    /// than in the table of tokens.
+    /// Number of requests in flight that were passed to a member unchanged. The volume has no
+    /// record of them; the table of tokens has.
     passing: u32,
     clients: Clients,
     ranges: Ranges,
-    /// Writes that wait for the array to become dirty and grant their lease.
+    /// Writes that wait until their lease is granted: until the dirty state of the array, and the
+    /// bitmap's bits of their range, are durable.
     before_lease: VecDeque<RequestId>,
-    /// Requests that can be submitted to the personality.
+    /// Requests that may be passed to the RAID level: they wait for no earlier request, no lease and
+    /// no flush.
     ready: VecDeque<RequestId>,
     /// Finished requests with an answer that waits until a member failure is recorded, or until the
     /// end of the turn.
@@ -74,9 +76,9 @@ pub(crate) struct Volume {
     /// Sync action that an administrator asked for, until it runs.
     wanted_sync: Option<SyncAction>,
     frozen: bool,
-    /// A recovery failed, and none is started until the members change.
+    /// Whether a recovery failed, so that none is started until the members change.
     recovery_disabled: bool,
-    /// Knob that is to be set once the personality has nothing in use.
+    /// Knob that is to be set once no stripe or partly split request is in use.
     quiescing: Option<Knob>,
     /// Commands that are not answered yet.
     commands: Vec<Waiting>,
@@ -84,7 +86,7 @@ pub(crate) struct Volume {
     /// Time at which a member last had no space, or was last tried again; `None` if no member is
     /// full.
     full_since: Option<Time>,
-    /// A sync ended early because a member had no space.
+    /// Whether a sync ended early because a member had no space.
     sync_failed_full: bool,
 }
 
@@ -146,7 +148,7 @@ impl Volume {
         self.array.size.bytes().0
     }
 
-    /// Whether the volume would accept a request that stays in the write-back cache for now.
+    /// Checks whether the volume would accept a request that stays in the write-back cache for now.
     /// Returns the error with which it would refuse the request.
     pub(crate) fn admits(&self, request: &ClientRequest) -> Result<(), ReplyError> {
         self.is_inside(request)?;
@@ -198,8 +200,8 @@ impl Volume {
 
     // Records: requests, answers, commands.
 
-    /// Handles a request from a client. With `of_cache`, the request comes from that operation of
-    /// the write-back cache.
+    /// Handles a request from a client or, with `of_cache`, from the operation of the write-back
+    /// cache with that number.
     pub(crate) fn request(
         &mut self,
         request: &mut ClientRequest,
@@ -401,8 +403,8 @@ impl Volume {
 
     // Decisions: one turn.
 
-    /// Handles at most `stripes_max` stripes, and all else that is due. Returns the number of
-    /// stripes handled.
+    /// Takes one turn: handles stripes, which are picked at most `stripes_max` times, and all else
+    /// that is due. Returns the number of stripes handled.
     pub(crate) fn turn(&mut self, stripes_max: u32, out: &mut Outbox) -> u32 {
         self.clients.look(&self.array, out.now);
         self.watch_members(out);

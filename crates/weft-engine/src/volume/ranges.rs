@@ -6,8 +6,7 @@
 //! request is overtaken and none starves.
 //!
 //! Source   NBD and the block layer leave the order of overlapping requests to the client; weft
-//! uses
-//!          the simplest order
+//!          uses the simplest order
 
 use smallvec::SmallVec;
 use weft_units::ByteRange;

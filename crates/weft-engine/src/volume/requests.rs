@@ -30,22 +30,22 @@ pub(super) struct Active {
     pub(super) frames: Run,
     pub(super) flags: Flags,
     pub(super) attr: Attr,
-    /// Number of unfinished sub-requests, plus one until the request is submitted, plus
-    /// [`SPLITTING`] while it is being split.
+    /// Number of unfinished sub-requests, plus one until the request is submitted to its RAID
+    /// level, plus [`SPLITTING`] while it is not completely split.
     pub(super) pending: u64,
     /// Part of the request's range that the members are told to discard.
     pub(super) discarded: Option<ByteRange>,
     pub(super) error: Option<ReplyError>,
-    /// A member from which the request reads has stalled.
+    /// Whether a member from which the request reads has stalled.
     pub(super) stalled: bool,
     /// Number of given-up member reads that may still write into the request's frames.
     pub(super) pins: u32,
     pub(super) writes: bool,
-    /// Another request waits for this one.
+    /// Whether another request waits for this one.
     pub(super) waited_for: bool,
     pub(super) stream: WriteStream,
     pub(super) flushed: bool,
-    /// Lease that keeps the array dirty during a write.
+    /// Permission of a write to change its range, which keeps the array dirty until it is returned.
     pub(super) lease: Option<Lease>,
     pub(super) answered: bool,
 }
@@ -300,7 +300,7 @@ impl Volume {
         }
     }
 
-    /// Handles that request `id` has been split into sub-requests completely.
+    /// Handles the event that request `id` has been split into sub-requests completely.
     #[inline]
     pub(super) fn is_split(&mut self, id: RequestId, out: &mut Outbox) {
         if self.array.is_planted(Mutant::FrameReusedInFlight) {
