@@ -17,7 +17,7 @@ use crate::volume::Volume;
 
 impl WriteBack {
     /// Handles a request that touches pages. The request is queued behind requests that wait for
-    /// room, if it needs room itself or overlaps one of them.
+    /// room (pages below the dirty limit), if it needs room itself or overlaps one of them.
     pub(super) fn arrive(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
         let op = self.op(id);
         let (volume, pages) = (op.volume, op.pages.clone());
@@ -40,7 +40,8 @@ impl WriteBack {
         }
     }
 
-    /// Whether operation `id` touches pages of operation `other`, which arrived before it.
+    /// Whether operation `id` touches pages that operation `other`, which arrived before it,
+    /// touches too.
     fn is_behind(&self, id: OpId, other: OpId) -> bool {
         let (one, other) = (self.op(id), self.op(other));
         let apart = other.pages.end <= one.pages.start || one.pages.end <= other.pages.start;
@@ -51,8 +52,8 @@ impl WriteBack {
         before && one.volume == other.volume && !apart
     }
 
-    /// Whether operation `id` must wait behind an overlapping request that has a preflush and has
-    /// not locked its range yet.
+    /// Whether operation `id` must wait behind an overlapping request that has a preflush and does
+    /// not hold its range lock yet.
     fn is_behind_flush(&self, id: OpId) -> bool {
         let flushes = &self.volumes[self.op(id).volume.index()].flushes;
         let is_to_come = |flush: OpId| match &self.op(flush).work {
@@ -62,8 +63,9 @@ impl WriteBack {
         flushes.iter().any(|(flush, _)| is_to_come(*flush) && self.is_behind(id, *flush))
     }
 
-    /// Whether a request is a write that can stay in the cache: a write of whole pages, without FUA
-    /// or preflush.
+    /// Whether a request is a write that can stay in the cache: a write of whole pages, of at most
+    /// half as many as there can be room for, without FUA or preflush, to a volume that can be
+    /// written.
     fn keeps(&self, request: &ClientRequest, pages: &Range<u64>, out: &Outbox) -> bool {
         let cached = &self.volumes[request.volume.index()];
         let (range, limit) = (request.range, self.room_max());
@@ -75,8 +77,8 @@ impl WriteBack {
     }
 
     /// Largest number of pages for which write-back can make room: the dirty limit minus the pages
-    /// of volumes with failing write-back. A write of more than half of that goes through to its
-    /// volume, and so does not wait until another volume's member is repaired.
+    /// of volumes with failing write-back. A write of more than half of that is sent to its volume
+    /// at once, and so does not wait until another volume's member is repaired.
     fn room_max(&self) -> u64 {
         let failing = self.volumes.iter().filter(|cached| cached.failing.is_some());
         let stuck: u64 = failing.map(|cached| self.cache.inode_counts(cached.inode).total()).sum();
@@ -307,7 +309,7 @@ impl WriteBack {
         self.flush_those_written(volumes, out);
     }
 
-    /// Continues the flushes for which all pages are written.
+    /// Sends the flushes to their volumes for which all pages are written.
     pub(super) fn flush_those_written(&mut self, volumes: &mut [Volume], out: &mut Outbox) {
         let forgets = mutant::is(out.planted, Mutant::FlushMissesWriteback);
         for index in 0..self.volumes.len() {

@@ -26,11 +26,11 @@ use crate::contract::input::{ClientRequest, Flags, RequestOp};
 use crate::contract::output::ComputeOp;
 use crate::volume::Volume;
 
-/// Progress of a write that goes through to the volume.
+/// Progress of a write that is sent to its volume before it is answered, while some of its pages
+/// may be dirty in the cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Edges {
-    /// The whole range goes to the volume, or has gone there. No page is changed in the cache
-    /// before that.
+    /// The whole range is sent to the volume, or was. No page is changed in the cache before that.
     #[default]
     Below,
     /// The volume flushes first; after that, pages are changed in the cache.
@@ -39,7 +39,7 @@ pub(super) enum Edges {
     Changing,
     /// Pages have been changed in the cache, and the rest of the range goes to the volume.
     Here,
-    /// The write is done, and is being flushed for FUA.
+    /// The volume has done the write, and is flushed because the write has FUA.
     Flushed,
 }
 
@@ -59,8 +59,8 @@ pub(super) fn edges_of(range: ByteRange, size: u64) -> SmallVec<[u64; 2]> {
     edges
 }
 
-/// Computation that copies the part `range` of a request into page number `page`. `frame` holds the
-/// page.
+/// Computation that applies the part `range` of a write or write-zeroes to page number `page`.
+/// `frame` holds the page.
 pub(super) fn change(
     request: &ClientRequest,
     range: ByteRange,
@@ -109,7 +109,8 @@ impl ClientOp {
 }
 
 impl WriteBack {
-    /// Starts a request that goes through to the volume, once it holds the lock above.
+    /// Starts a request that is sent to its volume before it is answered, once it holds its range
+    /// lock.
     pub(super) fn start_through(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
         let index = self.op(id).volume.index();
         let request = self.client_op(id).request;
@@ -181,7 +182,8 @@ impl WriteBack {
         }
     }
 
-    /// Ends a request that goes through, after it has released the lock below.
+    /// Ends a request that was sent to its volume, after the volume has released its lock on the
+    /// range.
     pub(super) fn through_over(
         &mut self,
         id: OpId,

@@ -10,7 +10,8 @@
 use crate::config::{BUFFERS, WriteBackConfig};
 use crate::contract::frame::{Frame, Run};
 
-/// Frames of the cache.
+/// Frames of the write-back cache: one for each page, and those of the buffers for runs being
+/// written.
 #[derive(Clone, Debug)]
 pub(super) struct Memory {
     /// Free frames for pages. The last one in the list is used next.
@@ -19,9 +20,9 @@ pub(super) struct Memory {
     first: u32,
     buffer_pages: u32,
     buffers: [Buffer; BUFFERS as usize],
-    /// Index of the buffer that takes the next run, if it has room for the run.
+    /// Index of the buffer that takes the next run of pages, if it has room for the run.
     filling: usize,
-    /// Number of runs in all buffers.
+    /// Number of runs of pages in all buffers.
     runs: u32,
 }
 
@@ -31,7 +32,7 @@ struct Buffer {
     used: u32,
     /// Number of runs in the buffer that are not done.
     runs: u32,
-    /// Number of parts of runs with frames that a volume is using.
+    /// Number of parts of runs with frames that a volume, or a member of it, is still using.
     on_loan: u32,
 }
 
@@ -86,7 +87,7 @@ impl Memory {
         self.buffer_pages as u64
     }
 
-    /// Whether room for a run can be allocated, however long the run is.
+    /// Whether a run of pages of any length can be given room in a buffer.
     pub(super) fn has_buffer(&self) -> bool {
         self.runs < RUNS_MAX && self.buffers.iter().any(Buffer::is_free)
     }
@@ -108,12 +109,13 @@ impl Memory {
         Some(frame)
     }
 
-    /// Counts the part of a run that begins at `frame` as used by a volume.
+    /// Records that a volume begins to use the part of a run that begins at `frame`.
     pub(super) fn lend(&mut self, frame: Frame) {
         self.buffer_mut(frame).expect("the frame is in a buffer").on_loan += 1;
     }
 
-    /// Takes back a part of a run from a volume. Returns `false` if the frames are not in a buffer.
+    /// Records that a volume no longer uses the frames `run`, a part of a run of pages. Returns
+    /// `false` if the frames are not in a buffer.
     pub(super) fn comes_back(&mut self, run: Run) -> bool {
         let Some(buffer) = self.buffer_mut(run.first) else { return false };
         assert!(buffer.on_loan > 0, "a part of a buffer comes back once");

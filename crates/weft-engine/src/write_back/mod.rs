@@ -88,9 +88,10 @@ pub(crate) struct WriteBack {
     pages: u64,
     ops: Vec<Option<Op>>,
     free: Vec<u32>,
-    /// Requests that wait for room, and later requests that must not overtake them.
+    /// Requests that wait for room, that is, until enough pages are below the dirty limit; and
+    /// later requests that must not overtake them.
     waiting: VecDeque<OpId>,
-    /// Number of pages of writes that have got room but are not dirty yet.
+    /// Number of pages of writes that were admitted below the dirty limit but are not dirty yet.
     reserved: u64,
     /// Requests to send to volumes at the start of the next turn.
     issues: Vec<Issue>,
@@ -98,11 +99,11 @@ pub(crate) struct WriteBack {
     arrivals: u64,
     /// Clients that have disconnected but still have operations in progress.
     leaving: Vec<ClientId>,
-    /// Index of the volume with which write-back continues.
+    /// Index of the volume with which the search for pages to write continues.
     first: usize,
 }
 
-/// Index of an operation.
+/// Index of an operation: a client request, a command, or a write of the cache.
 type OpId = u32;
 
 /// State of one volume.
@@ -117,14 +118,15 @@ struct Cached {
     resident: Resident,
     above: Ranges,
     below: Ranges,
-    /// Flushes that wait for pages, each with the epoch up to which pages have to be written.
+    /// Flushes that wait for pages, each with the last epoch (interval between flushes) of which
+    /// the pages have to be written.
     flushes: Vec<(OpId, u64)>,
-    /// Page after which the search for the next run starts, for a flush or to make room.
+    /// Page at which the search for the next run to write starts, for a flush or to make room.
     cursor: u64,
     /// Time at which the page cache's flusher is called next.
     flusher_at: Option<Time>,
-    /// Error of the last write-back, if it failed, and the time before which no other write-back
-    /// starts. The time is `None` once another one has started.
+    /// Error of the last write of dirty pages to the volume, if it failed, and the time before
+    /// which no other one starts. The time is `None` once another one has started.
     failing: Option<(ReplyError, Option<Time>)>,
     /// Whether a notice is sent when the next write-back fails.
     tells_of_failure: bool,
@@ -140,7 +142,7 @@ struct Cached {
     written: u64,
 }
 
-/// Stage of a stop that is not finished.
+/// Stage of stopping a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StopStage {
     /// Client requests are ending.
@@ -297,8 +299,8 @@ impl WriteBack {
         !is_there
     }
 
-    /// Runs write-back, then sends requests to volumes. Returns the clients that have disconnected
-    /// and have no operation left, so that the caller tells the volumes.
+    /// Writes dirty pages, then sends requests to volumes. Returns the clients that have
+    /// disconnected and have no operation left, so that the caller tells the volumes.
     pub(crate) fn turn(&mut self, volumes: &mut [Volume], out: &mut Outbox) -> Vec<ClientId> {
         self.write_back(volumes, out);
         self.go_on_trying(out);
@@ -541,8 +543,8 @@ impl WriteBack {
         out.compute(OF_CACHE, JobId(id), ops);
     }
 
-    /// Takes the lock above on the range of an operation. The operation starts now, or when the
-    /// earlier holders release their locks.
+    /// Locks the range of an operation against other operations of the cache. The operation starts
+    /// now, or when the earlier holders of an overlapping lock release theirs.
     fn lock_above(&mut self, id: OpId, writes: bool, volumes: &mut [Volume], out: &mut Outbox) {
         let op = self.op(id);
         let (index, range) = (op.volume.index(), locked(&op.pages));
@@ -559,7 +561,7 @@ impl WriteBack {
         }
     }
 
-    /// Starts an operation that holds its lock above.
+    /// Starts an operation that holds the lock on its range.
     fn start(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
         match &self.op(id).work {
             OpWork::Client(op) => match op.path {
@@ -621,7 +623,8 @@ impl WriteBack {
     }
 }
 
-/// Byte range that is locked for `pages`. It consists of whole pages even at the end of the volume.
+/// Byte range that an operation on `pages` locks. It consists of whole pages even at the end of the
+/// volume.
 fn locked(pages: &std::ops::Range<u64>) -> weft_units::ByteRange {
     op::bytes_of(pages, u64::MAX)
 }

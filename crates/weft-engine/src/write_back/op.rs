@@ -54,25 +54,26 @@ pub(super) struct ClientOp {
     pub(super) on_loan: bool,
     /// Resident pages that a read has pinned.
     pub(super) pinned: Pinned,
-    /// Range of which the content changes when the volume executes the request; `None` if no
-    /// content changes.
+    /// Range with content that changes when the volume executes the request; `None` if no content
+    /// changes.
     pub(super) changes: Option<ByteRange>,
-    /// Part of the request's range that is sent to the volume, if the request goes through.
+    /// Part of the request's range that is sent to the volume. The rest was changed in cached
+    /// pages.
     pub(super) asked: ByteRange,
     pub(super) edges: Edges,
     /// Sequence number among all client requests, in order of arrival.
     pub(super) arrived: u64,
 }
 
-/// Path that a client request takes through the cache.
+/// Path of a client request through the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CachePath {
     /// A flush, or a request with a preflush until its preflush is done.
     Flush,
-    /// A write that stays in the cache.
+    /// A write that is answered from the cache, and written to the volume later.
     Keep,
     Read,
-    /// Any other request: it goes through to the volume before it is answered.
+    /// Any other request: it is sent to the volume before it is answered.
     Through,
 }
 
@@ -80,7 +81,7 @@ pub(super) enum CachePath {
 #[derive(Clone, Debug)]
 pub(super) struct WriteOut {
     pub(super) buffer: Frame,
-    /// Whether an operation waits for this run.
+    /// Whether an operation waits until this run is written.
     pub(super) sync: bool,
     /// Parts of the run, in pages, that are written to the volume.
     pub(super) parts: Vec<Range<u64>>,

@@ -18,7 +18,8 @@ use crate::contract::frame::Frame;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Page {
     pub(super) frame: Frame,
-    /// Epoch in which the page became dirty; `None` if it is not dirty.
+    /// Epoch (interval between two flushes) in which the page became dirty; `None` if it is not
+    /// dirty.
     pub(super) dirty: Option<u64>,
     /// Epoch of the data that is being written; `None` if the page is not being written.
     pub(super) written: Option<u64>,
@@ -62,7 +63,8 @@ pub(super) struct Resident {
     epochs: Epochs,
 }
 
-/// Number of unwritten pages per epoch, for the epochs that have such pages.
+/// Number of unwritten pages per epoch, which is an interval between two flushes, for the epochs
+/// that have such pages.
 #[derive(Clone, Debug, Default)]
 struct Epochs {
     now: u64,
@@ -225,12 +227,12 @@ impl Resident {
         }
     }
 
-    /// Ends the current epoch. Returns its number.
+    /// Ends the current epoch, because a flush has arrived. Returns its number.
     pub(super) fn close_epoch(&mut self) -> u64 {
         self.epochs.close()
     }
 
-    /// Whether all pages of `epoch` and of earlier epochs are written.
+    /// Whether all pages that became dirty in `epoch` or before are written.
     pub(super) fn is_written(&self, epoch: u64) -> bool {
         self.epochs.counts.is_empty() || self.epochs.first() > epoch
     }
@@ -249,18 +251,18 @@ impl Resident {
         }
     }
 
-    /// Whether all pages of `epoch` and of earlier epochs are written or being written.
+    /// Whether all pages that became dirty in `epoch` or before are written or being written.
     pub(super) fn is_taken(&self, epoch: u64) -> bool {
         self.pages.values().all(|page| page.dirty.is_none_or(|dirty| dirty > epoch))
     }
 
-    /// Oldest epoch of the data that is being written to pages of a range; `None` if none is being
-    /// written.
+    /// Oldest epoch in which data became dirty that is being written to pages of a range; `None` if
+    /// no page of the range is being written.
     pub(super) fn oldest_written(&self, pages: Range<u64>) -> Option<u64> {
         self.pages.range(pages).filter_map(|(_, page)| page.written).min()
     }
 
-    /// Pages of `epoch` and of earlier epochs that are dirty or being written.
+    /// Pages that became dirty in `epoch` or before, and are dirty or being written.
     pub(super) fn of_epoch(&self, epoch: u64) -> impl Iterator<Item = (&u64, &Page)> + Clone {
         let of = move |page: &Page| {
             [page.dirty, page.written].into_iter().flatten().any(|its| its <= epoch)

@@ -17,7 +17,8 @@ use crate::mutant::{self, Mutant};
 /// Attempt to write all pages that were dirty when it started. It continues after failed pages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trying {
-    /// Epoch of the pages that the attempt writes. It also writes the pages of all earlier epochs.
+    /// Epoch (interval between two flushes) of the pages that the attempt writes. It also writes
+    /// the pages of all earlier epochs.
     pub(super) epoch: u64,
     /// Failed runs to be tried again, each with the largest permitted length of the shorter runs.
     pub(super) again: Vec<(Range<u64>, u64)>,

@@ -60,8 +60,9 @@ impl WriteBack {
         self.cache.wake_flushers();
     }
 
-    /// Updates the path of a write after its conditions were checked again; `keeps` is true if it
-    /// can stay in the cache. Returns whether it stays in the cache now and did not before.
+    /// Sets whether a write stays in the cache or is sent to its volume, after the conditions were
+    /// checked again; `keeps` is true if it can stay. Returns whether it stays in the cache now and
+    /// did not before.
     pub(super) fn way_of_write(&mut self, id: super::OpId, keeps: bool) -> bool {
         let op = self.client_op(id);
         let was_kept = op.path == CachePath::Keep;

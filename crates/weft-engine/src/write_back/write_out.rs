@@ -18,7 +18,8 @@ use crate::page_cache::Flush;
 use crate::volume::Volume;
 
 impl WriteBack {
-    /// Starts writes of runs, volume after volume, while there are free buffers and pages to write.
+    /// Starts writes of runs of dirty pages, volume after volume, while there are free buffers and
+    /// pages to write.
     pub(super) fn write_back(&mut self, volumes: &mut [Volume], out: &mut Outbox) {
         self.go_on_pausing(volumes, out);
         let count = self.volumes.len();
@@ -35,8 +36,8 @@ impl WriteBack {
         }
     }
 
-    /// Takes the next run of volume `index` for writing. Returns the run, and whether an operation
-    /// waits for it; `None` if there is no run to write.
+    /// Takes the next run of dirty pages of volume `index` for writing. Returns the run, and
+    /// whether an operation waits for it; `None` if there is no run to write.
     fn next_run(&mut self, index: usize, now: Time) -> Option<(Range<u64>, bool)> {
         let pages_max = self.memory.buffer_pages();
         let wants_room = self.waits_for_room();

@@ -49,7 +49,8 @@ pub(super) struct Writers {
 #[derive(Clone, Debug)]
 struct Writer {
     volume: VolumeId,
-    /// Writes with owed replies, each with the number of its pages that are not charged yet.
+    /// Writes with a reply that the throttle still delays, each with the number of its pages that
+    /// the writer was not charged for yet.
     owed: VecDeque<(OpId, u64)>,
     /// Whether the throttle must be asked before more pages are charged.
     balances: bool,
@@ -72,8 +73,7 @@ impl Writers {
         self.pauses.first().map(|pause| pause.0)
     }
 
-    /// Whether some writer can continue now. `has_buffer` tells whether a write-back buffer is
-    /// free.
+    /// Whether a writer can continue now. `has_buffer` tells whether a write-back buffer is free.
     pub(super) fn has_due(&self, has_buffer: bool) -> bool {
         !self.due.is_empty() || (has_buffer && !self.want_buffer.is_empty())
     }
@@ -118,7 +118,8 @@ impl Writers {
         self.states.get_mut(&writer).expect("a writer stays until its client is gone")
     }
 
-    /// Removes the writers of a client. Returns them, each with the writes that have owed replies.
+    /// Removes the writers of a client. Returns them, each with its writes that were not answered
+    /// yet.
     fn remove(&mut self, client: ClientId) -> Vec<(WriterId, Vec<OpId>)> {
         let first = (client, VolumeId(0));
         let of_client = self.of_client.range(first..=(client, VolumeId(u16::MAX)));
@@ -150,7 +151,8 @@ impl WriteBack {
         })
     }
 
-    /// Adds a kept write to a writer. The write's reply is owed until `pages` pages are charged.
+    /// Adds a write, which stays in the cache, to those that a writer is charged for. The write is
+    /// answered once the writer has been charged for `pages` pages.
     pub(super) fn owe(
         &mut self,
         writer: WriterId,
@@ -183,7 +185,7 @@ impl WriteBack {
         }
     }
 
-    /// Charges a writer for the writes with owed replies, until it has to pause.
+    /// Charges a writer for its unanswered writes, until it has to pause.
     fn go_on_writing(&mut self, writer: WriterId, volumes: &mut [Volume], out: &mut Outbox) {
         let now = out.now;
         let state = self.writers.state(writer);
