@@ -24,7 +24,7 @@ pub use self::value::{
 /// Values of all knobs of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Knobs {
-    /// Time at which delayed stripes move to the hold list, from where they may be preread (patch
+    /// Time at which delayed stripes move to the hold list, from which they are preread (patch
     /// 000).
     pub activation: Activation,
     /// Knobs of the scheduler BFQ.
@@ -55,11 +55,11 @@ pub struct Knobs {
     pub pool: PoolKnobs,
     /// Bounds of the volume's share of the limits of the write-back cache.
     pub ratios: BdiRatios,
-    /// Rule by which a stripe obtains the strips that it needs: md's choice between
-    /// read-modify-write and reconstruct-write, or the fewest reads.
+    /// Rule by which a stripe obtains the strips that it needs for a read or write: md's choice
+    /// between read-modify-write and reconstruct-write, or the fewest reads.
     pub plan_rule: PlanRule,
-    /// Number of times that a held stripe may be bypassed by ready stripes, which need no preread
-    /// (patch 000).
+    /// Number of times that ready stripes, which need no preread, may be handled before a held
+    /// stripe that needs one (patch 000).
     pub preread_bypass_threshold: u32,
     /// Longest time that a stripe waits to be filled, under any rule. [`WAITS_WITHOUT_BOUND`] is
     /// md's rule: a stripe waits for as long as other stripes are preread, or filled stripes are
@@ -72,7 +72,7 @@ pub struct Knobs {
     pub read_around: Span,
     /// Largest number of commands in flight at a member. Zero: as many as its device accepts.
     pub queue_depth: u32,
-    /// Rule for preferring read-modify-write to reconstruct-write.
+    /// Cases in which read-modify-write is preferred to reconstruct-write.
     pub rmw_level: RmwLevel,
     /// Whether members are rotational. `None`: as their devices report.
     pub rotational: Option<bool>,
@@ -92,7 +92,7 @@ pub struct Knobs {
     pub stripe_cache_size: u32,
     /// Size of a stripe on each member, in bytes (patch 004).
     pub stripe_size: StripeSize,
-    /// Pace of a sync beside clients.
+    /// Rule for the speed of a sync while clients send requests.
     pub sync_pace: SyncPace,
     /// Upper limit on the speed of a sync, in bytes per second.
     pub sync_speed_max: Bytes,

@@ -48,7 +48,7 @@ pub struct KnobRow {
     /// Values that only serve to reproduce a former kernel, each with the experiment that uses it
     /// and that `weft reproduce` runs. A live volume refuses these values.
     pub historic: &'static [(&'static str, &'static str)],
-    /// Values that simulated crash runs draw for the knob.
+    /// Values that the random scripts of `weft-crash` draw for the knob.
     pub draws: Draws,
     range: fn() -> String,
     pub(super) parse: fn(&str, &Knobs) -> Option<Knob>,
@@ -71,26 +71,27 @@ impl KnobRow {
     }
 }
 
-/// Values of a knob that simulated crash runs draw, by list of the simulator. A value may be
-/// repeated, which makes it more likely.
+/// Values of a knob that the random scripts of `weft-crash` draw, in one list for each occasion. A
+/// value may be repeated, which makes it more likely. A profile is a kind of script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Draws {
-    /// Drawn at the start, under any profile.
+    /// Values with which a run may start, under any profile.
     pub start: &'static [&'static str],
-    /// Drawn at run time, under any profile that sets knobs.
+    /// Values that are set while a run goes on, under any profile that sets knobs.
     pub steps: &'static [&'static str],
-    /// Drawn at the start and at run time, under profiles of queues.
+    /// Values for the start and for later, under the profiles that test member queues.
     pub queues: &'static [&'static str],
-    /// Drawn at run time, under mixed profiles.
+    /// Values that are set while a run goes on, under the profiles of mixed events.
     pub mixed: &'static [&'static str],
-    /// Drawn at run time for the queue of one member, under mixed profiles.
+    /// Values that are set for the queue of a single member while a run goes on, under the profiles
+    /// of mixed events.
     pub one_queue: &'static [&'static str],
-    /// Reason for which no list contains the knob.
+    /// Reason for which scripts never draw the knob; empty if a list contains it.
     pub unlisted: &'static str,
 }
 
 impl Draws {
-    /// No values and no reason. No knob may have this.
+    /// Neither values nor a reason, which no knob in the table may have.
     pub const NONE: Self =
         Self { start: &[], steps: &[], queues: &[], mixed: &[], one_queue: &[], unlisted: "" };
 }

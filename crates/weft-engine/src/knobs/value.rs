@@ -8,12 +8,12 @@ use super::KnobError;
 use super::form::{Form, words};
 
 words! {
-    /// Time at which delayed stripes move to the hold list, from where they may be preread.
+    /// Time at which delayed stripes move to the hold list, from which they are preread.
     #[derive(Default)]
     pub enum Activation {
-        /// At the end of the plug, 3 ms after it was set, as in 2008.
+        /// Delayed stripes move when the plug is pulled, 3 ms after it was set, as in 2008.
         AtUnplug = "at_unplug",
-        /// At the next turn of the engine, as in md's thread today.
+        /// Delayed stripes move at the next turn of the engine, as in md's thread today.
         #[default]
         EachTurn = "each_turn",
     }
@@ -21,9 +21,9 @@ words! {
     /// Source from which a check or repair takes the strips of a cached stripe.
     #[derive(Default)]
     pub enum CheckReads {
-        /// The stripe cache, as in md.
+        /// Strips that are in the stripe cache are taken from there, as in md.
         Cache = "cache",
-        /// The members.
+        /// All strips are read from the members.
         #[default]
         Media = "media",
     }
@@ -69,13 +69,13 @@ words! {
         Slots = "slots",
     }
 
-    /// Rule by which a stripe obtains the strips that it needs for a write or read.
+    /// Rule by which a stripe obtains the strips that it needs for a read or write.
     #[derive(Default)]
     pub enum PlanRule {
         /// md's choice between read-modify-write and reconstruct-write, with the same reads as md.
         #[default]
         Md = "md",
-        /// Whichever plan needs the fewest reads.
+        /// The plan is whichever needs the fewest reads (weft's own).
         Least = "least",
     }
 
@@ -94,48 +94,51 @@ words! {
         Stream = "stream",
     }
 
-    /// Rule for preferring read-modify-write to reconstruct-write: md's `rmw_level`.
+    /// Cases in which read-modify-write is preferred to reconstruct-write: md's `rmw_level`.
     #[derive(Default)]
     pub enum RmwLevel {
         /// Always reconstruct-write.
         Never = "0",
-        /// Read-modify-write if it needs strictly fewer reads.
+        /// Read-modify-write if it needs strictly fewer reads than reconstruct-write.
         #[default]
         Fewer = "1",
         /// Read-modify-write also if both methods need equally many reads.
         Tie = "2",
     }
 
-    /// Pace of a sync beside client requests.
+    /// Rule for the speed of a sync while clients send requests.
     pub enum SyncPace {
-        /// The lower limit of its speed beside clients, and more in their pauses (weft's own).
+        /// A sync keeps its lower limit (`sync_speed_min`) while clients send requests, and runs
+        /// faster in their pauses (weft's own).
         Idle = "idle",
-        /// One step at a time beside clients, and at least the lower limit (Linux since 4.1).
+        /// While clients send requests, a sync has one step of 128 KiB in flight at a time, or more
+        /// if it needs that to keep its lower limit (Linux since 4.1).
         Md = "md",
     }
 
-    /// Rule that selects the client writes that wait for more data of their stripe.
+    /// Client writes that wait for more data of their stripe, so that less has to be preread.
     #[derive(Default)]
     pub enum Writes {
-        /// Writes to a stripe for which other writes arrived in the same turn of the engine.
+        /// A write waits if other writes to its stripe arrived in the same turn of the engine. With
+        /// `stripe_size=auto` it waits if a sequential stream will bring the rest of its stripe.
         #[default]
         Auto = "auto",
-        /// Every write without the `sync` flag.
+        /// Every write without the `sync` flag waits.
         Gather = "gather",
-        /// No write.
+        /// No write waits.
         Sync = "sync",
     }
 
     /// Name of an I/O scheduler.
     #[derive(Default)]
     pub enum SchedulerKind {
-        /// First in, first out.
+        /// Requests are dispatched first in, first out.
         #[default]
         None = "none",
-        /// Sorted by sector, with a deadline for each request.
+        /// Requests are sorted by sector, and each has a deadline.
         MqDeadline = "mq-deadline",
-        /// Number of reads, writes and discards at the member limited so that latencies stay within
-        /// their targets.
+        /// The number of reads, writes and discards at the member is limited so that latencies stay
+        /// within their targets.
         Kyber = "kyber",
         /// Budget fair queueing: shares by weight among active clients.
         Bfq = "bfq",
@@ -144,14 +147,15 @@ words! {
     /// Members on which BFQ merges the queues of cooperating processes (patch 003).
     #[derive(Default)]
     pub enum MergeRule {
-        /// All members (Linux before 5.2).
+        /// BFQ merges queues on all members (Linux before 5.2).
         Always = "always",
-        /// Members on which requests of one process begin where those of another have just ended
-        /// (weft's own).
+        /// BFQ merges queues on members on which requests of one process begin where those of
+        /// another have just ended (weft's own).
         Gain = "gain",
-        /// No members.
+        /// BFQ merges no queues.
         Never = "never",
-        /// Members that are rotational or do not queue internally (Linux since 5.2).
+        /// BFQ merges queues on members that are rotational or do not queue internally (Linux since
+        /// 5.2).
         #[default]
         Patch = "patch",
     }
@@ -171,9 +175,9 @@ words! {
     /// Weight of a queue after another queue was merged into it.
     #[derive(Default)]
     pub enum MergeWeight {
-        /// The larger weight of both queues.
+        /// The larger one of the weights of both queues.
         Max = "max",
-        /// The weight of the queue that is merged into, as in Linux.
+        /// The weight of the queue into which the other one is merged, as in Linux.
         #[default]
         Target = "target",
     }
@@ -426,7 +430,7 @@ pub struct MergeKnobs {
     pub queues: MergeRule,
     /// Position that is used for a queue in service before its first dispatch.
     pub position: MergePosition,
-    /// Weight of a queue after another one was merged into it.
+    /// Weight with which a queue is served after another one was merged into it.
     pub weight: MergeWeight,
     /// Whether queues created together are merged permanently, as in Linux since 2021.
     pub stable: bool,
