@@ -54,7 +54,8 @@ pub struct ClientRequest {
     pub frames: Run,
     /// Flags that change how the request is carried out.
     pub flags: Flags,
-    /// Attributes for the schedulers, passed down to the members.
+    /// Attributes of the request: class, weight and origin. Its member requests have them too, for
+    /// the schedulers of the members.
     pub attr: Attr,
 }
 

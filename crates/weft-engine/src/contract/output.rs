@@ -204,7 +204,7 @@ pub enum Notice {
     /// Too few members are left. Writes have stopped; the superblocks of the remaining members are
     /// left unchanged.
     Broken(VolumeId),
-    /// A member failed, or was declared failed.
+    /// A member failed, or an administrator declared it failed.
     MemberFailed {
         /// Volume that the member belongs to.
         volume: VolumeId,

@@ -195,7 +195,8 @@ pub struct BitmapSnapshot {
 pub struct RaidSnapshot {
     /// Number of stripes of the stripe cache that are in use.
     pub stripe_cache_active: u32,
-    /// Histogram of the times that stripes waited until they were preread or filled.
+    /// Histograms of the times for which stripes waited to be filled, until they were preread or
+    /// were filled.
     pub stripe_waits: StripeWaits,
 }
 

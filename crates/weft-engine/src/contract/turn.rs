@@ -7,7 +7,7 @@ use std::ops::AddAssign;
 pub struct Turn {
     /// Amount of work done, for the simulator's cost table.
     pub work: Work,
-    /// Whether another turn would have work to do at the same time.
+    /// Whether another turn at the same time would have work to do.
     pub more: bool,
 }
 
@@ -44,11 +44,12 @@ pub struct Work {
     pub inputs: u32,
     /// Number of times a request was attached to a stripe.
     pub attaches: u32,
-    /// Number of stripes that were handled, without followers.
+    /// Number of stripes that were handled, without the followers in their batches.
     pub stripes: u32,
-    /// Number of filled stripes that were written together with the stripe that was being handled.
+    /// Number of filled stripes that were written in a batch, together with the stripe that was
+    /// being handled.
     pub followers: u32,
-    /// Number of member requests made, after merging.
+    /// Number of member requests made; requests merged into one count once.
     pub submits: u32,
     /// Number of requests that were merged into one of the `submits`.
     pub merges: u32,
