@@ -133,7 +133,8 @@ enum DataRule {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ExponentRule {
-    /// Data slots are numbered 0, 1, 2 … in cyclic order, from the slot after Q on.
+    /// The exponent is the number of the data slot, counted 0, 1, 2 … in cyclic order from the slot
+    /// after Q on.
     AfterQ,
     /// The slot number itself is the exponent (DDF layouts).
     Slot,

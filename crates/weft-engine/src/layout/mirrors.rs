@@ -29,7 +29,8 @@ pub struct Mirrors {
     members: u16,
     near: u16,
     far: u16,
-    /// Whether far copies are in the next rows ("offset") instead of `stride` chunks further on.
+    /// Whether the far copies of a chunk are in the rows directly after its first copy ("offset"),
+    /// instead of `stride` chunks further on.
     offset: bool,
     /// Number of members per far set. The last set also contains the remaining members.
     far_set: u16,

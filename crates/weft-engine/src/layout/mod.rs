@@ -44,7 +44,7 @@ pub struct Rows {
     pub places: Vec<(Slot, Sectors)>,
 }
 
-/// Calls a method that all layouts have.
+/// Calls the method of this name of whichever layout the value has.
 macro_rules! each {
     ($layout:expr, $of:ident => $call:expr) => {
         match $layout {
@@ -58,10 +58,9 @@ macro_rules! each {
 impl Layout {
     /// Creates the layout that a superblock describes with these values.
     ///
-    /// Shapes   `sizes`: data sectors of each member, in order of slots; used only by RAID 0 and
-    /// linear,
-    ///          to which each member adds what it has
-    /// Units    `size` is what the other levels use of each member, data only
+    /// Shape    `sizes` are the data sectors of each member, in order of slots; used only by RAID 0
+    ///          and linear, to which each member contributes all of its own
+    /// Units    `size` is the number of data sectors that the other levels use of each member
     ///
     /// # Errors
     /// See [`GeometryError`].
@@ -250,7 +249,7 @@ mod tests {
     use crate::layout::striped::Raid0Layout;
 
     /// Source   md-raid: RAID 10 counts near copies, or all members if the number of near copies
-    ///          does          not divide theirs
+    ///          does not divide theirs
     #[test]
     fn io_opt_is_a_chunk_of_each_member() {
         let (chunk, size) = (Sectors(128), Sectors(12_800));

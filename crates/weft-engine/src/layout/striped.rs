@@ -75,7 +75,7 @@ impl Striped {
     /// Creates a RAID 0 on members with the data sizes `sizes`. `None` if a member has no room for
     /// a chunk.
     ///
-    /// Shapes   `chunk` is a multiple of 4 KiB; `sizes` are in order of slots
+    /// Shape    `chunk` is a multiple of 4 KiB; `sizes` are in order of slots
     #[must_use]
     pub fn raid0(layout: Raid0Layout, chunk: Sectors, sizes: &[Sectors]) -> Option<Self> {
         if chunk == Sectors::ZERO {
@@ -109,8 +109,8 @@ impl Striped {
     /// Creates a linear array, with the members one after the other. `None` if a member is smaller
     /// than `rounding`.
     ///
-    /// Shapes   `rounding` is the superblock's chunk size, to which sizes are rounded down; 0 for
-    /// no          rounding
+    /// Shape    `rounding` is the superblock's chunk size, to a multiple of which sizes are rounded
+    ///          down; 0 for no rounding
     #[must_use]
     pub fn linear(rounding: Sectors, sizes: &[Sectors]) -> Option<Self> {
         let mut first = Sectors::ZERO;
