@@ -829,7 +829,8 @@ const BITMAP_CHUNKS_MAX: u64 = 1 << 25;
 /// Source   md-ondisk.md §11 row 41
 const ARRAY_FEATURES: u32 = 0x01 | 0x04 | 0x100 | 0x200 | 0xc00 | 0x1000;
 
-/// Fields of a superblock that describe the whole array: name, byte offset and value.
+/// Fields of a superblock that describe the whole array, on which all members must agree: name,
+/// byte offset and value of each.
 struct Described([(&'static str, usize, String); 7]);
 
 impl Described {

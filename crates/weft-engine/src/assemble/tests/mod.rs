@@ -332,7 +332,7 @@ fn nothing_to_assemble_says_so() {
 
 /// A row of the table of malformed metadata, for a case that needs a whole set of members.
 struct Malformed {
-    /// Source   md-ondisk.md §11
+    /// Number of the case in the table of md-ondisk.md §11.
     row: u32,
     level: Level,
     spoil: fn(&mut Vec<Candidate>),
