@@ -23,9 +23,12 @@ pub struct Config {
     /// Bytes of payload that each client may have outstanding; see
     /// [`crate::ClientRequest::payload`].
     pub client_credit: Bytes,
-    /// Largest number of stripes of a volume that are handled per turn (md: `MAX_STRIPE_BATCH`, 8).
+    /// Number of times that a volume picks stripes to handle in a turn, at most (md:
+    /// `MAX_STRIPE_BATCH`, 8). Each time it picks one stripe or, with `stripe_size=auto`, a run of
+    /// adjacent ones.
     pub turn_stripes_max: u32,
-    /// Seconds since the Unix epoch at `Time(0)`, for the update times in superblocks.
+    /// Wall-clock time at the engine's `Time(0)`, in seconds since 1970; superblocks record update
+    /// times by it.
     pub epoch_secs: u64,
     /// Write-back cache above all volumes; `None` without one. With a cache, a crash loses writes
     /// that were not flushed, even if only the process dies.
@@ -61,7 +64,7 @@ impl WriteBackConfig {
         (self.pages / (2 * BUFFERS)).clamp(1, BUFFER_PAGES_MAX)
     }
 
-    /// Configuration of the page pool with these knobs.
+    /// Configuration of the pool of dirty pages, for a cache of this size with these knobs.
     pub(crate) fn pool(&self, knobs: &PoolKnobs) -> PoolConfig {
         let pages = self.pages.into();
         PoolConfig {

@@ -9,7 +9,7 @@ use weft_units::{Bytes, ClientId};
 
 use crate::mutant::{self, Mutant};
 
-/// Number of bytes that each client has outstanding.
+/// Credit of all clients: the number of bytes of payload that each may have outstanding, and has.
 #[derive(Clone, Debug)]
 pub(crate) struct Credit {
     limit: Bytes,

@@ -133,8 +133,8 @@ use weft_units::{Bytes, ClientId, Time, VolumeId};
 /// - Time enters only as `now` and never decreases. Two inputs may have the same time.
 /// - `handle` records an input and decides nothing. The inputs since the last turn form the *plug*:
 ///   small writes that arrive together are handled together.
-/// - `run` takes a bounded number of turns, each of which decides for at most `turn_stripes_max`
-///   stripes (8, as md). It returns the amount of work done, so that the simulator can charge CPU
+/// - `run` takes a bounded number of turns, each of which picks stripes at most `turn_stripes_max`
+///   times (8, as md). It returns the amount of work done, so that the simulator can charge CPU
 ///   time for it before the outputs leave.
 /// - Every `Submit` and `Compute` carries a fresh [`Token`] and gets exactly one [`Input::Done`].
 /// - The same configuration and the same sequence of `(now, input)` give the same outputs, bit for
@@ -230,7 +230,9 @@ impl Engine {
         all
     }
 
-    /// First half of a turn: handles a limited number of stripes and appends the outputs.
+    /// First half of a turn: takes the decisions of the turn and appends their outputs. Requests
+    /// for members with a queue that holds requests back follow with
+    /// [`unplug_queues`](Engine::unplug_queues).
     pub fn decide(&mut self, now: Time, outputs: &mut VecDeque<Output>) -> Turn {
         let turn = self.turn(now);
         self.out.take_outputs(outputs);
@@ -290,10 +292,10 @@ impl Engine {
         }
     }
 
-    /// Reports that a member has completed a command, before its `Done` is delivered, so that the
-    /// member's queue can dispatch the next one. Only for drivers that call the halves of a turn
-    /// separately, because members may complete commands between them. A `Done` has the same
-    /// effect.
+    /// Reports that a member has completed the request with this token, before the `Done` is
+    /// delivered, so that the member's queue can dispatch the next request. Only for drivers that
+    /// call the halves of a turn separately, because members may complete commands between them. A
+    /// `Done` has the same effect.
     pub fn ended(&mut self, token: Token) {
         let Some((outstanding, scheduled)) = self.out.ended(token) else { return };
         let array = &mut self.volumes[outstanding.volume.index()].array;
@@ -367,8 +369,8 @@ impl Engine {
         self.volumes[volume.index()].congestion()
     }
 
-    /// Numbers of requests that found no token in the queues of a volume's members, summed over the
-    /// members.
+    /// Numbers of requests that had to wait for one of the `nr_requests` places in the queues of a
+    /// volume's members, summed over the members.
     ///
     /// # Panics
     /// There is no such volume.
@@ -520,7 +522,7 @@ impl Engine {
         }
     }
 
-    /// Handles a finished computation of the write-back cache.
+    /// Handles a finished computation that was ordered by the write-back cache.
     #[cold]
     fn cache_computed(&mut self, owner: Owner) {
         let (Some(cache), Owner::Compute(job)) = (&mut self.write_back, owner) else {

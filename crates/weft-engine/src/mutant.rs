@@ -30,7 +30,7 @@ pub enum Mutant {
     CreditLostOnDisconnect,
     /// A client's last request may exceed the credit that is left.
     CreditOvershoots,
-    /// Writes do not wait until their bits of the bitmap are durable.
+    /// Writes do not wait until the bitmap durably records that their chunks may be written.
     DataBeforeBit,
     /// Discards do not wait until the dirty state is recorded.
     DiscardBeforeDirty,
@@ -81,9 +81,10 @@ pub enum Mutant {
     /// A mirror forgets too early that a member ran out of space: before the member has shown that
     /// it has space again.
     LackForgotten,
-    /// A resync does not return its lease, so that the array is never marked clean again.
+    /// A resync does not return its lease, which keeps the array dirty, so that the array is never
+    /// marked clean again.
     LeaseNotGivenBack,
-    /// Stripes that a turn has left over are not handled until another event comes.
+    /// Stripes that one turn did not handle any more are not handled until another event comes.
     LostWakeUp,
     /// A former member that left before bits of the bitmap were cleared is brought up to date from
     /// the bitmap, as if no bit had been cleared.

@@ -14,8 +14,7 @@
 //! of it, so no bit is cleared until the last of them is done.
 //!
 //! Source   md's `update_array_info`, `location_store`; mdadm's `Grow_addbitmap`. Unlike md the
-//! array
-//!          is not suspended
+//!          array is not suspended
 
 use weft_ondisk::{Bitmap, BitmapContext, NewBitmap, Superblock};
 use weft_units::{Bytes, Sectors, Time};
