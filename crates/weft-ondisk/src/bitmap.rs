@@ -49,6 +49,8 @@ const FIRST_USE: u32 = 1 << 3;
 /// Bit of `state`, valid with `FIRST_USE`: all chunks are clean. Without it they are unwritten.
 const ALL_CLEAN: u32 = 1 << 4;
 
+/// Header of a bitmap as stored on a member; [`BitmapHeader`] documents the fields.
+///
 /// Source   md's bitmap superblock, in on-disk order
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]

@@ -32,6 +32,8 @@ const VERSION: u8 = 1;
 const STRUCTURE: &str = "journal";
 const HEADER_BYTES: usize = size_of::<Raw>();
 
+/// Start of a meta block as stored in the journal; its payloads follow.
+///
 /// Source   md's journal meta block, in on-disk order
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]

@@ -20,8 +20,8 @@ pub struct Metadata {
     pub superblock: Superblock,
     /// Bitmap and logs.
     pub logs: Logs,
-    /// Size that the member needs for its data, if it is smaller: an image of a failing disk, or
-    /// one that was cut off. `None` if the member is large enough.
+    /// Size that the member needs for its data, if the member is smaller than that: an image of a
+    /// failing disk, or one that was cut off. `None` if the member is large enough.
     pub uncut: Option<Sectors>,
     /// Possible positions of further superblocks that cannot be read: a sentence for each.
     pub unreadable: Vec<String>,

@@ -33,6 +33,9 @@ const STRUCTURE: &str = "partial parity log";
 const CHECKSUM_BYTE: usize = 532;
 const ENTRIES_BYTE: usize = 536;
 
+/// Header of a partial parity log as stored on a member, without its entries; [`PplHeader`]
+/// documents the fields.
+///
 /// Source   md's header of a partial parity log, in on-disk order
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
@@ -47,6 +50,8 @@ struct Raw {
     rest: [u8; 8],
 }
 
+/// Entry of the header as stored on a member; [`PplEntry`] documents the fields.
+///
 /// Source   md's entry of a partial parity log
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]

@@ -15,7 +15,9 @@ const _: () = assert!(HEADER_BYTES == 256);
 
 pub(super) const STRUCTURE: &str = "superblock";
 
-/// Source   md's version 1 superblock, in on-disk order; [`Super1`] documents the fields
+/// Header of a superblock as stored on a member; [`Super1`] documents the fields.
+///
+/// Source   md's version 1 superblock, in on-disk order
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub(crate) struct Raw {
