@@ -84,7 +84,8 @@ pub enum Mutant {
     /// A resync does not return its lease, which keeps the array dirty, so that the array is never
     /// marked clean again.
     LeaseNotGivenBack,
-    /// Stripes that one turn did not handle any more are not handled until another event comes.
+    /// Stripes that are left at the end of a turn, which handles only so many, are not handled
+    /// until another event comes.
     LostWakeUp,
     /// A former member that left before bits of the bitmap were cleared is brought up to date from
     /// the bitmap, as if no bit had been cleared.
@@ -148,7 +149,7 @@ impl Mutant {
         Self::RoomWaiterForgotten,
     ];
 
-    /// Planted bugs that scripts of `weft-sim` detect.
+    /// Planted bugs that the random scripts of `weft-crash` detect.
     pub const ALL: [Self; 47] = [
         Self::AckBeforeAllCopies,
         Self::AckBeforeParity,

@@ -19,11 +19,12 @@ pub(crate) enum Issuer {
         client: ClientId,
         tag: Tag,
     },
-    /// A part of a sync or correction of a mirror, which holds the lock of its range.
+    /// The array itself: a part of a sync or correction of a mirror, which holds the lock of its
+    /// range.
     Resync {
         part: u32,
     },
-    /// Operation number `op` of the write-back cache.
+    /// The write-back cache: its operation number `op`.
     WriteBack {
         op: u32,
     },

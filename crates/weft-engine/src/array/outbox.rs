@@ -144,7 +144,8 @@ pub(crate) struct Outbox {
     sequence: u64,
     /// Empty lists of compute operations, kept for their allocations.
     spare_ops: Vec<Vec<ComputeOp>>,
-    /// Merged parts, each with the index of the next part of its chain.
+    /// Recipients of those parts of member requests that were merged into a request, each with the
+    /// index of the next one for the same request.
     merged: Vec<(CompletionTarget, u32)>,
     merged_free: Vec<u32>,
 }
@@ -398,7 +399,7 @@ impl Outbox {
         self.chain(token, completion);
     }
 
-    /// Adds a part to the member request with this token.
+    /// Adds the recipient of another part to the member request with this token.
     fn chain(&mut self, token: Token, completion: CompletionTarget) {
         let entry = &mut self.tokens[token_place(token)];
         let Some(Outstanding { owner: Owner::Parts(_, chain), .. }) = &mut entry.outstanding else {
@@ -407,7 +408,8 @@ impl Outbox {
         link(&mut self.merged, &mut self.merged_free, chain, completion);
     }
 
-    /// Removes and returns the next part of a chain; `None` if the chain is empty.
+    /// Removes and returns the recipient of the next merged part of a member request; `None` if
+    /// there are no more.
     #[inline]
     pub(crate) fn next_part(&mut self, chain: &mut Chain) -> Option<CompletionTarget> {
         if chain.first == END {
@@ -420,7 +422,7 @@ impl Outbox {
         Some(completion)
     }
 
-    /// All parts of a member request: `first`, and those on the chain.
+    /// Recipients of all parts of a member request: `first`, and those on the chain.
     pub(crate) fn parts(&self, first: CompletionTarget, chain: Chain) -> Vec<CompletionTarget> {
         let mut parts = vec![first];
         let mut place = chain.first;
@@ -545,7 +547,7 @@ impl Outbox {
         })
     }
 
-    /// Number of client frames that passed requests use.
+    /// Number of client frames in use by requests that were passed to a member unchanged.
     pub(crate) fn frames_passed(&self) -> u32 {
         let outstanding = self.tokens.iter().filter_map(|entry| entry.outstanding.as_ref());
         let frames = outstanding.map(|outstanding| match &outstanding.owner {

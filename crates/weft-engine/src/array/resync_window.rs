@@ -69,10 +69,11 @@ pub(crate) struct Resync {
     /// Number of the next unit of the sync to start; see [`Pass::unit`].
     next: u64,
     end: u64,
-    /// Units to sync, as ranges in order, beginning with the range that contains `next`; `None`:
-    /// all units.
+    /// Units that have to be synced, as ranges of their numbers in order, beginning with the range
+    /// that contains `next`; `None`: all units.
     only: Option<VecDeque<Range<u64>>>,
-    /// Sectors of the array to sync, if units count sectors of members; `None`: all sectors.
+    /// Sectors of the array that have to be synced, if units are counted in sectors of the members;
+    /// `None`: all sectors.
     only_array: Option<Vec<SectorRange>>,
     window: BTreeSet<u64>,
     pass: Pass,
@@ -138,7 +139,8 @@ impl Resync {
         self.only_array.as_ref().is_none_or(|ranges| ranges.iter().any(meets))
     }
 
-    /// Advances `next` to the next unit that has to be synced.
+    /// Advances `next` to the number of the next unit (stripe, or section of a mirror) that has to
+    /// be synced.
     fn skip(&mut self) {
         let Some(only) = &mut self.only else { return };
         while only.front().is_some_and(|range| range.end <= self.next) {
@@ -182,7 +184,7 @@ impl Resync {
             && !self.window.iter().any(|key| syncs(*key))
     }
 
-    /// Whether every unit that the sync started is finished.
+    /// Whether everything that the sync has started is finished.
     pub(crate) fn has_all(&self) -> bool {
         self.window.is_empty()
     }
@@ -204,7 +206,8 @@ impl Resync {
         self.window.range(keys.clone()).next().is_some()
     }
 
-    /// Records that unit `key` is done. `ok` is false if it could not be synced.
+    /// Records that the sync of unit `key` has ended. `ok` is false if the unit could not be
+    /// synced.
     pub(crate) fn unit_done(&mut self, key: u64, mismatch: bool, ok: bool) {
         assert!(self.window.remove(&key), "a unit is synced once");
         self.units += 1;

@@ -129,7 +129,8 @@ impl Array {
         self.updates.wanted
     }
 
-    /// Whether no superblock update, flush round or bitmap round is in flight or due.
+    /// Whether no superblock update, no flush of members and no write of bitmap pages is in flight
+    /// or due.
     pub(crate) fn is_quiet(&self) -> bool {
         self.updates.outstanding == 0
             && self.flushes.is_idle()
@@ -148,7 +149,7 @@ impl Array {
             || self.is_planted(Mutant::MissedWriteNotRecorded)
     }
 
-    /// Starts the flush rounds and superblock updates that are due.
+    /// Starts the member flushes and superblock updates that are due.
     pub(crate) fn start_rounds(&mut self, rule: FlushRule, out: &mut Outbox) {
         let mut due = self.takes_update(out.now);
         let goes_on = self.updates.held && self.may_write_superblocks();
@@ -585,7 +586,7 @@ impl Array {
         !self.flushed.is_empty() && (self.is_known() || planted)
     }
 
-    /// Result of the last round of flushes.
+    /// Result of the last flush of all members.
     pub(crate) fn flush_result(&self) -> Result<(), ReplyError> {
         Ok(self.flush_result?)
     }

@@ -579,7 +579,7 @@ impl PageCache {
         self.inodes.of_mut(inode).pages.mark(pages);
     }
 
-    /// Whether a file has a marked page that has not been taken yet.
+    /// Whether a page of a file is marked for writing and has not been taken yet.
     #[must_use]
     pub fn has_marked(&self, inode: InodeId) -> bool {
         self.inodes.of(inode).pages.has_marked()

@@ -45,7 +45,7 @@ pub(crate) struct Flusher {
     syncs: Vec<u64>,
     /// Whether a throttled writer requested background writeback.
     kicked: bool,
-    /// Tick of the last periodic work.
+    /// Tick of the last periodic writeback.
     last_periodic: u64,
     /// Number of `sync(2)` calls that are done but not yet reported.
     syncs_done: u64,
@@ -59,18 +59,18 @@ enum Stage {
     Background,
 }
 
-/// Run of the flusher: one kind of work, carried out in passes.
+/// One kind of work of the flusher (sync, periodic or background writeback), in progress.
 #[derive(Clone, Debug)]
 struct Run {
     reason: Reason,
     start: u64,
-    /// Number of pages that the run may still write.
+    /// Number of pages that may still be written in this work.
     budget: u64,
     pass: Option<Pass>,
     wait: Option<Wait>,
 }
 
-/// Condition for which a run waits between two passes.
+/// Condition for which the flusher waits in the middle of its work.
 #[derive(Clone, Copy, Debug)]
 enum Wait {
     /// The run waits for room in any queue, at most until tick `until`. It ends then, unless it met
@@ -102,7 +102,7 @@ impl Flusher {
         self.kicked = true;
     }
 
-    /// Whether background work is requested.
+    /// Whether a throttled writer has requested background writeback.
     pub(crate) const fn is_kicked(&self) -> bool {
         self.kicked
     }
@@ -117,7 +117,8 @@ impl Flusher {
         self.syncs.push(tick);
     }
 
-    /// Restarts the interval of periodic work when the first file of an idle device becomes dirty.
+    /// Restarts the interval of periodic writeback when the first file of an idle device becomes
+    /// dirty.
     pub(crate) fn first_dirty(&mut self, tick: u64) {
         self.last_periodic = self.last_periodic.max(tick);
     }

@@ -85,7 +85,8 @@ pub(crate) struct Pass {
     start: u64,
     budget: u64,
     written: u64,
-    /// Number of files that were clean after their turn. These count as progress too.
+    /// Number of files that were clean after their turn. For the pass they count as progress, as
+    /// written pages do.
     cleaned: u64,
     /// Whether the pass met a congested queue, which 2.6.24's flusher skips.
     pub met_congestion: bool,
@@ -93,7 +94,7 @@ pub(crate) struct Pass {
     over: bool,
 }
 
-/// Turn of one file in a pass.
+/// Turn of one file in a writeback pass: the pages that are written before the next file.
 #[derive(Clone, Debug)]
 struct Turn {
     inode: InodeId,

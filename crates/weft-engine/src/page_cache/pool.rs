@@ -678,7 +678,8 @@ pub const PAGE_BYTES: u64 = 4096;
 /// Number of pages after which a writer checks the limits while its device exceeds them.
 const CHECK_WHILE_EXCEEDED: u64 = 8;
 
-/// Minimum and granularity of a chunk: 4 MiB in pages.
+/// Minimum and granularity of the number of pages of one file that are written before the next file
+/// has its turn: 4 MiB.
 const CHUNK_PAGES_MIN: u64 = 1024;
 
 #[cfg(test)]

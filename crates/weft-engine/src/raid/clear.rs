@@ -23,10 +23,11 @@ pub(super) struct Clears(Vec<Clear>);
 #[derive(Clone, Copy, Debug)]
 struct Clear {
     io: ArrayIo,
-    /// Step in progress: the part of the request's range that was last sent to the members.
+    /// Part of the request's range that was last sent to the members, to be discarded or
+    /// overwritten with zeroes.
     step: ByteRange,
     discards: bool,
-    /// Number of member requests of the step that are not answered.
+    /// Number of member requests for `step` that are not answered.
     pending: u32,
     fault: Option<Fault>,
 }
@@ -66,14 +67,14 @@ impl Clears {
         !self.0.is_empty() && self.place_of(request).is_some()
     }
 
-    /// Range of the step in progress that clears the range of `request`.
+    /// Part of the range of `request` that is being discarded or overwritten with zeroes.
     pub(super) fn step_of(&self, request: RequestId) -> ByteRange {
         let place = self.place_of(request).expect("a clear stays until every member has answered");
         self.0[place].step
     }
 
-    /// Handles a member's answer for its part of a step, and begins the next step after the last
-    /// answer.
+    /// Handles a member's answer for its part of a step of a write-zeroes or trim, and begins the
+    /// next step after the last answer.
     pub(super) fn done(
         &mut self,
         request: RequestId,
@@ -216,7 +217,8 @@ fn runs(targets: Targets) -> SmallVec<[(usize, Sectors, Sectors); 4]> {
     runs
 }
 
-/// Largest step of written zeroes, in bytes per copy: 256 times the shared frame of zeroes.
+/// Largest step in which zeroes are written, in bytes per copy: 256 times the shared frame of
+/// zeroes.
 const ZERO_BYTES_MAX: u64 = 1 << 20;
 
 /// Largest step of a discard, in bytes. Other requests can go between two steps even if a member

@@ -30,7 +30,8 @@ pub(crate) struct ArrayIo {
     pub(crate) waited_for: bool,
 }
 
-/// Answer of a member to the member request that a part was merged into.
+/// Answer of a member to a member request, as it applies to one of the parts that were merged into
+/// the request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answer {
     pub(crate) result: Result<(), Fault>,
@@ -42,10 +43,10 @@ pub(crate) struct Answer {
     pub(crate) write: bool,
 }
 
-/// Meaning of a member's answer for the client request that the part belongs to.
+/// Consequence of a member's answer for the client request of which a part was answered.
 #[derive(Clone, Debug)]
 pub(crate) enum PartOutcome {
-    /// Nothing yet: the part is the personality's own, and its events report what follows.
+    /// None yet: events of the personality report what follows.
     Nothing,
     /// One sub-request of the client request is done.
     Done(RequestId),

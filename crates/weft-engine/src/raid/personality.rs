@@ -368,7 +368,8 @@ levels! {
             unreachable!("there is no redundancy")
         }
 
-        /// Starts the next units of a sync, as many as there is memory for.
+        /// Starts to sync the next stripes, or sections of a mirror, as many as there is memory
+        /// for.
         fn feed(&mut self, sync: &mut Resync, array: ArrayView<'_>) {}
 
         /// Whether [`Personality::feed`] would start a unit.
@@ -376,8 +377,8 @@ levels! {
             false
         }
 
-        /// Reports that the range of part number `part` is locked, as asked with [`Event::Lock`].
-        /// `request` holds the lock.
+        /// Reports that the range for which part number `part` of the personality asked with
+        /// [`Event::Lock`] is locked. `request` holds the lock.
         fn locked(&mut self, part: u32, request: RequestId, cx: &mut Cx<'_>) {
             unreachable!("only mirrors lock ranges")
         }

@@ -20,11 +20,11 @@ pub(crate) struct StraightPart {
 }
 
 impl StraightPart {
-    /// Kind in the completion target of a straight part. The kinds that a level defines itself
-    /// begin at 1.
+    /// Value of [`CompletionTarget::kind`] for parts with data of a client. The values that a level
+    /// defines itself begin at 1.
     const KIND: u32 = 0;
 
-    /// Encodes the part as a completion target.
+    /// Converts the part to the words that the outbox stores for it.
     #[inline(always)]
     pub(crate) const fn target(self) -> CompletionTarget {
         let start = self.start.0;
@@ -32,8 +32,8 @@ impl StraightPart {
         CompletionTarget { kind: Self::KIND, words }
     }
 
-    /// Decodes the straight part from a completion target; `None` if the target is of a kind that
-    /// the level defines.
+    /// Converts the words that the outbox stores for a part back to the part; `None` if the words
+    /// are of a kind that the level defines.
     #[inline(always)]
     pub(super) const fn of(target: CompletionTarget) -> Option<Self> {
         let [request, len, low, high] = target.words;

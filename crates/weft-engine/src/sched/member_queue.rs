@@ -77,7 +77,7 @@ pub(crate) struct QueueSettings {
     pub(crate) nr_requests: u32,
     /// Whether to treat the device as rotational; `None`: as the device reports.
     pub(crate) rotational: Option<bool>,
-    /// Whether an empty queue is plugged, as in Linux 2.6.24.
+    /// Whether an empty queue holds its first requests back for a short time, as in Linux 2.6.24.
     pub(crate) plugs: bool,
 }
 
@@ -104,7 +104,8 @@ impl QueueSettings {
 #[derive(Clone, Debug)]
 pub(crate) struct MemberQueue<T> {
     passes: bool,
-    /// The last read and the last write that were staged, as merge candidates.
+    /// The last read and the last write that were made, into which the next ones of the same turn
+    /// may be merged.
     pub(crate) last: [Last; 2],
     /// Traits of the device as the driver reported them.
     found: DeviceTraits,
@@ -121,7 +122,7 @@ pub(crate) struct MemberQueue<T> {
     /// Latest time at which the queue begins to dispatch; `None` if it is not plugged, that is,
     /// does not hold its requests back.
     plugged: Option<Time>,
-    /// Plug list: requests staged in the current turn, in order.
+    /// Requests of the current turn, in order, which are queued when it ends.
     staged: Vec<u32>,
     /// Requests that bypass the scheduler.
     direct: VecDeque<u32>,
@@ -165,7 +166,7 @@ pub(crate) struct Waiting<T> {
     pub(crate) op: MemberOp,
     pub(crate) attr: Attr,
     pub(crate) owner: T,
-    /// Time at which the request was staged.
+    /// Time at which the request arrived at the queue.
     pub(crate) since: Time,
 }
 
@@ -290,7 +291,7 @@ impl<T> MemberQueue<T> {
         self.passes = none && self.depth == u32::MAX && self.device.flush_queueable;
     }
 
-    /// Index that the next staged request will get.
+    /// Index that the next request of the current turn will get.
     pub(crate) fn next_place(&self) -> usize {
         self.free.last().map_or(self.requests.len(), |place| *place as usize)
     }
@@ -312,8 +313,8 @@ impl<T> MemberQueue<T> {
         self.requests.len() as u32 - 1
     }
 
-    /// Appends segments to a staged request. Returns its owner, to which the caller adds the new
-    /// part.
+    /// Appends segments to a request of the current turn. Returns its owner, to which the caller
+    /// adds the new part.
     pub(crate) fn append(&mut self, place: usize, new: &[Segment]) -> &mut T {
         let Some(Some((_, Waiting { op, owner, .. }))) = self.requests.get_mut(place) else {
             unreachable!("a staged request stays staged until its turn ends")
@@ -323,7 +324,8 @@ impl<T> MemberQueue<T> {
         owner
     }
 
-    /// Queues the staged requests.
+    /// Passes the requests of the ended turn on to the scheduler, or lets them wait for a token or
+    /// bypass the scheduler.
     pub(crate) fn unplug(&mut self, now: Time) {
         let mut staged = std::mem::take(&mut self.staged);
         for place in staged.drain(..) {

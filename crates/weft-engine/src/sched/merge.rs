@@ -14,7 +14,8 @@ use super::request::{MemberRequest, MergeKind};
 use crate::contract::frame::{Segment, Segments};
 use crate::contract::input::Attr;
 
-/// The last staged request of one member and direction.
+/// The last request of one member and direction that a turn made, into which the next one may be
+/// merged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Last {
     /// Turn of the engine in which the request was staged. Requests of earlier turns were sent and

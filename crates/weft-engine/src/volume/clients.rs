@@ -23,10 +23,10 @@ pub(crate) struct Clients {
     /// For each client number modulo `ACCOUNTS_MAX`, the tally of the client that last sent a
     /// request.
     places: [u8; ACCOUNTS_MAX],
-    /// Time at which the next window begins.
+    /// Time at which the next period of [`WINDOW`] begins, for which sectors are counted.
     due: Time,
-    /// Number of sectors by account at the start of the previous window, and at the start of the
-    /// current one.
+    /// Number of sectors by account at the start of the previous period of [`WINDOW`], and
+    /// (`begun`) at the start of the current one.
     before: Vec<u64>,
     begun: Vec<u64>,
 }
@@ -151,7 +151,7 @@ impl Clients {
         self.used().iter().flat_map(|tally| tally.requests).sum()
     }
 
-    /// Begins a new window of [`WINDOW`], for which sectors are counted, if the current one is
+    /// Begins a new period of [`WINDOW`], for which sectors are counted, if the current one is
     /// over.
     #[inline]
     pub(crate) fn look(&mut self, array: &Array, now: Time) {
@@ -227,5 +227,6 @@ impl Clients {
 /// Number of accounts: one per client, and the shared account [`Account::OTHERS`].
 const ACCOUNTS_MAX: usize = 64;
 
-/// Length of a window. `sectors_recently` covers the current window and the one before it.
+/// Length of a period for which sectors are counted. `sectors_recently` covers the current period
+/// and the one before it.
 const WINDOW: Span = Span::secs(2);

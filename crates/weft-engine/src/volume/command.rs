@@ -27,15 +27,17 @@ pub(super) struct Waiting {
 /// State that a command waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Until {
-    /// The superblock update with this number is done, or can no longer be done.
+    /// The command waits until the superblock update with this number is done, or can no longer be
+    /// done.
     Recorded(u64),
-    /// The knob has its new value.
+    /// The command waits until the knob has its new value.
     Set,
-    /// The array has no bitmap, and no write of the bitmap is in flight.
+    /// The command waits until the array has no bitmap, and no write of the bitmap is in flight.
     WithoutBitmap,
-    /// All requests are finished, and the array is flushed and recorded as clean.
+    /// The command waits until all requests are finished, and the array is flushed and recorded as
+    /// clean.
     Stopped,
-    /// No sync runs.
+    /// The command waits until no sync runs.
     SyncStopped,
 }
 
@@ -187,7 +189,8 @@ impl Volume {
         }
     }
 
-    /// Sets the knob in `quiescing` once the personality has no stripe or request in use.
+    /// Sets the knob that waits for it (`quiescing`), once no stripe is in use and no request is
+    /// partly split.
     pub(super) fn set_when_quiet(&mut self, out: &mut Outbox) {
         if self.can_never_set() {
             self.give_up_quiescing(&ReplyError::Io, out);
@@ -206,7 +209,8 @@ impl Volume {
         self.quiescing.is_some() && self.array.membership.broken && self.has_deferred()
     }
 
-    /// Answers the command that waits for `quiescing` with an error, because stripes stay in use.
+    /// Answers the command that set a knob for later (`quiescing`) with an error, because stripes
+    /// stay in use.
     pub(super) fn give_up_quiescing(&mut self, error: &ReplyError, out: &mut Outbox) {
         self.quiescing = None;
         self.commands.retain(|waiting| {

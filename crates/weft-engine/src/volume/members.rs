@@ -251,7 +251,8 @@ impl Volume {
         Span(after.0.saturating_mul(1 << self.raid.given_up(first).min(20)))
     }
 
-    /// Releases one pin on the frames of a request, because a given-up member request was answered.
+    /// Records that one less given-up member request may still use the frames of a request, because
+    /// it was answered.
     pub(super) fn unpin(&mut self, id: RequestId, out: &mut Outbox) {
         let request = self.active(id);
         assert!(request.pins > 0, "memory is freed as often as it was pinned");

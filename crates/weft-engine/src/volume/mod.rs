@@ -372,8 +372,8 @@ impl Volume {
         }
     }
 
-    /// Handles a passed read that failed: it becomes a normal request, because another member may
-    /// have the data.
+    /// Handles the failure of a read that was passed to a member unchanged: it becomes a normal
+    /// request, because another member may have the data.
     #[cold]
     fn passed_in_vain(
         &mut self,
@@ -387,8 +387,8 @@ impl Volume {
         self.parts_done(parts, outstanding, position, result, out);
     }
 
-    /// Frees the memory that the parts of a given-up member request still held, because the request
-    /// is done.
+    /// Releases the memory that a given-up member request might still have used, because the
+    /// request is done.
     #[cold]
     fn freed(&mut self, owner: &Owner, out: &mut Outbox) {
         let Owner::Parts(first, mut merged) = *owner else { return };

@@ -214,7 +214,8 @@ impl Volume {
         self.before_lease.push_back(id);
     }
 
-    /// Continues the writes that have been granted their lease.
+    /// Continues the writes that may now change their ranges: superblocks and bitmap durably record
+    /// it.
     pub(super) fn start_granted(&mut self) {
         if self.array.membership.broken {
             while let Some(id) = self.before_lease.pop_front() {
@@ -230,7 +231,8 @@ impl Volume {
         }
     }
 
-    /// Continues a write that has been granted its lease: with its preflush, or to the personality.
+    /// Continues a write that may now change its range: with the flush that precedes it, or to the
+    /// personality.
     fn granted(&mut self, id: RequestId) {
         let request = self.active(id);
         if request.flags.preflush && !request.flushed {
@@ -266,7 +268,7 @@ impl Volume {
         }
     }
 
-    /// Submits ready requests to the personality, unless it quiesces.
+    /// Submits ready requests to the personality, unless a knob waits until nothing is in use.
     pub(super) fn submit_ready(&mut self, out: &mut Outbox) {
         if self.ready.is_empty() {
             return;

@@ -104,7 +104,8 @@ impl WriteBack {
         self.lock_above(id, writes, volumes, out);
     }
 
-    /// Starts requests that wait for room, in order, as long as there is room.
+    /// Starts requests that wait for pages below the dirty limit, in order, as long as there are
+    /// such pages.
     pub(super) fn admit_waiting(&mut self, volumes: &mut [Volume], out: &mut Outbox) {
         while let Some(id) = self.waiting.front().copied() {
             let pages = self.op(id).pages.clone();
@@ -117,8 +118,8 @@ impl WriteBack {
         }
     }
 
-    /// Fails the writes to volume `index` that wait for room, because the volume's write-back fails
-    /// and makes no room.
+    /// Fails the writes to volume `index` that wait for pages below the dirty limit, because the
+    /// volume cannot be written and its pages stay dirty.
     pub(super) fn refuse_waiting(
         &mut self,
         index: usize,

@@ -78,7 +78,7 @@ pub(super) fn change(
 }
 
 impl ClientOp {
-    /// Request that is sent to the volume: the part `asked` of the client's request, or a flush.
+    /// Request that is sent to the volume for the client's request: its part `asked`, or a flush.
     pub(super) fn below(&self) -> ClientRequest {
         if self.edges.is_flush() {
             let (op, range) = (RequestOp::Flush, ByteRange::new(0, 0));
@@ -167,7 +167,7 @@ impl WriteBack {
         }
     }
 
-    /// Handles the completed computation of a request that goes through.
+    /// Handles the completed computation of a request that is sent to its volume.
     pub(super) fn through_computed(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
         let op = self.client_op(id);
         if op.edges != Edges::Changing {

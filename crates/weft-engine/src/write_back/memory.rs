@@ -30,7 +30,7 @@ pub(super) struct Memory {
 struct Buffer {
     /// Number of frames allocated in the buffer since it was last free.
     used: u32,
-    /// Number of runs in the buffer that are not done.
+    /// Number of runs of pages in the buffer that are still being written.
     runs: u32,
     /// Number of parts of runs with frames that a volume, or a member of it, is still using.
     on_loan: u32,
@@ -48,8 +48,8 @@ impl Buffer {
     }
 }
 
-/// Largest number of runs in flight: as many as a disk's queue holds. More runs would only delay
-/// reads of clients.
+/// Largest number of runs of pages being written at a time: as many as a disk's queue holds. More
+/// would only delay reads of clients.
 const RUNS_MAX: u32 = 64;
 
 impl Memory {
@@ -82,7 +82,7 @@ impl Memory {
         self.free.extend(frames.drain(..).rev());
     }
 
-    /// Largest number of pages per run.
+    /// Largest number of pages that are written as one run.
     pub(super) const fn buffer_pages(&self) -> u64 {
         self.buffer_pages as u64
     }
@@ -92,7 +92,7 @@ impl Memory {
         self.runs < RUNS_MAX && self.buffers.iter().any(Buffer::is_free)
     }
 
-    /// Allocates room for a run of `pages` pages; `None` unless [`Memory::has_buffer`].
+    /// Allocates room for a run of `pages` pages in a buffer; `None` unless [`Memory::has_buffer`].
     pub(super) fn take_buffer(&mut self, pages: u64) -> Option<Frame> {
         assert!(pages <= self.buffer_pages(), "a run fits into a buffer");
         if !self.has_buffer() {

@@ -52,7 +52,7 @@ pub(super) struct ClientOp {
     pub(super) credit: u64,
     /// Whether the volume is using frames of the request.
     pub(super) on_loan: bool,
-    /// Resident pages that a read has pinned.
+    /// Pages in the cache that a read uses, and that must stay there until it ends.
     pub(super) pinned: Pinned,
     /// Range with content that changes when the volume executes the request; `None` if no content
     /// changes.
@@ -77,15 +77,16 @@ pub(super) enum CachePath {
     Through,
 }
 
-/// A run of pages under writeback.
+/// A run of pages that are being written to the volume.
 #[derive(Clone, Debug)]
 pub(super) struct WriteOut {
     pub(super) buffer: Frame,
     /// Whether an operation waits until this run is written.
     pub(super) sync: bool,
-    /// Parts of the run, in pages, that are written to the volume.
+    /// Parts of the run, in pages, that are written to the volume. Pages that were replaced there
+    /// meanwhile are left out.
     pub(super) parts: Vec<Range<u64>>,
-    /// Number of parts that the volume has not answered.
+    /// Number of these parts that the volume has not answered.
     pub(super) pending: usize,
     pub(super) error: Option<ReplyError>,
 }

@@ -68,7 +68,7 @@ pub(super) struct Resident {
 #[derive(Clone, Debug, Default)]
 struct Epochs {
     now: u64,
-    /// Counts of the latest epochs. The last one belongs to epoch `now`.
+    /// Counts of the latest epochs, up to epoch `now`.
     counts: VecDeque<u64>,
 }
 
@@ -150,7 +150,8 @@ impl Resident {
         }
     }
 
-    /// Records that the data being written is in a buffer.
+    /// Records that the data of pages being written was copied to a buffer, so that the pages may
+    /// change.
     pub(super) fn copied(&mut self, pages: Range<u64>) {
         each_mut(&mut self.pages, pages, |_, page| page.copied = true);
     }
@@ -203,7 +204,7 @@ impl Resident {
         self.free(pages, freed);
     }
 
-    /// Pins the resident pages of a range for a read, and returns them.
+    /// Keeps the cached pages of a range in the cache for a read, and returns them.
     pub(super) fn pin(&mut self, pages: &Range<u64>) -> Pinned {
         let mut pinned = Pinned::new();
         each_mut(&mut self.pages, pages.clone(), |number, page| {
@@ -227,7 +228,8 @@ impl Resident {
         }
     }
 
-    /// Ends the current epoch, because a flush has arrived. Returns its number.
+    /// Ends the current epoch, because a flush, drain or stop has to wait for the pages that are
+    /// dirty now. Returns its number.
     pub(super) fn close_epoch(&mut self) -> u64 {
         self.epochs.close()
     }

@@ -20,11 +20,12 @@ pub(super) struct Trying {
     /// Epoch (interval between two flushes) of the pages that the attempt writes. It also writes
     /// the pages of all earlier epochs.
     pub(super) epoch: u64,
-    /// Failed runs to be tried again, each with the largest permitted length of the shorter runs.
+    /// Runs of pages that failed to be written and are tried again, each with the largest permitted
+    /// length of the shorter runs.
     pub(super) again: Vec<(Range<u64>, u64)>,
     /// Pages that failed in a run of one page.
     pub(super) failed: BTreeSet<u64>,
-    /// Error of the last run that failed.
+    /// Error of the last run of pages that failed.
     pub(super) error: Option<ReplyError>,
     /// The drain that waits for the attempt; `None` if the attempt belongs to a stop.
     pub(super) drain: Option<OpId>,
@@ -41,8 +42,8 @@ impl WriteBack {
         cached.trying = Some(Trying { epoch, drain, ..Trying::default() });
     }
 
-    /// Takes the next run of the attempt for writing, at most `pages_max` pages. `None` if no run
-    /// is left.
+    /// Takes the next run of pages that the attempt has to write, at most `pages_max` pages. `None`
+    /// if none is left.
     pub(super) fn next_tried(&mut self, index: usize, pages_max: u64) -> Option<Range<u64>> {
         let cached = &mut self.volumes[index];
         let trying = cached.trying.as_mut().expect("an attempt is in progress");

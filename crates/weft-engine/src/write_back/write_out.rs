@@ -106,8 +106,8 @@ impl WriteBack {
         }
     }
 
-    /// Copies a run into its buffer. Pages that were replaced on the volume since the run was taken
-    /// are left out.
+    /// Copies a run of pages into its buffer. Pages that were replaced on the volume since the run
+    /// was taken are left out.
     pub(super) fn copy(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
         let op = self.op(id);
         let (index, pages) = (op.volume.index(), op.pages.clone());
@@ -130,8 +130,8 @@ impl WriteBack {
         Self::compute(id, ops, out);
     }
 
-    /// Handles a run that is completely in its buffer: its pages may be written to again, and the
-    /// run is written to the volume.
+    /// Handles a run of pages that is completely in its buffer: its pages may be written to again,
+    /// and the run is written to the volume.
     pub(super) fn copied(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
         let op = self.op(id);
         let (index, pages) = (op.volume.index(), op.pages.clone());
@@ -140,7 +140,8 @@ impl WriteBack {
         self.unlock_above(id, volumes, out);
     }
 
-    /// Requests that the volume write the parts of a run.
+    /// Queues the requests with which the volume writes a run of pages, one for each part without a
+    /// gap.
     pub(super) fn ask_parts(&mut self, id: OpId) {
         let op = self.op(id);
         let (volume, first) = (op.volume, op.pages.start);
@@ -168,7 +169,7 @@ impl WriteBack {
         }
     }
 
-    /// Handles the volume's answer to a part of a run.
+    /// Handles the volume's answer to one part of a run of pages.
     pub(super) fn part_written(
         &mut self,
         id: OpId,
@@ -185,7 +186,7 @@ impl WriteBack {
         }
     }
 
-    /// Ends a run after all of its parts have been answered.
+    /// Ends the write of a run of pages, after the volume has answered for all of its parts.
     fn over(&mut self, id: OpId, volumes: &mut [Volume], out: &mut Outbox) {
         let Op { volume, pages, work } = self.forget(id);
         let OpWork::WriteOut(write) = work else { unreachable!("it is a write-back") };

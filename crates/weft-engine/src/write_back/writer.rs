@@ -41,7 +41,8 @@ pub(super) struct Writers {
     pauses: BTreeSet<(Time, WriterId)>,
     /// Writers to be handled in the next turn: they were woken, or their pause has ended.
     due: Vec<WriterId>,
-    /// Writers that must write back but found no free buffer (before patch 001).
+    /// Writers that have to write back pages themselves but found no free buffer (before patch
+    /// 001).
     want_buffer: Vec<WriterId>,
     count: u64,
 }

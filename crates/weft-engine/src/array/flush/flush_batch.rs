@@ -91,7 +91,7 @@ pub struct FlushCounts {
 #[derive(Clone, Debug)]
 struct Round<R> {
     requests: Vec<R>,
-    /// Number of members from which the round still needs a flush.
+    /// Number of members of which this round of flush requests still needs a flush.
     pending: usize,
     result: Result<(), Fault>,
 }
@@ -233,12 +233,13 @@ impl<R> FlushBatch<R> {
         }
     }
 
-    /// Takes the requests of finished rounds, each with the result of its round.
+    /// Takes the flush requests that need not wait for any more member flushes, each with its
+    /// result.
     pub fn take_served(&mut self) -> Vec<(R, Result<(), Fault>)> {
         std::mem::take(&mut self.served)
     }
 
-    /// Whether no round is running and no request waits.
+    /// Whether no flush request waits, be it for a member flush to start or to end.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.running == 0 && self.waiting.is_empty()

@@ -49,7 +49,7 @@ const CHUNKS_OF_PAGE: usize = 2048;
 
 /// The chunk's bit is set.
 const SET: u32 = 1 << 31;
-/// The bit is set in the image, but no finished round has written it.
+/// The bit is set in memory, and no finished write of bitmap pages has made it durable.
 const UNWRITTEN: u32 = 1 << 30;
 /// The chunk has to be resynced, unless the resync in progress has already covered it.
 const NEEDED: u32 = 1 << 29;
@@ -68,8 +68,7 @@ pub(super) struct Chunks {
 }
 
 impl Chunks {
-    /// Whether the lease covers no chunk, as with the lease of a sync and in an array without a
-    /// bitmap.
+    /// Whether the lease covers no chunk: it is that of a sync, or the array has no bitmap.
     pub(super) fn is_empty(self) -> bool {
         self.count == 0
     }
@@ -138,7 +137,8 @@ struct Round {
 struct Runs {
     sleep: Span,
     last: Time,
-    /// Chunks that have a set bit and no lease, for the next run to check.
+    /// Chunks that have a set bit and no lease, to be examined by the next search for bits to
+    /// clear.
     listed: Vec<u32>,
     /// Chunks with a bit that is to be cleared once the flush of the members for this run is done.
     clearing: Vec<u32>,
@@ -227,8 +227,8 @@ impl IntentBitmap {
         (range.start.0 >> self.shift) as u32..end
     }
 
-    /// Takes a lease on a range of the array. Bits that are clear are set, and have to be written
-    /// by a round.
+    /// Takes a lease on (begins a write to) a range of the array. Bits that are clear are set, and
+    /// have to be written to the members before the write.
     #[inline]
     pub(super) fn take(&mut self, range: ByteRange) -> Chunks {
         if self.leaving == Leaving::Gone {

@@ -20,14 +20,16 @@ use super::superblock_update::FlushFor;
 use crate::contract::error::ReplyError;
 use crate::mutant::Mutant;
 
-/// Clean state of the array, and the number of outstanding leases.
+/// Clean state of the array, and the number of outstanding leases (writes and syncs that keep the
+/// array dirty).
 #[derive(Clone, Debug)]
 pub(super) struct WriteIntent {
     pub(super) state: CleanState,
     leases: u32,
     /// Number of outstanding leases that syncs hold, among all outstanding leases.
     sync_leases: u32,
-    /// Time at which a lease was last returned or the array last became dirty, whichever is later.
+    /// Time at which a write or sync last ended (returned its lease) or the array last became
+    /// dirty, whichever is later.
     pub(super) last_write: Time,
     safe_mode_attempts: u64,
 }
@@ -72,8 +74,8 @@ impl WriteIntent {
 }
 
 impl Array {
-    /// Takes a lease on a range of the array for a client's write. The write may start when
-    /// [`Array::grants`] returns true.
+    /// Takes a lease on a range of the array for a client's write: permission to change the range,
+    /// which keeps the array dirty. The write may start when [`Array::grants`] returns true.
     pub(crate) fn lease(&mut self, range: ByteRange) -> Lease {
         let size = self.size.bytes();
         assert!(range.end() <= size, "a lease lies within the array");
@@ -107,7 +109,7 @@ impl Array {
         Lease { chunks }
     }
 
-    /// Whether superblocks and bitmap durably record that the lease's range may be written.
+    /// Whether superblocks and bitmap durably record that the range of the lease may be written.
     pub(crate) fn grants(&self, lease: &Lease) -> bool {
         assert!(self.intent.leases > 0, "the lease is counted");
         self.is_dirty()

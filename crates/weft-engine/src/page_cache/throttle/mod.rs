@@ -96,7 +96,7 @@ pub struct Answer {
     pub exceeded: Option<bool>,
     /// New values of the writer's counters; `None`: unchanged.
     pub pace: Option<Pace>,
-    /// Whether to wake the device's flusher for background work.
+    /// Whether to wake the device's flusher for background writeback.
     pub wake_flusher: bool,
 }
 
@@ -139,7 +139,7 @@ enum State {
     Wrote(Look),
     /// The writer has slept.
     Slept(Look),
-    /// The writer may continue; the episode has ended.
+    /// The writer may continue, and this throttling of it has ended.
     Over,
 }
 
@@ -163,7 +163,7 @@ impl ThrottleEpisode {
         Self { kernel, ticks, nr_to_write, written: 0, start, pause: 1, state: State::Look }
     }
 
-    /// Tick in which the episode began.
+    /// Tick in which this throttling of the writer began.
     #[must_use]
     pub const fn start(&self) -> u64 {
         self.start

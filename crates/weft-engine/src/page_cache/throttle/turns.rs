@@ -90,9 +90,10 @@ struct Device {
     speed: Speed,
     /// Writer that has the turn, so that it gets all credit of the device; `None` between turns.
     owner: Option<WriterId>,
-    /// Latest end of the turn, however few pages its writer has received.
+    /// Latest end of the turn of `owner`, however few pages it has received.
     turn_ends: Time,
-    /// Writers that wait for a turn, ordered by pages received, then by arrival.
+    /// Writers that wait for a turn, ordered by the number of pages that they have received, then
+    /// by arrival.
     waiting: BTreeMap<(u64, u64), WriterId>,
     /// Waiting writers by arrival number, each with its time of arrival and the number of pages it
     /// had received.
@@ -102,7 +103,7 @@ struct Device {
     /// Number of pages that the writer with the turn had received when its turn began. A writer
     /// that joins or returns starts at most [`BEHIND`] below this number.
     service: u64,
-    /// Writers that have unspent credit.
+    /// Writers that have unspent credit, which are pages that they may still dirty.
     holders: Vec<WriterId>,
     /// Earliest time at which to search for unused credit again.
     next_reclaim: Time,
@@ -115,10 +116,10 @@ struct Device {
 /// Credit of one writer: the pages that it may dirty without waiting.
 #[derive(Clone, Debug)]
 struct Account {
-    /// Device on which the writer has its credit.
+    /// Device on which the writer may dirty the pages of its credit.
     bdi: BdiId,
     credit: u64,
-    /// Number of pages of its turn that the writer has not received yet.
+    /// Number of pages that the writer has still to receive in its turn.
     left: u64,
     /// Number of pages that the writer has received as credit, or has dirtied without credit.
     got: u64,
@@ -278,7 +279,8 @@ impl Turns {
         self.refresh();
     }
 
-    /// Grants free room on every device on which a writer waits.
+    /// Gives pages that may be dirtied, as credit, to the writer that has the turn, on every device
+    /// on which one waits.
     pub(crate) fn refresh(&mut self) {
         for at in 0..self.devices.len() {
             if self.devices[at].is_wanted(&self.writers) {
@@ -352,7 +354,7 @@ impl Turns {
         device.is_wanted(&self.writers) || self.used > self.thresholds.free_run()
     }
 
-    /// Grants free room of a device to the writer that has the turn.
+    /// Gives the pages that may be dirtied on a device to the writer that has the turn, as credit.
     fn admit(&mut self, bdi: BdiId) {
         let at = bdi.index();
         if self.now.since(self.shares_at) >= SHARES {
@@ -506,7 +508,7 @@ impl Turns {
         self.used -= credit;
     }
 
-    /// Removes a writer from the queue, the holders and the turn of its device.
+    /// Removes a writer from the queue of its device, and ends its turn and its credit there.
     fn leave(&mut self, writer: WriterId) {
         let at = self.writers[writer.index()].bdi.index();
         if at >= self.devices.len() {
@@ -619,7 +621,8 @@ impl Device {
         (switch * SWITCH_WORTH).min(each).max(switch)
     }
 
-    /// Number of pages that a writer gets in one turn, with `engaged` active writers on the device.
+    /// Number of pages that a writer may dirty in one turn, with `engaged` active writers on the
+    /// device.
     fn quantum(&self, engaged: u64) -> u64 {
         let smooth = self.speed.pages_in(Span(SMOOTH.0 / engaged)).max(SMOOTH_PAGES_MIN);
         let burst = self.burst(engaged);
@@ -649,11 +652,12 @@ const SMOOTH: Span = Span::millis(20);
 /// Smallest number of pages for which waking a writer pays off.
 const SMOOTH_PAGES_MIN: u64 = 8;
 
-/// Length of a turn's run, where possible, as a multiple of the cost of a switch: about 3 % are
-/// lost.
+/// Number of pages that a writer should dirty in one turn, as a multiple of the pages that could be
+/// written in the time of a switch to its file: about 3 % are lost.
 const SWITCH_WORTH: u64 = 32;
 
-/// Length of a flusher's run, as a multiple of the cost of a switch: about 1 % is lost.
+/// Number of pages of a file that a flusher writes at a time, as a multiple of the pages that could
+/// be written in the time of a switch to the file: about 1 % is lost.
 const CHUNK_WORTH: u64 = 128;
 
 /// Pages that each device may always use: those that it writes in this time, several times the few
@@ -683,7 +687,7 @@ const IDLE_STARVING: Span = Span::millis(1);
 /// Time for which a device asks for a larger share after one of its writers had to wait.
 const ASKED: Span = Span::millis(200);
 
-/// Interval at which shares are computed.
+/// Interval at which the devices' shares in the limit are computed.
 const SHARES: Span = Span::millis(10);
 
 /// Longest sleep of a waiting writer, in case its wake-up was lost.

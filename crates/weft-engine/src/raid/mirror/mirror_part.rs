@@ -23,7 +23,7 @@ pub(super) struct CopyIo {
 }
 
 impl MirrorPart {
-    /// Decodes the part from a completion target.
+    /// Converts the words that the outbox stores for a part back to the part.
     #[inline(always)]
     pub(super) fn of(target: CompletionTarget) -> Self {
         let [place, slot, ..] = target.words;
@@ -37,7 +37,7 @@ impl MirrorPart {
 impl CopyIo {
     const KIND: u32 = 1;
 
-    /// Encodes the part as a completion target.
+    /// Converts the copy to the words that the outbox stores for a part.
     pub(super) fn target(self) -> CompletionTarget {
         CompletionTarget { kind: Self::KIND, words: [self.place, self.slot.0.into(), 0, 0] }
     }

@@ -185,7 +185,7 @@ impl Mirror {
         self.clears.done(request, result, targets, &mut self.events, cx);
     }
 
-    /// Handles a part of a write that is done or that was given up.
+    /// Handles a part of a client's write, to one copy, that is done or that was given up.
     fn part_written(&mut self, part: StraightPart, answer: Answer, cx: &mut Cx<'_>) -> PartOutcome {
         let request = part.request;
         let position = answer.member.and_then(|member| cx.view().position_of(member));
@@ -319,7 +319,8 @@ impl Mirror {
         0
     }
 
-    /// Reads a part again in sections that end at multiples of `unit` bytes. Returns their number.
+    /// Reads a part of a client's read again in sections that end at multiples of `unit` bytes, so
+    /// that each may come from another copy. Returns their number.
     fn read_in_parts(
         &mut self,
         io: &ArrayIo,
@@ -434,8 +435,8 @@ impl Requests for Mirror {
         Some(sub_requests)
     }
 
-    /// Sends a write to every copy of its range, or begins to clear the range. Returns the number
-    /// of sub-requests.
+    /// Sends a write to every copy of its range, or begins to carry out a write-zeroes or trim.
+    /// Returns the number of sub-requests.
     #[inline]
     fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
         assert!(io.writes, "a read goes to its member at once");
@@ -473,7 +474,7 @@ impl Requests for Mirror {
         self.again.push_back((*io, part));
     }
 
-    /// Repeats queued reads on other copies, and begins waiting parts of syncs and corrections.
+    /// Repeats queued reads on other copies, and begins waiting syncs and corrections of ranges.
     #[inline]
     fn split_waiting(&mut self, _: bool, cx: &mut Cx<'_>) {
         while let Some((io, part)) = self.again.pop_front() {
@@ -679,7 +680,7 @@ fn in_chunk(places: &Mirrors, start: Bytes, end: Bytes) -> ByteRange {
     ByteRange { start, len: left.min(Bytes(end.0 - start.0)) }
 }
 
-/// Number of sections into which a part is divided if no member can read all of it.
+/// Number of sections into which a part of a read is divided if no member can read all of it.
 const SPLIT_INTO: u64 = 8;
 
 /// Number of consecutive read errors after which a member is failed, if the array can run without

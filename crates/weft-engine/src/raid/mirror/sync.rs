@@ -50,9 +50,10 @@ pub(super) struct Copier {
     /// equal. Each index has memory for every copy of a unit.
     parts: Vec<Option<Part>>,
     free: Vec<u32>,
-    /// Units of the sync (sections of 64 KiB or less) that have parts in progress.
+    /// Sections of 64 KiB or less, the units of a sync, with a range that is being compared or
+    /// copied.
     units: Vec<Unit>,
-    /// Parts of the last unit that wait for memory: their task and range.
+    /// Ranges of the last unit that wait for memory, each with its task.
     rest: VecDeque<(Task, ByteRange)>,
     /// Slots of members that had no space for a copy and may have some by now. A resync writes
     /// their copies even if these do not differ, to find out whether they have space.
@@ -88,9 +89,10 @@ struct Part {
     /// Request that holds the lock of the range; `None` until the range is locked.
     request: Option<RequestId>,
     step: Step,
-    /// Number of member requests or comparisons of the current step that are not done.
+    /// Number of member requests or comparisons of the current step (read, compare or write) that
+    /// are not done.
     pending: u32,
-    /// Number of given-up member requests that may still use the part's memory.
+    /// Number of given-up member requests that may still use the memory of the range's copies.
     pins: u32,
     /// Slots of copies that were read.
     read: SlotSet,
@@ -111,7 +113,7 @@ struct Part {
 /// Reason for which the copies of a range are made equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Task {
-    /// Sync of the unit numbered `key`. A recovery writes to the slots in `rebuilding`.
+    /// Sync of a range of the unit numbered `key`. A recovery writes to the slots in `rebuilding`.
     Sync { key: u64, action: SyncAction, rebuilding: SlotSet },
     /// Correction of a range that the member at this slot failed to read.
     Correct(Slot),
@@ -125,7 +127,7 @@ enum Step {
     Comparing,
     Writing,
     ReadingBack,
-    /// Finished, but given-up member requests still pin memory.
+    /// The copies are equal or given up, but given-up member requests may still use their memory.
     Over,
 }
 
@@ -150,7 +152,8 @@ impl Copier {
 
     // Units of a resync.
 
-    /// Starts the next units of a sync, as many as there is memory for.
+    /// Starts the sync of the next units (sections of 64 KiB or less), as many as there is memory
+    /// for.
     pub(super) fn feed(
         &mut self,
         sync: &mut Resync,
@@ -169,13 +172,14 @@ impl Copier {
         sync.has_work(self.parts.len() as u32 * 4, |_| self.has_room(), |_| false)
     }
 
-    /// Whether a unit could begin. If the memory suffices for only some of its parts, the other
-    /// parts wait.
+    /// Whether there is memory to begin a unit of a sync. If it suffices for only some of the
+    /// unit's ranges, the others wait.
     fn has_room(&self) -> bool {
         !self.free.is_empty() && self.rest.is_empty()
     }
 
-    /// Begins unit number `key` of a sync. Returns whether there was memory for at least one part.
+    /// Begins unit number `key` of a sync. Returns whether there was memory for at least one of its
+    /// ranges.
     fn begin_unit(
         &mut self,
         key: u64,
@@ -221,7 +225,7 @@ impl Copier {
         true
     }
 
-    /// Begins the waiting parts of the last unit, as many as there is memory for.
+    /// Begins the waiting ranges of the last unit, as many as there is memory for.
     fn begin_rest(&mut self, places: &Mirrors, events: &mut Vec<Event>) {
         while !self.free.is_empty()
             && let Some((task, range)) = self.rest.pop_front()
@@ -230,7 +234,7 @@ impl Copier {
         }
     }
 
-    /// Begins a part: asks the volume to lock its range.
+    /// Begins to sync or correct a range: asks the volume to lock it.
     fn lock(&mut self, task: Task, range: ByteRange, places: &Mirrors, events: &mut Vec<Event>) {
         let place = self.free.pop().expect("there is memory for it");
         let writes = !matches!(task, Task::Sync { action: SyncAction::Check, .. });
@@ -257,7 +261,7 @@ impl Copier {
         events.push(Event::Lock { part: place, range, writes });
     }
 
-    /// Begins to read the copies of part `place`, after its range was locked by `request`.
+    /// Begins to read the copies of the range at index `place`, after it was locked by `request`.
     pub(super) fn locked(
         &mut self,
         place: u32,
@@ -309,8 +313,8 @@ impl Copier {
         }
     }
 
-    /// Submits the read or write of one copy: that of the part at index `place`, on the member at
-    /// `slot`.
+    /// Submits the read or write of one copy, on the member at `slot`, of the range at index
+    /// `place`.
     fn stage(&mut self, place: u32, slot: Slot, write: bool, cx: &mut Cx<'_>) {
         let memory = self.memory(place, if write { self.source(place) } else { slot });
         let part = self.part(place);
@@ -365,7 +369,8 @@ impl Copier {
         }
     }
 
-    /// Records that a member that the array needs could not write a copy of the part at `place`.
+    /// Records that a member that the array needs could not write its copy of the range at index
+    /// `place`.
     pub(super) fn write_failed(&mut self, place: u32) {
         self.part(place).ok = false;
     }
@@ -599,12 +604,12 @@ impl Copier {
         }
     }
 
-    /// Largest length of a part in bytes: that of a unit.
+    /// Largest number of bytes that are synced or corrected as one range: those of a unit.
     pub(super) fn part_bytes(&self) -> u64 {
         u64::from(self.unit_frames) * FRAME_BYTES
     }
 
-    /// Begins waiting parts and corrections, as many as there is memory for.
+    /// Begins ranges that wait to be synced or corrected, as many as there is memory for.
     pub(super) fn begin_waiting(
         &mut self,
         places: &Mirrors,
@@ -624,7 +629,7 @@ impl Copier {
         }
     }
 
-    /// Whether a waiting part could begin.
+    /// Whether a range that waits to be synced or corrected could begin.
     pub(super) fn has_waiting(&self) -> bool {
         !self.free.is_empty() && (!self.to_correct.is_empty() || !self.rest.is_empty())
     }
@@ -642,7 +647,7 @@ impl Copier {
         read.next().expect("a copy was read").slot
     }
 
-    /// Memory of the copy at `slot` in part `place`.
+    /// Memory of the copy at `slot` of the range at index `place`.
     fn memory(&self, place: u32, slot: Slot) -> Segment {
         let part = self.parts[place as usize].as_ref().expect("a part is under way");
         let nth = part.copies.iter().position(|copy| copy.slot == slot).expect("it has a copy");
@@ -650,7 +655,7 @@ impl Copier {
         Run::new(self.first.0 + frames, self.unit_frames).part(0, part.range.len.0)
     }
 
-    /// Range of the array covered by the part to which `io` belongs.
+    /// Range of the array to which the copy of `io` belongs.
     pub(super) fn range_of(&self, io: CopyIo) -> ByteRange {
         self.parts[io.place as usize].as_ref().expect("a part is under way").range
     }
@@ -668,7 +673,7 @@ impl Part {
             && before.any(|copy| self.unreadable.contains(copy.slot))
     }
 
-    /// Restarts the part with one section of its range.
+    /// Starts again with one section of the range, which lies in the locked range.
     fn take_section(&mut self, start: Bytes, len: Bytes) {
         let on = start.sectors_floor() - self.range.start.sectors_floor();
         self.copies.iter_mut().for_each(|copy| copy.sector += on);
@@ -690,7 +695,8 @@ fn reads_one(action: SyncAction, level: Level) -> bool {
     action == SyncAction::Recover || (action == SyncAction::Resync && level == Level::Raid1)
 }
 
-/// Range of a part, limited to the array's size rounded down to whole request units.
+/// Range of `len` sectors from `start` on, limited to the array's size rounded down to whole
+/// request units.
 fn part_range(start: Sectors, len: Sectors, array: ArrayView<'_>) -> ByteRange {
     let unit = array.request_unit().0;
     let end = (start + len).min(array.size()).bytes().0 / unit * unit;

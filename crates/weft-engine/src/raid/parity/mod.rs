@@ -126,8 +126,8 @@ impl ParityRaid {
 }
 
 impl RaidLevel for ParityRaid {
-    /// Handles the error of a member read. The error of a straight read is counted here; a stripe
-    /// counts the errors of its own reads.
+    /// Handles the error of a member read. The error of a read past the stripe cache is counted
+    /// here; a stripe counts the errors of its own reads.
     fn read_failed(
         &mut self,
         first: CompletionTarget,

@@ -29,14 +29,14 @@ pub(crate) struct StripIo {
 pub(crate) struct StripRun {
     pub(crate) head: StripeId,
     pub(crate) slot: Slot,
-    /// Distance of the run's first stripe from the head of the batch, and number of stripes in the
-    /// run.
+    /// Distance of the run's first stripe from the first stripe of the batch, and (`count`) number
+    /// of stripes in the run.
     pub(crate) first: u32,
     pub(crate) count: u32,
 }
 
 impl StripePart {
-    /// Decodes the part from a completion target.
+    /// Converts the words that the outbox stores for a part back to the part.
     #[inline(always)]
     pub(super) fn of(target: CompletionTarget) -> Self {
         let [one, slot, three, four] = target.words;
@@ -55,7 +55,7 @@ impl StripePart {
 impl StripIo {
     const KIND: u32 = 1;
 
-    /// Encodes the part as a completion target.
+    /// Converts the strip to the words that the outbox stores for a part.
     #[inline(always)]
     pub(super) fn target(self) -> CompletionTarget {
         let Self { stripe, slot, zero_copy_from } = self;
@@ -68,7 +68,7 @@ impl StripIo {
 impl StripRun {
     const KIND: u32 = 2;
 
-    /// Encodes the part as a completion target.
+    /// Converts the run to the words that the outbox stores for a part.
     #[inline(always)]
     pub(super) fn target(self) -> CompletionTarget {
         let words = [self.head.0, self.slot.0.into(), self.first, self.count];

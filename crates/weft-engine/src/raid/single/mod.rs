@@ -34,8 +34,8 @@ impl Requests for Single {
         Some((0, range.start.sectors_floor()))
     }
 
-    /// Sends a request to the member, or begins to clear its range. The request counts as one
-    /// sub-request.
+    /// Sends a request to the member, or begins to carry out a write-zeroes or trim. The request
+    /// counts as one sub-request.
     fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
         if io.zeroes || io.discarded.is_some() {
             self.clears.begin(io, targets, &mut self.events, cx);

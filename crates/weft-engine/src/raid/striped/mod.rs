@@ -50,8 +50,8 @@ impl Requests for Striped {
         Some(self.submit(io, cx))
     }
 
-    /// Sends a read or write to its members, or begins to clear its range. Returns the number of
-    /// sub-requests.
+    /// Sends a read or write to its members, or begins to carry out a write-zeroes or trim. Returns
+    /// the number of sub-requests.
     #[inline]
     fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
         if io.zeroes || io.discarded.is_some() {

@@ -176,7 +176,8 @@ impl FairRequests {
         None
     }
 
-    /// Advances the tag of a queue for a dispatched request of `sectors`.
+    /// Adds a dispatched request of `sectors` to the service of a queue, which raises its tag
+    /// (service divided by weight).
     pub(super) fn dispatched(&mut self, queue: QueueId, sectors: u64) {
         let Tag { class, group, weight, .. } = *self.ready.at(queue.0);
         let moved = match group {
@@ -238,7 +239,8 @@ impl FairRequests {
         }
     }
 
-    /// Ends the state in which a queue holds back others. Returns whether it was in that state.
+    /// Ends the state in which a queue without waiting requests holds back others. Returns whether
+    /// it was in that state.
     fn let_go(&mut self, queue: QueueId) -> bool {
         let tag = *self.holding.at(queue.0);
         if tag.is_in {
@@ -250,7 +252,7 @@ impl FairRequests {
         tag.is_in
     }
 
-    /// Allocates tags for queue numbers up to this one.
+    /// Creates the tags of all queues with numbers up to that of `queue` that have none.
     pub(super) fn know(&mut self, queue: QueueId) {
         while self.known <= queue.0 {
             let (class, until) = (IoPriority::BestEffort, None);

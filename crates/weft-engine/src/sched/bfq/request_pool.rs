@@ -217,7 +217,8 @@ impl RequestPool {
         names.first
     }
 
-    /// Drops the identifiers of all requests. No request may be queued.
+    /// Drops the identifiers that callers gave to requests, of all requests. No request may be
+    /// queued.
     pub(super) fn clear_names(&mut self) {
         self.names.clear();
     }

@@ -32,7 +32,7 @@ pub(super) struct LastCompletion {
     pub(super) at: Time,
 }
 
-/// Search for the waker of a queue, and its result.
+/// Search for the waker of a queue, which is another queue that this one waits for; and its result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct WakerSearch {
     found: Option<QueueId>,
@@ -124,7 +124,7 @@ impl Bfq {
 
 /// Longest time between a completion and a request that counts as woken by it.
 const WOKEN_WITHIN: Span = Span::millis(4);
-/// Number of successive hits that make a candidate the waker.
+/// Number of times in succession that a queue must be noted as a candidate to become the waker.
 const HITS: u32 = 3;
 /// Longest time in which the hits of one candidate must occur, as a multiple of `slice_idle`.
 const PATIENCE: u64 = 128;

@@ -125,7 +125,8 @@ fn a_limit_that_is_just_reached_is_not_exceeded() {
     assert_ne!(step(Mainline3_2, &at_both).exceeded, Some(true));
 }
 
-/// The mark is cleared when a writer continues below the limits: at once, or after its pause.
+/// The device's *exceeded* flag is cleared when a writer continues below the limits: at once, or
+/// after its pause.
 #[test]
 fn the_mark_is_cleared_by_a_writer_that_continues_below_the_limits() {
     let fast = Facts { ratelimit: 1 << 40, ..facts(22_400, 0) };

@@ -19,7 +19,7 @@ use weft_units::{Span, Time};
 pub(super) struct Speed {
     /// Time of the last completion, if the device was busy after it.
     last: Option<Time>,
-    /// Page that continues the current run, with its file.
+    /// Page that would continue the sequential run of the last completion, with its file.
     next: Option<(InodeId, u64)>,
     in_row: Group,
     first: Group,

@@ -54,7 +54,7 @@ pub struct Facts {
     pub rule: PlanRule,
 }
 
-/// Next step of a stripe, as returned by [`Facts::plan`].
+/// What a stripe does next, as [`Facts::plan`] decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StripeStep {
     /// Read these strips. With `delay`, the stripe then waits for the permission to read further

@@ -19,10 +19,10 @@ pub(super) struct Cursor {
     /// Byte range of the volume, `from .. to`, that the current sub-request covers.
     pub(super) from: u64,
     pub(super) to: u64,
-    /// First unit of the sub-request: the one that contains byte `from`.
+    /// First unit (data of one strip) of the sub-request: the one that contains byte `from`.
     pub(super) first: u64,
     end: u64,
-    /// Unit at which the search for the next unattached unit starts.
+    /// Unit (data of one strip) at which the search for the next unattached one starts.
     at: u64,
     done: SmallVec<[u64; 4]>,
     pub(super) left: u64,
@@ -33,7 +33,7 @@ pub(super) struct Cursor {
 /// stripes.
 #[derive(Clone, Debug)]
 pub(super) struct UnitRun {
-    /// Unit in the run's lowest stripe from which the run was computed.
+    /// Data of one strip in the run's lowest stripe, by number, from which the run was computed.
     pub(super) first: u64,
     pub(super) stripes: u64,
     /// Number of stripes that the request needs in the chunk of `first`, from `first` on, whether
@@ -56,8 +56,8 @@ impl Cursor {
         Self { from, to: end * unit, first, end, at, done, left }
     }
 
-    /// The next unit that is not attached, in the order from `at` to the end, then from `first` to
-    /// `at`. `None` if all are attached.
+    /// The next unit (data of one strip) that is not attached to a stripe, in the order from `at`
+    /// to the end, then from `first` to `at`. `None` if all are attached.
     fn next(&self) -> Option<u64> {
         let is_left = |unit: &u64| !self.is_done(*unit);
         (self.at..self.end).find(is_left).or_else(|| (self.first..self.at).find(is_left))
@@ -68,7 +68,8 @@ impl Cursor {
         self.done[(bit / 64) as usize] >> (bit % 64) & 1 == 1
     }
 
-    /// Number of consecutive units from `unit` on that are not attached, limited to `most`.
+    /// Number of consecutive units from `unit` on that are not attached to stripes, limited to
+    /// `most`.
     fn left_from(&self, unit: u64, most: u64) -> u64 {
         let (from, end) = (unit - self.first, unit - self.first + most);
         let mut bit = from;
@@ -82,19 +83,19 @@ impl Cursor {
         most
     }
 
-    /// The next run of units to attach. A unit has `unit` bytes, and the request ends at byte
-    /// `end`.
+    /// The next units that are attached to stripes together. A unit has `unit` bytes, and the
+    /// request ends at byte `end`.
     pub(super) fn run(&self, geometry: &Geometry, unit: u64, end: u64) -> UnitRun {
         let first = self.next().expect("units are left");
         self.run_from(first, geometry, unit, end)
     }
 
-    /// Units from `from` on that are not attached.
+    /// Units (data of one strip each) from `from` on that are not attached to stripes.
     pub(super) fn units_left(&self, from: u64) -> impl Iterator<Item = u64> + '_ {
         (self.first.max(from)..self.end).filter(|unit| !self.is_done(*unit))
     }
 
-    /// Like [`Cursor::run`], for the run that starts at unit `first`, which is not attached.
+    /// Like [`Cursor::run`], but beginning with unit `first`, which is not attached to a stripe.
     pub(super) fn run_from(&self, first: u64, geometry: &Geometry, unit: u64, end: u64) -> UnitRun {
         let units_per_chunk = geometry.chunk().bytes().0 / unit;
         let data_members = u64::from(geometry.data_members());
@@ -117,7 +118,7 @@ impl Cursor {
         UnitRun { first, stripes, wanted, units }
     }
 
-    /// Marks the request's units in the run's first `stripes` stripes as attached.
+    /// Records that the request is attached to the first `stripes` stripes of a run.
     pub(super) fn take(&mut self, run: &UnitRun, stripes: u64) {
         for (_, number) in run.strips() {
             let (from, to) = (number - self.first, number - self.first + stripes);
@@ -150,7 +151,7 @@ fn bits_below(count: u64) -> u64 {
     if count < 64 { (1 << count) - 1 } else { u64::MAX }
 }
 
-/// Unit at which the sub-request `first .. end` starts to be attached (md:
+/// Unit (data of one strip) with which attaching the units `first .. end` to stripes begins (md:
 /// `raid5_bio_lowest_chunk_sector`).
 fn first_unit(geometry: &Geometry, first: u64, end: u64, unit: u64) -> u64 {
     let units_per_chunk = geometry.chunk().bytes().0 / unit;
@@ -165,7 +166,7 @@ fn first_unit(geometry: &Geometry, first: u64, end: u64, unit: u64) -> u64 {
     if higher { next_chunk } else { first }
 }
 
-/// Largest number of units in a sub-request (md: `RAID5_MAX_REQ_STRIPES`).
+/// Largest number of strips of which a sub-request has the data (md: `RAID5_MAX_REQ_STRIPES`).
 const UNITS_MAX: u64 = 256;
 
 #[cfg(test)]

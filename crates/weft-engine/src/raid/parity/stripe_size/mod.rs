@@ -36,8 +36,8 @@ pub(crate) struct StripeSizePolicy {
     /// A request that finds fewer free stripes than it needs in a full stripe waits for all of
     /// them, or for half the cache.
     pub(super) waits_for_runs: bool,
-    /// A request that finds no free stripe is still attached to those of its stripes that are
-    /// delayed.
+    /// Whether a request that finds no free stripe is still attached to those of its stripes that
+    /// are delayed.
     pub(super) feeds_delayed: bool,
     /// With `writes=auto`, a write waits to be gathered with others if its stream will bring the
     /// rest of its stripe. If this is false, a write waits if it did not arrive alone in its
@@ -54,12 +54,13 @@ pub(crate) struct StripeSizePolicy {
     plug: Option<&'static PlugRule>,
 }
 
-/// Length of runs of stripes that are picked together.
+/// Rule for how many adjacent stripes are picked together.
 #[derive(Debug)]
 pub(super) struct RunRule {
-    /// The longest run of stripes to be read is the number of stripes in use divided by this.
+    /// Divisor: stripes that need reads are picked together up to the number of stripes in use
+    /// divided by this.
     parts_of_active: u32,
-    /// Lower bound of that run length, in stripes.
+    /// Number of stripes that need reads and may be picked together in any case.
     least: u32,
 }
 

@@ -104,7 +104,7 @@ impl Stripes {
         self.one_done(head, cx);
     }
 
-    /// Handles a member request for a run of a batch that is done or that was given up.
+    /// Handles a write of one slot's strips in adjacent stripes that is done or that was given up.
     pub(crate) fn run_done(&mut self, run: StripRun, answer: Answer, cx: &mut Cx<'_>) {
         let operation = self.cache.stripe(run.head).operation;
         assert_eq!(operation, Operation::Writing, "a batch is only ever written");

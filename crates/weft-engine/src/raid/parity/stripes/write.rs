@@ -164,7 +164,8 @@ impl Stripes {
         self.cache.forbid_preread(id);
     }
 
-    /// Writes a batch slot by slot, so that each member gets one run.
+    /// Writes the strips of a batch slot by slot, so that each member gets adjacent sectors at
+    /// once.
     fn stage_batch(&mut self, head: StripeId, stripes: &[StripeId], cx: &mut Cx<'_>) {
         assert!(stripes.len() > 1, "a stripe alone is staged as such");
         let stripe = self.cache.stripe(head);
