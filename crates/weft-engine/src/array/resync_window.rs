@@ -58,7 +58,7 @@ pub(crate) enum Settles {
 #[derive(Clone, Debug)]
 pub(crate) struct Resync {
     pub(crate) action: SyncAction,
-    /// Lease on the whole array while the sync may change parity.
+    /// Lease on the whole array, which keeps it dirty, while the sync may change parity.
     pub(crate) lease: Option<Lease>,
     /// Slots that were under recovery when the sync began.
     slots: SlotSet,

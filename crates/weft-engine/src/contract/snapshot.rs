@@ -183,7 +183,7 @@ pub struct BitmapSnapshot {
     pub dirty: u64,
     /// Number of pages of the in-memory bitmap, each of 2,048 chunks, as md counts them.
     pub pages: u64,
-    /// Number of these pages with at least one set bit.
+    /// Number of pages of the in-memory bitmap with at least one set bit.
     pub pages_dirty: u64,
     /// Update count (`events`) at which bits were last cleared. A member that left the array before
     /// that update is copied completely when it returns.

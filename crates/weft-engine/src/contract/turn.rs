@@ -30,8 +30,8 @@ pub enum Congestion {
 pub struct TokenWaits {
     /// Number of requests that have had to wait for a token, including those that still wait.
     pub begun: u64,
-    /// Number of these requests that do not wait any longer. Requests of one direction get their
-    /// tokens in order of arrival.
+    /// Number of requests that had to wait for a token and do not wait any longer. Requests of one
+    /// direction get their tokens in order of arrival.
     pub ended: u64,
 }
 

@@ -92,7 +92,8 @@ struct Writer {
     pace: Pace,
     visit: Option<Visit>,
     waits_for_room: bool,
-    /// Throttling of one writer, from a check of the limits until the writer may continue.
+    /// Device on which the writer has used up its credit, the pages that it may dirty
+    /// ([`Kernel::Weft`]); `None` if it need not wait.
     needs_credit: Option<BdiId>,
 }
 

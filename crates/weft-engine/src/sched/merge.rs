@@ -18,7 +18,7 @@ use crate::contract::input::Attr;
 /// merged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Last {
-    /// Turn of the engine in which the request was staged. Requests of earlier turns were sent and
+    /// Turn of the engine in which the request was made. Requests of earlier turns were sent and
     /// cannot grow.
     turn: u64,
     kind: MergeKind,

@@ -28,8 +28,8 @@ impl MemberRequest {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MergeKind {
     pub(crate) fua: bool,
-    /// Whether the request transfers stripes of the stripe cache; otherwise it is a straight read
-    /// or write.
+    /// Whether the request transfers strips of the stripe cache; otherwise it is a read or write
+    /// between the member and a client's frames.
     pub(crate) stripes: bool,
     pub(crate) attr: Attr,
 }

@@ -51,7 +51,8 @@ impl Volume {
         }
     }
 
-    /// Updates the pace of the running sync from the time and from the activity of clients.
+    /// Updates the speed control of the running sync from the time and from the activity of
+    /// clients.
     fn pace_sync(&mut self, out: &mut Outbox) {
         let Some(sync) = &mut self.sync else { return };
         let waits = self.passing > 0 || self.requests.iter().flatten().any(Active::is_active);

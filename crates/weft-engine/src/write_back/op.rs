@@ -86,7 +86,7 @@ pub(super) struct WriteOut {
     /// Parts of the run, in pages, that are written to the volume. Pages that were replaced there
     /// meanwhile are left out.
     pub(super) parts: Vec<Range<u64>>,
-    /// Number of these parts that the volume has not answered.
+    /// Number of parts of the run that the volume has not answered.
     pub(super) pending: usize,
     pub(super) error: Option<ReplyError>,
 }

@@ -21,7 +21,8 @@ pub(super) struct Page {
     /// Epoch (interval between two flushes) in which the page became dirty; `None` if it is not
     /// dirty.
     pub(super) dirty: Option<u64>,
-    /// Epoch of the data that is being written; `None` if the page is not being written.
+    /// Epoch (interval between two flushes) in which the data became dirty that is being written;
+    /// `None` if the page is not being written.
     pub(super) written: Option<u64>,
     /// Whether the data being written has been copied to a buffer, so that changes of the frame do
     /// not affect the write.

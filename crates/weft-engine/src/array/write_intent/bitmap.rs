@@ -118,7 +118,7 @@ pub(in crate::array) struct IntentBitmap {
 #[derive(Clone, Debug, Default)]
 struct Round {
     pages: Vec<usize>,
-    /// Chunks with a bit that becomes durable when these pages are written.
+    /// Chunks with a bit that becomes durable when the pages in `pages` are written.
     chunks: Vec<u32>,
     /// Whether the pages are written for a superblock update, which continues after it.
     update: bool,

@@ -646,7 +646,8 @@ impl Device {
 /// Time that each writer waits for its turn, if all other writers use their turns fully.
 const WAIT: Span = Span::millis(800);
 
-/// Time that each writer waits for its turn where runs are long even without turns.
+/// Time that each writer waits for its turn, if the pool is so large that files are written in long
+/// runs even without turns.
 const SMOOTH: Span = Span::millis(20);
 
 /// Smallest number of pages for which waking a writer pays off.

@@ -89,7 +89,7 @@ impl RaidLevel for Single {
     }
 }
 
-/// Target of a range on the only member.
+/// Place of a range on the only member.
 fn target(range: ByteRange) -> Target {
     Target { position: 0, sector: range.start.sectors_floor(), range }
 }

@@ -36,11 +36,11 @@ pub(super) struct Injection {
 pub(super) struct InjectionSample {
     /// Time at which the first request after a pause of the queue arrived.
     since: Time,
-    /// Whether that first request is still queued.
+    /// Whether the first request after the pause is still queued.
     queued: bool,
-    /// That first request, while it is in flight at the member.
+    /// First request after the pause, while it is in flight at the member.
     watched: Option<RequestId>,
-    /// Whether a request of another queue was injected ahead of that first request.
+    /// Whether a request of another queue was injected ahead of the first request after the pause.
     injected: bool,
     /// Largest number of requests that were in flight at the member during the measurement.
     most: u32,

@@ -126,7 +126,8 @@ impl Bfq {
 const WOKEN_WITHIN: Span = Span::millis(4);
 /// Number of times in succession that a queue must be noted as a candidate to become the waker.
 const HITS: u32 = 3;
-/// Longest time in which the hits of one candidate must occur, as a multiple of `slice_idle`.
+/// Longest time in which a candidate must be noted [`HITS`] times to become the waker, as a
+/// multiple of `slice_idle`.
 const PATIENCE: u64 = 128;
 
 #[cfg(test)]

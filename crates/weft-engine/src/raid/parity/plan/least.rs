@@ -111,7 +111,7 @@ impl Facts {
 }
 
 impl Fetch {
-    /// Next of these reads and computations, as a step of the stripe; `None` if no strip has to be
+    /// Next of the reads and computations, as a step of the stripe; `None` if no strip has to be
     /// read or computed.
     fn step(self) -> Option<StripeStep> {
         if !self.reads.is_empty() {
