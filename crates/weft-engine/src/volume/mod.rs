@@ -64,8 +64,8 @@ pub(crate) struct Volume {
     /// Writes that wait until their lease is granted: until the dirty state of the array, and the
     /// bitmap's bits of their range, are durable.
     before_lease: VecDeque<RequestId>,
-    /// Requests that may be passed to the RAID level: they wait for no earlier request, no lease and
-    /// no flush.
+    /// Requests that may be passed to the RAID level: they wait for no earlier request, no lease
+    /// and no flush.
     ready: VecDeque<RequestId>,
     /// Finished requests with an answer that waits until a member failure is recorded, or until the
     /// end of the turn.

@@ -148,8 +148,8 @@ enum State {
 struct Look {
     /// Whether the *exceeded* flag may be cleared because no limit is exceeded.
     may_clear: bool,
-    /// Whether the episode may end although a limit is exceeded: with 3.1 after 200 ms, with IO-less
-    /// throttling after the writer's pause.
+    /// Whether the episode may end although a limit is exceeded: with 3.1 after 200 ms, with
+    /// IO-less throttling after the writer's pause.
     bearable: bool,
     background_due: bool,
 }

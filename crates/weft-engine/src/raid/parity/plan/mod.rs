@@ -54,7 +54,7 @@ pub struct Facts {
     pub rule: PlanRule,
 }
 
-/// What a stripe does next, as [`Facts::plan`] decides.
+/// Next step of a stripe: a read, a computation, a write, or none. [`Facts::plan`] decides it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StripeStep {
     /// Read these strips. With `delay`, the stripe then waits for the permission to read further
