@@ -44,7 +44,7 @@ pub struct WriteBackConfig {
 }
 
 impl WriteBackConfig {
-    /// A cache of `size` bytes, but at least 32 KiB.
+    /// Configuration of a cache of `size` bytes, but at least 32 KiB.
     #[must_use]
     pub fn of(size: Bytes) -> Self {
         let pages = u32::try_from(size.0 / FRAME_BYTES).unwrap_or(u32::MAX / 2).max(8);

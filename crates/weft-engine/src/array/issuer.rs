@@ -33,7 +33,7 @@ pub(crate) enum Issuer {
 /// Answer or frames that a volume returns to an operation of the write-back cache.
 #[derive(Clone, Debug)]
 pub(crate) enum Returned {
-    /// Answer to a request of the operation with this number.
+    /// Answer to a request of the write-back cache's operation with this number.
     Answer(u32, Result<(), ReplyError>),
     /// Frames of a request of the operation with this number, which no member uses any longer.
     /// Frames of a successful read return with its answer instead.

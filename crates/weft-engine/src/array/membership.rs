@@ -13,7 +13,7 @@ use crate::mutant::{self, Mutant};
 #[derive(Clone, Debug)]
 pub(crate) struct Membership {
     pub(crate) read_only: bool,
-    /// Too few members are left. Writes have stopped.
+    /// Whether too few members are left, so that writes have stopped.
     pub(crate) broken: bool,
     /// Data sector of the members from which parity or copies may be wrong; `None` if all are
     /// correct.
@@ -62,14 +62,14 @@ pub(crate) enum ReadAround {
 /// Event at a member that a personality reports to the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Report {
-    /// A strip that could not be read is about to be rewritten.
+    /// A strip that could not be read is about to be rewritten on the member.
     Correcting { slot: Slot },
     /// A strip was rewritten and could be read back. `sector` is its first data sector.
     Corrected { slot: Slot, sector: Sectors, sectors: Sectors },
     /// The member accepts a write but cannot read it back. It is failed if the array can run
     /// without it.
     Suspect { slot: Slot },
-    /// The member failed a write. It is failed even if that breaks the array.
+    /// The member failed a write. It is failed (taken out of use) even if that breaks the array.
     Failed { slot: Slot },
     /// A read failed. If the member has now failed more than `most` reads in succession, the member
     /// is failed, provided that the array can run without it.

@@ -42,7 +42,7 @@ pub(crate) enum Owner {
     Compute(JobId),
 }
 
-/// Number of a computation, which only its personality can interpret.
+/// Number that identifies a computation to the personality that ordered it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct JobId(pub(crate) u32);
 
@@ -656,7 +656,8 @@ impl Outbox {
         place
     }
 
-    /// Appends an entry to the chain of its member. Returns the entry before it.
+    /// Appends the outstanding request at index `place` to the list of its member's. Returns the
+    /// index of the request before it.
     #[inline]
     fn append_to_member(&mut self, member: MemberIndex, place: u32) -> u32 {
         if self.of_members.len() <= member.index() {

@@ -43,7 +43,7 @@ pub(crate) struct Pass {
     pub(crate) maps: bool,
 }
 
-/// Whether all copies, and parity, agree after a complete sync.
+/// Whether all copies, and parity, agree after a sync has covered everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Settles {
     No,

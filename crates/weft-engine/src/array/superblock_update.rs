@@ -465,7 +465,7 @@ impl Array {
         }
     }
 
-    /// Continues an update after all of its outstanding writes were answered.
+    /// Continues a superblock update after all of its outstanding writes were answered.
     fn finish_superblocks(&mut self, out: &mut Outbox) {
         assert_eq!(self.updates.outstanding, 0, "every member has answered");
         if self.members.iter().any(Member::is_to_try_again) {

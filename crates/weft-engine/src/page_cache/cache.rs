@@ -358,7 +358,7 @@ impl PageCache {
         Written { pages: count, balance }
     }
 
-    /// [`charge`](Self::charge) under [`Kernel::Weft`].
+    /// [`charge`](Self::charge) with the rules of [`Kernel::Weft`]: credit and turns.
     fn charge_by_turn(
         &mut self,
         now: Time,

@@ -28,13 +28,13 @@ use std::ops::Range;
 /// State of one page, as the combination of its two flags *dirty* and *under writeback*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageState {
-    /// Equal to the device, or not in memory at all.
+    /// The page is equal to the device, or not in memory at all.
     Clean,
-    /// Newer in memory than on the device.
+    /// The page is newer in memory than on the device.
     Dirty,
-    /// A write is in flight.
+    /// A write of the page is in flight.
     Writeback,
-    /// A write is in flight, and the page was written to since.
+    /// A write of the page is in flight, and the page was written to since.
     WritebackDirty,
 }
 

@@ -61,7 +61,7 @@ impl Clears {
         self.go_on(self.0.len() - 1, targets, events, cx);
     }
 
-    /// Whether the range of a request is being cleared.
+    /// Whether the range of a request is being discarded or overwritten with zeroes.
     #[inline]
     pub(super) fn has(&self, request: RequestId) -> bool {
         !self.0.is_empty() && self.place_of(request).is_some()

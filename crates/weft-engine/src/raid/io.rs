@@ -21,12 +21,12 @@ pub(crate) struct ArrayIo {
     pub(crate) writes: bool,
     pub(crate) zeroes: bool,
     pub(crate) fua: bool,
-    /// md's `REQ_SYNC`: the client waits for the answer.
+    /// Whether the client waits for the answer (md's `REQ_SYNC`).
     pub(crate) sync: bool,
-    /// The client repeats a read that was answered [`crate::ReplyError::Stalled`].
+    /// Whether the client repeats a read that was answered [`crate::ReplyError::Stalled`].
     pub(crate) again: bool,
     pub(crate) stream: WriteStream,
-    /// Another request waits for this one, because their ranges overlap.
+    /// Whether another request waits for this one, because their ranges overlap.
     pub(crate) waited_for: bool,
 }
 
@@ -96,11 +96,11 @@ pub(crate) enum Event {
 /// State of a volume that may keep a knob from being set at present.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Busy {
-    /// A resync, recovery, check or repair runs.
+    /// Whether a resync, recovery, check or repair runs.
     pub(crate) syncs: bool,
-    /// The new value of another knob already waits to be applied.
+    /// Whether the new value of another knob already waits to be applied.
     pub(crate) quiesces: bool,
-    /// A member does not answer, so that some stripes may stay in use for long.
+    /// Whether a member does not answer, so that some stripes may stay in use for long.
     pub(crate) unanswered: bool,
 }
 

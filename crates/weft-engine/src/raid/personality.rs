@@ -206,7 +206,7 @@ levels! {
 }
 
 levels! {
-    /// Requests that end in discards of the members.
+    /// Methods for requests of which the members are told to discard a part.
     trait Discards {
         /// Part of a request's range that the members are told to discard; `None` if there is no
         /// such part.
@@ -363,7 +363,7 @@ levels! {
             false
         }
 
-        /// Unit, size and effect of a sync with the given action.
+        /// Extent and effect of a sync with the given action on an array of this level.
         fn resync_pass(&self, action: SyncAction, array: ArrayView<'_>, knobs: &Knobs) -> Pass {
             unreachable!("there is no redundancy")
         }

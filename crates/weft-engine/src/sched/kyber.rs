@@ -386,7 +386,7 @@ const GOOD: usize = 4;
 const SAMPLES_ENOUGH: u32 = 500;
 const PATIENCE: Span = Span::secs(1);
 
-/// Time from the first completion to the evaluation of the latencies.
+/// Time from the first completion after an evaluation of the latencies to the next evaluation.
 const LOOK_EVERY: Span = Span::millis(100);
 
 /// Number of the newest requests with which a new request is compared for merging.

@@ -296,7 +296,7 @@ impl<T> MemberQueue<T> {
         self.free.last().map_or(self.requests.len(), |place| *place as usize)
     }
 
-    /// Stages a request, which is queued by the next [`MemberQueue::unplug`].
+    /// Adds a request of the current turn, which the next [`MemberQueue::unplug`] queues.
     pub(crate) fn stage(&mut self, request: Waiting<T>) {
         let place = self.put(request);
         self.staged.push(place);
@@ -547,7 +547,7 @@ impl<T> MemberQueue<T> {
         self.requests.iter().flatten().map(|(_, request)| request)
     }
 
-    /// Removes all waiting requests, and returns them in order of staging.
+    /// Removes all waiting requests, and returns them in the order in which they were made.
     pub(crate) fn take_waiting(&mut self) -> Vec<Waiting<T>> {
         self.scheduler.clear_waiting();
         self.tokens.queued = [0, 0];

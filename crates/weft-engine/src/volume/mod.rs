@@ -139,7 +139,7 @@ impl Volume {
         self.knobs.set(knob);
     }
 
-    /// Records new values of the page-pool knobs, which all volumes share.
+    /// Records new values of the knobs of the pool of dirty pages, which all volumes share.
     pub(crate) const fn note_pool(&mut self, knobs: PoolKnobs) {
         self.knobs.pool = knobs;
     }

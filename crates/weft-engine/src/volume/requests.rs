@@ -469,7 +469,7 @@ impl Volume {
         self.flushed(out);
     }
 
-    /// Continues the requests for which the round of flushes is done.
+    /// Continues the requests for which all member flushes have ended.
     #[inline]
     pub(super) fn flushed(&mut self, out: &mut Outbox) {
         for (id, result) in self.array.take_flushed() {

@@ -20,7 +20,7 @@ use crate::contract::error::ReplyError;
 use crate::contract::frame::{Frame, Run};
 use crate::contract::input::{ClientRequest, Command, RequestOp};
 
-/// An operation in progress.
+/// An operation in progress: a client request, a command, or a write of the cache.
 #[derive(Clone, Debug)]
 pub(super) struct Op {
     pub(super) volume: VolumeId,

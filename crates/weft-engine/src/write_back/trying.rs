@@ -23,7 +23,7 @@ pub(super) struct Trying {
     /// Runs of pages that failed to be written and are tried again, each with the largest permitted
     /// length of the shorter runs.
     pub(super) again: Vec<(Range<u64>, u64)>,
-    /// Pages that failed in a run of one page.
+    /// Pages that failed to be written alone, so that the attempt does not try them again.
     pub(super) failed: BTreeSet<u64>,
     /// Error of the last run of pages that failed.
     pub(super) error: Option<ReplyError>,
@@ -57,7 +57,7 @@ impl WriteBack {
         self.cache.take_marked(cached.inode, 0..u64::MAX, pages_max)
     }
 
-    /// Ends the attempts that have tried every page.
+    /// Ends the drains and stops that have tried to write every page.
     pub(super) fn go_on_trying(&mut self, out: &mut Outbox) {
         for index in 0..self.volumes.len() {
             let Some(failed) = self.tried(index, out.planted) else { continue };

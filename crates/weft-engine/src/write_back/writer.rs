@@ -53,13 +53,13 @@ struct Writer {
     /// Writes with a reply that the throttle still delays, each with the number of its pages that
     /// the writer was not charged for yet.
     owed: VecDeque<(OpId, u64)>,
-    /// Whether the throttle must be asked before more pages are charged.
+    /// Whether the throttle must be asked before the writer is charged for more pages.
     balances: bool,
     paused_until: Option<Time>,
 }
 
 impl Writers {
-    /// Number of delayed replies.
+    /// Number of replies that the throttle delays.
     pub(super) fn answers_owed(&self) -> usize {
         self.states.values().map(|writer| writer.owed.len()).sum()
     }
@@ -89,7 +89,7 @@ impl Writers {
         }
     }
 
-    /// Ends the pauses of all writers of a volume.
+    /// Ends the pauses of all writers of a volume early.
     pub(super) fn wake_all(&mut self, volume: VolumeId) {
         let of_volume = self.of_client.iter().filter(|(name, _)| name.1 == volume);
         let writers: Vec<_> = of_volume.map(|(_, writer)| *writer).collect();

@@ -453,7 +453,7 @@ impl Turns {
         }
     }
 
-    /// Number of pages that may be granted on a device.
+    /// Number of pages that may be given to writers of a device as credit now.
     fn room(&self, at: usize) -> u64 {
         let device = &self.devices[at];
         let own = device.share.saturating_sub(device.used());
@@ -461,7 +461,7 @@ impl Turns {
         own.max(alone).min(self.room_of_all())
     }
 
-    /// Number of pages that may be granted on all devices together.
+    /// Number of pages that may be given to writers of all devices together as credit now.
     fn room_of_all(&self) -> u64 {
         // A writer that arrives without credit dirties one page before it waits.
         let kept = (self.writers.len() as u64).min(self.limit / 8);
@@ -650,7 +650,7 @@ const WAIT: Span = Span::millis(800);
 /// runs even without turns.
 const SMOOTH: Span = Span::millis(20);
 
-/// Smallest number of pages for which waking a writer pays off.
+/// Smallest number of pages in a turn, because waking a writer for fewer does not pay off.
 const SMOOTH_PAGES_MIN: u64 = 8;
 
 /// Number of pages that a writer should dirty in one turn, as a multiple of the pages that could be

@@ -106,7 +106,7 @@ struct Part {
     written: SlotSet,
     /// Slots of copies that failed to be written or to be read back.
     failed: SlotSet,
-    /// False once the array has lost a copy that it cannot run without.
+    /// Whether the array still has all copies that it cannot run without.
     ok: bool,
 }
 
@@ -375,7 +375,7 @@ impl Copier {
         self.part(place).ok = false;
     }
 
-    /// Handles a finished comparison.
+    /// Handles a finished comparison of two copies of a range.
     pub(super) fn compared(
         &mut self,
         job: JobId,
@@ -424,7 +424,7 @@ impl Copier {
         }
     }
 
-    /// Compares every other copy that was read with the first one.
+    /// Compares every other copy of a range that was read with the first one.
     fn compare(&mut self, place: u32, cx: &mut Cx<'_>) {
         let source = self.source(place);
         let first = self.memory(place, source);

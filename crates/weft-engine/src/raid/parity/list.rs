@@ -9,7 +9,7 @@ use weft_units::StripeId;
 /// A list of the stripe cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum List {
-    /// Stripes without permission to preread.
+    /// Stripes without permission to preread, which wait for more data.
     Delayed,
     /// Stripes that are ready to be handled.
     Handle,

@@ -15,7 +15,7 @@ use weft_units::{Sectors, Span, Time};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SeekHistory {
     far: u32,
-    /// End of the last request.
+    /// End of the last request of the queue.
     end: Sectors,
 }
 

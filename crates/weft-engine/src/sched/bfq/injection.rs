@@ -20,7 +20,8 @@ use super::QueueId;
 use super::request_pool::RequestId;
 use super::scheduler::Bfq;
 
-/// Injection limit of a queue, and the measurements behind it.
+/// Limit on the requests that are injected while the member is kept idle for a queue, and the
+/// measurements behind it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Injection {
     limit: u32,
@@ -31,7 +32,7 @@ pub(super) struct Injection {
     lowered: Time,
 }
 
-/// The measurement in progress.
+/// Measurement in progress of the time that the first request after a pause takes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct InjectionSample {
     /// Time at which the first request after a pause of the queue arrived.
@@ -125,7 +126,7 @@ impl Bfq {
         (self.sample.watched, self.sample.injected) = (None, false);
     }
 
-    /// Ends the measurement when another queue enters service.
+    /// Ends the measurement of a first request when another queue enters service.
     pub(super) fn end_sample(&mut self) {
         self.sample = InjectionSample { most: self.sample.most, ..InjectionSample::default() };
     }
@@ -165,10 +166,10 @@ impl Bfq {
     }
 }
 
-/// Time after which the measurement restarts.
+/// Time after which the measurement of the injection limit restarts.
 const PERIOD: Span = Span::secs(1);
 
-/// Shortest time between lowering the limit and the next measurement.
+/// Shortest time between lowering the injection limit and the next measurement.
 const SAMPLING: Span = Span::millis(10);
 
 /// Length from which a request is not injected on flash while another request is in flight.

@@ -62,7 +62,7 @@ fn slot_of(end: Sectors) -> usize {
 
 /// Number of entries in the table: several for each of a few tens of processes.
 const RECENT: usize = 64;
-/// Number of requests after which the answer is renewed.
+/// Number of requests after which it is decided anew whether merging pays off.
 const WINDOW: u32 = 256;
 
 #[cfg(test)]

@@ -126,7 +126,7 @@ const REFERENCE_FLASH: u64 = 33_000;
 
 const RATE_SHIFT: u32 = 16;
 
-/// Upper bound, 10 GB/s: a faster interval is a measuring error.
+/// Upper bound of the measured rate, 10 GB/s: a faster interval is a measuring error.
 const MAX_RATE: u64 = 20 << RATE_SHIFT;
 
 const INTERVAL: Span = Span::secs(1);

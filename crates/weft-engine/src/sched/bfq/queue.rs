@@ -63,7 +63,7 @@ pub(super) struct BfqQueue {
     pub(super) waker: WakerSearch,
     /// Queue that this queue was most recently found to wake.
     pub(super) woken: Option<QueueId>,
-    /// Whether the queue was ever busy.
+    /// Whether the queue ever had a request.
     pub(super) began: bool,
     /// Whether the queue started in a large burst, so that its weight is not raised.
     pub(super) in_burst: bool,

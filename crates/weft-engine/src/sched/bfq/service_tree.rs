@@ -71,7 +71,7 @@ impl TreeOf {
         self.0 < CLASSES as u8
     }
 
-    /// Index of the group in `groups`.
+    /// Index in `groups` of the group to which the tree belongs.
     const fn level(self) -> usize {
         self.0 as usize / CLASSES - 1
     }
@@ -554,7 +554,7 @@ const CLASSES: usize = 3;
 /// Number of levels: the root, and one per group.
 const LEVELS: usize = 1 + Group::MAX as usize;
 
-/// Number of fraction bits in virtual times.
+/// Number of fraction bits in virtual times, which are fixed-point numbers.
 const SHIFT: u32 = 22;
 
 /// Time without a turn after which the idle class is served first.

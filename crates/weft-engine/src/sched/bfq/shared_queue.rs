@@ -50,11 +50,11 @@ pub(super) struct Sharing {
     /// Time of the first service since the queue became busy; kept only while queues are merged.
     pub(super) first_service: Option<Time>,
     saved: Option<Saved>,
-    /// Stable merge that is to be done later; `None` if there is none.
+    /// Stable merge of the queue that is to be done later; `None` if there is none.
     pub(super) later: Option<LaterMerge>,
 }
 
-/// Stable merge into `queue` that is delayed until `at`.
+/// Stable merge into the queue `queue` that is delayed until `at`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LaterMerge {
     pub(super) queue: QueueId,

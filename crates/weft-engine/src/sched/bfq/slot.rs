@@ -51,7 +51,7 @@ impl Bfq {
         self.slot.as_ref().map(|slot| slot.queue)
     }
 
-    /// Ends the idle period if its time is over and no request has arrived.
+    /// Ends the time in which the member is kept idle, if it is over and no request has arrived.
     pub(super) fn on_time(&mut self, now: Time) {
         if let Some(fair) = &mut self.fair {
             fair.on_time(now);
@@ -68,7 +68,7 @@ impl Bfq {
         }
     }
 
-    /// Ends the idle period of the queue in service, if there is one.
+    /// Ends the time in which the member is kept idle for the queue in service, if it is.
     fn stop_idling(&mut self, now: Time) {
         if let Some(slot) = &mut self.slot
             && let Some(idle) = slot.idle.take()
@@ -375,7 +375,8 @@ impl Bfq {
 /// Factor by which the sectors of background writes are charged.
 const ASYNC_FACTOR: u64 = 3;
 
-/// Shortest duration of a slot that shows by itself whether its queue is slow.
+/// Shortest duration of a slot that shows by itself, without the queue's access pattern, whether
+/// its queue is slow.
 const SLOT_LONG: Span = Span::millis(20);
 
 /// Duration in nanoseconds below which a slot is too short for a measurement.

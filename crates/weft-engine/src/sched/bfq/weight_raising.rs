@@ -54,10 +54,10 @@ pub(super) struct Raising {
 /// Reason for which a weight is raised.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Raised {
-    /// Not raised.
+    /// The weight is not raised.
     #[default]
     No,
-    /// A user waits for a program to start.
+    /// The queue is taken for interactive: a user waits for a program to start.
     Interactive,
     /// The queue issues requests in periodic batches, as a media player does.
     SoftRealTime,

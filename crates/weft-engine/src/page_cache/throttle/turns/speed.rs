@@ -67,18 +67,19 @@ impl Speed {
         self.last = goes_on.then_some(now);
     }
 
-    /// Pages per second of busy time, without the time of switches.
+    /// Pages per second of busy time, without the time of switches between runs.
     const fn rate(&self) -> u64 {
         if self.knows_rate() { rate(self.in_row.pages, self.in_row.nanos) } else { INITIAL }
     }
 
-    /// Pages per second of busy time, including the time of switches.
+    /// Pages per second of busy time, including the time of switches between runs.
     pub(super) const fn bandwidth(&self) -> u64 {
         let nanos = self.in_row.nanos + self.first.nanos;
         if nanos < ENOUGH.0 { INITIAL } else { rate(self.in_row.pages + self.first.pages, nanos) }
     }
 
-    /// Cost of one switch: the number of pages that could be written in its time.
+    /// Cost of one switch between sequential runs: the number of pages that could be written in its
+    /// time.
     pub(super) const fn switch_pages(&self) -> u64 {
         let Group { count, pages, nanos } = self.first;
         if count < SWITCHES_MIN {
@@ -94,7 +95,7 @@ impl Speed {
         if lost < most { lost } else { most }
     }
 
-    /// Duration of one switch.
+    /// Duration of one switch between sequential runs.
     pub(super) const fn switch(&self) -> Span {
         Span(self.switch_pages() * SECOND / self.rate())
     }
@@ -131,7 +132,7 @@ const MEMORY: Span = Span::secs(2);
 /// Busy time below which the sums of a group are too small to be used.
 const ENOUGH: Span = Span::millis(5);
 
-/// Number of switches from which their cost is regarded as known.
+/// Number of switches between runs from which their cost is regarded as known.
 const SWITCHES_MIN: u64 = 4;
 
 /// Longest plausible switch. A longer delay has another cause, such as a cache that is emptied or a

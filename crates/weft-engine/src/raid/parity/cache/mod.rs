@@ -59,7 +59,8 @@ pub(crate) struct Cache {
     inactive: u32,
     policy: &'static StripeSizePolicy,
     stripes_per_chunk: u64,
-    /// Number of stripes that have the permission to preread.
+    /// Number of stripes that have the permission to preread, that is, to read strips before a
+    /// write.
     preread_active: u32,
     pub(crate) full_stripe_writes: u32,
     priority: Priority,
@@ -78,7 +79,7 @@ pub(crate) struct Cache {
     reserved: bool,
     /// Whether a stripe was put on the delayed list since the last call of [`Cache::plug_delayed`].
     newly_delayed: bool,
-    /// Stripe height in sectors.
+    /// Stripe height: number of sectors of a stripe on each member.
     height: Sectors,
 }
 
@@ -176,12 +177,12 @@ impl Cache {
         self.height
     }
 
-    /// Stripe height in bytes.
+    /// Stripe height: number of bytes of a stripe on each member.
     pub(crate) fn strip_bytes(&self) -> u64 {
         self.height.bytes().0
     }
 
-    /// Stripe height in frames.
+    /// Stripe height: number of frames of a stripe on each member.
     pub(crate) fn strip_frames(&self) -> u32 {
         (self.strip_bytes() / FRAME_BYTES) as u32
     }

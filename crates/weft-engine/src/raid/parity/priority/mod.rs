@@ -93,7 +93,7 @@ impl PrioritySettings {
         self.rule == PriorityRule::Stream
     }
 
-    /// List to which delayed stripes move when they are activated.
+    /// List to which delayed stripes move when they may be preread.
     pub(crate) fn list_of_activated(&self) -> List {
         if self.rule == PriorityRule::Fifo { md::ACTIVATED_BEFORE } else { List::Hold }
     }

@@ -33,20 +33,20 @@ pub(crate) struct StripeSizePolicy {
     /// order, and their member requests merged. Inactive stripes then have one class instead of
     /// eight. `None`: each stripe is picked on its own.
     pub(super) runs: Option<&'static RunRule>,
-    /// A request that finds fewer free stripes than it needs in a full stripe waits for all of
-    /// them, or for half the cache.
+    /// Whether a request that finds fewer free stripes than it needs in a full stripe waits for all
+    /// of them, or for half the cache.
     pub(super) waits_for_runs: bool,
     /// Whether a request that finds no free stripe is still attached to those of its stripes that
     /// are delayed.
     pub(super) feeds_delayed: bool,
-    /// With `writes=auto`, a write waits to be gathered with others if its stream will bring the
-    /// rest of its stripe. If this is false, a write waits if it did not arrive alone in its
+    /// Whether a write, with `writes=auto`, waits to be gathered with others if its stream will
+    /// bring the rest of its stripe. Otherwise a write waits if it did not arrive alone in its
     /// stripe.
     pub(super) gathers_streams: bool,
-    /// A turn ends when it has made the longest request that members accept.
+    /// Whether a turn ends when it has made the longest request that members accept.
     pub(super) turn_is_one_request: bool,
-    /// A filled stripe is written from the client's frames without a copy, as all whole strips are
-    /// with `skip_copy`.
+    /// Whether a filled stripe is written from the client's frames without a copy, as all whole
+    /// strips are with `skip_copy`.
     pub(super) filled_zero_copy: bool,
     /// Lower bound that is applied to `preread_bypass_threshold`, unless the threshold is zero.
     threshold_min: u32,
