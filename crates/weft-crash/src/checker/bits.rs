@@ -2,9 +2,9 @@
 //! would count as in sync before the chunk changes on any member, and is cleared only once members
 //! agree.
 //!
-//! This is for the write-intent bitmap what I5 is for the clean state. Bits are read from the
-//! media, as the next start would read them; all bits of an out-of-date bitmap count as set. Which
-//! writes count as a change is decided by [`super::Dirty`], which calls this checker.
+//! The checker is the counterpart of I5 for the write-intent bitmap. Bits are read from the media,
+//! as the next start would read them; all bits of an out-of-date bitmap count as set.
+//! [`super::Dirty`] decides which writes count as a change, and calls this checker.
 
 use weft_engine::Token;
 use weft_ondisk::Features;
@@ -113,8 +113,8 @@ pub(super) fn before_clear(
     }
 }
 
-/// First disk in sync with volatile content of a column, which a power cut may lose; `None` if
-/// there is none.
+/// Number of the first in-sync disk that would lose content of a column in a power cut, because its
+/// newest content is only in the volatile cache; `None` if there is none.
 fn volatile(view: View<'_>, column: u64) -> Option<usize> {
     let may_lose = |slot: Slot, sector: u64| {
         let disk = view.record.in_sync(slot)?;

@@ -43,8 +43,9 @@ pub struct Stale {
     /// superblock is stored. Until then a restart may find the old superblock, and the content of
     /// the disk is unchanged.
     joining: BTreeMap<usize, BTreeSet<u64>>,
-    /// By disk that came back with its old content: columns that it missed, or held only in its
-    /// cache, when it came back or later.
+    /// By disk that came back with its old content: columns of which the old content does not
+    /// count, because the disk missed them, when it came back or later, or held them only in its
+    /// volatile cache when it came back.
     owed: BTreeMap<usize, BTreeSet<u64>>,
 }
 
