@@ -39,7 +39,8 @@ pub(super) fn draw(rng: &mut Rng, options: &mut Options) {
     }
 }
 
-/// Chooses the rule by which flushes of clients become flushes of members.
+/// Chooses the flush rule (knob `flush_batch`), which decides how flushes of clients become flushes
+/// of members.
 pub(super) fn draw_flush_rule(rng: &mut Rng, options: &mut Options) {
     options.knobs.flush_batch = rng.pick(&FlushRule::ALL);
 }
