@@ -369,7 +369,7 @@ fn scope_of(number: u64, options: Options, start: Start, name: &str) -> Totals {
     }
 }
 
-/// A random request of a load: 58 in 100 are writes, and `fua` of these have FUA.
+/// A random request of a load. Of 100 requests 58 are writes, `fua` of them with FUA.
 fn ask(rng: &mut Rng, blocks: u64, fua: u64) -> (RequestOp, ByteRange, Flags) {
     let sync = Flags { sync: true, ..Flags::NONE };
     let block = if rng.percent(50) { rng.below(blocks) } else { rng.below(blocks / 8) };
@@ -447,7 +447,7 @@ fn steady(number: u64, straight: bool) -> Result<Totals, String> {
 }
 
 const REPLAY: &str = "replay: cargo run --release -p weft-crash --example sweep -- replay";
-/// Limits on a small scope: it has 56 of the possible scripts.
+/// Limits on the search of one small scope, which runs up to 56 of the possible scripts.
 const SCOPE_BUDGET: Budget = Budget { operations: 2, scripts: 56, walks: 6, states: 6, cuts: 2 };
 /// Number of requests of a steady load.
 const STEADY_REQUESTS: u64 = 20_000;

@@ -32,13 +32,13 @@ pub struct Silent {
     pub other_member: u64,
     /// Regions of a member that have their content of some time ago.
     pub stale: u64,
-    /// Stripes in which one member is wrong. `check` counted all of them.
+    /// Stripes in which one member is wrong. `check` must count all of them.
     pub counted: u64,
-    /// Counted stripes of RAID 6. `check` named the wrong member in all of them.
+    /// Stripes counted in `counted` that are of RAID 6. `check` must name the wrong member of each.
     pub located: u64,
-    /// Stripes that `correct` restored: all that were located.
+    /// Stripes that `correct` restored, which must be all stripes counted in `located`.
     pub corrected: u64,
-    /// Stripes with two wrong strips, which `correct` left unchanged.
+    /// Stripes with two wrong strips, which `correct` must leave unchanged.
     pub left: u64,
 }
 
