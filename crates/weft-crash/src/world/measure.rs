@@ -108,8 +108,8 @@ impl World {
         }
     }
 
-    /// Keeps wrong content as possible that was reconstructed for a lost slot and written to the
-    /// slot's new member. It is on the media even if members agree by now.
+    /// Allows reads to return content that was reconstructed wrongly for a lost slot and then
+    /// written to the slot's new member. It is on the media even if members agree by now.
     fn keep_reconstructed(&mut self, before: &Suspects, column: u64, strips: &Strips) {
         for slot in before.lost(column) {
             if let Some(found) = strips.at(slot)
@@ -124,9 +124,9 @@ impl World {
         }
     }
 
-    /// Accepts what members in sync hold. If more members were hurt than the level survives, they
-    /// may hold any older content, and reads return it. While the power stays on this applies only
-    /// where a write failed: everywhere else all members have what was acknowledged.
+    /// Allows reads to return what members in sync hold, on an array that lost more members than
+    /// the level survives: they may hold any older content. While the power stays on this applies
+    /// only where a write failed: everywhere else all members have what was acknowledged.
     fn believe(&mut self, column: u64, strips: &Strips) {
         if !self.was_cut && !self.at_stake.contains(column) {
             return;
