@@ -244,11 +244,11 @@ pub struct Durability {
 /// Rate and pauses of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pace {
-    /// Pause after a completed request.
+    /// Length of a pause between requests.
     pub think_time: Span,
     /// Part of each pause that is spent busy, not asleep (`thinktime_spin`).
     pub think_time_spin: Span,
-    /// Number of requests between pauses.
+    /// Number of requests from one pause to the next.
     pub think_blocks: u64,
     /// Most bytes in a second, by direction.
     pub rate: [Option<Bytes>; 3],
