@@ -91,7 +91,7 @@ impl Iolog {
         Self { version, clock_us: 0, open: BTreeMap::new() }
     }
 
-    /// Parses the fields after a file that is opened or closed.
+    /// Parses the rest of a line that adds, opens or closes a file.
     fn file(
         &mut self,
         name: &str,

@@ -188,7 +188,7 @@ impl<I: Iterator<Item = Result<Record, ReplayError>>> Shaped<I> {
         &self.options
     }
 
-    /// The source of the requests, for its devices and counts.
+    /// The iterator over the original requests, for the trace's devices and counts.
     #[must_use]
     pub fn from(&self) -> &I {
         &self.from
