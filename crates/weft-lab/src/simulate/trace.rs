@@ -375,7 +375,7 @@ struct Asks {
 struct Feed {
     shaped: Shaped<OfClient>,
     told: Rc<Asks>,
-    /// Whether a process is assumed to wait for every write.
+    /// Whether every write gets the sync flag, because a process is assumed to wait for it.
     assumed: bool,
 }
 
