@@ -29,7 +29,7 @@ pub struct Options {
     pub more_data: Vec<Sectors>,
     /// Number of spare disks.
     pub spares: usize,
-    /// Whether the engine also serves a bare volume, on a disk of its own.
+    /// Whether the engine also serves a bare volume: a disk of its own that is exported unchanged.
     pub bare: bool,
     /// Version of the superblocks, which determines their position.
     pub version: Version,

@@ -79,7 +79,8 @@ pub struct Totals {
     pub met: Met,
     /// Number of client requests that were answered.
     pub requests: u64,
-    /// Number of requests of bare volumes that were answered.
+    /// Number of requests of bare volumes (disks served unchanged, beside the array) that were
+    /// answered.
     pub bare_requests: u64,
     /// Number of answered requests of scripts in which members have drives.
     pub drive_requests: u64,
@@ -325,8 +326,8 @@ fn seed_of(profile: Profile, seed: u64) -> Result<Totals, String> {
     })
 }
 
-/// Searches the small scope for the policy, the level and the initial state of the array that
-/// `number` chooses.
+/// Searches sampled states of short scripts ([`crate::scope`]), with the policy, the level and the
+/// initial state of the array that `number` chooses.
 fn scope(number: u64) -> Totals {
     let policies = policies();
     let (name, knobs) = policies[number as usize % policies.len()];
@@ -338,8 +339,8 @@ fn scope(number: u64) -> Totals {
     scope_of(number, options, Start::ALL[number as usize % 3], name)
 }
 
-/// Searches the small scope for the level without parity and the initial state of the array that
-/// `number` chooses.
+/// Searches sampled states of short scripts ([`crate::scope`]), with the level without parity and
+/// the initial state of the array that `number` chooses.
 fn straight_scope(number: u64) -> Totals {
     let starts = [Start::Clean, Start::Degraded, Start::Dirty];
     let shapes = &levels::STRAIGHT_SHAPES;

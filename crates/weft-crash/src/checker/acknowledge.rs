@@ -45,7 +45,8 @@ struct Request {
     op: RequestOp,
     flags: Flags,
     range: ByteRange,
-    /// Copy of `relied_on` at the time when the request was received.
+    /// By disk: time of the last completion that must be durable before the request is answered, if
+    /// it is a flush or has PREFLUSH. It is the value of `relied_on` when the request was received.
     must_be_durable: BTreeMap<usize, u64>,
 }
 

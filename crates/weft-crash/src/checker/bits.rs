@@ -29,8 +29,8 @@ fn changed(view: View<'_>, (disk, at, count): Place, bytes: &[u8]) -> Vec<u64> {
 
 /// Checks a write of data that is about to change the content of a member. Sectors that keep their
 /// content do not count. On a member that is being rebuilt, sectors above the offset up to which a
-/// restart would use it do not count either, because the rebuild writes whole stripes. A member
-/// that returned by its bitmap is in sync wherever no bit is set.
+/// restart would use the member do not count either, because the rebuild writes whole stripes. A
+/// member that was re-added by its bitmap counts as in sync wherever no bit is set.
 pub(super) fn before_data(
     view: View<'_>,
     (disk, at, count): Place,

@@ -99,7 +99,8 @@ impl Stale {
         }
     }
 
-    /// Records member requests. After a reply, disks that did not store the data miss it.
+    /// Records member requests. When a request is answered, a disk that has not stored its data
+    /// counts as missing it.
     pub fn output(&mut self, view: View<'_>, output: &Output) {
         self.clock += 1;
         match output {

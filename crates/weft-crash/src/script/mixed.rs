@@ -17,7 +17,7 @@ use super::straight::is_possible;
 use super::{ScriptStep, cache, lists};
 use crate::options::Options;
 
-/// Adds the features to the drawn options.
+/// Adds features to the drawn options that no other profile combines.
 pub(super) fn draw(rng: &mut Rng, options: &mut Options) {
     options.write_back = cache::draw_in(50, rng);
     cache::draw_throttle(rng, options);

@@ -265,8 +265,8 @@ impl Suspects {
     }
 }
 
-/// Whether a parity is that of one content from each of `sets`, or differs from it by one of
-/// `residues`. With `by_byte`, each byte may come from another content.
+/// Whether a parity follows from one content out of each of `sets`, or differs from such a parity
+/// by one of `residues`. With `by_byte`, each byte may come from another content.
 fn is_chosen(
     found: &[u8],
     sets: &[(u8, Vec<Vec<u8>>)],
