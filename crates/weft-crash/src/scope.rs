@@ -61,8 +61,8 @@ pub struct Search {
     pub orders: u64,
     /// States on all walks, over all scripts.
     pub reached: u64,
-    /// Picked states with the same fingerprint as an earlier one of the same script. A power cut
-    /// would leave the same.
+    /// Picked states with the same fingerprint as an earlier one of the same script, so that a
+    /// power cut would leave the same state.
     pub alike: u64,
     /// Distinct states in which the power was cut.
     pub states: u64,

@@ -18,7 +18,8 @@ pub(super) const NAME: &str = "I20 bits before data";
 /// A run of sectors on a disk: disk number, first sector, count.
 pub(super) type Place = (usize, u64, u64);
 
-/// The sectors that a write changes.
+/// Sectors of a disk that a write would give other content; a write of the same content is no
+/// change.
 fn changed(view: View<'_>, (disk, at, count): Place, bytes: &[u8]) -> Vec<u64> {
     let before = view.disks[disk].peek(at, count);
     let len = bytes.len() / count as usize;

@@ -367,8 +367,8 @@ impl Cell {
         Ok(())
     }
 
-    /// Allows a failed version that was seen to disappear: reads may again return the last version
-    /// before it that did not fail.
+    /// Allows a failed version to disappear although a read has returned it: reads may again return
+    /// the last version before it that did not fail.
     pub(super) fn forget_failed(&mut self) {
         let seen = self.versions.iter().take((self.read_floor + 1 - self.first) as usize);
         let failed = seen.rev().take_while(|version| version.failed).count() as u64;

@@ -323,8 +323,8 @@ impl Draw {
         }
     }
 
-    /// Adds, at random, steps in which bits are cleared, or in which a member leaves and is
-    /// re-added.
+    /// Adds, at random, steps in which bits of the bitmap are cleared, or in which a member leaves
+    /// and is re-added.
     fn before_with_bits(&mut self, steps: &mut Vec<ScriptStep>) {
         match self.bits.below(100) {
             // Two runs of the bitmap's daemon, a second apart. The requests of the first complete;
@@ -363,8 +363,8 @@ impl Draw {
         }
     }
 
-    /// Adds steps in which a blank disk takes the slot of the member, bits are cleared, and the
-    /// disk leaves again.
+    /// Adds steps in which a blank disk takes the slot of the member, bits of the bitmap are
+    /// cleared, and the disk leaves again.
     fn is_replaced_for_a_while(&mut self, steps: &mut Vec<ScriptStep>) {
         let added = steps.iter().filter(|step| **step == ScriptStep::Add).count();
         let disk = self.first_added() + added;

@@ -47,8 +47,9 @@ sums!(Silent: lost, elsewhere, other_member, stale, counted, located, corrected,
 /// Sectors of a stripe on each member.
 const STRIPE_SECTORS: u64 = 8;
 
-/// Plants silent faults, each in a stripe of its own, and verifies that they are found. The disks
-/// are left as if they had mistreated a write of the second pass over the array.
+/// Writes an array twice, plants silent faults, each in stripes of its own, and verifies that a
+/// check finds them. A planted fault leaves the disks as a lost, misdirected or stale write of the
+/// second time would.
 pub(super) fn silent(number: u64) -> Result<Totals, String> {
     let mut rng = Rng::new(number ^ 0x51_1e47);
     let level = rng.pick(&levels::PARITY_LOCATED);
@@ -234,8 +235,8 @@ fn compare(world: &mut World, action: SyncAction) -> Result<(u64, Mismatches), S
     }
 }
 
-/// Number of the disk with content that alone explains what is wrong with a stripe; `None` if there
-/// is no such disk.
+/// Number of the disk with a wrong strip, if one wrong strip explains the error in a stripe; `None`
+/// otherwise.
 fn culprit(world: &World, column: u64) -> Option<usize> {
     let geometry = world.array.geometry();
     let placement = geometry.placement(geometry.full_stripe_of(Sectors(column)));

@@ -159,7 +159,7 @@ impl World {
         self.has_outstanding(column) || self.array.data_of(column).into_iter().any(in_flight)
     }
 
-    /// Marks columns as open: a member refused a write to one of them, or the write ended halfway.
+    /// Marks columns as open, because a member refused a write to them or the write ended halfway.
     pub(super) fn open_columns(&mut self, columns: impl IntoIterator<Item = u64>) {
         // What is left of a write to a copy is already in the model, as a failed version.
         if self.measures() && self.array.has_parity() {
