@@ -194,8 +194,8 @@ impl<I: Iterator<Item = Result<Record, ReplayError>>> Shaped<I> {
         &self.from
     }
 
-    /// Reads up to the next record that has a place on the volume. Returns it, and the second part
-    /// if it is split at the end of the volume.
+    /// Reads up to the next record that has a place on the volume. Returns this record, and its
+    /// second part if the record is split at the end of the volume.
     fn placed(&mut self) -> Result<Option<(Record, Option<Record>)>, ReplayError> {
         while let Some(record) = self.from.next().transpose()? {
             self.number += 1;
