@@ -84,7 +84,7 @@ impl PayloadMode {
         self.place(part.slab_start(), part.slab_end())
     }
 
-    /// Checks that an operation may be carried out that needs payload.
+    /// Checks that an operation that needs payload may be carried out.
     ///
     /// # Errors
     /// `what`, if there is no payload.

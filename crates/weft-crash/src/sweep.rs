@@ -109,7 +109,8 @@ pub struct Totals {
     /// Power cuts, by their circumstances. A small scope cuts the power several times in each of
     /// its states, or crashes the process there.
     pub coverage: Coverage,
-    /// Counts of checks in scripts that passed only with an excuse.
+    /// Counts of checks in scripts that accepted content which clients' writes alone do not explain
+    /// (excuses).
     pub excuses: Excuses,
     /// Number of process crashes.
     pub kills: u64,

@@ -190,7 +190,8 @@ pub struct World {
     pub digest: Digest,
     /// Counts of power cuts by their circumstances, and of related events.
     pub coverage: Coverage,
-    /// Counts of reads that passed only with an excuse. The checkers count their own.
+    /// Counts of reads with content that was accepted although clients' writes alone do not explain
+    /// it (excuses). The checkers count their own.
     excuses: Excuses,
     /// Number of member requests and computations that completed.
     pub(crate) completed: u64,
@@ -508,8 +509,8 @@ impl World {
         self.suspects.columns().filter(|column| self.suspects.contains(*column)).collect()
     }
 
-    /// Counts of checks that passed only with an excuse. All are 0 if disks lie, because checks of
-    /// data do not count then.
+    /// Counts of checks that accepted content which clients' writes alone do not explain (excuses).
+    /// All are 0 if disks lie, because checks of data do not count then.
     #[must_use]
     pub fn excuses(&self) -> Excuses {
         let mut excuses = self.checkers.excuses;

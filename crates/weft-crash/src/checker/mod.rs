@@ -132,7 +132,7 @@ pub struct Checkers {
     exactly_once: ExactlyOnce,
     bounds: Bounds,
     bounded_wait: BoundedWait,
-    /// Counts of checks that passed only with an excuse.
+    /// Counts of checks that accepted content which clients' writes alone do not explain (excuses).
     pub excuses: Excuses,
     /// Violations, the earliest first.
     pub found: Vec<Violation>,

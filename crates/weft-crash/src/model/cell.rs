@@ -300,9 +300,9 @@ impl Cell {
         self.take_back_but_drained();
     }
 
-    /// Counts every acknowledged version as not acknowledged that is neither durable nor stored by
-    /// a drain of the write-back cache. Returns the newest version that is certainly kept; newer
-    /// ones may be.
+    /// Counts every acknowledged version that is neither durable nor stored by a drain of the
+    /// write-back cache as not acknowledged. Returns the newest version that is certainly kept;
+    /// newer ones may be.
     pub(super) fn take_back_but_drained(&mut self) -> u64 {
         let kept = self.durable_floor.max(self.drained);
         self.read_floor = kept;

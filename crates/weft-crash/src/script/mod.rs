@@ -65,7 +65,7 @@ pub struct Script {
 pub struct Report {
     /// Counts of power cuts, by their circumstances.
     pub coverage: Coverage,
-    /// Counts of checks that passed only with an excuse.
+    /// Counts of checks that accepted content which clients' writes alone do not explain (excuses).
     pub excuses: Excuses,
     /// Number of process crashes.
     pub kills: u64,
@@ -79,7 +79,7 @@ pub struct Report {
     pub io_errors: IoErrors,
     /// Client requests of the array that were answered.
     pub requests: u64,
-    /// Client requests of the array that were answered, over the whole run.
+    /// Client requests of the bare volume that were answered.
     pub bare_requests: u64,
     /// Sectors read by verification.
     pub verified: u64,

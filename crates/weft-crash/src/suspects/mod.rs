@@ -52,8 +52,8 @@ struct Suspect {
     syndromes: BTreeSet<Syndrome>,
     /// For a mirror: slot of the copy that is read; `None` for other levels.
     preferred: Option<u16>,
-    /// Whether a member refused a write: the column is measured each time no write to it is
-    /// outstanding.
+    /// Whether a member refused a write: the members of the column are compared each time no write
+    /// to it is outstanding.
     open: bool,
     /// Whether members agree again, although a power cut may undo this.
     dormant: bool,
@@ -167,7 +167,7 @@ impl Suspects {
         }
     }
 
-    /// Removes and returns all columns, so that they can be measured again.
+    /// Removes and returns all columns, so that their members can be compared again.
     #[must_use]
     pub fn take(&mut self) -> Self {
         std::mem::take(self)

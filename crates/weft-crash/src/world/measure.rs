@@ -26,9 +26,9 @@ impl World {
             .collect()
     }
 
-    /// Measures the columns when an engine starts on members that a cut may have left in
-    /// disagreement. The content of the members tells which columns are suspect and what reads of
-    /// them may return.
+    /// Measures the columns, which is to compare the content of their members, when an engine
+    /// starts on members that a cut may have left in disagreement. The comparison tells which
+    /// columns are suspect and what reads of them may return.
     pub(super) fn measure_all(&mut self, assembly: &Assembly) {
         let rebuilding = |(slot, state): (u16, &SlotState)| match state {
             SlotState::Rebuilding { member, recovery_offset } => {
@@ -170,7 +170,8 @@ impl World {
         }
     }
 
-    /// Measures the suspect columns of a range again, after a write to the range was answered.
+    /// Compares the members in the suspect columns of a range again, after a write to the range was
+    /// answered.
     pub(super) fn look_again_at(&mut self, range: ByteRange) {
         if !self.suspects.is_empty() {
             let columns: Vec<u64> = self.array.columns(range).map(|(_, it)| it.number).collect();
@@ -178,7 +179,7 @@ impl World {
         }
     }
 
-    /// Measures every suspect column again.
+    /// Compares the members in every suspect column again.
     pub(super) fn look_again_at_all(&mut self) {
         let columns: Vec<u64> = self.suspects.columns().collect();
         columns.into_iter().for_each(|column| self.look_again(column));
@@ -205,8 +206,8 @@ impl World {
         read.filter(|(slot, _)| missing.contains(slot)).collect()
     }
 
-    /// Measures a suspect column again. The column stops being suspect once no write to it is in
-    /// flight, its members agree, and the model allows its reconstructed content.
+    /// Compares the members in a suspect column again. The column stops being suspect once no write
+    /// to it is in flight, its members agree, and the model allows its reconstructed content.
     pub(super) fn look_again(&mut self, column: u64) {
         let open = self.suspects.is_open(column);
         if !open && !self.suspects.contains(column) {
