@@ -179,7 +179,8 @@ const CHUNK: &str = "chunk";
 /// Parameter for the stripe cache's size: in bytes or in stripes, as `stripe_size` implies.
 const CACHE: &str = "stripe cache";
 
-/// Value of a parameter of a volume, as on the command line.
+/// Name of a parameter on the command line, and its value for a volume. The stripe cache has one of
+/// two names.
 fn value(volume: &Volume, name: &'static str) -> (&'static str, String) {
     match name {
         MEMBERS => (MEMBERS, volume.members.len().to_string()),
