@@ -212,8 +212,8 @@ impl Stale {
         self.stored.clear();
     }
 
-    /// State that outlives [`Self::stopped`]. Times of completion do not count, because everything
-    /// that follows is later.
+    /// State that is left after [`Self::stopped`], for a fingerprint. Times of completion are left
+    /// out, because everything that follows is later than they are.
     pub(super) fn after_a_stop(&self) -> impl std::fmt::Debug {
         let columns = |all: &Vec<(u64, u64)>| -> Vec<u64> { all.iter().map(|it| it.0).collect() };
         let volatile: Vec<_> = self.volatile.iter().map(|it| (*it.0, columns(it.1))).collect();

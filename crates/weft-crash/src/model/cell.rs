@@ -454,8 +454,8 @@ impl Cell {
         matching.last().map(|(number, _)| number)
     }
 
-    /// Whether the content that was read may become the only one, because no version is in flight
-    /// or can be undone.
+    /// Whether no version of the sector is in flight and none can be undone, so that the content
+    /// that a read returned may become the only one.
     pub(super) fn is_quiet(&self) -> bool {
         self.volatile.is_empty()
             && self.last() <= self.read_floor

@@ -323,8 +323,8 @@ impl<'a> Course<'a> {
         Ok(())
     }
 
-    /// Returns the disks that were absent at the last start, and takes away those that are absent
-    /// at this one.
+    /// Makes the disks present again that were absent at the last start, and takes away those that
+    /// are absent at this one.
     fn come_and_go(&mut self) {
         if self.absent.is_empty() && self.away.is_empty() {
             return;

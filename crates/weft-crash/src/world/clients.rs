@@ -77,7 +77,8 @@ impl World {
         self.request_of(ARRAY, client, op, range, payload, flags)
     }
 
-    /// Variant of [`Self::request`] for a request with these attributes instead of its client's.
+    /// Variant of [`Self::request`] for a request with the attributes `attr` instead of those of
+    /// its client.
     pub fn request_as(
         &mut self,
         (client, attr): (ClientId, Attr),
