@@ -194,11 +194,11 @@ pub fn t_of_95_percent(freedom: usize) -> f64 {
 /// Range of a ratio that agrees with the published figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Band {
-    /// Ratios above this value: the published direction.
+    /// Ratios above this value, for a figure of which only the direction must agree.
     Above(f64),
-    /// Ratios below this value: the published direction.
+    /// Ratios below this value, for a figure of which only the direction must agree.
     Below(f64),
-    /// Ratios between two values: the published magnitude.
+    /// Ratios from `low` to `high`, such as those of the published magnitude.
     Inside {
         /// Smallest ratio.
         low: f64,

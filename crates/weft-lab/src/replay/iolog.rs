@@ -313,7 +313,8 @@ impl<W: Write> Writer<W> {
         self.lost(requests);
     }
 
-    /// Adds a record. The first record of a device opens it.
+    /// Adds a record. Before the first record of a device, the actions `add` and `open` of the
+    /// device are written.
     ///
     /// # Errors
     /// I/O errors of the underlying writer.
