@@ -81,9 +81,9 @@ impl World {
         }
     }
 
-    /// Whether any disk outside of the assembly has recorded more events than the disks in it: the
-    /// disk is gone, or its superblock cannot be read or was torn. A single copy assembles as a
-    /// mirror, however old it is; that is beyond the promises.
+    /// Whether any disk outside of the assembly has recorded more events than the disks in sync in
+    /// it: the disk is gone, or its superblock cannot be read or was torn. A mirror assembles from
+    /// a single copy, however old it is; durability is not promised then.
     fn is_older_than_gone(&self, assembly: &Assembly) -> bool {
         let events = |disk: usize| {
             let before = self.record_before.of(disk).map(weft_ondisk::Superblock::events);
