@@ -80,7 +80,8 @@ pub struct Target {
     pub offset: Option<Size>,
     /// Offset added for each further clone (`offset_increment`).
     pub offset_increment: Option<Size>,
-    /// Size of a file, which is the region if set.
+    /// Size of the file (`filesize`), which begins at byte 0 of the volume. If set, the region ends
+    /// at the end of the file, and `size` is only the number of bytes of a pass.
     pub file_size: Option<Bytes>,
 }
 
