@@ -1,9 +1,10 @@
 //! Repetition of a simulated write, under a profiler: `repeat COUNT`.
 //!
-//! A write of 4 KiB somewhere in a RAID 5, with tags for payload and without checkers: 64 writes in
-//! flight, members that answer in rounds, a flush after every thousand. Preparation stays outside
-//! of `measured_part`, as in `weft-bench repeat`, of which the crash simulator is no part. `cargo
-//! xtask instructions` compares the count of instructions with that of `benches/instructions.toml`.
+//! The write is one of 4 KiB at a random place of a RAID 5, with tags for payload and without
+//! checkers: 64 writes are in flight, members answer in rounds, and a flush follows every thousand
+//! writes. Preparation stays outside of `measured_part`. `weft-bench repeat` does the same for
+//! product code, which the crash simulator is not. `cargo xtask instructions` compares the count of
+//! instructions with that of `benches/instructions.toml`.
 
 use std::hint::black_box;
 use std::process::ExitCode;

@@ -1,10 +1,12 @@
 //! Sweeps from the command line: many simulated runs, counted, with floors for CI.
 //!
-//! `gate` is what CI runs, with floors and ceilings; `bugs SCRIPTS` shows which checker detects
-//! which planted bug; `run FIRST SEEDS` runs more seeds for the ledger (`cargo xtask sweep`);
-//! `scripts FIRST SEEDS` leaves out load and the small scope; `replay NAME NUMBER` repeats one
-//! piece of work, `replay FILE` the script of a file; `shrink PROFILE SEED` and `shrink FILE`
-//! reduce a failing script to the fewest steps; `text PROFILE SEED` prints the script of a seed.
+//! The commands are: `gate`, which CI runs, with floors and ceilings on the counts; `bugs SCRIPTS`,
+//! which shows which checker detects which planted bug; `run FIRST SEEDS`, which runs more seeds
+//! for the ledger (`cargo xtask sweep`); `scripts FIRST SEEDS`, which runs only the scripts of
+//! profiles; `fresh FIRST SEEDS FOLDER`, which also shrinks failing scripts and stores them;
+//! `replay NAME NUMBER` and `replay FILE`, which repeat one piece of work or the script of a file;
+//! `shrink PROFILE SEED` and `shrink FILE`, which reduce a failing script to the fewest steps; and
+//! `text PROFILE SEED`, which prints the script of a seed.
 #![allow(clippy::cast_possible_truncation, reason = "counts of a simulation are small")]
 
 use std::io::IsTerminal;
@@ -147,7 +149,8 @@ fn gate() -> ExitCode {
     finish(&totals, bad == 0 && open)
 }
 
-/// Floors that CI requires of the events that simulations must reach.
+/// Counts of events, each with the floor that CI requires, so that the simulations reach every kind
+/// of event often enough.
 fn gates(totals: &Totals, bugs: &Bugs) -> Vec<Gate> {
     let cuts = totals.coverage;
     let (errors, silent) = (totals.io_errors, totals.silent);
@@ -221,7 +224,9 @@ fn gates(totals: &Totals, bugs: &Bugs) -> Vec<Gate> {
     gates
 }
 
-/// Floors of what survives a cut, a stop or a kill, or is left by it.
+/// Floors for events around the end of a run: torn superblocks, assemblies that need consent,
+/// drains of the cache, stops, writes to the last members; and for runs with bare volumes and with
+/// drives.
 fn gates_of_ends(totals: &Totals) -> [Gate; 9] {
     let cuts = totals.coverage;
     [
@@ -244,14 +249,15 @@ fn gates_of_ends(totals: &Totals) -> [Gate; 9] {
     ]
 }
 
-/// Floors of pairs of features in one script.
+/// Floors on the number of scripts that combine two features, one for each of [`PAIRS`].
 fn gates_of_pairs(totals: &Totals) -> impl Iterator<Item = Gate> {
     PAIRS.into_iter().zip(totals.met.0).map(|((a, b, floor), met)| {
         Gate("scripts in which a pair met", met, floor, format!("{a:?} and {b:?}"))
     })
 }
 
-/// Floors of levels without parity and of arrays with a bitmap.
+/// Floors for runs of levels without parity, of arrays with a bitmap, and of members that lack
+/// space.
 fn gates_of_levels(totals: &Totals) -> [Gate; 11] {
     let cuts = totals.coverage;
     [
@@ -275,8 +281,8 @@ fn gates_of_levels(totals: &Totals) -> [Gate; 11] {
     ]
 }
 
-/// Ceilings of contents that checkers accept although clients' writes alone do not explain them:
-/// the counts measured when each excuse was made as narrow as it is, and some room.
+/// Ceilings on contents that checkers accept although clients' writes alone do not explain them.
+/// Each is somewhat above the count that was measured when the excuse was last made narrower.
 fn ceilings(excuses: Excuses) -> [Ceiling; 6] {
     let Excuses { read, read_unsure, read_wrong, read_mixed, read_mixed_bytes, .. } = excuses;
     let Excuses { written, written_wrong, measured, disagreed, too_many, .. } = excuses;
@@ -349,7 +355,7 @@ fn fresh(first: u64, seeds: u64, folder: &Path) -> ExitCode {
     if totals.seeds > 0 && failures <= most { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Writes the shortest failing script of a seed to a file. Returns the file's path.
+/// Writes the shortest failing script of a seed to a file in `folder`. Returns the file's path.
 fn keep(profile: Profile, seed: u64, folder: &Path) -> std::io::Result<String> {
     let failure = quietly(|| {
         let failure = Script::generate(seed, profile).run().err();
@@ -378,7 +384,8 @@ fn replay(work: Work) -> ExitCode {
     finish(&totals, true)
 }
 
-/// Applies `act` to the script of a file.
+/// Reads a script from a file and passes it to `act`. Returns the exit code of `act`, or 2 if the
+/// file cannot be read or is not a script.
 fn of_file(file: &str, act: &dyn Fn(&Script) -> ExitCode) -> ExitCode {
     let text = match std::fs::read_to_string(file) {
         Ok(text) => text,
@@ -433,7 +440,8 @@ fn finish(totals: &Totals, enough: bool) -> ExitCode {
     if totals.failures.is_empty() && enough { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Runs the work on all CPUs, with a line of progress.
+/// Runs pieces of work on all CPUs and shows the progress in one line. Returns the sums of their
+/// counts.
 fn simulate(work: &[Work]) -> Totals {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let start = Instant::now();
@@ -525,19 +533,20 @@ fn quietly<T>(act: impl FnOnce() -> T) -> T {
     value
 }
 
-/// Seeds of each profile, other than the tests' seeds.
+/// Seeds that `gate` runs under each basic profile. The tests run other seeds.
 const GATE_SEEDS: std::ops::Range<u64> = 1_000_000..1_000_350;
 const GATE_STRAIGHT_SEEDS: std::ops::Range<u64> = 1_000_000..1_000_200;
 const GATE_BITMAP_SEEDS: std::ops::Range<u64> = 1_000_000..1_000_150;
 const GATE_LACKS_SEEDS: std::ops::Range<u64> = 1_000_000..1_000_100;
 const GATE_SCOPES: u64 = 16;
 const GATE_STEADY: u64 = 200;
-/// Runs of 20,000 requests each, as for steady load.
+/// Number of loads with failing members, of 20,000 requests each.
 const GATE_FAULTY: u64 = 60;
 const GATE_SILENT: u64 = 100;
-/// Eight shapes in three states.
+/// Number of searches of the small scope without parity: eight arrays times three initial states.
 const GATE_STRAIGHT_SCOPES: u64 = 24;
-/// Runs of 20,000 requests each: steady ones, and as many on mirrors with failing members.
+/// Number of steady loads without parity, and again of loads on mirrors with failing members; each
+/// has 20,000 requests.
 const GATE_STRAIGHT_LOADS: u64 = 30;
-/// Scripts per bug.
+/// Largest number of scripts that are tried for each planted bug.
 const BUG_SCRIPTS: u64 = 2_000;

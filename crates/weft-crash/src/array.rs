@@ -51,7 +51,7 @@ pub struct Array {
     /// Extents of a striped array, by slot and in order: first data sector, length, first array
     /// sector.
     extents: Arc<Vec<Vec<(u64, u64, u64)>>>,
-    /// Without parity: the sets of slots that hold the copies of some chunk, each set once.
+    /// Distinct sets of slots that hold all copies of some chunk; empty with parity.
     holders: Arc<BTreeSet<Vec<u16>>>,
 }
 
@@ -222,7 +222,7 @@ impl Array {
         if self.has_parity() { Some(sector) } else { self.array_sector(slot, sector) }
     }
 
-    /// Length in bytes of a unit of the layout: a full stripe, or without parity two chunks.
+    /// Bytes of a full stripe; without parity, of two chunks.
     #[must_use]
     pub fn row_bytes(&self, chunk: Sectors) -> u64 {
         let geometry = self.layout.parity();
@@ -239,7 +239,8 @@ impl Array {
         ByteRange::new(first, end.saturating_sub(first))
     }
 
-    /// Range that is stored once a request is acknowledged; `None` if the request stores nothing.
+    /// Range of the array that an acknowledged request has changed; `None` if the request need not
+    /// have changed anything, as a read, a flush, or a trim without redundancy.
     #[must_use]
     pub fn stored_by(&self, op: RequestOp, range: ByteRange) -> Option<ByteRange> {
         match op {

@@ -76,11 +76,13 @@ pub const SEEN_BY: [(Mutant, &[&str]); 44] = [
     (Mutant::ZoneBoundaryOffByOne, &["I4 ", "I7 "]),
 ];
 
-/// Bugs that need more scripts than the table allows. Any checker may report them.
+/// Bugs that are left out of [`SEEN_BY`] because only many scripts show them. Any checker may
+/// report them.
 pub const RARE: [Mutant; 3] =
     [Mutant::ZeroCopyNotPinned, Mutant::WriteWhileReadOnly, Mutant::PartlyRebuiltSettles];
 
-/// Checkers that no bug of the table needs, each with the test that shows that it works.
+/// Checkers that no bug of [`SEEN_BY`] needs: the beginning of the checker's name, and the test
+/// that shows that the checker works.
 pub const UNUSED: [(&str, &str); 3] = [
     (
         "I3 ",
@@ -92,7 +94,7 @@ pub const UNUSED: [(&str, &str); 3] = [
 
 const PROFILES: [Profile; 3] = [Profile::CUTS, Profile::FAULTS, Profile::FAULTS_AND_CUTS];
 
-/// Profiles of levels without parity.
+/// Profiles of levels without parity, for scripts that look for bugs of such levels.
 const STRAIGHT: [Profile; 3] = [Profile::STRAIGHT[1], Profile::STRAIGHT[3], Profile::STRAIGHT[4]];
 
 /// Profiles of arrays with a bitmap, with and without parity, on which members fail and are

@@ -56,7 +56,7 @@ pub struct Judged {
     /// Judged columns that superblocks promise to be right: the array is clean, or dirty only from
     /// a later column on.
     pub promised: u64,
-    /// Promised columns of an array that is dirty from a later column on.
+    /// Promised columns of arrays that are dirty only from a later column on.
     pub partly: u64,
     /// Judged columns of a degraded array, compared by the one parity that is left.
     pub degraded: u64,
@@ -115,7 +115,8 @@ pub struct Coverage {
     pub re_added: u64,
     /// Discards that failed and were replaced by writes of zeros.
     pub discards_failed: u64,
-    /// Drains that were answered, even if some pages could not be written.
+    /// Commands to write out the write-back cache (drains) that were answered, even if some pages
+    /// could not be written.
     pub drains: u64,
     /// Assemblies that were refused because too many superblocks were torn or unreadable.
     pub refused: u64,
@@ -131,7 +132,7 @@ pub struct Coverage {
     pub given_up: u64,
     /// Sectors read that the model predicted as possibly wrong (write hole).
     pub hole_predicted: u64,
-    /// Predicted sectors that were indeed wrong.
+    /// Sectors counted in `hole_predicted` that were indeed wrong.
     pub hole_wrong: u64,
 }
 

@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weft_engine::Fault;
 
-/// Current and planned faults of one member.
+/// Faults that one member has now, and faults that are planned for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// Sectors that cannot be read until they are written; if the power is cut, until that write is

@@ -29,7 +29,7 @@ pub struct Options {
     pub more_data: Vec<Sectors>,
     /// Number of spare disks.
     pub spares: usize,
-    /// Whether the engine also serves a bare volume, on a disk of its own.
+    /// Whether the engine also serves a bare volume: a disk of its own that is exported unchanged.
     pub bare: bool,
     /// Version of the superblocks, which determines their position.
     pub version: Version,
@@ -195,7 +195,7 @@ impl Options {
 
 /// Largest member request in bytes: the largest of `max_sectors`, a stripe and a chunk. Without
 /// parity, and on a bare volume, a client's write goes to a member unchanged and zeros go in parts
-/// of 1 MiB, so it is at least 1 MiB.
+/// of 1 MiB, so the result is at least 1 MiB.
 pub(crate) fn member_bytes_max(knobs: &Knobs, options: &Options) -> u64 {
     let least = if options.level.has_parity() && !options.bare { 0 } else { 1 << 20 };
     let (stripe, chunk) = (knobs.stripe_size.bytes().0, options.chunk.bytes().0);

@@ -78,13 +78,13 @@ impl PayloadMode {
         (start * bytes / SECTOR_BYTES) as usize..(end * bytes).div_ceil(SECTOR_BYTES) as usize
     }
 
-    /// Range of a segment in the representation of the slab.
+    /// Byte range of a segment in the slab, the memory of all frames, as this mode represents it.
     #[must_use]
     pub fn part(self, part: Segment) -> Range<usize> {
         self.place(part.slab_start(), part.slab_end())
     }
 
-    /// Checks that there is payload for an operation that needs it.
+    /// Checks that an operation that needs payload may be carried out.
     ///
     /// # Errors
     /// `what`, if there is no payload.

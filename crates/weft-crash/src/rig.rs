@@ -21,7 +21,7 @@ use crate::world::{Ticket, World};
 #[derive(Clone)]
 pub struct Rig {
     world: World,
-    /// Order of completions in the calls that run until requests are answered.
+    /// Order in which requests complete in the methods that run until requests are answered.
     pub order: Order,
     last: Option<Ticket>,
 }
@@ -96,18 +96,18 @@ impl Rig {
         self.issue(RequestOp::Write, block * BLOCK, BLOCK, Payload::Fill(byte), sync)
     }
 
-    /// Issues a write of tags, with any start and length in bytes.
+    /// Issues a write with tags as payload, at any start and of any length in bytes.
     pub fn put(&mut self, start: u64, len: u64) -> Ticket {
         let sync = Flags { sync: true, ..Flags::NONE };
         self.issue(RequestOp::Write, start, len, Payload::Tags, sync)
     }
 
-    /// Issues a write of tags without the sync flag.
+    /// Issues a write with tags as payload and without the sync flag.
     pub fn put_nosync(&mut self, start: u64, len: u64) -> Ticket {
         self.issue(RequestOp::Write, start, len, Payload::Tags, Flags::NONE)
     }
 
-    /// Issues a FUA write of tags.
+    /// Issues a FUA write with tags as payload.
     pub fn fua(&mut self, start: u64, len: u64) -> Ticket {
         let flags = Flags { sync: true, fua: true, ..Flags::NONE };
         self.issue(RequestOp::Write, start, len, Payload::Tags, flags)
@@ -166,7 +166,8 @@ impl Rig {
 
     // --- requests that wait ---------------------------------------------------------------------
 
-    /// Fills a block with a byte and waits until all requests are answered.
+    /// Writes a block that is filled with a byte, waits until all requests are answered, and
+    /// returns the rig.
     #[must_use]
     pub fn written(mut self, block: u64, byte: u8) -> Self {
         self.write(block, byte);
@@ -174,7 +175,7 @@ impl Rig {
         self
     }
 
-    /// Flushes, and waits for success.
+    /// Flushes, waits for success, and returns the rig.
     #[must_use]
     pub fn flushed(mut self) -> Self {
         let ticket = self.flush();
@@ -197,7 +198,7 @@ impl Rig {
         self.wait(ticket).map(Block)
     }
 
-    /// Writes tags to a range of bytes and waits for the answer.
+    /// Writes a range of bytes with tags as payload and waits for the answer.
     ///
     /// # Errors
     /// The engine's answer, if it is an error.
@@ -322,7 +323,7 @@ impl Rig {
         panic!("resync does not end: {:?}", self.volume());
     }
 
-    /// Lets time pass, with all completions and timers in it.
+    /// Lets time pass; member requests complete and timers of the engine fire meanwhile.
     pub fn pass(&mut self, span: Span) -> &mut Self {
         self.world.idle(span);
         self.must();
@@ -408,7 +409,7 @@ impl Rig {
         self
     }
 
-    /// Panics if a checker found a violation.
+    /// Panics with the violation if a checker found one.
     pub fn must(&self) {
         if let Some(violation) = self.world.failure() {
             panic!("{violation}\n{:?}", self.world.options);

@@ -61,8 +61,8 @@ pub struct Search {
     pub orders: u64,
     /// States on all walks, over all scripts.
     pub reached: u64,
-    /// Picked states with the same fingerprint as an earlier one of the same script. A power cut
-    /// would leave the same.
+    /// Picked states with the same fingerprint as an earlier one of the same script, so that a
+    /// power cut would leave the same state.
     pub alike: u64,
     /// Distinct states in which the power was cut.
     pub states: u64,
@@ -89,8 +89,7 @@ pub struct Search {
     /// Whether the power is also cut in states with equal fingerprints and the results compared
     /// ([`same_after_cuts`]), instead of skipping such states.
     pub compared: bool,
-    /// Name of the part of the fingerprint that is ignored, to show that the comparison notices
-    /// this.
+    /// Name of a part of the fingerprint that is left out, to show that the comparison then fails.
     pub left_out: Option<&'static str>,
     /// States that had equal fingerprints but differed after cuts.
     pub wrongly_alike: u64,
@@ -117,7 +116,7 @@ struct Node {
     left: Vec<Choice>,
 }
 
-/// Times at which the operations of a script are issued.
+/// Times at which the operations of a script are issued, relative to runs of the engine.
 #[derive(Clone, Copy, Debug)]
 enum Arrival {
     /// All operations before the engine runs.
@@ -125,7 +124,7 @@ enum Arrival {
     /// The engine runs after each operation is issued, before the next one is; nothing completes in
     /// between.
     Turns,
-    /// The first at once, the second at any time.
+    /// The first operation at once, the second in any later state.
     AnyTime,
 }
 
@@ -351,8 +350,9 @@ impl Node {
     }
 }
 
-/// Whether power cuts of all kinds, and a process crash, leave two worlds the same: an engine that
-/// starts afterwards has the same outputs and reads the same content, with the same random choices.
+/// Whether every kind of power cut, and a process crash, has the same result in two worlds: with
+/// the same random choices, an engine that starts afterwards has the same outputs and reads the
+/// same content.
 #[must_use]
 pub fn same_after_cuts(a: &World, b: &World, rng: &mut Rng) -> bool {
     let how = assemble::Options { run: true, force_dirty: true, ..assemble::Options::default() };
@@ -439,8 +439,7 @@ pub fn begin(mut options: Options, start: Start) -> World {
     world
 }
 
-/// Settings of knobs that differ from md's defaults, mostly in one knob, and then weft's defaults;
-/// each with a name.
+/// Settings of knobs, each with a name: most change one of md's defaults, the last has weft's own.
 #[must_use]
 pub fn policies() -> Vec<(&'static str, Knobs)> {
     let with = |settings: &[(&str, &str)]| {
@@ -508,9 +507,10 @@ impl Op {
     }
 }
 
-/// Operations that scripts consist of: a write of a sector, of a block, of a full stripe and across
-/// two full stripes; zeros, with and without permission to discard; a trim, a FUA write, a flush, a
-/// read; a disk that is added; and a member that fails, if the level survives it.
+/// Operations that scripts consist of: writes of a sector, of a block, of a full stripe and across
+/// two full stripes; zeros, with and without permission to discard; a trim, a FUA write, a flush
+/// and a read; an administrator who adds a disk, or fails the first disk if the level survives
+/// that.
 fn alphabet(world: &World, degraded: bool) -> Vec<Op> {
     let stripe = world.array.row_bytes(world.options.chunk);
     let mut ops = vec![
@@ -532,7 +532,7 @@ fn alphabet(world: &World, degraded: bool) -> Vec<Op> {
     ops
 }
 
-/// Number of times that a walk lets time pass.
+/// Largest number of times that a walk lets time pass.
 const WAKES: u32 = 3;
 const MODES: [CutMode; 9] = [
     CutMode::Subset,

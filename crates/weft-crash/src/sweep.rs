@@ -79,7 +79,8 @@ pub struct Totals {
     pub met: Met,
     /// Number of client requests that were answered.
     pub requests: u64,
-    /// Number of requests of bare volumes that were answered.
+    /// Number of requests of bare volumes (disks served unchanged, beside the array) that were
+    /// answered.
     pub bare_requests: u64,
     /// Number of answered requests of scripts in which members have drives.
     pub drive_requests: u64,
@@ -108,7 +109,8 @@ pub struct Totals {
     /// Power cuts, by their circumstances. A small scope cuts the power several times in each of
     /// its states, or crashes the process there.
     pub coverage: Coverage,
-    /// Counts of checks in scripts that passed only with an excuse.
+    /// Counts of checks in scripts that accepted content which clients' writes alone do not explain
+    /// (excuses).
     pub excuses: Excuses,
     /// Number of process crashes.
     pub kills: u64,
@@ -325,8 +327,8 @@ fn seed_of(profile: Profile, seed: u64) -> Result<Totals, String> {
     })
 }
 
-/// Searches the small scope for the policy, the level and the initial state of the array that
-/// `number` chooses.
+/// Searches sampled states of short scripts ([`crate::scope`]), with the policy, the level and the
+/// initial state of the array that `number` chooses.
 fn scope(number: u64) -> Totals {
     let policies = policies();
     let (name, knobs) = policies[number as usize % policies.len()];
@@ -338,8 +340,8 @@ fn scope(number: u64) -> Totals {
     scope_of(number, options, Start::ALL[number as usize % 3], name)
 }
 
-/// Searches the small scope for the level without parity and the initial state of the array that
-/// `number` chooses.
+/// Searches sampled states of short scripts ([`crate::scope`]), with the level without parity and
+/// the initial state of the array that `number` chooses.
 fn straight_scope(number: u64) -> Totals {
     let starts = [Start::Clean, Start::Degraded, Start::Dirty];
     let shapes = &levels::STRAIGHT_SHAPES;
@@ -369,7 +371,7 @@ fn scope_of(number: u64, options: Options, start: Start, name: &str) -> Totals {
     }
 }
 
-/// A random request of a load: 58 in 100 are writes, and `fua` of these have FUA.
+/// A random request of a load. Of 100 requests 58 are writes, `fua` of them with FUA.
 fn ask(rng: &mut Rng, blocks: u64, fua: u64) -> (RequestOp, ByteRange, Flags) {
     let sync = Flags { sync: true, ..Flags::NONE };
     let block = if rng.percent(50) { rng.below(blocks) } else { rng.below(blocks / 8) };
@@ -447,7 +449,7 @@ fn steady(number: u64, straight: bool) -> Result<Totals, String> {
 }
 
 const REPLAY: &str = "replay: cargo run --release -p weft-crash --example sweep -- replay";
-/// Limits on a small scope: it has 56 of the possible scripts.
+/// Limits on the search of one small scope, which runs up to 56 of the possible scripts.
 const SCOPE_BUDGET: Budget = Budget { operations: 2, scripts: 56, walks: 6, states: 6, cuts: 2 };
 /// Number of requests of a steady load.
 const STEADY_REQUESTS: u64 = 20_000;

@@ -89,7 +89,8 @@ pub enum Logged {
         at: u64,
         /// Number of sectors.
         count: u64,
-        /// Origin of the request: a client, the array's own bookkeeping, or a sync.
+        /// Origin of the request: a client, the array's own bookkeeping, or a resync, recovery,
+        /// check or repair.
         origin: Origin,
     },
     /// End of a round: the member requests logged since the last round ended were all submitted
@@ -107,7 +108,8 @@ pub enum Logged {
         fua: bool,
         /// Whether the write is of metadata (superblock or bitmap).
         metadata: bool,
-        /// Origin of the request: a client, the array's own bookkeeping, or a sync.
+        /// Origin of the request: a client, the array's own bookkeeping, or a resync, recovery,
+        /// check or repair.
         origin: Origin,
     },
 }
@@ -133,9 +135,11 @@ pub struct World {
     /// engine ends.
     pub(crate) orphans: Vec<(VolumeId, ByteRange)>,
     commands: BTreeSet<Ticket>,
-    /// Unanswered drains, each with its volume and a mark of what had been acknowledged before it.
+    /// Unanswered commands that drain the write-back cache, each with its volume and a mark of the
+    /// writes that had been acknowledged when it was issued.
     drains: BTreeMap<Ticket, (VolumeId, FlushMark)>,
-    /// Stripes of the stripe cache. `resizes` has the sizes in unanswered requests to change it.
+    /// Number of stripes of the stripe cache. `resizes` has the numbers that unanswered commands
+    /// ask for.
     cache_stripes: u32,
     resizes: BTreeMap<Ticket, u32>,
     waiting: VecDeque<Waiting>,
@@ -143,12 +147,12 @@ pub struct World {
     answers: BTreeMap<Ticket, Answer>,
     answered: u64,
     next_tag: u64,
-    /// Columns that verification reads as a whole, with all their data sectors.
+    /// Columns of which verification reads all data sectors, also those that no client wrote.
     at_stake: AtStake,
     /// Columns in which members disagree or may disagree; see [`crate::suspects`].
     pub(crate) suspects: Suspects,
-    /// Whether members may disagree because of a cut or a process crash after which they were not
-    /// measured yet.
+    /// Whether members may disagree because of a power cut or a process crash, and their columns
+    /// were not compared (measured) since.
     measure_due: bool,
     /// Members that were being rebuilt when the engine started, by slot: number of the disk, and
     /// the data sector up to which it is read.
@@ -166,7 +170,8 @@ pub struct World {
     pub record: Record,
     /// Content of the superblocks as they were last written; `None` if all of them can be read.
     written: Option<Record>,
-    /// `record` when the last engine ended, before a power cut destroyed or tore superblocks.
+    /// Content of the durable superblocks when the last engine ended, before a power cut destroyed
+    /// or tore some of them.
     record_before: Record,
     /// Disks with a superblock that a power cut tore.
     torn: BTreeSet<usize>,
@@ -185,7 +190,8 @@ pub struct World {
     pub digest: Digest,
     /// Counts of power cuts by their circumstances, and of related events.
     pub coverage: Coverage,
-    /// Counts of reads that passed only with an excuse. The checkers count their own.
+    /// Counts of reads with content that was accepted although clients' writes alone do not explain
+    /// it (excuses). The checkers count their own.
     excuses: Excuses,
     /// Number of member requests and computations that completed.
     pub(crate) completed: u64,
@@ -503,8 +509,8 @@ impl World {
         self.suspects.columns().filter(|column| self.suspects.contains(*column)).collect()
     }
 
-    /// Counts of checks that passed only with an excuse. All are 0 if disks lie, because checks of
-    /// data do not count then.
+    /// Counts of checks that accepted content which clients' writes alone do not explain (excuses).
+    /// All are 0 if disks lie, because checks of data do not count then.
     #[must_use]
     pub fn excuses(&self) -> Excuses {
         let mut excuses = self.checkers.excuses;

@@ -76,7 +76,8 @@ impl Allocation {
         }
     }
 
-    /// Finds extents from `offset` on, up to `len` bytes: at least one extent, and about `most`.
+    /// Finds extents from `offset` on, up to `len` bytes: at least one extent, and at most one more
+    /// than `most`. The search also ends after [`LOOKS_MAX`] queries of members.
     pub(crate) fn extents(
         &self,
         driver: &mut Driver,

@@ -1,4 +1,5 @@
-//! Places of clients: their number, and how long a client may occupy one.
+//! Limit on connections: the number of clients (each has a *place*), and how long a client may hold
+//! a place before it is served.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 

@@ -339,8 +339,8 @@ pub struct BitmapStatus {
 pub struct MismatchesStatus {
     /// Members with wrong strips that alone explain some of the mismatches.
     pub members: Vec<WrongMember>,
-    /// Stripes that no single member explains, including all stripes with a single parity, which
-    /// cannot locate the error.
+    /// Number of stripes in which no wrong strip of a single member explains the mismatch. With a
+    /// single parity these are all stripes with a mismatch, because it cannot locate the error.
     pub not_located: u64,
     /// Mismatches that were found first, at most [`weft_engine::Mismatches::LISTED`].
     pub first: Vec<MismatchStatus>,

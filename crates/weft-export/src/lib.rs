@@ -16,7 +16,7 @@
 //! | recording of requests | `record.rs` |
 //! | rate-limited log lines | `log_limiter.rs` |
 //! | control protocol | `control.rs` |
-//! | its server | `control_port.rs` |
+//! | its server | `control_port/` |
 #![forbid(unsafe_code)]
 
 mod allocation;

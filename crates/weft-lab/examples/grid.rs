@@ -1,9 +1,10 @@
 //! Runner of the grid: `cargo xtask grid`.
 //!
-//! The example prints the lines that lose, worst first, then the geometric means. It fails if a
-//! line exceeds the bounds of `experiments/grid.toml` without being listed there, exceeds them by
-//! more than listed, or is listed and no longer exceeds them. With `--chunks` it prints the effect
-//! of other chunk sizes, and never fails.
+//! A line of the grid is one job on one array, with weft's settings and with md's. The example
+//! prints the lines in which weft loses, worst first, then the geometric means over all lines. It
+//! fails if a line loses more than the bounds of `experiments/grid.toml` allow without being listed
+//! there, loses more than listed, or is listed and no longer loses. With `--chunks` it prints the
+//! effect of other chunk sizes, and never fails.
 
 use std::process::ExitCode;
 
@@ -40,7 +41,8 @@ fn failed(error: &dyn std::fmt::Display) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Prints a row for each chunk size, with its largest losses and gains.
+/// Prints, by chunk size: the geometric means and the number of jobs that lose, the means on each
+/// array, and the jobs that become slowest and fastest.
 fn print_chunks(found: &Found) -> ExitCode {
     let chunks = found.chunks();
     let mut arrays: Vec<&str> = found.lines.iter().map(|line| line.array.as_str()).collect();
@@ -71,7 +73,7 @@ fn print_chunks(found: &Found) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Number of lines that are shown from each end.
+/// Number of the slowest and of the fastest jobs that are shown for a chunk size.
 const SHOWN: usize = 12;
 
 fn print(found: &Found, grid: &Grid, all: bool, whole: bool) -> ExitCode {

@@ -63,7 +63,8 @@ pub struct DirectionResult {
 }
 
 impl DirectionResult {
-    /// Adds a request of `length` bytes.
+    /// Adds a request of `length` bytes with its latencies: `submission` from the time it was due
+    /// to its submission, `completion` from there to its end.
     pub fn record(&mut self, length: Bytes, submission: Span, completion: Span) {
         self.bytes = Bytes(self.bytes.0.saturating_add(length.0));
         self.submission.record(submission);

@@ -53,7 +53,7 @@ impl Baseline {
     }
 }
 
-/// Range and tolerance of the parameter.
+/// Range of the parameter of a fit, tolerance of the result, and limit on the number of steps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Range {
     /// Smallest value of the parameter.

@@ -28,7 +28,7 @@ pub const LEVELS_NS: [u64; 31] = {
     bounds
 };
 
-/// Latencies of many requests.
+/// Statistics of the latencies of many requests.
 #[derive(Clone, Debug)]
 pub struct Latencies {
     histogram: Histogram<u64>,

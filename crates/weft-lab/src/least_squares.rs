@@ -8,7 +8,7 @@
 //!
 //! Source   C. L. Lawson, R. J. Hanson, "Solving Least Squares Problems", 1974, chapter 23 (the
 //!          problem); V. Franc and others, "Sequential coordinate-wise algorithm for the
-//!          non-negative least squares problem", 2005 (the way)
+//!          non-negative least squares problem", 2005 (the method)
 
 /// One observation: the count of each kind of work, and the time of all work together.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,7 +59,7 @@ pub fn costs(observations: &[Observation]) -> Vec<f64> {
     costs
 }
 
-/// Time of an observation as predicted by the costs, as a share of its measured time.
+/// Time of an observation as the costs predict it, divided by its measured time.
 #[must_use]
 pub fn explained(costs: &[f64], observation: &Observation) -> f64 {
     let said: f64 = costs.iter().zip(&observation.counts).map(|(cost, count)| cost * count).sum();

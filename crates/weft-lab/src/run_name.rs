@@ -1,4 +1,5 @@
-//! Names of run folders of patch 001's scripts, and of the cases in its tables.
+//! Names of the run folders of patch 001 (IO-less dirty throttling), and of the cases in its
+//! tables.
 //!
 //! ```text
 //! xfs-10dd-1M-24p-15984M-100M:10-3.1.0-rc4-vanilla+
@@ -53,7 +54,7 @@ impl Field {
         Self::Kernel,
     ];
 
-    /// Name of the field in the script of patch 001's mail.
+    /// Name of the field in the script compare.rb.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -194,11 +194,11 @@ pub fn t_of_95_percent(freedom: usize) -> f64 {
 /// Range of a ratio that agrees with the published figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Band {
-    /// Ratios above this value: the published direction.
+    /// Ratios above this value, for a figure of which only the direction must agree.
     Above(f64),
-    /// Ratios below this value: the published direction.
+    /// Ratios below this value, for a figure of which only the direction must agree.
     Below(f64),
-    /// Ratios between two values: the published magnitude.
+    /// Ratios from `low` to `high`, such as those of the published magnitude.
     Inside {
         /// Smallest ratio.
         low: f64,
@@ -308,8 +308,8 @@ pub fn is_met(ratio: &Estimate) -> bool {
     (low <= 1.0 && 1.0 <= high) || [low, high].iter().all(|of| (of - 1.0).abs() <= SAME_WITHIN)
 }
 
-/// Whether a ratio is 1 within [`SAME_WITHIN`], and [`is_met`]: runs that scatter so widely that
-/// their mean is farther away are not the same as anything.
+/// Whether a ratio is the same as 1: [`is_met`], and its mean within [`SAME_WITHIN`] of 1. (Runs
+/// that scatter widely meet the first condition alone.)
 #[must_use]
 pub fn is_one(ratio: &Estimate) -> bool {
     (ratio.value - 1.0).abs() <= SAME_WITHIN && is_met(ratio)

@@ -1,8 +1,10 @@
-//! Grid of throttles: endless `dd`s under each limit of patch 001's tables, in columns by kernel.
+//! Grid of throttles: endless `dd`s under each dirty limit of the tables of patch 001 (IO-less
+//! dirty throttling), in columns by kernel.
 //!
-//! `single` is one disk, `jbod` ten behind a link, `small` the worst case of IO-less throttling.
-//! Prints MiB/s, and in brackets Jain's index of the writers and the longest pause in ms, then by
-//! how much `weft` exceeds the better of `3.1` and `patch-001`.
+//! The grid `single` is one disk, `jbod` ten disks behind a link, `small` the worst case of IO-less
+//! throttling. A line has, for each kernel, the MiB/s and in brackets Jain's index of the writers
+//! and the longest pause in ms; then the percentage by which `weft` exceeds the better of `3.1` and
+//! `patch-001`.
 //!
 //! ```text
 //! cargo run --release -p weft-sim --example throttles -- single jbod small

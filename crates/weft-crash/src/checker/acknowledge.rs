@@ -1,15 +1,16 @@
 //! Checker I4, no early acknowledgement: a write, FUA write or flush is answered only when it is
 //! complete.
 //!
-//! - (a) A write is acknowledged after every member that a restart would believe has completed it.
 //! - (a) A write is acknowledged after every member that a restart would count as in sync has
 //!   completed it.
+//! - (b) A FUA write is acknowledged after its data is durable on each of these members.
 //! - (c) A flush is acknowledged after everything acknowledged before its receipt is durable on
 //!   each member.
 //! - (d) A member that missed the write may be left out only once no survivor's durable superblock
-//!   counts it as in sync: until then a restart would believe the member. A survivor does not count
-//!   if its superblock can never be read again. A superblock that was written to such a place does
-//!   count, because its writer cannot know.
+//!   counts the member as in sync: until then a restart would count it so. A survivor does not
+//!   count if its superblock can never be read again. A record of the failure counts even if the
+//!   sectors to which it was written cannot be read afterwards, because the engine cannot know
+//!   that.
 //! - (e) Data of a write with PREFLUSH goes to members after (c) and (d) hold for everything that
 //!   was acknowledged before its receipt.
 
@@ -22,7 +23,8 @@ use super::{Record, View, Violation};
 
 const NAME: &str = "I4 no early acknowledgement";
 
-/// Checker I4: knows the order of submissions, completions, receipts and replies by a counter.
+/// Checker I4. A counter of events gives the order of submissions, completions, receipts and
+/// replies.
 #[derive(Clone, Debug, Default)]
 pub struct Acknowledge {
     clock: u64,
@@ -33,7 +35,7 @@ pub struct Acknowledge {
     stored: BTreeMap<(usize, u64), Stored>,
     /// By disk: writes that completed before this time are durable.
     durable: BTreeMap<usize, u64>,
-    /// By disk: the last completion that an acknowledged write relies on.
+    /// By disk: time of the last completion that an acknowledged write relies on.
     relied_on: BTreeMap<usize, u64>,
 }
 
@@ -43,7 +45,8 @@ struct Request {
     op: RequestOp,
     flags: Flags,
     range: ByteRange,
-    /// Copy of `relied_on` at the time when the request was received.
+    /// By disk: time of the last completion that must be durable before the request is answered, if
+    /// it is a flush or has PREFLUSH. It is the value of `relied_on` when the request was received.
     must_be_durable: BTreeMap<usize, u64>,
 }
 

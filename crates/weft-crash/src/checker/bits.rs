@@ -2,9 +2,9 @@
 //! would count as in sync before the chunk changes on any member, and is cleared only once members
 //! agree.
 //!
-//! This is for the write-intent bitmap what I5 is for the clean state. Bits are read from the
-//! media, as the next start would read them; all bits of an out-of-date bitmap count as set. Which
-//! writes count as a change is decided by [`super::Dirty`], which calls this checker.
+//! The checker is the counterpart of I5 for the write-intent bitmap. Bits are read from the media,
+//! as the next start would read them; all bits of an out-of-date bitmap count as set.
+//! [`super::Dirty`] decides which writes count as a change, and calls this checker.
 
 use weft_engine::Token;
 use weft_ondisk::Features;
@@ -18,7 +18,8 @@ pub(super) const NAME: &str = "I20 bits before data";
 /// A run of sectors on a disk: disk number, first sector, count.
 pub(super) type Place = (usize, u64, u64);
 
-/// The sectors that a write changes.
+/// Sectors of a disk that a write would give other content; a write of the same content is no
+/// change.
 fn changed(view: View<'_>, (disk, at, count): Place, bytes: &[u8]) -> Vec<u64> {
     let before = view.disks[disk].peek(at, count);
     let len = bytes.len() / count as usize;
@@ -29,8 +30,8 @@ fn changed(view: View<'_>, (disk, at, count): Place, bytes: &[u8]) -> Vec<u64> {
 
 /// Checks a write of data that is about to change the content of a member. Sectors that keep their
 /// content do not count. On a member that is being rebuilt, sectors above the offset up to which a
-/// restart would use it do not count either, because the rebuild writes whole stripes. A member
-/// that returned by its bitmap is in sync wherever no bit is set.
+/// restart would use the member do not count either, because the rebuild writes whole stripes. A
+/// member that was re-added by its bitmap counts as in sync wherever no bit is set.
 pub(super) fn before_data(
     view: View<'_>,
     (disk, at, count): Place,
@@ -113,8 +114,8 @@ pub(super) fn before_clear(
     }
 }
 
-/// First disk in sync with volatile content of a column, which a power cut may lose; `None` if
-/// there is none.
+/// Number of the first in-sync disk that would lose content of a column in a power cut, because its
+/// newest content is only in the volatile cache; `None` if there is none.
 fn volatile(view: View<'_>, column: u64) -> Option<usize> {
     let may_lose = |slot: Slot, sector: u64| {
         let disk = view.record.in_sync(slot)?;

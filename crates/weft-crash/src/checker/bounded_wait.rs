@@ -22,7 +22,7 @@ use super::Violation;
 const NAME: &str = "I19 bounded wait";
 
 /// Factor on the longest wait of a stripe. A request may wait for a free stripe and then for that
-/// stripe to be filled, and do both twice after an unlucky read or with a full cache.
+/// stripe to be filled: two waits. An unlucky read or a full cache doubles them.
 const WAITS: u64 = 4;
 
 /// Longest service time of a member request. A member that takes longer counts as silent.

@@ -31,8 +31,9 @@ pub struct Bounds {
     sent: BTreeMap<(ClientId, Tag), u64>,
     /// By client: bytes and number of the requests for which the engine has not returned credit.
     outstanding: BTreeMap<ClientId, (u64, u64)>,
-    /// Largest dirty limit, in pages, since the number of dirty pages was last found to be within
-    /// the limit of that time ([`Self::at_rest`]).
+    /// Dirty limit that is checked, in pages: the largest limit since the dirty pages were last
+    /// found to be within the limit while nothing was outstanding ([`Self::at_rest`]). A limit that
+    /// a knob lowers below the present dirty pages thus applies only once they have been written.
     limit_pages: u64,
 }
 
@@ -54,7 +55,8 @@ impl Bounds {
         change(&mut self.limits);
     }
 
-    /// Adds the credit of a request that arrives; a client that leaves owes none.
+    /// Charges a client for a request that arrives. The charges of a client that disconnects are
+    /// dropped.
     pub fn input(&mut self, input: &Input) {
         match input {
             Input::Client(request) if request.payload() > Bytes::ZERO => {
@@ -71,7 +73,8 @@ impl Bounds {
         }
     }
 
-    /// Subtracts credit that is returned, and checks the size and place of member requests.
+    /// Subtracts credit that is returned, and checks that member requests are not too large,
+    /// consist of whole logical blocks and end within the member.
     pub fn output(&mut self, view: View<'_>, output: &Output, found: &mut Vec<Violation>) {
         let back = match output {
             Output::Credit { client, bytes } => Some((client, bytes.0)),

@@ -9,8 +9,9 @@
 //! wrong until they end. Writes to a member that is being rebuilt do not count, nor do rewrites of
 //! unreadable blocks, which change no content.
 //!
-//! Superblocks that say different things have different update counts: a disk in sync gets no other
-//! state with the count that it has, because another disk may have this count and its state.
+//! If a superblock that is written to a disk in sync changes the clean state or the roles, its
+//! update count must change too: another disk may hold the same count with the earlier statement,
+//! and a restart could not tell which of the two is newer.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +44,7 @@ struct Write {
     place: bits::Place,
     /// Column of the first sector.
     column: u64,
-    /// Whether the write counts: it is a client's, or changes the content of the member.
+    /// Whether I5 covers the write: it is a client's, or changes the content of the member.
     counts: bool,
 }
 

@@ -7,7 +7,7 @@
 //!
 //! | Checker | Invariants | File |
 //! |---|---|---|
-//! | reads and the model | I1 durability, I2 old or new, I3 stable reads | `../model.rs` |
+//! | reads and the model | I1 durability, I2 old or new, I3 stable reads | `../model/mod.rs` |
 //! | [`Acknowledge`] | I4 no early acknowledgement | `acknowledge.rs` |
 //! | [`Dirty`] | I5 dirty before data | `dirty.rs` |
 //! | [`bits`] | I20 bits before data (write-intent bitmap) | `bits.rs` |
@@ -99,7 +99,8 @@ impl View<'_> {
         fua || self.disks[disk].write_through
     }
 
-    /// Whether the data of an operation, or part of it, may be answered before a member has it.
+    /// Whether the engine may answer a request with this operation before a member has all of its
+    /// data (write-back cache).
     #[must_use]
     pub fn may_keep(&self, op: RequestOp) -> bool {
         self.write_back && matches!(op, RequestOp::Write | RequestOp::WriteZeroes)
@@ -131,7 +132,7 @@ pub struct Checkers {
     exactly_once: ExactlyOnce,
     bounds: Bounds,
     bounded_wait: BoundedWait,
-    /// Counts of checks that passed only with an excuse.
+    /// Counts of checks that accepted content which clients' writes alone do not explain (excuses).
     pub excuses: Excuses,
     /// Violations, the earliest first.
     pub found: Vec<Violation>,

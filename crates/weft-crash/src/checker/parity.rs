@@ -27,11 +27,11 @@ const NAME: &str = "I6 parity or dirty";
 /// Counts of a scrub, in columns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scrub {
-    /// Columns that were read (member data sectors).
+    /// Number of columns that were read.
     pub columns: u64,
-    /// Columns that hold anything but zeros.
+    /// Number of columns that hold anything but zeros and could be compared.
     pub written: u64,
-    /// Columns with a wrong P or Q.
+    /// Columns with a wrong P or Q, or with copies that differ.
     pub wrong: BTreeSet<u64>,
 }
 

@@ -98,7 +98,8 @@ impl Record {
         parsed(disk, version).or_else(beyond).map(|sb| sb.events())
     }
 
-    /// A record of superblocks that are already parsed.
+    /// A record of superblocks that are already parsed, by disk, without bitmaps. Disks for which
+    /// `gone` is true are absent.
     #[must_use]
     pub fn new(supers: Vec<Option<Superblock>>, gone: Vec<bool>) -> Self {
         let present = (0..supers.len()).filter(|disk| !gone[*disk]);

@@ -43,8 +43,9 @@ pub struct Stale {
     /// superblock is stored. Until then a restart may find the old superblock, and the content of
     /// the disk is unchanged.
     joining: BTreeMap<usize, BTreeSet<u64>>,
-    /// By disk that came back with its old content: columns that it missed, or held only in its
-    /// cache, when it came back or later.
+    /// By disk that came back with its old content: columns of which the old content does not
+    /// count, because the disk missed them, when it came back or later, or held them only in its
+    /// volatile cache when it came back.
     owed: BTreeMap<usize, BTreeSet<u64>>,
 }
 
@@ -98,7 +99,8 @@ impl Stale {
         }
     }
 
-    /// Records member requests. After a reply, disks that did not store the data miss it.
+    /// Records member requests. When a request is answered, a disk that has not stored its data
+    /// counts as missing it.
     pub fn output(&mut self, view: View<'_>, output: &Output) {
         self.clock += 1;
         match output {
@@ -210,8 +212,8 @@ impl Stale {
         self.stored.clear();
     }
 
-    /// State that outlives [`Self::stopped`]. Times of completion do not count, because everything
-    /// that follows is later.
+    /// State that is left after [`Self::stopped`], for a fingerprint. Times of completion are left
+    /// out, because everything that follows is later than they are.
     pub(super) fn after_a_stop(&self) -> impl std::fmt::Debug {
         let columns = |all: &Vec<(u64, u64)>| -> Vec<u64> { all.iter().map(|it| it.0).collect() };
         let volatile: Vec<_> = self.volatile.iter().map(|it| (*it.0, columns(it.1))).collect();

@@ -24,7 +24,8 @@ use crate::model::{Payload, WriteId};
 use crate::suspects::Syndrome;
 use crate::{Order, World};
 
-/// Three members of RAID 5 with a chunk of 4 KiB. The test plays the engine.
+/// Stage of a test: three members of RAID 5 with a chunk of 4 KiB, and the checkers. The test
+/// itself plays the engine.
 struct Stage {
     disks: Vec<Disk>,
     disk_of: Vec<usize>,
@@ -205,7 +206,8 @@ impl Stage {
         tokens.into_iter().for_each(|token| self.done(token));
     }
 
-    /// Array sector 0 is column 0 of disk 0; its parity is on disk 2.
+    /// Issues a client's write of array sector 0, and completes its member writes to the disks in
+    /// `parts`. The data is column 0 of disk 0; its parity is on disk 2.
     fn write(&mut self, flags: Flags, parts: &[usize]) -> (Tag, WriteId) {
         let range = ByteRange::new(0, 512);
         let (write, bytes) = self.model.write_issued(range, Payload::Tags);
@@ -278,8 +280,8 @@ fn i4b_fua_that_is_not_durable_is_caught() {
     }
 }
 
-/// Found beyond the level without power cuts, seed 37807: a member was rebuilt and flushed while a
-/// FUA write was under way, and another write of the same parity followed.
+/// A member was rebuilt and flushed while a FUA write was in flight, and another write of the same
+/// parity followed. Found by the profile `beyond-powered`, seed 37807.
 #[test]
 fn i4b_fua_may_be_made_durable_by_a_flush_that_later_writes_follow() {
     for flushed in [false, true] {
@@ -796,9 +798,10 @@ fn i10_frames_that_come_back_too_early_are_caught() {
     assert!(stage.found().is_empty());
 }
 
-/// The events that may end a write: `e` an answer (an error), `r` its frames, `c` its credit; `g`
-/// is the end of its client, `f` a flush with a token that is always the same, `d` a completion
-/// that was not requested.
+/// Events in the life of a write, in any order. Each letter of a case is one event: `e` the write
+/// is answered (with an error), `r` its frames come back, `c` its credit comes back, `g` its client
+/// disconnects, `f` a flush is submitted, always with the same token, `d` a completion arrives that
+/// was not requested.
 #[test]
 fn i11_what_ends_twice_or_never_is_caught() {
     for (ends, what) in [

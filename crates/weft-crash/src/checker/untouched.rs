@@ -18,7 +18,8 @@ const NAME: &str = "I7 untouched data";
 pub struct Untouched;
 
 impl Untouched {
-    /// Checks the data sectors of a write, and counts in `excuses` those that pass with an excuse.
+    /// Checks the data sectors of a write. Sectors are counted in `excuses` that pass although no
+    /// client wrote their content, because it may have been reconstructed.
     pub fn write(
         self,
         view: View<'_>,

@@ -2,8 +2,8 @@
 //!
 //! A request begins with [`Disk::submit`], which copies the payload of a write, and ends with
 //! [`Disk::complete`], which returns the result. The driver chooses when and in which order
-//! requests complete. Until then the effect of a write is open: a power cut may find any part of it
-//! on the media.
+//! requests complete. Until then it is undecided how much of a write is on the media: a power cut
+//! may store any part of it.
 //!
 //! - A write is stored in the cache when it completes, or on the media with FUA.
 //! - A flush makes durable what had completed when the flush was submitted.
@@ -202,7 +202,8 @@ impl Disk {
         self.logical_block
     }
 
-    /// Submits a request. Its effect is open until [`Self::complete`] or [`Self::abort`].
+    /// Submits a request. Until [`Self::complete`] or [`Self::abort`], a power cut or process crash
+    /// may store any part of a write.
     pub fn submit(&mut self, token: Token, mut op: DiskOp) {
         if let DiskOp::Read { at, count } = op {
             assert!(count > 0 && at + count <= self.size.0, "read at {at}+{count} is outside");
@@ -258,7 +259,8 @@ impl Disk {
         result
     }
 
-    /// Aborts a request: an outstanding write may or may not have happened.
+    /// Aborts a request. A write leaves on the media what a failed write leaves: any part of it if
+    /// [`Faults::tears`] is set for the disk, otherwise nothing.
     pub fn abort(&mut self, token: Token) {
         self.stats.failed += 1;
         let entry = self.outstanding.remove(&token);

@@ -17,7 +17,8 @@ pub(super) struct Cell {
     pub(super) versions: VecDeque<Version>,
     pub(super) read_floor: u64,
     pub(super) durable_floor: u64,
-    /// Newest version that a drain has stored on members, so that it survives a process crash.
+    /// Newest version that is stored on members because the write-back cache was drained (its dirty
+    /// pages were written). A process crash does not lose it.
     pub(super) drained: u64,
     /// Acknowledged versions that are not durable, each with the model's count of acknowledgements
     /// when the version was acknowledged.
@@ -26,9 +27,11 @@ pub(super) struct Cell {
     /// order, so that all that is known of each byte is that it belongs to one of the versions.
     /// This lasts until the whole sector is written.
     pub(super) mixed: bool,
-    /// Number of the version that ended the mixture, 0 if none did. A power cut may undo it.
+    /// Number of the last write of the whole sector that ended the state `mixed`, 0 if none did. If
+    /// a power cut undoes this write, the sector is mixed again.
     pub(super) unmixed_by: u64,
-    /// Model's count of known reconstructions when the latest one of this sector became known.
+    /// Value of the model's `reconstructed` when the result of reconstructing this sector last
+    /// changed.
     pub(super) reconstructed: u64,
 }
 
@@ -42,13 +45,13 @@ pub(super) struct Version {
     /// reconstruction.
     pub(super) reconstructed: usize,
     /// Model's count of acknowledgements when this version was acknowledged; `None` if it was not,
-    /// or if a power cut took it back.
+    /// or if a power cut or crash may have lost it since.
     pub(super) acknowledged: Option<u64>,
     /// Part of the sector that the version changed; `None` for the whole sector.
     pub(super) patch: Option<Box<Patch>>,
     pub(super) failed: bool,
-    /// For a failed version: the model's count of reads when the first read returned it. `gone` is
-    /// the count when a later read first returned an older version in its place.
+    /// For a failed version: the model's count of reads when a read first returned this version.
+    /// `gone` is the count when a later read first returned an older version in its place.
     pub(super) seen: Option<u64>,
     pub(super) gone: Option<u64>,
 }
@@ -101,7 +104,7 @@ impl Version {
 pub(super) enum Content {
     Bytes(Arc<[u8]>),
     Fill(u8),
-    /// Tags in a part of a sector; `Tags` fill a whole one.
+    /// Tags that fill only a part of a sector. `Tags` fill a whole sector.
     Part(WriteId),
     Tags(WriteId),
 }
@@ -207,8 +210,9 @@ impl Cell {
         number <= self.durable_floor && version.acknowledged.is_some() && !volatile
     }
 
-    /// Drops versions that no read may return any longer. Parts that were in flight together may
-    /// each be stored without the parts before it, until all are settled.
+    /// Drops versions that no read may return any longer. While parts of writes may be mixed, a
+    /// version is dropped only once the next version, or a later write of the whole sector, is
+    /// acknowledged and durable: each part may be stored without the parts before it.
     pub(super) fn prune(&mut self) {
         if self.mixed || self.durable_floor < self.unmixed_by {
             let numbers = self.first + 1..=self.last();
@@ -282,20 +286,23 @@ impl Cell {
         }
     }
 
-    /// Records that a drain has stored everything that was acknowledged up to `count`.
+    /// Records a drain of the write-back cache: all versions acknowledged up to the model's count
+    /// `count` are stored on members.
     pub(super) fn drained(&mut self, count: u64) {
         let covered = self.volatile.iter().filter(|(_, at)| *at <= count);
         self.drained = covered.map(|(number, _)| *number).fold(self.drained, u64::max);
     }
 
-    /// Takes back every acknowledged version that is not durable: a power cut may have lost it.
+    /// Counts every acknowledged version that is not durable as not acknowledged, because a power
+    /// cut may have lost it.
     pub(super) fn take_back(&mut self) {
         self.drained = 0;
         self.take_back_but_drained();
     }
 
-    /// Takes back every acknowledged version that no drain has covered. Returns the newest version
-    /// that is certainly kept; newer ones may be.
+    /// Counts every acknowledged version that is neither durable nor stored by a drain of the
+    /// write-back cache as not acknowledged. Returns the newest version that is certainly kept;
+    /// newer ones may be.
     pub(super) fn take_back_but_drained(&mut self) -> u64 {
         let kept = self.durable_floor.max(self.drained);
         self.read_floor = kept;
@@ -360,8 +367,8 @@ impl Cell {
         Ok(())
     }
 
-    /// Allows a failed version that was seen to disappear: reads may again return the last version
-    /// before it that did not fail.
+    /// Allows a failed version to disappear although a read has returned it: reads may again return
+    /// the last version before it that did not fail.
     pub(super) fn forget_failed(&mut self) {
         let seen = self.versions.iter().take((self.read_floor + 1 - self.first) as usize);
         let failed = seen.rev().take_while(|version| version.failed).count() as u64;
@@ -447,8 +454,8 @@ impl Cell {
         matching.last().map(|(number, _)| number)
     }
 
-    /// Whether the content that was read may become the only one, because no version is in flight
-    /// or can be undone.
+    /// Whether no version of the sector is in flight and none can be undone, so that the content
+    /// that a read returned may become the only one.
     pub(super) fn is_quiet(&self) -> bool {
         self.volatile.is_empty()
             && self.last() <= self.read_floor

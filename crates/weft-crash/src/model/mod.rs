@@ -68,7 +68,8 @@ pub struct Model {
     /// Ranges of acknowledged writes that are not durable, each with the value of `acknowledged`
     /// after its acknowledgement.
     unflushed: VecDeque<(u64, ByteRange)>,
-    /// Value of `acknowledged` up to which a drain has stored all writes on members.
+    /// Value of `acknowledged` up to which a drain of the write-back cache has stored all writes on
+    /// members.
     drained: u64,
     writes: BTreeMap<WriteId, Issued>,
     writes_issued: u32,
@@ -77,7 +78,7 @@ pub struct Model {
     reads_outstanding: u32,
     /// Number of reads that returned content.
     reads_done: u64,
-    /// Number of times that the result of a reconstruction became known.
+    /// Number of calls of [`Self::is_reconstructed`] so far.
     reconstructed: u64,
 }
 
@@ -107,12 +108,12 @@ pub enum Why {
     Reconstructed,
 }
 
-/// Count of the reconstructions that were known when a read was issued, to pass to
-/// [`Model::settle`].
+/// Value of the model's `reconstructed` when a read was issued, to pass to [`Model::settle`].
 #[derive(Clone, Copy, Debug)]
 pub struct Reconstructed(u64);
 
-/// State of the model when a flush was received: how many acknowledged writes the flush covers.
+/// Number of writes that were acknowledged when a flush was received, which the flush therefore
+/// covers.
 #[derive(Clone, Copy, Debug)]
 pub struct FlushMark(u64);
 
@@ -264,7 +265,7 @@ impl Model {
         self.write_failed(write);
     }
 
-    /// Mark for a flush that is received now, to pass when it is acknowledged.
+    /// Mark for a flush that is received now, to pass to [`Self::flush_acknowledged`].
     #[must_use]
     pub fn flush_issued(&self) -> FlushMark {
         FlushMark(self.acknowledged)
@@ -281,8 +282,8 @@ impl Model {
         self.flush_acknowledged_but(self.flush_issued(), lost);
     }
 
-    /// Records that a drain is answered: everything acknowledged before its receipt is stored on
-    /// members and survives a process crash, except for the ranges in `left`.
+    /// Records the answer of a drain of the write-back cache: everything acknowledged before its
+    /// receipt is stored on members and survives a process crash, except for the ranges in `left`.
     pub fn drained(&mut self, mark: FlushMark, left: &[ByteRange]) {
         self.drained = self.drained.max(mark.0);
         let is_left = |sector| left.iter().any(|range| sectors(*range).contains(&sector));
@@ -322,7 +323,7 @@ impl Model {
         }
     }
 
-    /// Records that a read is issued. Returns a mark to pass when it is answered.
+    /// Records that a read is issued. Returns a mark to pass to [`Self::read_done`].
     pub fn read_issued(&mut self, range: ByteRange) -> ReadMark {
         self.reads_outstanding += 1;
         let floor = |(sector, _, _)| self.cells.get(sector).map_or(0, |cell| cell.read_floor);
@@ -523,8 +524,8 @@ impl Model {
         cell.find_off(cell.first, sector, 0, bytes, errors).is_some()
     }
 
-    /// All contents that the whole sector may have, and whether the sector may be a mixture of
-    /// parts.
+    /// All contents that the whole sector may have, and whether parts of several writes may be
+    /// mixed in it.
     #[must_use]
     pub fn choices(&self, sector: u64) -> (Vec<Vec<u8>>, bool) {
         let len = self.payload.sector_bytes();

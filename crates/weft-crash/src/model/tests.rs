@@ -188,7 +188,8 @@ fn part_of_a_sector_may_stand_on_what_was_there_before_a_failure() {
     assert!(read(&mut model, SECTOR, &[1; 512]).is_err());
 }
 
-/// Found beyond the level without power cuts, seed 10939.
+/// Two writes of the whole sector fail, in either order, under a write of a part of it. Found by
+/// the profile `beyond-powered`, seed 10939.
 #[test]
 fn part_of_a_sector_may_stand_on_what_was_there_before_two_failures_in_any_order() {
     for first in [0, 1] {

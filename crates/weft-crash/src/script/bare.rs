@@ -24,7 +24,8 @@ pub(super) fn draw(rng: &mut Rng, options: &mut Options) {
 }
 
 impl Draw {
-    /// Adds, at random, requests of the bare volume, a drain of it, or a fault of its disk.
+    /// Adds steps, at random: requests of the bare volume, a drain of its dirty pages from the
+    /// write-back cache, or a fault of its disk.
     pub(super) fn before_with_bare(&mut self, steps: &mut Vec<ScriptStep>) {
         let disk = self.members + self.options.spares;
         match self.bare.below(100) {

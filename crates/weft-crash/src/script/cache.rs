@@ -1,4 +1,5 @@
-//! Generator of the write-back cache, which is small, and of its throttle.
+//! Generator of the configuration of the write-back cache: its size, which is small, and its
+//! throttle.
 
 use weft_engine::WriteBackConfig;
 use weft_engine::page_cache::Kernel;
@@ -21,7 +22,7 @@ pub(super) fn draw_in(percent: u64, rng: &mut Rng) -> Option<WriteBackConfig> {
     rng.percent(percent).then_some(config)
 }
 
-/// Chooses weft's own throttle of writers or that of one of the kernels.
+/// Chooses how writers are throttled: by weft's own policy or by that of one of the kernels.
 pub(super) fn draw_throttle(rng: &mut Rng, options: &mut Options) {
     set_throttle(rng.index(Kernel::NAMES.len() + 1), options);
 }
@@ -41,8 +42,8 @@ fn of_pages(pages: u64) -> WriteBackConfig {
     WriteBackConfig::of(Bytes::kib(4 * pages))
 }
 
-/// Sets the throttle of the kernel with this index, or weft's own for the index after the last
-/// kernel.
+/// Sets the throttle of writers to that of the kernel with this index in [`Kernel::NAMES`], or to
+/// weft's own for the index after the last.
 fn set_throttle(index: usize, options: &mut Options) {
     options.knobs.pool.throttle = Kernel::NAMES.get(index).map(|(_, kernel)| *kernel);
 }

@@ -23,7 +23,7 @@ pub(super) struct Course<'a> {
     plant: Plant<'a>,
     world: World,
     report: Report,
-    /// Command of a stop that was requested and not completed.
+    /// Ticket of the command that stops the array, from its issue until the stop is completed.
     stop: Option<Ticket>,
     /// Disks that are absent at the next start.
     away: Vec<usize>,
@@ -323,8 +323,8 @@ impl<'a> Course<'a> {
         Ok(())
     }
 
-    /// Returns the disks that were absent at the last start, and takes away those that are absent
-    /// at this one.
+    /// Makes the disks present again that were absent at the last start, and takes away those that
+    /// are absent at this one.
     fn come_and_go(&mut self) {
         if self.absent.is_empty() && self.away.is_empty() {
             return;
@@ -458,8 +458,8 @@ impl<'a> Course<'a> {
     }
 }
 
-/// Shortest time for which a disk stalls, if requests can be answered without it: longer than the
-/// knob `read_around`.
+/// Time for which the disks that stall keep silent at a step `finish`, before their stall may be
+/// ended: longer than the knob `read_around`, so that reads avoid them.
 const STALL: Span = Span::secs(5);
 
 /// Longest time that a resync may take once members answer, on arrays as small as those of scripts.
@@ -552,8 +552,8 @@ fn stalls(world: &World) -> bool {
     world.disks.iter().any(|disk| !disk.can_complete())
 }
 
-/// Completes everything that is possible without the disks that stall. The stall ends only if
-/// client requests are still unanswered then.
+/// Completes everything that is possible without the disks that stall. If client requests are still
+/// unanswered afterwards, ends the stalls and completes the rest.
 fn finish(world: &mut World, order: Order) {
     if stalls(world) {
         world.idle(STALL);
@@ -564,7 +564,7 @@ fn finish(world: &mut World, order: Order) {
     }
 }
 
-/// Ends all stalls and lack of space.
+/// Makes stalled disks answer again, and gives space to disks that lack it.
 fn answer_again(world: &mut World) {
     have_space(world);
     world.disks.iter_mut().for_each(|disk| disk.faults.stalled = false);

@@ -1,8 +1,9 @@
-//! Generator of drains: an administrator writes out all dirty data while clients continue.
+//! Generator of drains: an administrator has all dirty pages of the write-back cache written while
+//! clients continue.
 //!
 //! A drain may be at any step, and is often right before the process crashes: nothing that was
-//! acknowledged before the drain was requested may be lost then. RAID 6 is also corrected
-//! occasionally. The generator has a random stream of its own.
+//! acknowledged before the drain was requested may be lost then. On RAID 6 the administrator also
+//! starts the action `correct` occasionally. The generator has a random stream of its own.
 
 use weft_engine::SyncAction;
 use weft_units::rng::Rng;

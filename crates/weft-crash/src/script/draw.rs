@@ -28,7 +28,7 @@ pub(super) struct Draw {
     /// Separate random stream for [`Profile::more`], so that `rng` draws the same with and without
     /// it.
     more: Rng,
-    /// Separate random stream for the steps before a power cut.
+    /// Separate random stream for [`Self::before_a_cut`].
     around: Rng,
     /// Separate random stream for [`Profile::queues`].
     queues: Rng,
@@ -276,8 +276,8 @@ impl Draw {
         }
     }
 
-    /// Fails members at random until the array cannot lose another one; each that could be lost
-    /// stays in one of ten cases.
+    /// Adds steps that fail members, in random order. A member is passed over if the array could
+    /// not do without it, and otherwise in one of ten cases.
     fn lose_all_but_the_last(&mut self, steps: &mut Vec<ScriptStep>) {
         let mut disks: Vec<usize> = (0..self.members).collect();
         while !disks.is_empty() {
@@ -323,8 +323,8 @@ impl Draw {
         }
     }
 
-    /// Adds, at random, steps in which bits are cleared, or in which a member leaves and is
-    /// re-added.
+    /// Adds, at random, steps in which bits of the bitmap are cleared, or in which a member leaves
+    /// and is re-added.
     fn before_with_bits(&mut self, steps: &mut Vec<ScriptStep>) {
         match self.bits.below(100) {
             // Two runs of the bitmap's daemon, a second apart. The requests of the first complete;
@@ -363,8 +363,8 @@ impl Draw {
         }
     }
 
-    /// Adds steps in which a blank disk takes the slot of the member, bits are cleared, and the
-    /// disk leaves again.
+    /// Adds steps in which a blank disk takes the slot of the member, bits of the bitmap are
+    /// cleared, and the disk leaves again.
     fn is_replaced_for_a_while(&mut self, steps: &mut Vec<ScriptStep>) {
         let added = steps.iter().filter(|step| **step == ScriptStep::Add).count();
         let disk = self.first_added() + added;
@@ -382,8 +382,8 @@ impl Draw {
         ScriptStep::Ask { volume: ARRAY, client: 1, op: RequestOp::Write, start, len, flags }
     }
 
-    /// Adds, at random, steps that write full stripes, or after which everything is complete and
-    /// the array is being marked clean.
+    /// Adds, at random, steps before a power cut: writes that are in flight at the cut, a pause
+    /// after which the array is about to be clean, or a second cut during recovery.
     fn before_a_cut(&mut self, steps: &mut Vec<ScriptStep>) {
         match self.around.below(100) {
             0..=29 => {
@@ -416,14 +416,14 @@ impl Draw {
         }
     }
 
-    /// A step with about as many completions as there are member flushes before an array is marked
-    /// clean.
+    /// A step that completes about as many requests as flushes go to members before the array is
+    /// marked clean, so that what follows meets these flushes.
     fn flushes(&mut self) -> ScriptStep {
         let (from, to) = (self.members - self.parities, self.members + self.spares);
         ScriptStep::Steps((from + self.more.index(to - from + 1)) as u32)
     }
 
-    /// Draws a permanent fault of a disk, or one that fails a single operation.
+    /// A step with a random fault of a disk: one that stays, or one that fails a single operation.
     fn failing(&mut self, disk: usize) -> ScriptStep {
         let rng = &mut self.more;
         match rng.below(12) {

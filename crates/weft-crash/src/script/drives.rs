@@ -1,7 +1,7 @@
 //! Generator of drives: models of disks determine when requests are done.
 //!
-//! In half of the scripts all drives are of one model, otherwise they differ. Requests of a slow
-//! drive are at it while those of the others complete, timers fire and clients go on, and a drive
+//! In half of the scripts all drives are of one model, otherwise they differ. While a slow drive
+//! works at its requests, those of other drives complete, timers fire and clients continue. A drive
 //! without a volatile cache gets no flushes. The generator has a random stream of its own.
 
 use weft_sim::drive::models;
@@ -10,8 +10,8 @@ use weft_units::rng::Rng;
 use super::{cache, mixed};
 use crate::options::Options;
 
-/// Adds drives to the options, a write-back cache and clients of different classes in some of the
-/// scripts, and removes the bitmap in some.
+/// Adds drives and a flush rule to the options, a write-back cache and clients of different classes
+/// in some of the scripts, and removes the bitmap in some.
 pub(super) fn draw(rng: &mut Rng, options: &mut Options) {
     let names: Vec<&'static str> = models().iter().map(|(name, _)| *name).collect();
     let count = if rng.percent(50) { 1 } else { 2 + rng.index(options.members) };

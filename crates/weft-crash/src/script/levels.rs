@@ -6,18 +6,19 @@
 
 use weft_ondisk::Level;
 
-/// Levels with parity.
+/// Levels with parity, for scripts and steady loads.
 pub(crate) const PARITY: [Level; 4] = [Level::Raid4, Level::Raid5, Level::Raid5, Level::Raid6];
 
-/// Levels with parity, for faults that only two parities can locate.
+/// Levels with parity, for silent faults. Half are RAID 6, because only two parities tell which
+/// strip is wrong.
 pub(crate) const PARITY_LOCATED: [Level; 4] =
     [Level::Raid4, Level::Raid5, Level::Raid6, Level::Raid6];
 
-/// Levels without parity.
+/// Levels without parity, with and without redundancy.
 pub(crate) const STRAIGHT: [Level; 6] =
     [Level::Raid0, Level::Linear, Level::Raid1, Level::Raid1, Level::Raid10, Level::Raid10];
 
-/// Levels with copies.
+/// Levels without parity that have redundancy.
 pub(crate) const MIRRORS: [Level; 5] =
     [Level::Raid1, Level::Raid1, Level::Raid10, Level::Raid10, Level::Raid10];
 

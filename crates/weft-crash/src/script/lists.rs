@@ -11,7 +11,7 @@ use weft_engine::knobs::{Draws, KnobRow, TABLE};
 /// Name of a knob, and the values that are drawn for it.
 pub(super) type Drawn = (&'static str, &'static [&'static str]);
 
-/// Knobs of an array at the start of a script.
+/// Knobs that are drawn for an array before the first step of a script, with their values.
 pub(super) static START: LazyLock<Vec<Drawn>> = LazyLock::new(|| list(&START_ORDER, |it| it.start));
 
 /// Knobs that any profile may set at run time, as pairs of a name and one value.
@@ -31,7 +31,7 @@ pub(super) static STEPS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
 pub(super) static QUEUES: LazyLock<Vec<Drawn>> =
     LazyLock::new(|| list(&QUEUES_ORDER, |draws| draws.queues));
 
-/// Knobs that only mixed profiles set at run time.
+/// Knobs that only the profiles [`Profile::MIXED`](super::Profile::MIXED) set at run time.
 pub(super) static MIXED: LazyLock<Vec<Drawn>> =
     LazyLock::new(|| list(&MIXED_ORDER, |draws| draws.mixed));
 

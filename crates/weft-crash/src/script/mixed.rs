@@ -17,7 +17,7 @@ use super::straight::is_possible;
 use super::{ScriptStep, cache, lists};
 use crate::options::Options;
 
-/// Adds the features to the drawn options.
+/// Adds features to the drawn options that no other profile combines.
 pub(super) fn draw(rng: &mut Rng, options: &mut Options) {
     options.write_back = cache::draw_in(50, rng);
     cache::draw_throttle(rng, options);
@@ -39,7 +39,8 @@ pub(super) fn draw(rng: &mut Rng, options: &mut Options) {
     }
 }
 
-/// Chooses the rule by which flushes of clients become flushes of members.
+/// Chooses the flush rule (knob `flush_batch`), which decides how flushes of clients become flushes
+/// of members.
 pub(super) fn draw_flush_rule(rng: &mut Rng, options: &mut Options) {
     options.knobs.flush_batch = rng.pick(&FlushRule::ALL);
 }

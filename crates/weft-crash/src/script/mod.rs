@@ -65,7 +65,7 @@ pub struct Script {
 pub struct Report {
     /// Counts of power cuts, by their circumstances.
     pub coverage: Coverage,
-    /// Counts of checks that passed only with an excuse.
+    /// Counts of checks that accepted content which clients' writes alone do not explain (excuses).
     pub excuses: Excuses,
     /// Number of process crashes.
     pub kills: u64,

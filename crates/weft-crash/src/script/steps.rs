@@ -47,7 +47,7 @@ pub enum ScriptStep {
     Disconnect(u32),
     /// An administrator drains a volume's dirty data from the write-back cache.
     Drain(VolumeId),
-    /// A later operation of a disk fails.
+    /// One operation of a disk fails, after some more operations.
     FailOperation {
         /// Number of the disk, from 0.
         disk: usize,
@@ -91,8 +91,8 @@ pub enum ScriptStep {
         /// The sector, counted from the start of the disk's data area.
         column: u64,
     },
-    /// Outstanding operations complete until all requests are answered. A stall of a disk ends only
-    /// if requests are unanswered without it.
+    /// Outstanding operations complete until all requests are answered. If some requests cannot be
+    /// answered while a disk stalls, its stall ends.
     Finish,
     /// All further flushes of a disk fail, and so do operations that imply one.
     FlushError(usize),
@@ -139,8 +139,8 @@ pub enum ScriptStep {
     Stall(usize),
     /// An administrator requests that the array is stopped.
     Stop,
-    /// If a stop was requested, it completes. Then the power is cut, and after a restart everything
-    /// is read.
+    /// A stop that was requested completes. Then the power is cut, and after a restart everything
+    /// is read. Without such a request the step does nothing.
     Stopped,
     /// An administrator starts or stops a resync, recovery, check or repair.
     Sync(SyncAction),
@@ -158,19 +158,19 @@ pub struct Profile {
     pub steps: usize,
     /// Percentage of steps that cut the power or crash the process.
     pub cuts: u64,
-    /// Whether steps plant faults of disks.
+    /// Whether some of the steps plant faults of disks.
     pub faults: bool,
-    /// Whether steps are commands of administrators.
+    /// Whether some of the steps are commands of administrators.
     pub admin: bool,
     /// Percentage of steps that trim, or that write zeros which may be discarded instead. If it is
     /// 0, disks do not support discards.
     pub discards: u64,
     /// Percentage of steps that change a knob.
     pub knobs: u64,
-    /// Whether the script also has features that the first seeds did not draw: other versions of
-    /// superblocks and spares, time without completions, stops, writes that fail in part, disks
-    /// that cannot write or flush, and disks that become shorter. These have a random stream of
-    /// their own.
+    /// Whether the script also has features that were added to the generator after its first
+    /// profiles: other versions of superblocks and spares, time without completions, stops, writes
+    /// that fail in part, disks that cannot write or flush, and disks that become shorter. These
+    /// have a random stream of their own, so that the seeds of older profiles keep their meaning.
     pub more: bool,
     /// Whether requests wait in the queues of members: schedulers and bounds on the requests at a
     /// member are drawn. They have a random stream of their own.
@@ -223,7 +223,7 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Client requests only.
+    /// Client requests, and the features of [`Profile::more`].
     pub const CALM: Self = Self {
         name: "calm",
         steps: 60,
@@ -286,7 +286,7 @@ impl Profile {
         Self::QUEUES.straight("straight-queues"),
     ];
 
-    /// This profile for levels without parity, under another name.
+    /// A copy of this profile for levels without parity, with another name.
     const fn straight(self, name: &'static str) -> Self {
         Self { name, straight: true, ..self }
     }
@@ -303,7 +303,7 @@ impl Profile {
         Self::FAULTS_AND_CUTS.straight("").bitmaps("straight-bitmap-faults-and-cuts"),
     ];
 
-    /// This profile for arrays with a bitmap, under another name.
+    /// A copy of this profile for arrays with a bitmap, with another name.
     const fn bitmaps(self, name: &'static str) -> Self {
         Self { name, bitmaps: true, ..self }
     }
@@ -317,7 +317,7 @@ impl Profile {
         Self::CALM.straight("").bitmaps("").lacks("straight-bitmap-lacks"),
     ];
 
-    /// This profile for arrays with members that lack space, under another name.
+    /// A copy of this profile for arrays with members that lack space, with another name.
     const fn lacks(self, name: &'static str) -> Self {
         Self { name, lacks: 8, ..self }
     }
@@ -334,7 +334,8 @@ impl Profile {
         Self { name, steps: 12, cuts: 4, straight: true, rebuilds: true, ..self }
     }
 
-    /// Profiles of discards that fail, which is harmless: levels with parity, then others.
+    /// Profiles in which discards fail at times, so that zeros are written instead: levels with
+    /// parity, then others.
     pub const TRIMS: [Self; 2] =
         [Self::CALM.trims("trims-fail"), Self::CALM.straight("").trims("straight-trims-fail")];
 

@@ -68,8 +68,8 @@ impl fmt::Display for Script {
     }
 }
 
-/// Knobs that lead from `reached` to those of the options, in an order in which they can be set:
-/// the value of one knob may bound or change another.
+/// Settings of knobs that turn the knobs `reached` into those of the options, in an order in which
+/// the engine accepts them: the value of one knob may bound or change another.
 fn knobs(reached: &Knobs, options: &Options) -> Vec<(&'static str, String)> {
     let (mut reached, mut lines) = (*reached, Vec::new());
     for _ in 0..3 {

@@ -52,14 +52,15 @@ struct Suspect {
     syndromes: BTreeSet<Syndrome>,
     /// For a mirror: slot of the copy that is read; `None` for other levels.
     preferred: Option<u16>,
-    /// Whether a member refused a write: the column is measured each time no write to it is
-    /// outstanding.
+    /// Whether a member refused a write: the members of the column are compared each time no write
+    /// to it is outstanding.
     open: bool,
     /// Whether members agree again, although a power cut may undo this.
     dormant: bool,
 }
 
-/// Whether some choice of written versions has the parity that was found.
+/// Whether the parity that was found follows from some choice of written versions, one for each
+/// data sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Explained {
     /// Some choice of versions explains the parity.
@@ -78,12 +79,13 @@ fn xor(a: &[u8], b: &[u8]) -> Vec<u8> {
 }
 
 impl Suspects {
-    /// Numbers of all columns that are kept, including those in which members agree again for now.
+    /// Numbers of all columns that are recorded, including those in which members agree again for
+    /// now.
     pub fn columns(&self) -> impl Iterator<Item = u64> {
         self.columns.keys().copied()
     }
 
-    /// Whether no columns are kept.
+    /// Whether no columns are recorded.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.columns.is_empty()
@@ -165,14 +167,14 @@ impl Suspects {
         }
     }
 
-    /// Takes out all columns, so that they can be measured again.
+    /// Removes and returns all columns, so that their members can be compared again.
     #[must_use]
     pub fn take(&mut self) -> Self {
         std::mem::take(self)
     }
 
-    /// Adds what `before` says about a column, because a power cut may still undo the column's
-    /// present content.
+    /// Adds the slots and syndromes that `before` has for a column, because a power cut may still
+    /// undo the column's present content.
     pub fn remember(&mut self, before: &Self, column: u64) {
         let Some(old) = before.columns.get(&column) else { return };
         match self.columns.get_mut(&column) {
@@ -263,8 +265,8 @@ impl Suspects {
     }
 }
 
-/// Whether a parity is that of one content from each of `sets`, or differs from it by one of
-/// `residues`. With `by_byte`, each byte may come from another content.
+/// Whether a parity follows from one content out of each of `sets`, or differs from such a parity
+/// by one of `residues`. With `by_byte`, each byte may come from another content.
 fn is_chosen(
     found: &[u8],
     sets: &[(u8, Vec<Vec<u8>>)],
@@ -374,8 +376,8 @@ mod tests {
         assert!(wrong > 40 && wrong == compared, "{wrong} of {compared}");
     }
 
-    /// A slot that is reconstructed from P and stays so leaves Q wrong; the next lost slot then has
-    /// the errors that follow from it.
+    /// If a slot is reconstructed from P, wrongly, and the result is stored, then Q is wrong. The
+    /// next slot that is lost has the errors that follow from this Q.
     #[test]
     fn errors_that_stay_make_others() {
         let (array, strips) = torn(Level::Raid6, 6, &mut Rng::new(8));

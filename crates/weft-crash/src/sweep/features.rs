@@ -14,7 +14,7 @@ use crate::script::{Script, ScriptStep};
 pub enum Feature {
     /// A member is absent at one start and is there again at the next.
     Absence,
-    /// A bare volume is served beside the array.
+    /// A bare volume, which is a disk served unchanged, is beside the array.
     Bare,
     /// bfq orders the requests of members.
     Bfq,
@@ -44,7 +44,8 @@ pub enum Feature {
     Kyber,
     /// mq-deadline orders the requests of members.
     MqDeadline,
-    /// The array is a mirror with more recovery units than may be in flight at once.
+    /// The array is a mirror with more recovery units than may be in flight at once, so that a cut
+    /// can hit the middle of a recovery.
     Middle,
     /// A knob of a single member's queue is set at run time.
     OneQueue,

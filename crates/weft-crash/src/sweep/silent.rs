@@ -32,13 +32,13 @@ pub struct Silent {
     pub other_member: u64,
     /// Regions of a member that have their content of some time ago.
     pub stale: u64,
-    /// Stripes in which one member is wrong. `check` counted all of them.
+    /// Stripes in which one member is wrong. `check` must count all of them.
     pub counted: u64,
-    /// Counted stripes of RAID 6. `check` named the wrong member in all of them.
+    /// Stripes counted in `counted` that are of RAID 6. `check` must name the wrong member of each.
     pub located: u64,
-    /// Stripes that `correct` restored: all that were located.
+    /// Stripes that `correct` restored, which must be all stripes counted in `located`.
     pub corrected: u64,
-    /// Stripes with two wrong strips, which `correct` left unchanged.
+    /// Stripes with two wrong strips, which `correct` must leave unchanged.
     pub left: u64,
 }
 
@@ -47,8 +47,9 @@ sums!(Silent: lost, elsewhere, other_member, stale, counted, located, corrected,
 /// Sectors of a stripe on each member.
 const STRIPE_SECTORS: u64 = 8;
 
-/// Plants silent faults, each in a stripe of its own, and verifies that they are found. The disks
-/// are left as if they had mistreated a write of the second pass over the array.
+/// Writes an array twice, plants silent faults, each in stripes of its own, and verifies that a
+/// check finds them. A planted fault leaves the disks as a lost, misdirected or stale write of the
+/// second time would.
 pub(super) fn silent(number: u64) -> Result<Totals, String> {
     let mut rng = Rng::new(number ^ 0x51_1e47);
     let level = rng.pick(&levels::PARITY_LOCATED);
@@ -234,8 +235,8 @@ fn compare(world: &mut World, action: SyncAction) -> Result<(u64, Mismatches), S
     }
 }
 
-/// Number of the disk with content that alone explains what is wrong with a stripe; `None` if there
-/// is no such disk.
+/// Number of the disk with a wrong strip, if one wrong strip explains the error in a stripe; `None`
+/// otherwise.
 fn culprit(world: &World, column: u64) -> Option<usize> {
     let geometry = world.array.geometry();
     let placement = geometry.placement(geometry.full_stripe_of(Sectors(column)));

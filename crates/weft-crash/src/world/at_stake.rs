@@ -1,18 +1,21 @@
-//! Columns that a power cut or a failed write put at stake, which verification reads as a whole.
+//! Columns at stake: those in which a power cut, a process crash or a failed write may have left
+//! members with content of different times.
 //!
-//! This is no excuse ([`crate::suspects`]) but a choice of what verification reads: every sector
-//! that was ever written, and all sectors that share a column with content that was not durable at
-//! a power cut. A column leaves the set after a complete resync of an array with all its members.
-//! If more members were lost than the level survives it stays for good, because wrongly
+//! Verification reads all data sectors of a column at stake, also those that no client wrote. While
+//! the promises cover data, the set does not change which content a read may return: that is
+//! decided by [`crate::suspects`].
+//!
+//! The set is cleared by a complete resync or repair, if every slot had a member and every sector
+//! could be read since columns were added. Otherwise the columns stay for good, because wrongly
 //! reconstructed content remains even though members agree about it after the resync.
 
 use std::collections::BTreeSet;
 
-/// Columns that are at stake.
+/// The set of columns at stake.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AtStake {
     columns: BTreeSet<u64>,
-    /// Slots that had no member at any time since the columns were recorded.
+    /// Slots that had no member at any time since the first of the columns was added.
     missing: BTreeSet<u16>,
     /// Whether a member ever failed to read a sector.
     unreadable: bool,

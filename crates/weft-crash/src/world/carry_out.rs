@@ -1,6 +1,7 @@
 //! Outputs of the engine carried out: disk requests, computations, answers, notices.
 //!
-//! Each completion becomes a value that the engine receives. Checkers see outputs and completions.
+//! The result of a completed request or computation becomes an input of the engine. Checkers see
+//! outputs and completions.
 
 use std::hash::{Hash, Hasher};
 

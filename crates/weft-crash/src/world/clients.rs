@@ -77,7 +77,8 @@ impl World {
         self.request_of(ARRAY, client, op, range, payload, flags)
     }
 
-    /// Variant of [`Self::request`] for a request with these attributes instead of its client's.
+    /// Variant of [`Self::request`] for a request with the attributes `attr` instead of those of
+    /// its client.
     pub fn request_as(
         &mut self,
         (client, attr): (ClientId, Attr),
@@ -520,8 +521,9 @@ impl World {
         self.answers.insert(ticket, answer);
     }
 
-    /// Records a write that was answered with an error. If the array is beyond the promises it may
-    /// have broken in the middle of the write, which then stays half done.
+    /// Records a write that was answered with an error. If the options promise nothing about data
+    /// ([`Options::data_promised`](crate::Options::data_promised)), the array may have failed in
+    /// the middle of the write, so members may disagree in its columns.
     fn write_failed(&mut self, volume: VolumeId, write: WriteId) {
         let range = self.model_of(volume).range_of(write);
         let range = range.filter(|_| volume == ARRAY && !self.options.data_promised);
@@ -532,8 +534,9 @@ impl World {
         self.model_of(volume).write_failed(write);
     }
 
-    /// Records the answer of a drain: everything that was acknowledged before it is stored on
-    /// members, except for the ranges that the answer names.
+    /// Records the answer of a command that drains the write-back cache: everything that was
+    /// acknowledged before the command is stored on members, except for the ranges that the answer
+    /// names.
     fn drained(&mut self, volume: VolumeId, mark: FlushMark, result: &Result<(), ReplyError>) {
         match result {
             Ok(()) => self.model_of(volume).drained(mark, &[]),

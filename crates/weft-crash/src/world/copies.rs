@@ -29,7 +29,8 @@ impl World {
         self.array.places(column).into_iter().filter_map(read).collect()
     }
 
-    /// Measures the copies of one sector of an array without parity; see [`World::measure_all`].
+    /// Compares the copies of one sector of an array without parity when an engine starts; see
+    /// [`World::measure_all`].
     pub(super) fn measure_copies(&mut self, column: u64, assembly: &Assembly, before: &Suspects) {
         let copies = self.copies(column, |place| match assembly.slots.get(place.slot.index()) {
             Some(SlotState::InSync(member)) => {
@@ -80,9 +81,9 @@ impl World {
         }
     }
 
-    /// Whether any disk outside of the assembly has recorded more events than the disks in it: the
-    /// disk is gone, or its superblock cannot be read or was torn. A single copy assembles as a
-    /// mirror, however old it is; that is beyond the promises.
+    /// Whether any disk outside of the assembly has recorded more events than the disks in sync in
+    /// it: the disk is gone, or its superblock cannot be read or was torn. A mirror assembles from
+    /// a single copy, however old it is; durability is not promised then.
     fn is_older_than_gone(&self, assembly: &Assembly) -> bool {
         let events = |disk: usize| {
             let before = self.record_before.of(disk).map(weft_ondisk::Superblock::events);
@@ -97,7 +98,7 @@ impl World {
         others.map(events).max() > believed.iter().map(|disk| events(*disk)).max()
     }
 
-    /// Measures the copies of one suspect sector again; see [`World::look_again`].
+    /// Compares the copies of one suspect sector again; see [`World::look_again`].
     pub(super) fn look_again_at_copies(&mut self, column: u64) {
         let unrecorded = self.unrecorded();
         let disk_of = |place: Place| self.disk_read(place.slot, place.sector, &unrecorded);

@@ -106,8 +106,9 @@ impl World {
         self.disk_of = (0..self.disks.len()).collect();
     }
 
-    /// Variant of [`Self::stopped`] for an engine that wrote nothing. Superblocks that the previous
-    /// engine left whole still count as whole at its end, even if a cut tore them since.
+    /// Variant of [`Self::stopped`] for an engine that wrote nothing. A superblock counts as whole
+    /// at the end of the last engine if it was whole at the end of the engine before, even if a
+    /// power cut tore it in between.
     pub fn looked(&mut self) {
         let before = std::mem::take(&mut self.record_before);
         self.stopped();
@@ -141,8 +142,9 @@ impl World {
         self.judge_parity(&written, parity::Bytes::Visible);
     }
 
-    /// Columns of writes that were not answered, that a disconnected client left behind, or that a
-    /// write-back cache answered.
+    /// Columns of writes that may be in progress: writes that were not answered, that a
+    /// disconnected client left behind, or that a write-back cache answered and may still have to
+    /// write to members.
     fn columns_being_written(&self) -> BeingWritten {
         let columns = |ranges: &mut dyn Iterator<Item = ByteRange>| -> BTreeSet<u64> {
             ranges.flat_map(|range| self.array.columns(range)).map(|(_, it)| it.number).collect()
@@ -254,8 +256,9 @@ impl World {
         self.disks.iter().map(|disk| disk.stats.io_errors.reads).sum()
     }
 
-    /// Whether the remaining members suffice for reads: those that the engine has to read, without
-    /// any fault except flushes, superblock writes and reads that failed in the past.
+    /// Whether the members that the engine reads suffice for all data even without those that have
+    /// a fault. Flushes, superblock writes and reads that failed in the past do not count as
+    /// faults.
     fn is_still_served(&self) -> bool {
         let is_well = |disk: &usize| {
             let Disk { faults, stats, .. } = &self.disks[*disk];

@@ -26,9 +26,9 @@ impl World {
             .collect()
     }
 
-    /// Measures the columns when an engine starts on members that a cut may have left in
-    /// disagreement. The content of the members tells which columns are suspect and what reads of
-    /// them may return.
+    /// Measures the columns, which is to compare the content of their members, when an engine
+    /// starts on members that a cut may have left in disagreement. The comparison tells which
+    /// columns are suspect and what reads of them may return.
     pub(super) fn measure_all(&mut self, assembly: &Assembly) {
         let rebuilding = |(slot, state): (u16, &SlotState)| match state {
             SlotState::Rebuilding { member, recovery_offset } => {
@@ -108,8 +108,8 @@ impl World {
         }
     }
 
-    /// Keeps wrong content as possible that was reconstructed for a lost slot and written to the
-    /// slot's new member. It is on the media even if members agree by now.
+    /// Allows reads to return content that was reconstructed wrongly for a lost slot and then
+    /// written to the slot's new member. It is on the media even if members agree by now.
     fn keep_reconstructed(&mut self, before: &Suspects, column: u64, strips: &Strips) {
         for slot in before.lost(column) {
             if let Some(found) = strips.at(slot)
@@ -124,9 +124,9 @@ impl World {
         }
     }
 
-    /// Accepts what members in sync hold. If more members were hurt than the level survives, they
-    /// may hold any older content, and reads return it. While the power stays on this applies only
-    /// where a write failed: everywhere else all members have what was acknowledged.
+    /// Allows reads to return what members in sync hold, on an array that lost more members than
+    /// the level survives: they may hold any older content. While the power stays on this applies
+    /// only where a write failed: everywhere else all members have what was acknowledged.
     fn believe(&mut self, column: u64, strips: &Strips) {
         if !self.was_cut && !self.at_stake.contains(column) {
             return;
@@ -159,7 +159,7 @@ impl World {
         self.has_outstanding(column) || self.array.data_of(column).into_iter().any(in_flight)
     }
 
-    /// Marks columns as open: a member refused a write to one of them, or the write ended halfway.
+    /// Marks columns as open, because a member refused a write to them or the write ended halfway.
     pub(super) fn open_columns(&mut self, columns: impl IntoIterator<Item = u64>) {
         // What is left of a write to a copy is already in the model, as a failed version.
         if self.measures() && self.array.has_parity() {
@@ -170,7 +170,8 @@ impl World {
         }
     }
 
-    /// Measures the suspect columns of a range again, after a write to the range was answered.
+    /// Compares the members in the suspect columns of a range again, after a write to the range was
+    /// answered.
     pub(super) fn look_again_at(&mut self, range: ByteRange) {
         if !self.suspects.is_empty() {
             let columns: Vec<u64> = self.array.columns(range).map(|(_, it)| it.number).collect();
@@ -178,7 +179,7 @@ impl World {
         }
     }
 
-    /// Measures every suspect column again.
+    /// Compares the members in every suspect column again.
     pub(super) fn look_again_at_all(&mut self) {
         let columns: Vec<u64> = self.suspects.columns().collect();
         columns.into_iter().for_each(|column| self.look_again(column));
@@ -205,8 +206,8 @@ impl World {
         read.filter(|(slot, _)| missing.contains(slot)).collect()
     }
 
-    /// Measures a suspect column again. The column stops being suspect once no write to it is in
-    /// flight, its members agree, and the model allows its reconstructed content.
+    /// Compares the members in a suspect column again. The column stops being suspect once no write
+    /// to it is in flight, its members agree, and the model allows its reconstructed content.
     pub(super) fn look_again(&mut self, column: u64) {
         let open = self.suspects.is_open(column);
         if !open && !self.suspects.contains(column) {

@@ -32,7 +32,8 @@ impl World {
         self.served = Served(in_sync.collect());
     }
 
-    /// Records that the member at a slot failed. It is still read if the others do not suffice.
+    /// Records that the member at a slot failed. The engine still reads this member if the others
+    /// do not suffice.
     pub(super) fn serves_no_more(&mut self, slot: Slot) {
         let others = |other: Slot| other != slot && self.served.at(other).is_some();
         if self.array.suffices(others) {

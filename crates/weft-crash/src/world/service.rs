@@ -22,7 +22,7 @@ use super::{Pending, World};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Service {
     drives: Vec<Timed>,
-    /// Time in which the clock waited for drives.
+    /// Total time for which the clock waited for drives.
     pub(super) waited: Span,
 }
 
@@ -85,8 +85,8 @@ impl Service {
         self.drives.get(disk).map(|of| device_traits(of.member.drive()))
     }
 
-    /// Passes a request to the drive of a disk. Returns whether the drive need not do anything for
-    /// it.
+    /// Passes a request to the drive of a disk. Returns whether the request is done at once,
+    /// because the disk has no drive or the drive need not do anything for it.
     pub(super) fn begin(&mut self, now: Time, disk: usize, request: Request) -> bool {
         let Some(of) = self.drives.get_mut(disk) else { return true };
         of.held.push_back(request);
@@ -112,8 +112,8 @@ impl Service {
     }
 }
 
-/// The named model. A model of a drive in its steady state takes long to make, so each is made
-/// once.
+/// Drive model with this name. A model of a drive in its steady state takes long to make, so each
+/// model is made once.
 fn model(name: &'static str) -> Model {
     static MODELS: Mutex<BTreeMap<&'static str, Model>> = Mutex::new(BTreeMap::new());
     let mut models = MODELS.lock().expect("nothing panics while the lock is held");
@@ -206,7 +206,8 @@ impl World {
         }
     }
 
-    /// Lets the queues of members dispatch, on disks with drives.
+    /// On disks with drives, has the engine dispatch requests from the queues of members outside of
+    /// a turn.
     pub(super) fn run_queues(&mut self) {
         let Some(engine) = &mut self.engine else { return };
         let mut dispatched = VecDeque::new();
@@ -214,7 +215,9 @@ impl World {
         self.submit_dispatched(dispatched);
     }
 
-    /// Second half of a turn of the engine, on disks with drives.
+    /// On disks with drives, has the engine carry out the second half of a turn: member requests of
+    /// the first half go to the queues of members, which dispatch. With `end_plug` the plug of the
+    /// queues ends.
     pub(super) fn unplug_queues(&mut self, end_plug: bool) {
         let Some(engine) = &mut self.engine else { return };
         let mut dispatched = VecDeque::new();
@@ -241,8 +244,8 @@ impl World {
 }
 
 impl Timed {
-    /// Passes requests on to the drive for as long as it has room. Calls `done` for those for which
-    /// it need not do anything.
+    /// Passes held requests to the drive for as long as it has room. Calls `done` for each request
+    /// for which the drive need not do anything.
     fn pass_on(&mut self, now: Time, done: &mut impl FnMut(Token)) {
         while let Some(Request { token, access, range }) = self.held.front().copied() {
             if !self.member.has_room_for(access) {

@@ -50,10 +50,10 @@ pub struct Found {
 const DEPTH_MAX: usize = 24;
 
 impl Found {
-    /// Looks through a folder, or reads one file.
+    /// Reads the runs of a folder and of the folders in it, or of one file.
     ///
     /// # Errors
-    /// A file or folder cannot be read, or a file of results is not what its name says.
+    /// A file or folder cannot be read, or a file of results does not have the format of its name.
     pub fn below(path: &Path) -> Result<Self, CompareError> {
         let mut found = Self::default();
         let kind = fs::metadata(path).map_err(|source| unreadable(path, source))?;

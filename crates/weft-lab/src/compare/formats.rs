@@ -1,11 +1,11 @@
 //! Formats of results: `/proc/vmstat` snapshots, fio's JSON, weft's own `--results`.
 //!
 //! Each format gives the metrics of a run by name. A counter of `vmstat-end` has the kernel's name
-//! and counts since boot, as the script of patch 001's mail read it; if there is a `vmstat-begin`
-//! too, `NAME.run` is the growth of the counter in between. The numbers of fio are named by their
-//! path in the JSON (`write.clat_ns.percentile.99`), and four sums over reads, writes and trims are
-//! added. The numbers of weft have the names of its metrics, and `PART.METRIC` for the parts of a
-//! run.
+//! and counts since boot, as the script compare.rb of patch 001 (IO-less dirty throttling) read it;
+//! if there is a `vmstat-begin` too, `NAME.run` is the growth of the counter in between. The
+//! numbers of fio are named by their path in the JSON (`write.clat_ns.percentile.99`), and four
+//! sums over reads, writes and trims are added. The numbers of weft have the names of its metrics,
+//! and `PART.METRIC` for the parts of a run.
 //!
 //! Source   proc(5), "/proc/vmstat"; fio HOWTO, "JSON output"; `experiment/results.rs`;
 //!          writeback.md §4.1, §5.1
@@ -176,7 +176,8 @@ fn sums(job: &Value, values: &mut Values) {
     }
 }
 
-/// Numbers the clones of a job that fio reported one by one: they are not repeats of a run.
+/// Appends a number to the name of each clone of a job, if fio reported the clones one by one:
+/// equal names would make them repeats of one run.
 fn number_clones(jobs: &mut [FioJob]) {
     let names: Vec<String> = jobs.iter().map(|job| job.name.clone()).collect();
     for (at, job) in jobs.iter_mut().enumerate() {
@@ -187,7 +188,7 @@ fn number_clones(jobs: &mut [FioJob]) {
     }
 }
 
-/// A run of `weft reproduce --results`.
+/// Reads a run that `weft reproduce --results` has stored in a folder.
 pub(super) fn weft(folder: &Path) -> Result<WeftRun, CompareError> {
     let read = |name: &str| {
         let path = folder.join(name);

@@ -1,9 +1,9 @@
 //! Matching of cases across sets: means, changes against the first set, means of groups.
 //!
-//! A change is the difference of the two means over the first one, as the script of patch 001's
-//! mail counted it. Its interval is that of the ratio of the runs: paired if both sets have the
-//! same seeds, Welch's otherwise. A single run has no interval, so the comparison cannot say
-//! whether its change exceeds the scatter of runs.
+//! A change is the difference of the two means divided by the first one, as the script compare.rb
+//! of patch 001 (IO-less dirty throttling) counted it. Its interval is that of the ratio of the
+//! runs: paired if both sets have the same seeds, Welch's otherwise. A single run has no interval,
+//! so the comparison cannot say whether its change exceeds the scatter of runs.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub struct Cell {
 /// The change of a case against the first set.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Change {
-    /// Difference of the means over the first one, in percent.
+    /// Difference of the means of the two sets, in percent of the mean of the first set.
     pub percent: f64,
     /// 95 % interval of the change in percent, where both sets have several runs.
     pub interval: Option<(f64, f64)>,
@@ -71,7 +71,7 @@ pub struct Group {
 /// Order of cases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// By name, as the script of patch 001's mail sorts.
+    /// By name, as the script compare.rb sorts.
     #[default]
     Case,
     /// By the change of the last set, largest decrease first.

@@ -1,10 +1,11 @@
 //! Comparison of sets of runs, case by case.
 //!
-//! A set is everything below one argument, or all runs of one kernel, as for the script of patch
-//! 001's mail. A case is identified by the path and the name that runs of several sets have in
-//! common. Several runs of a case in one set are repeats: their means are compared, and the
-//! interval of the change shows whether the change exceeds their scatter. Runs with the same seeds
-//! are pairs. A case that only one set has leaves a missing cell; its row stays.
+//! A set is everything below one argument, or all runs of one kernel, as for the script compare.rb
+//! of patch 001 (IO-less dirty throttling). A case is identified by the path and the name that runs
+//! of several sets have in common. Several runs of a case in one set are repeats: their means are
+//! compared, and the interval of the change shows whether the change exceeds their scatter. Runs
+//! with the same seeds are pairs. A case that only one set has leaves a missing cell; its row
+//! stays.
 //!
 //! | part | file |
 //! |---|---|
@@ -197,14 +198,14 @@ pub fn lower_is_better(metric: &str) -> bool {
     }
 }
 
-/// The usual metric of each format.
+/// Metrics by which runs are compared unless another is named: of `/proc/vmstat`, weft and fio.
 const USUAL: [&str; 3] = ["nr_written", "throughput", "bw_bytes"];
 
 /// Number of similar metrics that an error names.
 const NEAR_COUNT: usize = 12;
 
-/// Default criterion for sets. If every argument is a single run folder, named as in patch 001's
-/// mail, and the kernels differ, sets are kernels; otherwise every argument is a set.
+/// Default criterion for sets. If every argument is a single run folder, with a name of the form in
+/// `run_name.rs`, and the kernels differ, sets are kernels; otherwise every argument is a set.
 fn likely(found: &[(&Path, Found)]) -> By {
     let mut kernels = BTreeSet::new();
     for (_, found) in found.iter().filter(|(_, found)| !found.runs.is_empty()) {

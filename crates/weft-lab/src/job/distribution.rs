@@ -12,7 +12,7 @@
 use super::Distribution;
 use super::rng::{Rng, mix};
 
-/// Draws blocks of `0..count`.
+/// Generator of random block numbers below `count` with a given distribution.
 #[derive(Clone, Debug)]
 pub(super) struct Draw {
     kind: Kind,
@@ -124,7 +124,8 @@ fn scatter(rank: u64, count: u64, key: u64) -> u64 {
 struct Zipf {
     count: f64,
     theta: f64,
-    /// Values of [`Zipf::integral`] at both ends of the range that is drawn from.
+    /// Lower end of the values of [`Zipf::integral`] between which a draw is uniform; `high` is the
+    /// upper end.
     low: f64,
     high: f64,
     /// Distance above a rank within which a draw is accepted without a test.

@@ -18,7 +18,7 @@ use weft_units::Bytes;
 /// the blocks that are used.
 const MAP_BLOCKS_MAX: u64 = 1 << 36;
 
-/// Request of a clone.
+/// A request that a clone of a job issues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Io {
     /// A call of fdatasync.
@@ -36,7 +36,7 @@ pub enum Io {
     },
 }
 
-/// The requests of one clone.
+/// Generator of the requests of one clone of a job.
 ///
 /// The sequence is a function of job, clone, volume and seed, the same on every machine. `randseed`
 /// in the job replaces the seed.
@@ -266,7 +266,8 @@ impl Generator {
         placed
     }
 
-    /// Places a request of direction `at` at `offset`, cut to the end of the region.
+    /// Returns the transfer that begins at `offset`, with a length of `wanted` bytes or up to the
+    /// end of the region. `at` is the index of its direction.
     fn follow(&mut self, at: usize, offset: u64, wanted: u64) -> Option<(u64, u64)> {
         let room = self.length - offset;
         let length = if wanted <= room { wanted } else { room - room % self.grain.min(room) };

@@ -80,7 +80,8 @@ pub struct Target {
     pub offset: Option<Size>,
     /// Offset added for each further clone (`offset_increment`).
     pub offset_increment: Option<Size>,
-    /// Size of a file, which is the region if set.
+    /// Size of the file (`filesize`), which begins at byte 0 of the volume. If set, the region ends
+    /// at the end of the file, and `size` is only the number of bytes of a pass.
     pub file_size: Option<Bytes>,
 }
 
@@ -244,11 +245,11 @@ pub struct Durability {
 /// Rate and pauses of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pace {
-    /// Pause after a completed request.
+    /// Length of a pause between requests.
     pub think_time: Span,
     /// Part of each pause that is spent busy, not asleep (`thinktime_spin`).
     pub think_time_spin: Span,
-    /// Number of requests between pauses.
+    /// Number of requests from one pause to the next.
     pub think_blocks: u64,
     /// Most bytes in a second, by direction.
     pub rate: [Option<Bytes>; 3],

@@ -91,7 +91,7 @@ impl Iolog {
         Self { version, clock_us: 0, open: BTreeMap::new() }
     }
 
-    /// Parses the fields after a file that is opened or closed.
+    /// Parses the rest of a line that adds, opens or closes a file.
     fn file(
         &mut self,
         name: &str,
@@ -313,7 +313,8 @@ impl<W: Write> Writer<W> {
         self.lost(requests);
     }
 
-    /// Adds a record. The first record of a device opens it.
+    /// Adds a record. Before the first record of a device, the actions `add` and `open` of the
+    /// device are written.
     ///
     /// # Errors
     /// I/O errors of the underlying writer.

@@ -8,13 +8,14 @@ use weft_units::{Bytes, Time};
 pub struct ReadOptions {
     /// Format of the trace; `None` to detect it from the contents.
     pub format: Option<Format>,
-    /// Events of a block trace that count as its requests.
+    /// Event of a block trace at which its requests are taken; each request is traced at several
+    /// events.
     pub event: Event,
     /// Assumption about the flags of writes in formats that have no flags.
     pub assume: Assume,
 }
 
-/// Event of a request that is replayed as the request.
+/// Event of a block trace at which a request is taken for the replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Event {
     /// The request entered the block layer: the workload above weft.

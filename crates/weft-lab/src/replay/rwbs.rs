@@ -43,9 +43,9 @@ pub(crate) fn parse(field: &Field<'_>) -> Result<(Option<Op>, Flags), Fault> {
     Ok((op, flags))
 }
 
-/// Operation and flags of a request with these letters; `empty` says that it has no data. An empty
-/// request that has a preflush, and is a write or has no operation, is a flush. `None` if it
-/// transfers nothing.
+/// Operation and flags of a request with these letters; `empty` says that the request has no data.
+/// An empty request that has a preflush, and is a write or has no operation, is a flush. `None` for
+/// a request that transfers nothing.
 pub(crate) fn request(op: Option<Op>, flags: Flags, empty: bool) -> Option<(Op, Flags)> {
     if empty && flags.preflush && matches!(op, None | Some(Op::Write)) {
         return Some((Op::Flush, Flags { preflush: false, ..flags }));

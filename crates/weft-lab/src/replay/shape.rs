@@ -188,14 +188,14 @@ impl<I: Iterator<Item = Result<Record, ReplayError>>> Shaped<I> {
         &self.options
     }
 
-    /// The source of the requests, for its devices and counts.
+    /// The iterator over the original requests, for the trace's devices and counts.
     #[must_use]
     pub fn from(&self) -> &I {
         &self.from
     }
 
-    /// Reads up to the next record that has a place on the volume. Returns it, and the second part
-    /// if it is split at the end of the volume.
+    /// Reads up to the next record that has a place on the volume. Returns this record, and its
+    /// second part if the record is split at the end of the volume.
     fn placed(&mut self) -> Result<Option<(Record, Option<Record>)>, ReplayError> {
         while let Some(record) = self.from.next().transpose()? {
             self.number += 1;

@@ -5,8 +5,8 @@ use super::scale::Scale;
 use super::style::COLOURS;
 use super::{Bars, Cell, Group, Table, Value, number};
 
-/// Height of a bar in pixels. The other heights are those of the gap after a bar, of a group's
-/// label, of the space between groups, and of the axis.
+/// Height of a bar in pixels. The next constants are the heights of the gap after a bar, of a
+/// group's label, of the space between groups, and of the axis.
 const BAR: f64 = 16.0;
 const GAP: f64 = 5.0;
 const LABEL: f64 = 21.0;

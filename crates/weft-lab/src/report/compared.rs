@@ -107,7 +107,7 @@ fn rows(comparison: &Comparison) -> Block {
     Block::Table(Table { caption: caption.to_owned(), columns, rows: rows.collect() })
 }
 
-/// A change with its mark and interval, as text.
+/// A change as text, with its interval and the mark of its significance.
 fn told(change: &Change) -> String {
     let mark = if change.is_sure() == Some(true) { " *" } else { "" };
     let interval = change.interval.map(|(low, high)| format!(" ({low:+.1}…{high:+.1})"));

@@ -25,7 +25,8 @@ impl Scale {
         Self { low, high, from, to, logarithmic }
     }
 
-    /// The percentage at which a value is drawn, limited to the length.
+    /// The percentage at which a value is drawn. A value outside the scale is drawn at the nearer
+    /// end.
     pub(super) fn at(&self, value: f64) -> f64 {
         let fraction = if self.logarithmic {
             libm::log(value.max(self.low) / self.low) / libm::log(self.high / self.low)

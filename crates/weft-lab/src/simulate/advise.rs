@@ -1,4 +1,5 @@
-//! Advice: measured best members, chunk, stripe size, stripe cache and priority for a load.
+//! Advice: the number of members, chunk, stripe size, stripe cache and priority that measured best
+//! for a load.
 //!
 //! One parameter is varied at a time, beginning with the given volume, and is varied again if
 //! another parameter has changed since. A value replaces the present one only if it is better at 95
@@ -178,7 +179,8 @@ const CHUNK: &str = "chunk";
 /// Parameter for the stripe cache's size: in bytes or in stripes, as `stripe_size` implies.
 const CACHE: &str = "stripe cache";
 
-/// Value of a parameter of a volume, as on the command line.
+/// Name of a parameter on the command line, and its value for a volume. The stripe cache has one of
+/// two names.
 fn value(volume: &Volume, name: &'static str) -> (&'static str, String) {
     match name {
         MEMBERS => (MEMBERS, volume.members.len().to_string()),
@@ -347,13 +349,15 @@ impl Search<'_> {
     }
 }
 
-/// Distance of the seeds of the last comparison from those of the search.
+/// Distance of the seeds of the last comparison from those of the search, so that none is used
+/// twice.
 const FRESH: u64 = 1_000_003;
 
 /// Least number of runs of the last comparison.
 const CONFIRMING_RUNS: u64 = 5;
 
-/// Joins the jobs into one, by geometric means over all jobs that transferred data.
+/// Combines the results of several jobs into one, by geometric means over the jobs that transferred
+/// data.
 fn joined(jobs: &[Swept]) -> Swept {
     if let [one] = jobs {
         return one.clone();

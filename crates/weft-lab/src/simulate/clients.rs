@@ -9,7 +9,7 @@ use super::SimulateError;
 use super::trace::{Requests, Shape};
 use crate::replay::{Counts, Record, ReplayError, Trace};
 
-/// Criterion that separates the clients of a trace.
+/// Criterion by which the requests of a trace are divided among clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// The device of the request.
@@ -33,11 +33,12 @@ pub(super) struct Client {
 
 #[derive(Clone, Debug)]
 enum Is {
-    /// All requests.
+    /// The client has all requests.
     All,
     Device(u32),
     Process(u32),
-    /// The requests that belong to no client in this sorted list.
+    /// The client has the requests that belong to none of the devices or processes in this sorted
+    /// list.
     NoneOf(By, Vec<u32>),
 }
 

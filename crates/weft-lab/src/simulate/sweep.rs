@@ -326,8 +326,8 @@ fn course(result: &JobResult) -> Vec<f64> {
 }
 
 impl Sample {
-    /// Figures of a job, reads, writes and trims together. The share is that of the only job of a
-    /// run, 1.
+    /// Figures of a job over reads, writes and trims together. `share` is set to 1, as for the only
+    /// job of a run.
     #[must_use]
     pub fn of(result: &JobResult) -> Self {
         let mut latencies = Latencies::default();

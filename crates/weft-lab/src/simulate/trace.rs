@@ -69,7 +69,8 @@ pub struct Shape {
     pub devices: Vec<(String, Bytes, u64)>,
     /// Number and bytes of the requests of each device.
     pub by_device: Vec<Requests>,
-    /// Name, if known, and requests of each process that the trace records.
+    /// By process id, if the trace records one: the name of the process, if known, and its
+    /// requests.
     pub processes: BTreeMap<u32, (String, Requests)>,
     /// Time from the first request to the last.
     pub span: Span,
@@ -375,7 +376,7 @@ struct Asks {
 struct Feed {
     shaped: Shaped<OfClient>,
     told: Rc<Asks>,
-    /// Whether a process is assumed to wait for every write.
+    /// Whether every write gets the sync flag, because a process is assumed to wait for it.
     assumed: bool,
 }
 

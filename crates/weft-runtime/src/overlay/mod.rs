@@ -69,8 +69,9 @@ pub struct Overlay {
     base_start: u64,
     header: Header,
     map: Mutex<Map>,
-    /// Held by each write and flush. Several rings may share an overlay: only one of two writes may
-    /// complete a granule, and a flush must not return before the map that it took is durable.
+    /// Lock that each write and flush holds. Several rings may share an overlay: only one of two
+    /// writes may complete a granule, and a flush must not return before the map that it took is
+    /// durable.
     order: Mutex<()>,
     access: Access,
 }

@@ -1,4 +1,4 @@
-//! Driver of the real world: inputs to the engine, outputs carried out, one pass at a time.
+//! Driver for real members: inputs to the engine, outputs carried out, one pass at a time.
 //!
 //! [`Driver`] owns the engine, the memory and the members. A pass is one round of the loop that
 //! serves clients (`reactor.rs`). The driver records inputs as they arrive. `settle` lets the

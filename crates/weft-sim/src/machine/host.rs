@@ -46,7 +46,7 @@ pub struct Host {
     pub(super) now: Time,
     engine: Engine,
     members: Vec<Member>,
-    /// Use that processes make of each volume.
+    /// State of each volume that its processes determine: idle time, and threads that sleep.
     volumes: Vec<VolumeUse>,
     /// Link that all disks share; `None` if each has a link of its own.
     link: Option<Box<SharedLink>>,
@@ -356,8 +356,8 @@ impl Host {
     }
 
     /// Whether a process that has just submitted a request is blocked, as md blocks its callers. If
-    /// so, it is woken when stripes are free again, in order of arrival: a process that is woken
-    /// and finds no stripe keeps its place in the queue.
+    /// so, the process is woken when stripes are free again, in order of arrival: a process that is
+    /// woken and finds no stripe keeps its place in the queue.
     pub fn blocks(&mut self, pid: Pid) -> bool {
         if self.congestion() < Congestion::Blocked {
             self.turns.remove(&pid);

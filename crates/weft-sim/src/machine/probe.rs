@@ -171,7 +171,7 @@ impl Sample {
         }
     }
 
-    /// Mean over the sample's looks of one of its counts.
+    /// Mean of one of the sample's counts over the looks that make the sample.
     #[must_use]
     pub fn mean(&self, count: Count) -> f64 {
         count.sum as f64 / self.looks.max(1) as f64

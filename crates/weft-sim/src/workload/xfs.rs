@@ -25,7 +25,7 @@ pub struct Xfs {
     log: ByteRange,
 }
 
-/// Number of allocation groups on an array. [A]
+/// Number of allocation groups on an array (assumed).
 const GROUPS: u64 = 16;
 
 /// Size of the log on disk.

@@ -1,8 +1,9 @@
 //! Report charts of dirty pages under a limit: pools, disks and writers' waits, without and with
 //! the patch.
 //!
-//! Charts show the cases for which the text compares another metric than the rate beside its rows,
-//! in the columns that it compares there, one run of each. A table has every case.
+//! Charts over time show one run of each column. A case has them if the experiment's text compares,
+//! without a published figure, another metric of the case than its throughput; they show the
+//! columns that are compared there. A table has the fairness and the longest wait of every case.
 
 use weft_sim::workload::dirty_limit::{Measured as Pool, Sample};
 
@@ -10,7 +11,8 @@ use super::super::{Axis, Block, Cell, Lines, Mark, Series, Table, Value, number}
 use super::{Found, words};
 use crate::experiment::{CaseRuns, Measured, Metric};
 
-/// Most points of a line: more points of fluctuating lines cannot be told apart on a page.
+/// Largest number of points of a line. A line of more points, which fluctuates, is unreadable on a
+/// page.
 const POINTS_MAX: usize = 120;
 
 /// Pages per MiB.
@@ -40,7 +42,8 @@ impl Found<'_> {
         blocks
     }
 
-    /// Charts of the fairness and the longest wait of the writers, in every case.
+    /// Table of the fairness and the longest wait of the writers, in every case; `None` if no case
+    /// has dirty pages.
     fn waits_of_all(&self) -> Option<Block> {
         let all = self.outcome.cases.iter();
         let cases: Vec<_> = all.filter(|case| has_pool(case)).collect();
@@ -67,7 +70,7 @@ fn has_pool(case: &CaseRuns) -> bool {
     parts.any(|part| part.pool.is_some())
 }
 
-/// First runs of the columns that a row compares.
+/// First run of each column that a comparison of the experiment has.
 fn runs<'a>(case: &'a CaseRuns, row: &Measured) -> Vec<Run<'a>> {
     let columns = [Some(&row.row.baseline), Some(&row.row.patched), row.row.beyond.as_ref()];
     let runs = columns.into_iter().flatten().filter_map(|column| {
@@ -174,7 +177,7 @@ fn by_disk(case: &str, runs: &[Run<'_>]) -> Lines {
     }
 }
 
-/// Chart of quantiles of the waits of the first writers.
+/// Chart of the waits of a few writers (the first four): quantiles of their lengths.
 fn waits(case: &str, runs: &[Run<'_>]) -> Lines {
     let ends = [("50 %", 500), ("90 %", 900), ("99 %", 990), ("longest", 1000)];
     let series = runs.iter().map(|run| {

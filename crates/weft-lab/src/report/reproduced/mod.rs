@@ -160,7 +160,7 @@ impl Found<'_> {
         &self.outcome.rows
     }
 
-    /// All comparisons: the rows, and those beside them.
+    /// All comparisons of the experiment: those with a published figure (rows), then those without.
     fn compared(&self) -> impl Iterator<Item = &Measured> {
         self.outcome.rows.iter().chain(&self.outcome.beside)
     }

@@ -11,11 +11,12 @@ use super::{Found, runs, words};
 use crate::experiment::{CaseRuns, Metric, Side};
 use crate::statistics::ratio;
 
-/// Most samples of a line: more samples of fluctuating lines cannot be told apart on a page.
+/// Largest number of samples of a line. A line of more samples, which fluctuates, is unreadable on
+/// a page.
 const SAMPLES_MAX: usize = 48;
 
-/// A list of stripes, the length of which has a chart: name, description, and its length in a
-/// sample.
+/// A list of stripes of which a chart shows the length: its name, its description, and the function
+/// that reads its length from a sample.
 type ListOf = (&'static str, &'static str, fn(&Sample) -> Count);
 
 const LISTS: [ListOf; 2] = [
@@ -69,8 +70,8 @@ impl Found<'_> {
         blocks
     }
 
-    /// Chart of the rows that must equal the published figures to the last digit; `None` if there
-    /// are none.
+    /// Chart of the comparisons that must equal the published figures to the last digit; `None` if
+    /// there are none.
     fn exact(&self) -> Option<Block> {
         let rows: Vec<_> = self.rows().iter().filter(|row| row.row.exact).collect();
         let first = rows.first()?;
@@ -99,7 +100,8 @@ impl Found<'_> {
         }))
     }
 
-    /// A chart for each curve over CPU costs, of the rows that are its points.
+    /// Charts of ratios over CPU costs. Each chart is a curve, which a comparison of the experiment
+    /// names, with a point for each case that has another multiple of the CPU costs.
     fn curves(&self) -> Vec<Block> {
         let mut names: Vec<&str> = Vec::new();
         for name in self.compared().filter_map(|row| row.row.curve.as_deref()) {
@@ -182,7 +184,7 @@ impl Found<'_> {
         })
     }
 
-    /// Charts of how long stripes waited that needed a preread.
+    /// Charts of the time for which stripes waited that needed a preread.
     fn waits(&self, case: &CaseRuns) -> Vec<Block> {
         let all: Vec<(&str, StripeWaits)> =
             self.columns().into_iter().map(|column| (column, waits(case, column))).collect();
@@ -282,7 +284,7 @@ impl Found<'_> {
     }
 }
 
-/// Sentence that says from which costs on a curve lies below 1.
+/// Sentence for readers: the CPU costs from which on the ratios of a curve are below 1.
 fn where_below_one(points: &[(f64, Value)]) -> String {
     let Some(first) = points.first() else { return String::new() };
     if points.iter().all(|point| point.1.value >= 1.0) {

@@ -142,11 +142,11 @@ enum Event {
     Arm,
     /// The controller has chosen the arm's next command.
     Chosen,
-    /// A write for which the cache has room has been received.
+    /// A write for which the cache has room has arrived over the link and is decoded.
     Taken(Command),
     /// Enough has reached the platters for the next write to have room.
     Room,
-    /// The data of a write that bypasses the cache has been received.
+    /// The bytes of a write that bypasses the cache have arrived over the link.
     Came(Command),
     /// The command with this tag is complete.
     Done(u64),
@@ -429,7 +429,7 @@ impl Hdd {
         }
     }
 
-    /// Starts the access that is best now.
+    /// Chooses the arm's next access and starts it.
     fn set_out(&mut self, now: Time) {
         self.catch_up(now);
         if let Some(stands) = self.reads.stands_at() {
@@ -472,7 +472,7 @@ impl Hdd {
         }
     }
 
-    /// Adds a move and a rotational wait to the counters. Returns their duration.
+    /// Adds the times of an approach (move and rotational wait) to the counters. Returns their sum.
     fn count(&mut self, approach: Approach) -> Span {
         self.counters.seeks += u64::from(approach.seek > 0);
         self.counters.seek_time = Span(self.counters.seek_time.0 + approach.seek);

@@ -95,7 +95,7 @@ impl ReadCache {
     }
 
     /// Whether the head has passed this range: the stream began behind the start of the range, and
-    /// less than a segment behind its end.
+    /// at most a segment behind its end.
     pub(super) fn passed(&self, start: u64, end: u64) -> bool {
         let before =
             |stream: Stream| start < stream.began && stream.began <= end + self.segment_sectors;

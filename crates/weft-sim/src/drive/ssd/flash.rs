@@ -17,7 +17,8 @@ use crate::drive::events::Events;
 use std::collections::VecDeque;
 use weft_units::{Span, Time};
 
-/// Largest number of times that reads may interrupt one program, so that no program starves. [A]
+/// Largest number of times that reads may interrupt one program, so that no program starves
+/// (assumed).
 const SUSPENSIONS: u32 = 16;
 
 /// Parameters of the dies and channels.

@@ -83,7 +83,7 @@ impl Shape {
     }
 }
 
-/// Work of the dies that the mapping requires.
+/// Work of the dies that a write to the mapping causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     /// Programs a superpage of the host's data, of which `padding` slots are empty.
@@ -117,7 +117,8 @@ pub(in crate::drive) struct Mapping {
     host: Head,
     moved: Head,
     victim: Option<Victim>,
-    /// Moves that are due, multiplied by the `garbage` of the victim.
+    /// Number of the victim's slots that are due to be moved, multiplied by the victim's `garbage`,
+    /// so that fractions add up.
     debt: u64,
     /// Number of slots that may still be written before collection costs anything.
     unused: u64,
@@ -194,7 +195,8 @@ impl Mapping {
         self
     }
 
-    /// Writes a page of the drive. `work` receives the work of the dies that this requires.
+    /// Writes a page of the drive. Calls `work` for each piece of work of the dies that this
+    /// requires.
     pub(super) fn write(&mut self, page: u64, work: &mut impl FnMut(Work)) {
         let (page, _) = self.shape.fold(page);
         self.put(page, work);
@@ -302,7 +304,8 @@ impl Mapping {
         self.host = Head { row, next: 0 };
     }
 
-    /// Makes the moves that `written` host slots have to pay for.
+    /// Moves slots of the victim, in proportion to the `written` slots of the host, so that
+    /// collection keeps pace with the host's writes.
     fn collect(&mut self, written: u32, work: &mut impl FnMut(Work)) {
         if self.free.len() > RESERVE {
             return;
@@ -317,7 +320,9 @@ impl Mapping {
         }
     }
 
-    /// Chooses the full row with the most garbage as the next victim; `None` if no row has any.
+    /// Chooses the next victim: the full row with the most garbage, of all rows or of as many
+    /// random rows as the shape's `choices` says. If that row has no garbage, the oldest young row
+    /// is chosen. `None` if there is no such row.
     fn choose(&mut self) -> Option<Victim> {
         let (row, valid) = if self.shape.choices == 0 {
             self.full.least()?

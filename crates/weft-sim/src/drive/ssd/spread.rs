@@ -9,10 +9,10 @@
 //! ```
 //!
 //! The two figures of a data sheet thus determine two parameters: the smallest latency, and the
-//! step, which is the mean of the spread. The form is assumed [A]: a tail that halves with every
-//! step (an exponential one) through the S4500's 52 and 800 µs would have a mean of 114 µs, twice
-//! what its maker calls typical, whether that is the mean or the median. Only whole numbers are
-//! used, so that a seed gives the same times on any host.
+//! step, which is the mean of the spread. That the tail is quadratic is assumed: an exponential
+//! tail, which halves with every step, through the S4500's 52 and 800 µs would have a mean of
+//! 114 µs, twice what its maker calls typical, whether that is the mean or the median. Only whole
+//! numbers are used, so that a seed gives the same times on any host.
 //!
 //! The spread is only latency: it occupies no die and no link. Reads from the buffer or of pages
 //! that were read ahead, and writes that continue an earlier write, take the smallest time.

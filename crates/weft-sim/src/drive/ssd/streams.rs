@@ -1,6 +1,6 @@
 //! Detection of sequential streams among the commands of a solid-state drive.
 
-/// Number of streams that are distinguished. [A]
+/// Number of streams that are distinguished (assumed).
 const STREAMS: usize = 8;
 
 /// The [`STREAMS`] most recently used streams.

@@ -1,4 +1,5 @@
-//! Use that processes make of each volume: idle time, and threads that sleep for a queue's token.
+//! Volumes of a simulated host as processes use them: idle time, and threads that sleep until a
+//! disk's queue has a token (`nr_requests`) for their request.
 
 use std::collections::VecDeque;
 
@@ -7,7 +8,7 @@ use weft_units::{Span, Time, VolumeId};
 use super::super::{Pid, Woken};
 use super::Host;
 
-/// Use of one volume by processes.
+/// State of one volume that its processes determine.
 #[derive(Clone, Debug, Default)]
 pub(super) struct VolumeUse {
     /// Number of requests that are not answered.
@@ -16,14 +17,13 @@ pub(super) struct VolumeUse {
     idle_since: Time,
     /// Sum of the earlier times without requests, without the present one since `idle_since`.
     idle: Span,
-    /// Sleeping threads, each with the number of requests that must have got a token after waiting
-    /// for it before the thread is woken.
+    /// Sleeping threads. The number says how many requests, of those that had to wait for a token,
+    /// must have got one before the thread is woken.
     sleepers: VecDeque<(u64, Pid)>,
 }
 
 impl VolumeUse {
-    /// Counts a request as outstanding, which ends the idle time of a volume without other
-    /// requests.
+    /// Counts a request as outstanding. The first one ends the idle time of the volume.
     pub(super) fn asked(&mut self, now: Time) {
         if self.outstanding == 0 {
             self.idle.0 += now.since(self.idle_since).0;
@@ -44,7 +44,7 @@ impl VolumeUse {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::machine) struct TokenWait {
     volume: VolumeId,
-    /// Number of waits on the request's volume that end no later than this one, itself included.
+    /// Number of waits for tokens of this volume that end no later than this one, itself included.
     place: u64,
 }
 

@@ -38,7 +38,7 @@ const PROLOGUE_QUERIES: usize = 76;
 /// Number of flushes of each flushed file in a repetition. The first file also gets the remainder
 /// of the flushes of a pass.
 const FLUSHED: [u64; 14] = [18, 6, 5, 4, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1];
-/// Number of names for files that come and go.
+/// Number of names for the files that are created and unlinked within a repetition.
 const NAMES: usize = 192;
 
 /// Totals over the repetitions of a pass.
@@ -425,8 +425,9 @@ impl Synthetic {
         path
     }
 
-    /// A file to read: one that comes and goes if it is long enough, otherwise a filler. Also its
-    /// length.
+    /// Chooses an existing file from which `len` bytes can be read: often one that comes and goes,
+    /// if it is long enough, otherwise a filler, which is 1 MiB long and exists for the whole pass.
+    /// Returns its path and length.
     fn existing(&mut self, len: u32) -> (Path, Open, u64) {
         if !self.live.is_empty() && self.rng.percent(50) {
             let (path, size) = self.rng.pick(&self.live);
@@ -450,8 +451,8 @@ impl Synthetic {
     }
 }
 
-/// Number of dirty pages at each flush of a repetition: mostly few, at times a sixth of a MiB or
-/// more.
+/// Number of dirty pages at each flush of a repetition, in random order: mostly few, at times 20
+/// (80 KiB) or more.
 fn flushed_pages(rng: &mut Rng, count: u64) -> Vec<u64> {
     let large = [20, 20, 21, 22, if rng.percent(50) { 22 } else { 66 }];
     let few = [(14, 1), (8, 2), (8, 3), (4, 5), (4, 9)];

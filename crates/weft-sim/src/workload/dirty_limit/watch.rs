@@ -1,4 +1,4 @@
-//! Watch over a box: samples, and sums over the window of time that is measured.
+//! Sampler of a box: samples over the whole run, and sums over the window of time that is measured.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -46,7 +46,7 @@ struct DiskSums {
 }
 
 impl Watch {
-    /// A watch that counts from the time `window` on.
+    /// A sampler with a window that begins at the time `window`.
     pub(super) fn new(pid: Pid, window: Time, record: Rc<RefCell<Record>>) -> Self {
         let (before, next) = (Before::default(), Time(0) + SAMPLE_EVERY);
         Self { pid, record, window, before, next, idle: Vec::new(), samples: Vec::new() }

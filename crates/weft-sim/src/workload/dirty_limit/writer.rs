@@ -36,8 +36,8 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// The writer with number `nth` among those of all disks, on a CPU and a volume. It starts at a
-    /// time, and writes `block` bytes with each call.
+    /// The writer with number `nth` among those of all disks, on a CPU and a volume. It starts at
+    /// the time `start`, and writes `block` bytes with each call.
     pub(super) fn new(
         pid: Pid,
         nth: u32,

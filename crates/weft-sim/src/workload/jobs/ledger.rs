@@ -29,7 +29,7 @@ pub(super) struct Ledger {
     delay: Span,
     warm_up: Span,
     run_time: Option<Span>,
-    /// Whether the last flushes belong to the measured time.
+    /// Whether the clone ends with flushes, which extend the measured time until they are answered.
     flushes: bool,
     pub(super) watcher: Option<Watcher>,
     pub(super) begun: Option<Time>,
