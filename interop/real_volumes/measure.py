@@ -5,12 +5,12 @@
     measure.py --print TABLE.json
 
 Every row of ROWS is a load (jobs of fio, in a client of their own) on a RAID 5 of four members,
-and its contestants: servers that differ in what is said after `weft serve`, each with members of
-its own. They take turns, round after round, and every second round goes backwards; a ratio is the
-median of those of neighbours in time. A server is started anew for each turn: on a busy machine
+and its contestants: servers of the same members, which differ in what is said after `weft serve`.
+They take turns, round after round, and every second round goes backwards; a ratio is the median of
+those of neighbours in time. A server is started anew for each turn: on a busy machine
 one that the kernel has put badly stays so (0.5 for the same against itself, in every round). Rates
 and p99 are of the first job of the load. Members are files of tmpfs, files with O_DIRECT, or files
-in the page cache (`--buffered`), all written once before the first round.
+in the page cache (`--buffered`), all written once before the first row that has them.
 
 --plant is the twin: the first contestant of every row is held up (SIGSTOP) for nine tenths of the
 time.
@@ -94,27 +94,26 @@ def rows():
 
 
 class Volume:
-    """A RAID 5 of four files, served."""
+    """A RAID 5 of four files, all of it written, and its server."""
 
-    def __init__(self, folder, members, options):
-        base = "/dev/shm" if members == "tmpfs" else folder
+    def __init__(self, members):
+        base = "/dev/shm" if members == "tmpfs" else os.environ["WORK"]
         self.folder = tempfile.mkdtemp(prefix="weft-real.", dir=base)
         self.socket = tempfile.mkdtemp(prefix="weft.", dir=os.environ.get("TMPDIR", "/tmp"))
         self.uri = f"nbd+unix:///v?socket={self.socket}/v.sock"
         self.process = self.log = None
-        self.members, self.options = members, options
-
+        self.buffered = ["--buffered"] if members == "page cache" else []
         self.files = [f"{self.folder}/m{n}" for n in range(4)]
 
     def fill(self):
         make = [WEFT, "create", "--level", "5", "--raid-devices", "4", "--member-size", f"{MEMBER_MIB}M", "--name", "v"]
         subprocess.run([*make, *self.files], check=True, capture_output=True)
-        self.serve()
+        self.serve([])
         self.run([job("fill", "write", "1m", 4)], None)
         self.stop()
 
-    def serve(self):
-        options = [*self.options, "--buffered"] if self.members == "page cache" else self.options
+    def serve(self, options):
+        options = [*options, *self.buffered]
         self.log = open(f"{self.folder}/log", "a+")
         self.process = subprocess.Popen(
             [WEFT, "serve", "--name", "v", "--listen", self.uri, *options, *self.files],
@@ -189,25 +188,17 @@ class Held:
         self.thread.join()
 
 
-def measure(load, members, contestants, options):
+def measure(load, members, volume, contestants, options):
     """One row: each contestant's rates and p99s, round by round."""
-    volumes, found = [], [[] for _ in contestants]
-    try:
-        for _, said in contestants:
-            volumes.append(Volume(os.environ["WORK"], members, said))
-            volumes[-1].fill()
-        for turn in range(options.rounds):
-            order = range(len(volumes)) if turn % 2 == 0 else reversed(range(len(volumes)))
-            for index in order:
-                volume = volumes[index]
-                volume.serve()
-                is_held = options.plant and index == 0
-                with Held(volume.process) if is_held else contextlib.nullcontext():
-                    found[index].append(volume.run(LOADS[load], options.seconds))
-                volume.stop()
-    finally:
-        for volume in volumes:
-            volume.end()
+    found = [[] for _ in contestants]
+    for turn in range(options.rounds):
+        order = range(len(contestants)) if turn % 2 == 0 else reversed(range(len(contestants)))
+        for index in order:
+            volume.serve(contestants[index][1])
+            is_held = options.plant and index == 0
+            with Held(volume.process) if is_held else contextlib.nullcontext():
+                found[index].append(volume.run(LOADS[load], options.seconds))
+            volume.stop()
     rates = [[rate for rate, _ in each] for each in found]
     best = max(range(1, len(contestants)), key=lambda index: median(rates[index]))
     ratios = sorted(ours / other for ours, other in zip(rates[0], rates[best]))
@@ -258,12 +249,20 @@ def main():
         with open(options.print) as text:
             printed(json.load(text)["rows"])
         return
-    table = []
-    for load, members, contestants in rows():
-        text = f"{load}, {members}: {contestants[0][0]} against {contestants[1][0]}"
-        if options.only in text:
+    table, volumes = [], {}
+    try:
+        for load, members, contestants in rows():
+            text = f"{load}, {members}: {contestants[0][0]} against {contestants[1][0]}"
+            if options.only not in text:
+                continue
             print(text, file=sys.stderr)
-            table.append(measure(load, members, contestants, options))
+            if members not in volumes:
+                volumes[members] = Volume(members)
+                volumes[members].fill()
+            table.append(measure(load, members, volumes[members], contestants, options))
+    finally:
+        for volume in volumes.values():
+            volume.end()
     table.sort(key=lambda row: row["ratio"])
     if options.json:
         json.dump({"rounds": options.rounds, "seconds": options.seconds, "rows": table}, sys.stdout, indent=1)

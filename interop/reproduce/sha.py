@@ -1,6 +1,5 @@
 """What did `weft reproduce --json` measure?
 
-    sha.py FILE                     the hash of all of it
     sha.py FILE cases               its cases, one a line: patch, case
     sha.py FILE PATCH CASE RUNS     the hash of the first RUNS runs of each column of a case
     sha.py FILE all RUNS            that of every case, one a line: patch, case, hash
@@ -27,9 +26,7 @@ def sha(patch, case, count):
     return hashlib.sha256(json.dumps(columns, sort_keys=True).encode()).hexdigest()
 
 
-if len(sys.argv) == 2:
-    print(sheet["result_sha256"])
-elif sys.argv[2] == "cases":
+if sys.argv[2] == "cases":
     # What is compared: all loads that were published.
     names = [case for _, case in cases]
     for load in ("dd", "tiobench", "dbench", "fio-4k", "fio-1m", "isolated"):
