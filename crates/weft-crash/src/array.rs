@@ -184,7 +184,8 @@ impl Array {
         pieces(range).map(|(sector, _, _)| (sector, self.column(sector)))
     }
 
-    /// The places of a column. With parity, that is one on every slot.
+    /// The places of a column, a set of sectors that have to agree: with parity one sector at every
+    /// slot, otherwise each copy of one array sector.
     #[must_use]
     pub fn places(&self, column: u64) -> Places {
         match &self.layout {

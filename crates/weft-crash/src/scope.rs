@@ -55,9 +55,9 @@ pub struct Search {
     pub coverage: Coverage,
     /// Scripts tried.
     pub scripts: u64,
-    /// Scripts that were tried in at least two orders.
+    /// Scripts with at least two walks.
     pub two_orders: u64,
-    /// Orders tried, over all scripts.
+    /// Walks made, over all scripts; each is another order of events.
     pub orders: u64,
     /// States on all walks, over all scripts.
     pub reached: u64,

@@ -91,7 +91,7 @@ pub struct Totals {
     /// Number of answered requests of loads with faults, and of scripts of profiles with disk
     /// faults.
     pub faulty_requests: u64,
-    /// Number of answered requests of loads of levels without parity, steady and with faults.
+    /// Number of answered requests of loads, steady or with faults, on arrays without parity.
     pub straight_requests: u64,
     /// Number of answered requests of loads with faults on mirrors.
     pub straight_faulty_requests: u64,

@@ -416,8 +416,8 @@ impl Draw {
         }
     }
 
-    /// A step that completes about as many requests as flushes go to members before the array is
-    /// marked clean, so that what follows meets these flushes.
+    /// A step that completes about as many requests as there are members. The next step then comes
+    /// while the last flushes or superblock writes before the clean state are outstanding.
     fn flushes(&mut self) -> ScriptStep {
         let (from, to) = (self.members - self.parities, self.members + self.spares);
         ScriptStep::Steps((from + self.more.index(to - from + 1)) as u32)

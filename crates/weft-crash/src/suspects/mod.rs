@@ -38,7 +38,9 @@ use crate::model::Model;
 pub use strips::{Outcome, Strips, Syndrome};
 use strips::{add_multiple, closure, data_slots, errors_by};
 
-/// Columns in which members disagree, or may disagree after a cut.
+/// Columns in which members disagree, or may disagree after a cut. A column is a set of sectors
+/// that have to agree: with parity one sector at every slot, otherwise each copy of one array
+/// sector.
 #[derive(Clone, Debug, Default)]
 pub struct Suspects {
     columns: BTreeMap<u64, Suspect>,
@@ -132,7 +134,8 @@ impl Suspects {
         self.columns.entry(column).or_default().open = true;
     }
 
-    /// Whether a column was added by [`Self::open`] and not cleared since.
+    /// Whether a column was added by [`Self::open`], because a member refused a write to it, and
+    /// was not cleared since.
     #[must_use]
     pub fn is_open(&self, column: u64) -> bool {
         self.columns.get(&column).is_some_and(|suspect| suspect.open)

@@ -144,7 +144,9 @@ impl World {
         self.array.array_sector(slot, column).expect("the slot holds data")
     }
 
-    /// Whether a disk holds volatile content of a column, which a power cut may lose.
+    /// Whether a disk has content of a column in its volatile cache, which a power cut may lose. A
+    /// column is a set of sectors that have to agree: with parity one sector at every slot,
+    /// otherwise each copy of one array sector.
     pub(super) fn is_volatile(&self, column: u64) -> bool {
         let places = self.array.places(column);
         let touched = |(disk, first): (&crate::disk::Disk, &Sectors)| {
