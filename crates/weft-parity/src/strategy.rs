@@ -143,7 +143,7 @@ impl fmt::Display for Strategy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Maker {
-    /// AMD, on which strips that are in a cache are read swapped.
+    /// AMD. Strips that are in a cache are read with [`Strategy::Swapped`] on its CPUs.
     Amd,
     /// Any other maker, or not known.
     Other,

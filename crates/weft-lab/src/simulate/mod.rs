@@ -50,7 +50,8 @@ pub enum SimulateError {
     /// The description of the volume is invalid.
     #[error(transparent)]
     Volume(#[from] VolumeError),
-    /// The parts of the volume do not fit together.
+    /// No machine can be built with this volume: its array cannot be created or assembled, or it
+    /// has no redundancy for the resync, recovery or check that was asked for.
     #[error("volume: {0}")]
     Parts(#[from] PartsError),
     /// The trace cannot be read, or does not fit.

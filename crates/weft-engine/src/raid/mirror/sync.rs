@@ -3,7 +3,9 @@
 //! A sync proceeds in units of 64 KiB, or of a chunk if that is smaller. A *part* is an array range
 //! within a unit, or a range that is corrected after a read error. A unit of a recovery has several
 //! parts if the slots under recovery hold different ranges. Only the range of a part is locked
-//! against clients, not the whole array. After that the part goes through these steps:
+//! against clients, not the whole array. If copies may differ and the first one cannot be read as a
+//! whole, the part is read again in *sections* of one block (the granularity of requests) each.
+//! After the lock, the part goes through these steps:
 //!
 //! ```text
 //! read ──▶ compare ──▶ write ──▶ read back what could not be read before
@@ -50,8 +52,7 @@ pub(super) struct Copier {
     /// equal. Each index has memory for every copy of a unit.
     parts: Vec<Option<Part>>,
     free: Vec<u32>,
-    /// Sections of 64 KiB or less, the units of a sync, with a range that is being compared or
-    /// copied.
+    /// Units of a sync, of 64 KiB or less, that have parts in progress.
     units: Vec<Unit>,
     /// Ranges of the last unit that wait for memory, each with its task.
     rest: VecDeque<(Task, ByteRange)>,
@@ -152,8 +153,7 @@ impl Copier {
 
     // Units of a resync.
 
-    /// Starts the sync of the next units (sections of 64 KiB or less), as many as there is memory
-    /// for.
+    /// Starts the sync of the next units (of 64 KiB or less), as many as there is memory for.
     pub(super) fn feed(
         &mut self,
         sync: &mut Resync,
@@ -502,8 +502,9 @@ impl Copier {
         }
     }
 
-    /// Ends a part or one section of it. If sections remain, the next one follows. Otherwise the
-    /// lock is released, and the memory is freed unless it is pinned.
+    /// Ends the copying of `range` in a part (a locked range of the array). If the end of the
+    /// locked range is not reached, the copying continues behind `range`. Otherwise the lock is
+    /// released, and the memory is freed unless a given-up member request may still use it.
     fn finish(&mut self, place: u32, level: Level, events: &mut Vec<Event>, cx: &mut Cx<'_>) {
         let part = self.parts[place as usize].as_mut().expect("a part is under way");
         assert_eq!(part.pending, 0, "every member has answered");
@@ -662,9 +663,10 @@ impl Copier {
 }
 
 impl Part {
-    /// Whether the part has to be read again in sections. Where copies may differ, another copy
-    /// supplies only the blocks that the first copy lacks. Reads of clients follow the same rule,
-    /// and may already have returned the rest of the first copy.
+    /// Whether the part (a locked range of the array) has to be read again in sections of one
+    /// block. Where copies may differ, another copy supplies only the blocks that the first copy
+    /// lacks. Reads of clients follow the same rule, and may already have returned the rest of the
+    /// first copy.
     fn is_to_be_divided(&self, array: ArrayView<'_>) -> bool {
         let from = array.membership().resync_from;
         let mut before = self.copies.iter().take_while(|copy| !self.read.contains(copy.slot));
@@ -673,7 +675,8 @@ impl Part {
             && before.any(|copy| self.unreadable.contains(copy.slot))
     }
 
-    /// Starts again with one section of the range, which lies in the locked range.
+    /// Starts the steps of the part again, for a section of `len` bytes from `start` on, which lies
+    /// in the locked range.
     fn take_section(&mut self, start: Bytes, len: Bytes) {
         let on = start.sectors_floor() - self.range.start.sectors_floor();
         self.copies.iter_mut().for_each(|copy| copy.sector += on);

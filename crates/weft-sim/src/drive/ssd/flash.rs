@@ -42,7 +42,7 @@ pub(in crate::drive) struct FlashParameters {
 pub(super) enum Op {
     /// Programs a superpage of the host's data; the number is that of the program in the buffer.
     Host(u64),
-    /// Programs a superpage of slots that garbage collection moves.
+    /// Programs a superpage of slots (4 KiB of flash each) that garbage collection moves.
     Moved,
     /// Programs a superpage of the map.
     Map,

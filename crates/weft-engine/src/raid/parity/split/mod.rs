@@ -410,8 +410,8 @@ impl Requests for ParityRaid {
         (aligned && !io.again && !self.has_deferred()).then(|| self.read_chunks(io, cx))
     }
 
-    /// Begins the discard of the part that members are told to discard, and attaches the rest of
-    /// the request to stripes, now or in a later turn.
+    /// Attaches a request to stripes, now or in a later turn. The full stripes that members are to
+    /// discard are left out, and their discard begins.
     #[inline]
     fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
         assert!(io.range.len.0 > 0, "a submitted request is not empty");
