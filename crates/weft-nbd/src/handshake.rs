@@ -331,8 +331,8 @@ pub(crate) struct MetaRequest<'a> {
 }
 
 impl<'a> MetaRequest<'a> {
-    /// Parses the data; the error is a text for the client. Queries of unknown namespaces match
-    /// nothing, whatever their form.
+    /// Parses the data of `NBD_OPT_LIST_META_CONTEXT` or `NBD_OPT_SET_META_CONTEXT`; the error is a
+    /// text for the client. Queries of unknown namespaces match nothing, whatever their form.
     pub(crate) fn parse(data: &'a [u8]) -> Result<Self, &'static str> {
         let mut rest = data;
         let name = parse_name(take_counted(&mut rest)?)?;

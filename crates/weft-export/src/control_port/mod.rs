@@ -116,7 +116,8 @@ impl ControlPort {
         }
     }
 
-    /// Sends, reads and carries out commands for one connection.
+    /// Sends the waiting responses of one connection, then reads and carries out its commands, and
+    /// sends their responses.
     fn attend(&mut self, cx: &mut Context<'_, '_>, place: usize) {
         let Some(mut administrator) = self.clients[place].take() else { return };
         let mut alive = administrator.send();

@@ -112,9 +112,10 @@ struct Stepped {
 /// Counts that a test compares.
 #[derive(Debug, Default)]
 struct Seen {
-    /// Most answers to the floods in one round.
+    /// Largest number of answers to all floods (clients that ask all the time) in one round.
     most: u64,
-    /// For each read of the good client, the rounds and the answers to floods until its answer.
+    /// For each read of the good client: numbers of rounds, and of answers to all floods, from the
+    /// read's request to its answer.
     reads: Vec<(u64, u64)>,
     /// Number of answers to each flood.
     floods: Vec<u64>,

@@ -425,7 +425,8 @@ impl<C: Codec> Open<C> {
         })
     }
 
-    /// Takes frames for the next sub-request of a whole write; `None` if there are none.
+    /// Takes frames for the next sub-request of a write that is not streamed. `None` if no frames
+    /// are free, or if the last sub-request has its frames.
     pub(super) fn take_next(
         &mut self,
         driver: &mut Driver,
@@ -518,7 +519,8 @@ const ZEROES_BYTES_MAX: u64 = 4 << 20;
 const DISCARD_BYTES_MAX: u64 = 64 << 20;
 /// Most unanswered trims and writes of zeroes of one client.
 const LONG_MAX: usize = 64;
-/// Number of looks that cost as much as the rest of a request for block status.
+/// Cost of a request for block status apart from its looks (queries of a member for its holes), as
+/// a number of looks.
 const LOOKS_OF_REQUEST: usize = 8;
 const CHOSEN: &str = "requests come after the choice of an export";
 
