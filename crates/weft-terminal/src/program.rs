@@ -71,8 +71,8 @@ fn wants_json(arguments: impl Iterator<Item = OsString>) -> bool {
     arguments.skip(1).take_while(|word| word != "--").any(|word| word == "--json")
 }
 
-/// Prints a failure as JSON on standard output. A command that already printed a JSON document has
-/// reported the failure in it.
+/// Prints a failure as JSON on standard output, unless the command has already printed a JSON
+/// document, which then reports the failure.
 fn print_error(status: u8, message: &str) {
     if terminal::printed_json() {
         return;

@@ -26,7 +26,7 @@ pub(crate) struct Gate<T> {
     clock: Clock,
 }
 
-/// Threads that wait, by number, with the time at which each began to wait.
+/// Queue of waiting threads, by number, with the time at which each began to wait.
 #[derive(Debug, Default)]
 struct Line {
     places: VecDeque<(u64, u64)>,
@@ -102,7 +102,8 @@ impl<T> Gate<T> {
     }
 }
 
-/// Locks the line. The line is consistent after every statement, so a panic leaves it usable.
+/// Locks the queue of waiting threads. The queue is consistent after every statement, so a panic
+/// leaves it usable.
 fn lock(line: &Mutex<Line>) -> MutexGuard<'_, Line> {
     line.lock().unwrap_or_else(PoisonError::into_inner)
 }
