@@ -25,7 +25,7 @@ const COSTS: Kind =
 ///
 /// Weft and its baseline take turns within one run; a row tells the median over all rounds and the
 /// median ratio of neighbours in time. A ratio above 1 is better for weft. A baseline that is not
-/// installed is named on standard error, with what brings it. Exit status: 0, or 1 when something
+/// installed is named on standard error, with its package. Exit status: 0, or 1 when something
 /// could not be measured or, with --check, is below its mark.
 #[derive(Debug, Parser)]
 #[command(name = "weft-bench", version, max_term_width = 100)]
@@ -59,7 +59,7 @@ struct Common {
     #[arg(long, global = true, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
-    /// Measure shortly, and less of it: for a look, not for a record
+    /// Measure fewer cases, in fewer and shorter rounds: for a first look, not for a record
     #[arg(long, global = true)]
     quick: bool,
     /// Fail when a row is below its mark
@@ -71,7 +71,7 @@ struct Common {
 ///
 /// A row for each cost, in nanoseconds, or picoseconds a byte: the median over all rounds, and the
 /// quartiles beside it. Then a row for each load of the engine: the time that the table predicts,
-/// as a share of the measured time. Repeat it on an idle machine.
+/// as a share of the measured time. Repeat the measurement on an idle machine.
 #[derive(Debug, Args)]
 struct OfCosts {
     /// Write the table, for --costs FILE
@@ -84,8 +84,8 @@ struct OfCosts {
 
 /// Measures the engine alone, and patches 000 and 004 on and off over files
 ///
-/// Makes four files of 256 MiB for a RAID 5 with chunks of 64 KiB, and counts the requests that
-/// they get. Kernel md's counts for the same requests and the same 4 MiB of cache come with weft.
+/// Makes four files of 256 MiB for a RAID 5 with chunks of 64 KiB, and counts the requests to these
+/// files. Kernel md's counts for the same requests and the same 4 MiB of cache come with weft.
 #[derive(Debug, Args)]
 struct OfEngine {
     /// Where to make the files [default: a temporary directory]
@@ -100,13 +100,14 @@ struct OfEngine {
 /// with O_DIRECT, through the page cache, and on tmpfs. The files are removed at the end.
 #[derive(Debug, Args)]
 struct OfMember {
-    /// Where the file is made [default: the directory for temporary files]
+    /// Directory for the temporary file of all other rows than those of tmpfs [default: the
+    /// directory for temporary files]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Where the file on tmpfs is made
+    /// Directory on tmpfs for the temporary file of the rows of tmpfs
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     memory_dir: PathBuf,
-    /// MiB of each
+    /// Size of each file in MiB
     #[arg(long, default_value_t = 256, value_name = "MIB")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     size: u64,
@@ -118,9 +119,9 @@ struct OfMember {
 /// Measures volumes over NBD
 ///
 /// A bare member of memory against nbdkit's memory plugin (Debian package nbdkit) and against the
-/// least server there can be; the same member with serve --record against without; then RAID 5 on
-/// four members of memory with several stripe sizes, and its full-stripe writes against the bare
-/// member. All on unix sockets.
+/// minimal server; the same member with serve --record against without; then RAID 5 on four members
+/// of memory with several stripe sizes, and its full-stripe writes against the bare member. All on
+/// unix sockets.
 #[derive(Debug, Args)]
 struct OfNbd {
     /// Seconds for each measurement
@@ -129,13 +130,13 @@ struct OfNbd {
     /// Measure only cases whose name contains this text, as in 'QD32' or 'RAID 5'
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
-    /// Serve memory on this socket in the least way, until killed: what this benchmark starts
+    /// Serve memory on this socket until killed, as the minimal server; for the benchmark itself
     #[arg(long, hide = true, value_name = "SOCKET")]
     serve_least: Option<PathBuf>,
-    /// Serve a RAID 5 on memory on this socket, until killed: what this benchmark starts
+    /// Serve a RAID 5 in memory on this socket until killed; for the benchmark itself
     #[arg(long, hide = true, value_name = "SOCKET")]
     serve_array: Option<PathBuf>,
-    /// Stripe size of that array
+    /// Stripe size of the array of --serve-array
     #[arg(long, hide = true, default_value = "4096", value_name = "SIZE")]
     stripe_size: String,
 }
@@ -167,13 +168,13 @@ struct OfParity {
 #[derive(Debug, Args)]
 struct OfSched {}
 
-/// Does one thing many times, for a profiler
+/// Does one piece of work many times, for a profiler
 #[derive(Debug, Args)]
 struct Repeat {
-    /// Case to repeat
+    /// Work to repeat
     #[arg(value_parser = repetition())]
     case: &'static Repetition,
-    /// How often
+    /// Number of repetitions
     count: u64,
     /// Add this many percent of work: a deliberate slow-down, to test that it is detected
     #[arg(long, value_name = "PERCENT", default_value_t = 0)]

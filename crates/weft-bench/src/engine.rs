@@ -362,7 +362,7 @@ fn places(load: Load, units: u64) -> Vec<u64> {
     }
 }
 
-/// Waits for one completion.
+/// Waits for the answer to one write, and removes its cookie from `flight`.
 fn land(client: &mut NbdClient, flight: &mut VecDeque<u64>) -> Result<(), BenchError> {
     let answer = client.answer().map_err(BenchError::Failed)?;
     answer.result.map_err(|error| BenchError::failed(format!("a write: {error}")))?;

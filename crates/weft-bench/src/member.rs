@@ -29,9 +29,11 @@ use crate::sheet::{Sheet, SheetRow};
 /// measurement.
 #[derive(Clone, Debug)]
 pub struct MemberLoad {
-    /// Directory of the file, which is removed at the end.
+    /// Directory for the temporary file of all rows but those of tmpfs. Only the file is removed at
+    /// the end.
     pub dir: PathBuf,
-    /// Directory of the file on tmpfs, which is removed at the end.
+    /// Directory on tmpfs for the temporary file of the rows of tmpfs; only the file is removed at
+    /// the end. If the directory is not on tmpfs, these rows are left out.
     pub memory_dir: PathBuf,
     /// Length of the files in MiB, at least 1.
     pub mib: u64,
@@ -111,7 +113,7 @@ impl MemberLoad {
     }
 }
 
-/// Way in which a file is read or written.
+/// Way in which a file is read or written: backend, page cache or `O_DIRECT`, direction and depth.
 #[derive(Clone, Copy)]
 struct Work {
     backend: Backend,
@@ -120,7 +122,8 @@ struct Work {
     depth: u32,
 }
 
-/// Measures `--backend auto` against the faster of io_uring and threads, and adds the row.
+/// Measures `--backend auto` against the faster of io_uring and threads, for one way of reading or
+/// writing a file, and adds the row to the sheet.
 fn each_way(
     place: &str,
     path: &Path,

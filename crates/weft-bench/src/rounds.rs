@@ -10,7 +10,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::BenchError;
 
-/// Number of rounds, and their length.
+/// Number of rounds of a benchmark, and their length.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
     /// Number of rounds; `None` for the benchmark's own.
@@ -27,7 +27,7 @@ impl Effort {
     }
 }
 
-/// A contestant: does its work once and returns its figure.
+/// A contestant, which is weft or a baseline: does its work once and returns its figure.
 pub(crate) type Contestant<'a> = &'a mut dyn FnMut() -> Result<f64, BenchError>;
 
 /// Runs the contestants in turns. Returns the figures of each contestant, one for each round.

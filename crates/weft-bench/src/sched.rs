@@ -220,7 +220,7 @@ struct SchedCase {
     knobs: Knobs,
 }
 
-/// Every scheduler, and bfq with each of its options for merging queues.
+/// Every scheduler to be measured, and bfq with each of its options for merging queues.
 fn ways() -> Vec<SchedCase> {
     let mut ways = Vec::new();
     let base = Knobs::md();

@@ -101,7 +101,8 @@ fn judged(row: &SheetRow) -> String {
     format!("{} {colour}{word}{}", parts.join(", "), style::PLAIN)
 }
 
-/// A number with its significant digits: `12`, `3.46`, `181`, `1048576`.
+/// A number with two decimals, with one from 100 on, and with none from 1000 on or if it is whole:
+/// `3.46`, `181.2`, `1048576`, `12`.
 fn figure(value: f64) -> String {
     if value.fract() == 0.0 || value.abs() >= 1000.0 {
         format!("{value:.0}")

@@ -14,7 +14,8 @@ use crate::BenchError;
 use crate::alone::{Alone, Asked, FULL_STRIPE, Worked};
 use crate::rounds::thread_cpu;
 
-/// Loads that go through engines, with their observations.
+/// Loads that go through engines without members, with their observations (counts of work and
+/// measured time).
 pub(super) struct Loads(Vec<Load>);
 
 struct Load {

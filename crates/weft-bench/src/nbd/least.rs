@@ -1,4 +1,4 @@
-//! Minimal server: the upper bound of what a socket carries.
+//! Minimal server: the upper bound of the rate that a socket carries.
 //!
 //! The server is minimal: memory, a thread for each connection, one receive and one send for all
 //! requests that have arrived, and replies sent directly from the data. There is no engine, no

@@ -92,7 +92,8 @@ pub(super) fn load(
     })
 }
 
-/// A connection with its requests in flight. A request's slot, below `job.depth`, is its cookie.
+/// A connection with its requests in flight. Each of them has a cookie of its own below
+/// `job.depth`.
 struct Session {
     stream: UnixStream,
     job: Job,
@@ -102,7 +103,7 @@ struct Session {
     /// Bytes of read data that have not been received yet and are dropped on arrival.
     skip: usize,
     free: Vec<usize>,
-    /// Time at which each request was sent, by slot.
+    /// Time at which each request was sent, by cookie.
     sent: Vec<Instant>,
     rng: Rng,
     next: u64,

@@ -16,7 +16,7 @@ use super::server::{Server, ServerKind};
 pub struct NbdLoad {
     /// Seconds for each measurement.
     pub seconds: f64,
-    /// Part of the names of the cases to measure; empty for all.
+    /// Text that the names of the measured cases contain; empty for all cases.
     pub only: String,
 }
 
@@ -144,8 +144,8 @@ impl Bench {
         Ok(())
     }
 
-    /// Measures the cost of `serve --record` where requests cost least: in memory, with the thread
-    /// of the log on the same CPU.
+    /// Measures the cost of `serve --record` where it weighs most: requests go to a member in
+    /// memory, and the client, the server and the thread that writes the log share one CPU.
     fn recorded(&self, sheet: &mut Sheet) -> Result<(), BenchError> {
         let cases: Vec<&Case> = RECORD_CASES.iter().filter(|case| self.wants(case.name)).collect();
         if cases.is_empty() {

@@ -20,7 +20,7 @@ pub(super) enum ServerKind {
     Array(&'static str),
     /// Weft, a bare member in memory.
     Bare,
-    /// Weft without an engine: [`serve_least`](super::serve_least).
+    /// Minimal server, without an engine: [`serve_least`](super::serve_least).
     Least,
     /// nbdkit's memory plugin.
     Nbdkit,

@@ -18,7 +18,7 @@ pub struct ParityLoad {
     pub level: Option<Level>,
     /// Strategy of the kernels; `None` if weft chooses it for each case.
     pub strategy: Option<Strategy>,
-    /// Part of the names of the cases to measure; empty for all.
+    /// Text that the names of the measured cases contain; empty for all cases.
     pub only: String,
 }
 
