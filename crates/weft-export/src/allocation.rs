@@ -58,7 +58,7 @@ impl Allocation {
         })
     }
 
-    /// Source for the same volume behind a write-back cache. Holes are not known then: a hole on
+    /// The same source for a volume behind a write-back cache. Holes are not known then: a hole on
     /// the members may be data in the cache.
     pub(crate) fn behind_cache(self) -> Self {
         Self::Unknown { full_stripe: self.full_stripe_bytes() }
@@ -276,7 +276,7 @@ impl FoundExtents {
         &self.extents
     }
 
-    /// Number of looks, which are queries to members.
+    /// Number of looks (queries of a member for its holes) that the search has taken so far.
     pub(crate) fn looks(&self) -> usize {
         self.looks
     }

@@ -13,8 +13,8 @@ pub(crate) struct LogLimiter {
 }
 
 impl LogLimiter {
-    /// Whether a line may be written now. Returns the number of lines left out since the last one,
-    /// or `None` if this line is left out as well.
+    /// Number of lines left out since the last one, if a line may be written now; `None` if this
+    /// line is left out as well.
     pub(crate) fn now(&mut self, now: Time) -> Option<u64> {
         if self.again.is_some_and(|again| now < again) {
             self.left_out += 1;

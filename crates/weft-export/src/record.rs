@@ -48,7 +48,8 @@ pub struct Arrival {
 #[derive(Debug)]
 pub struct Recorder {
     state: Mutex<State>,
-    /// Condition that is signalled when many requests wait to be taken, and at the end.
+    /// Condition that is signalled when many requests wait to be taken, and at the end of the
+    /// record.
     many: Condvar,
     max: usize,
 }
@@ -109,8 +110,8 @@ impl Recorder {
     }
 
     /// Moves the requests that have arrived into `arrivals`, in order. `arrivals` is emptied first;
-    /// the recorder keeps its memory for further requests. Waits until there are many, for at most
-    /// `patience`, or until the end.
+    /// the recorder keeps its memory for further requests. Waits for at most `patience`, until the
+    /// recorder is half full or the record ends.
     pub fn take(&self, arrivals: &mut Vec<Arrival>, patience: Duration) -> Taken {
         arrivals.clear();
         let few = |state: &mut State| !state.ended && state.arrivals.len() < self.max.div_ceil(2);
@@ -122,7 +123,7 @@ impl Recorder {
         Taken { lost, ended: state.ended }
     }
 
-    /// Locks the state. It is consistent after every statement, so a panic leaves it usable.
+    /// Locks the state. The state is consistent after every statement, so a panic leaves it usable.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

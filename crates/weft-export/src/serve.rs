@@ -295,7 +295,8 @@ fn is_listened_on(socket: &str, listeners: &[Listener]) -> Result<(), ServeError
     )))
 }
 
-/// A source that was made ready to be served.
+/// Parts of a server that were made from a [`Source`]: drivers before they are built, and facts of
+/// the volumes.
 struct Made {
     /// Parts of the drivers: one driver, or one for each worker.
     unbuilt_drivers: Vec<UnbuiltDriver>,

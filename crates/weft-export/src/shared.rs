@@ -9,7 +9,7 @@ use crate::connection_limit::ConnectionLimit;
 use crate::control::ArrayStatus;
 use crate::share::ChosenExports;
 
-/// State that ports share.
+/// Facts of the server and of its volumes, for the NBD ports of all workers and the control port.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) names: Vec<String>,

@@ -333,7 +333,8 @@ impl NbdPort {
         }
     }
 
-    /// Serves one client: sends, resumes requests and receives.
+    /// Serves one client: sends its replies, resumes requests that had to wait, and receives
+    /// further bytes.
     fn work(&mut self, cx: &mut Context<'_, '_>, place: u32) {
         let Some(connection) = self.clients[place as usize].as_mut() else { return };
         let mut step = connection.send(cx.driver);

@@ -96,7 +96,8 @@ impl Peer {
     }
 }
 
-/// A port with clients that move after each of its rounds.
+/// A port with its clients, which send and receive after each round of the port, on the same
+/// thread.
 struct Stepped {
     port: NbdPort,
     sockets: Vec<OwnedFd>,
@@ -117,7 +118,7 @@ struct Seen {
     /// For each read of the good client: numbers of rounds, and of answers to all floods, from the
     /// read's request to its answer.
     reads: Vec<(u64, u64)>,
-    /// Number of answers to each flood.
+    /// Number of answers to each flood (a client that asks all the time).
     floods: Vec<u64>,
 }
 

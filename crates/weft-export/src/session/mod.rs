@@ -185,8 +185,8 @@ impl<C: Codec> Connection<C> {
         self.served.is_some()
     }
 
-    /// Whether the client waits for credit, frames, a turn or looks, so that it has to be resumed
-    /// later.
+    /// Whether the client waits for credit, for frames, for a turn of a long request or for looks
+    /// (queries of members for holes), so that it has to be resumed later.
     pub(crate) fn is_waiting(&self) -> bool {
         self.pending.is_some() || !self.starved.is_empty() || !self.stash.is_empty()
     }

@@ -21,7 +21,8 @@ pub(super) struct Open<C: Codec> {
     pub(super) discard: bool,
     pub(super) start: u64,
     pub(super) len: u64,
-    /// Sub-requests: all of a whole request, or the present one of a streamed request.
+    /// Sub-requests: of a streamed request the present one, of any other all that have frames so
+    /// far.
     pub(super) sub_requests: SmallVec<[SubRequest; 1]>,
     /// Number of payload bytes received.
     pub(super) received: u64,
@@ -143,7 +144,8 @@ impl<C: Codec> Connection<C> {
     }
 
     /// Answers a request that needs no engine: a query for holes, or a hint about a later read,
-    /// which needs no work. Returns the number of looks at members that the answer cost.
+    /// which needs no work. Returns the cost of the answer, as a number of looks (queries of a
+    /// member for its holes).
     fn answer_here(&mut self, driver: &mut Driver, request: &C::Request, work: Work) -> usize {
         let Served { volume, allocation, .. } = self.served.as_ref().expect(CHOSEN);
         match work {
