@@ -71,7 +71,7 @@ struct OfFile {
 enum IoPath {
     /// By a copy in the thread that submits: the file is memory.
     AtOnce,
-    /// By `below`.
+    /// By `below`, which is io_uring or a ring of threads.
     Below,
     /// Writes by threads, except that one at a time goes to `below`; all other operations by
     /// `below`.

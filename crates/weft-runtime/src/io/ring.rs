@@ -110,7 +110,7 @@ pub trait Ring: Send {
     /// `busy`.
     fn submit(&mut self) -> std::io::Result<()>;
 
-    /// Hands back the operations that have ended.
+    /// Moves the operations that have ended into `done`, with their results.
     fn reap(&mut self, done: &mut Vec<RingDone>);
 
     /// Cancels an operation, which is then handed back with `ECANCELED` or with its own result.

@@ -280,7 +280,7 @@ fn perform(op: &mut RingOp, file: &OwnedFd) -> Result<usize, Errno> {
     }
 }
 
-/// Locks shared data. It is consistent after every statement, so a panic leaves it usable.
+/// Locks shared data. The data is consistent after every statement, so a panic leaves it usable.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -72,12 +72,12 @@ impl Stalls {
     }
 }
 
-/// An event for a port.
+/// An event that the driver reports to a port, about one of the port's clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A client may send more.
     Credit {
-        /// Client that gets it.
+        /// Client that gets the credit.
         client: ClientId,
         /// Credit in bytes.
         bytes: Bytes,
@@ -225,8 +225,8 @@ impl Driver {
         &mut self.pool
     }
 
-    /// Permissions of trims and of writes of zeroes to go on, of which few are given at a time: see
-    /// [`Turns`].
+    /// Turns of trims and of writes of zeroes, which are carried out in slices: each slice needs a
+    /// turn, and few are given at a time, see [`Turns`].
     pub fn turns_mut(&mut self) -> &mut Turns {
         &mut self.turns
     }
@@ -268,7 +268,7 @@ impl Driver {
         &self.io
     }
 
-    /// Adds a member to the driver, before the engine is told of it.
+    /// Adds a member to the driver, before the engine is told of the member.
     ///
     /// # Errors
     /// Fails when its file cannot be registered.

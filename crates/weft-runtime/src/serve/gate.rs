@@ -2,9 +2,10 @@
 //!
 //! A plain mutex goes to the thread that asks first after a release. That is mostly the thread that
 //! released it, because it is running while the waiting threads have yet to be woken. Here waiting
-//! threads stand in line. Once the first in line has waited for [`PATIENCE`], a thread that arrives
-//! stands behind it. Until then a running thread may overtake: a context switch each time would
-//! cost more than most of the work done under the lock.
+//! threads stand in a queue, the *line*. Once the first thread of the queue has waited for
+//! [`PATIENCE`], a thread that arrives goes to the end of the queue. Until then a running thread
+//! may overtake: a context switch each time would cost more than most of the work done under the
+//! lock.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,14 +15,15 @@ use weft_units::Span;
 
 use crate::clock::Clock;
 
-/// A value that one thread holds at a time, with the line of threads that wait for it.
+/// A value that one thread holds at a time, with the queue of the threads that wait for it.
 #[derive(Debug)]
 pub(crate) struct Gate<T> {
     value: Mutex<T>,
     line: Mutex<Line>,
-    /// Condition that is signalled when the line has moved.
+    /// Condition that is signalled when another thread is the first of the queue.
     moved: Condvar,
-    /// Time at which the first in line began to wait, in nanoseconds; 0 while the line is empty.
+    /// Time at which the first thread of the queue began to wait, in nanoseconds; 0 while the queue
+    /// is empty.
     since: AtomicU64,
     clock: Clock,
 }
@@ -62,7 +64,7 @@ impl<T> Gate<T> {
         self.value.clear_poison();
     }
 
-    /// Whether the first thread in line has waited so long that no other may overtake it.
+    /// Whether the first thread of the queue has waited so long that no other may overtake it.
     fn is_owed(&self) -> bool {
         let since = self.since.load(Ordering::Relaxed);
         since > 0 && self.now().saturating_sub(since) >= PATIENCE.0
@@ -108,8 +110,8 @@ fn lock(line: &Mutex<Line>) -> MutexGuard<'_, Line> {
     line.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Longest time for which the first in line may be overtaken: some 100 times the cost of waking a
-/// thread.
+/// Longest time for which the first thread of the queue may be overtaken: some 100 times the cost
+/// of waking a thread.
 const PATIENCE: Span = Span::millis(1);
 
 #[cfg(test)]

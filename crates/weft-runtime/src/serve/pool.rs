@@ -32,11 +32,12 @@ pub struct Pool {
     free_count: u32,
     /// Number of runs that were given back so far.
     returns: u64,
-    /// For each home, the first word that may have a free frame; not below the home's first word.
+    /// For each home, which is where the search for frames of a worker starts: the first word of
+    /// the bitmap that may have a free frame; not below the home's first word.
     low: [usize; HOMES],
     /// Client that holds each frame, or held it last.
     owners: Vec<ClientId>,
-    /// Frames reserved for each client.
+    /// Number of frames reserved for each client, its floor.
     floor: u32,
     /// Frames held by each client that has joined.
     shares: BTreeMap<ClientId, u32>,
@@ -46,7 +47,8 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Creates a pool of the frames `first .. first + count`, all free, without floors.
+    /// Creates a pool of the frames `first .. first + count`, all free, with no frames reserved for
+    /// clients.
     #[must_use]
     pub fn new(first: u32, count: u32) -> Self {
         let mut free = vec![u64::MAX; (count as usize).div_ceil(64)];
@@ -70,7 +72,8 @@ impl Pool {
         }
     }
 
-    /// Adds a floor for each of at most `clients_max` clients: together half of all frames.
+    /// Adds a floor, which is frames that no other client can take, for each of at most
+    /// `clients_max` clients: together half of all frames.
     ///
     /// # Panics
     /// Panics when a client has joined already, or when `clients_max` is 0.

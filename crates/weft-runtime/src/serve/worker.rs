@@ -86,7 +86,7 @@ const POLLS: u32 = 40;
 /// Number of waits in vain after which only every 16th wait polls.
 const MISSES_MAX: u32 = 16;
 
-/// State that only the first worker has.
+/// State that only the first worker has: the shutdown descriptor, and the progress of a stop.
 struct Head {
     shutdown: OwnedFd,
     volumes: u16,
