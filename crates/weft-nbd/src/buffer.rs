@@ -15,7 +15,7 @@ impl Gather {
     }
 
     /// Moves bytes from the front of `input` into the collector until it holds `need` bytes.
-    /// Returns whether it does.
+    /// Returns whether the collector then holds them.
     pub(crate) fn fill(&mut self, input: &mut &[u8], need: usize) -> bool {
         debug_assert!(need <= GATHER_BYTES);
         let (taken, rest) = input.split_at(input.len().min(need.saturating_sub(self.len)));
@@ -122,7 +122,8 @@ pub(crate) fn skip(input: &mut &[u8], remaining: &mut u32) -> bool {
 }
 
 /// Moves bytes from the front of `input` to the end of `data` until `data` holds `len` bytes.
-/// Returns whether it does. Memory grows with the bytes received, not with the announced length.
+/// Returns whether `data` then holds them. Memory grows with the bytes received, not with the
+/// announced length.
 pub(crate) fn collect(input: &mut &[u8], data: &mut Vec<u8>, len: u32) -> bool {
     let missing = (len as usize) - data.len();
     let (taken, rest) = input.split_at(missing.min(input.len()));

@@ -271,7 +271,7 @@ pub(crate) struct InfoRequest<'a> {
 }
 
 impl<'a> InfoRequest<'a> {
-    /// Parses the data; the error is a text for the client.
+    /// Parses the data of `NBD_OPT_INFO` or `NBD_OPT_GO`; the error is a text for the client.
     pub(crate) fn parse(data: &'a [u8]) -> Result<Self, &'static str> {
         if data.len() < 6 {
             return Err("option data too short");
@@ -295,7 +295,7 @@ impl<'a> InfoRequest<'a> {
         })
     }
 
-    /// Encodes the data of the option.
+    /// Encodes the data of `NBD_OPT_INFO` or `NBD_OPT_GO`.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let kinds = [
             (self.wants_name, info::NAME),

@@ -369,12 +369,12 @@ pub struct RequestHeader {
 }
 
 impl RequestHeader {
-    /// Length on the wire in bytes.
+    /// Length of the request header on the wire, in bytes.
     pub const BYTES: usize = 28;
-    /// Length in bytes with extended headers.
+    /// Length of the extended header on the wire, in bytes.
     pub const EXTENDED_BYTES: usize = 32;
 
-    /// Parses a header.
+    /// Parses a request header.
     ///
     /// # Errors
     /// The number found in place of the magic.
@@ -391,7 +391,7 @@ impl RequestHeader {
         }
     }
 
-    /// Parses an extended header.
+    /// Parses an extended request header.
     ///
     /// # Errors
     /// The number found in place of the magic.
@@ -487,9 +487,9 @@ pub struct ChunkHeader {
 }
 
 impl ChunkHeader {
-    /// Length on the wire in bytes.
+    /// Length of the chunk header on the wire, in bytes.
     pub const BYTES: usize = 20;
-    /// Length in bytes with extended headers.
+    /// Length of the extended header on the wire, in bytes.
     pub const EXTENDED_BYTES: usize = 32;
 
     /// Parses an extended chunk header with a magic that the caller has checked. Also returns the
@@ -554,10 +554,10 @@ pub struct OptionHeader {
 }
 
 impl OptionHeader {
-    /// Length on the wire in bytes.
+    /// Length of the option header on the wire, in bytes.
     pub const BYTES: usize = 16;
 
-    /// Parses a header.
+    /// Parses an option header.
     ///
     /// # Errors
     /// The number found in place of the magic.
@@ -593,10 +593,10 @@ pub struct OptionReplyHeader {
 }
 
 impl OptionReplyHeader {
-    /// Length on the wire in bytes.
+    /// Length of the header of an option reply on the wire, in bytes.
     pub const BYTES: usize = 20;
 
-    /// Parses a header.
+    /// Parses the header of an option reply.
     ///
     /// # Errors
     /// The number found in place of the magic.
