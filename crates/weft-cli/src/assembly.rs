@@ -59,9 +59,9 @@ pub(crate) struct AssemblyOptions {
     pub(crate) run: bool,
     #[command(flatten)]
     consent: Consent,
-    /// Go on without a member that has not answered for so many seconds while its metadata is read,
-    /// as if it had not been named: --run accepts a set that is newly degraded by that [default:
-    /// wait for it, and say so]
+    /// Go on without a member that has not answered for this many seconds while its metadata is
+    /// read, as if the member had not been named; a set that is newly degraded by this needs --run
+    /// [default: wait for the member, with a notice]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     member_wait: Option<u32>,
 }

@@ -19,7 +19,7 @@ use crate::target::{Target, only_volume};
 pub(crate) struct NamedMembers {
     /// Name or control socket of a running volume
     target: String,
-    /// By path, file name or device number, as weft status shows them
+    /// Members by path, file name or device number, as weft status shows them
     #[arg(value_name = "MEMBER", required = true)]
     members: Vec<String>,
     /// Print one JSON object

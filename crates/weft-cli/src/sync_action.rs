@@ -19,7 +19,7 @@ use crate::target::{Target, only_volume};
 pub(crate) struct Sync {
     /// Name or control socket of a running volume
     target: String,
-    /// Start it and return at once; weft status shows how it goes on
+    /// Start the check or repair and return at once; weft status shows its progress
     #[arg(long)]
     no_wait: bool,
     /// Print one JSON object

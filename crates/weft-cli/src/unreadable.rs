@@ -16,9 +16,9 @@ use weft_terminal::terminal::{self, quoted};
 /// Unreadable areas of disks, by maps of ddrescue that are named on the command line.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Unreadable {
-    /// Believe MAP, a map of GNU ddrescue, of DISK, a file or device that is a member or has
-    /// members in it: what is not marked as rescued is not read. Once for each disk [default: the
-    /// map beside an image, found by its name]
+    /// Map of GNU ddrescue for DISK, a file or device that is a member or has members in it: bytes
+    /// that MAP does not mark as rescued are not read. Once for each disk [default: the map beside
+    /// an image, found by its name]
     #[arg(long, value_name = "DISK=MAP")]
     unreadable: Vec<OsString>,
 }

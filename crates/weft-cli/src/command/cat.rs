@@ -37,16 +37,15 @@ pub(crate) struct Cat {
     /// First byte
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = size::bytes)]
     offset: Bytes,
-    /// How much [default: up to the end]
+    /// Number of bytes [default: up to the end]
     #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
     length: Option<Bytes>,
     #[command(flatten)]
     consent: Consent,
-    /// With the changes of serve --overlay DIR
+    /// Include the changes that serve --overlay has collected in DIR
     #[arg(long, value_name = "DIR")]
     overlay: Option<PathBuf>,
-    /// Write zeros for what cannot be read, block by block of 4 KiB, and go on; the exit status is
-    /// 1 then
+    /// Write zeros for blocks of 4 KiB that cannot be read, and go on; the exit status is then 1
     #[arg(long)]
     skip_unreadable: bool,
     /// Record in FILE which ranges were read and which were not, as a mapfile of GNU ddrescue; it

@@ -23,7 +23,7 @@ use crate::target::{Target, only_volume};
 pub(crate) struct Get {
     /// Name or control socket of a running volume
     target: String,
-    /// Names [default: all, with their meaning]
+    /// Names of knobs [default: all, with their meaning]
     knobs: Vec<String>,
     /// Print the values of this member's queue, by path, file name or device number
     #[arg(long, value_name = "MEMBER")]

@@ -10,7 +10,7 @@ use crate::target::Target;
 
 /// Stops a check, repair, resync or rebuild of a running volume
 ///
-/// What the array needs, a resync or a rebuild, starts again by itself.
+/// A resync or rebuild that the array needs starts again by itself.
 #[derive(Debug, Args)]
 pub(crate) struct Idle {
     /// Name or control socket of a running volume

@@ -31,11 +31,11 @@ use crate::size;
 pub(crate) struct Replay {
     /// Files of one trace; NAME stands for NAME.blktrace.0, NAME.blktrace.1, …
     traces: Vec<PathBuf>,
-    /// Requests come at the trace's times, whether the volume keeps up or not (the default where it
-    /// has times)
+    /// Requests come at the trace's times, whether the volume keeps up or not (the default for a
+    /// trace with times)
     #[arg(long, conflicts_with = "depth")]
     open_loop: bool,
-    /// Keeps so many requests in flight, whatever their times
+    /// Keep this many requests in flight, whatever the trace's times
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
     depth: Option<u32>,
     /// Factor on the trace's times: 0.5 is twice as fast
@@ -50,18 +50,18 @@ pub(crate) struct Replay {
     /// Ranges are made of whole blocks of this size: the start is rounded down, the end up
     #[arg(long, value_name = "SIZE", value_parser = block, num_args = 0..=1, default_missing_value = "4096")]
     align: Option<Bytes>,
-    /// Offsets are divided by this, so that a larger device fits
+    /// Divide offsets by N, so that the trace of a larger device fits
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     divide: u64,
     /// Replay only this device of the trace; otherwise several devices lie side by side
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
-    /// Tells the processes or the devices of the trace apart: each is a client of the schedulers,
-    /// with results and a share of its own; those with the least traffic are one client. --depth is
-    /// that of each
+    /// Make each process or each device of the trace a client of the schedulers, with results and a
+    /// share of its own. If there are more than 8, those with the least traffic are one client.
+    /// --depth applies to each client
     #[arg(long, value_name = "WHAT", value_parser = ["device", "process"])]
     by: Option<String>,
-    /// The trace's format, where its contents do not say it
+    /// Format of the trace, if its contents do not show it
     #[arg(long, value_name = "FORMAT", value_parser = format_named)]
     format: Option<Format>,
     /// For formats that do not say whether a process waits for a write: sync or async
@@ -71,7 +71,7 @@ pub(crate) struct Replay {
     /// at the device (issue)
     #[arg(long, value_name = "EVENT", default_value = "queue", value_parser = ["queue", "issue"])]
     event: String,
-    /// Print one JSON object: in the shape of fio's, or what was compared
+    /// Print one JSON object: in the shape of fio's output, or the comparison
     #[arg(long)]
     json: bool,
     #[command(flatten)]

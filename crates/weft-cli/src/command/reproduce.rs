@@ -49,7 +49,7 @@ pub(crate) struct Reproduce {
     /// run nothing
     #[arg(long, conflicts_with_all = ["chunk", "controls", "costs", "fit", "json", "level", "only", "raid_devices", "ranges", "report", "results", "set"])]
     print_experiment: bool,
-    /// Only rows that have this in their name, as `dd` or `1 MiB`
+    /// Only rows with this text in their names, as `dd` or `1 MiB`
     #[arg(long, value_name = "WORDS")]
     only: Option<String>,
     /// Runs of each variant [default: 10, with --quick 3]
@@ -65,16 +65,17 @@ pub(crate) struct Reproduce {
     #[arg(long, conflicts_with = "quick")]
     full: bool,
     /// Also run the controls, which show that only the patch makes the difference and that another
-    /// difference would be seen; --full does so too
+    /// difference would be seen; --full runs them too
     #[arg(long)]
     controls: bool,
     /// Find the fitted parameters again, by runs of three seeds, instead of running rows
     #[arg(long, conflicts_with_all = ["controls", "results", "only", "report"])]
     fit: bool,
-    /// Run magnitudes under other values of what is assumed, instead of all rows
+    /// Run the rows with a published magnitude under other values of the assumed parameters,
+    /// instead of all rows
     #[arg(long, conflicts_with_all = ["controls", "results", "report", "fit"])]
     ranges: bool,
-    /// Members instead of the experiment's
+    /// Number of members, instead of the experiment's
     #[arg(short = 'n', long, value_name = "COUNT", help_heading = OTHER)]
     raid_devices: Option<u16>,
     /// Level instead of the experiment's: linear, 0, 1, 4, 5, 6, 10 or single
@@ -83,11 +84,12 @@ pub(crate) struct Reproduce {
     /// Chunk instead of the experiment's; a plain number is KiB
     #[arg(short, long, value_name = "SIZE", value_parser = size::kib, help_heading = OTHER)]
     chunk: Option<Bytes>,
-    /// A knob in every column and case, unless a column sets it itself; may be given several times
+    /// Set a knob in every column and case, except in columns that set the same knob; may be given
+    /// several times
     #[arg(long, value_name = "KNOB=VALUE", help_heading = OTHER)]
     set: Vec<String>,
-    /// CPU costs instead of the experiment's: zero, published, frozen, md-2020-arm64 or a file
-    /// of `weft-bench costs --write`, and *N for N times as much
+    /// CPU costs instead of the experiment's: zero, published, frozen, md-2020-arm64 or a file of
+    /// `weft-bench costs --write`, with *N behind it for N times the costs
     #[arg(long, value_name = "TABLE", help_heading = OTHER)]
     costs: Option<String>,
     /// Keep every run's parameters, course and results in this new directory

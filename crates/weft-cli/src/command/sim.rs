@@ -25,7 +25,7 @@ use crate::simulated::{
 pub(crate) struct Sim {
     /// Job file of fio; its jobs run on the simulated volume, whatever their filename= says
     job: Option<PathBuf>,
-    /// Print one JSON object: in the shape of fio's, or what was compared
+    /// Print one JSON object: in the shape of fio's output, or the comparison
     #[arg(long)]
     json: bool,
     #[command(flatten)]

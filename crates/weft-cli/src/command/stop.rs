@@ -11,13 +11,13 @@ use crate::target::Target;
 /// Ends a running volume: it stops accepting, finishes, flushes and marks the array clean
 ///
 /// Returns when that is done and the members are closed. A member that does not answer is named;
-/// the volume has stopped without it. If what a write-back cache has in
-/// memory cannot be written, for want of space say, it fails and names it, and the volume goes on.
+/// the volume has stopped without it. If data in the write-back cache cannot be written, for want
+/// of space say, the command fails and names the cause, and the volume goes on.
 #[derive(Debug, Args)]
 pub(crate) struct Stop {
     /// Name or control socket of a running volume
     target: String,
-    /// Give up what cannot be written: it is lost, counted, and the exit status is 1
+    /// Give up data that cannot be written: the data is lost and counted, and the exit status is 1
     #[arg(long)]
     discard: bool,
     /// Print one JSON object

@@ -60,7 +60,7 @@ pub(crate) struct NewArrayOptions {
     /// Data for which one bit of the bitmap stands [default: 64 MiB, or what fits]
     #[arg(long, value_name = "SIZE", value_parser = size::with_unit)]
     pub(crate) bitmap_chunk: Option<Bytes>,
-    /// Only resync.
+    /// Consistency policy, as for mdadm: resync, or bitmap with --bitmap internal
     #[arg(short = 'k', long, hide = true)]
     pub(crate) consistency_policy: Option<String>,
     /// Members of RAID 1 that are read only when no other can be: those named behind this option,

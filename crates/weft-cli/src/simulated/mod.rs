@@ -46,8 +46,8 @@ pub(crate) struct Simulated {
     /// your own, in the form of crates/weft-sim/drives; `list` lists the named models
     #[arg(long, value_name = "MODEL|FILE.toml", default_values_t = [DEVICE.to_owned()])]
     device: Vec<String>,
-    /// Changes a key of those models, as rpm=5400; may be given several times. With --json,
-    /// weft.drives has every key of a model with its value
+    /// Changes a key of the models of --device, as rpm=5400; may be given several times. With
+    /// --json, weft.drives has every key of a model with its value
     #[arg(long, value_name = "KEY=VALUE")]
     drive: Vec<String>,
     /// RAID level: linear, 0, 1, 4, 5, 6 or 10; or single, one member as it is, without an array
@@ -63,10 +63,11 @@ pub(crate) struct Simulated {
     /// How much of each member is used [default: all of the smallest]
     #[arg(long, value_name = "SIZE", value_parser = size::with_unit)]
     member_size: Option<Bytes>,
-    /// Tunes the volume; may be given several times. weft get --help lists the knobs
+    /// Sets a knob of the volume; may be given several times. weft get --help lists the knobs
     #[arg(long, value_name = "KNOB=VALUE")]
     set: Vec<String>,
-    /// Defaults of everything that is not --set: weft's own, or those of untuned md
+    /// Defaults of the chunk and of the knobs that are not given: weft's own, or those of untuned
+    /// md
     #[arg(long = "as", value_name = "WHO", default_value = "weft", value_parser = ["weft", "md"])]
     tuned_as: String,
     /// Costs of CPU work: frozen (measured once, on a CPU that is named), zero, a patch's own
@@ -83,9 +84,9 @@ pub(crate) struct Simulated {
     /// does; or off
     #[arg(long, value_name = "SIZE", default_value = "off")]
     write_back: WriteBackArg,
-    /// Runs this beside the load from its start: resync, recover (of the last member), check or
-    /// repair. sync_speed_min, sync_speed_max and sync_pace are knobs of --set. The load is run
-    /// again without it, and the result shows what it cost the load
+    /// Runs this sync beside the load, from the start of the load on: resync, recover (of the last
+    /// member), check or repair. sync_speed_min, sync_speed_max and sync_pace are knobs of --set.
+    /// The load is run again without the sync, and the result shows what the sync cost the load
     #[arg(long, value_name = "ACTION", value_parser = sync_action)]
     sync: Option<SyncAction>,
     /// CPUs of the host
@@ -99,8 +100,9 @@ pub(crate) struct Simulated {
     /// first second
     #[arg(long, value_name = "PLAN", num_args = 0..=1, require_equals = true, default_missing_value = DRAWN)]
     faults: Option<String>,
-    /// Runs with each of these values, and compares; several make every combination. A knob, or
-    /// level, chunk, raid-devices, device, drive.KEY, write-back, sync or kernel
+    /// Runs with each of these values and compares the results; with several --sweep, every
+    /// combination is run. A knob, or level, chunk, raid-devices, device, drive.KEY, write-back,
+    /// sync or kernel
     #[arg(long, value_name = "KNOB=A,B,…")]
     sweep: Vec<String>,
     /// Runs of each setting with seeds that follow --seed; three say whether a difference is sure
@@ -120,7 +122,7 @@ pub(crate) struct Simulated {
         conflicts_with_all = ["sweep", "report", "results", "csv", "faults"]
     )]
     advise: Option<GoalArg>,
-    /// Writes what was compared to a page
+    /// Writes the comparison to a page of HTML
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
     /// Overwrite the page that --report names

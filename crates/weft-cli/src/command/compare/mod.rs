@@ -44,7 +44,8 @@ pub(crate) struct Compare {
     /// The set that the others are compared with [default: the first that is found]
     #[arg(long, value_name = "SET")]
     base: Option<String>,
-    /// Only cases that have this in their name; several times for one of several
+    /// Only cases with this text in their names; may be given several times, for cases with any of
+    /// the texts
     #[arg(long, value_name = "WORDS")]
     only: Vec<String>,
     /// Only cases that changed by so many percent, up or down

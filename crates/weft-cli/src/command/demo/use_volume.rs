@@ -261,8 +261,7 @@ const PIECE: u64 = 1 << 20;
 const DEPTH: usize = 16;
 /// Number of random writes: enough to reach every state of the cache, and done in a second or two.
 const RANDOM_WRITES: usize = 2000;
-/// Number of random writes of a step: enough to reach every state of the cache, and done in a
-/// second or two.
+/// Number of random writes that are submitted between two polls of a rebuild's status.
 const BURST: usize = 16;
 /// Longest wait for a rebuild, far above what any machine needs.
 const REBUILD_MAX: Duration = Duration::from_secs(300);

@@ -29,8 +29,8 @@ use stripes::ParityArray;
 #[command(override_usage = "weft explain [OPTIONS] TARGET OFFSET [LENGTH]\n       \
                             weft explain [OPTIONS] OFFSET [LENGTH] --members MEMBER...")]
 pub(crate) struct Explain {
-    /// Name or control socket of a running volume, unless there is --members; then the first byte
-    /// and the number of bytes
+    /// Name or control socket of a running volume (not with --members), then the first byte and the
+    /// number of bytes of the range
     #[arg(value_name = "TARGET OFFSET LENGTH", required = true, num_args = 1..=3)]
     what: Vec<String>,
     /// Explain the array of these members, which does not run

@@ -84,22 +84,23 @@ pub(crate) struct Serve {
     /// socket]
     #[arg(long, value_name = "URI")]
     listen: Vec<String>,
-    /// Accept a listener that others than this machine can reach, in plain text
+    /// Accept a listener that other machines can reach, in plain text
     #[arg(long)]
     insecure_tcp: bool,
-    /// Run this with sh, with $uri and $unixsocket set; stop when it has ended, with its exit
-    /// status
+    /// Run this command with sh, with $uri and $unixsocket set; stop when the command has ended,
+    /// with its exit status
     #[arg(long, value_name = "COMMAND")]
     exec: Option<String>,
-    /// How members are reached
+    /// I/O backend for the members
     #[arg(long, value_enum, default_value = "auto")]
     backend: BackendArg,
     /// Go through the page cache even where O_DIRECT works
     #[arg(long)]
     buffered: bool,
-    /// Keep so much of what clients write in memory and write it later, in order. A crash or
-    /// kill -9 of this process then loses what a client has not flushed, and nothing else. Clients
-    /// wait when so much is dirty; from half of it on, or after 30 s, it is written
+    /// Keep up to SIZE of the data that clients write in memory, and write it later, in order. A
+    /// crash or kill -9 of this process then loses the data that a client has not flushed, and
+    /// nothing else. Clients wait when SIZE is dirty; from half of SIZE on, or after 30 s, dirty
+    /// data is written
     #[arg(long, value_name = "SIZE", value_parser = size::write_back)]
     write_back: Option<Bytes>,
     /// Serve a volume though its last server ended with writes in memory only (--write-back): they
@@ -111,8 +112,8 @@ pub(crate) struct Serve {
     #[command(flatten)]
     overlay: Overlay,
     /// Write every request of clients with its time to FILE, an fio iolog of version 3 that fio and
-    /// weft replay. The volume never waits for it; requests for which it was too slow are counted
-    /// in it
+    /// weft replay. The volume never waits for the log; requests for which the log was too slow are
+    /// counted in the log
     #[arg(long, value_name = "FILE", conflicts_with_all = ["commit_overlay", "discard_overlay"])]
     record: Option<PathBuf>,
     /// Overwrite the log that --record names
@@ -127,9 +128,9 @@ pub(crate) struct Serve {
     class: Option<Class>,
     /// Weight, class and group of some clients: CLIENTS=weight:W,class:CLASS,group:NAME or some of
     /// these, with CLASS as --class takes it and a NAME of --group. CLIENTS is a socket that is
-    /// listened on (the path of a unix socket, or ADDRESS:PORT), else the name of an export; one
-    /// that is not there yet is made, of the same volume. A socket goes before an export. Several
-    /// times if wanted
+    /// listened on (the path of a unix socket, or ADDRESS:PORT), else the name of an export; a new
+    /// name becomes another export of the same volume. The share of a socket takes precedence over
+    /// that of an export. Several times if wanted
     #[arg(long = "client", value_name = "CLIENTS=SHARE", value_parser = SharesArg::parse)]
     clients: Vec<SharesArg>,
     /// Group of clients and its weight, 1 to 1000, beside those of other groups and of clients in
