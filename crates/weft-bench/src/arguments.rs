@@ -21,9 +21,9 @@ use crate::table;
 const COSTS: Kind =
     Kind { begin: "# What work costs: `weft-bench costs --write`.\n", name: "table of costs" };
 
-/// Measures how fast weft is, next to what else does the same
+/// Measures how fast weft is, beside other programs that do the same work
 ///
-/// Weft and its baseline take turns within one run; a row tells the median over all rounds and the
+/// Weft and its baseline take turns within one run; a row has the median over all rounds and the
 /// median ratio of neighbours in time. A ratio above 1 is better for weft. A baseline that is not
 /// installed is named on standard error, with its package. Exit status: 0, or 1 when something
 /// could not be measured or, with --check, is below its mark.
@@ -67,14 +67,14 @@ struct Common {
     check: bool,
 }
 
-/// Measures what work costs on this CPU, for simulations with --costs
+/// Measures the CPU cost of each kind of work, for simulations with --costs
 ///
 /// A row for each cost, in nanoseconds, or picoseconds a byte: the median over all rounds, and the
 /// quartiles beside it. Then a row for each load of the engine: the time that the table predicts,
 /// as a share of the measured time. Repeat the measurement on an idle machine.
 #[derive(Debug, Args)]
 struct OfCosts {
-    /// Write the table, for --costs FILE
+    /// Write the table of costs to FILE, for the option --costs of simulations
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
     /// Overwrite the table that --write names
@@ -88,7 +88,7 @@ struct OfCosts {
 /// files. Kernel md's counts for the same requests and the same 4 MiB of cache come with weft.
 #[derive(Debug, Args)]
 struct OfEngine {
-    /// Where to make the files [default: a temporary directory]
+    /// Directory for the files [default: a temporary directory]
     #[arg(long)]
     dir: Option<PathBuf>,
 }
@@ -160,7 +160,7 @@ struct OfParity {
     only: Option<String>,
 }
 
-/// Measures what schedulers cost, alone
+/// Measures the cost of schedulers alone
 ///
 /// Insertion, dispatch and completion of a request in CPU nanoseconds, without an array or a member
 /// around them: 1 to 4,096 processes with 1 to 32 requests each, random and sequential, at several

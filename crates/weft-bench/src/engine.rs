@@ -1,12 +1,12 @@
 //! Engine benchmark: CPU cost of the engine, and its number of member requests.
 //!
 //! There are four questions. Alone, without members and memory: how many 4 KiB random writes does
-//! it process per second of CPU time, and how much do RAID 0, 1 and 10 add to a request of a bare
-//! member? With members in memory: how fast is a rebuild (`rebuild.rs`)? On a RAID 5 of four real
-//! files, created and served by `weft`: how many member requests are there, and how fast is it,
-//! with the policies of patches 000 (stripe priority) and 004 (stripe size) on and off? The counts
-//! are compared with those of kernel md. Each variant has 4 MiB of stripe cache, as kernel md had;
-//! stripes of 64 KiB have 6 % more, because md's minimum is 17 stripes.
+//! the engine process per second of CPU time, and how much do RAID 0, 1 and 10 add to a request of
+//! a bare member? With members in memory: how fast is a rebuild (`rebuild.rs`)? On a RAID 5 of four
+//! real files, created and served by `weft`: how many member requests are there, and how fast is
+//! the volume, with the policies of patches 000 (stripe priority) and 004 (stripe size) on and off?
+//! The counts are compared with those of kernel md. Each variant has 4 MiB of stripe cache, as
+//! kernel md had; stripes of 64 KiB have 6 % more, because md's minimum is 17 stripes.
 
 use std::collections::VecDeque;
 use std::path::Path;

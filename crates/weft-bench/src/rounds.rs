@@ -53,7 +53,7 @@ pub(crate) fn in_turns(
     Ok(figures)
 }
 
-/// The median; for an even count the mean of the two middle figures.
+/// Median of the figures; for an even count the mean of the two middle ones.
 ///
 /// # Panics
 /// There are no figures.

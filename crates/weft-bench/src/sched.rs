@@ -49,7 +49,7 @@ pub(crate) struct SchedLoad {
 }
 
 impl SchedLoad {
-    /// Random reads, at the depth of a disk.
+    /// A load of random reads of 4 KiB by processes of equal weight, at the queue depth of a disk.
     pub(crate) const fn reads(processes: u32, outstanding: u32) -> Self {
         let (pattern, depth) = (Pattern::Random, 32);
         Self {

@@ -110,7 +110,8 @@ fn bio(turn: Duration) -> Result<f64, BenchError> {
     if failed { Err(BenchError::failed("a request was not understood")) } else { Ok(cost) }
 }
 
-/// Exchanges a write and its answer; returns `None` if the protocol goes wrong.
+/// Passes a write request from the client to the server, and its reply back; returns `None` if
+/// either side does not accept it.
 fn write(client: &mut ClientConnection, server: &mut ServerConnection, cookie: u64) -> Option<()> {
     let write = Op::Write { offset: 4096, len: 4096, fua: false };
     let bytes = client.request(cookie, write).ok()?;
