@@ -195,7 +195,7 @@ impl ArrayRows {
     }
 }
 
-/// Bytes of the array that `rows` cover: the first one, and the first one behind them.
+/// First byte of the array that `rows` cover, and the first byte behind the rows.
 fn bytes(rows: &Rows) -> (u64, u64) {
     (rows.first.bytes().0, rows.end.bytes().0)
 }

@@ -120,7 +120,7 @@ fn list(other: &Other) -> String {
     differs.collect::<Vec<_>>().join(" ")
 }
 
-/// One line with the commands that create and serve such a volume.
+/// One line with the commands that create and serve the advised volume.
 fn words(volume: &Volume) -> String {
     [create(volume), serve(volume)].join("; ")
 }
@@ -135,8 +135,8 @@ fn create(volume: &Volume) -> String {
     text + " MEMBER…"
 }
 
-/// Arguments of `weft serve` for such a volume. Knobs are listed only if they differ from weft's
-/// defaults. Simulated members are disks, which take the scheduler of the host.
+/// Command line of `weft serve` for the advised volume. Knobs are listed only if they differ from
+/// weft's defaults. Simulated members are disks, which take the scheduler of the host.
 fn serve(volume: &Volume) -> String {
     let own = Knobs { scheduler: SchedulerKind::MqDeadline, ..Knobs::default() };
     let mut text = "weft serve".to_owned();

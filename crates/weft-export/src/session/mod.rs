@@ -95,7 +95,7 @@ pub(crate) struct Connection<C: Codec> {
     sent: usize,
     /// Number of frames that were taken for the client and have not come back.
     held: u32,
-    /// Number of trims and zeroes without an answer.
+    /// Number of trims and writes of zeroes without an answer.
     long: usize,
     /// Number of bytes that were submitted to the engine and not credited yet.
     charged: u64,

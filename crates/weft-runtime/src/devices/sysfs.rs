@@ -63,7 +63,7 @@ fn limit(folder: &Path, name: &str) -> Option<u64> {
 }
 
 /// Number of commands that the disk behind a device works on at once; `None` if not known. `below`
-/// is the number of devices that are stacked above this one.
+/// is the number of levels between this device and the top of its stack.
 fn depth(folder: &Path, below: u32) -> Option<u32> {
     let is_part = folder.join("partition").exists();
     let disk = if is_part { folder.join("..") } else { folder.to_owned() };
