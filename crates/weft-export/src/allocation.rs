@@ -58,8 +58,8 @@ impl Allocation {
         })
     }
 
-    /// The same source for a volume behind a write-back cache. Holes are not known then: a hole on
-    /// the members may be data in the cache.
+    /// Source for the volume behind a write-back cache. No holes are known there: a hole on the
+    /// members may be data in the cache.
     pub(crate) fn behind_cache(self) -> Self {
         Self::Unknown { full_stripe: self.full_stripe_bytes() }
     }

@@ -50,8 +50,8 @@ pub enum SimulateError {
     /// The description of the volume is invalid.
     #[error(transparent)]
     Volume(#[from] VolumeError),
-    /// No machine can be built with this volume: its array cannot be created or assembled, or it
-    /// has no redundancy for the resync, recovery or check that was asked for.
+    /// No machine can be built with this volume, for example because its array cannot be created or
+    /// assembled.
     #[error("volume: {0}")]
     Parts(#[from] PartsError),
     /// The trace cannot be read, or does not fit.

@@ -49,7 +49,7 @@ pub struct AutoRing {
     /// io_uring, or a ring of threads.
     below: Box<dyn Ring>,
     /// Number of threads that are started beside `below` when the first file on tmpfs or in the
-    /// page cache is opened; 0 for no threads.
+    /// page cache is added; 0 for no threads.
     threads_max: usize,
     threads: Option<ThreadRing>,
     files: Vec<Option<OfFile>>,

@@ -502,9 +502,10 @@ impl Copier {
         }
     }
 
-    /// Ends the copying of `range` in a part (a locked range of the array). If the end of the
-    /// locked range is not reached, the copying continues behind `range`. Otherwise the lock is
-    /// released, and the memory is freed unless a given-up member request may still use it.
+    /// Ends the steps of a part (a locked range of the array) for `range`, which is all of the part
+    /// or one section (a block of the part that is read on its own). If sections remain, the next
+    /// one follows. Otherwise the lock is released, and the memory is freed unless a given-up
+    /// member request may still use it.
     fn finish(&mut self, place: u32, level: Level, events: &mut Vec<Event>, cx: &mut Cx<'_>) {
         let part = self.parts[place as usize].as_mut().expect("a part is under way");
         assert_eq!(part.pending, 0, "every member has answered");
