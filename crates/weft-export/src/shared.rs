@@ -9,7 +9,8 @@ use crate::connection_limit::ConnectionLimit;
 use crate::control::ArrayStatus;
 use crate::share::ChosenExports;
 
-/// Facts of the server and of its volumes, for the NBD ports of all workers and the control port.
+/// Facts of the server and of its volumes that the control port reports. The counts of clients and
+/// the exports that clients have chosen are shared with the NBD ports.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) names: Vec<String>,

@@ -97,10 +97,10 @@ pub(crate) struct Serve {
     /// Go through the page cache even where O_DIRECT works
     #[arg(long)]
     buffered: bool,
-    /// Keep up to SIZE of the data that clients write in memory, and write it later, in order. A
-    /// crash or kill -9 of this process then loses the data that a client has not flushed, and
-    /// nothing else. Clients wait when SIZE is dirty; from half of SIZE on, or after 30 s, dirty
-    /// data is written
+    /// Keep in memory up to SIZE of the data that clients write, and write it to the members later,
+    /// in order. A crash or kill -9 of this process then loses the data that a client has not
+    /// flushed, and nothing else. Clients wait when SIZE is dirty; from half of SIZE on, or after
+    /// 30 s, dirty data is written
     #[arg(long, value_name = "SIZE", value_parser = size::write_back)]
     write_back: Option<Bytes>,
     /// Serve a volume though its last server ended with writes in memory only (--write-back): they
