@@ -30,6 +30,27 @@ pub(crate) struct ArrayIo {
     pub(crate) waited_for: bool,
 }
 
+impl ArrayIo {
+    /// Creates a request without frames and flags.
+    #[inline(always)]
+    pub(crate) fn new(id: RequestId, range: ByteRange, writes: bool) -> Self {
+        Self {
+            id,
+            range,
+            frames: Run::EMPTY,
+            attr: Attr::default(),
+            discarded: None,
+            writes,
+            zeroes: false,
+            fua: false,
+            sync: false,
+            again: false,
+            stream: WriteStream::default(),
+            waited_for: false,
+        }
+    }
+}
+
 /// Answer of a member to the member request that a part was merged into.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answer {

@@ -227,15 +227,14 @@ impl Volume {
             self.array.pass(position, sector, request, issuer, out);
             return Ok(());
         }
-        let discarded = self.raid.to_discard(request, ArrayView::of(&self.array));
+        let discarded = if writes { self.to_discard(request) } else { None };
         let range = match discarded {
             Some(discarded) if trims => discarded,
             // A trim is advice, and this one has no part that can be discarded.
             None if trims => ByteRange::new(range.start.0, 0),
             _ => range,
         };
-        let id = self.enter(request, issuer, range, writes, out.now);
-        self.active(id).discarded = discarded;
+        let id = self.enter(request, issuer, (range, discarded), writes, out.now);
         if request.op == RequestOp::Flush || (range.len == Bytes::ZERO && request.flags.preflush) {
             self.array.flushes.arrive(FlushFor::Request(id));
         } else if range.len == Bytes::ZERO {
@@ -262,11 +261,11 @@ impl Volume {
         let before: SmallVec<[RequestId; 4]> = self.ranges.held_up_by(id).collect();
         assert!(!before.is_empty(), "a request waits for others");
         for id in before {
-            let request = self.active(id);
-            if !request.writes || std::mem::replace(&mut request.waited_for, true) {
+            let io = &mut self.active(id).io;
+            if !io.writes || std::mem::replace(&mut io.waited_for, true) {
                 continue;
             }
-            let io = request.io(id);
+            let io = *io;
             self.raid.hurry(&io, now);
         }
     }
@@ -546,7 +545,7 @@ impl Volume {
     pub(crate) fn frames_held(&self) -> u32 {
         let of_clients = |request: &&Active| request.issuer.is_client();
         let requests = self.requests.iter().flatten().filter(of_clients);
-        requests.map(|request| request.frames.count).sum()
+        requests.map(|request| request.io.frames.count).sum()
     }
 
     #[inline]
