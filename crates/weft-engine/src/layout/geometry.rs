@@ -254,16 +254,20 @@ impl Geometry {
     }
 
     /// Place of an array sector on the members.
+    #[inline]
     #[must_use]
     pub fn locate(&self, array_sector: Sectors) -> Position {
         self.place(array_sector).0
     }
 
     /// Place of an array sector on the members, and the placement of the sector's full stripe.
+    #[inline]
     #[must_use]
     pub fn place(&self, array_sector: Sectors) -> (Position, Placement) {
         debug_assert!(array_sector < self.array_size());
-        let chunk_number = array_sector.0 / self.chunk.0;
+        // Shifts instead of divisions: the size of a chunk is a power of two.
+        let shift = self.chunk.0.trailing_zeros();
+        let chunk_number = array_sector.0 >> shift;
         let data_members = u64::from(self.data_members());
         let full_stripe = FullStripe(chunk_number / data_members);
         let data_index = (chunk_number % data_members) as u16;
@@ -271,7 +275,7 @@ impl Geometry {
         let position = Position {
             full_stripe,
             slot: placement.data_slot(data_index),
-            sector: Sectors(full_stripe.0 * self.chunk.0 + array_sector.0 % self.chunk.0),
+            sector: Sectors((full_stripe.0 << shift) + (array_sector.0 & (self.chunk.0 - 1))),
             data_index,
         };
         (position, placement)

@@ -388,18 +388,17 @@ impl Requests for Mirror {
         if writes || is_written() {
             return None;
         }
-        let start = range.start.sectors_floor();
         let is_whole = array.membership().is_whole_and_answers();
         let agree = is_whole && self.around(range, array) == ReadAround::Always;
-        if !agree || range.len > self.places.left_in_chunk(start).bytes() {
+        let copies = self.places.copies_of(range.start.sectors_floor());
+        if !agree || range.len > copies.left_in_chunk().bytes() {
             return None;
         }
         let readable = |copy: Copy| {
             let position = array.position_at(copy.slot).expect("every slot has a member");
             Readable::new(copy, position, array.read_state(position))
         };
-        let copies = self.places.copies_of(start).map(readable);
-        let Readable { position, slot, sector, .. } = self.balance.choose(copies)?;
+        let Readable { position, slot, sector, .. } = self.balance.choose(copies.map(readable))?;
         if self.balance.follows(slot, sector) || !array.passes(position) {
             return None;
         }

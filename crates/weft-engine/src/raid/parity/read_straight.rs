@@ -7,7 +7,7 @@
 //!
 //! Source   md-raid.md §2.1 (md: `chunk_aligned_read`, of arrays that miss no member)
 
-use weft_units::{ByteRange, FRAME_BYTES, SECTOR_BYTES, SectorRange, Sectors};
+use weft_units::{ByteRange, Bytes, FRAME_BYTES, SECTOR_BYTES, SectorRange, Sectors};
 
 use super::ParityRaid;
 use crate::array::membership::ReadAround;
@@ -25,7 +25,7 @@ impl ParityRaid {
         let (mut start, end) = (io.range.start.0, io.range.end().0);
         let mut sub_requests = 0;
         while start < end {
-            let here = up_to_multiple(start, end, self.geometry.chunk().bytes().0);
+            let here = self.in_chunk(start, end);
             let place = self.place_of(here, cx);
             match place.filter(|_| self.reads_rest_of_stripe(here.end().0, end, cx)) {
                 Some((place, sector)) => {
@@ -34,16 +34,24 @@ impl ParityRaid {
                     start = here.end().0;
                 }
                 None => {
-                    let rest = up_to_multiple(start, end, self.geometry.full_stripe_bytes());
-                    let len = rest.len.0 as u32;
-                    let part = StraightPart { request: io.id, start: rest.start, len };
+                    let next = (start + 1).next_multiple_of(self.geometry.full_stripe_bytes());
+                    let (first, len) = (Bytes(start), (end.min(next) - start) as u32);
+                    let part = StraightPart { request: io.id, start: first, len };
                     self.read_again(part, io, false);
                     sub_requests += SPLITTING;
-                    start = rest.end().0;
+                    start = end.min(next);
                 }
             }
         }
         sub_requests
+    }
+
+    /// The bytes from `start` up to the end of their chunk, or to `end` if that comes first.
+    #[inline]
+    fn in_chunk(&self, start: u64, end: u64) -> ByteRange {
+        // The size of a chunk is a power of two.
+        let last = start | (self.geometry.chunk().bytes().0 - 1);
+        ByteRange::new(start, end.min(last + 1) - start)
     }
 
     /// Position of the member that holds `range`, which lies in one chunk, and the first data
@@ -67,7 +75,7 @@ impl ParityRaid {
         let full_stripe = self.geometry.full_stripe_bytes();
         let end = end.min(start.next_multiple_of(full_stripe));
         while start < end {
-            let here = up_to_multiple(start, end, self.geometry.chunk().bytes().0);
+            let here = self.in_chunk(start, end);
             if self.place_of(here, cx).is_none() {
                 return false;
             }
@@ -75,12 +83,6 @@ impl ParityRaid {
         }
         true
     }
-}
-
-/// The bytes from `start` up to the next multiple of `size`, or to `end` if that comes first.
-#[inline]
-fn up_to_multiple(start: u64, end: u64, size: u64) -> ByteRange {
-    ByteRange::new(start, end.min((start / size + 1) * size) - start)
 }
 
 /// Reads a range of a request from the member at `position`; `sector` is the data sector of its
