@@ -23,12 +23,10 @@ use crate::raid::{Answer, ArrayIo, ArrayView, Cx, PartOutcome, SPLITTING, Straig
 pub(super) struct Active {
     pub(super) issuer: Issuer,
     pub(super) gone: bool,
-    pub(super) op: RequestOp,
     /// Properties of the request that its personality needs.
     pub(super) io: ArrayIo,
     /// Bytes charged to the client's credit.
     pub(super) payload: Bytes,
-    pub(super) preflush: bool,
     /// Number of unfinished sub-requests, plus one until the request is submitted, plus
     /// [`SPLITTING`] while it is being split.
     pub(super) pending: u64,
@@ -83,8 +81,8 @@ impl Volume {
         self.passing -= 1;
         let range = ByteRange { start, len: Bytes(len.into()) };
         let request = self.keep(|id| {
-            let io = ArrayIo { frames, attr, ..ArrayIo::new(id, range, false) };
-            Active { gone, payload: range.len, ..Active::new(issuer, RequestOp::Read, io) }
+            let io = ArrayIo { frames, attr, ..ArrayIo::new(id, RequestOp::Read, range, false) };
+            Active { gone, payload: range.len, ..Active::new(issuer, io) }
         });
         StraightPart { request, start, len }.target()
     }
@@ -147,23 +145,19 @@ impl Volume {
                 frames,
                 attr,
                 discarded,
-                zeroes: op == RequestOp::WriteZeroes,
-                fua: flags.fua,
-                sync: flags.sync,
-                again: flags.again,
+                flags,
                 stream,
-                ..ArrayIo::new(id, range, writes)
+                ..ArrayIo::new(id, op, range, writes)
             };
-            let (payload, preflush) = (request.payload(), flags.preflush);
-            Active { payload, preflush, ..Active::new(issuer, op, io) }
+            Active { payload: request.payload(), ..Active::new(issuer, io) }
         })
     }
 
     /// Locks a range for part number `part` of a sync or correction, behind the earlier requests
     /// that overlap the range.
     pub(super) fn lock(&mut self, part: u32, range: ByteRange, writes: bool, out: &mut Outbox) {
-        let (issuer, op) = (Issuer::Resync { part }, RequestOp::Read);
-        let id = self.keep(|id| Active::new(issuer, op, ArrayIo::new(id, range, writes)));
+        let io = |id| ArrayIo::new(id, RequestOp::Read, range, writes);
+        let id = self.keep(|id| Active::new(Issuer::Resync { part }, io(id)));
         if self.ranges.enter(id, range, writes) {
             self.start(id, out);
         }
@@ -234,7 +228,7 @@ impl Volume {
     /// Continues a write that has been granted its lease: with its preflush, or to the personality.
     fn granted(&mut self, id: RequestId) {
         let request = self.active(id);
-        if request.preflush && !request.flushed {
+        if request.io.flags.preflush && !request.flushed {
             request.flushed = true;
             self.array.flushes.arrive(FlushFor::Request(id));
         } else {
@@ -364,7 +358,7 @@ impl Volume {
 
     #[inline(never)]
     pub(super) fn all_done(&mut self, id: RequestId, out: &mut Outbox) {
-        let reads = self.active(id).op == RequestOp::Read;
+        let reads = self.active(id).io.op == RequestOp::Read;
         if reads || self.array.failures_recorded() {
             self.answer(id, out);
         } else {
@@ -396,13 +390,13 @@ impl Volume {
             None => Ok(()),
         };
         let charged = std::mem::take(&mut request.payload).0;
-        let (stream, len) = (request.io.stream, request.io.range.len);
-        if request.op == RequestOp::Read && result.is_ok() && !request.gone {
+        if request.io.op == RequestOp::Read && result.is_ok() && !request.gone {
             // The frames are returned by the reply.
             request.io.frames = Run::EMPTY;
         }
         let (issuer, gone) = (request.issuer, request.gone);
-        let lease = request.lease.take();
+        let (stream, len) = (request.io.stream, request.io.range.len);
+        let lease = request.lease.take().map(|lease| (lease, stream, len));
         match issuer {
             Issuer::Client { client, tag } => {
                 if !gone {
@@ -415,7 +409,7 @@ impl Volume {
             Issuer::Resync { .. } => {}
             Issuer::WriteBack { op } => out.return_answer(op, result),
         }
-        if let Some(lease) = lease {
+        if let Some((lease, stream, len)) = lease {
             self.raid.answered(stream, len);
             self.array.give_back(lease, out.now);
         }
@@ -467,7 +461,7 @@ impl Volume {
             let result = result.map_err(ReplyError::from);
             let request = self.active(id);
             request.error = result.err();
-            if request.op == RequestOp::Flush || request.io.range.len == Bytes::ZERO {
+            if request.io.op == RequestOp::Flush || request.io.range.len == Bytes::ZERO {
                 self.sub_request_done(id, out);
             } else {
                 assert!(request.flushed, "a round serves requests that asked for one");
@@ -480,14 +474,12 @@ impl Volume {
 impl Active {
     /// Creates a request without payload.
     #[inline(always)]
-    fn new(issuer: Issuer, op: RequestOp, io: ArrayIo) -> Self {
+    fn new(issuer: Issuer, io: ArrayIo) -> Self {
         Self {
             issuer,
             gone: false,
-            op,
             io,
             payload: Bytes::ZERO,
-            preflush: false,
             pending: 1,
             error: None,
             stalled: false,

@@ -437,7 +437,7 @@ impl Requests for Mirror {
     #[inline]
     fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
         assert!(io.writes, "a read goes to its member at once");
-        if io.zeroes || io.discarded.is_some() {
+        if io.zeroes() || io.discarded.is_some() {
             let targets = |range, array: ArrayView<'_>| targets(&self.places, range, array);
             self.clears.begin(io, targets, &mut self.events, cx);
             return 1;

@@ -56,7 +56,7 @@ impl ParityRaid {
 
     /// Position of the member that holds `range`, which lies in one chunk, and the first data
     /// sector on it. `None` if the member cannot be read there.
-    #[inline]
+    #[inline(always)]
     fn place_of(&self, range: ByteRange, cx: &Cx<'_>) -> Option<(usize, Sectors)> {
         let position = self.geometry.locate(range.start.sectors_floor());
         let sectors = frames_of(position.sector, range);
@@ -68,10 +68,15 @@ impl ParityRaid {
     /// Whether the members can supply all chunks of a request from byte `start`, the start of a
     /// chunk, up to the end of the full stripe or to byte `end`, the end of the request.
     #[inline]
-    fn reads_rest_of_stripe(&self, mut start: u64, end: u64, cx: &Cx<'_>) -> bool {
+    fn reads_rest_of_stripe(&self, start: u64, end: u64, cx: &Cx<'_>) -> bool {
         if cx.membership().is_whole_and_answers() {
             return true;
         }
+        self.reads_each(start, end, cx)
+    }
+
+    #[cold]
+    fn reads_each(&self, mut start: u64, end: u64, cx: &Cx<'_>) -> bool {
         let full_stripe = self.geometry.full_stripe_bytes();
         let end = end.min(start.next_multiple_of(full_stripe));
         while start < end {
