@@ -261,7 +261,7 @@ impl Geometry {
     }
 
     /// Place of an array sector on the members, and the placement of the sector's full stripe.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn place(&self, array_sector: Sectors) -> (Position, Placement) {
         debug_assert!(array_sector < self.array_size());

@@ -361,11 +361,9 @@ impl Volume {
             self.with_raid(out, |raid, cx| raid.read_failed(first, position, fault, cx));
         }
         let answer = Answer { result, member, given_up: false, write };
-        let mut part = first;
-        loop {
+        self.part_done(first, answer, out);
+        while let Some(part) = out.next_part(&mut merged) {
             self.part_done(part, answer, out);
-            let Some(next) = out.next_part(&mut merged) else { return };
-            part = next;
         }
     }
 

@@ -166,7 +166,7 @@ impl Ranges {
 
     /// Removes a finished request. Returns the requests that may start now, in order of arrival;
     /// `None` if there are none, or if the request never entered.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn leave(&mut self, id: RequestId) -> Option<SmallVec<[RequestId; 2]>> {
         let held = self.held.get_mut(id.0 as usize)?;
         if held.range.len.0 == 0 {

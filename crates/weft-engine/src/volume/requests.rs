@@ -202,7 +202,8 @@ impl Volume {
             return;
         }
         // A write may pass writes that wait for bits of the bitmap which it does not need.
-        if !self.before_lease.is_empty() && self.is_granted(id) && !self.next_is_granted() {
+        let may_pass = self.array.has_bitmap() && !self.before_lease.is_empty();
+        if may_pass && self.is_granted(id) && !self.next_is_granted() {
             self.granted(id);
             return;
         }

@@ -444,9 +444,9 @@ impl Requests for Mirror {
         }
         let (mut start, end, mut sub_requests) = (io.range.start, io.range.end(), 0);
         while start < end {
-            let range = in_chunk(&self.places, start, end);
+            let (range, copies) = in_chunk(&self.places, start, end, cx.view());
             let memory = straight::memory(io, range);
-            for copy in copies_written(&self.places, start.sectors_floor(), cx.view()) {
+            for copy in copies {
                 let Some(position) = cx.view().position_at(copy.slot) else { continue };
                 let target = Target { position, sector: copy.sector, range };
                 straight::send(io, &target, &[memory], cx.knobs.max_sectors, cx);
@@ -516,6 +516,7 @@ impl RaidLevel for Mirror {
         }
     }
 
+    #[inline(always)]
     fn part_done(
         &mut self,
         part: CompletionTarget,
@@ -638,8 +639,8 @@ fn targets(places: &Mirrors, range: ByteRange, array: ArrayView<'_>) -> Targets 
     let (mut start, end) = (range.start, range.end());
     let mut targets = Targets::new();
     while start < end {
-        let range = in_chunk(places, start, end);
-        for copy in copies_written(places, start.sectors_floor(), array) {
+        let (range, copies) = in_chunk(places, start, end, array);
+        for copy in copies {
             let Some(position) = array.position_at(copy.slot) else { continue };
             targets.push(Target { position, sector: copy.sector, range });
         }
@@ -648,16 +649,20 @@ fn targets(places: &Mirrors, range: ByteRange, array: ArrayView<'_>) -> Targets 
     targets
 }
 
-/// Copies of an array sector to which a write goes.
+/// Part of the range `start .. end` that lies in the chunk of its first byte, and the copies to
+/// which a write of it goes.
 #[inline]
-fn copies_written<'a>(
+fn in_chunk<'a>(
     places: &'a Mirrors,
-    sector: Sectors,
+    start: Bytes,
+    end: Bytes,
     array: ArrayView<'_>,
-) -> impl Iterator<Item = Copy> + use<'a> {
-    let is_planted = array.is_planted(Mutant::CopyOnWrongMember);
+) -> (ByteRange, impl Iterator<Item = Copy> + use<'a>) {
+    let (sector, is_planted) = (start.sectors_floor(), array.is_planted(Mutant::CopyOnWrongMember));
+    let copies = places.copies_of(sector);
+    let len = copies.left_in_chunk().bytes().min(Bytes(end.0 - start.0));
     let move_last = move |copy| if is_planted { misplaced(places, sector, copy) } else { copy };
-    places.copies_of(sector).map(move_last)
+    (ByteRange { start, len }, copies.map(move_last))
 }
 
 /// Moves a copy for a planted bug: the last copy of a sector goes to the next member if it lies at
@@ -668,13 +673,6 @@ fn misplaced(places: &Mirrors, sector: Sectors, copy: Copy) -> Copy {
     let is_last = copies.last() == Some(&copy) && copies[0].sector != copy.sector;
     let slot = if is_last { (copy.slot.0 + 1) % places.members() } else { copy.slot.0 };
     Copy { slot: Slot(slot), ..copy }
-}
-
-/// Part of the range `start .. end` that lies in the chunk of its first byte.
-#[inline]
-fn in_chunk(places: &Mirrors, start: Bytes, end: Bytes) -> ByteRange {
-    let left = places.left_in_chunk(start.sectors_floor()).bytes();
-    ByteRange { start, len: left.min(Bytes(end.0 - start.0)) }
 }
 
 /// Number of sections into which a part is divided if no member can read all of it.
