@@ -227,13 +227,14 @@ impl Volume {
             self.array.pass(position, sector, request, issuer, out);
             return Ok(());
         }
-        let discarded = if writes { self.to_discard(request) } else { None };
-        let range = match discarded {
-            Some(discarded) if trims => discarded,
-            // A trim is advice, and this one has no part that can be discarded.
-            None if trims => ByteRange::new(range.start.0, 0),
-            _ => range,
-        };
+        let (mut range, mut discarded) = (range, None);
+        if writes {
+            discarded = self.to_discard(request);
+        }
+        if trims {
+            // A trim is advice, and may have no part that can be discarded.
+            range = discarded.unwrap_or(ByteRange::new(range.start.0, 0));
+        }
         let id = self.enter(request, issuer, (range, discarded), writes, out.now);
         if request.op == RequestOp::Flush || (range.len == Bytes::ZERO && request.flags.preflush) {
             self.array.flushes.arrive(FlushFor::Request(id));
@@ -242,10 +243,12 @@ impl Volume {
             // recorded.
             self.active(id).pending = 0;
             self.held.push_back(id);
-        } else if self.ranges.enter(id, range, writes) {
-            self.start(id, out);
-        } else {
+        } else if !self.ranges.enter(id, range, writes) {
             self.hurry_those_before(id, out.now);
+        } else if writes {
+            self.start_write(id);
+        } else {
+            self.start_read(id, out);
         }
         Ok(())
     }

@@ -141,13 +141,18 @@ impl Volume {
         };
         let ClientRequest { op, frames, attr, flags, .. } = *request;
         self.keep(|id| {
+            let waited_for = false;
             let io = ArrayIo {
+                id,
+                range,
                 frames,
                 attr,
                 discarded,
+                op,
+                writes,
                 flags,
                 stream,
-                ..ArrayIo::new(id, op, range, writes)
+                waited_for,
             };
             Active { payload: request.payload(), ..Active::new(issuer, io) }
         })
@@ -181,18 +186,21 @@ impl Volume {
         active(&mut self.requests, id)
     }
 
-    /// Starts a request that no longer waits for an earlier one.
-    #[inline(always)]
+    /// Starts a request or lock that no longer waits for an earlier one.
     pub(super) fn start(&mut self, id: RequestId, out: &mut Outbox) {
         let request = self.active(id);
         if let Issuer::Resync { part } = request.issuer {
             self.with_raid(out, |raid, cx| raid.locked(part, id, cx));
-            return;
-        }
-        if !request.io.writes {
+        } else if request.io.writes {
+            self.start_write(id);
+        } else {
             self.start_read(id, out);
-            return;
         }
+    }
+
+    #[inline]
+    pub(super) fn start_write(&mut self, id: RequestId) {
+        let request = self.active(id);
         let (range, discards) = (request.io.range, request.io.discarded.is_some());
         let lease = self.array.lease(range);
         let before = self.active(id).lease.replace(lease);
