@@ -245,9 +245,9 @@ impl Engine {
         self.out.work = Work { turns: 1, ..Work::default() };
         let mut inbox = std::mem::take(&mut self.inbox);
         self.out.work.inputs = inbox.len() as u32;
-        for input in inbox.drain(..) {
-            self.take_in(input);
-        }
+        // In place, because an input is large.
+        inbox.iter_mut().for_each(|input| self.take_in(input));
+        inbox.clear();
         // Keeps the allocation for the next turn.
         self.inbox = inbox;
         if self.write_back.is_some() {
@@ -435,20 +435,20 @@ impl Engine {
     }
 
     #[inline(always)]
-    fn take_in(&mut self, input: Input) {
+    fn take_in(&mut self, input: &mut Input) {
         match input {
-            Input::Admin(command) => self.take_command(&command),
-            Input::Client(mut request) => self.take_request(&mut request),
-            Input::ClientGone(client) => self.client_gone(client),
+            Input::Admin(command) => self.take_command(command),
+            Input::Client(request) => self.take_request(request),
+            Input::ClientGone(client) => self.client_gone(*client),
             Input::Done { token, result } => {
                 // A token that is not outstanding is a bug of the driver, not of its client.
-                let taken = self.out.take(token);
+                let taken = self.out.take(*token);
                 let Some(outstanding) = &taken else {
                     panic!("{token:?} is done but was not outstanding")
                 };
                 self.out.work.inputs += outstanding.requests - 1;
                 match self.volumes.get_mut(outstanding.volume.index()) {
-                    Some(volume) => volume.done(outstanding, &result, &mut self.out),
+                    Some(volume) => volume.done(outstanding, result, &mut self.out),
                     None => {
                         let owner = outstanding.owner;
                         self.cache_computed(owner);

@@ -27,6 +27,8 @@ pub(crate) struct Membership {
     with_bad: SlotSet,
     /// Slots with a member that does not answer.
     stalled: SlotSet,
+    /// All slots of the array, and one entry for each.
+    slots: SlotSet,
     entries: Vec<SlotEntry>,
     tolerance: Tolerance,
     /// Whether the array can lose at least one member when all are present. Otherwise no member is
@@ -105,6 +107,7 @@ impl Membership {
             present: SlotSet::EMPTY,
             with_bad: SlotSet::EMPTY,
             stalled: SlotSet::EMPTY,
+            slots: SlotSet::first(slots as u16),
             entries: vec![SlotEntry::default(); slots],
             is_redundant: tolerance.is_redundant(slots),
             tolerance,
@@ -208,7 +211,7 @@ impl Membership {
     /// Whether every slot has an in-sync member.
     #[inline]
     pub(crate) fn is_whole(&self) -> bool {
-        self.in_sync == SlotSet::first(self.entries.len() as u16)
+        self.in_sync == self.slots
     }
 
     /// Whether every slot has an in-sync member that answers and has no bad blocks.

@@ -530,11 +530,13 @@ impl Array {
         let member = &mut self.members[position];
         assert!(sector + length <= member.data_size, "a request lies within the member's data");
         let at = member.data_sector(sector);
-        let parts = smallvec![frames.part(range.start.0 % FRAME_BYTES, range.len.0)];
-        let op = if write {
-            MemberOp::Write { at, from: parts, fua: request.flags.fua }
-        } else {
-            MemberOp::Read { at, into: parts }
+        let part = frames.part(range.start.0 % FRAME_BYTES, range.len.0);
+        let op = || {
+            if write {
+                MemberOp::Write { at, from: smallvec![part], fua: request.flags.fua }
+            } else {
+                MemberOp::Read { at, into: smallvec![part] }
+            }
         };
         let (start, len) = (range.start, range.len.0 as u32);
         let passed = PassedRequest { issuer, frames, start, len, attr, gone: false };

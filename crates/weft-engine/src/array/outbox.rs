@@ -474,22 +474,22 @@ impl Outbox {
         let to = Some(member.info.index);
         let outstanding = Outstanding::new(volume, to, writes(&op), owner, self.now);
         let fua = is_fua(&op);
-        self.send(member, op, attr, Outstanding { fua, ..outstanding });
+        self.send(member, || op, attr, Outstanding { fua, ..outstanding });
     }
 
     /// Sends a request to a member without queueing it. The member's queue must hold no requests
-    /// back.
+    /// back. `op` returns the operation, which is thus built where it is stored.
     #[inline(always)]
     pub(crate) fn send(
         &mut self,
         member: &Member,
-        op: MemberOp,
+        op: impl FnOnce() -> MemberOp,
         attr: &Attr,
         outstanding: Outstanding,
     ) {
         let token = self.issue(outstanding);
         self.work.submits += 1;
-        let (member, attr) = (member.info.index, *attr);
+        let (member, op, attr) = (member.info.index, op(), *attr);
         self.outputs.push_back(Output::Submit { token, member, op, attr });
     }
 

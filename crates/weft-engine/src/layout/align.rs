@@ -12,7 +12,7 @@ use weft_units::ByteRange;
 pub(crate) fn whole_blocks(range: ByteRange, block: u64) -> ByteRange {
     debug_assert!(block.is_power_of_two());
     let start = range.start.0 & !(block - 1);
-    let end = range.end().0.next_multiple_of(block);
+    let end = (range.end().0 + block - 1) & !(block - 1);
     ByteRange::new(start, end - start)
 }
 

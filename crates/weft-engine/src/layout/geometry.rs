@@ -255,16 +255,20 @@ impl Geometry {
     }
 
     /// Place of an array sector on the members.
+    #[inline]
     #[must_use]
     pub fn locate(&self, array_sector: Sectors) -> Position {
         self.place(array_sector).0
     }
 
     /// Place of an array sector on the members, and the placement of the sector's full stripe.
+    #[inline(always)]
     #[must_use]
     pub fn place(&self, array_sector: Sectors) -> (Position, Placement) {
         debug_assert!(array_sector < self.array_size());
-        let chunk_number = array_sector.0 / self.chunk.0;
+        // Shifts instead of divisions: the size of a chunk is a power of two.
+        let shift = self.chunk.0.trailing_zeros();
+        let chunk_number = array_sector.0 >> shift;
         let data_members = u64::from(self.data_members());
         let full_stripe = FullStripe(chunk_number / data_members);
         let data_index = (chunk_number % data_members) as u16;
@@ -272,7 +276,7 @@ impl Geometry {
         let position = Position {
             full_stripe,
             slot: placement.data_slot(data_index),
-            sector: Sectors(full_stripe.0 * self.chunk.0 + array_sector.0 % self.chunk.0),
+            sector: Sectors((full_stripe.0 << shift) + (array_sector.0 & (self.chunk.0 - 1))),
             data_index,
         };
         (position, placement)
@@ -306,83 +310,82 @@ impl Geometry {
     }
 
     /// Slots of data and parity in a full stripe.
+    #[inline]
     #[must_use]
     pub fn placement(&self, full_stripe: FullStripe) -> Placement {
         let members = self.members;
+        if self.level == Level::Raid6 {
+            return self.placement_with_q(full_stripe);
+        }
+        let asymmetric = |first: u16, skip: u16| DataRule::Asymmetric { first, skip };
+        let symmetric =
+            |p: u16| DataRule::Symmetric { from: cyclic(p + 1, members), modulus: members };
+        let right = (full_stripe.0 % u64::from(members)) as u16;
+        let left = members - 1 - right;
+        let (p, data) = match (self.level, self.layout) {
+            (Level::Raid5, 0) => (left, asymmetric(0, 1)),
+            (Level::Raid5, 1) => (right, asymmetric(0, 1)),
+            (Level::Raid5, 2) => (left, symmetric(left)),
+            (Level::Raid5, 3) => (right, symmetric(right)),
+            (Level::Raid5, 4) => (0, asymmetric(1, 0)),
+            _ => (members - 1, asymmetric(0, 0)),
+        };
+        Placement { p: Slot(p), q: None, data, members, exponents: ExponentRule::AfterQ }
+    }
+
+    /// [`Geometry::placement`] for RAID 6.
+    fn placement_with_q(&self, full_stripe: FullStripe) -> Placement {
+        let members = self.members;
         let full_stripe = full_stripe.0;
         let turn = |modulus: u16| (full_stripe % u64::from(modulus)) as u16;
-        let at = |p: u16, q: Option<u16>, data: DataRule, exponents: ExponentRule| Placement {
+        let at = |p: u16, q: u16, data: DataRule, exponents: ExponentRule| Placement {
             p: Slot(p),
-            q: q.map(Slot),
+            q: Some(Slot(q)),
             data,
             members,
             exponents,
         };
         let after_q = ExponentRule::AfterQ;
-        match (self.level, self.layout) {
-            (Level::Raid6, layout) => {
-                // "pair": Q is on the slot after P, and data skips both. When Q wraps to slot 0,
-                // data starts at slot 1.
-                let pair = |p: u16, exponents: ExponentRule| {
-                    if p == members - 1 {
-                        at(p, Some(0), DataRule::Asymmetric { first: 1, skip: 0 }, exponents)
-                    } else {
-                        at(p, Some(p + 1), DataRule::Asymmetric { first: 0, skip: 2 }, exponents)
-                    }
-                };
-                let rotating = |p: u16| {
-                    let from = (p + 2) % members;
-                    let data = DataRule::Symmetric { from, modulus: members };
-                    at(p, Some((p + 1) % members), data, after_q)
-                };
-                // The layouts "-6": RAID 5 on all members but the last, which holds Q.
-                let five = members - 1;
-                let last = Some(members - 1);
-                let left_five = five - 1 - turn(five);
-                let asymmetric = DataRule::Asymmetric { first: 0, skip: 1 };
-                let symmetric =
-                    |p: u16| DataRule::Symmetric { from: (p + 1) % five, modulus: five };
-                let left = members - 1 - turn(members);
-                let right = turn(members);
-                let ddf = ExponentRule::Slot;
-                match layout {
-                    0 => pair(left, after_q),
-                    1 => pair(right, after_q),
-                    2 => rotating(left),
-                    3 => rotating(right),
-                    4 => at(0, Some(1), DataRule::Asymmetric { first: 2, skip: 0 }, after_q),
-                    5 => at(members - 2, last, DataRule::Asymmetric { first: 0, skip: 0 }, after_q),
-                    8 => pair(right, ddf),
-                    9 => pair(members - 1 - ((full_stripe + 1) % u64::from(members)) as u16, ddf),
-                    10 => {
-                        let from = (left + 1) % members;
-                        let data = DataRule::Symmetric { from, modulus: members };
-                        at(left, Some((left + members - 1) % members), data, ddf)
-                    }
-                    16 => at(left_five, last, asymmetric, after_q),
-                    17 => at(turn(five), last, asymmetric, after_q),
-                    18 => at(left_five, last, symmetric(left_five), after_q),
-                    19 => at(turn(five), last, symmetric(turn(five)), after_q),
-                    20 => at(0, last, DataRule::Asymmetric { first: 1, skip: 0 }, after_q),
-                    _ => unreachable!("the layout was checked when the geometry was made"),
-                }
+        // "pair": Q is on the slot after P, and data skips both. When Q wraps to slot 0, data
+        // starts at slot 1.
+        let pair = |p: u16, exponents: ExponentRule| {
+            if p == members - 1 {
+                at(p, 0, DataRule::Asymmetric { first: 1, skip: 0 }, exponents)
+            } else {
+                at(p, p + 1, DataRule::Asymmetric { first: 0, skip: 2 }, exponents)
             }
-            (Level::Raid5, layout) => {
-                let left = members - 1 - turn(members);
-                let right = turn(members);
-                let asymmetric = DataRule::Asymmetric { first: 0, skip: 1 };
-                let symmetric =
-                    |p: u16| DataRule::Symmetric { from: (p + 1) % members, modulus: members };
-                match layout {
-                    0 => at(left, None, asymmetric, after_q),
-                    1 => at(right, None, asymmetric, after_q),
-                    2 => at(left, None, symmetric(left), after_q),
-                    3 => at(right, None, symmetric(right), after_q),
-                    4 => at(0, None, DataRule::Asymmetric { first: 1, skip: 0 }, after_q),
-                    _ => at(members - 1, None, DataRule::Asymmetric { first: 0, skip: 0 }, after_q),
-                }
+        };
+        let rotating = |p: u16| {
+            let data = DataRule::Symmetric { from: (p + 2) % members, modulus: members };
+            at(p, (p + 1) % members, data, after_q)
+        };
+        // The layouts "-6": RAID 5 on all members but the last, which holds Q.
+        let (five, last) = (members - 1, members - 1);
+        let left_five = five - 1 - turn(five);
+        let asymmetric = DataRule::Asymmetric { first: 0, skip: 1 };
+        let symmetric = |p: u16| DataRule::Symmetric { from: (p + 1) % five, modulus: five };
+        let left = members - 1 - turn(members);
+        let right = turn(members);
+        let ddf = ExponentRule::Slot;
+        match self.layout {
+            0 => pair(left, after_q),
+            1 => pair(right, after_q),
+            2 => rotating(left),
+            3 => rotating(right),
+            4 => at(0, 1, DataRule::Asymmetric { first: 2, skip: 0 }, after_q),
+            5 => at(members - 2, last, DataRule::Asymmetric { first: 0, skip: 0 }, after_q),
+            8 => pair(right, ddf),
+            9 => pair(members - 1 - ((full_stripe + 1) % u64::from(members)) as u16, ddf),
+            10 => {
+                let data = DataRule::Symmetric { from: (left + 1) % members, modulus: members };
+                at(left, (left + members - 1) % members, data, ddf)
             }
-            _ => at(members - 1, None, DataRule::Asymmetric { first: 0, skip: 0 }, after_q),
+            16 => at(left_five, last, asymmetric, after_q),
+            17 => at(turn(five), last, asymmetric, after_q),
+            18 => at(left_five, last, symmetric(left_five), after_q),
+            19 => at(turn(five), last, symmetric(turn(five)), after_q),
+            20 => at(0, last, DataRule::Asymmetric { first: 1, skip: 0 }, after_q),
+            _ => unreachable!("the layout was checked when the geometry was made"),
         }
     }
 
@@ -415,7 +418,7 @@ impl Placement {
                 let slot = data_index + first;
                 Slot(if skip > 0 && slot >= self.p.0 { slot + skip } else { slot })
             }
-            DataRule::Symmetric { from, modulus } => Slot((from + data_index) % modulus),
+            DataRule::Symmetric { from, modulus } => Slot(cyclic(from + data_index, modulus)),
         }
     }
 
@@ -430,7 +433,7 @@ impl Placement {
             DataRule::Asymmetric { first, skip } => {
                 slot.0 - first - if skip > 0 && slot.0 > self.p.0 { skip } else { 0 }
             }
-            DataRule::Symmetric { from, modulus } => (slot.0 + modulus - from) % modulus,
+            DataRule::Symmetric { from, modulus } => cyclic(slot.0 + modulus - from, modulus),
         })
     }
 
@@ -452,6 +455,12 @@ impl Placement {
         };
         exponent as u8
     }
+}
+
+/// `number` modulo `modulus`, for a number below twice the modulus.
+#[inline]
+const fn cyclic(number: u16, modulus: u16) -> u16 {
+    if number < modulus { number } else { number - modulus }
 }
 
 /// Largest number of slots of an array: a `SlotSet` has 64 bits.

@@ -68,6 +68,14 @@ pub(crate) struct CopiesOf<'a> {
     fars: u16,
 }
 
+impl CopiesOf<'_> {
+    /// Number of sectors from the array sector to the end of its chunk.
+    #[inline]
+    pub(crate) fn left_in_chunk(&self) -> Sectors {
+        Sectors(self.places.chunk.0 - self.in_chunk)
+    }
+}
+
 impl Iterator for CopiesOf<'_> {
     type Item = Copy;
 

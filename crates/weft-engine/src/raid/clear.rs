@@ -12,7 +12,7 @@ use super::straight::{self, StraightPart, Targets};
 use super::{Answer, ArrayIo, ArrayView, Cx, Event, PartOutcome};
 use crate::array::outbox::CompletionTarget;
 use crate::contract::frame::{Segment, Segments, ZERO_FRAME};
-use crate::contract::input::{ClientRequest, Fault, RequestOp};
+use crate::contract::input::{ClientRequest, Fault, Flags, RequestOp};
 use crate::contract::token::RequestId;
 
 /// Write-zeroes and trims in progress.
@@ -142,7 +142,7 @@ impl Clears {
             return;
         }
         clear.step.len.0 =
-            if clear.io.zeroes { 0 } else { clear.io.range.end().0 - clear.step.start.0 };
+            if clear.io.zeroes() { 0 } else { clear.io.range.end().0 - clear.step.start.0 };
     }
 
     /// Begins the next step of the write-zeroes or trim at index `place`, or ends its request after
@@ -192,7 +192,7 @@ impl Clear {
             return;
         }
         for (position, first, len) in runs(targets) {
-            let ArrayIo { id: request, fua, attr, .. } = self.io;
+            let ArrayIo { id: request, flags: Flags { fua, .. }, attr, .. } = self.io;
             let discard = MemberDiscard { request, first, len, counted: len, fua, attr };
             cx.discard(position, &discard);
             self.pending += 1;

@@ -6,7 +6,7 @@ use super::parity::streams::WriteStream;
 use super::straight::StraightPart;
 use crate::contract::error::ReplyError;
 use crate::contract::frame::Run;
-use crate::contract::input::{Attr, Fault};
+use crate::contract::input::{Attr, Fault, Flags, RequestOp};
 use crate::contract::token::RequestId;
 
 /// A request for a range of the volume, as a personality sees it.
@@ -18,16 +18,38 @@ pub(crate) struct ArrayIo {
     pub(crate) attr: Attr,
     /// Part of the request's range that the members are told to discard.
     pub(crate) discarded: Option<ByteRange>,
+    pub(crate) op: RequestOp,
+    /// Whether the request excludes reads of its range.
     pub(crate) writes: bool,
-    pub(crate) zeroes: bool,
-    pub(crate) fua: bool,
-    /// Whether the client waits for the answer (md's `REQ_SYNC`).
-    pub(crate) sync: bool,
-    /// Whether the client repeats a read that was answered [`crate::ReplyError::Stalled`].
-    pub(crate) again: bool,
+    pub(crate) flags: Flags,
     pub(crate) stream: WriteStream,
     /// Whether another request waits for this one, because their ranges overlap.
     pub(crate) waited_for: bool,
+}
+
+impl ArrayIo {
+    /// Creates a request without frames and flags.
+    #[inline(always)]
+    pub(crate) fn new(id: RequestId, op: RequestOp, range: ByteRange, writes: bool) -> Self {
+        Self {
+            id,
+            range,
+            frames: Run::EMPTY,
+            attr: Attr::default(),
+            discarded: None,
+            op,
+            writes,
+            flags: Flags::NONE,
+            stream: WriteStream::default(),
+            waited_for: false,
+        }
+    }
+
+    /// Whether the request stores zeros, and so has no frames.
+    #[inline]
+    pub(crate) fn zeroes(&self) -> bool {
+        self.op == RequestOp::WriteZeroes
+    }
 }
 
 /// Answer of a member to a member request, as it applies to one of the parts that were merged into

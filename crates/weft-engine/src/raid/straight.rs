@@ -62,7 +62,7 @@ pub(super) type Targets = SmallVec<[Target; 4]>;
 /// may merge it with other requests up to `max` bytes.
 #[inline(always)]
 pub(super) fn send(io: &ArrayIo, target: &Target, parts: &[Segment], max: Bytes, cx: &mut Cx<'_>) {
-    let kind = MergeKind { fua: io.fua && io.writes, stripes: false, attr: io.attr };
+    let kind = MergeKind { fua: io.flags.fua && io.writes, stripes: false, attr: io.attr };
     let Target { position, sector, range } = *target;
     let request = MemberRequest { write: io.writes, sector, bytes: range.len, max, kind };
     let part = StraightPart { request: io.id, start: range.start, len: range.len.0 as u32 };

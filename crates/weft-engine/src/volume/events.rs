@@ -66,13 +66,14 @@ impl Volume {
                 }
                 let sub_requests = u64::from(sub_requests);
                 self.active(request).pending += sub_requests;
-                self.sub_requests_done(request, SPLITTING, Ok(()), out);
+                self.sub_requests_done(request, SPLITTING, out);
             }
             Event::SubRequestsDone { request, sub_requests, result } => {
-                if result.is_err() {
+                if let Err(error) = result {
                     self.raid.request_failed(request);
+                    self.failed(request, error);
                 }
-                self.sub_requests_done(request, sub_requests.into(), result, out);
+                self.sub_requests_done(request, sub_requests.into(), out);
             }
             Event::Lock { part, range, writes } => self.lock(part, range, writes, out),
             Event::Pinned { .. } | Event::Unpinned { .. }
@@ -168,7 +169,7 @@ impl Volume {
         }
         if self.array.is_stuck(self.knobs.no_space_wait) {
             while let Some(id) = self.held.pop_front() {
-                self.active(id).error.get_or_insert(ReplyError::NoSpace);
+                self.failed(id, ReplyError::NoSpace);
                 self.answer(id, out);
             }
         }

@@ -229,15 +229,15 @@ impl Volume {
             self.array.pass(position, sector, request, issuer, out);
             return Ok(());
         }
-        let discarded = self.raid.to_discard(request, ArrayView::of(&self.array));
-        let range = match discarded {
-            Some(discarded) if trims => discarded,
-            // A trim is advice, and this one has no part that can be discarded.
-            None if trims => ByteRange::new(range.start.0, 0),
-            _ => range,
-        };
-        let id = self.enter(request, issuer, range, writes, out.now);
-        self.active(id).discarded = discarded;
+        let (mut range, mut discarded) = (range, None);
+        if writes {
+            discarded = self.to_discard(request);
+        }
+        if trims {
+            // A trim is advice, and may have no part that can be discarded.
+            range = discarded.unwrap_or(ByteRange::new(range.start.0, 0));
+        }
+        let id = self.enter(request, issuer, (range, discarded), writes, out.now);
         if request.op == RequestOp::Flush || (range.len == Bytes::ZERO && request.flags.preflush) {
             self.array.flushes.arrive(FlushFor::Request(id));
         } else if range.len == Bytes::ZERO {
@@ -245,10 +245,12 @@ impl Volume {
             // recorded.
             self.active(id).pending = 0;
             self.held.push_back(id);
-        } else if self.ranges.enter(id, range, writes) {
-            self.start(id, out);
-        } else {
+        } else if !self.ranges.enter(id, range, writes) {
             self.hurry_those_before(id, out.now);
+        } else if writes {
+            self.start_write(id);
+        } else {
+            self.start_read(id, out);
         }
         Ok(())
     }
@@ -264,11 +266,11 @@ impl Volume {
         let before: SmallVec<[RequestId; 4]> = self.ranges.held_up_by(id).collect();
         assert!(!before.is_empty(), "a request waits for others");
         for id in before {
-            let request = self.active(id);
-            if !request.writes || std::mem::replace(&mut request.waited_for, true) {
+            let io = &mut self.active(id).io;
+            if !io.writes || std::mem::replace(&mut io.waited_for, true) {
                 continue;
             }
-            let io = request.io(id);
+            let io = *io;
             self.raid.hurry(&io, now);
         }
     }
@@ -364,11 +366,9 @@ impl Volume {
             self.with_raid(out, |raid, cx| raid.read_failed(first, position, fault, cx));
         }
         let answer = Answer { result, member, given_up: false, write };
-        let mut part = first;
-        loop {
+        self.part_done(first, answer, out);
+        while let Some(part) = out.next_part(&mut merged) {
             self.part_done(part, answer, out);
-            let Some(next) = out.next_part(&mut merged) else { return };
-            part = next;
         }
     }
 
@@ -548,7 +548,7 @@ impl Volume {
     pub(crate) fn frames_held(&self) -> u32 {
         let of_clients = |request: &&Active| request.issuer.is_client();
         let requests = self.requests.iter().flatten().filter(of_clients);
-        requests.map(|request| request.frames.count).sum()
+        requests.map(|request| request.io.frames.count).sum()
     }
 
     #[inline]

@@ -19,7 +19,7 @@ use crate::contract::token::RequestId;
 #[derive(Clone, Debug)]
 pub(crate) struct Ranges {
     wide: Vec<RequestId>,
-    buckets: Vec<u32>,
+    buckets: Box<[u32; BUCKETS]>,
     links: Vec<Link>,
     /// Head of the list of unused links.
     free: u32,
@@ -45,7 +45,7 @@ struct Held {
 
 impl Default for Ranges {
     fn default() -> Self {
-        let (wide, buckets) = (Vec::new(), vec![NONE; BUCKETS]);
+        let (wide, buckets) = (Vec::new(), Box::new([NONE; BUCKETS]));
         Self { wide, buckets, links: Vec::new(), free: NONE, held: Vec::new() }
     }
 }
@@ -55,15 +55,21 @@ impl Ranges {
     #[inline]
     pub(crate) fn enter(&mut self, id: RequestId, range: ByteRange, writes: bool) -> bool {
         assert!(range.len.0 > 0, "a request that enters is not empty");
+        let place = id.0 as usize;
+        if self.held.len() <= place {
+            self.grow(place);
+        }
         let is_wide = is_wide(range);
         let mut waits_for = if is_wide {
+            self.wide.push(id);
             self.wait_for_all(id, range, writes)
         } else {
             self.wait_for_wide(id, range, writes)
         };
         let regions = if is_wide { 0..0 } else { regions(range) };
         for region in regions.clone() {
-            let mut next = self.buckets[bucket(region)];
+            let first = self.buckets[bucket(region)];
+            let mut next = first;
             while next != NONE {
                 let link = self.links[next as usize];
                 next = link.next;
@@ -76,22 +82,18 @@ impl Ranges {
                     waits_for += u32::from(other.holds_up(id, range, writes));
                 }
             }
-        }
-        for region in regions {
-            let link = Link { request: id, region, next: self.buckets[bucket(region)] };
+            let link = Link { request: id, region, next: first };
             self.buckets[bucket(region)] = self.link(link);
-        }
-        if is_wide {
-            self.wide.push(id);
-        }
-        let place = id.0 as usize;
-        if self.held.len() <= place {
-            self.held.resize_with(place + 1, Held::default);
         }
         let held = &mut self.held[place];
         assert!(held.range.len.0 == 0, "a request enters once");
         (held.range, held.writes, held.waits_for) = (range, writes, waits_for);
         waits_for == 0
+    }
+
+    #[cold]
+    fn grow(&mut self, place: usize) {
+        self.held.resize_with(place + 1, Held::default);
     }
 
     /// Earlier requests for which request `id` waits. Only valid for the request that entered last.
@@ -163,6 +165,7 @@ impl Ranges {
 
     /// Removes a finished request. Returns the requests that may start now, in order of arrival;
     /// `None` if there are none, or if the request never entered.
+    #[inline(always)]
     pub(crate) fn leave(&mut self, id: RequestId) -> Option<SmallVec<[RequestId; 2]>> {
         let held = self.held.get_mut(id.0 as usize)?;
         if held.range.len.0 == 0 {
@@ -175,11 +178,14 @@ impl Ranges {
         } else {
             regions(range).for_each(|region| self.unlink(id, region));
         }
-        let held = &mut self.held[id.0 as usize];
-        if held.waiting.is_empty() {
-            return None;
-        }
-        let mut waiting = std::mem::take(&mut held.waiting);
+        if self.held[id.0 as usize].waiting.is_empty() { None } else { self.let_go(id) }
+    }
+
+    /// Takes the requests that wait for request `id`, of which those that wait for no other request
+    /// may start.
+    #[cold]
+    fn let_go(&mut self, id: RequestId) -> Option<SmallVec<[RequestId; 2]>> {
+        let mut waiting = std::mem::take(&mut self.held[id.0 as usize].waiting);
         waiting.retain(|next| {
             let next = &mut self.held[next.0 as usize];
             assert!(next.waits_for > 0, "a request is told as often as it waits");

@@ -11,7 +11,7 @@ use crate::array::superblock_update::FlushFor;
 use crate::array::write_intent::Lease;
 use crate::contract::error::ReplyError;
 use crate::contract::frame::Run;
-use crate::contract::input::{Attr, ClientRequest, Fault, Flags, RequestOp};
+use crate::contract::input::{ClientRequest, Fault, RequestOp};
 use crate::contract::output::Output;
 use crate::contract::token::RequestId;
 use crate::mutant::Mutant;
@@ -23,27 +23,18 @@ use crate::raid::{Answer, ArrayIo, ArrayView, Cx, PartOutcome, SPLITTING, Straig
 pub(super) struct Active {
     pub(super) issuer: Issuer,
     pub(super) gone: bool,
-    pub(super) op: RequestOp,
-    pub(super) range: ByteRange,
+    /// Properties of the request that its personality needs.
+    pub(super) io: ArrayIo,
     /// Bytes charged to the client's credit.
     pub(super) payload: Bytes,
-    pub(super) frames: Run,
-    pub(super) flags: Flags,
-    pub(super) attr: Attr,
     /// Number of unfinished sub-requests, plus one until the request is submitted to its RAID
     /// level, plus [`SPLITTING`] while it is not completely split.
     pub(super) pending: u64,
-    /// Part of the request's range that the members are told to discard.
-    pub(super) discarded: Option<ByteRange>,
     pub(super) error: Option<ReplyError>,
     /// Whether a member from which the request reads has stalled.
     pub(super) stalled: bool,
     /// Number of given-up member reads that may still write into the request's frames.
     pub(super) pins: u32,
-    pub(super) writes: bool,
-    /// Whether another request waits for this one.
-    pub(super) waited_for: bool,
-    pub(super) stream: WriteStream,
     pub(super) flushed: bool,
     /// Permission of a write to change its range, which keeps the array dirty until it is returned.
     pub(super) lease: Option<Lease>,
@@ -89,8 +80,10 @@ impl Volume {
         assert!(self.passing > 0, "a request that passes is kept once");
         self.passing -= 1;
         let range = ByteRange { start, len: Bytes(len.into()) };
-        let read = Active::new(issuer, RequestOp::Read, range, false);
-        let request = self.keep(Active { gone, payload: range.len, frames, attr, ..read });
+        let request = self.keep(|id| {
+            let io = ArrayIo { frames, attr, ..ArrayIo::new(id, RequestOp::Read, range, false) };
+            Active { gone, payload: range.len, ..Active::new(issuer, io) }
+        });
         StraightPart { request, start, len }.target()
     }
 
@@ -129,14 +122,14 @@ impl Volume {
         }
     }
 
-    /// Stores a request for `range`, which may differ from the request's own range. Returns the
-    /// number of the request.
+    /// Stores a request for `range`, which may differ from the request's own range, and of which
+    /// members are told to discard the part `discarded`. Returns the number of the request.
     #[inline]
     pub(super) fn enter(
         &mut self,
         request: &ClientRequest,
         issuer: Issuer,
-        range: ByteRange,
+        (range, discarded): (ByteRange, Option<ByteRange>),
         writes: bool,
         now: Time,
     ) -> RequestId {
@@ -146,59 +139,69 @@ impl Volume {
         } else {
             WriteStream::default()
         };
-        self.keep(Active {
-            payload: request.payload(),
-            frames: request.frames,
-            flags: request.flags,
-            attr: request.attr,
-            stream,
-            ..Active::new(issuer, request.op, range, writes)
+        let ClientRequest { op, frames, attr, flags, .. } = *request;
+        self.keep(|id| {
+            let waited_for = false;
+            let io = ArrayIo {
+                id,
+                range,
+                frames,
+                attr,
+                discarded,
+                op,
+                writes,
+                flags,
+                stream,
+                waited_for,
+            };
+            Active { payload: request.payload(), ..Active::new(issuer, io) }
         })
     }
 
     /// Locks a range for part number `part` of a sync or correction, behind the earlier requests
     /// that overlap the range.
     pub(super) fn lock(&mut self, part: u32, range: ByteRange, writes: bool, out: &mut Outbox) {
-        let id = self.keep(Active::new(Issuer::Resync { part }, RequestOp::Read, range, writes));
+        let io = |id| ArrayIo::new(id, RequestOp::Read, range, writes);
+        let id = self.keep(|id| Active::new(Issuer::Resync { part }, io(id)));
         if self.ranges.enter(id, range, writes) {
             self.start(id, out);
         }
     }
 
-    /// Stores a request in a free slot of the table.
+    /// Stores a request in a free slot of the table. `make` gets the number of the request.
     #[inline(always)]
-    fn keep(&mut self, active: Active) -> RequestId {
-        match self.free.pop() {
-            Some(place) => {
-                let before = self.requests[place as usize].replace(active);
-                assert!(before.is_none(), "a place that is free holds no request");
-                RequestId(place)
-            }
-            None => {
-                self.requests.push(Some(active));
-                RequestId(self.requests.len() as u32 - 1)
-            }
-        }
+    fn keep(&mut self, make: impl FnOnce(RequestId) -> Active) -> RequestId {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.requests.push(None);
+            self.requests.len() as u32 - 1
+        });
+        let (id, slot) = (RequestId(place), &mut self.requests[place as usize]);
+        assert!(slot.is_none(), "a place that is free holds no request");
+        *slot = Some(make(id));
+        id
     }
 
     #[inline(always)]
     pub(super) fn active(&mut self, id: RequestId) -> &mut Active {
-        self.requests[id.0 as usize].as_mut().expect("a request stays until it is answered")
+        active(&mut self.requests, id)
     }
 
-    /// Starts a request that no longer waits for an earlier one.
-    #[inline(always)]
+    /// Starts a request or lock that no longer waits for an earlier one.
     pub(super) fn start(&mut self, id: RequestId, out: &mut Outbox) {
         let request = self.active(id);
         if let Issuer::Resync { part } = request.issuer {
             self.with_raid(out, |raid, cx| raid.locked(part, id, cx));
-            return;
-        }
-        if !request.writes {
+        } else if request.io.writes {
+            self.start_write(id);
+        } else {
             self.start_read(id, out);
-            return;
         }
-        let (range, discards) = (request.range, request.discarded.is_some());
+    }
+
+    #[inline]
+    pub(super) fn start_write(&mut self, id: RequestId) {
+        let request = self.active(id);
+        let (range, discards) = (request.io.range, request.io.discarded.is_some());
         let lease = self.array.lease(range);
         let before = self.active(id).lease.replace(lease);
         assert!(before.is_none(), "a write starts once");
@@ -207,7 +210,8 @@ impl Volume {
             return;
         }
         // A write may pass writes that wait for bits of the bitmap which it does not need.
-        if !self.before_lease.is_empty() && self.is_granted(id) && !self.next_is_granted() {
+        let may_pass = self.array.has_bitmap() && !self.before_lease.is_empty();
+        if may_pass && self.is_granted(id) && !self.next_is_granted() {
             self.granted(id);
             return;
         }
@@ -235,7 +239,7 @@ impl Volume {
     /// personality.
     fn granted(&mut self, id: RequestId) {
         let request = self.active(id);
-        if request.flags.preflush && !request.flushed {
+        if request.io.flags.preflush && !request.flushed {
             request.flushed = true;
             self.array.flushes.arrive(FlushFor::Request(id));
         } else {
@@ -258,12 +262,11 @@ impl Volume {
     }
 
     pub(super) fn start_read(&mut self, id: RequestId, out: &mut Outbox) {
-        let io = self.active(id).io(id);
-        match self.with_raid(out, |raid, cx| raid.read_straight(&io, cx)) {
-            Some(pending) => {
-                self.active(id).pending += pending;
-                self.sub_request_done(id, Ok(()), out);
-            }
+        let Self { requests, raid, array, knobs, .. } = self;
+        let request = active(requests, id);
+        match raid.read_straight(&request.io, &mut Cx::new(array, knobs, out)) {
+            // The sub-requests replace the one that was pending for the submission.
+            Some(pending) => request.pending += pending - 1,
             None => self.ready.push_back(id),
         }
     }
@@ -276,10 +279,9 @@ impl Volume {
         let mut later = Vec::new();
         while let Some(id) = self.ready.pop_front() {
             if self.active(id).error.is_some() {
-                let io = self.active(id).io(id);
-                self.raid.skip(&io, out.now);
+                self.raid.skip(&active(&mut self.requests, id).io, out.now);
                 self.is_split(id, out);
-                self.sub_request_done(id, Ok(()), out);
+                self.sub_request_done(id, out);
             } else if self.quiescing.is_some() {
                 later.push(id);
             } else {
@@ -291,12 +293,12 @@ impl Volume {
 
     #[inline(always)]
     pub(super) fn submit(&mut self, id: RequestId, out: &mut Outbox) {
-        let request = self.active(id);
-        assert!(!request.writes || request.lease.is_some(), "a write has a lease");
-        let io = request.io(id);
-        let pending = self.with_raid(out, |raid, cx| raid.submit(&io, cx));
+        let Self { requests, raid, array, knobs, .. } = self;
+        let request = active(requests, id);
+        assert!(!request.io.writes || request.lease.is_some(), "a write has a lease");
+        let pending = raid.submit(&request.io, &mut Cx::new(array, knobs, out));
         // The sub-requests replace the one that was pending for the submission.
-        self.active(id).pending += pending - 1;
+        request.pending += pending - 1;
         if pending < SPLITTING {
             self.is_split(id, out);
         }
@@ -308,7 +310,7 @@ impl Volume {
         if self.array.is_planted(Mutant::FrameReusedInFlight) {
             let request = self.active(id);
             let (issuer, frames) =
-                (request.issuer, std::mem::replace(&mut request.frames, Run::EMPTY));
+                (request.issuer, std::mem::replace(&mut request.io.frames, Run::EMPTY));
             out.release(issuer, frames);
         }
     }
@@ -319,51 +321,39 @@ impl Volume {
         let mut cx = Cx::new(&mut self.array, &self.knobs, out);
         match self.raid.part_done(part, answer, &mut cx) {
             PartOutcome::Nothing => {}
-            PartOutcome::Done(request) => self.sub_request_done(request, Ok(()), out),
-            PartOutcome::Failed(request, error) => self.sub_request_done(request, Err(error), out),
+            PartOutcome::Done(request) => self.sub_request_done(request, out),
+            PartOutcome::Failed(request, error) => {
+                self.failed(request, error);
+                self.sub_request_done(request, out);
+            }
             PartOutcome::GivenUp(id) => {
                 let request = self.active(id);
                 request.pins += 1;
                 request.stalled = true;
-                self.sub_request_done(id, Ok(()), out);
+                self.sub_request_done(id, out);
             }
             PartOutcome::WriteGivenUp(id) => {
                 self.active(id).pins += 1;
-                self.sub_request_done(id, Ok(()), out);
+                self.sub_request_done(id, out);
             }
             PartOutcome::ReadFailed { part, asked } => {
-                let request = self.active(part.request);
+                let request = active(&mut self.requests, part.request);
                 request.pending += SPLITTING - 1;
-                let io = request.io(part.request);
-                self.raid.read_again(part, &io, asked);
+                self.raid.read_again(part, &request.io, asked);
             }
         }
     }
 
     /// Counts one sub-request of request `id` as done, or the submission of the request itself.
     #[inline]
-    pub(super) fn sub_request_done(
-        &mut self,
-        id: RequestId,
-        result: Result<(), ReplyError>,
-        out: &mut Outbox,
-    ) {
-        self.sub_requests_done(id, 1, result, out);
+    pub(super) fn sub_request_done(&mut self, id: RequestId, out: &mut Outbox) {
+        self.sub_requests_done(id, 1, out);
     }
 
     /// Counts `sub_requests` sub-requests of a request as done.
     #[inline(always)]
-    pub(super) fn sub_requests_done(
-        &mut self,
-        id: RequestId,
-        sub_requests: u64,
-        result: Result<(), ReplyError>,
-        out: &mut Outbox,
-    ) {
+    pub(super) fn sub_requests_done(&mut self, id: RequestId, sub_requests: u64, out: &mut Outbox) {
         let request = self.active(id);
-        if let Err(error) = result {
-            request.error.get_or_insert(error);
-        }
         assert!(request.pending >= sub_requests, "a sub-request is done once");
         request.pending -= sub_requests;
         if request.pending == 0 {
@@ -371,9 +361,15 @@ impl Volume {
         }
     }
 
+    /// Records the error of a sub-request; the first one becomes the request's answer.
+    #[cold]
+    pub(super) fn failed(&mut self, id: RequestId, error: ReplyError) {
+        self.active(id).error.get_or_insert(error);
+    }
+
     #[inline(never)]
     pub(super) fn all_done(&mut self, id: RequestId, out: &mut Outbox) {
-        let reads = self.active(id).op == RequestOp::Read;
+        let reads = self.active(id).io.op == RequestOp::Read;
         if reads || self.array.failures_recorded() {
             self.answer(id, out);
         } else {
@@ -387,14 +383,14 @@ impl Volume {
             while let Some(id) = self.held.pop_front() {
                 if !recorded && !self.array.is_planted(Mutant::BrokenAcknowledges) {
                     // The write missed a member, and that can no longer be recorded on the others.
-                    self.active(id).error.get_or_insert(ReplyError::Io);
+                    self.failed(id, ReplyError::Io);
                 }
                 self.answer(id, out);
             }
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn answer(&mut self, id: RequestId, out: &mut Outbox) {
         let request = self.active(id);
         assert!(!std::mem::replace(&mut request.answered, true), "a request is answered once");
@@ -405,13 +401,13 @@ impl Volume {
             None => Ok(()),
         };
         let charged = std::mem::take(&mut request.payload).0;
-        let (stream, len) = (request.stream, request.range.len);
-        if request.op == RequestOp::Read && result.is_ok() && !request.gone {
+        if request.io.op == RequestOp::Read && result.is_ok() && !request.gone {
             // The frames are returned by the reply.
-            request.frames = Run::EMPTY;
+            request.io.frames = Run::EMPTY;
         }
         let (issuer, gone) = (request.issuer, request.gone);
-        let lease = request.lease.take();
+        let (stream, len) = (request.io.stream, request.io.range.len);
+        let lease = request.lease.take().map(|lease| (lease, stream, len));
         match issuer {
             Issuer::Client { client, tag } => {
                 if !gone {
@@ -424,7 +420,7 @@ impl Volume {
             Issuer::Resync { .. } => {}
             Issuer::WriteBack { op } => out.return_answer(op, result),
         }
-        if let Some(lease) = lease {
+        if let Some((lease, stream, len)) = lease {
             self.raid.answered(stream, len);
             self.array.give_back(lease, out.now);
         }
@@ -450,8 +446,8 @@ impl Volume {
             return;
         }
         assert!(request.lease.is_none(), "a request that was answered has no lease");
-        if request.frames.count > 0 {
-            let (issuer, frames) = (request.issuer, request.frames);
+        if request.io.frames.count > 0 {
+            let (issuer, frames) = (request.issuer, request.io.frames);
             out.release(issuer, frames);
         }
         self.requests[id.0 as usize] = None;
@@ -475,11 +471,11 @@ impl Volume {
         for (id, result) in self.array.take_flushed() {
             let result = result.map_err(ReplyError::from);
             let request = self.active(id);
-            if request.op == RequestOp::Flush || request.range.len == Bytes::ZERO {
-                self.sub_request_done(id, result, out);
+            request.error = result.err();
+            if request.io.op == RequestOp::Flush || request.io.range.len == Bytes::ZERO {
+                self.sub_request_done(id, out);
             } else {
                 assert!(request.flushed, "a round serves requests that asked for one");
-                request.error = result.err();
                 self.ready.push_back(id);
             }
         }
@@ -487,26 +483,18 @@ impl Volume {
 }
 
 impl Active {
-    /// Creates a request without frames and payload.
+    /// Creates a request without payload.
     #[inline(always)]
-    fn new(issuer: Issuer, op: RequestOp, range: ByteRange, writes: bool) -> Self {
+    fn new(issuer: Issuer, io: ArrayIo) -> Self {
         Self {
             issuer,
             gone: false,
-            op,
-            range,
+            io,
             payload: Bytes::ZERO,
-            frames: Run::EMPTY,
-            flags: Flags::NONE,
-            attr: Attr::default(),
             pending: 1,
-            discarded: None,
             error: None,
             stalled: false,
             pins: 0,
-            writes,
-            waited_for: false,
-            stream: WriteStream::default(),
             flushed: false,
             lease: None,
             answered: false,
@@ -517,23 +505,10 @@ impl Active {
     pub(super) fn is_active(&self) -> bool {
         !self.answered && !matches!(self.issuer, Issuer::Resync { .. })
     }
+}
 
-    /// Properties of the request that its personality needs.
-    #[inline(always)]
-    pub(super) fn io(&self, id: RequestId) -> ArrayIo {
-        ArrayIo {
-            id,
-            range: self.range,
-            frames: self.frames,
-            attr: self.attr,
-            discarded: self.discarded,
-            writes: self.writes,
-            zeroes: self.op == RequestOp::WriteZeroes,
-            fua: self.flags.fua,
-            sync: self.flags.sync,
-            again: self.flags.again,
-            stream: self.stream,
-            waited_for: self.waited_for,
-        }
-    }
+/// Request `id` of the table `requests`.
+#[inline(always)]
+fn active(requests: &mut [Option<Active>], id: RequestId) -> &mut Active {
+    requests[id.0 as usize].as_mut().expect("a request stays until it is answered")
 }

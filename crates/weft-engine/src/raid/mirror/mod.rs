@@ -390,18 +390,17 @@ impl Requests for Mirror {
         if writes || is_written() {
             return None;
         }
-        let start = range.start.sectors_floor();
         let is_whole = array.membership().is_whole_and_answers();
         let agree = is_whole && self.around(range, array) == ReadAround::Always;
-        if !agree || range.len > self.places.left_in_chunk(start).bytes() {
+        let copies = self.places.copies_of(range.start.sectors_floor());
+        if !agree || range.len > copies.left_in_chunk().bytes() {
             return None;
         }
         let readable = |copy: Copy| {
             let position = array.position_at(copy.slot).expect("every slot has a member");
             Readable::new(copy, position, array.read_state(position))
         };
-        let copies = self.places.copies_of(start).map(readable);
-        let Readable { position, slot, sector, .. } = self.balance.choose(copies)?;
+        let Readable { position, slot, sector, .. } = self.balance.choose(copies.map(readable))?;
         if self.balance.follows(slot, sector) || !array.passes(position) {
             return None;
         }
@@ -440,16 +439,16 @@ impl Requests for Mirror {
     #[inline]
     fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
         assert!(io.writes, "a read goes to its member at once");
-        if io.zeroes || io.discarded.is_some() {
+        if io.zeroes() || io.discarded.is_some() {
             let targets = |range, array: ArrayView<'_>| targets(&self.places, range, array);
             self.clears.begin(io, targets, &mut self.events, cx);
             return 1;
         }
         let (mut start, end, mut sub_requests) = (io.range.start, io.range.end(), 0);
         while start < end {
-            let range = in_chunk(&self.places, start, end);
+            let (range, copies) = in_chunk(&self.places, start, end, cx.view());
             let memory = straight::memory(io, range);
-            for copy in copies_written(&self.places, start.sectors_floor(), cx.view()) {
+            for copy in copies {
                 let Some(position) = cx.view().position_at(copy.slot) else { continue };
                 let target = Target { position, sector: copy.sector, range };
                 straight::send(io, &target, &[memory], cx.knobs.max_sectors, cx);
@@ -519,6 +518,7 @@ impl RaidLevel for Mirror {
         }
     }
 
+    #[inline(always)]
     fn part_done(
         &mut self,
         part: CompletionTarget,
@@ -641,8 +641,8 @@ fn targets(places: &Mirrors, range: ByteRange, array: ArrayView<'_>) -> Targets 
     let (mut start, end) = (range.start, range.end());
     let mut targets = Targets::new();
     while start < end {
-        let range = in_chunk(places, start, end);
-        for copy in copies_written(places, start.sectors_floor(), array) {
+        let (range, copies) = in_chunk(places, start, end, array);
+        for copy in copies {
             let Some(position) = array.position_at(copy.slot) else { continue };
             targets.push(Target { position, sector: copy.sector, range });
         }
@@ -651,16 +651,20 @@ fn targets(places: &Mirrors, range: ByteRange, array: ArrayView<'_>) -> Targets 
     targets
 }
 
-/// Copies of an array sector to which a write goes.
+/// Part of the range `start .. end` that lies in the chunk of its first byte, and the copies to
+/// which a write of it goes.
 #[inline]
-fn copies_written<'a>(
+fn in_chunk<'a>(
     places: &'a Mirrors,
-    sector: Sectors,
+    start: Bytes,
+    end: Bytes,
     array: ArrayView<'_>,
-) -> impl Iterator<Item = Copy> + use<'a> {
-    let is_planted = array.is_planted(Mutant::CopyOnWrongMember);
+) -> (ByteRange, impl Iterator<Item = Copy> + use<'a>) {
+    let (sector, is_planted) = (start.sectors_floor(), array.is_planted(Mutant::CopyOnWrongMember));
+    let copies = places.copies_of(sector);
+    let len = copies.left_in_chunk().bytes().min(Bytes(end.0 - start.0));
     let move_last = move |copy| if is_planted { misplaced(places, sector, copy) } else { copy };
-    places.copies_of(sector).map(move_last)
+    (ByteRange { start, len }, copies.map(move_last))
 }
 
 /// Moves a copy for a planted bug: the last copy of a sector goes to the next member if it lies at
@@ -671,13 +675,6 @@ fn misplaced(places: &Mirrors, sector: Sectors, copy: Copy) -> Copy {
     let is_last = copies.last() == Some(&copy) && copies[0].sector != copy.sector;
     let slot = if is_last { (copy.slot.0 + 1) % places.members() } else { copy.slot.0 };
     Copy { slot: Slot(slot), ..copy }
-}
-
-/// Part of the range `start .. end` that lies in the chunk of its first byte.
-#[inline]
-fn in_chunk(places: &Mirrors, start: Bytes, end: Bytes) -> ByteRange {
-    let left = places.left_in_chunk(start.sectors_floor()).bytes();
-    ByteRange { start, len: left.min(Bytes(end.0 - start.0)) }
 }
 
 /// Number of sections into which a part of a read is divided if no member can read all of it.

@@ -87,6 +87,10 @@ impl ReadBalance {
             if counts && least.is_none_or(|least| copy.pending < least.pending) {
                 least = Some(copy);
             }
+            // Distances count only if every disk rotates.
+            if has_flash {
+                continue;
+            }
             let distance = match self.rule {
                 Rule::Raid10 { near: true, .. } if copy.pending == 0 => 0,
                 Rule::Raid10 { far: true, .. } => copy.sector.0,

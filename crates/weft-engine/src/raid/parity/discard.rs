@@ -84,7 +84,7 @@ impl ParityRaid {
         let full_stripes = discarded.start.0 / bytes..discarded.end().0 / bytes;
         assert!(!full_stripes.is_empty(), "full stripes are discarded");
         let run = full_stripes.start..full_stripes.start;
-        let (request, in_flight, full, fua, attr) = (io.id, 0, None, io.fua, io.attr);
+        let (request, in_flight, full, fua, attr) = (io.id, 0, None, io.flags.fua, io.attr);
         self.discards.push(Discard { request, full_stripes, run, in_flight, full, fua, attr });
     }
 

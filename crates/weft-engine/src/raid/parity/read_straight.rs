@@ -7,7 +7,7 @@
 //!
 //! Source   md-raid.md §2.1 (md: `chunk_aligned_read`, of arrays that miss no member)
 
-use weft_units::{ByteRange, FRAME_BYTES, SECTOR_BYTES, SectorRange, Sectors};
+use weft_units::{ByteRange, Bytes, FRAME_BYTES, SECTOR_BYTES, SectorRange, Sectors};
 
 use super::ParityRaid;
 use crate::array::membership::ReadAround;
@@ -23,64 +23,58 @@ impl ParityRaid {
     #[inline]
     pub(super) fn read_chunks(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
         let (mut start, end) = (io.range.start.0, io.range.end().0);
+        let is_whole = cx.membership().is_whole_and_answers();
         let mut sub_requests = 0;
         while start < end {
-            let here = up_to_multiple(start, end, self.geometry.chunk().bytes().0);
-            let place = self.place_of(here, cx);
-            match place.filter(|_| self.reads_rest_of_stripe(here.end().0, end, cx)) {
-                Some((place, sector)) => {
-                    read(io, here, place, sector, cx);
-                    sub_requests += 1;
-                    start = here.end().0;
-                }
-                None => {
-                    let rest = up_to_multiple(start, end, self.geometry.full_stripe_bytes());
-                    let len = rest.len.0 as u32;
-                    let part = StraightPart { request: io.id, start: rest.start, len };
-                    self.read_again(part, io, false);
-                    sub_requests += SPLITTING;
-                    start = rest.end().0;
-                }
+            if is_whole || self.reads_rest_of_stripe(start, end, cx) {
+                let here = self.in_chunk(start, end);
+                let position = self.geometry.locate(here.start.sectors_floor());
+                let place = cx.view().position_at(position.slot);
+                let place = place.expect("a slot that can be read has a member");
+                read(io, here, place, position.sector, cx);
+                sub_requests += 1;
+                start = here.end().0;
+            } else {
+                let rest = end.min(self.next_full_stripe(start)) - start;
+                let part = StraightPart { request: io.id, start: Bytes(start), len: rest as u32 };
+                self.read_again(part, io, false);
+                sub_requests += SPLITTING;
+                start += rest;
             }
         }
         sub_requests
     }
 
-    /// Position of the member that holds `range`, which lies in one chunk, and the first data
-    /// sector on it. `None` if the member cannot be read there.
+    /// The bytes from `start` up to the end of their chunk, or to `end` if that comes first.
     #[inline]
-    fn place_of(&self, range: ByteRange, cx: &Cx<'_>) -> Option<(usize, Sectors)> {
-        let position = self.geometry.locate(range.start.sectors_floor());
-        let sectors = frames_of(position.sector, range);
-        let readable = cx.membership().readable(sectors, ReadAround::WhereChecked);
-        let place = cx.view().position_at(position.slot)?;
-        readable.contains(position.slot).then_some((place, position.sector))
+    fn in_chunk(&self, start: u64, end: u64) -> ByteRange {
+        // The size of a chunk is a power of two.
+        let last = start | (self.geometry.chunk().bytes().0 - 1);
+        ByteRange::new(start, end.min(last + 1) - start)
     }
 
-    /// Whether the members can supply all chunks of a request from byte `start`, the start of a
-    /// chunk, up to the end of the full stripe or to byte `end`, the end of the request.
-    #[inline]
+    /// First byte of the full stripe after the one that contains byte `at`.
+    fn next_full_stripe(&self, at: u64) -> u64 {
+        (at + 1).next_multiple_of(self.geometry.full_stripe_bytes())
+    }
+
+    /// Whether the members can supply the chunks of a request from byte `start` up to the end of
+    /// the full stripe or to byte `end`, the end of the request.
+    #[cold]
     fn reads_rest_of_stripe(&self, mut start: u64, end: u64, cx: &Cx<'_>) -> bool {
-        if cx.membership().is_whole_and_answers() {
-            return true;
-        }
-        let full_stripe = self.geometry.full_stripe_bytes();
-        let end = end.min(start.next_multiple_of(full_stripe));
+        let end = end.min(self.next_full_stripe(start));
         while start < end {
-            let here = up_to_multiple(start, end, self.geometry.chunk().bytes().0);
-            if self.place_of(here, cx).is_none() {
+            let here = self.in_chunk(start, end);
+            let position = self.geometry.locate(here.start.sectors_floor());
+            let sectors = frames_of(position.sector, here);
+            let readable = cx.membership().readable(sectors, ReadAround::WhereChecked);
+            if !readable.contains(position.slot) {
                 return false;
             }
             start = here.end().0;
         }
         true
     }
-}
-
-/// The bytes from `start` up to the next multiple of `size`, or to `end` if that comes first.
-#[inline]
-fn up_to_multiple(start: u64, end: u64, size: u64) -> ByteRange {
-    ByteRange::new(start, end.min((start / size + 1) * size) - start)
 }
 
 /// Reads a range of a request from the member at `position`; `sector` is the data sector of its

@@ -54,7 +54,7 @@ impl Requests for Striped {
     /// the number of sub-requests.
     #[inline]
     fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
-        if io.zeroes || io.discarded.is_some() {
+        if io.zeroes() || io.discarded.is_some() {
             let targets = |range, array: ArrayView<'_>| targets(&self.places, range, array);
             self.clears.begin(io, targets, &mut self.events, cx);
             return 1;

@@ -407,7 +407,7 @@ impl Requests for ParityRaid {
     #[inline]
     fn read_straight(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> Option<u64> {
         let aligned = cx.membership().reads_aligned() || cx.knobs.plan_rule == PlanRule::Least;
-        (aligned && !io.again && !self.has_deferred()).then(|| self.read_chunks(io, cx))
+        (aligned && !io.flags.again && !self.has_deferred()).then(|| self.read_chunks(io, cx))
     }
 
     /// Attaches a request to stripes, now or in a later turn. The full stripes that members are to
@@ -521,7 +521,7 @@ impl ArrayIo {
         Arrival {
             write: self.writes,
             // A client that waits for its write must not wait for data that may never come.
-            sync: (self.sync && !self.stream.saturates) || writes == Writes::Sync,
+            sync: (self.flags.sync && !self.stream.saturates) || writes == Writes::Sync,
             streams: self.stream.fills,
             waited_for: self.waited_for,
             retried: false,
@@ -534,14 +534,14 @@ impl ArrayIo {
     #[inline(always)]
     fn sub_request(&self, slot: Slot, start: u64, end: u64, unit: u64) -> SubRequest {
         let in_frames = start - self.range.start.0 / FRAME_BYTES * FRAME_BYTES;
-        let memory = (!self.zeroes).then(|| self.frames.part(in_frames, end - start));
+        let memory = (!self.zeroes()).then(|| self.frames.part(in_frames, end - start));
         SubRequest {
             request: self.id,
             slot,
             offset: (start % unit) as u32,
             len: (end - start) as u32,
             memory,
-            fua: self.fua,
+            fua: self.flags.fua,
         }
     }
 }
