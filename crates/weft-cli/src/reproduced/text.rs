@@ -49,12 +49,12 @@ pub(super) fn print(
     }
     for control in controls {
         let Control { name, about, ratio, .. } = control;
+        let verdict = control.verdict().map_or(String::new(), |verdict| format!(": {verdict}"));
         writeln!(
             out,
-            "  control, {name} ({about}): {}, expected {}: {}",
+            "  control, {name} ({about}): {}, expected {}{verdict}",
             gain(ratio),
             control.expected(),
-            control.verdict()
         )?;
     }
     print_beside(&mut out, experiment, found)?;
@@ -64,8 +64,9 @@ pub(super) fn print(
             writeln!(out, "  over what is assumed, {}: {words}", row.row)?;
         }
     }
-    for row in found.rows.iter().filter(|row| row.verdict != Verdict::Agrees) {
-        writeln!(out, "  {}: {}", row.row, row.reason())?;
+    let reasons = found.rows.iter().map(|row| (&row.row, row.reason()));
+    for (row, reason) in reasons.filter(|(_, reason)| !reason.is_empty()) {
+        writeln!(out, "  {row}: {reason}")?;
     }
     for (row, note) in found.notes() {
         writeln!(out, "  note, {row}: {note}")?;
@@ -105,20 +106,25 @@ pub(super) fn print_rows(
     let wide = name_width(found);
     let all = wide_enough(wide + 94);
     let mut line =
-        |name: &str, values: [&str; 3], compared: [&str; 2], band: &str, verdict: &str| {
+        |name: &str, values: [&str; 3], compared: [&str; 2], band: &str, verdict: Option<&str>| {
             write!(out, "  {name:<wide$}  ")?;
             if all {
                 let [baseline, patched, unit] = values;
                 write!(out, "{baseline:>9} {patched:>9} {unit:<7} ")?;
             }
             let [published, measured] = compared;
-            write!(out, "{published:>9}  {measured:>25}  ")?;
+            write!(out, "{published:>9}  {measured:>25}")?;
             if all {
-                write!(out, "{band:>13}  ")?;
+                write!(out, "  {band:>13}")?;
             }
-            writeln!(out, "{verdict}")
+            match verdict {
+                Some(verdict) => writeln!(out, "  {verdict}"),
+                None => writeln!(out),
+            }
         };
-    line("", ["baseline", "patched", ""], ["published", "measured"], "band", "verdict")?;
+    let is_judged = found.rows.iter().all(|row| row.verdict().is_some());
+    let verdict = is_judged.then_some("verdict");
+    line("", ["baseline", "patched", ""], ["published", "measured"], "band", verdict)?;
     for row in &found.rows {
         let published = row.row.published.gain_percent();
         line(
@@ -126,7 +132,7 @@ pub(super) fn print_rows(
             [&number(row.baseline.mean.value), &number(row.patched.mean.value), unit(row)],
             [&published.map_or(String::new(), |gain| format!("{gain:+.1} %")), &magnitude(row)],
             &band(row.row.band()),
-            row.verdict.word(),
+            row.verdict().map(Verdict::word),
         )?;
     }
     Ok(())

@@ -61,7 +61,7 @@ pub use other_machine::OtherMachine;
 pub(crate) use pool::deal;
 pub use ranges::{Circumstance, Ranged};
 pub use results::{Results, ResultsError};
-pub use tally::{Counts, Tally};
+pub use tally::{Counts, NO_VERDICTS, Tally};
 pub use text::{Assumed, Case, ClaimKind, Column, Published, PublishedRow};
 pub use watch::{Inside, Series, TICK, Totals};
 
