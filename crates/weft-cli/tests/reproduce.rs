@@ -39,6 +39,10 @@ fn rows_have_the_promised_shape_and_two_runs_of_a_seed_are_the_same() {
         assert_eq!(row["band"] == "direction", row["band"].as_array().is_none(), "{row}");
         let [low, high] = [0, 1].map(|end| row["measured"]["ci95"][end].as_f64().unwrap());
         assert!(low <= number("gain_pct") && number("gain_pct") <= high, "{row}");
+        // A rate has its range over what is assumed; both hang on what was chosen afterwards.
+        let assumed = (row["kind"] == "magnitude").then_some(true);
+        assert_eq!(row["hangs_on"]["assumed"], serde_json::json!(assumed), "{row}");
+        assert_eq!(row["hangs_on"]["chosen_afterwards"].as_array().unwrap().len(), 2, "{row}");
         // Two runs have figures and no verdict.
         assert_eq!((&row["verdict"], &row["reason"]), (&serde_json::Value::Null, &"".into()));
     }
@@ -111,8 +115,14 @@ fn verdicts_need_ten_runs_and_a_row_with_one_has_its_reason() {
     for word in ["verdict\n", "agree", "differ", "published figures"] {
         assert!(!nine.contains(word), "{word}: {nine}");
     }
-    assert!(ten.contains("  verdict\n") && ten.contains("-94…-94 %  agrees\n"), "{ten}");
+    assert!(ten.contains("  verdict\n") && ten.contains("-94…-94 %         agrees\n"), "{ten}");
     assert!(ten.contains("of 1 published figures 1 agree,") && !ten.contains(hint), "{ten}");
+    // What marks mean stands below the rows that have them: not below an exact one.
+    let words = ["reproduce", "000", "--only", "256 above", "--quick", "--runs=2"];
+    let marked = exits(dir.path(), 0, &words).out;
+    assert!(marked.contains("  u, c\n") && marked.contains("\n  u: its range"), "{marked}");
+    assert!(marked.contains("\n  c: hangs on what was chosen"), "{marked}");
+    assert!(!marked.contains("\n  a: ") && !ten.contains("\n  c: "), "{marked}");
     // A row that differs says why, or that it is not known.
     let printed = exits(dir.path(), 0, &["reproduce", "004", "--print-experiment"]).out;
     let other = printed.replacen("band = [0.0625, 0.0625]", "band = [1.5, 2.0]", 1);

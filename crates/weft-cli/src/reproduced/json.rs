@@ -5,8 +5,8 @@
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use weft_lab::experiment::{
-    CaseRuns, ClaimKind, Control, Counts, Curve, Effort, Experiment, Measured, Metric, NO_VERDICTS,
-    Outcome as Found, PublishedRow, Tally,
+    CaseRuns, ClaimKind, Control, Counts, Curve, Dependence, Effort, Experiment, Measured, Metric,
+    NO_VERDICTS, Outcome as Found, PublishedRow, Tally,
 };
 use weft_lab::statistics::{Band, Estimate, Verdict, gain_percent};
 
@@ -144,6 +144,7 @@ fn values(values: &std::collections::BTreeMap<Metric, f64>) -> Value {
 fn row(experiment: &Experiment, measured: &Measured) -> Value {
     let Measured { row, baseline, patched, ratio, .. } = measured;
     let verdict = measured.verdict().filter(|_| row.kind != ClaimKind::Beside);
+    let hangs_on = experiment.hangs_on(row);
     let band = match row.band() {
         _ if row.kind == ClaimKind::Beside => Value::Null,
         Band::Above(_) | Band::Below(_) => json!("direction"),
@@ -195,6 +196,14 @@ fn row(experiment: &Experiment, measured: &Measured) -> Value {
         "cell": row.counted_as(),
         "counted": row.kind != ClaimKind::Beside && row.uncounted.is_empty(),
         "assumed": assumed(row),
+        "hangs_on": {
+            "assumed": match hangs_on.assumed {
+                Dependence::No => Some(false),
+                Dependence::Unknown => None,
+                Dependence::Yes => Some(true),
+            },
+            "chosen_afterwards": hangs_on.chosen,
+        },
     })
 }
 

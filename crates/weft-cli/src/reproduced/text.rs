@@ -104,27 +104,27 @@ pub(super) fn print_rows(
     writeln!(out, "patch {patch} ({name}), {runs} runs of each variant")?;
     writeln!(out, "  published on {}", experiment.published_by())?;
     let wide = name_width(found);
-    let all = wide_enough(wide + 94);
-    let mut line =
-        |name: &str, values: [&str; 3], compared: [&str; 2], band: &str, verdict: Option<&str>| {
-            write!(out, "  {name:<wide$}  ")?;
-            if all {
-                let [baseline, patched, unit] = values;
-                write!(out, "{baseline:>9} {patched:>9} {unit:<7} ")?;
-            }
-            let [published, measured] = compared;
-            write!(out, "{published:>9}  {measured:>25}")?;
-            if all {
-                write!(out, "  {band:>13}")?;
-            }
-            match verdict {
-                Some(verdict) => writeln!(out, "  {verdict}"),
-                None => writeln!(out),
-            }
-        };
+    let all = wide_enough(wide + 101);
+    let mut line = |name: &str,
+                    values: [&str; 3],
+                    compared: [&str; 2],
+                    band: &str,
+                    [marks, verdict]: [&str; 2]| {
+        write!(out, "  {name:<wide$}  ")?;
+        if all {
+            let [baseline, patched, unit] = values;
+            write!(out, "{baseline:>9} {patched:>9} {unit:<7} ")?;
+        }
+        let [published, measured] = compared;
+        write!(out, "{published:>9}  {measured:>25}")?;
+        if all {
+            write!(out, "  {band:>13}")?;
+        }
+        writeln!(out, "{}", format!("  {marks:<5}  {verdict}").trim_end())
+    };
     let is_judged = found.rows.iter().all(|row| row.verdict().is_some());
-    let verdict = is_judged.then_some("verdict");
-    line("", ["baseline", "patched", ""], ["published", "measured"], "band", verdict)?;
+    let ends = ["marks", if is_judged { "verdict" } else { "" }];
+    line("", ["baseline", "patched", ""], ["published", "measured"], "band", ends)?;
     for row in &found.rows {
         let published = row.row.published.gain_percent();
         line(
@@ -132,8 +132,11 @@ pub(super) fn print_rows(
             [&number(row.baseline.mean.value), &number(row.patched.mean.value), unit(row)],
             [&published.map_or(String::new(), |gain| format!("{gain:+.1} %")), &magnitude(row)],
             &band(row.row.band()),
-            row.verdict().map(Verdict::word),
+            [&experiment.hangs_on(&row.row).marks(), row.verdict().map_or("", Verdict::word)],
         )?;
+    }
+    for meaning in experiment.legend(found.rows.iter().map(|row| &row.row)) {
+        writeln!(out, "  {meaning}")?;
     }
     Ok(())
 }

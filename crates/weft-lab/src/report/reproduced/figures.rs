@@ -25,6 +25,8 @@ impl Found<'_> {
             }
         }
         blocks.push(self.table());
+        let legend = self.experiment.legend(self.rows().iter().map(|row| &row.row));
+        blocks.extend((!legend.is_empty()).then_some(Block::List(legend)));
         if !self.is_judged() {
             blocks.push(Block::Text(format!("{}.", first_up(NO_VERDICTS))));
         }
@@ -62,6 +64,7 @@ impl Found<'_> {
     fn table(&self) -> Block {
         let mut columns = vec![
             "figure",
+            "marks",
             "published",
             "measured [95 %]",
             "over what is assumed",
@@ -76,7 +79,9 @@ impl Found<'_> {
             let [before, with] = [&row.baseline, &row.patched].map(|side| number(side.mean.value));
             let published = row.row.published.gain_percent().map_or("–".to_owned(), percent);
             let verdict = row.verdict().map(Cell::Verdict);
+            let marks = self.experiment.hangs_on(&row.row).marks();
             let figures = [
+                Cell::Text(if marks.is_empty() { "–".to_owned() } else { marks }),
                 Cell::Number(published),
                 Cell::Number(if row.no_magnitude.is_empty() {
                     gain(&row.ratio)
