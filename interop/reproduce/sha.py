@@ -3,6 +3,7 @@
     sha.py FILE cases               its cases, one a line: patch, case
     sha.py FILE PATCH CASE RUNS     the hash of the first RUNS runs of each column of a case
     sha.py FILE all RUNS            that of every case, one a line: patch, case, hash
+    sha.py FILE verdicts            verdicts of its rows, one a line: patch, verdict, row; nothing without verdicts
 """
 
 import hashlib
@@ -33,6 +34,10 @@ if sys.argv[2] == "cases":
         assert any(name.startswith(load) for name in names), f"no case of {load} in {names}"
     for patch, case in cases:
         print(patch, case)
+elif sys.argv[2] == "verdicts":
+    for row in sheet["rows"]:
+        if row["verdict"]:
+            print(row["patch"], row["verdict"], row["experiment"], row["case"])
 elif sys.argv[2] == "all":
     for patch, case in cases:
         print(patch, case, sha(patch, case, int(sys.argv[3])))

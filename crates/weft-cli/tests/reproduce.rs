@@ -21,7 +21,7 @@ fn rows_have_the_promised_shape_and_two_runs_of_a_seed_are_the_same() {
         "--json",
     ];
     let sheet = json(dir.path(), &words);
-    assert_eq!((sheet["schema"].as_str(), &sheet["runs"]), (Some("weft.reproduce/1"), &2.into()));
+    assert_eq!((sheet["schema"].as_str(), &sheet["runs"]), (Some("weft.reproduce/2"), &2.into()));
     assert_eq!(sheet["experiments"][0]["sha256"].as_str().unwrap().len(), 64);
     let rows = sheet["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 4);
@@ -39,11 +39,15 @@ fn rows_have_the_promised_shape_and_two_runs_of_a_seed_are_the_same() {
         assert_eq!(row["band"] == "direction", row["band"].as_array().is_none(), "{row}");
         let [low, high] = [0, 1].map(|end| row["measured"]["ci95"][end].as_f64().unwrap());
         assert!(low <= number("gain_pct") && number("gain_pct") <= high, "{row}");
-        let verdicts = ["agrees", "direction", "undecided", "differs"];
-        assert!(verdicts.contains(&row["verdict"].as_str().unwrap()));
-        let silent = row["reason"].as_str().unwrap().is_empty();
-        assert_eq!(silent, row["verdict"] == "agrees", "a row that differs has a reason: {row}");
+        // A rate has its range over what is assumed; both hang on what was chosen afterwards.
+        let assumed = (row["kind"] == "magnitude").then_some(true);
+        assert_eq!(row["hangs_on"]["assumed"], serde_json::json!(assumed), "{row}");
+        assert_eq!(row["hangs_on"]["chosen_afterwards"].as_array().unwrap().len(), 2, "{row}");
+        // Two runs have figures and no verdict.
+        assert_eq!((&row["verdict"], &row["reason"]), (&serde_json::Value::Null, &"".into()));
     }
+    assert_eq!(sheet["no_verdicts"], "verdicts need 10 runs: --runs 10");
+    assert!(sheet["summary"].is_null(), "{sheet}");
     // The run is repeated, with a page.
     let page = dir.path().join("page.html");
     let words = [&words[..], &["--report", page.to_str().unwrap()]].concat();
@@ -68,7 +72,7 @@ fn an_exact_row_agrees_and_runs_are_kept_once() {
         "isolated",
         "--quick",
         "--runs",
-        "2",
+        "10",
         "--json",
         "--results",
         "runs",
@@ -79,6 +83,8 @@ fn an_exact_row_agrees_and_runs_are_kept_once() {
         (&row["verdict"], &row["metric"]),
         (&"agrees".into(), &"member_kib_per_write".into())
     );
+    assert_eq!((&row["reason"], &sheet["no_verdicts"]), (&"".into(), &"".into()));
+    assert_eq!(sheet["summary"]["published_figures"]["agrees"], 1);
     assert_eq!(
         (&row["measured"]["baseline"], &row["measured"]["patched"]),
         (&256.0.into(), &16.0.into())
@@ -94,6 +100,36 @@ fn an_exact_row_agrees_and_runs_are_kept_once() {
     let words = ["reproduce", "004", "--only", "isolated", "--results", "file/runs"];
     let text = exits(dir.path(), 3, &words);
     assert!(text.err.contains("name a directory that can be made"), "{text:?}");
+}
+
+#[test]
+fn verdicts_need_ten_runs_and_a_row_with_one_has_its_reason() {
+    let dir = tempdir().unwrap();
+    let of = |runs: &str| {
+        let words = ["reproduce", "004", "--only", "isolated", "--quick", "--runs", runs];
+        exits(dir.path(), 0, &words).out
+    };
+    let (nine, ten) = (of("9"), of("10"));
+    let hint = "verdicts need 10 runs: --runs 10\n";
+    assert!(nine.contains(hint) && nine.contains("-93.8 % (-93.8…-93.8)"), "{nine}");
+    for word in ["verdict\n", "agree", "differ", "published figures"] {
+        assert!(!nine.contains(word), "{word}: {nine}");
+    }
+    assert!(ten.contains("  verdict\n") && ten.contains("-94…-94 %         agrees\n"), "{ten}");
+    assert!(ten.contains("of 1 published figures 1 agree,") && !ten.contains(hint), "{ten}");
+    // What marks mean stands below the rows that have them: not below an exact one.
+    let words = ["reproduce", "000", "--only", "256 above", "--quick", "--runs=2"];
+    let marked = exits(dir.path(), 0, &words).out;
+    assert!(marked.contains("  u, c\n") && marked.contains("\n  u: its range"), "{marked}");
+    assert!(marked.contains("\n  c: hangs on what was chosen"), "{marked}");
+    assert!(!marked.contains("\n  a: ") && !ten.contains("\n  c: "), "{marked}");
+    // A row that differs says why, or that it is not known.
+    let printed = exits(dir.path(), 0, &["reproduce", "004", "--print-experiment"]).out;
+    let other = printed.replacen("band = [0.0625, 0.0625]", "band = [1.5, 2.0]", 1);
+    std::fs::write(dir.path().join("mine.toml"), other.replacen("exact = true", "", 1)).unwrap();
+    let words = ["reproduce", "mine.toml", "--only", "isolated", "--quick", "--runs=10", "--json"];
+    let row = &json(dir.path(), &words)["rows"][0];
+    assert_eq!((&row["verdict"], &row["reason"]), (&"differs".into(), &"not known".into()));
 }
 
 #[test]
@@ -222,7 +258,7 @@ fn an_experiment_is_printed_changed_and_run_from_its_file() {
     let changed = printed.replacen(line, "knobs = [\"stripe_size=16384\"]", 1);
     std::fs::write(dir.path().join("mine.toml"), &changed).unwrap();
     fn of<'a>(more: &[&'a str]) -> Vec<&'a str> {
-        [&["reproduce", "--only", "isolated", "--quick", "--runs=2"], more].concat()
+        [&["reproduce", "--only", "isolated", "--quick", "--runs=10"], more].concat()
     }
     let sheet = json(dir.path(), &of(&["--experiment", "mine.toml", "--json"]));
     // A block of 4 KiB moves 16 KiB with 4 KiB stripes, and four times as much here.

@@ -1,14 +1,14 @@
 //! Runner of the grid: `cargo xtask grid`.
 //!
 //! A line of the grid is one job on one array, with weft's settings and with md's. The example
-//! prints the lines in which weft loses, worst first, then the geometric means over all lines. It
-//! fails if a line loses more than the bounds of `experiments/grid.toml` allow without being listed
-//! there, loses more than listed, or is listed and no longer loses. With `--chunks` it prints the
-//! effect of other chunk sizes, and never fails.
+//! prints the lines in which weft loses, worst first, then the geometric means by defaults and with
+//! equal chunks, and the history of the bounds. It fails if a line loses more than the bounds of
+//! `experiments/grid.toml` allow without being listed there, loses more than listed, or is listed
+//! and no longer loses. With `--chunks` it prints the effect of other chunk sizes, and never fails.
 
 use std::process::ExitCode;
 
-use weft_lab::grid::{Found, Grid, Loss, OfChunk, Setting};
+use weft_lab::grid::{Change, Found, Grid, Loss, Means, OfChunk, Setting};
 use weft_lab::simulate::Figures;
 
 fn main() -> ExitCode {
@@ -128,14 +128,25 @@ fn print(found: &Found, grid: &Grid, all: bool, whole: bool) -> ExitCode {
         let (array, load) = (&open.array, &open.load);
         println!("mended, to be taken off experiments/grid.toml: {array} | {load}");
     }
-    let (md, fixed) = found.means();
-    let (lose, jobs, goal) = (losses.len(), found.lines.len(), grid.bound.goal_mean_to_md);
-    print!("{lose} of {jobs} jobs lose; geometric mean to md {md:.3} (goal {goal})");
-    println!(
-        "{}",
-        if whole { format!(", to its best size of stripes {fixed:.3}") } else { String::new() }
-    );
-    let means = md >= grid.bound.mean_to_md && fixed >= grid.bound.mean_to_fixed;
+    print_means(found, grid, losses.len(), whole);
+    let Means { to_md, to_fixed, .. } = found.means();
+    let means = to_md >= grid.bound.mean_to_md && to_fixed >= grid.bound.mean_to_fixed;
     let met = losses.iter().all(|(line, _)| found.loses_as_known(line)) && mended.is_empty();
     if met && (means || !whole) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Prints the number of losses, the geometric means, and the history of their bounds.
+fn print_means(found: &Found, grid: &Grid, lose: usize, whole: bool) {
+    let Means { to_md, to_fixed, equal_chunks: (equal, count) } = found.means();
+    let (jobs, goal) = (found.lines.len(), grid.bound.goal_mean_to_md);
+    println!("{lose} of {jobs} jobs lose");
+    println!("geometric mean to md, by defaults: {to_md:.3} of {jobs} jobs (goal {goal})");
+    println!("geometric mean to md, with equal chunks: {equal:.3} of {count} jobs");
+    if whole {
+        println!("geometric mean to md's best size of stripes, by defaults: {to_fixed:.3}");
+    }
+    println!("bounds of the means by defaults, to md and to its best size, since:");
+    for Change { date, commit, mean_to_md, mean_to_fixed, what, found } in &grid.history {
+        println!("  {date} {commit}  {mean_to_md} {mean_to_fixed}  {what}; found: {found}");
+    }
 }

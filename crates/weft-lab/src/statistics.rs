@@ -271,6 +271,11 @@ impl Verdict {
     }
 }
 
+/// Fewest runs of each column for a verdict. Fewer runs have figures and intervals, and no verdict.
+///
+/// Source   experiments.md §4 (4)
+pub const VERDICT_RUNS: usize = 10;
+
 /// Compares a ratio with a band, by the interval and the band alone. A band around 1 means "no
 /// effect" and has no direction to agree with.
 ///

@@ -434,8 +434,9 @@ fn holds_all(page: &str, found: &Outcome) -> Result<(), String> {
         let mut lines = text.lines().filter(|line| line.starts_with(&begins));
         let line = lines.find(is_judged);
         let line = line.ok_or_else(|| format!("{} is not there", row.row))?;
-        if !line.contains(row.verdict.word()) {
-            return Err(format!("{line}: expected {}", row.verdict.word()));
+        let word = row.verdict().unwrap().word();
+        if !line.contains(word) {
+            return Err(format!("{line}: expected {word}"));
         }
         if !row.reason().is_empty() && !text.contains(&format!("{}: {}", row.row, row.reason())) {
             return Err(format!("{}: no reason", row.row));
@@ -452,7 +453,7 @@ fn holds_all(page: &str, found: &Outcome) -> Result<(), String> {
 #[test]
 fn a_page_of_an_experiment_holds_every_figure_and_the_charts_that_say_why() {
     let known = Experiment::of(TINY).unwrap();
-    let effort = Effort { runs: 2, seed: 3, size: Size::Quick };
+    let effort = Effort { runs: 10, seed: 3, size: Size::Quick };
     let found = known.run(effort, &|_, _| ()).unwrap();
     let controls = [known.controls(effort, &|_, _| ()).unwrap()];
     assert!(!controls[0].is_empty());
@@ -492,20 +493,28 @@ fn a_page_of_an_experiment_holds_every_figure_and_the_charts_that_say_why() {
     // Each run of each drawn figure is printed as a number.
     let ratio = found.rows[0].patched.runs[1] / found.rows[0].baseline.runs[1];
     assert!(whole.contains(&weft_lab::report::number(ratio)), "{ratio}");
-    assert_eq!(found.rows[3].verdict, Verdict::Agrees, "256 KiB and 16 KiB, exactly");
+    assert_eq!(found.rows[3].verdict(), Some(Verdict::Agrees), "256 KiB and 16 KiB, exactly");
 
     // A page without a figure, or with another verdict, is detected.
     let mut less = found.clone();
     less.rows.remove(1);
     assert!(holds_all(&page(&less), &found).unwrap_err().contains("is not there"));
     let mut other = found.clone();
-    other.rows[0].verdict = Verdict::Agrees;
-    let verdict = found.rows[0].verdict;
+    other.rows[0].judged = Verdict::Agrees;
+    let verdict = found.rows[0].judged;
     assert_ne!(verdict, Verdict::Agrees);
     let expected = format!("expected {}", verdict.word());
     assert!(holds_all(&page(&other), &found).unwrap_err().contains(&expected));
     // The same runs give the same page.
     assert_eq!(page(&found.clone()), whole);
+    // With a run less the page has the figures, no verdict, and says what verdicts need.
+    let nine = experiments[0].run(Effort { runs: 9, ..effort }, &|_, _| ()).unwrap();
+    let page = page(&nine);
+    check(&page).unwrap();
+    assert!(whole.contains("class=\"verdict ") && !whole.contains("verdicts need"));
+    assert!(!page.contains("class=\"verdict ") && !page.contains("nobody could"));
+    assert!(page.contains("Verdicts need 10 runs: --runs 10."));
+    assert!(nine.rows.iter().all(|row| page.contains(&format!(">{}</td>", row.row))));
 }
 
 #[test]

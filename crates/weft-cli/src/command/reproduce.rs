@@ -34,8 +34,8 @@ use crate::size;
 /// interval. A row agrees when the whole interval lies in the band that was written down
 /// beforehand; agrees-otherwise when it does so by another mechanism than the published one; has
 /// the direction when the interval lies outside of the band on its side of no change; is undecided
-/// when the interval lies across an edge of the band or across no change, so that more runs would
-/// tell; and differs otherwise.
+/// when the interval lies across an edge of the band, so that more runs would tell; and differs
+/// otherwise. Fewer than ten runs give figures and intervals, and no verdicts.
 #[derive(Debug, Args)]
 pub(crate) struct Reproduce {
     /// Numbers or names of patches, or files as for --experiment; all patches that there are if
@@ -52,7 +52,7 @@ pub(crate) struct Reproduce {
     /// Only rows with this text in their names, as `dd` or `1 MiB`
     #[arg(long, value_name = "WORDS")]
     only: Option<String>,
-    /// Runs of each variant [default: 10, with --quick 3]
+    /// Runs of each variant; verdicts need 10 [default: 10, with --quick 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=1000))]
     runs: Option<u64>,
     /// The first run's seed; the others follow

@@ -1,14 +1,14 @@
 //! JSON of `weft reproduce`.
 //!
-//! Source   reference.md: the schema `weft.reproduce/1`
+//! Source   reference.md: the schema `weft.reproduce/2`
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use weft_lab::experiment::{
-    CaseRuns, ClaimKind, Control, Counts, Curve, Effort, Experiment, Measured, Metric,
-    Outcome as Found, PublishedRow, Tally,
+    CaseRuns, ClaimKind, Control, Counts, Curve, Dependence, Effort, Experiment, Measured, Metric,
+    NO_VERDICTS, Outcome as Found, PublishedRow, Tally,
 };
-use weft_lab::statistics::{Band, Estimate, gain_percent};
+use weft_lab::statistics::{Band, Estimate, Verdict, gain_percent};
 
 use super::text::unit;
 
@@ -27,7 +27,7 @@ pub(super) fn to_json(
     let rows: Vec<Value> =
         all().flat_map(|(known, found)| found.rows.iter().map(|of| row(known, of))).collect();
     let mut sheet = json!({
-        "schema": "weft.reproduce/1",
+        "schema": "weft.reproduce/2",
         "seed": effort.seed,
         "runs": effort.runs,
         "size": effort.size.word(),
@@ -45,11 +45,16 @@ pub(super) fn to_json(
             "differs": counts.differ,
         })
     };
-    sheet["summary"] = json!({
-        "published_figures": counts(tally.figures),
-        "claims": counts(tally.claims),
-        "not_counted": tally.uncounted,
-    });
+    sheet["no_verdicts"] = if tally.is_some() { "" } else { NO_VERDICTS }.into();
+    sheet["summary"] = tally
+        .map(|tally| {
+            json!({
+                "published_figures": counts(tally.figures),
+                "claims": counts(tally.claims),
+                "not_counted": tally.uncounted,
+            })
+        })
+        .into();
     let hash = Sha256::digest(sheet.to_string());
     let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
     sheet["result_sha256"] = hash.into();
@@ -137,7 +142,9 @@ fn values(values: &std::collections::BTreeMap<Metric, f64>) -> Value {
 }
 
 fn row(experiment: &Experiment, measured: &Measured) -> Value {
-    let Measured { row, baseline, patched, ratio, verdict, .. } = measured;
+    let Measured { row, baseline, patched, ratio, .. } = measured;
+    let verdict = measured.verdict().filter(|_| row.kind != ClaimKind::Beside);
+    let hangs_on = experiment.hangs_on(row);
     let band = match row.band() {
         _ if row.kind == ClaimKind::Beside => Value::Null,
         Band::Above(_) | Band::Below(_) => json!("direction"),
@@ -182,13 +189,21 @@ fn row(experiment: &Experiment, measured: &Measured) -> Value {
         },
         "beyond": beyond,
         "band": band,
-        "verdict": (row.kind != ClaimKind::Beside).then(|| verdict.word()),
+        "verdict": verdict.map(Verdict::word),
         "reason": measured.reason(),
         "no_magnitude": measured.no_magnitude,
         "note": row.note,
         "cell": row.counted_as(),
         "counted": row.kind != ClaimKind::Beside && row.uncounted.is_empty(),
         "assumed": assumed(row),
+        "hangs_on": {
+            "assumed": match hangs_on.assumed {
+                Dependence::No => Some(false),
+                Dependence::Unknown => None,
+                Dependence::Yes => Some(true),
+            },
+            "chosen_afterwards": hangs_on.chosen,
+        },
     })
 }
 

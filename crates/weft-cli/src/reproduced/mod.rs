@@ -1,6 +1,6 @@
 //! Experiments that were run, with their results, for `reproduce` and `demo`.
 //!
-//! Source   reference.md: the schema `weft.reproduce/1`
+//! Source   reference.md: the schema `weft.reproduce/2`
 
 mod json;
 mod text;
@@ -9,7 +9,9 @@ use weft_terminal::outcome::Failure;
 use weft_terminal::terminal::{stdout, steps};
 
 use serde_json::Value;
-use weft_lab::experiment::{Control, Effort, Experiment, Outcome as Found, Size, Tally, run_all};
+use weft_lab::experiment::{
+    Control, Effort, Experiment, NO_VERDICTS, Outcome as Found, Size, Tally, run_all,
+};
 
 pub(crate) use json::{assumed, interval};
 pub(crate) use text::gain;
@@ -59,7 +61,7 @@ impl Reproduced {
         Ok(())
     }
 
-    /// JSON with the schema `weft.reproduce/1`.
+    /// JSON with the schema `weft.reproduce/2`.
     pub(crate) fn to_json(&self) -> Value {
         json::to_json(&self.experiments, &self.found, &self.controls, self.effort)
     }
@@ -82,14 +84,13 @@ impl Reproduced {
         Ok(())
     }
 
-    /// Number of published figures and claims per verdict, as a sentence.
+    /// Number of published figures and claims per verdict, as a sentence, or what verdicts need.
     pub(crate) fn summary(&self) -> String {
         let patches: Vec<&str> = self.experiments.iter().map(Experiment::patch).collect();
-        format!("{} on simulated disks: {}", patches.join(" and "), self.tally())
-    }
-
-    fn tally(&self) -> Tally {
-        Tally::of(self.found.iter().map(|found| found.rows.as_slice()))
+        match Tally::of(self.found.iter().map(|found| found.rows.as_slice())) {
+            Some(tally) => format!("{} on simulated disks: {tally}", patches.join(" and ")),
+            None => NO_VERDICTS.to_owned(),
+        }
     }
 }
 

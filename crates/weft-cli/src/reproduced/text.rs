@@ -49,12 +49,12 @@ pub(super) fn print(
     }
     for control in controls {
         let Control { name, about, ratio, .. } = control;
+        let verdict = control.verdict().map_or(String::new(), |verdict| format!(": {verdict}"));
         writeln!(
             out,
-            "  control, {name} ({about}): {}, expected {}: {}",
+            "  control, {name} ({about}): {}, expected {}{verdict}",
             gain(ratio),
             control.expected(),
-            control.verdict()
         )?;
     }
     print_beside(&mut out, experiment, found)?;
@@ -64,8 +64,9 @@ pub(super) fn print(
             writeln!(out, "  over what is assumed, {}: {words}", row.row)?;
         }
     }
-    for row in found.rows.iter().filter(|row| row.verdict != Verdict::Agrees) {
-        writeln!(out, "  {}: {}", row.row, row.reason())?;
+    let reasons = found.rows.iter().map(|row| (&row.row, row.reason()));
+    for (row, reason) in reasons.filter(|(_, reason)| !reason.is_empty()) {
+        writeln!(out, "  {row}: {reason}")?;
     }
     for (row, note) in found.notes() {
         writeln!(out, "  note, {row}: {note}")?;
@@ -103,22 +104,27 @@ pub(super) fn print_rows(
     writeln!(out, "patch {patch} ({name}), {runs} runs of each variant")?;
     writeln!(out, "  published on {}", experiment.published_by())?;
     let wide = name_width(found);
-    let all = wide_enough(wide + 94);
-    let mut line =
-        |name: &str, values: [&str; 3], compared: [&str; 2], band: &str, verdict: &str| {
-            write!(out, "  {name:<wide$}  ")?;
-            if all {
-                let [baseline, patched, unit] = values;
-                write!(out, "{baseline:>9} {patched:>9} {unit:<7} ")?;
-            }
-            let [published, measured] = compared;
-            write!(out, "{published:>9}  {measured:>25}  ")?;
-            if all {
-                write!(out, "{band:>13}  ")?;
-            }
-            writeln!(out, "{verdict}")
-        };
-    line("", ["baseline", "patched", ""], ["published", "measured"], "band", "verdict")?;
+    let all = wide_enough(wide + 101);
+    let mut line = |name: &str,
+                    values: [&str; 3],
+                    compared: [&str; 2],
+                    band: &str,
+                    [marks, verdict]: [&str; 2]| {
+        write!(out, "  {name:<wide$}  ")?;
+        if all {
+            let [baseline, patched, unit] = values;
+            write!(out, "{baseline:>9} {patched:>9} {unit:<7} ")?;
+        }
+        let [published, measured] = compared;
+        write!(out, "{published:>9}  {measured:>25}")?;
+        if all {
+            write!(out, "  {band:>13}")?;
+        }
+        writeln!(out, "{}", format!("  {marks:<5}  {verdict}").trim_end())
+    };
+    let is_judged = found.rows.iter().all(|row| row.verdict().is_some());
+    let ends = ["marks", if is_judged { "verdict" } else { "" }];
+    line("", ["baseline", "patched", ""], ["published", "measured"], "band", ends)?;
     for row in &found.rows {
         let published = row.row.published.gain_percent();
         line(
@@ -126,8 +132,11 @@ pub(super) fn print_rows(
             [&number(row.baseline.mean.value), &number(row.patched.mean.value), unit(row)],
             [&published.map_or(String::new(), |gain| format!("{gain:+.1} %")), &magnitude(row)],
             &band(row.row.band()),
-            row.verdict.word(),
+            [&experiment.hangs_on(&row.row).marks(), row.verdict().map_or("", Verdict::word)],
         )?;
+    }
+    for meaning in experiment.legend(found.rows.iter().map(|row| &row.row)) {
+        writeln!(out, "  {meaning}")?;
     }
     Ok(())
 }

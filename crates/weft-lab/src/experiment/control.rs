@@ -17,7 +17,8 @@
 //! The *no-op patch* is judged in every row: the baseline stands in both columns, with other seeds
 //! in the second. It must differ where the row claims a size, must not agree where the band
 //! excludes "no effect", and must agree where the band is "no effect". A rule of judgement that
-//! passes a patch that does nothing does not hold.
+//! passes a patch that does nothing does not hold. Controls are judged from [`VERDICT_RUNS`] runs
+//! on, as rows are.
 //!
 //! Source   experiments.md §4 (8), statement 31
 
@@ -27,7 +28,7 @@ use super::metric::Metric;
 use super::testbed::Testbed;
 use super::text::{PublishedRow, Text};
 use super::{Case, Effort, Experiment, Sample, pool};
-use crate::statistics::{Band, Estimate, SAME_WITHIN, Verdict, is_one, ratio};
+use crate::statistics::{Band, Estimate, SAME_WITHIN, VERDICT_RUNS, Verdict, is_one, ratio};
 
 /// Comparison of two things that must be the same, or must differ.
 #[derive(Clone, Debug)]
@@ -99,9 +100,14 @@ impl NoOpRows {
 }
 
 impl Control {
-    /// Whether the ratio meets the requirement.
+    /// Whether the control holds; `None` if it has fewer than [`VERDICT_RUNS`] runs.
     #[must_use]
-    pub fn holds(&self) -> bool {
+    pub fn holds(&self) -> Option<bool> {
+        (self.ratio.count >= VERDICT_RUNS).then(|| self.is_met())
+    }
+
+    /// Whether the ratio meets the requirement, by any number of runs.
+    pub(super) fn is_met(&self) -> bool {
         match self.must_be {
             MustBe::Same { equal } => !equal && is_one(&self.ratio),
             MustBe::Apart => {
@@ -133,11 +139,13 @@ impl Control {
         }
     }
 
-    /// Verdict on the control in words: that it holds, or the conclusion if it does not.
+    /// Verdict on the control in words: that it holds, or the conclusion if it does not; `None` if
+    /// it has too few runs.
     #[must_use]
-    pub fn verdict(&self) -> &'static str {
-        match self.must_be {
-            _ if self.holds() => "holds",
+    pub fn verdict(&self) -> Option<&'static str> {
+        let holds = self.holds()?;
+        Some(match self.must_be {
+            _ if holds => "holds",
             MustBe::Same { equal: true } => {
                 "does not hold: all runs are equal, nothing was compared"
             }
@@ -149,7 +157,7 @@ impl Control {
                 "does not hold: so few runs do not see the patch, so the other controls say nothing"
             }
             MustBe::In(_) | MustBe::Rows { .. } => "does not hold",
-        }
+        })
     }
 }
 
@@ -325,7 +333,7 @@ fn no_op_controls(rows: &[Measured]) -> Vec<Control> {
     let control = |kind: NoOpRows| {
         let rows: Vec<&Measured> = rows.iter().filter(|row| NoOpRows::of(row) == kind).collect();
         let (right, wrong): (Vec<&Measured>, Vec<&Measured>) =
-            rows.iter().partition(|row| kind.is_right(row.verdict));
+            rows.iter().partition(|row| kind.is_right(row.judged));
         let shown = wrong.first().or(rows.first())?;
         let (right, of) = (right.len(), rows.len());
         let kinds = match kind {
@@ -333,11 +341,11 @@ fn no_op_controls(rows: &[Measured]) -> Vec<Control> {
             NoOpRows::Claims => "rows with a direction",
             NoOpRows::NoEffect => "rows of no effect",
         };
-        let about = format!(
-            "{right} of {of} {kinds}, the baseline in both columns; {}: {}",
-            shown.row,
-            shown.verdict.word()
-        );
+        let (row, twice) = (&shown.row, "the baseline in both columns");
+        let about = match shown.verdict() {
+            Some(verdict) => format!("{right} of {of} {kinds}, {twice}; {row}: {}", verdict.word()),
+            None => format!("{of} {kinds}, {twice}; {row}"),
+        };
         let must_be = MustBe::Rows { kind, right, of };
         Some(Control { name: "no-op patch", about, ratio: shown.ratio, must_be })
     };

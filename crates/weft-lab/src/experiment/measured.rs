@@ -2,15 +2,15 @@
 //!
 //! A row compares two columns run by run: runs of a pair share their seed. A row with two cases
 //! divides the ratio in one by the ratio in the other. A row marked exact must be exact in every
-//! run.
+//! run. A verdict needs [`VERDICT_RUNS`] runs of each column; with fewer a row has figures alone.
 
 use super::error::ExperimentError;
 use super::metric::Metric;
 use super::text::{Assumed, ClaimKind, Joined, PublishedRow};
 use super::{CaseRuns, Sample};
-use crate::statistics::{Band, Estimate, Verdict, mean, ratio, verdict};
+use crate::statistics::{Band, Estimate, VERDICT_RUNS, Verdict, mean, ratio, verdict};
 
-/// Measurement of a row: its two sides, their ratio and the verdict.
+/// Measurement of a row: its two sides, their ratio and what these say of the band.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// The row that was measured.
@@ -25,8 +25,9 @@ pub struct Measured {
     pub beyond: Option<Beyond>,
     /// Factor by which the row's case multiplies the machine's CPU costs.
     pub costs_times: u64,
-    /// Verdict of the ratio against the band.
-    pub verdict: Verdict,
+    /// Judgement of the ratio by the band, for any number of runs. It is a verdict only from
+    /// [`VERDICT_RUNS`] runs on: [`Measured::verdict`].
+    pub judged: Verdict,
     /// Number of runs that had not settled when they reached their longest time.
     pub unsettled: usize,
     /// Reason why the row has no magnitude, from its text or from the result of these runs; empty
@@ -80,7 +81,7 @@ impl Measured {
             + row.against.as_ref().map_or(0, |other| of_name(cases, other).unsettled());
         let beyond = row.beyond.as_ref().map(|name| beyond(row, cases, name, &baseline, &patched));
         Ok(Self {
-            verdict: row_verdict(row, unsettled, &ratio, &baseline, &patched),
+            judged: judged(row, unsettled, &ratio, &baseline, &patched),
             beyond: beyond.transpose()?,
             costs_times: case.costs_times,
             unsettled,
@@ -100,8 +101,14 @@ impl Measured {
         }
         let before = if self.no_magnitude.is_empty() { "" } else { "; " };
         self.no_magnitude += &format!("{before}{why}");
-        self.verdict = direction_only(&self.ratio, self.row.band());
+        self.judged = direction_only(&self.ratio, self.row.band());
         self
+    }
+
+    /// Verdict of the row; `None` if it has fewer than [`VERDICT_RUNS`] runs.
+    #[must_use]
+    pub fn verdict(&self) -> Option<Verdict> {
+        (self.ratio.count >= VERDICT_RUNS).then_some(self.judged)
     }
 
     /// Dependence of the magnitude on assumed parameters, in words; empty if the row claims no
@@ -120,17 +127,19 @@ impl Measured {
         }
     }
 
-    /// Reason why the row does not agree; empty if it does.
+    /// Reason why the row does not agree; empty if it does. For a row without a verdict, the reason
+    /// why it has no magnitude, if it has none.
     #[must_use]
     pub fn reason(&self) -> String {
-        if self.verdict == Verdict::Agrees {
+        let verdict = self.verdict();
+        if verdict == Some(Verdict::Agrees) {
             return String::new();
         }
         let mut reasons = Vec::new();
-        if !self.row.reason.is_empty() {
+        if verdict.is_some() && !self.row.reason.is_empty() {
             reasons.push(self.row.reason.clone());
         }
-        if self.verdict == Verdict::AgreesOtherwise {
+        if verdict == Some(Verdict::AgreesOtherwise) {
             return reasons.join("; ");
         }
         if !self.no_magnitude.is_empty() {
@@ -139,7 +148,10 @@ impl Measured {
         if self.unsettled > 0 {
             reasons.push(format!("{} runs of it had not settled", self.unsettled));
         }
-        if self.verdict == Verdict::Undecided {
+        if verdict.is_none() {
+            return reasons.join("; ");
+        }
+        if verdict == Some(Verdict::Undecided) {
             reasons.push(undecided(&self.ratio));
         }
         if reasons.is_empty() {
@@ -169,7 +181,7 @@ fn undecided(Estimate { low, high, .. }: &Estimate) -> String {
     format!("{open}: more runs make it narrower")
 }
 
-fn row_verdict(
+fn judged(
     row: &PublishedRow,
     unsettled: usize,
     ratio: &Estimate,

@@ -20,6 +20,7 @@
 //! | measurement and verdict of a row | `measured.rs` |
 //! | calibration of the model to the baseline | `calibrate.rs` |
 //! | sensitivity to assumptions | `ranges.rs` |
+//! | values that a row hangs on | `hangs_on.rs` |
 //! | controls: mechanism off, placebo, inverted | `control.rs` |
 //! | files of every run | `results.rs` |
 //!
@@ -30,6 +31,7 @@ mod calibrate;
 mod control;
 mod error;
 mod estimate;
+mod hangs_on;
 mod load;
 mod measured;
 mod metric;
@@ -51,6 +53,7 @@ pub use calibrate::{Calibrated, FITS, Fit};
 pub use control::{Control, MustBe};
 pub use error::ExperimentError;
 pub use estimate::estimate;
+pub use hangs_on::{Dependence, HangsOn};
 pub use load::{
     Amount, Dbench, Dd, Dirty, Fio, Isolated, Load, Mixed, Part, Pattern, Readers, Size, Tiobench,
     Where,
@@ -61,7 +64,7 @@ pub use other_machine::OtherMachine;
 pub(crate) use pool::deal;
 pub use ranges::{Circumstance, Ranged};
 pub use results::{Results, ResultsError};
-pub use tally::{Counts, Tally};
+pub use tally::{Counts, NO_VERDICTS, Tally};
 pub use text::{Assumed, Case, ClaimKind, Column, Published, PublishedRow};
 pub use watch::{Inside, Series, TICK, Totals};
 
@@ -460,6 +463,9 @@ impl Experiment {
                     });
                 }
             }
+        }
+        for column in text.chosen.iter().flat_map(|chosen| &chosen.columns) {
+            named("chosen.columns", column, &columns)?;
         }
         for other in &text.circumstance {
             self.under(other)?.hardware()?;

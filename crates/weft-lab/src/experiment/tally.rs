@@ -2,12 +2,16 @@
 //!
 //! Rows with a published figure are counted apart from claims without one. A cell with several rows
 //! counts with the worst of their verdicts. A row for which weft's expectation was not written down
-//! before its first run is in no count.
+//! before its first run is in no count. Rows without a verdict, which have too few runs, are not
+//! counted at all.
 
 use std::collections::BTreeMap;
 
 use super::measured::Measured;
 use crate::statistics::Verdict;
+
+/// Line of a report whose rows have fewer runs than a verdict needs.
+pub const NO_VERDICTS: &str = "verdicts need 10 runs: --runs 10";
 
 /// Number of cells with each verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,21 +69,22 @@ impl std::fmt::Display for Counts {
 }
 
 impl Tally {
-    /// Counts over the rows of several experiments.
+    /// Counts over the rows of several experiments; `None` if a row has no verdict.
     #[must_use]
-    pub fn of<'a>(experiments: impl IntoIterator<Item = &'a [Measured]>) -> Self {
+    pub fn of<'a>(experiments: impl IntoIterator<Item = &'a [Measured]>) -> Option<Self> {
         let mut tally = Self::default();
         for rows in experiments {
             let mut cells: BTreeMap<String, (bool, Verdict)> = BTreeMap::new();
-            for Measured { row, verdict, .. } in rows {
+            for measured in rows {
+                let (row, verdict) = (&measured.row, measured.verdict()?);
                 if !row.uncounted.is_empty() {
                     tally.uncounted += 1;
                     continue;
                 }
-                let cell = cells.entry(row.counted_as()).or_insert((false, *verdict));
+                let cell = cells.entry(row.counted_as()).or_insert((false, verdict));
                 cell.0 |= row.is_figure();
-                if rank(*verdict) > rank(cell.1) {
-                    cell.1 = *verdict;
+                if rank(verdict) > rank(cell.1) {
+                    cell.1 = verdict;
                 }
             }
             for (is_figure, verdict) in cells.into_values() {
@@ -87,7 +92,7 @@ impl Tally {
                 counts.add(verdict);
             }
         }
-        tally
+        Some(tally)
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::*;
 use crate::fit::Fitted;
-use crate::statistics::{Band, Verdict};
+use crate::statistics::{Band, VERDICT_RUNS, Verdict};
 
 /// The experiment of a patch, with only the rows of these indices.
 fn only(patch: &str, rows: &[usize]) -> Experiment {
@@ -238,12 +238,12 @@ fn experiments_31_controls_hold_and_the_same_judgement_tells_the_patch() {
         // nothing is judged where runs differ.
         let judged = if patch == "001" { &controls[..4] } else { &controls };
         for control in judged {
-            assert!(control.holds(), "{patch}: {control:?}");
+            assert!(control.is_met(), "{patch}: {control:?}");
         }
         // Twin: the judgement that calls two columns equal tells the patch apart, with the same
         // number of runs.
         let itself = Control { must_be: MustBe::Same { equal: false }, ..controls[2].clone() };
-        assert!(!itself.holds(), "{patch}: {itself:?}");
+        assert!(!itself.is_met(), "{patch}: {itself:?}");
     }
 }
 
@@ -267,15 +267,16 @@ fn a_placebo_changes_the_order_of_events() {
 #[test]
 fn controls_hold_by_what_they_must_show() {
     let of = |low: f64, high: f64, must_be| {
-        let ratio = Estimate { value: (low + high) / 2.0, low, high, count: 3 };
+        let ratio = Estimate { value: (low + high) / 2.0, low, high, count: VERDICT_RUNS };
         Control { name: "made up", about: String::new(), ratio, must_be }
     };
     let same = |equal| MustBe::Same { equal };
-    let holds = |low, high, must_be| of(low, high, must_be).holds();
+    let holds = |low, high, must_be| of(low, high, must_be).holds().unwrap();
+    let says = |low, high, must_be| of(low, high, must_be).verdict().unwrap();
     assert!(holds(0.99, 1.01, same(false)) && !holds(1.03, 1.05, same(false)));
-    assert!(of(0.97, 1.1, same(false)).verdict().contains("scatter"));
+    assert!(says(0.97, 1.1, same(false)).contains("scatter"));
     assert!(!holds(1.0, 1.0, same(true)), "equal runs compare nothing");
-    assert!(of(1.0, 1.0, same(true)).verdict().contains("nothing was compared"));
+    assert!(says(1.0, 1.0, same(true)).contains("nothing was compared"));
     // Runs that scatter so widely that they cover 1 do not detect the patch, so the controls show
     // nothing.
     assert!(!holds(0.97, 1.4, MustBe::Apart) && holds(1.1, 1.2, MustBe::Apart));
@@ -286,10 +287,14 @@ fn controls_hold_by_what_they_must_show() {
     let kind = control::NoOpRows::Claims;
     assert!(holds(1.0, 1.0, MustBe::Rows { kind, right: 38, of: 39 }));
     assert!(!holds(1.0, 1.0, MustBe::Rows { kind, right: 18, of: 19 }));
-    assert!(of(0.97, 1.4, MustBe::Apart).verdict().contains("say nothing"));
+    assert!(says(0.97, 1.4, MustBe::Apart).contains("say nothing"));
     let [more, less] = [Band::Above(1.0), Band::Below(1.0)].map(MustBe::In);
     assert!(holds(0.8, 0.9, less) && !holds(0.8, 1.0, less));
     assert!(holds(1.1, 1.2, more) && !holds(1.0, 1.2, more));
+    // Nine runs are not judged.
+    let mut few = of(0.99, 1.01, same(false));
+    few.ratio.count = VERDICT_RUNS - 1;
+    assert_eq!((few.holds(), few.verdict()), (None, None));
 }
 
 /// Makes loads of fio run for a second.
@@ -386,12 +391,12 @@ fn a_row_whose_baseline_is_not_what_was_published_has_no_magnitude() {
     // The baseline is within the scatter of its runs, or within 2 %.
     for baseline in [[300.0, 310.0, 306.0], [312.0, 312.1, 312.2]] {
         let met = of(&baseline);
-        assert_eq!((met.verdict, met.no_magnitude.as_str()), (Verdict::Agrees, ""));
+        assert_eq!((met.judged, met.no_magnitude.as_str()), (Verdict::Agrees, ""));
     }
     let not_met = of(&[330.0, 330.1, 330.2]);
-    assert_eq!(not_met.verdict, Verdict::Direction);
+    assert_eq!(not_met.judged, Verdict::Direction);
     assert!(
-        not_met.reason().contains("fitted to 307.8 MB/s, and is 330.1 (329.9…330.3) in these runs"),
+        not_met.reason().contains("fitted to 307.8 MB/s, and is 330.1 (330.0…330.2) in these runs"),
         "{}",
         not_met.reason()
     );
@@ -434,7 +439,7 @@ fn every_run_is_kept_and_nothing_is_written_over() {
     assert!(taken.ends_with("expected an empty or a new directory; name another one"), "{taken}");
 }
 
-/// Synthetic runs of a case: throughputs by column.
+/// Synthetic runs of a case: throughputs by column, repeated to as many runs as a verdict needs.
 fn made_up(name: &str, columns: &[(&str, &[f64])]) -> CaseRuns {
     let sample = |value: &f64| Sample {
         values: BTreeMap::from([(Metric::Throughput, *value)]),
@@ -442,7 +447,10 @@ fn made_up(name: &str, columns: &[(&str, &[f64])]) -> CaseRuns {
     };
     let columns = columns
         .iter()
-        .map(|(name, runs)| ((*name).to_owned(), runs.iter().map(sample).collect::<Vec<_>>()));
+        .map(|(name, runs)| {
+            ((*name).to_owned(), runs.iter().cycle().take(VERDICT_RUNS).map(sample))
+        })
+        .map(|(name, runs)| (name, runs.collect::<Vec<_>>()));
     CaseRuns { name: name.into(), costs_times: 1, columns: columns.collect() }
 }
 
@@ -469,8 +477,11 @@ fn a_row_of_several_cases_is_their_geometric_mean_or_counts_those_that_rise() {
     assert!((mean.ratio.value - 1.8_f64.sqrt()).abs() < 1e-12, "{:?}", mean.ratio);
     assert!((mean.baseline.mean.value - 75.0).abs() < 1e-9, "{:?}", mean.baseline);
     let rises = Measured::of(&row("of 16", 16), &cases).unwrap();
-    assert_eq!((rises.baseline.runs, rises.patched.runs), (vec![16.0; 2], vec![1.0; 2]));
-    assert_ne!(rises.verdict, Verdict::Agrees, "14 of 16 were asked for");
+    assert_eq!(
+        (rises.baseline.runs, rises.patched.runs),
+        (vec![16.0; VERDICT_RUNS], vec![1.0; VERDICT_RUNS])
+    );
+    assert_ne!(rises.judged, Verdict::Agrees, "14 of 16 were asked for");
 }
 
 /// Statement 56: in both tables of patch 001's mail, the published gains follow from the published
@@ -509,14 +520,14 @@ fn a_row_of_two_cases_compares_their_ratios() {
         ]
     };
     let more = Measured::of(&row, &cases(1.5, 1.5)).unwrap();
-    assert!((more.ratio.value - 1.25).abs() < 1e-12 && more.verdict == Verdict::Agrees);
+    assert!((more.ratio.value - 1.25).abs() < 1e-12 && more.judged == Verdict::Agrees);
     assert_eq!((more.baseline.runs[0], more.patched.runs[1]), (1.2, 1.5));
     assert_eq!(more.reason(), "");
     let less = Measured::of(&row, &cases(1.1, 1.1)).unwrap();
-    assert_eq!(less.verdict, Verdict::Differs);
+    assert_eq!(less.judged, Verdict::Differs);
     assert_eq!(less.reason(), "not known", "a row that differs has a reason");
     let apart = Measured::of(&row, &cases(1.6, 1.1)).unwrap();
-    assert!(apart.ratio.value > 1.0 && apart.verdict == Verdict::Undecided);
+    assert!(apart.ratio.value > 1.0 && apart.judged == Verdict::Undecided);
     assert!(apart.reason().contains("not told apart"), "{}", apart.reason());
     assert!(apart.reason().contains("more runs"), "{}", apart.reason());
 }
@@ -529,32 +540,32 @@ fn a_published_cell_counts_once_with_the_worst_of_its_rows() {
         [("baseline", &[100.0, 101.0, 99.0]), ("patched", &[130.0, 131.0, 129.0])];
     let case = [made_up("dd-256", &columns)];
     let one = Measured::of(&row, &case).unwrap();
-    assert_eq!(one.verdict, Verdict::Agrees);
+    assert_eq!(one.judged, Verdict::Agrees);
     // The same figures by another mechanism are no agreement, and the reason is reported; without a
     // magnitude, the row agrees in direction.
     let mut otherwise = row.clone();
     (otherwise.otherwise, otherwise.reason) = (true, "the cache".into());
     let otherwise = Measured::of(&otherwise, &case).unwrap();
     assert_eq!(
-        (otherwise.verdict, otherwise.reason().as_str()),
+        (otherwise.judged, otherwise.reason().as_str()),
         (Verdict::AgreesOtherwise, "the cache")
     );
     let mut no_magnitude = row.clone();
     no_magnitude.no_magnitude = "not calibrated".into();
     let no_magnitude = Measured::of(&no_magnitude, &case).unwrap();
-    assert_eq!(no_magnitude.verdict, Verdict::Direction);
+    assert_eq!(no_magnitude.judged, Verdict::Direction);
     assert!(no_magnitude.reason().contains("no magnitude: not calibrated"));
 
     let all = |patch: &str, of: &dyn Fn(&PublishedRow) -> Verdict| -> Vec<Measured> {
         let rows = Experiment::named(patch).unwrap().text.row;
-        rows.into_iter().map(|row| Measured { verdict: of(&row), row, ..one.clone() }).collect()
+        rows.into_iter().map(|row| Measured { judged: of(&row), row, ..one.clone() }).collect()
     };
     let as_texts = |row: &PublishedRow| match row.otherwise {
         true => Verdict::AgreesOtherwise,
         false => Verdict::Agrees,
     };
     let (first, second) = (all("000", &as_texts), all("004", &as_texts));
-    let tally = Tally::of([&first[..], &second[..]]);
+    let tally = Tally::of([&first[..], &second[..]]).unwrap();
     // 9 rows each: 4 and 5 published cells, 4 orders and mechanisms, and one row that is not
     // counted.
     let figures = Counts { agree: 8, otherwise: 1, ..Counts::default() };
@@ -569,8 +580,36 @@ fn a_published_cell_counts_once_with_the_worst_of_its_rows() {
         "1 MiB write, costs x 2" => Verdict::Differs,
         _ => as_texts(row),
     });
-    let figures = Tally::of([&spoilt[..]]).figures;
+    let figures = Tally::of([&spoilt[..]]).unwrap().figures;
     assert_eq!(figures, Counts { agree: 4, differ: 1, ..Counts::default() });
+}
+
+#[test]
+fn fewer_runs_than_ten_have_figures_and_no_verdict() {
+    let mut row = only("000", &[0]).text.row.remove(0);
+    row.beyond = None;
+    let columns: [(&str, &[f64]); 2] =
+        [("baseline", &[100.0, 101.0, 99.0]), ("patched", &[107.0, 108.0, 106.0])];
+    let mut case = made_up("dd-256", &columns);
+    let of = |case: &CaseRuns, row: &PublishedRow| {
+        Measured::of(row, std::slice::from_ref(case)).unwrap()
+    };
+    let ten = of(&case, &row);
+    assert_eq!(ten.verdict(), Some(Verdict::Direction));
+    assert!(ten.reason().starts_with("smaller than published"), "{}", ten.reason());
+    assert!(Tally::of([std::slice::from_ref(&ten)]).is_some());
+    for runs in case.columns.values_mut() {
+        runs.truncate(VERDICT_RUNS - 1);
+    }
+    let nine = of(&case, &row);
+    assert_eq!((nine.verdict(), nine.judged), (None, Verdict::Direction));
+    assert!((nine.ratio.value - ten.ratio.value).abs() < 0.001, "{:?}", nine.ratio);
+    assert_eq!(nine.reason(), "", "what is said of a verdict is not said without one");
+    assert!(Tally::of([&[ten, nine.clone()][..]]).is_none());
+    // A row without a size says so by any number of runs.
+    row.no_magnitude = "not calibrated".into();
+    assert_eq!(of(&case, &row).reason(), "no magnitude: not calibrated");
+    assert_eq!(NO_VERDICTS, format!("verdicts need {VERDICT_RUNS} runs: --runs {VERDICT_RUNS}"));
 }
 
 #[test]
@@ -581,7 +620,7 @@ fn what_had_not_settled_has_a_direction_and_no_size() {
         [("baseline", &[100.0, 101.0, 99.0]), ("patched", &[130.0, 131.0, 129.0])];
     let mut case = made_up("dd-256", &columns);
     let settled = Measured::of(&row, std::slice::from_ref(&case)).unwrap();
-    assert_eq!((settled.verdict, settled.unsettled), (Verdict::Agrees, 0));
+    assert_eq!((settled.judged, settled.unsettled), (Verdict::Agrees, 0));
     let part = Part {
         name: String::new(),
         values: BTreeMap::new(),
@@ -593,7 +632,7 @@ fn what_had_not_settled_has_a_direction_and_no_size() {
     };
     case.columns.get_mut("patched").unwrap()[1].parts.push(part);
     let found = Measured::of(&row, &[case]).unwrap();
-    assert_eq!((found.verdict, found.unsettled), (Verdict::Direction, 1));
+    assert_eq!((found.judged, found.unsettled), (Verdict::Direction, 1));
     let reason = found.reason();
     let end = "1 runs of it had not settled; the interval excludes the published +33.0 %";
     assert!(reason.ends_with(end), "{reason}");
@@ -634,7 +673,7 @@ fn a_row_that_is_exact_is_exact_in_every_run() {
     (row.metric, row.beyond) = (Metric::Throughput, None);
     let of = |runs: &[f64]| {
         let case = made_up("isolated", &[("baseline", &[256.0, 256.0]), ("patched", runs)]);
-        Measured::of(&row, &[case]).unwrap().verdict
+        Measured::of(&row, &[case]).unwrap().judged
     };
     assert_eq!(of(&[16.0, 16.0]), Verdict::Agrees);
     assert_eq!(of(&[16.0, 16.25]), Verdict::Direction);

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::calibrate::Fit;
+use super::hangs_on::Chosen;
 use super::load::Load;
 use super::metric::Metric;
 use super::ranges::Circumstance;
@@ -31,6 +32,9 @@ pub(super) struct Text {
     pub(super) fit: Vec<Fit>,
     #[serde(default)]
     pub(super) circumstance: Vec<Circumstance>,
+    /// Values that were chosen after results had been seen.
+    #[serde(default)]
+    pub(super) chosen: Vec<Chosen>,
     pub(super) row: Vec<PublishedRow>,
     #[serde(default)]
     pub(super) beside: Vec<PublishedRow>,

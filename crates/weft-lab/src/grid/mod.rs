@@ -7,6 +7,10 @@
 //! to lose, each with its reason ([`Open`]): any other losing job fails the grid, and so does a
 //! listed job that no longer loses.
 //!
+//! An array that is created by defaults may have chunks of another size under weft than under md.
+//! Such a cell is run under weft with md's chunks as well, for a second mean over equal arrays: the
+//! gain on an array that mdadm created ([`Line::to_md_with_equal_chunks`]).
+//!
 //! The rate alone would hide two regressions, so both are tested as well: a stream that starves
 //! beside another load (each job has its own line), and latency at an equal rate (open loops).
 
@@ -17,7 +21,7 @@ use weft_engine::page_cache::Kernel;
 use weft_ondisk::Level;
 use weft_units::{Bytes, Span};
 
-pub use text::{Array, Bound, GridError, Load, Open};
+pub use text::{Array, Bound, Change, GridError, Load, Open};
 
 use crate::experiment::deal;
 use crate::job::{Job, ParseOptions, parse_text};
@@ -39,18 +43,22 @@ pub enum Setting {
 }
 
 impl Setting {
-    /// The settings for an array: md's other stripe sizes only for levels with parity.
-    fn of_level(has_parity: bool, settings: Settings) -> Vec<Self> {
-        match settings {
+    /// The settings for a cell: md's other stripe sizes only for levels with parity, and weft with
+    /// md's chunk size if its own is another one.
+    fn of_cell(cell: &Cell, settings: Settings) -> Vec<Self> {
+        let has_parity = cell.volume.level.is_some_and(Level::has_parity);
+        let mut all = match settings {
             Settings::All if has_parity => {
                 vec![Self::Weft, Self::Md, Self::Fixed(16 << 10), Self::Fixed(64 << 10)]
             }
             Settings::All | Settings::Few => vec![Self::Weft, Self::Md],
             Settings::Chunks => {
                 let chunks = CHUNKS_KIB.iter().map(|kib| Self::Chunk(*kib));
-                chunks.chain([Self::Md]).collect()
+                return chunks.chain([Self::Md]).collect();
             }
-        }
+        };
+        all.extend(cell.equal_chunks.filter(|equal| *equal != Self::Weft));
+        all
     }
 
     fn knobs(self) -> Knobs {
@@ -77,6 +85,9 @@ pub struct Cell {
     volume: Volume,
     /// Chunk size that mdadm gives the array by default.
     mdadms_chunk: Bytes,
+    /// Setting of weft with md's chunk size. `None` for reads alone, which are the same run under
+    /// both then.
+    equal_chunks: Option<Setting>,
     jobs: Vec<Job>,
 }
 
@@ -89,6 +100,8 @@ pub struct Line {
     pub load: String,
     /// Figures of the job, by setting.
     pub figures: Vec<(Setting, Figures)>,
+    /// Setting of weft with md's chunk size, if the cell is compared so.
+    equal_chunks: Option<Setting>,
 }
 
 /// All cells, with their bounds and known losses.
@@ -100,7 +113,20 @@ pub struct Grid {
     pub cells: Vec<Cell>,
     /// Jobs that are known to lose.
     pub open: Vec<Open>,
+    /// History of the bounds, the first ones first.
+    pub history: Vec<Change>,
     settings: Settings,
+}
+
+/// Geometric means of weft's rates as multiples of md's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Means {
+    /// With weft's defaults, to md's.
+    pub to_md: f64,
+    /// With weft's defaults, to md's best over all stripe sizes.
+    pub to_fixed: f64,
+    /// With md's chunk size under both, and the number of jobs. Reads alone are not among them.
+    pub equal_chunks: (f64, usize),
 }
 
 /// Settings that every cell is run under.
@@ -175,7 +201,15 @@ impl Grid {
             // With equal chunk sizes such a load is the same run under weft and md.
             let by_chunk = volume.chunk != mdadms_chunk || settings == Settings::Chunks;
             let by_chunk = text.load_of_chunks.iter().filter(|_| by_chunk);
-            for load in text.load.iter().chain(by_chunk).flat_map(Load::each) {
+            let equal = match volume.chunk == mdadms_chunk {
+                true => Setting::Weft,
+                false => Setting::Chunk(mdadms_chunk.0 >> 10),
+            };
+            let loads = text.load.iter().map(|load| (load, Some(equal)));
+            let loads = loads.chain(by_chunk.map(|load| (load, None)));
+            let loads = loads
+                .flat_map(|(load, equal)| load.each().into_iter().map(move |load| (load, equal)));
+            for (load, equal_chunks) in loads {
                 let Load { name, few: is_few, .. } = &load;
                 let wanted = !few && array.all_loads || *is_few;
                 if !wanted || !format!("{} {name}", array.name).contains(words) {
@@ -186,11 +220,12 @@ impl Grid {
                     load: name.clone(),
                     volume: volume.clone(),
                     mdadms_chunk,
+                    equal_chunks,
                     jobs: parsed(&load, &text, array)?,
                 });
             }
         }
-        Ok(Self { bound: text.bound, cells, open: text.open, settings })
+        Ok(Self { bound: text.bound, cells, open: text.open, history: text.history, settings })
     }
 
     /// Runs every cell under every setting, on as many threads as there are CPUs. Calls the
@@ -203,8 +238,7 @@ impl Grid {
             .cells
             .iter()
             .flat_map(|cell| {
-                let has_parity = cell.volume.level.is_some_and(Level::has_parity);
-                let settings = Setting::of_level(has_parity, self.settings);
+                let settings = Setting::of_cell(cell, self.settings);
                 settings.into_iter().map(move |setting| (cell, setting))
             })
             .collect();
@@ -228,7 +262,8 @@ impl Grid {
 impl Cell {
     fn line(&self, job: &str, several: bool) -> Line {
         let load = if several { format!("{}: {job}", self.load) } else { self.load.clone() };
-        Line { array: self.array.clone(), load, figures: Vec::new() }
+        let equal_chunks = self.equal_chunks;
+        Line { array: self.array.clone(), load, figures: Vec::new(), equal_chunks }
     }
 
     /// Simulates the cell under a setting. Returns the figures of each job, by its name.
@@ -262,10 +297,19 @@ impl Line {
         ratio(self.under(Setting::Weft), self.under(Setting::Md))
     }
 
+    /// Rate with weft's defaults and md's chunk size as a multiple of the rate with md's defaults;
+    /// `None` if the job was not run so.
+    #[must_use]
+    pub fn to_md_with_equal_chunks(&self) -> Option<f64> {
+        let weft = self.under(self.equal_chunks?)?;
+        Some(ratio(Some(weft), self.under(Setting::Md)))
+    }
+
     /// Rate with weft's defaults as a multiple of md's best rate over all stripe sizes.
     #[must_use]
     pub fn to_fixed(&self) -> f64 {
-        let others = self.figures.iter().filter(|(of, _)| *of != Setting::Weft);
+        let others = self.figures.iter();
+        let others = others.filter(|(of, _)| matches!(of, Setting::Md | Setting::Fixed(_)));
         let best = others.map(|(_, it)| *it).max_by(|one, other| one.rate.total_cmp(&other.rate));
         ratio(self.under(Setting::Weft), best)
     }
@@ -337,10 +381,15 @@ impl Found {
         self.lines.iter().filter(wins).filter_map(|line| self.known(line)).collect()
     }
 
-    /// Geometric means of weft's rates: relative to md's, and to md's best over all stripe sizes.
+    /// Geometric means of weft's rates.
     #[must_use]
-    pub fn means(&self) -> (f64, f64) {
-        (mean(self.lines.iter().map(Line::to_md)), mean(self.lines.iter().map(Line::to_fixed)))
+    pub fn means(&self) -> Means {
+        let equal = || self.lines.iter().filter_map(Line::to_md_with_equal_chunks);
+        Means {
+            to_md: mean(self.lines.iter().map(Line::to_md)),
+            to_fixed: mean(self.lines.iter().map(Line::to_fixed)),
+            equal_chunks: (mean(equal()), equal().count()),
+        }
     }
 
     /// Comparison of each chunk size of [`CHUNKS_KIB`] with the first one.
@@ -464,6 +513,7 @@ mod tests {
             array: "a".into(),
             load: "l".into(),
             figures: vec![(Setting::Weft, *weft), (Setting::Md, *md)],
+            equal_chunks: Some(Setting::Weft),
         };
         let bound = Grid::new("no such cell", false).unwrap().bound;
         Found { lines: pairs.iter().map(line).collect(), bound, open: Vec::new() }
@@ -499,7 +549,8 @@ mod tests {
         ]);
         let rates: Vec<f64> = all.losses().iter().map(|(line, _)| line.to_md()).collect();
         assert_eq!(rates, [0.1, 0.9]);
-        assert!((all.means().0 - libm::cbrt(0.9 * 0.1 * 9.0)).abs() < 1e-9);
+        assert!((all.means().to_md - libm::cbrt(0.9 * 0.1 * 9.0)).abs() < 1e-9);
+        assert_eq!(all.means().equal_chunks, (all.means().to_md, 3));
     }
 
     #[test]
@@ -537,6 +588,7 @@ mod tests {
             array: "b".into(),
             load: "l".into(),
             figures: Vec::new(),
+            equal_chunks: None,
         }));
     }
 
@@ -603,6 +655,44 @@ mod tests {
         // Eight of these requests lie in one chunk or in eight.
         assert!(chunks[3].to_first(None) > 1.2, "{chunks:?}");
         assert_eq!(chunks[3].ratios.len(), found.lines.len());
+    }
+
+    #[test]
+    fn a_mean_is_by_defaults_and_another_one_with_equal_chunks() {
+        let md = figures(100.0, 10, 100);
+        let mut all = found(&[(figures(400.0, 1, 1), md), (figures(100.0, 1, 1), md)]);
+        // The first array has other chunks under weft, the second line is of reads alone.
+        all.lines[0].equal_chunks = Some(Setting::Chunk(512));
+        all.lines[0].figures.push((Setting::Chunk(512), figures(150.0, 1, 1)));
+        all.lines[1].equal_chunks = None;
+        let means = all.means();
+        assert!((means.to_md - 2.0).abs() < 1e-9 && (means.to_fixed - 2.0).abs() < 1e-9);
+        assert!((means.equal_chunks.0 - 1.5).abs() < 1e-9 && means.equal_chunks.1 == 1);
+        // weft's chunks of 64K on SSDs are compared with md's of 512K, and 512K with 512K.
+        let run = |words: &str| Grid::new(words, true).unwrap().run(&|_, _| ()).unwrap();
+        let by_defaults = run("raid5 4 nvme sequential 64k QD8");
+        let line = &by_defaults.lines[0];
+        let equal = line.to_md_with_equal_chunks().unwrap();
+        assert!((line.to_md() - equal).abs() > 0.05, "{} and {equal}", line.to_md());
+        assert_eq!(run("raid5 4 nvme random reads 4k QD8").means().equal_chunks.1, 0);
+        let made_by_mdadm = run("raid0 4 nvme sequential 64k QD8");
+        let line = &made_by_mdadm.lines[0];
+        assert_eq!(line.to_md_with_equal_chunks(), Some(line.to_md()));
+    }
+
+    #[test]
+    fn the_bounds_are_those_of_the_last_line_of_their_history() {
+        let Grid { bound, history, .. } = Grid::new("no such cell", false).unwrap();
+        let last = history.last().unwrap();
+        let of_last = (last.mean_to_md, last.mean_to_fixed);
+        assert_eq!(of_last, (bound.mean_to_md, bound.mean_to_fixed), "write down a change");
+        assert_eq!((history[0].mean_to_md, history[0].commit.as_str()), (1.25, "160f1a5c"));
+        let days: Vec<&str> = history.iter().map(|change| change.date.as_str()).collect();
+        assert!(days.is_sorted(), "{days:?}");
+        let page = include_str!("../../../../docs/grid.md");
+        for Change { commit, mean_to_md, .. } in &history {
+            assert!(page.contains(commit) && page.contains(&mean_to_md.to_string()), "{commit}");
+        }
     }
 
     #[test]

@@ -20,6 +20,25 @@ pub(super) struct Text {
     pub(super) load_of_chunks: Vec<Load>,
     #[serde(default)]
     pub(super) open: Vec<Open>,
+    pub(super) history: Vec<Change>,
+}
+
+/// A change of the bounds, or of what they are compared with.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    /// Day of the change.
+    pub date: String,
+    /// Commit that made the change.
+    pub commit: String,
+    /// [`Bound::mean_to_md`] from then on.
+    pub mean_to_md: f64,
+    /// [`Bound::mean_to_fixed`] from then on.
+    pub mean_to_fixed: f64,
+    /// Description of the change.
+    pub what: String,
+    /// Result of the grid at that time.
+    pub found: String,
 }
 
 /// A job that is known to lose.

@@ -204,7 +204,8 @@ impl Tour {
         let mut out = stdout();
         writeln!(
             out,
-            "\nAll of it in {}. weft reproduce says why, with more runs; --report FILE.html draws it.",
+            "\nAll of it in {}. weft reproduce --quick --runs 10 has verdicts, and says why; --report \
+             FILE.html draws it.",
             took(self.start.elapsed())
         )?;
         out.flush()?;

@@ -1,8 +1,9 @@
-//! Report section: published figures beside measured ones, with verdicts.
+//! Report section: published figures beside measured ones, with verdicts if there are enough runs.
 
 use super::super::{Bars, Block, Cell, Group, Table, Value, number};
+use super::beside::first_up;
 use super::{Found, words};
-use crate::experiment::{Beyond, Measured};
+use crate::experiment::{Beyond, Measured, NO_VERDICTS};
 use crate::statistics::{Band, Estimate, Verdict, gain_percent};
 
 /// Ratios above this limit have a chart of their own: they would hide the differences of all
@@ -24,6 +25,11 @@ impl Found<'_> {
             }
         }
         blocks.push(self.table());
+        let legend = self.experiment.legend(self.rows().iter().map(|row| &row.row));
+        blocks.extend((!legend.is_empty()).then_some(Block::List(legend)));
+        if !self.is_judged() {
+            blocks.push(Block::Text(format!("{}.", first_up(NO_VERDICTS))));
+        }
         blocks.extend(self.reasons());
         blocks.extend(self.own());
         blocks.extend(self.of_controls());
@@ -56,22 +62,26 @@ impl Found<'_> {
     }
 
     fn table(&self) -> Block {
-        let columns = [
+        let mut columns = vec![
             "figure",
-            "verdict",
+            "marks",
             "published",
             "measured [95 %]",
             "over what is assumed",
             "band",
             "before → with it",
         ];
+        if self.is_judged() {
+            columns.insert(1, "verdict");
+        }
         let rows = self.rows().iter().map(|row| {
             let unit = if row.row.against.is_some() { "" } else { row.row.metric.unit() };
             let [before, with] = [&row.baseline, &row.patched].map(|side| number(side.mean.value));
             let published = row.row.published.gain_percent().map_or("–".to_owned(), percent);
-            vec![
-                Cell::Text(row.row.to_string()),
-                Cell::Verdict(row.verdict),
+            let verdict = row.verdict().map(Cell::Verdict);
+            let marks = self.experiment.hangs_on(&row.row).marks();
+            let figures = [
+                Cell::Text(if marks.is_empty() { "–".to_owned() } else { marks }),
                 Cell::Number(published),
                 Cell::Number(if row.no_magnitude.is_empty() {
                     gain(&row.ratio)
@@ -81,11 +91,13 @@ impl Found<'_> {
                 Cell::Text(row.assumed_words()),
                 Cell::Number(band(row.row.band())),
                 Cell::Number(format!("{before} → {with} {unit}").trim_end().to_owned()),
-            ]
+            ];
+            let name = Cell::Text(row.row.to_string());
+            std::iter::once(name).chain(verdict).chain(figures).collect()
         });
         Block::Table(Table {
             caption: "Every figure and claim".to_owned(),
-            columns: columns.map(str::to_owned).to_vec(),
+            columns: columns.into_iter().map(str::to_owned).collect(),
             rows: rows.collect(),
         })
     }
@@ -135,7 +147,7 @@ impl Found<'_> {
                 Cell::Text(control.about.clone()),
                 Cell::Number(gain(&control.ratio)),
                 Cell::Text(control.expected().to_owned()),
-                Cell::Text(control.verdict().to_owned()),
+                Cell::Text(control.verdict().unwrap_or_default().to_owned()),
             ]
         });
         let columns = ["control", "what", "measured [95 %]", "expected", ""];
@@ -152,8 +164,10 @@ impl Found<'_> {
         let mut points: Vec<String> = self
             .rows()
             .iter()
-            .filter(|row| row.verdict != Verdict::Agrees)
-            .map(|row| format!("{}: {}", row.row, row.reason()))
+            .filter(|row| row.verdict() != Some(Verdict::Agrees))
+            .map(|row| (row, row.reason()))
+            .filter(|(_, reason)| !reason.is_empty())
+            .map(|(row, reason)| format!("{}: {reason}", row.row))
             .collect();
         points.extend(self.outcome.cases.iter().filter(|case| case.unsettled() > 0).map(|case| {
             format!(
@@ -164,8 +178,11 @@ impl Found<'_> {
         }));
         let notes: Vec<String> =
             self.outcome.notes().map(|(row, note)| format!("{row}: {note}")).collect();
-        let lists =
-            [("Where it does not agree, and why:", points), ("To be known as well:", notes)];
+        let head = match self.is_judged() {
+            true => "Where it does not agree, and why:",
+            false => "What has no size, and why:",
+        };
+        let lists = [(head, points), ("To be known as well:", notes)];
         let lists = lists.into_iter().filter(|(_, points)| !points.is_empty());
         lists
             .flat_map(|(head, points)| [Block::Text(head.to_owned()), Block::List(points)])

@@ -14,7 +14,7 @@ mod why;
 
 use super::{Block, Report, Section, number};
 use crate::experiment::{
-    CaseRuns, Control, Effort, Experiment, Measured, Metric, Outcome, Size, Tally,
+    CaseRuns, Control, Effort, Experiment, Measured, Metric, NO_VERDICTS, Outcome, Size, Tally,
 };
 use crate::report::Value;
 use crate::statistics::mean;
@@ -62,13 +62,12 @@ fn title(found: &[Found<'_>]) -> String {
 }
 
 fn summary(found: &[Found<'_>]) -> String {
-    let tally = Tally::of(found.iter().map(|of| of.outcome.rows.as_slice())).to_string();
-    let mut tally = tally.chars();
-    let first = tally.next().map_or(String::new(), |first| first.to_uppercase().to_string());
+    let tally = Tally::of(found.iter().map(|of| of.outcome.rows.as_slice()));
+    let tally = tally.map_or(NO_VERDICTS.to_owned(), |tally| tally.to_string());
     format!(
-        "{first}{}. The engine that serves volumes ran on simulated disks, as it was before each patch and \
+        "{}. The engine that serves volumes ran on simulated disks, as it was before each patch and \
          with it; only the patch differs between the two runs of a pair.",
-        tally.as_str()
+        beside::first_up(&tally)
     )
 }
 
@@ -158,6 +157,11 @@ impl Found<'_> {
 
     fn rows(&self) -> &[Measured] {
         &self.outcome.rows
+    }
+
+    /// Whether the rows have enough runs for verdicts.
+    fn is_judged(&self) -> bool {
+        self.rows().iter().all(|row| row.verdict().is_some())
     }
 
     /// All comparisons of the experiment: those with a published figure (rows), then those without.
