@@ -46,6 +46,7 @@ usage: cargo xtask TASK
   mutants [SET…] [-- OPTION…]   which changes of the code does no test notice? (hours)
   mutants together SET SHARD   a shard (0/8) of `stripes` or `copies`, built at once (an hour)
   mutants ledger     how much of that was run
+  mutants hand       the changes of xtask/mutants-hand.txt, which no operator makes
   grid [--few] [--all] [--chunks] [WORDS]   weft's defaults against md's, worst first
   docs-sample [SEED] 30 docs of each crate, for a fresh reader
   fresh              the seeds that the count of commits draws, as CI runs them

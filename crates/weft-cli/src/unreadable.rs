@@ -24,7 +24,8 @@ pub(crate) struct Unreadable {
 }
 
 impl Unreadable {
-    /// Reads the arguments, for disks that hold some of `members`.
+    /// Parses the values of `--unreadable`: the maps of ddrescue, each for a disk that is one of
+    /// `members` or holds some of them.
     ///
     /// # Errors
     /// An argument names no disk of a member, or a disk has two maps.

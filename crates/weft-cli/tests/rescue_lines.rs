@@ -145,21 +145,35 @@ fn run_levels(levels: &[u64]) -> Run {
     run_of
 }
 
+/// Levels of the three tests that follow, so that they run side by side.
+const LEVELS: [&[u64]; 3] = [&[0, 1, 10], &[4, 5], &[6]];
+
+#[test]
+fn every_fixture_is_of_the_levels_of_one_test() {
+    let names = Fixture::names();
+    assert!(names.len() > 30, "{} fixtures", names.len());
+    for name in names {
+        let level = Fixture::of(&name).level;
+        let tests = LEVELS.iter().filter(|levels| levels.contains(&level)).count();
+        assert_eq!(tests, 1, "{name}: level {level}");
+    }
+}
+
 #[test]
 fn every_line_for_mirrors_and_stripes_works() {
-    let run_of = run_levels(&[0, 1, 10]);
+    let run_of = run_levels(LEVELS[0]);
     assert!(run_of.cat > 10, "{run_of:?}");
 }
 
 #[test]
 fn every_line_for_raid_4_and_5_works() {
-    let run_of = run_levels(&[4, 5]);
+    let run_of = run_levels(LEVELS[1]);
     assert!(run_of.cat > 10, "{run_of:?}");
 }
 
 #[test]
 fn every_line_for_raid_6_works() {
-    let run_of = run_levels(&[6]);
+    let run_of = run_levels(LEVELS[2]);
     assert!(run_of.cat > 10, "{run_of:?}");
 }
 

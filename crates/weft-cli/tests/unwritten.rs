@@ -115,6 +115,7 @@ fn after_a_kill_with_writes_in_memory_the_volume_is_not_served_without_consent()
     let (dir, served, _client) = served();
     let path = dir.path();
     let (serve, cached) = (["serve", "--bare", "disk"], ["--write-back", "16M"]);
+    wait_for(&served, "a client that connects again then reads old data");
     // While the server runs, the refusal is that of a running volume.
     assert!(!exits(path, 3, &serve).err.contains("--accept-lost-writes"));
     kill_process(served.pid(), Signal::KILL).unwrap();

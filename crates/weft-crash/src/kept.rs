@@ -12,6 +12,13 @@ use thiserror::Error;
 
 use crate::script::{Failure, Plant, Script, ScriptError};
 
+/// Checkers that watch what clients were promised about data. A script that fails one of them is
+/// mended, not kept open, and no run of fresh seeds passes with one.
+const OF_DATA: [&str; 5] = ["I1 ", "I2 ", "I4 ", "I8 ", "I20 "];
+
+/// First words of the description of a failure that was not investigated yet.
+const NOT_LOOKED_INTO: &str = "Not looked into.";
+
 /// A script in a file, with the description of its failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
@@ -132,10 +139,32 @@ impl Kept {
         let (profile, seed) = (script.profile, script.options.seed);
         Self {
             name: format!("{profile}-{seed}"),
-            story: format!("Not looked into. Drawn as {profile} {seed}, and shrunk. {violation}"),
+            story: format!("{NOT_LOOKED_INTO} Drawn as {profile} {seed}, and shrunk. {violation}"),
             fails: vec![violation.checker.to_owned()],
             script: script.clone(),
         }
+    }
+
+    /// Whether the script breaks a promise about data: a checker of [`OF_DATA`] fails.
+    #[must_use]
+    pub fn breaks_data(&self) -> bool {
+        self.fails.iter().any(|part| OF_DATA.iter().any(|checker| part.starts_with(checker)))
+    }
+
+    /// Checks that the script may be among the open ones: it was investigated, and breaks no promise
+    /// about data.
+    ///
+    /// # Errors
+    /// What is missing, and what to do.
+    pub fn may_be_open(&self) -> Result<(), String> {
+        let name = &self.name;
+        if self.breaks_data() {
+            return Err(format!("{name}: found {:?}, which is mended, never open", self.fails));
+        }
+        if self.story.starts_with(NOT_LOOKED_INTO) {
+            return Err(format!("{name}: found \"{NOT_LOOKED_INTO}\", expected what is wrong"));
+        }
+        Ok(())
     }
 
     /// Text of the file: description of the failure, expected messages and script.

@@ -129,7 +129,8 @@ pub struct Totals {
 
 /// Number of failures that are tolerated among `scripts` scripts of new seeds: one in 1,000. Such
 /// failures are as old as the code that has the bug, and each is reported and stored. A change that
-/// breaks something makes more scripts fail.
+/// breaks something makes more scripts fail. A failure that breaks a promise about data
+/// ([`crate::kept::Kept::breaks_data`]) is not tolerated.
 #[must_use]
 pub fn fresh_failures_max(scripts: u64) -> u64 {
     scripts / 1000

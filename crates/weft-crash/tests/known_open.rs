@@ -14,6 +14,7 @@ fn known_failures_still_fail() {
     let open = kept::open().unwrap_or_else(|error| panic!("{error}"));
     for kept in &open {
         println!("open: {}: {}", kept.name, kept.story);
+        kept.may_be_open().unwrap_or_else(|text| panic!("{text}"));
         kept.still_fails().unwrap_or_else(|text| panic!("{text}"));
     }
     let mended = kept::regressions().unwrap_or_else(|error| panic!("{error}"));
@@ -34,6 +35,21 @@ fn plant(world: &mut World) {
     if let Some(engine) = world.engine_mut() {
         engine.plant(Mutant::AckBeforeSuperblock);
     }
+}
+
+/// The list may be empty, so the rule for it is tested with planted entries.
+#[test]
+fn no_entry_breaks_a_promise_about_data_or_was_not_looked_into() {
+    assert_eq!(entry(7, &["I13 liveness"]).may_be_open(), Ok(()));
+    assert_eq!(entry(7, &["I19 bounded wait"]).may_be_open(), Ok(()));
+    for checker in ["I1 durability", "I2 old or new", "I4 flushed", "I8 copies", "I20 bits"] {
+        let text = entry(7, &[checker]).may_be_open().unwrap_err();
+        assert!(text.contains("is mended, never open"), "{text}");
+    }
+    let script = Script::generate(1, Profile::CUTS);
+    let failure = script.run_with(&plant).expect_err("the first write is to a clean array");
+    let found = Kept { fails: vec!["I13 liveness".to_owned()], ..Kept::of_failure(&failure) };
+    assert!(found.may_be_open().unwrap_err().contains("expected what is wrong"));
 }
 
 /// The list may be empty, so its test is tested with a planted failure, the same one mended, and

@@ -98,11 +98,11 @@ pub enum FitError {
         figure: f64,
         /// Smallest value of the parameter.
         low: f64,
-        /// Value of the model at the low end.
+        /// Value of the model where the parameter is `low`.
         at_low: f64,
         /// Largest value of the parameter.
         high: f64,
-        /// Value of the model at the high end.
+        /// Value of the model where the parameter is `high`.
         at_high: f64,
     },
     /// The fit ran out of steps.

@@ -253,7 +253,7 @@ static LAST: Mutex<Vec<Box<dyn FnMut() + Send>>> = Mutex::new(Vec::new());
 static PRINTED_JSON: AtomicBool = AtomicBool::new(false);
 /// Progress bars of this process.
 static BARS: Mutex<Vec<WeakProgressBar>> = Mutex::new(Vec::new());
-/// Whether files are being removed before the process ends.
+/// Whether SIGINT or SIGTERM was received: files of the process are then removed, and it ends.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 #[cfg(test)]

@@ -9,7 +9,8 @@ use std::ptr::NonNull;
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
-/// Memory that is never freed: its process ends by a signal.
+/// Memory that the minimal server exports. It is never unmapped: the server runs until a signal
+/// kills it.
 pub(super) struct Memory {
     base: NonNull<u8>,
     len: usize,

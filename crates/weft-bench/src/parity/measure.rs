@@ -212,7 +212,8 @@ impl Case {
         Ok(SheetRow::faster(self.name(), "GB/s", &figures[0], baseline).mark(mark))
     }
 
-    /// Whether both implementations give the same results.
+    /// Whether weft's kernels (`ours`) and the implementation they are compared with (`others`)
+    /// give the same results for a stripe.
     fn agree(
         &self,
         stripe: &mut [u8],

@@ -143,7 +143,8 @@ impl Map {
         }
     }
 
-    /// Writes the final map. Returns the result of that, and the areas.
+    /// Writes the final map to the file of `--map`, if there is one. Returns whether that
+    /// succeeded, and which areas of the array were read and which could not be.
     fn end(&mut self) -> (Result<(), Failure>, Areas) {
         let text = self.areas.to_map();
         let written = self.file.take().map_or(Ok(()), |file| file.write(&text));

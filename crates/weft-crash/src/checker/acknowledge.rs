@@ -115,7 +115,8 @@ impl Acknowledge {
         }
     }
 
-    /// Records member requests, and checks rule (e) for writes and the other rules for replies.
+    /// Records member requests. Of the rules at the top of this file, checks (e) when a client's
+    /// write goes to a member, and (a) to (d) when a client gets a reply.
     pub fn output(&mut self, view: View<'_>, output: &Output, found: &mut Vec<Violation>) {
         self.clock += 1;
         match output {

@@ -70,7 +70,7 @@ pub enum ExperimentError {
     Unknown {
         /// Patch number of the experiment.
         patch: String,
-        /// Key of the text with the unknown name.
+        /// Key of the experiment's file whose value is the unknown name, such as `row.baseline`.
         field: &'static str,
         /// Name that the text gives.
         found: String,

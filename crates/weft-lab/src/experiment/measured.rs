@@ -294,8 +294,9 @@ fn value(sample: &Sample, metric: Metric) -> f64 {
     if value == 0.0 && metric.may_be_none() { VERY_LITTLE } else { value }
 }
 
-/// Substitute for a value of zero, of which no ratio exists, in KiB/MiB or ms: less than one block
-/// in a GiB, and less than any disk takes.
+/// Stands for a value of zero, to which no ratio exists, in the unit of the metric. It is below
+/// what any run measures: 0.001 KiB per MiB is less than one block in a GiB, and 0.001 ms less than
+/// any disk takes.
 const VERY_LITTLE: f64 = 0.001;
 
 fn of_name<'a>(cases: &'a [CaseRuns], name: &str) -> &'a CaseRuns {

@@ -54,7 +54,7 @@ pub enum SimulateError {
     /// assembled.
     #[error("volume: {0}")]
     Parts(#[from] PartsError),
-    /// The trace cannot be read, or does not fit.
+    /// The trace cannot be read, or not be replayed as the options ask.
     #[error(transparent)]
     Trace(#[from] ReplayError),
     /// The trace contains no request.

@@ -201,6 +201,7 @@ fn an_overlay_is_sparse_has_one_writer_and_is_not_made_for_reading() {
     assert_eq!(member.access(), Access::ReadWrite);
     write(&member, 512, &[7; 512], true);
     let file = std::fs::metadata(bench.overlay_file()).unwrap();
+    assert_eq!(file.mode() & 0o777, 0o600, "it has data of the member");
     assert!(file.len() > SIZE && file.blocks() * 512 < 64 << 10, "{} blocks", file.blocks());
     let error = bench.member(Access::ReadWrite).unwrap_err();
     assert!(matches!(error, DeviceError::Locked { .. }), "{error}");

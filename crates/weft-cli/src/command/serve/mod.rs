@@ -158,8 +158,8 @@ impl Serve {
 /// Values of `--backend`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum BackendArg {
-    /// By what is fast for each member: io_uring, or threads where it is refused; copies at once
-    /// for members on tmpfs; threads for writes to the page cache
+    /// The fastest way for each member: io_uring, or threads where it is refused; a plain copy for
+    /// members on tmpfs; threads for writes to the page cache if they would hold up io_uring
     Auto,
     /// A pool of threads
     Threads,
@@ -279,7 +279,7 @@ fn serve_plan(
         if let Some(size) = write_back {
             tracing::warn!(
                 "write-back: up to {} of what clients write stay in memory; a crash or kill -9 \
-                 loses what was not flushed",
+                 loses what was not flushed, and a client that connects again then reads old data",
                 size::human(size)
             );
         }

@@ -117,7 +117,7 @@ impl Array {
                 || self.is_planted(Mutant::DataBeforeBit))
     }
 
-    /// Returns the lease of a sync.
+    /// Takes back a lease that [`Array::lease_for_sync`] gave, at the time `now`.
     #[allow(clippy::needless_pass_by_value, reason = "a lease that was given back is gone")]
     pub(crate) fn give_back_for_sync(&mut self, lease: Lease, now: Time) {
         assert!(self.intent.sync_leases > 0 && lease.chunks.is_empty(), "the lease is a sync's");

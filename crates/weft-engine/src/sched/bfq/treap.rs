@@ -111,8 +111,8 @@ impl<M: Member> Treaps<M> {
         self.insert_at(set, place, spot);
     }
 
-    /// Inserts the member at slot `place` at a position returned by [`Treaps::locate`]. The set
-    /// must not have changed since then.
+    /// Inserts the value in slot `place` of the slab, which is in no set, into a set, at the
+    /// position that [`Treaps::locate`] returned for it. The set must not have changed since then.
     pub(super) fn insert_at(&mut self, set: &mut Set, place: u32, spot: Spot) {
         let node = &mut self.nodes[place as usize];
         assert!(node.parent == NIL && node.left == NIL && node.right == NIL, "one set at a time");

@@ -58,7 +58,7 @@ pub enum Load {
     Isolated(Isolated),
     /// `dd`, and writers of single blocks beside it.
     Mixed(Mixed),
-    /// Direct readers, each at a level of its own.
+    /// Readers with direct I/O, each at an I/O priority (best-effort level) of its own.
     Readers(Readers),
     /// `tiobench` on XFS.
     Tiobench(Tiobench),

@@ -122,7 +122,8 @@ impl FlushOrder {
         }
     }
 
-    /// Checks a request that was answered without an error.
+    /// Checks a request that was answered without an error, if it is a flush or has PREFLUSH: the
+    /// writes that had completed when it arrived must be durable. Otherwise it counts as `early`.
     pub(super) fn answered(&mut self, tag: u64) {
         let Some((first, promised)) = self.promises.remove(&tag) else { return };
         let members = self.members.iter().enumerate().skip(first).zip(&promised);

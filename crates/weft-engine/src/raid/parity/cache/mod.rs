@@ -458,9 +458,9 @@ impl Cache {
         }
     }
 
-    /// Sets the plug for the stripes that were delayed in this turn. With the plug of 2008, stripes
-    /// that were delayed in earlier turns do not set it again: once it has been pulled, they move
-    /// on as soon as the rule allows.
+    /// Sets the plug, which holds delayed stripes back, if there are any. The plug of 2008
+    /// (`priority/plug_2008.rs`) is set only if some were delayed in this turn: those that an
+    /// earlier plug held, and that still wait after it was pulled, do not set it again.
     pub(crate) fn plug_delayed(&mut self, settings: &PrioritySettings, now: Time) {
         let new = std::mem::take(&mut self.newly_delayed);
         if self.lists.first(List::Delayed).is_some() {
