@@ -5,8 +5,8 @@
 //! full number and is refused. A failing script is shrunk and written to `target/fresh`: its text
 //! goes into `crates/weft-crash/scripts/`, and a fix removes the failure from `open` there. Up to
 //! one in 1,000 scripts may fail, because such a failure need not come from the change, which has
-//! other seeds than the commit before it; none may break a promise about data. The seeds that the gate counts stay the same, and none of
-//! them may fail.
+//! other seeds than the commit before it; none may break a promise about data. The seeds that the
+//! gate counts stay the same, and none of them may fail.
 
 use crate::interop::run_example;
 use crate::lines::printed;

@@ -151,8 +151,8 @@ impl Kept {
         self.fails.iter().any(|part| OF_DATA.iter().any(|checker| part.starts_with(checker)))
     }
 
-    /// Checks that the script may be among the open ones: it was investigated, and breaks no promise
-    /// about data.
+    /// Checks that the script may be among the open ones: it was investigated, and breaks no
+    /// promise about data.
     ///
     /// # Errors
     /// What is missing, and what to do.
