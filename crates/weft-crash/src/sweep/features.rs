@@ -65,7 +65,7 @@ pub enum Feature {
 use Feature as F;
 
 /// Pairs of features that the gate counts, each with the smallest number of scripts required.
-pub const PAIRS: [(Feature, Feature, u64); 46] = [
+pub const PAIRS: [(Feature, Feature, u64); 45] = [
     (F::Bitmap, F::MqDeadline, 50),
     (F::Bitmap, F::Bfq, 50),
     (F::Bitmap, F::Kyber, 50),
@@ -105,7 +105,6 @@ pub const PAIRS: [(Feature, Feature, u64); 46] = [
     (F::Drives, F::Bitmap, 50),
     (F::Drives, F::Cache, 50),
     (F::Drives, F::Classes, 50),
-    (F::Classes, F::Bfq, 25),
     (F::Drives, F::FlushRule, 100),
     (F::Drives, F::Kyber, 25),
     (F::Drives, F::MqDeadline, 25),
