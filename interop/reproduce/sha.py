@@ -3,7 +3,7 @@
     sha.py FILE cases               its cases, one a line: patch, case
     sha.py FILE PATCH CASE RUNS     the hash of the first RUNS runs of each column of a case
     sha.py FILE all RUNS            that of every case, one a line: patch, case, hash
-    sha.py FILE verdicts            verdicts of its rows, one a line: patch, verdict, row; nothing without verdicts
+    sha.py FILE verdicts            verdicts of its rows, if it has any, one a line: patch, verdict, row
 """
 
 import hashlib

@@ -155,7 +155,7 @@ impl Kept {
     /// promise about data.
     ///
     /// # Errors
-    /// What is missing, and what to do.
+    /// A text with the reason why the script has to leave the open ones.
     pub fn may_be_open(&self) -> Result<(), String> {
         let name = &self.name;
         if self.breaks_data() {

@@ -64,8 +64,7 @@ pub(super) fn print(
             writeln!(out, "  over what is assumed, {}: {words}", row.row)?;
         }
     }
-    let reasons = found.rows.iter().map(|row| (&row.row, row.reason()));
-    for (row, reason) in reasons.filter(|(_, reason)| !reason.is_empty()) {
+    for (row, reason) in found.reasons() {
         writeln!(out, "  {row}: {reason}")?;
     }
     for (row, note) in found.notes() {
@@ -122,8 +121,7 @@ pub(super) fn print_rows(
         }
         writeln!(out, "{}", format!("  {marks:<5}  {verdict}").trim_end())
     };
-    let is_judged = found.rows.iter().all(|row| row.verdict().is_some());
-    let ends = ["marks", if is_judged { "verdict" } else { "" }];
+    let ends = ["marks", if found.is_judged() { "verdict" } else { "" }];
     line("", ["baseline", "patched", ""], ["published", "measured"], "band", ends)?;
     for row in &found.rows {
         let published = row.row.published.gain_percent();

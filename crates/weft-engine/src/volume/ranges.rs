@@ -91,6 +91,7 @@ impl Ranges {
         waits_for == 0
     }
 
+    /// Makes room in the table for the request number `place`.
     #[cold]
     fn grow(&mut self, place: usize) {
         self.held.resize_with(place + 1, Held::default);

@@ -141,19 +141,8 @@ impl Volume {
         };
         let ClientRequest { op, frames, attr, flags, .. } = *request;
         self.keep(|id| {
-            let waited_for = false;
-            let io = ArrayIo {
-                id,
-                range,
-                frames,
-                attr,
-                discarded,
-                op,
-                writes,
-                flags,
-                stream,
-                waited_for,
-            };
+            let io = ArrayIo::new(id, op, range, writes);
+            let io = ArrayIo { frames, attr, discarded, flags, stream, ..io };
             Active { payload: request.payload(), ..Active::new(issuer, io) }
         })
     }
@@ -198,6 +187,8 @@ impl Volume {
         }
     }
 
+    /// Takes the lease of a write that overlaps no earlier request any more. The write goes on once
+    /// the lease is granted.
     #[inline]
     pub(super) fn start_write(&mut self, id: RequestId) {
         let request = self.active(id);

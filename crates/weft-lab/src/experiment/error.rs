@@ -70,7 +70,7 @@ pub enum ExperimentError {
     Unknown {
         /// Patch number of the experiment.
         patch: String,
-        /// Key of the experiment's file whose value is the unknown name, such as `row.baseline`.
+        /// Key of the experiment's file with the unknown name as its value, such as `row.baseline`.
         field: &'static str,
         /// Name that the text gives.
         found: String,

@@ -497,6 +497,18 @@ pub struct Curve {
 }
 
 impl Outcome {
+    /// Whether all rows have enough runs for verdicts.
+    #[must_use]
+    pub fn is_judged(&self) -> bool {
+        self.rows.iter().all(|row| row.verdict().is_some())
+    }
+
+    /// Rows that have a reason ([`Measured::reason`]), with the reason.
+    pub fn reasons(&self) -> impl Iterator<Item = (&PublishedRow, String)> {
+        let reasons = self.rows.iter().map(|measured| (&measured.row, measured.reason()));
+        reasons.filter(|(_, reason)| !reason.is_empty())
+    }
+
     /// Rows that have a note, with the note.
     pub fn notes(&self) -> impl Iterator<Item = (&PublishedRow, &str)> {
         let rows = self.rows.iter().chain(&self.beside).map(|measured| &measured.row);

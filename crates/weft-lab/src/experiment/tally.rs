@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use super::measured::Measured;
 use crate::statistics::Verdict;
 
-/// Line of a report whose rows have fewer runs than a verdict needs.
+/// Line of a report with rows that have fewer runs than a verdict needs.
 pub const NO_VERDICTS: &str = "verdicts need 10 runs: --runs 10";
 
 /// Number of cells with each verdict.

@@ -584,13 +584,18 @@ fn a_published_cell_counts_once_with_the_worst_of_its_rows() {
     assert_eq!(figures, Counts { agree: 4, differ: 1, ..Counts::default() });
 }
 
-#[test]
-fn fewer_runs_than_ten_have_figures_and_no_verdict() {
+/// The first row of 000 without weft's own column, and runs of its case in which the baseline is
+/// about 100.
+fn of_dd(patched: &[f64]) -> (PublishedRow, CaseRuns) {
     let mut row = only("000", &[0]).text.row.remove(0);
     row.beyond = None;
-    let columns: [(&str, &[f64]); 2] =
-        [("baseline", &[100.0, 101.0, 99.0]), ("patched", &[107.0, 108.0, 106.0])];
-    let mut case = made_up("dd-256", &columns);
+    let columns: [(&str, &[f64]); 2] = [("baseline", &[100.0, 101.0, 99.0]), ("patched", patched)];
+    (row, made_up("dd-256", &columns))
+}
+
+#[test]
+fn fewer_runs_than_ten_have_figures_and_no_verdict() {
+    let (mut row, mut case) = of_dd(&[107.0, 108.0, 106.0]);
     let of = |case: &CaseRuns, row: &PublishedRow| {
         Measured::of(row, std::slice::from_ref(case)).unwrap()
     };
@@ -614,11 +619,7 @@ fn fewer_runs_than_ten_have_figures_and_no_verdict() {
 
 #[test]
 fn what_had_not_settled_has_a_direction_and_no_size() {
-    let mut row = only("000", &[0]).text.row.remove(0);
-    row.beyond = None;
-    let columns: [(&str, &[f64]); 2] =
-        [("baseline", &[100.0, 101.0, 99.0]), ("patched", &[130.0, 131.0, 129.0])];
-    let mut case = made_up("dd-256", &columns);
+    let (row, mut case) = of_dd(&[130.0, 131.0, 129.0]);
     let settled = Measured::of(&row, std::slice::from_ref(&case)).unwrap();
     assert_eq!((settled.judged, settled.unsettled), (Verdict::Agrees, 0));
     let part = Part {

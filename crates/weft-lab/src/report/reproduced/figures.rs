@@ -4,7 +4,7 @@ use super::super::{Bars, Block, Cell, Group, Table, Value, number};
 use super::beside::first_up;
 use super::{Found, words};
 use crate::experiment::{Beyond, Measured, NO_VERDICTS};
-use crate::statistics::{Band, Estimate, Verdict, gain_percent};
+use crate::statistics::{Band, Estimate, gain_percent};
 
 /// Ratios above this limit have a chart of their own: they would hide the differences of all
 /// others.
@@ -27,7 +27,7 @@ impl Found<'_> {
         blocks.push(self.table());
         let legend = self.experiment.legend(self.rows().iter().map(|row| &row.row));
         blocks.extend((!legend.is_empty()).then_some(Block::List(legend)));
-        if !self.is_judged() {
+        if !self.outcome.is_judged() {
             blocks.push(Block::Text(format!("{}.", first_up(NO_VERDICTS))));
         }
         blocks.extend(self.reasons());
@@ -71,7 +71,7 @@ impl Found<'_> {
             "band",
             "before → with it",
         ];
-        if self.is_judged() {
+        if self.outcome.is_judged() {
             columns.insert(1, "verdict");
         }
         let rows = self.rows().iter().map(|row| {
@@ -161,14 +161,8 @@ impl Found<'_> {
     }
 
     fn reasons(&self) -> Vec<Block> {
-        let mut points: Vec<String> = self
-            .rows()
-            .iter()
-            .filter(|row| row.verdict() != Some(Verdict::Agrees))
-            .map(|row| (row, row.reason()))
-            .filter(|(_, reason)| !reason.is_empty())
-            .map(|(row, reason)| format!("{}: {reason}", row.row))
-            .collect();
+        let mut points: Vec<String> =
+            self.outcome.reasons().map(|(row, reason)| format!("{row}: {reason}")).collect();
         points.extend(self.outcome.cases.iter().filter(|case| case.unsettled() > 0).map(|case| {
             format!(
                 "{}: {} runs had not settled after the longest time",
@@ -178,7 +172,7 @@ impl Found<'_> {
         }));
         let notes: Vec<String> =
             self.outcome.notes().map(|(row, note)| format!("{row}: {note}")).collect();
-        let head = match self.is_judged() {
+        let head = match self.outcome.is_judged() {
             true => "Where it does not agree, and why:",
             false => "What has no size, and why:",
         };

@@ -159,11 +159,6 @@ impl Found<'_> {
         &self.outcome.rows
     }
 
-    /// Whether the rows have enough runs for verdicts.
-    fn is_judged(&self) -> bool {
-        self.rows().iter().all(|row| row.verdict().is_some())
-    }
-
     /// All comparisons of the experiment: those with a published figure (rows), then those without.
     fn compared(&self) -> impl Iterator<Item = &Measured> {
         self.outcome.rows.iter().chain(&self.outcome.beside)
