@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const HALF_AN_HOUR: Duration = Duration::from_secs(1800);
 
-/// `cargo xtask check`: fmt, clippy, the engine's purity, unit tests, a short simulation.
+/// `cargo xtask check`: fmt, clippy, rustdoc, the engine's purity, unit tests, a short simulation.
 pub(crate) fn check() -> anyhow::Result<Report> {
     let mut report = Report::of(LINTS + costs::OF_CHECK.len());
     lints(&mut report);
@@ -56,11 +56,6 @@ pub(crate) fn test(install: bool) -> anyhow::Result<Report> {
     report.part("grid", || interop::run_example("weft-lab", "grid", &["--few"]));
     report.part("long ago", long::look_at_ages);
     report.part("doc tests", || run(cargo(&["test", "-q", "--workspace", "--doc"]), HALF_AN_HOUR));
-    report.part("documentation", || {
-        let mut command = cargo(&["doc", "-q", "--workspace", "--no-deps"]);
-        command.env("RUSTDOCFLAGS", "-D warnings");
-        run(command, HALF_AN_HOUR)
-    });
     if let Some(weft) = weft {
         report.part("demo", || {
             let mut command = Command::new(&weft);
@@ -114,13 +109,18 @@ fn none(found: anyhow::Result<Vec<String>>) -> Ending {
 }
 
 /// Number of parts of `lints`.
-const LINTS: usize = 9;
+const LINTS: usize = 10;
 
 fn lints(report: &mut Report) {
     report.part("rustfmt", || run(cargo(&["fmt", "--all", "--check"]), HALF_AN_HOUR));
     report.part("clippy", || {
         let words = ["clippy", "-q", "--workspace", "--all-targets", "--", "-D", "warnings"];
         run(cargo(&words), HALF_AN_HOUR)
+    });
+    report.part("documentation", || {
+        let mut command = cargo(&["doc", "-q", "--workspace", "--no-deps"]);
+        command.env("RUSTDOCFLAGS", "-D warnings");
+        run(command, HALF_AN_HOUR)
     });
     report.part("crate order and purity", || {
         let edges = deps::metadata().map(|metadata| deps::edges_forbidden(&metadata));

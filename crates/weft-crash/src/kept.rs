@@ -145,7 +145,7 @@ impl Kept {
         }
     }
 
-    /// Whether the script breaks a promise about data: a checker of [`OF_DATA`] fails.
+    /// Whether the script breaks a promise about data: I1, I2, I4, I8 or I20 fails.
     #[must_use]
     pub fn breaks_data(&self) -> bool {
         self.fails.iter().any(|part| OF_DATA.iter().any(|checker| part.starts_with(checker)))
