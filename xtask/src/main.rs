@@ -39,7 +39,7 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask TASK
 
-  check              fmt, clippy, unit tests, a short simulation; before each commit
+  check              fmt, clippy, rustdoc, unit tests, a short simulation; before each commit
   test [--install]   everything that CI runs; --install fetches missing Debian packages
   instructions [--update]   counts instructions, compares with benches/instructions.toml
   interop [NAME…]    the suites of interop/ (all, or those named; `lab` is the kernel lab)
