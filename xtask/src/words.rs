@@ -10,7 +10,7 @@ use crate::map::first_sentence;
 use crate::tree::{rust_files, shown};
 use std::path::Path;
 
-/// Most columns of a comment or of a line of a document.
+/// Largest number of columns in a line of a comment or of a document.
 const WIDTH_MAX: usize = 100;
 
 /// A word that must not be used again.

@@ -58,8 +58,8 @@ pub(crate) struct Alone {
     engine: Engine,
     /// Frames that no request uses.
     free: VecDeque<Run>,
-    /// Most requests in flight. Free frames are no sufficient limit: the frames of a write may be
-    /// released before its reply.
+    /// Largest number of requests in flight. Free frames alone do not limit it: the frames of a
+    /// write may be released before its reply.
     depth: u64,
     /// Size of a request, in bytes.
     bytes: u64,

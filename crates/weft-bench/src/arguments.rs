@@ -151,8 +151,8 @@ struct OfParity {
     /// neon
     #[arg(long, value_parser = level)]
     level: Option<Level>,
-    /// Read strips and store results in this way, instead of what weft chooses for the case and
-    /// this CPU: in-order, swapped, streaming
+    /// Use this way to read strips and store results instead of the one that weft chooses for the
+    /// case and this CPU: in-order, swapped, streaming
     #[arg(long, value_name = "HOW", value_parser = strategy)]
     strategy: Option<Strategy>,
     /// Measure only cases whose name contains this text, as in 'XOR' or '10+2 64K'

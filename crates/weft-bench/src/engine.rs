@@ -64,7 +64,7 @@ pub fn measure(dir: Option<&Path>, effort: Effort, sheet: &mut Sheet) -> Result<
 
 /// Levels that add little work to a request, with their numbers of members.
 const LEVELS: [(Level, usize); 3] = [(Level::Raid0, 4), (Level::Raid1, 2), (Level::Raid10, 4)];
-/// Most CPU time that a level may add to a request of a bare member, in nanoseconds.
+/// Largest CPU time, in nanoseconds, that a level may add to that of a request of a bare member.
 ///
 /// Source   issue 12
 const OVER_BARE_MAX: f64 = 150.0;
@@ -269,10 +269,11 @@ fn over_files(
     Ok(())
 }
 
-/// Most member requests of one kind, reads (`of_reads`) or writes, that a variant may need under a
-/// sequential load; `None` if there is no limit. The `first` variant, with stripes of 4 KiB, may
-/// write as often as kernel md. With `stripe_size=auto` (`auto`) there may be one write for each
-/// chunk plus 6 %, and one read, for the full stripe that the load leaves incomplete at its end.
+/// Largest number of member requests of one kind, reads (`of_reads`) or writes, that a variant may
+/// need under a sequential load; `None` if there is no limit. The `first` variant, with stripes of
+/// 4 KiB, may write as often as kernel md. With `stripe_size=auto` (`auto`) there may be one write
+/// for each chunk plus 6 %, and one read, for the full stripe that the load leaves incomplete at
+/// its end.
 fn limit(case: &Case, auto: bool, first: bool, of_reads: bool) -> Option<f64> {
     let md = case.kernel.filter(|_| case.load == Load::Sequential)?;
     match (auto, of_reads) {

@@ -40,7 +40,7 @@ pub(crate) struct SchedLoad {
     pub(crate) pattern: Pattern,
     /// Share of writes, in percent.
     pub(crate) writes: u64,
-    /// Most requests that the member holds at once.
+    /// Largest number of requests that the member holds at once.
     pub(crate) depth: u32,
     /// Whether writes are asynchronous.
     pub(crate) background: bool,

@@ -287,8 +287,8 @@ fn without_newer(block: &[u8], version: Version) -> Option<Super1> {
 const PIECE_SECTORS: usize = 2048;
 const SUPER_SECTORS: u64 = SUPER_BYTES as u64 / 512;
 
-/// Most signatures that are reported, more than a member has. Only ZFS has one, its uberblock, in
-/// many blocks.
+/// Largest number of signatures that are reported. It is more than a member has: only ZFS has its
+/// signature, the uberblock, in many blocks.
 const FOREIGN_MAX: usize = 256;
 
 /// Superblocks of a member, as far as they can be read and decoded.

@@ -6,8 +6,8 @@
 /// Unit of writes, in bytes: a write covers whole blocks.
 pub(crate) const BLOCK: u64 = 4096;
 
-/// Word that the write with the number `write` stores at a byte address. Values are unique up to 8
-/// TiB and 2^24 writes.
+/// Word that the write with the number `write` stores at a byte address. No two words are equal
+/// while addresses are below 8 TiB and numbers of writes below 2^24.
 pub(crate) fn word(write: u32, address: u64) -> u64 {
     u64::from(write) << 40 | address >> 3
 }

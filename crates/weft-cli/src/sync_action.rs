@@ -251,7 +251,7 @@ pub(crate) fn mismatch_lines(mismatches: &MismatchesStatus) -> Vec<String> {
     lines
 }
 
-/// Most positions of mismatches in a line; the JSON has more.
+/// Largest number of positions of mismatches in a line; the JSON has more.
 const PLACES: usize = 8;
 
 /// Sectors of a stripe on each member: 4 KiB.

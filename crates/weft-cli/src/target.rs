@@ -67,7 +67,8 @@ impl Target {
     /// Sends a command and waits for the response.
     ///
     /// # Errors
-    /// The volume refuses the command or fails, with the corresponding exit status.
+    /// Fails when the volume does not answer, or when it refuses the command or fails to carry it
+    /// out. The failure has the kind that the answer names, which determines the exit status.
     pub(crate) fn ask(&mut self, command: Command) -> Result<Response, Failure> {
         let response = self.client.ask(&ControlRequest::new(command)).map_err(|error| {
             let ended = matches!(error, ControlError::Io(_) | ControlError::Closed);

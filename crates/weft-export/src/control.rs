@@ -458,7 +458,7 @@ pub struct MemberStatus {
 pub struct QueueStatus {
     /// Name of the queue's scheduler.
     pub scheduler: String,
-    /// Most requests that the member gets at a time; absent for no limit.
+    /// Largest number of requests that the member gets at a time; absent for no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depth: Option<u32>,
     /// Origin of `depth`; absent for no limit.

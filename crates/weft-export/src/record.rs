@@ -129,8 +129,8 @@ impl Recorder {
     }
 }
 
-/// Most requests that wait to be taken: a quarter of a million, 13 MB, which the fastest volume
-/// receives in half a second or more.
+/// Largest number of requests that wait to be taken: a quarter of a million, which need 13 MB. Even
+/// the fastest volume takes half a second or more to receive that many.
 const ARRIVALS_MAX: usize = 1 << 18;
 
 #[cfg(test)]

@@ -102,7 +102,7 @@ pub struct ServeOptions {
     pub control: Option<PathBuf>,
     /// Way in which members are read and written.
     pub backend: Backend,
-    /// Most connected clients; further ones wait to be accepted.
+    /// Largest number of connected clients; further ones wait to be accepted.
     pub clients_max: usize,
     /// Time limits for clients that are not served yet.
     pub limits: TimeLimits,
@@ -456,8 +456,8 @@ fn preferred(io_opt: Option<Bytes>) -> u32 {
     powers.find(divides).unwrap_or(PREFERRED_BYTES)
 }
 
-/// Most threads that serve clients: their shared state is used by one at a time, so more would wait
-/// for each other.
+/// Largest number of threads that serve clients. One thread at a time uses their shared state, so
+/// more threads would wait for each other.
 const WORKERS_MAX: usize = 4;
 /// Smallest preferred block size: a page of the cache.
 const PREFERRED_BYTES: u32 = 4096;

@@ -260,7 +260,7 @@ fn escape(text: &str, keep_slash: bool) -> String {
     escaped
 }
 
-/// Most connections that the kernel queues until they are accepted.
+/// Largest number of connections that the kernel queues until they are accepted.
 const BACKLOG: i32 = 128;
 
 #[cfg(test)]

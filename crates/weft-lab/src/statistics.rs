@@ -279,8 +279,8 @@ pub const VERDICT_RUNS: usize = 10;
 /// Compares a ratio with a band, by the interval and the band alone. A band around 1 means "no
 /// effect" and has no direction to agree with.
 ///
-/// An interval outside of the band that includes 1 excludes the published size and does not exclude
-/// that there is no effect: it differs. A patch that does nothing must not pass as undecided.
+/// If the interval includes 1 and lies wholly outside of the band, the verdict is
+/// [`Verdict::Differs`]. Otherwise a patch that does nothing would pass as undecided.
 #[must_use]
 pub fn verdict(ratio: &Estimate, band: Band) -> Verdict {
     let Estimate { low, high, .. } = *ratio;

@@ -322,7 +322,7 @@ impl<'a> InfoRequest<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct MetaRequest<'a> {
     pub(crate) name: &'a str,
-    /// Whether the request names no context; a list then has all of them.
+    /// Whether the request names no context. If it asks for a list, the list then has all contexts.
     pub(crate) is_empty: bool,
     /// Whether the client asks for `base:allocation` by name.
     pub(crate) allocation: bool,

@@ -693,7 +693,7 @@ enum Phase {
 /// Outcome of one transition.
 type Step = Transition<ServerEvent>;
 
-/// Most extents in one reply, 8 KiB of data.
+/// Largest number of extents in one reply, which are 8 KiB of data.
 pub const EXTENTS_MAX: usize = 1024;
 /// Identifier of `base:allocation` in replies.
 const ALLOCATION_CONTEXT: u32 = 1;

@@ -549,7 +549,7 @@ impl ChunkHeader {
 pub struct OptionHeader {
     /// Number of the option, from [`option`].
     pub option: u32,
-    /// Length of the data of the option, which follows, in bytes.
+    /// Length in bytes of the option's data, which follows the header.
     pub len: u32,
 }
 

@@ -22,7 +22,7 @@ const CHUNK_DEFAULT: u64 = 64 << 20;
 /// Smallest legal chunk, in bytes.
 const CHUNK_MIN: u64 = 4096;
 
-/// Most sectors of a bitmap when the user gives no chunk.
+/// Largest number of sectors in a bitmap when the user gives no chunk.
 const ROOM_DEFAULT_MAX: u64 = 256;
 
 /// Offset of the bitmap from a superblock of version 1.1 or 1.2, in sectors.

@@ -276,9 +276,9 @@ fn bytes_of(len: Sectors, max: usize) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX).min(max)
 }
 
-/// Most bytes of a log that are read, more than md ever reserves. Bits of a bitmap that are not
-/// read count as set.
+/// Largest number of bytes that are read of a log. It is more than md ever reserves. Bits of a
+/// bitmap that are not read count as set.
 const LOG_BYTES_MAX: usize = 1 << 20;
 
-/// Most blocks read of a journal, enough to tell that it is not empty.
+/// Largest number of blocks that are read of a journal: enough to tell that it is not empty.
 const JOURNAL_BLOCKS_MAX: usize = 4096;

@@ -25,7 +25,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// Bytes of a header.
 pub const PPL_HEADER_BYTES: usize = 4096;
 
-/// Most entries of a header, `(4096 - 536) / 24`.
+/// Largest number of entries in a header, `(4096 - 536) / 24`.
 pub const PPL_ENTRIES_MAX: usize = 148;
 
 const HEADER_SECTORS: u64 = PPL_HEADER_BYTES as u64 / SECTOR_BYTES;

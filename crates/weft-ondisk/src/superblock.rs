@@ -177,7 +177,7 @@ impl Superblock {
         }
     }
 
-    /// Reads a superblock of one version for display: [`Superblock::validate`] may refuse it.
+    /// Reads a superblock of one version for display, even if [`Superblock::validate`] refuses it.
     ///
     /// # Errors
     ///

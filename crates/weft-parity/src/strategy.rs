@@ -90,14 +90,14 @@ impl Strategy {
         }
     }
 
-    /// Fastest strategy for strips that are in no cache, with results that no CPU reads soon, on a
-    /// CPU of this maker.
+    /// Fastest strategy on a CPU of this maker if the strips are in no cache and no CPU reads the
+    /// results soon.
     ///
-    /// Long strips gain by streaming; on AMD's CPUs only with fewer than eight strips per result,
-    /// so that stores are a large part. Short strips spend most of their time on the first lines of
-    /// each strip, which are not prefetched. With them streaming gains only if there are two
-    /// results, whose lines ordinary stores would read first, and at most ten strips, since more
-    /// compete for prefetches.
+    /// With long strips, streaming is faster; on AMD's CPUs only if there are fewer than eight
+    /// strips per result, so that stores are a large part of the work. With short strips, most of
+    /// the time is spent on the first lines of each strip, which are not prefetched. Streaming is
+    /// then faster only if there are two results, because ordinary stores first read the lines that
+    /// they change, and at most ten strips, because more would compete for prefetches.
     ///
     /// Shape    `sources` strips are read and `results` are written, of `strip_bytes` each
     /// Source   `weft-bench parity --only DRAM --strategy streaming`, and `in-order`: ratios to

@@ -12,7 +12,7 @@ use crate::overlay::{MemberRing, OverlayRing};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
     /// The fastest way for each member, see `io/auto.rs`: io_uring where it is allowed, threads
-    /// otherwise; members of memory are copied at once.
+    /// otherwise; requests to members in memory are carried out at once.
     #[default]
     Auto,
     /// A pool of threads that call `preadv` and `pwritev`.
@@ -71,10 +71,11 @@ impl Backend {
     }
 }
 
-/// Most requests in flight in io_uring: more than the queues of today's disks hold, far fewer than
-/// an engine may submit.
+/// Largest number of requests in flight in io_uring. It is larger than the queues of today's disks,
+/// and far smaller than the number that an engine may submit.
 const URING_CAPACITY: u16 = 512;
 /// Number of threads: enough to keep the queue of a disk busy.
 const THREADS: usize = 8;
-/// Most requests that the threads have at one time, including those that wait for a thread.
+/// Largest number of requests that the threads have at one time, including those that wait for a
+/// thread.
 const THREAD_CAPACITY: usize = 256;

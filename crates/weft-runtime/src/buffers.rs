@@ -615,7 +615,7 @@ fn masks(segment: Segment) -> impl Iterator<Item = (usize, u64)> {
 
 pub(crate) const FRAME_LEN: usize = 4096;
 const _: () = assert!(FRAME_LEN as u64 == FRAME_BYTES);
-/// Most buffers of one vectored read or write.
+/// Largest number of buffers in one vectored read or write.
 ///
 /// Source   limits.h, `IOV_MAX`
 const IOV_MAX: usize = 1024;

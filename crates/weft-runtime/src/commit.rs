@@ -235,5 +235,5 @@ fn io_error(member: &OpenMember, what: &'static str, source: std::io::Error) -> 
     DeviceError::Io { label: member.info().label.clone(), what, source }
 }
 
-/// Size of a copy: enough for a disk to reach its full throughput.
+/// Largest number of bytes that are copied at once: enough for a disk to reach its full throughput.
 const COPY_BYTES: u64 = 1 << 20;

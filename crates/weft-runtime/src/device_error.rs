@@ -95,7 +95,7 @@ pub enum DeviceError {
     Partition {
         /// Member as the user named it.
         label: String,
-        /// Reason, with the partitions that are there.
+        /// Reason, and the partitions that the device has.
         why: String,
     },
     /// The size or the start of the member does not fit.

@@ -36,7 +36,8 @@ pub(crate) fn stretch_of(file: impl AsFd, start: u64, len: Bytes) -> Stretch {
     }
 }
 
-/// The data from byte `start` on, which is not in a hole, up to the next hole or to `len` bytes.
+/// The data from byte `start` on, up to the next hole or to `len` bytes. `start` must not be in a
+/// hole.
 pub(crate) fn data_from(file: impl AsFd, start: u64, len: Bytes) -> Stretch {
     let position = match seek(file, SeekFrom::Hole(start)) {
         Ok(position) if position > start => position,

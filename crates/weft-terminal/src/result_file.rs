@@ -33,7 +33,8 @@ pub struct Kind {
 /// Output file requested by the user.
 #[derive(Clone, Copy, Debug)]
 pub struct Output<'a> {
-    /// Option that names the file, or the command if an argument names it.
+    /// Option with which the user names the file. For a file that is an argument, it is the name of
+    /// the command.
     pub option: &'static str,
     /// Path of the file to write.
     pub path: &'a Path,
@@ -76,7 +77,7 @@ impl Output<'_> {
     /// Checks the path, without changing anything.
     ///
     /// # Errors
-    /// The file may not be written, or could not be.
+    /// The path must not be overwritten, is a folder, or cannot be examined.
     pub fn check(&self) -> Result<Place, Failure> {
         let found = match fs::metadata(self.path) {
             Ok(found) => found,
@@ -172,7 +173,8 @@ impl ResultFile {
     /// Checks that the file may be written and that writing is possible.
     ///
     /// # Errors
-    /// See [`Output::check`]; or there is no folder to write in.
+    /// Fails as [`Output::check`] does, and when the file's folder does not exist or no file can be
+    /// made in it.
     pub fn at(asked: &Output<'_>) -> Result<Self, Failure> {
         let place = asked.check()?;
         // A symbolic link stays, and its target is replaced.

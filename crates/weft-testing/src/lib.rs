@@ -8,7 +8,7 @@
 
 pub mod documents;
 
-/// Whether a skip is a failure: `CI` is `1` or `true`.
+/// Whether a skip is a failure, which is so where the variable `CI` is `1` or `true`.
 pub fn in_ci() -> bool {
     std::env::var("CI").is_ok_and(|value| ci_is_on(&value))
 }

@@ -17,7 +17,8 @@ macro_rules! index {
 }
 
 index! {
-    /// A member of the engine, across all its volumes, in order of configuration. Not a slot.
+    /// Index of a member among the members of all volumes of an engine, in order of configuration.
+    /// It is not a slot.
     MemberIndex(u16)
 }
 index! {

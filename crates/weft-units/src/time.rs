@@ -2,7 +2,8 @@
 
 use std::ops::{Add, Sub};
 
-/// Point in time, in nanoseconds since an origin of the driver. Never decreases within one engine.
+/// Point in time, in nanoseconds since an origin that the driver chooses. The times that are given
+/// to one engine never decrease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(pub u64);
 

@@ -45,7 +45,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Most builds in the search for versions that do not compile.
+/// Largest number of builds in the search for versions that do not compile.
 const BUILDS_MAX: usize = 12;
 
 /// Text with which a function begins that constants may call.

@@ -237,6 +237,6 @@ impl Session {
     }
 }
 
-/// Size of the receive buffer, apart from the data of one request.
+/// Size of the receive buffer in bytes, in addition to the room for the data of one request.
 const RECEIVE_BYTES: usize = 256 << 10;
 const SHORT_BYTES: usize = 64 << 10;

@@ -317,7 +317,7 @@ const READ_BYTES: u64 = 1 << 20;
 /// Age of the map at which it is saved again, as in GNU ddrescue.
 const MAP_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Most reads in flight: enough to keep members busy, 8 MiB of memory.
+/// Largest number of reads in flight. It keeps members busy, and takes 8 MiB of memory.
 const READS_MAX: usize = 8;
 
 #[cfg(test)]

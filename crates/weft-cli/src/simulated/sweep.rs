@@ -172,7 +172,7 @@ fn settings(simulated: &Simulated) -> Result<Settings, Failure> {
     Ok(Settings { knob, names, volumes })
 }
 
-/// Most settings of a sweep; more would not fit a readable result.
+/// Largest number of settings in a sweep. The result of more would be unreadable.
 const SETTINGS_MAX: usize = 256;
 
 impl Simulated {

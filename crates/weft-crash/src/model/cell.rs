@@ -242,8 +242,10 @@ impl Cell {
         }
     }
 
-    /// Possible contents of the sector after a write of a part, as version `index`. The rest of the
-    /// sector comes from the version before, and from earlier ones as long as these failed.
+    /// Possible contents of version `index` of the sector, a write of a part of it (`patch`). The
+    /// rest of the sector has the content of the version before. If that version failed, the rest
+    /// may also have the content of the version before that one, and so on down to one that did not
+    /// fail.
     pub(super) fn patched(
         &self,
         index: usize,

@@ -500,14 +500,15 @@ impl Model {
         }
     }
 
-    /// Whether the sector's own member may have this content on its media: the content was written,
-    /// and not durably overwritten since.
+    /// Whether the member that holds the sector's data may have this content on its media: the
+    /// content was written, and was not durably overwritten since.
     #[must_use]
     pub fn media_allows(&self, sector: u64, bytes: &[u8]) -> bool {
         self.why(sector, bytes).is_some()
     }
 
-    /// Reason why the sector's own member may have this content on its media; `None` if it may not.
+    /// Reason why the member that holds the sector's data may have this content on its media;
+    /// `None` if it may not.
     #[must_use]
     pub fn why(&self, sector: u64, bytes: &[u8]) -> Option<Why> {
         match self.cells.get(sector) {
@@ -516,7 +517,8 @@ impl Model {
         }
     }
 
-    /// Whether the content is that of a written version, changed by one of `errors` (XOR).
+    /// Whether the content is the XOR of one of `errors` and the content of a version that was
+    /// written.
     #[must_use]
     pub fn media_allows_off(&self, sector: u64, bytes: &[u8], errors: &[Vec<u8>]) -> bool {
         let unwritten = Cell::new();

@@ -63,7 +63,7 @@ pub(super) struct Draw {
     chunk: Sectors,
     /// Bytes of a full stripe; without parity, of two chunks.
     full_stripe: u64,
-    /// Data sectors that every member has.
+    /// Number of data sectors that every member has; some members may have more.
     columns: u64,
     /// Bytes of the array.
     pub(super) size: u64,

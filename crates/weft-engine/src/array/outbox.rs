@@ -453,7 +453,7 @@ impl Outbox {
         last.room(self.turn, at, request)
     }
 
-    /// Prevents that later requests are merged into those that were sent so far.
+    /// Ensures that no later request is merged into one that was sent so far.
     pub(crate) fn seal(&mut self) {
         self.turn += 1;
     }

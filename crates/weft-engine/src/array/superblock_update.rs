@@ -91,9 +91,9 @@ pub(super) struct SuperblockUpdates {
     /// after a crash during it they could not be told from stale members.
     catching_up: bool,
     /// Whether the outstanding writes go to members that just took a slot, before any other
-    /// superblock records the new role. Thus after a crash no member counts as holding a slot
-    /// unless its own superblock records that it is under recovery. (md takes the role of a member
-    /// that lags by one from the others.)
+    /// superblock records the new role. After a crash a member thus counts as holder of a slot only
+    /// if its own superblock records the slot and how far the member is rebuilt. (md takes the role
+    /// of a member that lags by one from the superblocks of the others.)
     introducing: bool,
     /// Whether the outstanding writes are the zeros that wipe the superblock area of members that
     /// just joined.

@@ -468,8 +468,8 @@ impl Pool {
         }
     }
 
-    /// Number of pages that a CPU may dirty before it checks the limits, whether or not they are
-    /// exceeded.
+    /// Number of pages that a CPU may dirty before it checks the limits. It is smaller while the
+    /// device exceeds its limits, except with IO-less throttling.
     fn check_after(&self, bdi: BdiId) -> u64 {
         let each_writer_counts = self.config.kernel.io_less().is_some();
         if self.exceeded(bdi) && !each_writer_counts {
@@ -648,8 +648,8 @@ impl Pool {
         }
     }
 
-    /// Number of pages of one file that are written before the next file has its turn; about
-    /// `budget` at most.
+    /// Number of pages of one file that a flusher writes before it goes on to the next file: about
+    /// `budget` at most, but with weft's own throttling at least the number that its turns set.
     ///
     /// Source   writeback.md §3, `writeback_chunk_size`; 2.6.24 has no such limit except the budget
     #[must_use]

@@ -124,8 +124,8 @@ impl Memory {
         true
     }
 
-    /// Ends the write of the run that begins at `frame`. Its buffer becomes free when all runs in
-    /// it are done and the volumes have returned all parts.
+    /// Records that the write of the run that begins at `frame` has ended. The buffer of the run
+    /// becomes free once all writes of its runs have ended and no volume uses a part of it.
     pub(super) fn give_back_buffer(&mut self, frame: Frame) {
         let buffer = self.buffer_mut(frame).expect("the frame is in a buffer");
         assert!(buffer.runs > 0, "the buffer has a run");

@@ -439,7 +439,7 @@ const OUTPUT_BYTES_HIGH: usize = 64 << 10;
 /// Commands of one connection that are carried out before other connections are served: a status
 /// takes some 0.1 ms.
 const COMMANDS_MAX: usize = 16;
-/// Most connections to the control socket at the same time.
+/// Largest number of connections to the control socket at the same time.
 const ADMINISTRATORS_MAX: u32 = 16;
 /// Number of connections after which a client number is used again.
 const GENERATIONS: u32 = 1 << 16;

@@ -273,5 +273,5 @@ fn block_status_of_many_leaves_as_much_as_that_of_one() {
 }
 
 const READS: usize = 100;
-/// Most rounds in a row in which the loop does not poll the sockets.
+/// Largest number of rounds in succession in which the loop does not poll the sockets.
 const ROUNDS_UNSEEN: u64 = 4;

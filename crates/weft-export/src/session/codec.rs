@@ -61,7 +61,7 @@ pub(crate) trait Codec {
     /// of the range that was queried.
     fn reply_extents(&mut self, request: &Self::Request, extents: &[Extent]);
 
-    /// Answers a read, all of which is a hole.
+    /// Answers a read of a range that is a hole as a whole.
     fn reply_hole(&mut self, request: &Self::Request);
 }
 

@@ -212,8 +212,8 @@ fn recv(socket: &OwnedFd, buffer: &mut [u8]) -> Result<usize, Errno> {
 /// Least number of missing payload bytes that are received into their frames directly, without a
 /// copy.
 const DIRECT_BYTES: usize = 64 << 10;
-/// Most data, in bytes, for which reads of one client are submitted before the first of it is sent:
-/// more data would leave the CPU's cache before it is sent.
+/// Largest number of bytes for which reads of one client are submitted before the first of their
+/// data is sent. The first data of more would no longer be in the CPU's cache when it is sent.
 const READ_BYTES_MAX: u64 = 512 << 10;
 /// Bytes of a write's payload for which frames are taken before the bytes arrive, if frames are
 /// free: as many as one receive takes.

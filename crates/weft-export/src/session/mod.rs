@@ -416,8 +416,8 @@ pub(crate) fn end_turn_of_gone(driver: &mut Driver, client: ClientId, tag: Tag) 
 fn tag_of(slot: u32, sub_request: usize) -> Tag {
     Tag(u64::from(slot) << TAG_INDEX_BITS | sub_request as u64)
 }
-/// Most unanswered requests of one client: 32 times as many as Linux' nbd keeps in flight by
-/// default.
+/// Largest number of unanswered requests of one client: 32 times as many as Linux' nbd keeps in
+/// flight by default.
 const REQUESTS_MAX: usize = 4096;
 /// Bits of a tag that hold the index of a sub-request within its request. A sub-request has at most
 /// 1 MiB, and 2^16 of them, 64 GiB, are more than the longest request of any protocol.

@@ -197,7 +197,8 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Most payload bytes of one `sendmsg`: as many as a socket takes at once and as fit a cache.
+/// Largest number of payload bytes in one `sendmsg`: as many as a socket takes at once and as fit
+/// into a cache.
 const SEND_BYTES_MAX: usize = 256 << 10;
-/// Most slices of one `sendmsg`, below `IOV_MAX`.
+/// Largest number of slices in one `sendmsg`. It is below `IOV_MAX`.
 const SLICES_MAX: usize = 1000;

@@ -519,7 +519,7 @@ const ZEROES_BYTES_MAX: u64 = 4 << 20;
 /// Bytes that are discarded in one turn. Other clients and a stop of the server wait for all of
 /// them, also after the client has disconnected; a degraded array stores zeros instead.
 const DISCARD_BYTES_MAX: u64 = 64 << 20;
-/// Most unanswered trims and writes of zeroes of one client.
+/// Largest number of unanswered trims and writes of zeroes of one client.
 const LONG_MAX: usize = 64;
 /// Cost of a request for block status apart from its looks (queries of a member for its holes), as
 /// a number of looks.

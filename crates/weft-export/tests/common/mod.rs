@@ -151,7 +151,7 @@ impl Drop for Server {
     }
 }
 
-/// A bare member of memory.
+/// A bare member in memory.
 pub fn bare(size: &'static str) -> impl FnOnce(&Path) -> Source + Send {
     move |_| Source::Bare {
         member: Box::new(ram(size)),

@@ -182,7 +182,8 @@ pub(super) fn named(path: &Path) -> &Path {
     }
 }
 
-/// The last component of a path, also of `.` and `..`.
+/// The last component of a path. A path without a name at its end, such as `.` or `..`, is resolved
+/// first.
 fn name_of(path: &Path) -> String {
     let full = fs::canonicalize(path).unwrap_or_else(|_| path.into());
     let name = path.file_name().or(full.file_name());

@@ -286,5 +286,5 @@ impl Experiment {
 const FLUSH_HOP: &str = "flush_hop_us";
 const FLUSH_HOP_MAX_US: f64 = 1e6;
 
-/// Most bisection steps: 20 steps narrow a range of a million tenths to one tenth.
+/// Largest number of bisection steps: 20 steps narrow a range of a million tenths to one tenth.
 const STEPS_MAX: u32 = 24;

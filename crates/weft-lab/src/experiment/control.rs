@@ -106,7 +106,7 @@ impl Control {
         (self.ratio.count >= VERDICT_RUNS).then(|| self.is_met())
     }
 
-    /// Whether the ratio meets the requirement, by any number of runs.
+    /// Whether the ratio meets the requirement, even if there are too few runs for a verdict.
     pub(super) fn is_met(&self) -> bool {
         match self.must_be {
             MustBe::Same { equal } => !equal && is_one(&self.ratio),

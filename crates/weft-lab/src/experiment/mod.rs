@@ -413,7 +413,7 @@ impl Experiment {
         Ok(jobs)
     }
 
-    /// Every comparison: rows, and comparisons beside them.
+    /// All rows: those with a claim, and those that are shown beside them without one.
     fn compared(&self) -> impl Iterator<Item = &PublishedRow> {
         self.text.row.iter().chain(&self.text.beside)
     }
@@ -482,7 +482,8 @@ impl Experiment {
     }
 }
 
-/// Ratio of the columns as a function of CPU costs, measured by several rows.
+/// Ratio of the columns as a function of CPU costs. Each point of the curve is the ratio of one
+/// row.
 #[derive(Clone, Debug)]
 pub struct Curve {
     /// Name of the curve, by which rows refer to it.

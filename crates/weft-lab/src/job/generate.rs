@@ -14,8 +14,8 @@ use super::rng::Rng;
 use super::{Blocks, Direction, Distribution, Job, JobError};
 use weft_units::Bytes;
 
-/// Most blocks in a map: 256 TiB of 4 KiB. A map of this size takes 256 MiB at first and grows with
-/// the blocks that are used.
+/// Largest number of blocks in a map: 256 TiB in blocks of 4 KiB. A map of this size takes 256 MiB
+/// at first and grows with the blocks that are used.
 const MAP_BLOCKS_MAX: u64 = 1 << 36;
 
 /// A request that a clone of a job issues.

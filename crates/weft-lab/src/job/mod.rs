@@ -187,13 +187,13 @@ pub enum Distribution {
 pub struct Submission {
     /// Engine of fio that the job names.
     pub engine: Engine,
-    /// Most requests in flight (`iodepth`).
+    /// Largest number of requests in flight (`iodepth`).
     pub depth: u32,
     /// Number of requests submitted at once (`iodepth_batch`).
     pub batch: u32,
     /// Fewest completions that are waited for at once (`iodepth_batch_complete_min`).
     pub complete_min: u32,
-    /// Most completions reaped at once.
+    /// Largest number of completions reaped at once.
     pub complete_max: u32,
     /// Queue depth to which a full queue drains before more requests are submitted.
     pub depth_low: u32,
@@ -251,9 +251,9 @@ pub struct Pace {
     pub think_time_spin: Span,
     /// Number of requests from one pause to the next.
     pub think_blocks: u64,
-    /// Most bytes in a second, by direction.
+    /// Largest number of bytes in a second, by direction.
     pub rate: [Option<Bytes>; 3],
-    /// Most requests in a second, by direction.
+    /// Largest number of requests in a second, by direction.
     pub rate_iops: [Option<u64>; 3],
     /// Whether rated requests arrive at random times, not evenly.
     pub poisson: bool,

@@ -43,7 +43,8 @@ fn label_lines(label: &str) -> Vec<String> {
     lines
 }
 
-/// Most letters in a line of a label: a font 13 pixels high and about 6.8 wide, on 290 pixels.
+/// Largest number of letters in a line of a label: a font 13 pixels high and about 6.8 wide, on 290
+/// pixels.
 const LABEL_LETTERS: usize = 42;
 
 fn label_height(group: &Group) -> f64 {

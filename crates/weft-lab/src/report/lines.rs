@@ -14,8 +14,8 @@ const PLOT: f64 = 240.0;
 const ABOVE: f64 = 30.0;
 const BELOW: f64 = 56.0;
 
-/// Most points of a line that are drawn as dots, and most rows of the table of numbers. A longer
-/// line has no dots.
+/// Largest number of points with which a line is drawn with dots, and largest number of rows in the
+/// table of numbers. A line with more points has no dots.
 const DOTTED_MAX: usize = 40;
 
 /// Left end of the plot, in percent of the width; the numbers of the vertical axis are to the left

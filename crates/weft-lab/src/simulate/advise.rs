@@ -151,7 +151,7 @@ pub fn advise(
     search.confirm(at, steps)
 }
 
-/// Most rounds through all parameters.
+/// Largest number of rounds through all parameters.
 const PASSES_MAX: usize = 3;
 
 /// Parameters of a volume that can be varied, in search order.

@@ -18,10 +18,10 @@ pub enum By {
     Process,
 }
 
-/// Most clients; a chart of more is unreadable.
+/// Largest number of clients. A chart of more would be unreadable.
 pub const CLIENTS_MAX: usize = 8;
 
-/// Most processes that are counted: a memory limit.
+/// Largest number of processes of which requests are counted; it limits the memory for the counts.
 pub(super) const PROCESSES_MAX: usize = 1 << 16;
 
 /// A client, and the filter for its requests.

@@ -97,7 +97,7 @@ fn plan(jobs: &[Job], size: Bytes, seed: u64) -> Result<Vec<Clone<'_>>, Simulate
     Ok(clones)
 }
 
-/// Most clones in a simulation.
+/// Largest number of clones in a simulation.
 ///
 /// Source   fio(1), `--max-jobs`
 const CLONES_MAX: u64 = 4096;

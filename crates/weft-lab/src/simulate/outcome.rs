@@ -61,7 +61,7 @@ pub struct Outcome {
 pub struct WriteBackOutcome {
     /// Dirty limit of the cache: bytes that may be dirty or being written.
     pub limit: Bytes,
-    /// Most bytes dirty or being written at any time of the run.
+    /// Largest number of bytes that were dirty or being written at any time of the run.
     pub dirty_max: Bytes,
     /// Bytes dirty or being written at the end.
     pub dirty: Bytes,

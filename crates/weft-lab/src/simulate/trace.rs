@@ -361,7 +361,8 @@ struct Run {
     asks: Rc<Asks>,
 }
 
-/// Most requests in flight in an open loop: a volume with more cannot keep up.
+/// Largest number of requests in flight in an open loop. A volume that reaches it cannot keep up
+/// with the trace.
 const OPEN_LOOP_MAX: u32 = 1 << 16;
 
 /// Counts and error of a [`Feed`], read after the run.

@@ -459,5 +459,6 @@ fn printable(text: &[u8]) -> String {
         .collect()
 }
 
-/// Most replies to one option that the client accepts: a list of 65,536 exports.
+/// Largest number of replies to one option that the client accepts. A list of 65,536 exports has so
+/// many.
 const REPLY_COUNT_MAX: u32 = 1 << 16;

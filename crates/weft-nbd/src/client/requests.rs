@@ -202,7 +202,8 @@ pub enum ClientEvent {
     Data {
         /// Cookie of the request.
         cookie: u64,
-        /// Offset in the export, within the requested range and not repeated.
+        /// Offset in the export. The data is within the requested range, and does not overlap with
+        /// data or holes of the read that were reported before.
         offset: u64,
         /// Length of the data in bytes.
         len: u32,
@@ -226,7 +227,8 @@ pub enum ClientEvent {
     Hole {
         /// Cookie of the request.
         cookie: u64,
-        /// Offset in the export, within the requested range and not repeated.
+        /// Offset in the export. The hole is within the requested range, and does not overlap with
+        /// data or holes of the read that were reported before.
         offset: u64,
         /// Length of the hole in bytes.
         len: u32,
@@ -289,5 +291,6 @@ pub(super) struct OpenRequest {
     pub(super) extents_told: bool,
 }
 
-/// Most open requests of a client, more than the few hundred that the queue of a member holds.
+/// Largest number of open requests of a client. It is more than the few hundred that the queue of a
+/// member holds.
 const OPEN_COUNT_MAX: usize = 4096;

@@ -61,10 +61,11 @@ pub(super) const AHEAD_BYTES: usize = 1024;
 /// Strip that a loop reads in iteration `turn` (0-based) when strips are swapped in pairs: 1, 0, 3,
 /// 2, 5, 4, …; an odd last strip stays in its place.
 ///
-/// No two consecutive distances in this order are equal, so that an AMD CPU does not prefetch at a
-/// constant distance beyond the last strip (see `strategy.rs`). The compiler must not undo the
-/// order: a loop unrolled by two iterations would step through every second strip with the same
-/// load. The bounds check in each iteration prevents that.
+/// The distance from one strip to the next is never the same twice in succession, so an AMD CPU
+/// finds no constant distance at which it would prefetch beyond the last strip (see `strategy.rs`).
+/// The compiler must not undo this: in a loop that is unrolled by two iterations, each load
+/// instruction would read every second strip, at a constant distance. The bounds check in each
+/// iteration prevents the unrolling.
 #[inline(always)]
 pub(super) fn swapped<S>(strips: &[S], turn: usize) -> &S {
     &strips[(turn ^ 1).min(strips.len() - 1)]

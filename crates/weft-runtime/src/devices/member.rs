@@ -92,7 +92,7 @@ impl OpenMember {
         self.start + self.info.size.bytes().0
     }
 
-    /// Second handle of a member of memory, for another driver; `None` for files and devices.
+    /// Second handle of a member in memory, for another driver; `None` for files and devices.
     #[must_use]
     pub fn share_memory(&self) -> Option<Self> {
         self.is_memory().then(|| Self {
@@ -107,7 +107,7 @@ impl OpenMember {
         })
     }
 
-    /// Map of ddrescue of the member's file or device, if there is one.
+    /// Map that ddrescue wrote for the member's file or device, if there is one.
     #[must_use]
     pub fn rescued(&self) -> Option<&Rescued> {
         self.rescued.as_ref()

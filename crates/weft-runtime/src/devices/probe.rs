@@ -33,7 +33,7 @@ pub struct Probe {
     /// First byte of the probed part in the file or device.
     start: u64,
     size: Sectors,
-    /// Map of ddrescue of the file or device.
+    /// Map that ddrescue wrote for the file or device, if one is used.
     rescued: Option<Rescued>,
 }
 

@@ -78,7 +78,7 @@ fn depth(folder: &Path, below: u32) -> Option<u32> {
     }
 }
 
-/// Most devices in a stack; the kernel builds no higher one.
+/// Largest number of devices in a stack; the kernel builds no higher one.
 const LEVELS_MAX: u32 = 16;
 
 fn number<T: FromStr>(path: &Path) -> Option<T> {

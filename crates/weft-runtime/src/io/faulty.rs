@@ -49,7 +49,7 @@ impl<R: Ring> FaultyRing<R> {
         self.count
     }
 
-    /// Most operations that were outstanding at one time.
+    /// Largest number of operations that were outstanding at one time.
     pub fn most_outstanding(&self) -> usize {
         self.most_outstanding
     }

@@ -27,7 +27,7 @@ pub struct RingOp {
     pub offset: u64,
     /// Bytes at the start of the buffer that are left out, because they were moved before.
     pub skip: usize,
-    /// Most bytes to move.
+    /// Largest number of bytes to move.
     pub limit: usize,
 }
 
@@ -129,7 +129,7 @@ pub trait Ring: Send {
     fn describe(&self) -> String;
 }
 
-/// Ring for drivers with members of memory only, which need no ring.
+/// Ring for a driver of which all members are in memory, so that it needs no ring.
 #[derive(Debug)]
 pub struct NoRing {
     /// Descriptor that is never readable.

@@ -43,7 +43,7 @@ struct Queue {
     files: Vec<OfFile>,
     /// Index of the file from which the last operation was taken.
     turn: usize,
-    /// Most threads that may work on one file.
+    /// Largest number of threads that may work on one file.
     share: usize,
     idle: usize,
     closed: bool,

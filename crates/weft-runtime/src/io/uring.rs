@@ -392,9 +392,9 @@ fn iovec(address: Address) -> libc::iovec {
     libc::iovec { iov_base: address.start.cast(), iov_len: address.len }
 }
 
-/// Most memory that the kernel registers as one buffer.
+/// Size in bytes of the largest memory that the kernel registers as one buffer.
 const REGION_BYTES: usize = 1 << 30;
-/// Most members in use at one time.
+/// Largest number of members in use at one time.
 const FILES_MAX: u32 = 1024;
 /// User data that marks a cancellation.
 const CANCEL: u64 = u64::MAX;

@@ -75,11 +75,11 @@ pub struct MemberIo<R> {
     /// Members with an operation that has left the ring; an operation of `Entry::held` may take its
     /// place.
     released: VecDeque<u16>,
-    /// Most operations in the ring for one member.
+    /// Largest number of operations that one member may have in the ring.
     share: usize,
     answers: VecDeque<Answer>,
     done: Vec<RingDone>,
-    /// Whether members of memory are read and written at once, without the ring.
+    /// Whether members in memory are read and written at once, without the ring.
     memory_inline: bool,
     panicked: bool,
 }

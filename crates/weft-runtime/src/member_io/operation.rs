@@ -182,9 +182,9 @@ fn cannot_discard(errno: Errno) -> bool {
     matches!(errno, Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL)
 }
 
-/// Most zeros of one write, in bytes, which replaces a discard that is not possible.
+/// Largest number of zero bytes in one write. Such writes replace a discard that is not possible.
 pub(super) const ZEROS_BYTES: usize = 1 << 20;
 
-/// Most restarts of one request that the kernel demands. `EAGAIN` comes from queues that are full
-/// for microseconds; a thousand in sequence are a fault.
+/// Largest number of times that one request is restarted because the kernel demands it. `EAGAIN`
+/// comes from queues that are full for microseconds; a thousand in sequence are a fault.
 pub(super) const RETRIES_MAX: u32 = 1000;

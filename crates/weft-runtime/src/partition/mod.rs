@@ -588,9 +588,10 @@ const ENTRY_BYTES: u32 = 128;
 /// Largest array of entries that is read. Tables have 16 KiB; more than 32,768 entries of 128 bytes
 /// are a hostile count.
 const ARRAY_BYTES_MAX: u64 = 4 << 20;
-/// Most logical partitions that are read: the kernel has no device numbers for more.
+/// Largest number of logical partitions that are read: the kernel has no device numbers for more.
 const LOGICAL_MAX: usize = 251;
-/// Most notices about one table: they are for people to read.
+/// Largest number of notices about one table; further ones are left out. Notices are for people to
+/// read.
 const NOTICES_MAX: usize = 16;
 const KIND_PROTECTIVE: u8 = 0xee;
 const KINDS_EXTENDED: [u8; 3] = [0x05, 0x0f, 0x85];

@@ -19,7 +19,7 @@ pub fn port_of(client: ClientId) -> u8 {
 /// Number of client numbers of a port: a number is reused after 16 million connections.
 pub const CLIENTS_MAX: u32 = 1 << CLIENT_BITS;
 const CLIENT_BITS: u32 = 24;
-/// Most threads that serve clients.
+/// Largest number of threads that serve clients.
 pub(crate) const WORKERS_MAX: usize = 16;
-/// Most ports of one worker.
+/// Largest number of ports of one worker.
 pub(crate) const WORKER_PORTS: u8 = 8;

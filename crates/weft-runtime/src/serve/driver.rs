@@ -466,11 +466,11 @@ impl Driver {
     }
 }
 
-/// Most turns that the engine takes before its outputs are carried out. With md's 8 stripes for
-/// each turn, 64 turns handle more stripes than the default cache has.
+/// Largest number of turns that the engine takes before its outputs are carried out. With md's 8
+/// stripes for each turn, 64 turns handle more stripes than the default cache has.
 const TURNS_MAX: u32 = 64;
-/// Most rounds of one `settle`. Sockets are polled after that, so that a resync from the page cache
-/// does not starve clients.
+/// Largest number of rounds of one `settle`. Sockets are polled after that, so that a resync from
+/// the page cache does not starve clients.
 const PASSES_MAX: u32 = 16;
 /// Shortest time between two log lines about one member that stalls from time to time.
 const STALL_PERIOD: Span = Span::secs(60);

@@ -70,7 +70,7 @@ impl Turns {
     }
 }
 
-/// Most slices in flight: one that the members work on, and the next one.
+/// Largest number of slices in flight: one that the members work on, and the next one.
 pub const TURNS_MAX: usize = 2;
 
 #[cfg(test)]

@@ -566,7 +566,7 @@ const PORT_RING: u8 = 255;
 const PORT_SHUTDOWN: u8 = 254;
 const PORT_EVENTFD: u8 = 253;
 const NANOS: u64 = 1_000_000_000;
-/// Most descriptors handled after one wait.
+/// Largest number of descriptors that are handled after one wait.
 const READY_MAX: usize = 256;
-/// Most rounds of a pass, after which descriptors are polled again.
+/// Largest number of rounds of a pass. Descriptors are polled again after them.
 const ROUNDS_MAX: u32 = 4;

@@ -257,7 +257,7 @@ impl Used {
 
 /// Size of a large request in bytes.
 const PIECE: u64 = 1 << 20;
-/// Most requests in flight.
+/// Largest number of requests in flight.
 const DEPTH: usize = 16;
 /// Number of random writes: enough to reach every state of the cache, and done in a second or two.
 const RANDOM_WRITES: usize = 2000;

@@ -23,8 +23,8 @@ pub(super) struct Array {
     pub(super) name: String,
     pub(super) layout: Layout,
     pub(super) slots: Vec<Held>,
-    /// Sector from which on redundancy may be wrong, in the members' data, or in the array for
-    /// mirrors.
+    /// Sector from which on redundancy may be wrong: a sector of each member's data or, for
+    /// mirrors, of the array. `None` if redundancy is right everywhere.
     pub(super) resync_from: Option<Sectors>,
     pub(super) knobs: Knobs,
 }
@@ -228,5 +228,5 @@ pub(super) fn print_left_out(out: &mut impl Write, left_out: u64) -> Result<(), 
     Ok(())
 }
 
-/// Most parts of a range that are shown.
+/// Largest number of parts of a range that are shown.
 pub(super) const PIECES_MAX: usize = 64;

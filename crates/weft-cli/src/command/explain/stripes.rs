@@ -267,5 +267,5 @@ fn follow(mut facts: Facts, done: impl Fn(&Facts) -> bool) -> (SlotSet, SlotSet,
     (reads, recovered, None)
 }
 
-/// Most steps in the plan of a stripe.
+/// Largest number of steps in the plan of a stripe.
 const STEPS_MAX: usize = 8;

@@ -584,5 +584,5 @@ fn notify(state: &str) {
 /// Signals that arrive within this time after the first one count as one.
 const SIGNALS_APART: Duration = Duration::from_secs(2);
 
-/// Most connected clients; further clients wait to be accepted.
+/// Largest number of connected clients; further clients wait to be accepted.
 const CLIENTS_MAX: usize = 64;

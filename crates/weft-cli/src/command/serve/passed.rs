@@ -40,5 +40,5 @@ pub(super) fn sockets() -> Result<Vec<OwnedFd>, Failure> {
         .collect()
 }
 
-/// Most sockets that are accepted, more than a unit passes.
+/// Largest number of sockets that are accepted. It is more than a unit of systemd passes.
 const SOCKETS_MAX: usize = 64;

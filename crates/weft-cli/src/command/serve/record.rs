@@ -277,7 +277,7 @@ fn records(arrival: &Arrival, device: DeviceIndex) -> impl Iterator<Item = Recor
 const PATIENCE: Duration = Duration::from_millis(100);
 /// Size of the text of `log`, in bytes, from which on it is appended to the file at once.
 const TEXT_BYTES: usize = 256 << 10;
-/// Most bytes of a request in one line of the log.
+/// Largest number of bytes in one line of the log. A longer request has several lines.
 const LINE_BYTES_MAX: u64 = 1 << 31;
 
 #[cfg(test)]

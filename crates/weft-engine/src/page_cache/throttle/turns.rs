@@ -332,8 +332,9 @@ impl Turns {
         goes
     }
 
-    /// Smallest number of pages of one file that a flusher writes before the next file's turn. It
-    /// may exceed a writer's turn, because no writer waits for these pages.
+    /// Lower bound of the number of pages of one file that a flusher may write before it goes on to
+    /// the next file. It may exceed the pages of a writer's turn, because no writer waits for these
+    /// pages.
     pub(crate) fn chunk(&self, bdi: BdiId) -> u64 {
         let device = &self.devices[bdi.index()];
         let long = (device.speed.switch_pages() * CHUNK_WORTH).min(device.share / 2);

@@ -18,7 +18,8 @@ use crate::knobs::BfqKnobs;
 /// State from which the budgets of a member's queues are computed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budgets {
-    /// Moving average that approaches 256 as slots begin; it tells whether enough slots have begun.
+    /// Measure of how many slots have begun: each slot moves it an eighth of the way to 256. The
+    /// measured rate is trusted from `ENOUGH` on.
     assigned: u64,
     max: u64,
 }

@@ -68,7 +68,7 @@ pub(super) struct HddParameters {
     pub(super) read_segment: Sectors,
     /// Largest amount of dirty data; zero if the write cache is off.
     pub(super) write_cache: Sectors,
-    /// Number of the oldest dirty extents that compete for the arm.
+    /// Number of dirty extents that compete for the arm: those that have been dirty longest.
     pub(super) destage_window: u32,
     /// Largest piece that is destaged in one access.
     pub(super) destage_piece: Sectors,
@@ -130,7 +130,7 @@ struct Flush {
 enum Active {
     /// Reads for the host. `moved` says whether the arm had to move, instead of reading on.
     Read { command: Waiting, moved: bool },
-    /// Writes for the host without the cache.
+    /// Writes data of the host straight to the platters, past the write cache.
     Write { tag: u64, first: u64, end: u64 },
     /// Destages the dirty sectors from `first` to `end`. The first is under the head at `begins`.
     Destage { first: Target, end: u64, begins: Time },

@@ -199,8 +199,9 @@ impl Flash {
         self.stage(now, index);
     }
 
-    /// Ends the operation that a die has begun as its `begun`-th, unless it was interrupted.
-    /// Returns work other than a read that has thereby ended.
+    /// Ends the operation with which the count of begun operations of a die became `begun`, unless
+    /// it was interrupted. Returns the operation if it is anything other than a read for the host
+    /// or readahead.
     pub(super) fn end(
         &mut self,
         now: Time,

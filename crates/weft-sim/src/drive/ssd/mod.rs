@@ -119,7 +119,8 @@ pub struct Ssd {
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// A die ends the operation that it began as its `begun`-th.
+    /// An operation of a die ends. `begun` is the number of operations that the die has begun or
+    /// continued up to this one.
     Die { die: u32, begun: u32 },
     /// Bytes of a read have been transferred from a die.
     Arrived(Reader),

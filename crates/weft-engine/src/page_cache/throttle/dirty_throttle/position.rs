@@ -66,7 +66,8 @@ impl Position {
         self.strictlimit && rules.think_time
     }
 
-    /// Mean of the device's own limits, in pages: up to it the device is in free run.
+    /// Mean of the device's background limit and its dirty limit, in pages. Up to this number of
+    /// dirty pages the device is in free run.
     pub(crate) fn bdi_free_run(&self) -> u64 {
         u64::midpoint(self.bdi_background, self.bdi_thresh)
     }

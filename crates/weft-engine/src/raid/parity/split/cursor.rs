@@ -151,8 +151,9 @@ fn bits_below(count: u64) -> u64 {
     if count < 64 { (1 << count) - 1 } else { u64::MAX }
 }
 
-/// Unit (data of one strip) with which attaching the units `first .. end` to stripes begins (md:
-/// `raid5_bio_lowest_chunk_sector`).
+/// Unit (data of one strip) that is attached to its stripe first, of the units `first .. end` (md:
+/// `raid5_bio_lowest_chunk_sector`): `first`, or the first unit of the next chunk. A unit has
+/// `unit` bytes.
 fn first_unit(geometry: &Geometry, first: u64, end: u64, unit: u64) -> u64 {
     let units_per_chunk = geometry.chunk().bytes().0 / unit;
     let next_chunk = (first / units_per_chunk + 1) * units_per_chunk;

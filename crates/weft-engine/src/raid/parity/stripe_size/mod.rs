@@ -65,10 +65,11 @@ pub(super) struct RunRule {
 }
 
 impl RunRule {
-    /// Largest number of stripes in a run, with `active` stripes in use; a turn ends where a run is
-    /// cut off. `filled` stripes are written in one run, because one long request is the most
-    /// efficient. Stripes that need reads are handled in short runs, so that members read one run
-    /// while they write the one before.
+    /// Number of stripes at which a run takes no further stripe above the one that was picked
+    /// first, with `active` stripes in use. Adjacent stripes below that one are all in the run. A
+    /// turn ends where the limit cuts off a run. `filled` stripes are written in one run, because
+    /// one long request is the most efficient. Stripes that need reads are handled in short runs,
+    /// so that members read one run while they write the one before.
     #[inline]
     pub(super) fn stripes_max(&self, filled: bool, active: u32) -> usize {
         if filled { usize::MAX } else { (active / self.parts_of_active).max(self.least) as usize }

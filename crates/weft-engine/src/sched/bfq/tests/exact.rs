@@ -128,8 +128,9 @@ impl Exact {
     }
 }
 
-/// The exact rules at two levels: the queues of the root and the groups are entities of one list,
-/// and the queues of each group are in a list of their own.
+/// The exact rules at two levels. The groups, and the queues that are in no group, are the entities
+/// of the upper level (`root`). The queues of each group are the entities of a lower level, one for
+/// each group.
 #[derive(Default)]
 struct TwoLevels {
     root: Exact,

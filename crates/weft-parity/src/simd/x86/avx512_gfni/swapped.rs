@@ -9,7 +9,8 @@ use crate::gf;
 use crate::strips::Weighted;
 use std::arch::x86_64::{_mm512_loadu_si512, _mm512_set1_epi64};
 
-/// Most strips that [`swapped_pq`] handles: their pointers and matrices are kept on the stack.
+/// Largest number of strips that [`swapped_pq`] handles. It is bounded because the pointers and
+/// matrices of the strips are kept on the stack.
 const MOST: usize = 32;
 const WIDE: usize = 12;
 const NARROW: usize = 4;
