@@ -556,7 +556,7 @@ const GATE_STRAIGHT_SEEDS: std::ops::Range<u64> = 1_000_000..1_000_200;
 const GATE_BITMAP_SEEDS: std::ops::Range<u64> = 1_000_000..1_000_150;
 const GATE_LACKS_SEEDS: std::ops::Range<u64> = 1_000_000..1_000_100;
 const GATE_SCOPES: u64 = 16;
-const GATE_STEADY: u64 = 200;
+const GATE_STEADY: u64 = 100;
 /// Number of loads with failing members, of 20,000 requests each.
 const GATE_FAULTY: u64 = 60;
 const GATE_SILENT: u64 = 100;

@@ -1,0 +1,241 @@
+#!/usr/bin/env python3
+"""Results of `weft reproduce --json`: those at hand, and those recorded in `experiments/results/`.
+
+    results.py cases FILE              cases of FILE, one a line: patch, case
+    results.py sums FILE RUNS          the same, with the hash of the first RUNS runs of each case
+    results.py seeds FILE              cases with equal first and second runs, which have two seeds
+    results.py same FILE               compares FILE with the record: the first three runs of each
+                                       case; if it has verdicts, every row, too
+    results.py record FILE             writes the record of each patch in FILE
+    results.py pages [--update]        compares tables of results in the pages with the record
+
+A record has the rows with all of their figures, and a hash of the first three runs of each case in
+place of the runs. Its first line has the command that made it.
+"""
+
+import hashlib
+import json
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+RECORDS = ROOT / "experiments" / "results"
+PAGES = [ROOT / "docs" / "reproduce.md", ROOT / "experiments" / "later.md"]
+FIRST_RUNS = 3
+
+
+def sheet_of(path):
+    return json.load(open(path))
+
+
+def cases_of(sheet):
+    """Runs of each column, by patch and case."""
+    return {
+        (experiment["patch"], case["case"]): case["runs"]
+        for experiment in sheet["experiments"]
+        for case in experiment["cases"]
+    }
+
+
+def sum_of(columns, count):
+    """Hash of the first `count` runs of a case."""
+    assert len(columns) >= 2, columns
+    first = {name: runs[:count] for name, runs in columns.items()}
+    for name, runs in first.items():
+        assert len(runs) == count, f"{name}: found {len(runs)} runs, expected {count}"
+        assert all(runs), f"{name}: a run without a value"
+    return hashlib.sha256(json.dumps(first, sort_keys=True).encode()).hexdigest()
+
+
+def record_path(patch, size):
+    return RECORDS / f"{patch}-{size}.json"
+
+
+def record(path):
+    sheet = sheet_of(path)
+    assert not sheet["no_verdicts"], sheet["no_verdicts"]
+    cases = cases_of(sheet)
+    for experiment in sheet["experiments"]:
+        patch = experiment["patch"]
+        name = patch if patch[0] == "0" and len(patch) == 3 else f"experiments/{patch}.toml"
+        quick = " --quick" if sheet["size"] == "quick" else ""
+        made = {
+            "command": f"weft reproduce {name}{quick} --runs {sheet['runs']} --json",
+            "schema": sheet["schema"],
+            "seed": sheet["seed"],
+            "experiment_sha256": experiment["sha256"],
+            "rows": [row for row in sheet["rows"] if row["patch"] == patch],
+            "first_runs_sha256": {
+                case: sum_of(runs, FIRST_RUNS) for (of, case), runs in cases.items() if of == patch
+            },
+        }
+        text = json.dumps(made, indent=1, ensure_ascii=False, sort_keys=False)
+        # A list of numbers is one line.
+        text = re.sub(r"\[\s+([-\d.,\s]+?)\s+\]", lambda list_: f"[{' '.join(list_[1].split())}]", text)
+        record_path(patch, sheet["size"]).write_text(text + "\n")
+
+
+def same(path):
+    """Prints the number of cases and rows that are as recorded; fails at the first other one."""
+    sheet = sheet_of(path)
+    cases, rows = cases_of(sheet), 0
+    for (patch, case), runs in cases.items():
+        known = sheet_of(record_path(patch, sheet["size"]))["first_runs_sha256"]
+        if sum_of(runs, FIRST_RUNS) != known[case]:
+            sys.exit(f"{patch} {case}: other runs than {record_path(patch, sheet['size']).name} has")
+    for experiment in [] if sheet["no_verdicts"] else sheet["experiments"]:
+        patch = experiment["patch"]
+        found = [row for row in sheet["rows"] if row["patch"] == patch]
+        known = sheet_of(record_path(patch, sheet["size"]))["rows"]
+        assert len(found) == len(known), f"{patch}: found {len(found)} rows, expected {len(known)}"
+        for row, expected in zip(found, known):
+            if row != expected:
+                sys.exit(f"{patch} {row['cell']}: found {row}, expected {expected}")
+            rows += 1
+    print(f"{len(cases)} cases, {rows} rows")
+
+
+def seeds(path):
+    for (patch, case), columns in cases_of(sheet_of(path)).items():
+        if all(runs[0] == runs[1] for runs in columns.values()):
+            print(patch, case)
+
+
+# Tables of the pages.
+
+
+def marks(row):
+    """Marks of a row, as `weft reproduce` prints them (docs/reproduce.md)."""
+    on = row["hangs_on"]
+    found = {True: ["a"], False: [], None: ["u"]}[on["assumed"]]
+    return found + ["c"] * bool(on["chosen_afterwards"])
+
+
+def verdict(row):
+    if not row["counted"]:
+        return ""
+    word = row["verdict"].replace("agrees-otherwise", "agrees otherwise")
+    return word + (f" ({', '.join(marks(row))})" if marks(row) else "")
+
+
+def figure(value, sign=""):
+    return f"{round(value, 1) + 0.0:{sign}.1f}"
+
+
+def gain(percent):
+    if percent is None:
+        return "no magnitude"
+    return f"x {figure(1 + percent / 100)}" if percent >= 100 else f"{figure(percent, '+')} %"
+
+
+def with_interval(found):
+    if found["gain_pct"] is None:
+        return gain(None)
+    times = found["gain_pct"] >= 100
+    low, high = (figure(1 + end / 100 if times else end) for end in found["ci95"])
+    return f"{gain(found['gain_pct'])} ({low}…{high})"
+
+
+def measured(row):
+    if row["kind"] != "count":
+        return with_interval(row["measured"])
+    runs = row["measured"]["runs"]["patched"]
+    return f"{figure(row['measured']['patched'])} ({min(runs):.0f}…{max(runs):.0f})"
+
+
+def own(row):
+    """weft's own policy against the better one of the two columns."""
+    policy = row["beyond"]
+    return f"{policy['name']} {with_interval(policy['to_better'])}" if policy else ""
+
+
+def published(row):
+    if row["kind"] == "count":
+        return "16"
+    percent = row["published"]["gain_pct"]
+    return "" if percent is None else gain(percent)
+
+
+def is_shown(row):
+    """Whether a page has the row: it claims a published figure, or a policy of weft's own is faster
+    or slower there. Single cells of the mail of patch 001 have means and a count instead."""
+    if row["kind"] == "count":
+        return True
+    assert row["verdict"] or not row["counted"], row["cell"]
+    claims = row["counted"] and row["published"]["gain_pct"] is not None
+    beside = row["beyond"] and row["metric"] == "throughput"
+    return (claims or beside) and "/" not in row["case"]
+
+
+def table(patches, sizes):
+    """Table of the published figures of some patches, in one size or several."""
+    head = ["patch", "figure", "published"]
+    for size in sizes:
+        head += [f"{size} size", "verdict", "weft's own, to the better of both"]
+    lines = [head, ["---"] * len(head)]
+    for patch in patches:
+        of_sizes = [sheet_of(record_path(patch, size))["rows"] for size in sizes]
+        for rows in zip(*of_sizes, strict=True):
+            assert len({row["cell"] for row in rows}) == 1, [row["cell"] for row in rows]
+            if is_shown(rows[0]):
+                name = f"{rows[0]['experiment']}: {rows[0]['case']}"
+                line = [patch, name, published(rows[0])]
+                for row in rows:
+                    line += [measured(row), verdict(row), own(row)]
+                lines.append(line)
+    # A column is left out if all of its cells are empty.
+    kept = [any(line[at] for line in lines[2:]) for at in range(len(head))]
+    lines = [[cell for cell, keep in zip(line, kept) if keep] for line in lines]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+MARK = re.compile(r"<!-- results: (?P<patches>[\w ]+); (?P<sizes>[\w ]+) -->\n(?P<table>(?:\|.*\n)*)")
+
+
+def pages(update):
+    tables = 0
+    for page in PAGES:
+        text = page.read_text()
+
+        def fresh(found):
+            nonlocal tables
+            tables += 1
+            made = table(found["patches"].split(), found["sizes"].split())
+            return f"<!-- results: {found['patches']}; {found['sizes']} -->\n{made}"
+
+        wanted = MARK.sub(fresh, text)
+        if update:
+            page.write_text(wanted)
+        elif wanted != text:
+            for line, (old, new) in enumerate(zip(text.splitlines(), wanted.splitlines()), 1):
+                if old != new:
+                    sys.exit(f"{page.name}:{line}: found {old!r}, expected {new!r}")
+            sys.exit(f"{page.name}: found another number of rows than the record has")
+    print(f"{tables} tables")
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["cases", path]:
+            # What is compared: all loads that were published.
+            names = [case for _, case in cases_of(sheet_of(path))]
+            for load in ("dd", "tiobench", "dbench", "fio-4k", "fio-1m", "isolated"):
+                assert any(name.startswith(load) for name in names), f"no case of {load}: {names}"
+            for patch, case in cases_of(sheet_of(path)):
+                print(patch, case)
+        case ["sums", path, count]:
+            for (patch, case), runs in cases_of(sheet_of(path)).items():
+                print(patch, case, sum_of(runs, int(count)))
+        case ["seeds", path]:
+            seeds(path)
+        case ["same", path]:
+            same(path)
+        case ["record", path]:
+            record(path)
+        case ["pages"]:
+            pages(update=False)
+        case ["pages", "--update"]:
+            pages(update=True)
+        case _:
+            sys.exit(__doc__)
