@@ -15,6 +15,7 @@ place of the runs. Its first line has the command that made it.
 
 import hashlib
 import json
+import math
 import pathlib
 import re
 import sys
@@ -66,6 +67,7 @@ def record(path):
             "seed": sheet["seed"],
             "experiment_sha256": experiment["sha256"],
             "rows": [row for row in sheet["rows"] if row["patch"] == patch],
+            "own_policies": experiment["own_policies"],
             "first_runs_sha256": {
                 case: sum_of(runs, FIRST_RUNS) for (of, case), runs in cases.items() if of == patch
             },
@@ -87,7 +89,10 @@ def same(path):
     for experiment in [] if sheet["no_verdicts"] else sheet["experiments"]:
         patch = experiment["patch"]
         found = [row for row in sheet["rows"] if row["patch"] == patch]
-        known = sheet_of(record_path(patch, sheet["size"]))["rows"]
+        record_ = sheet_of(record_path(patch, sheet["size"]))
+        if experiment["own_policies"] != record_["own_policies"]:
+            sys.exit(f"{patch}: weft's own policies compare otherwise than is recorded")
+        known = record_["rows"]
         assert len(found) == len(known), f"{patch}: found {len(found)} rows, expected {len(known)}"
         for row, expected in zip(found, known):
             if row != expected:
@@ -190,7 +195,34 @@ def table(patches, sizes):
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-MARK = re.compile(r"<!-- results: (?P<patches>[\w ]+); (?P<sizes>[\w ]+) -->\n(?P<table>(?:\|.*\n)*)")
+def own_table(patches, sizes):
+    """Table of weft's own policies in every quantity that a patch was for."""
+    lines = [["patch", "policy", "", "better", "worse", "quantities", "worst"]]
+    lines.append(["---"] * len(lines[0]))
+    (size,) = sizes
+    for patch in patches:
+        for policy in sheet_of(record_path(patch, size))["own_policies"]:
+            answers = [of["answer"] for of in policy["quantities"]]
+            beyond = "beyond" if policy["is_beyond"] else "not beyond"
+            counts = [str(answers.count("better")), str(answers.count("worse")), str(len(answers))]
+            lines.append([patch, policy["column"], beyond, *counts, worst(policy)])
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def worst(policy):
+    """The quantity in which a policy is worst; empty if it is worse in none."""
+    worse = [of for of in policy["quantities"] if of["answer"] == "worse"]
+    times = lambda of: abs(math.log(max(1 + of["gain_pct"] / 100, 1e-9)))
+    if not worse:
+        return ""
+    of = max(worse, key=times)
+    metric = of["metric"].replace("_", " ")
+    return f"{of['case']}, {metric}: {with_interval(of)} to {of['best']}"
+
+
+MARK = re.compile(
+    r"<!-- (?P<kind>results|own): (?P<patches>[\w ]+); (?P<sizes>[\w ]+) -->\n(?P<table>(?:\|.*\n)*)"
+)
 
 
 def pages(update):
@@ -201,8 +233,9 @@ def pages(update):
         def fresh(found):
             nonlocal tables
             tables += 1
-            made = table(found["patches"].split(), found["sizes"].split())
-            return f"<!-- results: {found['patches']}; {found['sizes']} -->\n{made}"
+            make = {"results": table, "own": own_table}[found["kind"]]
+            made = make(found["patches"].split(), found["sizes"].split())
+            return f"<!-- {found['kind']}: {found['patches']}; {found['sizes']} -->\n{made}"
 
         wanted = MARK.sub(fresh, text)
         if update:

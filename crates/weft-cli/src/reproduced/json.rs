@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use weft_lab::experiment::{
     CaseRuns, ClaimKind, Control, Counts, Curve, Dependence, Effort, Experiment, Measured, Metric,
-    NO_VERDICTS, Outcome as Found, PublishedRow, Tally,
+    NO_VERDICTS, Outcome as Found, OwnPolicy, PublishedRow, Tally,
 };
 use weft_lab::statistics::{Band, Estimate, Verdict, gain_percent};
 
@@ -102,7 +102,27 @@ fn text(experiment: &Experiment, found: &Found, controls: &[Control]) -> Value {
         "controls": controls,
         "cases": found.cases.iter().map(case).collect::<Vec<_>>(),
         "curves": found.curves().iter().map(curve).collect::<Vec<_>>(),
+        "own_policies": found.own_policies.iter().map(own_policy).collect::<Vec<_>>(),
         "beside": found.beside.iter().map(|of| row(experiment, of)).collect::<Vec<_>>(),
+    })
+}
+
+/// JSON of a policy of weft's own, in every quantity that it is judged by.
+fn own_policy(policy: &OwnPolicy) -> Value {
+    let quantities = policy.quantities.iter().map(|of| {
+        json!({
+            "case": of.case,
+            "metric": of.metric.name(),
+            "best": of.best,
+            "gain_pct": gain_percent(of.to_best.value),
+            "ci95": interval(&of.to_best),
+            "answer": of.answer.word(),
+        })
+    });
+    json!({
+        "column": policy.column,
+        "is_beyond": policy.is_beyond(),
+        "quantities": quantities.collect::<Vec<_>>(),
     })
 }
 

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use weft_lab::experiment::{
-    Beyond, Control, Curve, Effort, Experiment, Measured, Metric, Outcome as Found,
+    Beyond, Control, Curve, Effort, Experiment, Measured, Metric, Outcome as Found, Quantity,
 };
 use weft_lab::statistics::{Band, Estimate, Verdict, gain_percent};
 use weft_terminal::outcome::Failure;
@@ -139,6 +139,9 @@ pub(super) fn print_rows(
     Ok(())
 }
 
+/// Number of quantities that are printed of those in which a policy of weft's own is worse.
+const WORST: usize = 8;
+
 /// Prints, row by row, the results of columns that the publication does not have.
 fn print_beyond(
     out: &mut impl Write,
@@ -151,7 +154,7 @@ fn print_beyond(
         if side.name != last {
             let about = experiment.columns().find(|(name, _)| *name == side.name);
             let about = about.map_or("", |(_, column)| &column.about);
-            writeln!(out, "  beyond, {}: {about}", side.name)?;
+            writeln!(out, "  weft's own, {}: {about}", side.name)?;
             last = &side.name;
         }
         writeln!(
@@ -165,7 +168,18 @@ fn print_beyond(
         )?;
     }
     if let Some((row, Beyond { to_better: (better, to_better), .. })) = found.worst_own() {
-        writeln!(out, "  beyond, at its worst: {} to {better}, {}", gain(to_better), row.row)?;
+        writeln!(out, "  at its worst: {} to {better}, {}", gain(to_better), row.row)?;
+    }
+    for policy in found.own_policies.iter().filter(|policy| !policy.quantities.is_empty()) {
+        let worse = policy.worse();
+        writeln!(out, "  {}", policy.sentence())?;
+        for Quantity { case, metric, best, to_best, .. } in worse.iter().take(WORST) {
+            let metric = metric.name().replace('_', " ");
+            writeln!(out, "    worse: {case}, {metric}: {} to {best}", gain(to_best))?;
+        }
+        if worse.len() > WORST {
+            writeln!(out, "    worse in {} others (--json)", worse.len() - WORST)?;
+        }
     }
     Ok(())
 }

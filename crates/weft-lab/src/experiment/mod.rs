@@ -21,6 +21,7 @@
 //! | calibration of the model to the baseline | `calibrate.rs` |
 //! | sensitivity to assumptions | `ranges.rs` |
 //! | values that a row hangs on | `hangs_on.rs` |
+//! | judgement of weft's own policies | `own.rs` |
 //! | controls: mechanism off, placebo, inverted | `control.rs` |
 //! | files of every run | `results.rs` |
 //!
@@ -36,6 +37,7 @@ mod load;
 mod measured;
 mod metric;
 mod other_machine;
+mod own;
 mod pool;
 mod ranges;
 mod results;
@@ -61,6 +63,7 @@ pub use load::{
 pub use measured::{Beyond, Measured, Side};
 pub use metric::Metric;
 pub use other_machine::OtherMachine;
+pub use own::{Answer, OwnPolicy, Quantity};
 pub(crate) use pool::deal;
 pub use ranges::{Circumstance, Ranged};
 pub use results::{Results, ResultsError};
@@ -118,6 +121,8 @@ pub struct Outcome {
     pub rows: Vec<Measured>,
     /// Comparisons beside the rows, without a published figure and without a claim.
     pub beside: Vec<Measured>,
+    /// weft's own policies in every quantity that the patch was for.
+    pub own_policies: Vec<OwnPolicy>,
     /// Cases, in the order of the text, without those that no row needs.
     pub cases: Vec<CaseRuns>,
 }
@@ -259,9 +264,11 @@ impl Experiment {
         &self.text.assumptions
     }
 
-    /// Keeps only rows that contain `words` in their workload and case, as printed.
+    /// Keeps only rows that contain `words` in their workload and case, as printed. weft's own
+    /// policies are then not judged, as that takes every quantity.
     #[must_use]
     pub fn only(mut self, words: &str) -> Self {
+        self.text.own.clear();
         for rows in [&mut self.text.row, &mut self.text.beside] {
             rows.retain(|row| row.to_string().contains(words));
         }
@@ -356,7 +363,7 @@ impl Experiment {
             rows.iter().map(measured).collect()
         };
         let (rows, beside) = (measured(&self.text.row)?, measured(&self.text.beside)?);
-        Ok(Outcome { rows, beside, cases })
+        Ok(Outcome { rows, beside, own_policies: self.own_policies(&cases)?, cases })
     }
 
     /// Baselines that were fitted to published figures and that these runs do not reproduce, in
@@ -462,6 +469,12 @@ impl Experiment {
                         expected: expected.join(", "),
                     });
                 }
+            }
+        }
+        for own in &text.own {
+            named("own.column", &own.column, &columns)?;
+            for column in &own.against {
+                named("own.against", column, &columns)?;
             }
         }
         for column in text.chosen.iter().flat_map(|chosen| &chosen.columns) {

@@ -440,7 +440,7 @@ fn every_run_is_kept_and_nothing_is_written_over() {
 }
 
 /// Synthetic runs of a case: throughputs by column, repeated to as many runs as a verdict needs.
-fn made_up(name: &str, columns: &[(&str, &[f64])]) -> CaseRuns {
+pub(super) fn made_up(name: &str, columns: &[(&str, &[f64])]) -> CaseRuns {
     let sample = |value: &f64| Sample {
         values: BTreeMap::from([(Metric::Throughput, *value)]),
         parts: Vec::new(),
@@ -726,7 +726,8 @@ fn no_cell_of_001_is_worse_with_weft_s_own_throttling_than_with_the_better_of_bo
             Measured::of(&row, &found.cases).unwrap()
         };
         let beside = found.beside.iter().map(row).collect();
-        Outcome { rows: found.rows.iter().map(row).collect(), beside, cases: Vec::new() }
+        let rows = found.rows.iter().map(row).collect();
+        Outcome { rows, beside, own_policies: Vec::new(), cases: Vec::new() }
     };
     for (column, holds) in [("weft", true), ("baseline", false), ("patched", false)] {
         let judged = of(column);

@@ -13,6 +13,7 @@ use super::calibrate::Fit;
 use super::hangs_on::Chosen;
 use super::load::Load;
 use super::metric::Metric;
+use super::own::OwnText;
 use super::ranges::Circumstance;
 use crate::statistics::Band;
 
@@ -35,6 +36,9 @@ pub(super) struct Text {
     /// Values that were chosen after results had been seen.
     #[serde(default)]
     pub(super) chosen: Vec<Chosen>,
+    /// weft's own policies, with the quantities that they are judged by.
+    #[serde(default)]
+    pub(super) own: Vec<OwnText>,
     pub(super) row: Vec<PublishedRow>,
     #[serde(default)]
     pub(super) beside: Vec<PublishedRow>,

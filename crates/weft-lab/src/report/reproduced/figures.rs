@@ -133,11 +133,14 @@ impl Found<'_> {
             ))
         });
         let table = Table {
-            caption: "Beyond: weft's own, against the better of before and with it".to_owned(),
+            caption: "weft's own, against the better of before and with it".to_owned(),
             columns: columns.map(str::to_owned).to_vec(),
             rows,
         };
-        worst.into_iter().chain([Block::Table(table)]).collect()
+        let judged = self.outcome.own_policies.iter();
+        let judged = judged.filter(|policy| !policy.quantities.is_empty());
+        let judged = judged.map(|policy| Block::Text(format!("{}.", policy.sentence())));
+        worst.into_iter().chain(judged).chain([Block::Table(table)]).collect()
     }
 
     fn of_controls(&self) -> Option<Block> {
