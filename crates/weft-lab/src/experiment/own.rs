@@ -69,8 +69,8 @@ impl OwnPolicy {
         self.quantities.iter().filter(|of| of.answer == answer).count()
     }
 
-    /// Whether the policy is beyond the patch: better in some quantity, and worse in none. `None` if
-    /// there are too few runs for a verdict.
+    /// Whether the policy is beyond the patch: better in some quantity, and worse in none. `None`
+    /// if there are too few runs for a verdict.
     #[must_use]
     pub fn is_beyond(&self) -> Option<bool> {
         let judged = self.quantities.iter().all(|of| of.to_best.count >= VERDICT_RUNS);
