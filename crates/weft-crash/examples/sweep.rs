@@ -112,6 +112,7 @@ fn gate() -> ExitCode {
         .chain(Profile::DRAINS)
         .chain(Profile::BARES)
         .chain(Profile::DRIVES)
+        .chain(Profile::PARTS)
         .map(|profile| (profile, GATE_BITMAP_SEEDS));
     let every = every.chain(trims).chain(mixed);
     let scripts = every.flat_map(|(profile, seeds)| {
@@ -225,10 +226,10 @@ fn gates(totals: &Totals, bugs: &Bugs) -> Vec<Gate> {
 }
 
 /// Floors for events around the end of a run: torn superblocks, assemblies that need consent,
-/// drains of the cache, stops, writes to the last members; and for runs with bare volumes and with
-/// drives.
-fn gates_of_ends(totals: &Totals) -> [Gate; 9] {
-    let cuts = totals.coverage;
+/// drains of the cache, stops, writes to the last members; for runs with bare volumes and with
+/// drives; and for runs of pages that are written only in part.
+fn gates_of_ends(totals: &Totals) -> [Gate; 11] {
+    let (cuts, parts) = (totals.coverage, totals.partly_written);
     [
         Gate("dirty and degraded, refused", cuts.consents, 1_000, "until there was consent".into()),
         Gate("superblocks torn at a cut", cuts.torn_superblocks, 100, {
@@ -246,6 +247,18 @@ fn gates_of_ends(totals: &Totals) -> [Gate; 9] {
         Gate("requests on drives", totals.drive_requests, 20_000, "in their own time".to_owned()),
         Gate("crash points on drives", totals.drive_points, 1_500, "of them".to_owned()),
         Gate("arrays stopped", totals.stops, 1_000, "and found clean and durable".to_owned()),
+        Gate(
+            "runs with an error in a part",
+            parts.errors,
+            15,
+            "of the write-back cache".to_owned(),
+        ),
+        Gate(
+            "runs without space for a part",
+            parts.lacks,
+            15,
+            "of the write-back cache".to_owned(),
+        ),
     ]
 }
 

@@ -29,7 +29,7 @@ pub const CHECKERS: [&str; 16] = [
 ];
 
 /// Checkers that must report each planted bug within a few scripts, each with all others ignored.
-pub const SEEN_BY: [(Mutant, &[&str]); 44] = [
+pub const SEEN_BY: [(Mutant, &[&str]); 46] = [
     (Mutant::AckBeforeAllCopies, &["I4 "]),
     (Mutant::AckBeforeParity, &["I4 ", "I5 ", "I1 "]),
     (Mutant::AckBeforeSuperblock, &["I5 ", "I4 "]),
@@ -64,6 +64,8 @@ pub const SEEN_BY: [(Mutant, &[&str]); 44] = [
     (Mutant::MirrorReadUnsynced, &["I2 "]),
     (Mutant::MissedWriteNotRecorded, &["I4 "]),
     (Mutant::OtherVolumeRefused, &["I13"]),
+    (Mutant::PartErrorForgotten, &["I1 ", "I2 "]),
+    (Mutant::PartLackForgotten, &["I1 ", "I2 "]),
     (Mutant::QueueStarves, &["I13"]),
     (Mutant::QueueSwitchForgets, &["I13"]),
     (Mutant::ReaddOfTooOld, &["I8 ", "I6 ", "I2 "]),
@@ -131,6 +133,9 @@ pub fn script(mutant: Mutant, number: u64) -> Script {
         Mutant::LackForgotten => Profile::LACKS[1],
         Mutant::BitClearedEarly | Mutant::DataBeforeBit | Mutant::ReaddOfTooOld => {
             BITMAPS[number as usize % BITMAPS.len()]
+        }
+        Mutant::PartErrorForgotten | Mutant::PartLackForgotten => {
+            Profile::PARTS[number as usize % 2]
         }
         Mutant::PartlyRebuiltSettles => Profile::REBUILDS[number as usize % 2],
         Mutant::AckBeforeAllCopies

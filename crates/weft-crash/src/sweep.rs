@@ -16,7 +16,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use weft_engine::knobs::Knobs;
-use weft_engine::{Flags, RequestOp};
+use weft_engine::{Flags, PartlyWritten, RequestOp};
 use weft_ondisk::Level;
 use weft_units::rng::Rng;
 use weft_units::{ByteRange, ClientId, Span};
@@ -116,6 +116,8 @@ pub struct Totals {
     pub kills: u64,
     /// Number of sectors that were read back and found right.
     pub verified: u64,
+    /// Runs of pages that write-back caches wrote only in part.
+    pub partly_written: PartlyWritten,
     /// Number of blocks that were written again after more members were lost than the level
     /// survives.
     pub written_again: u64,
@@ -242,6 +244,8 @@ impl Totals {
         self.bitmap_seeds += other.bitmap_seeds;
         self.bitmap_points += other.bitmap_points;
         self.lacks += other.lacks;
+        self.partly_written.lacks += other.partly_written.lacks;
+        self.partly_written.errors += other.partly_written.errors;
         self.met.merge(other.met);
         self.requests += other.requests;
         self.bare_requests += other.bare_requests;
@@ -310,6 +314,7 @@ fn seed_of(profile: Profile, seed: u64) -> Result<Totals, String> {
         bitmap_seeds: u64::from(profile.bitmaps),
         bitmap_points: if profile.bitmaps { points } else { 0 },
         lacks: report.lacks,
+        partly_written: report.partly_written,
         met: Met::of(&script),
         requests: report.requests,
         bare_requests: report.bare_requests,

@@ -26,8 +26,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use weft_engine::assemble::{self, Assembly, AssemblyState, Candidate, Refused, SlotState};
 use weft_engine::{
-    Config, DeviceTraits, Engine, MemberInfo, Notice, Origin, ReplyError, Snapshot, Tag, Token,
-    VolumeConfig, VolumeSource,
+    Config, DeviceTraits, Engine, MemberInfo, Notice, Origin, PartlyWritten, ReplyError, Snapshot,
+    Tag, Token, VolumeConfig, VolumeSource,
 };
 use weft_ondisk::{Metadata, Superblock, Uuid};
 use weft_parity::Parity;
@@ -190,6 +190,8 @@ pub struct World {
     pub digest: Digest,
     /// Counts of power cuts by their circumstances, and of related events.
     pub coverage: Coverage,
+    /// Runs of pages that the write-back caches of engines which are gone wrote only in part.
+    partly_written: PartlyWritten,
     /// Counts of reads with content that was accepted although clients' writes alone do not explain
     /// it (excuses). The checkers count their own.
     excuses: Excuses,
@@ -274,6 +276,7 @@ impl World {
             log: Vec::new(),
             digest: Digest::default(),
             coverage: Coverage::default(),
+            partly_written: PartlyWritten::default(),
             excuses: Excuses::default(),
             completed: 0,
             rng: Rng::new(options.seed),
@@ -461,6 +464,15 @@ impl World {
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         self.engine.as_ref().expect("an engine runs").snapshot()
+    }
+
+    /// Runs of pages that the write-back caches of all engines so far wrote only in part.
+    #[must_use]
+    pub fn partly_written(&self) -> PartlyWritten {
+        let cache = self.engine.as_ref().and_then(|engine| engine.snapshot().write_back);
+        let PartlyWritten { lacks, errors } = cache.map(|it| it.partly_written).unwrap_or_default();
+        let before = self.partly_written;
+        PartlyWritten { lacks: before.lacks + lacks, errors: before.errors + errors }
     }
 
     /// Whether an engine runs.

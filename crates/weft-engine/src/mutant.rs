@@ -99,6 +99,12 @@ pub enum Mutant {
     MirrorReadUnsynced,
     /// Answers to writes that missed a member do not wait until the member's failure is recorded.
     MissedWriteNotRecorded,
+    /// A run of pages of the write-back cache forgets that there was no space for one of its parts
+    /// when a later part is written.
+    PartLackForgotten,
+    /// A run of pages of the write-back cache forgets another error of one of its parts when a
+    /// later part is written.
+    PartErrorForgotten,
     /// In the write-back cache, every second pause of a client never ends.
     PauseForgotten,
     /// The last waiting request of a member's queue is forgotten when the queue is reconfigured.
@@ -150,7 +156,7 @@ impl Mutant {
     ];
 
     /// Planted bugs that the random scripts of `weft-crash` detect.
-    pub const ALL: [Self; 47] = [
+    pub const ALL: [Self; 49] = [
         Self::AckBeforeAllCopies,
         Self::AckBeforeParity,
         Self::AckBeforeSuperblock,
@@ -186,6 +192,8 @@ impl Mutant {
         Self::MirrorReadUnsynced,
         Self::MissedWriteNotRecorded,
         Self::OtherVolumeRefused,
+        Self::PartErrorForgotten,
+        Self::PartLackForgotten,
         Self::PartlyRebuiltSettles,
         Self::QueueStarves,
         Self::QueueSwitchForgets,

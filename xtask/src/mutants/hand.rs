@@ -206,11 +206,14 @@ mod tests {
             assert!(change.function.start < change.changed.start, "{}", it.name);
             assert!(change.changed.end < change.function.end, "{}", it.name);
             if let Some((program, test)) = &it.found_by {
-                let named = test.rsplit("::").next().unwrap();
+                let (module, named) = test.rsplit_once("::").unwrap_or(("", test));
                 let paths = match program.as_str() {
                     "weft-engine" => {
-                        let (folder, _) = it.file.rsplit_once('/').unwrap();
-                        vec![it.file.clone(), format!("{folder}/tests.rs")]
+                        // A module is a file, or its tests are in the file of the module around it.
+                        let path = format!("crates/weft-engine/src/{}", module.replace("::", "/"));
+                        let around = path.strip_suffix("/tests").unwrap_or(&path);
+                        let files = [format!("{path}.rs"), format!("{around}.rs")];
+                        files.into_iter().chain([format!("{around}/mod.rs")]).collect()
                     }
                     "weft-crash" => continue,
                     _ => vec![format!("crates/weft-crash/tests/{program}.rs")],

@@ -86,6 +86,7 @@ impl<'a> Course<'a> {
         report.requests = world.requests_answered();
         report.bare_requests = world.bare_requests_answered();
         report.digest = world.digest;
+        report.partly_written = world.partly_written();
         Ok(report)
     }
 

@@ -48,6 +48,8 @@ pub(super) struct Draw {
     last: Rng,
     /// Separate random stream for [`Profile::drains`].
     pub(super) drains: Rng,
+    /// Separate random stream for [`Profile::parts`].
+    pub(super) parts: Rng,
     /// Separate random stream for [`Profile::bare`].
     pub(super) bare: Rng,
     /// Separate random stream for [`Profile::mixed`].
@@ -148,6 +150,10 @@ impl Draw {
         if profile.drains {
             super::drains::draw(&mut drains, &mut options);
         }
+        let mut parts = Rng::new(seed ^ 0x9a27);
+        if profile.parts {
+            super::parts::draw(&mut parts, &mut options);
+        }
         let mut mixed = Rng::new(seed ^ 0x3175);
         if profile.mixed {
             super::mixed::draw(&mut mixed, &mut options);
@@ -180,6 +186,7 @@ impl Draw {
             trims: Rng::new(seed ^ 0x7121),
             last: Rng::new(seed ^ 0x1a57),
             drains,
+            parts,
             bare,
             mixed,
             profile,
@@ -211,6 +218,9 @@ impl Draw {
         }
         if self.profile.drains {
             self.before_with_drains(step, steps);
+        }
+        if self.profile.parts {
+            self.before_with_parts(steps);
         }
         if self.profile.mixed {
             self.before_mixed(steps);

@@ -19,6 +19,7 @@ mod joins;
 pub(crate) mod levels;
 mod lists;
 mod mixed;
+mod parts;
 mod rebuilds;
 mod space;
 mod steps;
@@ -28,6 +29,7 @@ mod text;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use weft_engine::PartlyWritten;
 use weft_units::digest::Digest;
 
 use crate::crash::Coverage;
@@ -81,6 +83,8 @@ pub struct Report {
     pub requests: u64,
     /// Client requests of the bare volume that were answered.
     pub bare_requests: u64,
+    /// Runs of pages that the write-back cache wrote only in part.
+    pub partly_written: PartlyWritten,
     /// Sectors read by verification.
     pub verified: u64,
     /// Blocks that were written again at the end, on arrays that lost more members than the level

@@ -210,6 +210,9 @@ pub struct Profile {
     /// Whether the array has a write-back cache that is drained occasionally, besides everything
     /// else. Cache and drains have a random stream of their own.
     pub drains: bool,
+    /// Whether the write-back cache writes runs of several parts, one of which fails, on the array
+    /// and on a bare volume beside it. These steps have a random stream of their own.
+    pub parts: bool,
     /// Whether a bare volume is served beside the array. Its requests have a random stream of their
     /// own.
     pub bare: bool,
@@ -245,6 +248,7 @@ impl Profile {
         absences: false,
         last_copy: false,
         drains: false,
+        parts: false,
         bare: false,
         mixed: false,
         drives: false,
@@ -392,6 +396,15 @@ impl Profile {
         Self { name, drains: true, ..self }
     }
 
+    /// Profiles of runs of the write-back cache of which only some parts can be written: with
+    /// parity, then other levels.
+    pub const PARTS: [Self; 2] =
+        [Self::CUTS.parts("parts"), Self::CUTS.straight("").parts("straight-parts")];
+
+    const fn parts(self, name: &'static str) -> Self {
+        Self { name, parts: true, ..self }
+    }
+
     /// Profiles of a bare volume beside the array: with parity, then other levels.
     pub const BARES: [Self; 2] =
         [Self::QUEUES.bare("bare"), Self::QUEUES.straight("").bare("straight-bare")];
@@ -434,7 +447,7 @@ impl Profile {
         let before = before.chain(Self::LACKS).chain(Self::REBUILDS).chain(Self::TRIMS);
         let since = Self::JOINS.into_iter().chain(Self::LAST_COPIES);
         let since = since.chain(Self::DRAINS).chain(Self::MIXED).chain(Self::BARES);
-        before.chain(since).chain(Self::ABSENCES).chain(Self::DRIVES)
+        before.chain(since).chain(Self::ABSENCES).chain(Self::DRIVES).chain(Self::PARTS)
     }
 
     /// The basic profiles, for levels with parity.

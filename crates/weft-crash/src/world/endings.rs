@@ -91,6 +91,7 @@ impl World {
 
     /// Drops the engine, which has stopped or lost its power; disks keep their content.
     pub fn stopped(&mut self) {
+        self.partly_written = self.partly_written();
         self.engine = None;
         self.pending.clear();
         self.issued.clear();

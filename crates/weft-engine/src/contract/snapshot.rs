@@ -44,8 +44,21 @@ pub struct WriteBackSnapshot {
     pub answers_delayed: usize,
     /// Number of pauses that the throttle has imposed on clients since the engine started.
     pub pauses: u64,
+    /// Runs of pages that were written only in part since the engine started.
+    pub partly_written: PartlyWritten,
     /// State of each volume in the cache, in order of [`weft_units::VolumeId`].
     pub volumes: Vec<WriteBackVolume>,
+}
+
+/// Number of runs of dirty pages of which the last part was written after an earlier one had
+/// failed, by the error of the run. A run has several parts if pages of it were replaced on the
+/// volume while it waited to be written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PartlyWritten {
+    /// Runs for a part of which there was no space.
+    pub lacks: u64,
+    /// Runs that failed for any other reason.
+    pub errors: u64,
 }
 
 /// State of one volume in the write-back cache. Pages are of 4 KiB.

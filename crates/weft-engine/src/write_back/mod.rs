@@ -68,7 +68,7 @@ use crate::contract::error::{ConfigError, ReplyError, Unwritten};
 use crate::contract::frame::{Frame, Run};
 use crate::contract::input::{ClientRequest, Command, RequestOp, Verb};
 use crate::contract::output::{ComputeOp, Output};
-use crate::contract::snapshot::{WriteBackSnapshot, WriteBackVolume};
+use crate::contract::snapshot::{PartlyWritten, WriteBackSnapshot, WriteBackVolume};
 use crate::contract::token::RequestId;
 use crate::knobs::{PoolKnobs, throttle_name};
 use crate::page_cache::{BdiId, BdiRatios, InodeId, PageCache, Wake, WriterId};
@@ -101,6 +101,7 @@ pub(crate) struct WriteBack {
     leaving: Vec<ClientId>,
     /// Index of the volume with which the search for pages to write continues.
     first: usize,
+    partly_written: PartlyWritten,
 }
 
 /// Index of an operation: a client request, a command, or a write of the cache.
@@ -213,6 +214,7 @@ impl WriteBack {
             arrivals: 0,
             leaving: Vec::new(),
             first: 0,
+            partly_written: PartlyWritten::default(),
         };
         this.apply();
         Ok(this)
@@ -432,6 +434,7 @@ impl WriteBack {
             requests_waiting: self.waiting.len(),
             answers_delayed: self.writers.answers_owed(),
             pauses: self.writers.pauses_begun(),
+            partly_written: self.partly_written,
             volumes: self.volumes.iter().map(volume).collect(),
         }
     }

@@ -17,8 +17,8 @@ use crate::knobs::{Knob, Knobs, PoolKnobs};
 use crate::page_cache::{Amount, BdiRatios, Kernel, WriterId};
 use crate::{
     Attr, ClientRequest, Command, ComputeOp, Config, Engine, Fault, Flags, Input, MemberInfo,
-    MemberOp, Notice, Origin, Output, ReplyError, RequestOp, Tag, Token, Value, Verb,
-    WriteBackConfig,
+    MemberOp, Notice, Origin, Output, PartlyWritten, ReplyError, RequestOp, Tag, Token, Value,
+    Verb, WriteBackConfig,
 };
 
 mod edges;
@@ -80,6 +80,8 @@ struct Rig {
     broken: bool,
     /// Sectors to which writes fail, on every member.
     bad: Vec<u64>,
+    /// Fault of the writes that fail.
+    fault: Fault,
     limit: u64,
     credit: u64,
 }
@@ -123,6 +125,7 @@ impl Rig {
             notices: Vec::new(),
             broken: false,
             bad: Vec::new(),
+            fault: Fault::Io,
             limit: u64::from(pages),
             credit: 0,
         }
@@ -291,7 +294,7 @@ impl Rig {
                 assert_eq!(self.payload(&op), sent, "memory changed while a member read it");
                 let is_write = matches!(op, MemberOp::Write { .. } | MemberOp::Discard { .. });
                 if is_write && (self.broken || self.is_bad(&op)) {
-                    result = Err(Fault::Io);
+                    result = Err(self.fault);
                 } else {
                     self.member(member, &op, &sent);
                 }
@@ -914,16 +917,26 @@ fn in_two_parts(rig: &mut Rig) -> (u64, [usize; 2]) {
 /// Regression test for mutation 76 of a review.
 #[test]
 fn the_error_of_one_part_of_a_run_is_that_of_the_run_whatever_part_is_last() {
-    for nth in 0..2 {
+    let faults = [(Fault::Io, ReplyError::Io), (Fault::NoSpace, ReplyError::NoSpace)];
+    let cases = [0, 1].map(|bad| [0, 1].map(|last| (bad, last))).concat();
+    for ((bad, last), (fault, error)) in
+        cases.into_iter().flat_map(|case| faults.clone().map(|fault| (case, fault)))
+    {
         let mut rig = Rig::new(1, 64, 1024);
+        rig.fault = fault;
         let (flush, parts) = in_two_parts(&mut rig);
-        rig.bad = vec![[0, 3][nth] * SECTORS];
-        let other = parts[1 - nth] - usize::from(parts[1 - nth] > parts[nth]);
-        rig.step(parts[nth]);
+        rig.bad = vec![[0, 3][bad] * SECTORS];
+        let first = 1 - last;
+        let then = parts[last] - usize::from(parts[last] > parts[first]);
+        rig.step(parts[first]);
         assert_eq!(rig.replies.get(&flush), None, "a part is on its way");
-        rig.step(other);
-        assert_eq!(rig.replies.remove(&flush), Some(Err(ReplyError::Io)), "part {nth}");
+        rig.step(then);
+        assert_eq!(rig.replies.remove(&flush), Some(Err(error.clone())), "{bad} bad, {last} last");
         assert_eq!(rig.dirty(), (3, 0), "all of the run but what was replaced");
+        let cache = rig.engine.snapshot().write_back.expect("it is on");
+        let count = |of| u64::from(bad != last && error == of);
+        let (lacks, errors) = (count(ReplyError::NoSpace), count(ReplyError::Io));
+        assert_eq!(cache.partly_written, PartlyWritten { lacks, errors }, "{bad} bad, {last} last");
         rig.bad.clear();
         let flush = rig.ask(0, RequestOp::Flush, 0, 0, Flags::NONE);
         rig.ok(flush);

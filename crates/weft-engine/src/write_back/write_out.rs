@@ -177,10 +177,22 @@ impl WriteBack {
         volumes: &mut [Volume],
         out: &mut Outbox,
     ) {
+        let planted = out.planted;
+        let forgets = |error: &ReplyError| {
+            let lacks = *error == ReplyError::NoSpace;
+            let bug = if lacks { Mutant::PartLackForgotten } else { Mutant::PartErrorForgotten };
+            mutant::is(planted, bug)
+        };
+        let succeeds = result.is_ok();
         let write = self.write_out(id);
         write.pending -= 1;
-        write.error = write.error.take().or(result.err());
+        write.error = write.error.take().filter(|error| !forgets(error)).or(result.err());
         if write.pending == 0 {
+            match &write.error {
+                Some(ReplyError::NoSpace) if succeeds => self.partly_written.lacks += 1,
+                Some(_) if succeeds => self.partly_written.errors += 1,
+                _ => {}
+            }
             self.unlock_below(id);
             self.over(id, volumes, out);
         }

@@ -16,6 +16,8 @@ use crate::{
     Verb, VolumeSnapshot,
 };
 
+mod bitmap;
+
 const DATA_OFFSET: u64 = 2048;
 
 /// An engine of one array, with one byte of content per sector, on members that answer at once.
@@ -41,6 +43,8 @@ struct Machine {
     held: Option<Vec<Token>>,
     /// Flushes that are held back unanswered; `None` if flushes are answered at once.
     held_flushes: Option<Vec<Token>>,
+    /// Writes of metadata that are held back, with first sector and number of bytes.
+    held_metadata: Option<Vec<(Token, Sectors, usize)>>,
     /// Member requests, in order: member, first sector, number of sectors, and whether it was a
     /// write.
     log: Vec<(u16, u64, u64, bool)>,
@@ -71,6 +75,7 @@ impl Machine {
             fails: BTreeMap::new(),
             held: None,
             held_flushes: None,
+            held_metadata: None,
             log: Vec::new(),
             outputs: VecDeque::new(),
             replies: BTreeMap::new(),
@@ -125,6 +130,11 @@ impl Machine {
                     if self.held_flushes.is_some() =>
                 {
                     self.held_flushes.iter_mut().for_each(|held| held.push(token));
+                }
+                Output::Submit { token, op: MemberOp::WriteMetadata { at, bytes }, .. }
+                    if self.held_metadata.is_some() =>
+                {
+                    self.held_metadata.iter_mut().for_each(|it| it.push((token, at, bytes.len())));
                 }
                 Output::Submit { token, member, op, .. } => {
                     let result = self.carry_out(member, &op).map(|()| Value::Nothing);
