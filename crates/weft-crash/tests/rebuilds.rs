@@ -20,7 +20,8 @@ fn offsets(world: &World) -> BTreeSet<Sectors> {
     members.iter().filter_map(|member| offset(member.state)).collect()
 }
 
-/// Generated scripts, and the number of starts that found two members rebuilt to different offsets.
+/// Generated scripts, the number of starts that found two members rebuilt to different offsets, and
+/// with a bitmap the number of scripts that rebuilt a re-added member beside a fresh one.
 #[test]
 fn copies_agree_after_an_end_in_the_middle_of_two_rebuilds() {
     for profile in Profile::REBUILDS {
@@ -29,6 +30,7 @@ fn copies_agree_after_an_end_in_the_middle_of_two_rebuilds() {
             starts.set(starts.get() + u32::from(offsets(world).len() > 1));
         };
         let (mut requests, mut scrubbed, mut kills, mut cuts) = (0, 0, 0, 0);
+        let mut beside = 0;
         for seed in 0..SCRIPTS {
             let report = Script::generate(seed, profile).run_with(&count);
             let report = report.unwrap_or_else(|failure| panic!("{failure}"));
@@ -36,11 +38,14 @@ fn copies_agree_after_an_end_in_the_middle_of_two_rebuilds() {
             scrubbed += report.scrubbed;
             kills += report.kills;
             cuts += report.coverage.points;
+            beside += report.rebuilt_beside;
         }
-        let counts = format!("{}: {starts:?} {requests} {scrubbed} {kills} {cuts}", profile.name);
+        let counts = format!("{starts:?} {requests} {scrubbed} {kills} {cuts} {beside}");
+        let counts = format!("{}: {counts}", profile.name);
         println!("{counts}");
         assert!(starts.get() > 10 && kills > 30 && cuts > 30, "{counts}");
         assert!(requests > 1000 && scrubbed > 1000, "{counts}");
+        assert_eq!(beside > 5, profile.bitmaps, "{counts}");
     }
 }
 
