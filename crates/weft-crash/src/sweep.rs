@@ -75,6 +75,8 @@ pub struct Totals {
     pub bitmap_points: u64,
     /// Number of times that members had no space for seconds and then had it again.
     pub lacks: u64,
+    /// Number of scripts in which a re-added member and a fresh one were rebuilt together.
+    pub rebuilt_beside: u64,
     /// Number of scripts by the pairs of features that they combine.
     pub met: Met,
     /// Number of client requests that were answered.
@@ -246,6 +248,7 @@ impl Totals {
         self.lacks += other.lacks;
         self.partly_written.lacks += other.partly_written.lacks;
         self.partly_written.errors += other.partly_written.errors;
+        self.rebuilt_beside += other.rebuilt_beside;
         self.met.merge(other.met);
         self.requests += other.requests;
         self.bare_requests += other.bare_requests;
@@ -315,6 +318,7 @@ fn seed_of(profile: Profile, seed: u64) -> Result<Totals, String> {
         bitmap_points: if profile.bitmaps { points } else { 0 },
         lacks: report.lacks,
         partly_written: report.partly_written,
+        rebuilt_beside: report.rebuilt_beside,
         met: Met::of(&script),
         requests: report.requests,
         bare_requests: report.bare_requests,

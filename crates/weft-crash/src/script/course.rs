@@ -12,6 +12,7 @@ use crate::checker::parity::Bytes;
 use crate::crash::{Coverage, CutMode};
 use crate::faults::Planned;
 use crate::model::Payload;
+use crate::options::Options;
 use crate::violation::Violation;
 use crate::volumes::BARE;
 use crate::world::Order;
@@ -31,6 +32,8 @@ pub(super) struct Course<'a> {
     absent: Vec<usize>,
     /// Disks of the array that faults were planted in.
     hurt: BTreeSet<usize>,
+    /// Disks that were re-added.
+    re_added: BTreeSet<usize>,
 }
 
 impl<'a> Course<'a> {
@@ -39,7 +42,8 @@ impl<'a> Course<'a> {
     pub(super) fn new(script: &'a Script, plant: Plant<'a>) -> Self {
         let (world, report) = (World::new(script.options.clone()), Report::default());
         let (away, absent, hurt) = (Vec::new(), Vec::new(), BTreeSet::new());
-        Self { script, plant, world, report, stop: None, away, absent, hurt }
+        let re_added = BTreeSet::new();
+        Self { script, plant, world, report, stop: None, away, absent, hurt, re_added }
     }
 
     /// Carries out all steps and checks the end of the run. `at` receives the index of the step
@@ -68,6 +72,7 @@ impl<'a> Course<'a> {
             let member = step.hurts().filter(|disk| self.world.bare_disk() != Some(*disk));
             self.hurt.extend(member);
             self.give_up();
+            self.count_rebuilds();
             // The assembly was refused, as may happen if more members were hurt than the level
             // survives.
             if !self.world.is_running() {
@@ -138,7 +143,10 @@ impl<'a> Course<'a> {
                 if let Some(own) = world.record.of(disk).filter(|_| there).cloned() {
                     world.re_add(disk, Box::new(own));
                     world.settle();
-                    world.coverage.re_added += u64::from(!world.is_out(disk));
+                    if !world.is_out(disk) {
+                        world.coverage.re_added += 1;
+                        self.re_added.insert(disk);
+                    }
                 }
             }
             ScriptStep::Remove(disk) => {
@@ -229,6 +237,25 @@ impl<'a> Course<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Counts the script if it has a recovery in which a re-added member and a fresh one are rebuilt
+    /// together.
+    fn count_rebuilds(&mut self) {
+        if self.re_added.is_empty() || self.report.rebuilt_beside > 0 || !self.world.is_running() {
+            return;
+        }
+        let Options { members, spares, bare, .. } = self.script.options;
+        let fresh = |disk: usize| disk >= members + spares + usize::from(bare);
+        let volume = &self.world.snapshot().volumes[0];
+        let rebuilding = volume.members.iter().filter(|member| {
+            matches!(member.state, MemberState::Rebuilding { .. }) && member.slot.is_some()
+        });
+        let disks: Vec<usize> =
+            rebuilding.map(|member| self.world.disk_known_as(member.member)).collect();
+        let both = disks.iter().any(|disk| self.re_added.contains(disk))
+            && disks.iter().any(|disk| fresh(*disk));
+        self.report.rebuilt_beside = u64::from(both && volume.sync_action == SyncAction::Recover);
     }
 
     /// Ends the run if torn superblocks made the array lose more members than it survives: that is

@@ -75,6 +75,8 @@ pub struct Report {
     pub looks: u64,
     /// Number of times that disks had no space for some seconds ([`ScriptStep::LackSpace`]).
     pub lacks: u64,
+    /// 1 if a re-added member and a fresh one were rebuilt together, otherwise 0.
+    pub rebuilt_beside: u64,
     /// Number of successful stops by an administrator.
     pub stops: u64,
     /// Member requests that failed with an I/O error.

@@ -5,6 +5,9 @@
 //! the process crashes. Members have more recovery units than may be in flight at once, so that a
 //! recovery has a middle, with some units done, some in flight and some left. The generator has a
 //! random stream of its own.
+//!
+//! Of arrays with a bitmap, one of the two members in half of the scripts is re-added by the bitmap,
+//! and a fresh one, which has to be copied as a whole, is rebuilt beside it.
 
 use weft_engine::SyncAction;
 use weft_engine::{Flags, RequestOp};
@@ -55,9 +58,26 @@ impl Draw {
             steps.push(ScriptStep::Sleep(self.rebuilds.pick(&[1, 400, 3500])));
         }
         let Some((first, second)) = self.two_members() else { return };
-        // Recovery units that the first new member has when the second member fails.
+        // Recovery units that a new member has when the second member fails, in most scripts.
         let units = self.options.full_stripes;
         let done = units * (20 + self.rebuilds.below(75)) / 100;
+        if self.profile.bitmaps && self.rebuilds.percent(50) {
+            self.is_re_added_beside_a_fresh_one(first, second, steps);
+        } else {
+            self.are_replaced(first, second, done, steps);
+        }
+        self.end_in_the_middle(done, steps);
+    }
+
+    /// Adds steps that replace a member, which is rebuilt in part, and then another one. `done` is
+    /// the number of recovery units that the first new member has when the second member fails.
+    fn are_replaced(
+        &mut self,
+        first: usize,
+        second: usize,
+        done: u64,
+        steps: &mut Vec<ScriptStep>,
+    ) {
         self.is_replaced(first, steps);
         let completions = done * (3 + self.rebuilds.below(18)) / 10;
         self.some_completions(completions, steps);
@@ -74,6 +94,45 @@ impl Draw {
             // The recovery stays frozen until the next engine starts it.
             _ => {}
         }
+    }
+
+    /// Adds steps in which two members leave and writes are missed. Then one of them is re-added by
+    /// the bitmap and a blank disk takes the slot of the other.
+    fn is_re_added_beside_a_fresh_one(
+        &mut self,
+        first: usize,
+        second: usize,
+        steps: &mut Vec<ScriptStep>,
+    ) {
+        // Only bits of what is written from now on are set then.
+        if self.rebuilds.percent(70) {
+            steps.extend([ScriptStep::Finish, ScriptStep::Sleep(3500)]);
+        }
+        for disk in [first, second] {
+            steps.extend([ScriptStep::FailDisk(disk), ScriptStep::Finish]);
+            steps.push(ScriptStep::Remove(disk));
+            for _ in 0..1 + self.rebuilds.below(3) {
+                steps.push(self.write_below(self.size));
+            }
+        }
+        steps.push(ScriptStep::Finish);
+        let frozen = self.rebuilds.percent(75);
+        if frozen {
+            steps.extend([ScriptStep::Sync(SyncAction::Frozen), ScriptStep::Finish]);
+        }
+        let between = self.rebuilds.below(8) as u32;
+        steps.extend([ScriptStep::ReAdd(first), ScriptStep::Steps(between), ScriptStep::Add]);
+        self.added += 1;
+        if frozen {
+            let action = self.rebuilds.pick(&[SyncAction::Recover, SyncAction::Idle]);
+            steps.extend([ScriptStep::Finish, ScriptStep::Sync(action)]);
+        }
+    }
+
+    /// Adds steps that end the rebuilds in their middle: writes below the offset that the first one
+    /// has reached, after `done` of its units, and a power cut or crash.
+    fn end_in_the_middle(&mut self, done: u64, steps: &mut Vec<ScriptStep>) {
+        let units = self.options.full_stripes;
         let rest = self.rebuilds.below(units / 4);
         self.some_completions(rest, steps);
         for _ in 0..1 + self.rebuilds.below(2) {

@@ -282,6 +282,12 @@ impl World {
         MemberIndex(index.expect("every disk has an index") as u16)
     }
 
+    /// Number of the disk that the engine knows under a member index.
+    #[must_use]
+    pub fn disk_known_as(&self, member: MemberIndex) -> usize {
+        self.disk_of[member.index()]
+    }
+
     /// Whether the disk is a member of no volume of the engine.
     #[must_use]
     pub fn is_out(&self, disk: usize) -> bool {
