@@ -9,6 +9,7 @@
 //! commits (`WEFT_FUZZ_SEED`).
 
 use crate::lines::{commit, count, date, printed, text};
+use crate::mutants::AGAIN;
 use crate::part::{Ending, Report, cargo, run};
 use crate::{interop, mutants, sweep, tree};
 use anyhow::{Context, ensure};
@@ -38,6 +39,8 @@ struct Part {
 enum Work {
     /// Tests of parsers, in rounds of one seed each.
     Fuzz,
+    /// Changes of the code that were thought of by hand.
+    Hand,
     Mutants,
     /// An interop suite, in rounds.
     Suite(&'static str),
@@ -46,12 +49,18 @@ enum Work {
 
 const OF_ROUNDS: &str = "xtask/long.jsonl";
 
-const PARTS: [Part; 5] = [
+const PARTS: [Part; 6] = [
     Part {
         name: "fuzz",
         what: "damaged superblocks and messages of NBD, by other seeds than the tests'",
         ledger: OF_ROUNDS,
         work: Work::Fuzz,
+    },
+    Part {
+        name: "hand",
+        what: "mutants that were thought of by hand, built together",
+        ledger: "xtask/mutants-hand.jsonl",
+        work: Work::Hand,
     },
     Part {
         name: "kills",
@@ -105,6 +114,7 @@ pub(crate) fn long(words: &[&str]) -> anyhow::Result<Report> {
     let part = part.with_context(|| format!("long: found {name}, expected one of {}", names()))?;
     match part.work {
         Work::Fuzz => fuzz(part, begin, &mut report)?,
+        Work::Hand => return mutants::mutants(&["hand"]),
         Work::Mutants => {
             let (set, shard) = mutants::next_shard()?;
             return mutants::mutants(&["together", set, &shard]);
@@ -213,7 +223,12 @@ fn last_commit(part: &Part, ledger: &str) -> anyhow::Result<Option<String>> {
         let at = || format!("{}:{number}", part.ledger);
         let line: Value = serde_json::from_str(line).with_context(at)?;
         let is_of_part = || anyhow::Ok(text(&line, "part")? == part.name && is_run(&line)?);
-        if part.ledger != OF_ROUNDS || is_of_part().with_context(at)? {
+        let counts = match part.ledger {
+            OF_ROUNDS => is_of_part().with_context(at)?,
+            // Survivors that were tried again are not a run of a shard.
+            _ => line.get("shard").is_none_or(|shard| shard != AGAIN),
+        };
+        if counts {
             last = Some(text(&line, "commit").with_context(at)?);
         }
     }
@@ -246,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_part_that_was_run_long_ago_or_never_is_old() {
-        let [_, kills, .., sweep] = &PARTS;
+        let [_, _, kills, _, mutants, sweep] = &PARTS;
         let line = |part: &str, commit: &str, failures: u64| {
             let line = json!({"part": part, "commit": commit, "rounds": 1, "failures": failures});
             format!("{line}\n")
@@ -256,6 +271,8 @@ mod tests {
         let ledger = ledger.as_str();
         assert_eq!(last_commit(kills, ledger).unwrap().as_deref(), Some("a1"));
         assert_eq!(last_commit(sweep, ledger).unwrap().as_deref(), Some("b2"));
+        let again = format!("{ledger}{}\n", json!({"commit": "c3", "shard": AGAIN}));
+        assert_eq!(last_commit(mutants, &again).unwrap().as_deref(), Some("b2"));
         assert_eq!(last_commit(kills, "").unwrap(), None);
         assert!(last_commit(kills, "{}").is_err());
         assert!(!line_of(kills, Some(AGE_MAX)).contains("OLD"));

@@ -14,6 +14,8 @@ mod ledger;
 mod reach;
 mod together;
 
+pub(crate) use ledger::AGAIN;
+
 use crate::part::{Ending, Report, cargo};
 use crate::tree;
 use anyhow::Context;

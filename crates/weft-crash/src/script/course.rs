@@ -239,8 +239,8 @@ impl<'a> Course<'a> {
         Ok(())
     }
 
-    /// Counts the script if it has a recovery in which a re-added member and a fresh one are rebuilt
-    /// together.
+    /// Counts the script if it has a recovery in which a re-added member and a fresh one are
+    /// rebuilt together.
     fn count_rebuilds(&mut self) {
         if self.re_added.is_empty() || self.report.rebuilt_beside > 0 || !self.world.is_running() {
             return;
