@@ -24,17 +24,18 @@ pub(super) fn draw_in(percent: u64, rng: &mut Rng) -> Option<WriteBackConfig> {
 
 /// Chooses how writers are throttled: by weft's own policy or by that of one of the kernels.
 pub(super) fn draw_throttle(rng: &mut Rng, options: &mut Options) {
-    set_throttle(rng.index(Kernel::NAMES.len() + 1), options);
+    // The index after the last kernel's is weft's own policy.
+    let kernel = Kernel::NAMES.get(rng.index(Kernel::NAMES.len() + 1));
+    options.knobs.pool.throttle = kernel.map(|(_, kernel)| *kernel);
 }
 
-/// Adds a write-back cache in a sixth of the seeds, with each throttle in turn. The seed decides
-/// this without a random draw, so that scripts of all other seeds stay as they were before caches
-/// were added.
-pub(super) fn add_by_seed(options: &mut Options, seed: u64) {
-    let of_cache = (seed / 6) as usize;
-    if seed % 6 == 4 {
-        options.write_back = Some(of_pages(PAGES[of_cache % PAGES.len()]));
-        set_throttle(of_cache / 3 % (Kernel::NAMES.len() + 1), options);
+/// Adds a write-back cache and its throttle in a sixth of the scripts. The random stream is one of
+/// its own, so that whether a script has a cache depends on nothing else that is drawn.
+pub(super) fn add_to_some(options: &mut Options) {
+    let mut rng = Rng::new(options.seed ^ 0xcac4);
+    if rng.below(6) == 0 {
+        options.write_back = Some(draw(&mut rng));
+        draw_throttle(&mut rng, options);
     }
 }
 
@@ -42,8 +43,17 @@ fn of_pages(pages: u64) -> WriteBackConfig {
     WriteBackConfig::of(Bytes::kib(4 * pages))
 }
 
-/// Sets the throttle of writers to that of the kernel with this index in [`Kernel::NAMES`], or to
-/// weft's own for the index after the last.
-fn set_throttle(index: usize, options: &mut Options) {
-    options.knobs.pool.throttle = Kernel::NAMES.get(index).map(|(_, kernel)| *kernel);
+#[cfg(test)]
+mod tests {
+    use super::super::{Profile, Script};
+
+    #[test]
+    fn a_cache_is_in_a_sixth_of_the_scripts_of_every_remainder_of_the_seed() {
+        let mut cached = [0; 6];
+        for seed in 0..1200 {
+            let script = Script::generate(seed, Profile::CUTS);
+            cached[(seed % 6) as usize] += u32::from(script.options.write_back.is_some());
+        }
+        assert!(cached.iter().all(|count| (15..=60).contains(count)), "{cached:?}");
+    }
 }
