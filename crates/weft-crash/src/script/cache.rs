@@ -42,3 +42,18 @@ pub(super) fn add_to_some(options: &mut Options) {
 fn of_pages(pages: u64) -> WriteBackConfig {
     WriteBackConfig::of(Bytes::kib(4 * pages))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Profile, Script};
+
+    #[test]
+    fn a_cache_is_in_a_sixth_of_the_scripts_of_every_remainder_of_the_seed() {
+        let mut cached = [0; 6];
+        for seed in 0..1200 {
+            let script = Script::generate(seed, Profile::CUTS);
+            cached[(seed % 6) as usize] += u32::from(script.options.write_back.is_some());
+        }
+        assert!(cached.iter().all(|count| (15..=60).contains(count)), "{cached:?}");
+    }
+}
