@@ -160,6 +160,7 @@ impl Metric {
         matches!(
             self,
             Self::FlushAverage
+                | Self::FlushMax
                 | Self::SyncsPerCommit
                 | Self::FlushRounds
                 | Self::FlushesChecked
