@@ -238,15 +238,8 @@ impl Copier {
     fn lock(&mut self, task: Task, range: ByteRange, places: &Mirrors, events: &mut Vec<Event>) {
         let place = self.free.pop().expect("there is memory for it");
         let writes = !matches!(task, Task::Sync { action: SyncAction::Check, .. });
-        // A slot that the task itself rebuilds may be readable, if the recovery of another slot
-        // began at a lower offset. It is read only if no other copy can be, and is otherwise made
-        // equal to that copy.
-        let last = match task {
-            Task::Sync { rebuilding, .. } => self.behind.or(rebuilding),
-            Task::Correct(_) => self.behind,
-        };
         let mut copies = places.copies(range.start.sectors_floor());
-        copies.sort_by_key(|copy| last.contains(copy.slot));
+        copies.sort_by_key(|copy| self.behind.contains(copy.slot));
         let before = self.parts[place as usize].replace(Part {
             task,
             range,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use weft_ondisk::{Level, NewBitmap, Super1, Superblock, Uuid};
 use weft_units::{ByteRange, Bytes, ClientId, MemberIndex, Sectors, Time, VolumeId};
 
-use crate::assemble::{Assembly, Candidate, Options, SlotState};
+use crate::assemble::{Assembly, Candidate, Options};
 use crate::contract::frame::{Run, Segment, frames_needed};
 use crate::contract::output::{ComputeOp, Differs};
 use crate::knobs::{Knobs, SyncPace};
@@ -858,29 +858,6 @@ fn two_members_are_rebuilt_with_the_memory_of_one_unit() {
     assert_eq!(states, [whole, failed, whole, failed, whole, whole]);
     for (new, copied) in [(4, 0), (5, 2)] {
         assert_eq!(machine.members[new][..SIZE as usize], machine.members[copied][..SIZE as usize]);
-    }
-}
-
-/// Member 0 is rebuilt to the middle, and member 1 from the beginning on: a copy of member 0 below
-/// the middle is made equal to that of member 2, and not the other way round.
-#[test]
-fn a_recovery_reads_a_copy_that_it_rebuilds_only_where_there_is_no_other() {
-    for unreadable in [false, true] {
-        let mut assembly = array(Level::Raid1, None, 3);
-        for (slot, sectors) in [(0, 4096), (1, 0)] {
-            let state = std::mem::replace(&mut assembly.slots[slot], SlotState::Missing);
-            let SlotState::InSync(member) = state else { panic!("the array is whole") };
-            let recovery_offset = Sectors(sectors);
-            assembly.slots[slot] = SlotState::Rebuilding { member, recovery_offset };
-        }
-        let mut machine = Machine::new(assembly);
-        machine.scatter();
-        let [old, other, good] = [0, 1, 2].map(|member| machine.members[member][8]);
-        assert!(old != good && other != good, "{old} {other} {good}");
-        machine.bad.extend(unreadable.then_some((2, 8)));
-        machine.settle();
-        let source = if unreadable { old } else { good };
-        assert_eq!([0, 1].map(|member| machine.members[member][8]), [source; 2]);
     }
 }
 
