@@ -5,7 +5,8 @@
 //! `mutants-survivors.txt`. A run of the shard `again` repeats survivors after tests were added;
 //! its lines list those that were `killed`. A survivor is *open* until it is killed or listed among
 //! those that make no difference. Shards of different commits may have tried the same change twice,
-//! so shares count tries; a file without any try has no line.
+//! so shares count tries; a file without any try has no line. Each set is held to its share of open
+//! survivors by itself. Files of which less than a third was tried are listed, and held to nothing.
 
 use super::{Found, Mutant, Set, survivors};
 use crate::lines::{commit, count, date, text, texts};
@@ -46,8 +47,11 @@ struct Sum {
     open: Vec<String>,
 }
 
-/// Largest tolerated share of open survivors, in percent of the tries.
+/// Largest tolerated share of open survivors in each set, in percent of the tries.
 const OPEN_MAX: u64 = 3;
+
+/// Share of the changes of each file that should be tried, in percent; files with less are listed.
+const TRIED_MIN: u64 = 33;
 
 /// Adds the results of a shard's run to the ledger: a line for each file.
 pub(super) fn add(set: &Set, shard: &str, found: &Found) -> anyhow::Result<()> {
@@ -127,30 +131,66 @@ fn next_of(
     next.min().map(|(_, set, shard)| (set, shard))
 }
 
-/// Text with the tried share of each file, and of all files together.
+/// Text with the tried share of each file and of each set, the files of which too little was tried,
+/// and the open survivors.
 pub(super) fn summary() -> anyhow::Result<String> {
-    let sums = sum(&ledger()?, &survivors()?);
-    let mut all = Sum::default();
+    let (lines, listed) = (ledger()?, survivors()?);
     let mut text = String::new();
-    for (file, sum) in &sums {
+    for (file, sum) in sum(&lines, &listed) {
         let _ = writeln!(text, "{file}: {}", sum.text());
-        all.of += sum.of;
-        all.tried += sum.tried;
-        all.caught += sum.caught;
-        all.timeouts += sum.timeouts;
-        all.unviable += sum.unviable;
-        all.missed += sum.missed;
-        all.killed += sum.killed;
-        all.open.extend(sum.open.iter().map(|name| format!("{file}: {name}")));
     }
-    let _ = writeln!(text, "all: {}; at most {OPEN_MAX} % may be open", all.text());
-    for name in &all.open {
-        let _ = writeln!(text, "open: {name}");
+    for (set, of_set) in of_sets(&lines, &listed) {
+        for name in &of_set.open {
+            let _ = writeln!(text, "open, {set}: {name}");
+        }
+        let _ = writeln!(text, "set {set}: {}; at most {OPEN_MAX} % may be open", of_set.text());
+    }
+    for (file, sum) in little_tried(&lines) {
+        let _ = writeln!(text, "less than a third: {file}: {} of {}", sum.tried, sum.of);
     }
     Ok(text)
 }
 
+/// Sums by set. The names of open survivors begin with the file.
+fn of_sets(lines: &[Line], listed: &[Mutant]) -> BTreeMap<String, Sum> {
+    let mut sets: BTreeMap<String, Sum> = BTreeMap::new();
+    for set in lines.iter().map(|line| &line.set).collect::<BTreeSet<_>>() {
+        let own: Vec<Line> = lines.iter().filter(|line| line.set == *set).cloned().collect();
+        let all = sets.entry(set.clone()).or_default();
+        for (file, sum) in sum(&own, listed) {
+            all.add(&file, &sum);
+        }
+    }
+    sets
+}
+
+/// Sets of which too many survivors are open, each with a sentence.
+fn too_open(sets: &BTreeMap<String, Sum>) -> Vec<String> {
+    let is_too_open = |sum: &Sum| sum.open.len() as u64 * 100 >= sum.tried * OPEN_MAX;
+    let those = sets.iter().filter(|(_, sum)| is_too_open(sum));
+    those.map(|(set, sum)| format!("{set}: {} of {} are open", sum.open.len(), sum.tried)).collect()
+}
+
+/// Files of which less than [`TRIED_MIN`] percent of the changes were tried.
+fn little_tried(lines: &[Line]) -> Vec<(String, Sum)> {
+    let is_little = |sum: &Sum| sum.tried * 100 < sum.of * TRIED_MIN;
+    sum(lines, &[]).into_iter().filter(|(_, sum)| is_little(sum)).collect()
+}
+
 impl Sum {
+    /// Adds the sum of a file.
+    fn add(&mut self, file: &str, other: &Self) {
+        let Self { of, tried, caught, timeouts, unviable, missed, killed, open } = other;
+        self.of += of;
+        self.tried += tried;
+        self.caught += caught;
+        self.timeouts += timeouts;
+        self.unviable += unviable;
+        self.missed += missed;
+        self.killed += killed;
+        self.open.extend(open.iter().map(|name| format!("{file}: {name}")));
+    }
+
     fn text(&self) -> String {
         let Self { of, tried, caught, timeouts, unviable, missed, killed, open } = self;
         let listed = missed - killed - open.len() as u64;
@@ -281,7 +321,7 @@ fn sum(lines: &[Line], listed: &[Mutant]) -> BTreeMap<String, Sum> {
 }
 
 /// Name of the shard that repeats survivors.
-pub(super) const AGAIN: &str = "again";
+pub(crate) const AGAIN: &str = "again";
 
 #[cfg(test)]
 mod tests {
@@ -292,12 +332,37 @@ mod tests {
         let lines = ledger().unwrap();
         print!("{}", summary().unwrap());
         assert!(lines.iter().all(|line| line.commit.len() == 40), "commits are named in full");
-        let sums = sum(&lines, &survivors().unwrap());
-        let (tried, caught) =
-            sums.values().fold((0, 0), |sum, file| (sum.0 + file.tried, sum.1 + file.caught));
-        assert!(tried >= 50 && caught * 2 > tried, "{caught} of {tried}");
-        let open: usize = sums.values().map(|sum| sum.open.len()).sum();
-        assert!(open as u64 * 100 <= tried * OPEN_MAX, "{open} of {tried} are open: write tests");
+        let sets = of_sets(&lines, &survivors().unwrap());
+        assert_eq!(sets.keys().collect::<Vec<_>>(), ["copies", "stripes"]);
+        for (set, Sum { tried, caught, .. }) in &sets {
+            assert!(*tried >= 50 && caught * 2 > *tried, "{set}: {caught} of {tried}");
+        }
+        assert_eq!(too_open(&sets), [""; 0], "write tests");
+    }
+
+    #[test]
+    fn each_set_is_held_by_itself_and_files_of_which_little_was_tried_are_told() {
+        let line = |set: &str, file: &str, caught: u64, missed: usize| Line {
+            set: set.into(),
+            shard: "0/9".into(),
+            file: file.into(),
+            of: 100,
+            caught,
+            missed: (0..missed).map(|nth| format!("c{nth} @ x")).collect(),
+            ..Line::default()
+        };
+        // 3 of 100 are open in the one set, 3 of 1,000 in both.
+        let lines = [line("one", "f", 97, 3), line("two", "g", 900, 0)];
+        let sets = of_sets(&lines, &[]);
+        assert_eq!(too_open(&sets), ["one: 3 of 100 are open"]);
+        assert_eq!(sets["one"].open[0], "f: c0 @ x");
+        assert_eq!(too_open(&of_sets(&[line("one", "f", 98, 2)], &[])), [""; 0]);
+        // A survivor that makes no difference is not open.
+        let listed = [Mutant { file: "f".into(), change: "c1".into(), code: "x".into() }];
+        assert_eq!(too_open(&of_sets(&lines, &listed)), [""; 0]);
+        let lines = [line("one", "f", 32, 0), line("one", "g", 33, 0)];
+        let little = little_tried(&lines).into_iter().map(|(file, sum)| (file, sum.tried));
+        assert_eq!(little.collect::<Vec<_>>(), [("f".to_owned(), 32)]);
     }
 
     #[test]

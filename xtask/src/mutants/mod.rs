@@ -17,6 +17,7 @@ mod together;
 use crate::part::{Ending, Report, cargo};
 use crate::tree;
 use anyhow::Context;
+pub(crate) use ledger::AGAIN;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fmt::Write as _;
