@@ -139,11 +139,15 @@ pub(super) fn summary() -> anyhow::Result<String> {
     for (file, sum) in sum(&lines, &listed) {
         let _ = writeln!(text, "{file}: {}", sum.text());
     }
-    for (set, of_set) in of_sets(&lines, &listed) {
+    let sets = of_sets(&lines, &listed);
+    for (set, of_set) in &sets {
         for name in &of_set.open {
             let _ = writeln!(text, "open, {set}: {name}");
         }
         let _ = writeln!(text, "set {set}: {}; at most {OPEN_MAX} % may be open", of_set.text());
+    }
+    for set in too_open(&sets) {
+        let _ = writeln!(text, "TOO MANY: {set}");
     }
     for (file, sum) in little_tried(&lines) {
         let _ = writeln!(text, "less than a third: {file}: {} of {}", sum.tried, sum.of);
