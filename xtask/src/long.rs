@@ -8,8 +8,7 @@
 //! with a fixed seed; the part `fuzz` runs these tests with other seeds, beginning at the number of
 //! commits (`WEFT_FUZZ_SEED`).
 
-use crate::lines::{commit, count, date, printed, text};
-use crate::mutants::AGAIN;
+use crate::lines::{commit, count, date, printed, text, texts};
 use crate::part::{Ending, Report, cargo, run};
 use crate::{interop, mutants, sweep, tree};
 use anyhow::{Context, ensure};
@@ -39,7 +38,7 @@ struct Part {
 enum Work {
     /// Tests of parsers, in rounds of one seed each.
     Fuzz,
-    /// Changes of the code that were thought of by hand.
+    /// The list of mutants by hand.
     Hand,
     Mutants,
     /// An interop suite, in rounds.
@@ -58,7 +57,7 @@ const PARTS: [Part; 6] = [
     },
     Part {
         name: "hand",
-        what: "mutants that were thought of by hand, built together",
+        what: "mutants by hand, each with the test that has to fail",
         ledger: "xtask/mutants-hand.jsonl",
         work: Work::Hand,
     },
@@ -216,28 +215,34 @@ fn line_of(part: &Part, age: Option<u64>) -> String {
     format!("cargo xtask long {name:<8} {what}; {last}\n")
 }
 
-/// Commit that the last line of a part in its ledger names; `None` without a line.
+/// Commit that the last line of a part's ledger with a run that passed names; `None` without one.
 fn last_commit(part: &Part, ledger: &str) -> anyhow::Result<Option<String>> {
     let mut last = None;
     for (line, number) in ledger.lines().zip(1..) {
         let at = || format!("{}:{number}", part.ledger);
         let line: Value = serde_json::from_str(line).with_context(at)?;
-        let is_of_part = || anyhow::Ok(text(&line, "part")? == part.name && is_run(&line)?);
-        let counts = match part.ledger {
-            OF_ROUNDS => is_of_part().with_context(at)?,
-            // Survivors that were tried again are not a run of a shard.
-            _ => line.get("shard").is_none_or(|shard| shard != AGAIN),
-        };
-        if counts {
+        if passed(part, &line).with_context(at)? {
             last = Some(text(&line, "commit").with_context(at)?);
         }
     }
     Ok(last)
 }
 
-/// Whether a line records at least one round and no failure.
-fn is_run(line: &Value) -> anyhow::Result<bool> {
-    Ok(count(line, "rounds")? > 0 && count(line, "failures")? == 0)
+/// Whether a line of a part's ledger records a run of that part that passed. A repetition of
+/// survivors tries no shard, and survivors of a shard are judged by their own ledger.
+fn passed(part: &Part, line: &Value) -> anyhow::Result<bool> {
+    Ok(match part.work {
+        Work::Hand => {
+            let names = |field| anyhow::Ok(texts(line, field)?.len() as u64);
+            names("caught")? + names("survives")? == count(line, "tried")?
+        }
+        Work::Mutants => text(line, "shard")? != mutants::AGAIN,
+        Work::Sweep => count(line, "failures")? == 0,
+        Work::Fuzz | Work::Suite(_) => {
+            let rounds = count(line, "rounds")?;
+            text(line, "part")? == part.name && rounds > 0 && count(line, "failures")? == 0
+        }
+    })
 }
 
 /// Part of `test` that fails if a part of `long` was run too long ago, or if a ledger cannot be
@@ -261,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_part_that_was_run_long_ago_or_never_is_old() {
-        let [_, _, kills, _, mutants, sweep] = &PARTS;
+        let [_, _, kills, .., sweep] = &PARTS;
         let line = |part: &str, commit: &str, failures: u64| {
             let line = json!({"part": part, "commit": commit, "rounds": 1, "failures": failures});
             format!("{line}\n")
@@ -271,14 +276,32 @@ mod tests {
         let ledger = ledger.as_str();
         assert_eq!(last_commit(kills, ledger).unwrap().as_deref(), Some("a1"));
         assert_eq!(last_commit(sweep, ledger).unwrap().as_deref(), Some("b2"));
-        let again = format!("{ledger}{}\n", json!({"commit": "c3", "shard": AGAIN}));
-        assert_eq!(last_commit(mutants, &again).unwrap().as_deref(), Some("b2"));
+        let ledger = line("sweep", "b3", 0) + &line("sweep", "b4", 1);
+        assert_eq!(last_commit(sweep, &ledger).unwrap().as_deref(), Some("b3"), "with a failure");
         assert_eq!(last_commit(kills, "").unwrap(), None);
         assert!(last_commit(kills, "{}").is_err());
         assert!(!line_of(kills, Some(AGE_MAX)).contains("OLD"));
         assert!(line_of(kills, Some(AGE_MAX + 1)).contains("OLD: 301 commits ago"));
         assert!(line_of(kills, None).contains("OLD: never"));
         assert!([None, Some(AGE_MAX + 1)].into_iter().all(is_old) && !is_old(Some(AGE_MAX)));
+    }
+
+    #[test]
+    fn a_repetition_of_survivors_and_a_mutant_by_hand_that_was_missed_count_for_no_age() {
+        let part = |name: &str| PARTS.iter().find(|part| part.name == name).unwrap();
+        let shard = |shard: &str, commit: &str| {
+            format!("{}\n", json!({"shard": shard, "commit": commit, "killed": ["a @ b"]}))
+        };
+        let ledger = shard("1/8", "c1") + &shard("again", "c2");
+        assert_eq!(last_commit(part("mutants"), &ledger).unwrap().as_deref(), Some("c1"));
+        assert_eq!(last_commit(part("mutants"), &shard("again", "c2")).unwrap(), None);
+        let hand = |commit: &str, tried: u64| {
+            let line =
+                json!({"commit": commit, "tried": tried, "caught": ["a"], "survives": ["b"]});
+            format!("{line}\n")
+        };
+        let ledger = hand("d1", 2) + &hand("d2", 3);
+        assert_eq!(last_commit(part("hand"), &ledger).unwrap().as_deref(), Some("d1"));
     }
 
     #[test]

@@ -5,7 +5,8 @@
 //! `mutants-survivors.txt`. A run of the shard `again` repeats survivors after tests were added;
 //! its lines list those that were `killed`. A survivor is *open* until it is killed or listed among
 //! those that make no difference. Shards of different commits may have tried the same change twice,
-//! so shares count tries; a file without any try has no line.
+//! so shares count tries; a file without any try has no line. Each set is held to its share of open
+//! survivors by itself. Files of which less than a third was tried are listed, and held to nothing.
 
 use super::{Found, Mutant, Set, survivors};
 use crate::lines::{commit, count, date, text, texts};
@@ -146,7 +147,7 @@ pub(super) fn summary() -> anyhow::Result<String> {
         let _ = writeln!(text, "set {set}: {}; at most {OPEN_MAX} % may be open", of_set.text());
     }
     for set in too_open(&sets) {
-        let _ = writeln!(text, "too many: {set}");
+        let _ = writeln!(text, "TOO MANY: {set}");
     }
     for (file, sum) in little_tried(&lines) {
         let _ = writeln!(text, "less than a third: {file}: {} of {}", sum.tried, sum.of);

@@ -14,11 +14,10 @@ mod ledger;
 mod reach;
 mod together;
 
-pub(crate) use ledger::AGAIN;
-
 use crate::part::{Ending, Report, cargo};
 use crate::tree;
 use anyhow::Context;
+pub(crate) use ledger::AGAIN;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fmt::Write as _;

@@ -150,10 +150,7 @@ impl Draw {
         if profile.drains {
             super::drains::draw(&mut drains, &mut options);
         }
-        let mut parts = Rng::new(seed ^ 0x9a27);
-        if profile.parts {
-            super::parts::draw(&mut parts, &mut options);
-        }
+        let parts = super::parts::draw(seed, profile, &mut options);
         let mut mixed = Rng::new(seed ^ 0x3175);
         if profile.mixed {
             super::mixed::draw(&mut mixed, &mut options);

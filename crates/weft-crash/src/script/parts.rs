@@ -10,17 +10,22 @@ use weft_units::VolumeId;
 use weft_units::rng::Rng;
 
 use super::draw::Draw;
-use super::{ScriptStep, cache};
+use super::{Profile, ScriptStep, cache};
 use crate::faults::Planned;
 use crate::options::Options;
 use crate::volumes::{ARRAY, BARE};
 use crate::world::BARE_BYTES;
 
-/// Adds a bare volume and a write-back cache to the options.
-pub(super) fn draw(rng: &mut Rng, options: &mut Options) {
-    options.bare = true;
-    options.write_back = Some(cache::draw(rng));
-    cache::draw_throttle(rng, options);
+/// Adds a bare volume and a write-back cache to the options, if the profile has such runs. Returns
+/// the random stream of the generator.
+pub(super) fn draw(seed: u64, profile: Profile, options: &mut Options) -> Rng {
+    let mut rng = Rng::new(seed ^ 0x9a27);
+    if profile.parts {
+        options.bare = true;
+        options.write_back = Some(cache::draw(&mut rng));
+        cache::draw_throttle(&mut rng, options);
+    }
+    rng
 }
 
 impl Draw {

@@ -281,6 +281,11 @@ impl Copier {
 
     /// Reads the copies of a part that are still to be read: all of them, or only the next one for
     /// a correction and for a sync that trusts a single copy.
+    ///
+    /// A recovery reads a slot that it rebuilds, below that slot's recovery offset: clients read
+    /// that copy if it is the first, also where copies may differ, and a recovery from another one
+    /// would replace what they have read. It neither writes nor compares that copy, so it ends no
+    /// pending resync ([`Settles::UnlessPartlyRebuilt`]), which makes all copies this one.
     fn read(&mut self, place: u32, level: Level, events: &mut Vec<Event>, cx: &mut Cx<'_>) {
         let part = self.part(place);
         assert_eq!((part.step, part.pending), (Step::Reading, 0), "the step before is over");
