@@ -21,8 +21,8 @@ impl Sectors {
     /// Length 0, or the position of the first sector.
     pub const ZERO: Self = Self(0);
 
-    /// The same length or position in bytes. The result is `u64::MAX` if it would be larger, which
-    /// no real device reaches.
+    /// Converts to bytes. The result is `u64::MAX` if it would be larger, which no real device
+    /// reaches.
     #[must_use]
     pub const fn bytes(self) -> Bytes {
         Bytes(self.0.saturating_mul(SECTOR_BYTES))
