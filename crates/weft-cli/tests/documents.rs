@@ -238,7 +238,7 @@ fn the_page_on_schedulers_prints_what_its_commands_print() {
     check("docs/schedulers.md", 7);
 }
 
-/// Names of which a page has no row of a table that begins with them.
+/// Names with which no row of a table on a page begins.
 fn without_row<'a>(page: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let has = |name: &&str| page.lines().any(|line| line.starts_with(&format!("| `{name}` |")));
     names.into_iter().filter(|name| !has(name)).collect()
@@ -251,7 +251,7 @@ fn the_page_on_schedulers_has_a_row_for_each() {
     assert_eq!(without_row(&page, ["none", "cfq"]), ["cfq"]);
 }
 
-/// Names for which no heading below the testable statements of a page begins with them.
+/// Names with which no heading below the testable statements of a page begins.
 fn without_statements<'a>(page: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let below = page.split("\n## 6. Testable statements").nth(1).unwrap();
     let below = below.split("\n## ").next().unwrap().to_lowercase();

@@ -17,7 +17,7 @@ use smallvec::{Array, SmallVec};
 use weft_engine::{ComputeOp, Differs, Located, Segment, Source, Value};
 use weft_parity::Parity;
 
-/// A driver's memory, in which the segments that the engine names lie.
+/// Memory of a driver, which contains the segments that the engine names.
 pub trait Frames {
     /// Slices for the segments of one operation: those to read and those to write.
     ///

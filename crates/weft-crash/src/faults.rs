@@ -42,9 +42,9 @@ pub struct Faults {
     pub discards_fail: u32,
     /// Flushes fail, and so do writes that imply one.
     pub flush_error: bool,
-    /// Whether a write that fails or is aborted leaves nothing, a beginning, any part or all of
-    /// itself on the media. If false it leaves nothing, except for the sectors before one in
-    /// `bad_writes`.
+    /// Whether a write that fails or is aborted may leave a part of its data on the media: nothing,
+    /// the beginning, any part or all. If false, nothing is left, except for the sectors before one
+    /// in `bad_writes`.
     pub tears: bool,
     /// Number of sectors that the member still has after it was cut short; `None` if it was not.
     /// The sectors behind are gone for good, and requests for them fail as if the member were gone.

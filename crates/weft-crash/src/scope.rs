@@ -91,7 +91,8 @@ pub struct Search {
     pub compared: bool,
     /// Name of a part of the fingerprint that is left out, to show that the comparison then fails.
     pub left_out: Option<&'static str>,
-    /// States that had equal fingerprints but differed after cuts.
+    /// Number of states of which the fingerprint was equal to that of an earlier state, but the
+    /// result of power cuts was not.
     pub wrongly_alike: u64,
 }
 
@@ -393,11 +394,11 @@ fn has_data_outstanding(world: &World) -> bool {
 /// State of an array before the first operation of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// Content everywhere, all of it durable. The array is clean and the stripe cache empty.
+    /// Every sector has been written and is durable. The array is clean and the stripe cache empty.
     Clean,
     /// State `Dirty`, but with one failed member.
     Degraded,
-    /// Content everywhere, flushed. The array is dirty.
+    /// Every sector has been written and flushed. The array is dirty.
     Dirty,
 }
 

@@ -424,9 +424,9 @@ impl World {
         self.torn.iter().filter(none).copied().collect()
     }
 
-    /// Whether a refusal to assemble would break a promise. It would not if so many superblocks
-    /// that were whole when the last engine ended are now torn or unreadable that the other members
-    /// are too few.
+    /// Whether a refusal to assemble would break a promise. A refusal is allowed if the array has
+    /// too few members without those of which the superblock was whole when the last engine ended
+    /// and is torn or unreadable now.
     #[must_use]
     pub fn must_assemble(&self) -> bool {
         let whole = |disk: usize| self.candidate(disk).superblock.is_ok();
@@ -521,8 +521,8 @@ impl World {
         self.suspects.columns().filter(|column| self.suspects.contains(*column)).collect()
     }
 
-    /// Counts of checks that accepted content which clients' writes alone do not explain (excuses).
-    /// All are 0 if disks lie, because checks of data do not count then.
+    /// Numbers of excuses: checks that accepted content which the writes of clients alone do not
+    /// explain. All are 0 if disks lie, because checks of data do not count then.
     #[must_use]
     pub fn excuses(&self) -> Excuses {
         let mut excuses = self.checkers.excuses;

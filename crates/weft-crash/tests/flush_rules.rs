@@ -58,7 +58,8 @@ struct Bench {
     planted: Option<Mutant>,
     disks: BTreeMap<u16, Disk>,
     flights: Vec<Flight>,
-    /// Requests that are not served, with the number of flushes started by then for each member.
+    /// Requests that are not served, by number, each with the number of flushes of each member that
+    /// had been started when the request arrived.
     unserved: BTreeMap<usize, BTreeMap<u16, u64>>,
     asked: usize,
     served: usize,

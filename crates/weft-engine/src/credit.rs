@@ -2,7 +2,7 @@
 //!
 //! Every client has the same credit, in bytes of payload. A request takes credit when it arrives
 //! and returns it when it is answered, so that the memory that a client's requests hold is bounded
-//! whether or not the client reads its answers. A request that is larger than the whole credit is
+//! even if the client does not read its answers. A request that is larger than the whole credit is
 //! accepted only if nothing else is outstanding.
 
 use weft_units::{Bytes, ClientId};

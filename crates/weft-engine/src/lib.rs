@@ -214,9 +214,9 @@ impl Engine {
     ///
     /// A driver first hands over all inputs that it has, then takes the turns, then carries out the
     /// outputs. If [`Turn::more`] is set, the run ended because of `turns_max`: the driver carries
-    /// out the outputs and calls `run` again whether or not there is a new input. A driver that
-    /// models the engine's CPU time, during which members continue to work, calls the two halves of
-    /// a turn separately: [`decide`](Engine::decide) and, when that time has passed,
+    /// out the outputs and calls `run` again, even if there is no new input. A driver that models
+    /// the engine's CPU time, during which members continue to work, calls the two halves of a turn
+    /// separately: [`decide`](Engine::decide) and, when that time has passed,
     /// [`unplug_queues`](Engine::unplug_queues).
     pub fn run(&mut self, now: Time, turns_max: u32, outputs: &mut VecDeque<Output>) -> Turn {
         let mut all = Turn { work: Work::default(), more: true };

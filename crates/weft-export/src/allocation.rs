@@ -244,8 +244,8 @@ fn stretch(rows: &Rows, places: &[Place<'_>], at: u64, end: u64) -> (bool, u64) 
     (hole, (first + (row + count) * row_bytes).min(end))
 }
 
-/// Shortest read of a bare member for which holes are looked up: a system call costs less than
-/// reading and sending zeroes.
+/// Shortest read of a bare member for which holes are looked up. From this length on, the system
+/// call for it costs less than to read and send zeroes.
 const BARE_BYTES_MIN: u64 = 32 << 10;
 /// Shortest read of an array for which holes are looked up: the members in sync have to be
 /// determined first.

@@ -366,7 +366,7 @@ impl Stationarity {
         })
     }
 
-    /// Whether the run was stationary, so that it counts; otherwise it is extended.
+    /// Whether the run was stationary. A run that was not does not count, and is extended.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.autocorrelation <= AUTOCORRELATION_MAX && self.halves_apart <= HALVES_APART_MAX

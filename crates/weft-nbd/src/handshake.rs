@@ -226,7 +226,8 @@ impl BlockSizes {
 }
 
 impl Default for BlockSizes {
-    /// Sizes that both sides assume when none were sent: 1, 4096, 32 MiB.
+    /// Sizes that both sides assume when none were sent: minimum block 1, preferred block 4096,
+    /// largest payload 32 MiB.
     fn default() -> Self {
         Self { minimum: 1, preferred: 4096, payload_max: wire::PAYLOAD_BYTES_DEFAULT }
     }

@@ -102,7 +102,7 @@ pub mod option {
     pub const LIST_META_CONTEXT: u32 = 9;
     /// Select metadata contexts.
     pub const SET_META_CONTEXT: u32 = 10;
-    /// Use headers with 64-bit lengths, and with them structured replies.
+    /// Use headers with 64-bit lengths. This includes structured replies.
     pub const EXTENDED_HEADERS: u32 = 11;
 }
 
@@ -138,7 +138,7 @@ pub mod option_reply {
     pub const ERR_BLOCK_SIZE_REQD: u32 = ERROR_BIT + 8;
     /// The option is too long to be processed.
     pub const ERR_TOO_BIG: u32 = ERROR_BIT + 9;
-    /// The option requires extended headers, or is not allowed with them.
+    /// The option requires extended headers, or is not allowed with extended headers.
     pub const ERR_EXT_HEADER_REQD: u32 = ERROR_BIT + 10;
 }
 

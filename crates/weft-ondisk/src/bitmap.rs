@@ -92,7 +92,7 @@ pub struct BitmapHeader {
     pub chunksize: u32,
     /// Seconds until md clears the bit of a chunk without writes. Byte 56.
     pub daemon_sleep: u32,
-    /// Writes that a write-mostly member may lag behind. Byte 60.
+    /// Number of writes by which a write-mostly member may lag behind. Byte 60.
     pub write_behind: u32,
     /// Sectors reserved for the bitmap, 0 if not known. Byte 64.
     pub sectors_reserved: u32,

@@ -106,8 +106,8 @@ impl NewBitmap {
         self.encode_in(superblock, bitmap_room(superblock.version(), superblock.size()))
     }
 
-    /// Bitmap that is added to an existing array: with the content of a new array's bitmap, in the
-    /// `room` that the members have now. Returns its offset and its bytes.
+    /// Offset and bytes of a bitmap that is added to an existing array. Its content is that of a
+    /// new array's bitmap, and it must fit into `room`, the room that the members have now.
     ///
     /// Shape    offset in sectors from the superblock, and whole 4 KiB; `room` is the least
     ///          [`NewBitmap::room_beside`] of all members

@@ -66,7 +66,8 @@ pub(crate) fn mul_into_scalar(coefficient: u8, source: &[u8], target: &mut [u8])
     }
 }
 
-/// Reference for [`crate::Parity::recover_data_from_q`], from byte `offset` of each of the others.
+/// Reference for [`crate::Parity::recover_data_from_q`]. The strips in `others` are read from byte
+/// `offset` on.
 pub(crate) fn recover_one_scalar(
     others: &[Weighted<'_>],
     offset: usize,
@@ -81,7 +82,8 @@ pub(crate) fn recover_one_scalar(
     }
 }
 
-/// Reference for [`crate::Parity::recover_two`], from byte `offset` of each of the others.
+/// Reference for [`crate::Parity::recover_two`]. The strips in `others` are read from byte `offset`
+/// on.
 pub(crate) fn recover_two_scalar(
     others: &[Weighted<'_>],
     offset: usize,

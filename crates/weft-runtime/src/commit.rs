@@ -143,7 +143,8 @@ impl Commit {
         }
     }
 
-    /// Refuses to commit only some members of an array: the others would be left with older data.
+    /// Refuses to commit only some members of an array, because the members left out would keep
+    /// older data.
     fn refuse_left_out(&self) -> Result<(), DeviceError> {
         let named: Vec<&Overlay> = self.members.iter().map(|(_, overlay)| overlay).collect();
         let Some((path, label)) = found::left_out(&self.dir, &named) else { return Ok(()) };

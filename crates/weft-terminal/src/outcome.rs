@@ -71,7 +71,7 @@ impl From<serde_json::Error> for Failure {
     }
 }
 
-/// Conversion that `serde_json` errors lack: the underlying I/O error.
+/// Conversion of an error of `serde_json` to an I/O error.
 trait IntoIo {
     fn into_io_error(self) -> io::Error;
 }

@@ -149,7 +149,7 @@ impl Output<'_> {
     }
 }
 
-/// Whether a file is the file or device of a member, of which the member may be only a part.
+/// Whether a file is the file or device that a member is on. The member may be only a part of it.
 fn is_member(found: &Metadata, members: &[PathBuf]) -> bool {
     let same = |path: &PathBuf| {
         let member = fs::metadata(path);

@@ -231,8 +231,8 @@ pub fn when_interrupted(last: impl FnMut() + Send + 'static) {
     locked(&LAST).push(Box::new(last));
 }
 
-/// Blocks after an interruption, so the thread that removes the files ends the process: a command
-/// that fails because its files are gone must not report it.
+/// Blocks after an interruption, until the thread that removes the files ends the process.
+/// Otherwise a command could report that it failed because its files are gone.
 pub(crate) fn wait_if_interrupted() {
     while INTERRUPTED.load(Ordering::SeqCst) {
         std::thread::park();

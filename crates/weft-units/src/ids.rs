@@ -26,12 +26,12 @@ index! {
     Slot(u16)
 }
 index! {
-    /// A volume of the engine, in order of configuration.
+    /// Index of a volume of the engine, in order of configuration.
     VolumeId(u16)
 }
 index! {
-    /// Client connection, numbered by the driver. A number is not reused while requests or frames
-    /// of its connection are outstanding.
+    /// Number of a client connection, which the driver assigns. A number is not reused while
+    /// requests or frames of its connection are outstanding.
     ClientId(u32)
 }
 /// Group of clients, by number. Schedulers share a member between the groups first, then between

@@ -237,8 +237,8 @@ impl Checkers {
         self.stale.assembled(view, assembly, &mut self.found);
     }
 
-    /// Records that a disk joins the array, whether or not it was a member before. It misses what
-    /// was acknowledged in `columns`. With `keeps`, its old content counts in all other columns.
+    /// Records that a disk joins the array; it may have been a member before. It misses what was
+    /// acknowledged in `columns`. With `keeps`, its old content counts in all other columns.
     pub fn disk_added(&mut self, disk: usize, keeps: bool, columns: impl Iterator<Item = u64>) {
         self.stale.disk_added(disk, keeps, columns);
     }

@@ -473,7 +473,8 @@ impl Disk {
         text.debug(&(size, logical_block, sequence, operations, faults, read_only));
     }
 
-    /// Makes the writes durable that have a sequence number below `before`. Returns their sectors.
+    /// Makes writes with a sequence number below `before` durable. Returns the sectors that they
+    /// wrote.
     fn settle(&mut self, before: u64) -> Vec<u64> {
         let durable = self.cache.settle(before);
         self.stable.put_all(durable.iter().map(|(sector, bytes)| (*sector, &bytes[..])));

@@ -84,8 +84,8 @@ impl VolatileCache {
         self.sectors.remove(sector);
     }
 
-    /// Removes all versions from writes before `sequence`, and returns the newest of these by
-    /// sector. Versions from later writes stay.
+    /// Removes all versions from writes before `sequence`, and returns the newest removed version
+    /// of each sector. Versions from later writes stay.
     pub fn settle(&mut self, sequence: u64) -> Vec<(u64, Sector)> {
         let mut durable = Vec::new();
         self.sectors.retain(|sector, versions| {

@@ -16,7 +16,7 @@ pub(super) fn draw(rng: &mut Rng) -> WriteBackConfig {
     of_pages(rng.pick(&PAGES))
 }
 
-/// A write-back cache of random size in `percent` of the scripts; `None` in the others.
+/// A write-back cache of random size in `percent` of the scripts; `None` in all other scripts.
 pub(super) fn draw_in(percent: u64, rng: &mut Rng) -> Option<WriteBackConfig> {
     let config = draw(rng);
     rng.percent(percent).then_some(config)

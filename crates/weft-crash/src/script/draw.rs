@@ -707,8 +707,8 @@ fn draw_media(rng: &mut Rng, options: &mut Options) {
     options.torn_writes = rng.percent(75);
 }
 
-/// Chooses a write-intent bitmap of few or many chunks. Versions 0.90 and 1.0 have no room for one
-/// beside the data of members this small.
+/// Chooses a write-intent bitmap of few or many chunks. With members as small as these, versions
+/// 0.90 and 1.0 have no room for a bitmap beside the data.
 fn draw_bitmap(rng: &mut Rng, options: &mut Options) {
     options.bitmap = Some(Bytes(rng.pick(&[4096, 4096, 8192, 16384, 65536])));
     if matches!(options.version, Version::V0_90 | Version::V1_0) {

@@ -188,7 +188,8 @@ pub struct Profile {
     /// random stream of their own.
     pub bitmaps: bool,
     /// Percentage of steps in which disks have no space for a while. These steps have a random
-    /// stream of their own, as has the write-back cache that half of these scripts have.
+    /// stream of their own. Half of the scripts have a write-back cache, which also has a random
+    /// stream of its own.
     pub lacks: u64,
     /// Whether the script starts with two members that are rebuilt at once from different offsets,
     /// followed by a power cut or process crash. The array survives the loss of two members. These

@@ -38,8 +38,8 @@ pub(crate) struct Pass {
     pub(crate) size: Sectors,
     /// Whether all copies and parity agree once the sync has covered everything.
     pub(crate) settles: Settles,
-    /// Whether the sync counts sectors of members, which have to be mapped to array sectors because
-    /// the bits of the bitmap stand for those.
+    /// Whether the sync counts sectors of members although the bits of the bitmap stand for sectors
+    /// of the array, so that ranges have to be mapped from one to the other.
     pub(crate) maps: bool,
 }
 

@@ -77,8 +77,9 @@ pub enum RequestOp {
     Read,
     /// Write from the frames.
     Write,
-    /// The range is not needed any more, which is only advice. The full stripes of the range read
-    /// as zeroes afterwards if all members can discard; the rest keeps its content.
+    /// Discard the range, which the client no longer needs; the request is only advice. If all
+    /// members can discard, the full stripes of the range read as zeroes afterwards. The rest of
+    /// the range keeps its content.
     Trim,
     /// Store zeros.
     WriteZeroes,

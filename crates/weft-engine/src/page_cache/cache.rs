@@ -258,8 +258,8 @@ impl PageCache {
     /// Writes to pages of a file. Accepts as many pages as the writer may write before it has to
     /// check the limits; the caller calls again for the remaining pages.
     ///
-    /// Every page counts, whether or not it was dirty before. Kernels from 3.0 on wait before they
-    /// change a page that is under writeback, but 2.6.24 does not: see
+    /// Every page counts, even if it was dirty before. Kernels from 3.0 on wait before they change
+    /// a page that is under writeback, but 2.6.24 does not: see
     /// [`under_writeback`](Self::under_writeback).
     ///
     /// # Panics
@@ -598,7 +598,7 @@ impl PageCache {
         self.start(inode, |file| file.take_marked_free(within, pages_max))
     }
 
-    /// Like [`take_marked`](Self::take_marked), for dirty pages whether or not they are marked.
+    /// Like [`take_marked`](Self::take_marked), for all dirty pages, marked or not.
     pub fn take(
         &mut self,
         inode: InodeId,

@@ -17,8 +17,8 @@
 //!
 //! The flags of 64 pages are stored as three words of bits, unless all of these pages are clean. A
 //! stream of 100 MiB takes 400 entries, 25,600 scattered pages take at most one entry each, and
-//! entries are never merged or split. A clean page is not in the index, whether or not it is in
-//! memory: *resident* pages are not modelled, and reads are assumed to hit.
+//! entries are never merged or split. A clean page is not in the index, even if it is in memory:
+//! *resident* pages are not modelled, and reads are assumed to hit.
 //!
 //! Source   writeback.md §3; experiments.md §1.7
 
@@ -75,13 +75,13 @@ struct Word {
 }
 
 impl Pages {
-    /// Number of dirty pages, whether or not they are under writeback too.
+    /// Number of dirty pages, including those that are under writeback too.
     #[must_use]
     pub const fn dirty(&self) -> u64 {
         self.dirty
     }
 
-    /// Number of pages under writeback, whether or not they are dirty too.
+    /// Number of pages under writeback, including those that are dirty too.
     #[must_use]
     pub const fn writeback(&self) -> u64 {
         self.writeback
@@ -200,8 +200,8 @@ impl Pages {
         }
     }
 
-    /// The first dirty page from `first` on, whether or not it is under writeback; `None` if there
-    /// is none.
+    /// The first dirty page from `first` on, which may be under writeback too; `None` if there is
+    /// none.
     #[must_use]
     pub fn next_dirty(&self, first: u64) -> Option<u64> {
         self.first(first..u64::MAX, |word| word.dirty)

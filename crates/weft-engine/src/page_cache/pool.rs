@@ -215,9 +215,9 @@ impl Thresholds {
 /// Number of pages in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Number of dirty pages, whether or not under writeback. The kernel's `NR_FILE_DIRTY`.
+    /// Number of dirty pages, including those under writeback. The kernel's `NR_FILE_DIRTY`.
     pub dirty: u64,
-    /// Number of pages under writeback, whether or not dirty. The kernel's `NR_WRITEBACK`.
+    /// Number of pages under writeback, including dirty ones. The kernel's `NR_WRITEBACK`.
     pub writeback: u64,
 }
 

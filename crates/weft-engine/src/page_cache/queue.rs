@@ -27,7 +27,7 @@ pub(crate) struct Inode {
     pub touched: bool,
     /// Whether a pass has its turn on the file: the kernel's `I_SYNC`.
     pub busy: bool,
-    /// Number of passes that work on the file, whether or not they have the turn.
+    /// Number of passes that work on the file, including those that do not have the turn.
     pub passes: u32,
     /// Whether the file was removed. It is freed once no write of it is in flight.
     pub removed: bool,

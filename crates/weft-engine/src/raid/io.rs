@@ -120,7 +120,7 @@ pub(crate) enum Event {
 pub(crate) struct Busy {
     /// Whether a resync, recovery, check or repair runs.
     pub(crate) syncs: bool,
-    /// Whether the new value of another knob already waits to be applied.
+    /// Whether a knob that was set before still waits for its new value to be applied.
     pub(crate) quiesces: bool,
     /// Whether a member does not answer, so that some stripes may stay in use for long.
     pub(crate) unanswered: bool,

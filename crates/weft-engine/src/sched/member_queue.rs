@@ -9,9 +9,9 @@
 //! Requests that find no token wait in order of arrival, and can still be merged into a queued
 //! request. With mq-deadline, writes and discards hold at most `async_depth` tokens, so that reads
 //! find a token even when writes do not; with kyber, they hold at most three quarters. (Linux
-//! applies these limits to asynchronous requests only.) Linux sets `async_depth` to the former
-//! `nr_requests` whenever the latter is written, and so starves writes by accident; here
-//! `async_depth` follows `nr_requests` until it is set itself.
+//! applies these limits to asynchronous requests only.) Whenever `nr_requests` is written, Linux
+//! sets `async_depth` to the value that `nr_requests` had before, and so starves writes by
+//! accident; here `async_depth` follows `nr_requests` until it is set itself.
 //!
 //! With BFQ the number of tokens is unlimited unless `nr_requests` is set, because tokens are given
 //! in order of arrival, which defeats weights. Linux has a fixed table of tags instead. Its BFQ
@@ -416,8 +416,8 @@ impl<T> MemberQueue<T> {
         }
     }
 
-    /// Ends the plug: requests are dispatched from now on, because the submitter has no more to
-    /// merge with them.
+    /// Ends the plug: requests are dispatched from now on, because the submitter has no further
+    /// ones that could be merged with them.
     pub(crate) fn end_plug(&mut self) {
         self.plugged = None;
     }

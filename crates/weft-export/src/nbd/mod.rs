@@ -63,7 +63,7 @@ pub(crate) struct NbdPort {
     due_spare: Vec<u32>,
     is_due: Vec<bool>,
     /// Set when a pass has returned frames or ended a turn of a long request, and a connection
-    /// waits for one of these. The next pass then begins at once.
+    /// waits for frames or for a turn. The next pass then begins at once.
     again: bool,
     /// Clients in a handshake, oldest first, each with the time at which the handshake began.
     handshakes: VecDeque<(Time, ClientId)>,

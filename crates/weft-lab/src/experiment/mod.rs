@@ -299,7 +299,7 @@ impl Experiment {
     }
 
     /// Replaces the table of CPU costs of every column. Fitted parameters keep their values,
-    /// although they were fitted with the former table.
+    /// although they were fitted with the table that is replaced.
     #[must_use]
     pub fn with_costs(mut self, costs: CostTable) -> Self {
         // Assumptions of the text about its own costs no longer apply.
@@ -614,7 +614,8 @@ impl Sample {
         Self { values, parts }
     }
 
-    /// Whether the measured part of every part that can settle was stationary.
+    /// Whether the measured time of every part was stationary. Parts for which this cannot be told
+    /// do not count.
     #[must_use]
     pub fn settled(&self) -> bool {
         self.parts.iter().all(|part| part.settled != Some(false))

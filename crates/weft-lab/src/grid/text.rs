@@ -31,9 +31,9 @@ pub struct Change {
     pub date: String,
     /// Commit that made the change.
     pub commit: String,
-    /// [`Bound::mean_to_md`] from then on.
+    /// Value of [`Bound::mean_to_md`] after the change.
     pub mean_to_md: f64,
-    /// [`Bound::mean_to_fixed`] from then on.
+    /// Value of [`Bound::mean_to_fixed`] after the change.
     pub mean_to_fixed: f64,
     /// Description of the change.
     pub what: String,

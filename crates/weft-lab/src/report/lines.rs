@@ -72,7 +72,8 @@ pub(super) fn figure(lines: &Lines, chart: u32) -> String {
     html::figure(&lines.title, &lines.description, &legend(lines), &svg, &numbers(lines))
 }
 
-/// Index of the colour of a line. The first line, if the others are compared with it, is grey.
+/// Index of the colour of a line. If all other lines are compared with the first line, the first
+/// line is grey.
 fn colour(lines: &Lines, series: usize) -> usize {
     (series + usize::from(!lines.baseline)) % COLOURS
 }

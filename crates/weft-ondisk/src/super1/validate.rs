@@ -359,7 +359,8 @@ impl Super1 {
     }
 }
 
-/// Checks a chunk for a level, so that it can be used as a divisor.
+/// Checks that a chunk size is legal for a level. The caller may divide by a chunk size that
+/// passes.
 pub(crate) fn check_chunk(
     at: At,
     level: Level,

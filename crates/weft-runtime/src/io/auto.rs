@@ -73,8 +73,8 @@ enum IoPath {
     AtOnce,
     /// By `below`, which is io_uring or a ring of threads.
     Below,
-    /// Writes by threads, except that one at a time goes to `below`; all other operations by
-    /// `below`.
+    /// By `below`, except for writes. Of these, one at a time goes to `below`, and threads carry
+    /// out the rest.
     Threads,
     /// Not known yet: the first write to the file decides.
     Untried,

@@ -438,9 +438,9 @@ impl Overlay {
         rustix::fs::fdatasync(&self.file)
     }
 
-    /// Makes the data durable first, then the map that refers to it. After a failure the member is
-    /// not flushed again (see `member_io/`), so pages that were taken and not written are never
-    /// needed.
+    /// Makes the data durable first, then the map that refers to it. Pages of the map that were
+    /// taken and could not be written are lost; they are never needed, because the member is not
+    /// flushed again after a failure (see `member_io/`).
     fn flush(&self) -> Result<(), Errno> {
         // The pages are taken before the data is made durable, so they name no data that is written
         // in the meantime.

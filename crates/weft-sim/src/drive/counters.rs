@@ -57,7 +57,8 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Bytes programmed per byte of the host's data that was programmed; `None` if there was none.
+    /// Number of bytes programmed for each byte of the host's data that was programmed; `None` if
+    /// no data of the host was programmed.
     #[must_use]
     pub fn write_amplification(&self) -> Option<f64> {
         (self.nand_host_bytes.0 > 0)

@@ -53,8 +53,8 @@ pub(super) struct End {
 }
 
 impl End {
-    /// Array of the member with this superblock, and the smallest size of a member; `None` if
-    /// superblocks of its version are at the start.
+    /// Creates the description of a member's end from its superblock; `None` if superblocks of this
+    /// version are at the start of a member.
     pub(super) fn of(superblock: &Superblock) -> Option<Self> {
         let version = superblock.version();
         let behind = match version {

@@ -670,11 +670,12 @@ const RESERVE: Span = Span::millis(20);
 /// with the pages that the device writes meanwhile.
 const BEHIND: Span = Span::millis(100);
 
-/// Credit that is granted at one time: the pages that the device writes in this time.
+/// Time that determines how much credit is granted at once: as many pages as the device writes in
+/// this time.
 const LUMP: Span = Span::millis(10);
 
-/// Pages that are kept in flight on a device: those that it writes in this time, enough that its
-/// own queue does not run dry before the flusher is woken again.
+/// Time that determines how many pages are kept in flight on a device: as many as it writes in this
+/// time. They suffice to keep its own queue from running dry before the flusher is woken again.
 const IN_FLIGHT: Span = Span::millis(40);
 
 /// 512 KiB in pages, a common size of the largest request.

@@ -25,8 +25,8 @@ use super::scheduler::Bfq;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Injection {
     limit: u32,
-    /// Time that a request took which was the first one after a pause of the queue, without other
-    /// requests at the member; `None` until measured.
+    /// Service time of the first request after a pause of the queue, measured while the member had
+    /// no other request; `None` until measured.
     baseline: Option<Span>,
     /// Last time at which the limit was lowered or the measurement restarted.
     lowered: Time,

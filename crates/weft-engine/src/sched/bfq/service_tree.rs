@@ -81,7 +81,8 @@ impl TreeOf {
 /// had no turn for 200 ms.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ClassTurns {
-    /// Last time at which the idle class had its turn, whether or not it had requests.
+    /// Last time at which the idle class had its turn. A turn in which it had no requests counts
+    /// too.
     idle_served: Time,
 }
 

@@ -80,7 +80,7 @@ impl Measure for Fio {
         bounds
     }
 
-    /// Room in bytes for a block of each clone.
+    /// Bytes of a volume that has room for one block of each clone.
     fn bytes(&self, _: ArrayText) -> u128 {
         u128::from(self.clones) * u128::from(self.block_kib << 10)
     }

@@ -11,8 +11,8 @@ use super::{Found, runs, words};
 use crate::experiment::{CaseRuns, Metric, Side};
 use crate::statistics::ratio;
 
-/// Largest number of samples of a line. A line of more samples, which fluctuates, is unreadable on
-/// a page.
+/// Largest number of samples of a line. Samples fluctuate, so a line with more of them would be
+/// unreadable on a page.
 const SAMPLES_MAX: usize = 48;
 
 /// A list of stripes of which a chart shows the length: its name, its description, and the function
@@ -184,7 +184,7 @@ impl Found<'_> {
         })
     }
 
-    /// Charts of the time for which stripes waited that needed a preread.
+    /// Charts of the time for which stripes that needed a preread waited.
     fn waits(&self, case: &CaseRuns) -> Vec<Block> {
         let all: Vec<(&str, StripeWaits)> =
             self.columns().into_iter().map(|column| (column, waits(case, column))).collect();

@@ -52,8 +52,8 @@ pub struct Run {
 }
 
 impl Settings {
-    /// dbench's default arguments for this many clients and this measured time, with a fifth of it
-    /// as warm-up.
+    /// Settings like dbench's default arguments, for this number of clients and this measured time.
+    /// The warm-up takes a fifth of that time in addition.
     #[must_use]
     pub fn new(clients: u32, measured: Span) -> Self {
         let warm_up = Span(measured.0 / 5);

@@ -99,7 +99,7 @@ pub(super) struct Record {
     pub(super) in_window: bool,
     /// Histogram of the lengths of pauses in the window, in microseconds.
     window: Histogram<u64>,
-    /// All pauses of the first few writers.
+    /// Pauses of the first `WRITERS_KEPT` writers, up to `PAUSES_KEPT` pauses.
     pub(super) first: Vec<Pause>,
     /// Length of the longest pause since the last sample.
     latest: Span,
@@ -109,7 +109,8 @@ pub(super) struct Record {
     pub(super) dirty_max: u64,
 }
 
-/// Number of writers of which all pauses are kept; `PAUSES_KEPT` limits the number of pauses kept.
+/// Number of writers of which pauses are kept: of all pauses of these writers, the first
+/// `PAUSES_KEPT`.
 const WRITERS_KEPT: u32 = 4;
 const PAUSES_KEPT: usize = 20_000;
 

@@ -97,8 +97,8 @@ impl Position {
     }
 
     /// Position ratio if the device's own limits apply: the lower of the ratio for all pages and
-    /// the ratio for the device's pages. The setpoint of the latter is half-way between the
-    /// device's limits. A device with very few dirty pages gets twice the ratio for all pages.
+    /// the ratio for the device's pages. The setpoint for the device's pages is half-way between
+    /// the device's limits. A device with very few dirty pages gets twice the ratio for all pages.
     fn strict_ratio(&self, rules: &Rules) -> u64 {
         let all = self.cubic(rules);
         if self.bdi_dirty < STRICT_FREE_PAGES {

@@ -123,8 +123,8 @@ fn replay(script: &str) -> (Vec<u64>, Vec<u64>, Replay) {
     (kernel, ours, replay)
 }
 
-/// Six requests at the end of `c4` are in another order than in Linux, as they are in a plain model
-/// of the rules.
+/// Six requests at the end of `c4` are in another order than in Linux. A plain model of the rules
+/// gives the same order as weft.
 #[test]
 fn backlogged_queues_are_served_in_the_kernels_order() {
     let (mut same, mut all) = (0, 0);
