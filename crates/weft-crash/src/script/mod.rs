@@ -81,7 +81,7 @@ pub struct Report {
     pub io_errors: IoErrors,
     /// Client requests of the array that were answered.
     pub requests: u64,
-    /// Client requests of the bare volume that were answered.
+    /// Client requests of the volume beside the array (bare, or a second array) that were answered.
     pub bare_requests: u64,
     /// Sectors read by verification.
     pub verified: u64,
