@@ -113,6 +113,7 @@ fn gate() -> ExitCode {
         .chain(Profile::BARES)
         .chain(Profile::DRIVES)
         .chain(Profile::PARTS)
+        .chain(Profile::TWO_ARRAYS)
         .map(|profile| (profile, GATE_BITMAP_SEEDS));
     let every = every.chain(trims).chain(mixed);
     let scripts = every.flat_map(|(profile, seeds)| {
@@ -228,7 +229,7 @@ fn gates(totals: &Totals, bugs: &Bugs) -> Vec<Gate> {
 /// Floors for events around the end of a run: torn superblocks, assemblies that need consent,
 /// drains of the cache, stops, writes to the last members; for runs with bare volumes and with
 /// drives; and for runs of pages that are written only in part.
-fn gates_of_ends(totals: &Totals) -> [Gate; 11] {
+fn gates_of_ends(totals: &Totals) -> [Gate; 12] {
     let (cuts, parts) = (totals.coverage, totals.partly_written);
     [
         Gate("dirty and degraded, refused", cuts.consents, 1_000, "until there was consent".into()),
@@ -244,6 +245,7 @@ fn gates_of_ends(totals: &Totals) -> [Gate; 11] {
             "where no more of them could be done without".to_owned()
         }),
         Gate("requests of bare volumes", totals.bare_requests, 2_000, "beside arrays".to_owned()),
+        Gate("requests of second arrays", totals.second_requests, 2_000, "in one engine".into()),
         Gate("requests on drives", totals.drive_requests, 20_000, "in their own time".to_owned()),
         Gate("crash points on drives", totals.drive_points, 1_500, "of them".to_owned()),
         Gate("arrays stopped", totals.stops, 1_000, "and found clean and durable".to_owned()),

@@ -51,7 +51,7 @@ macro_rules! view {
             write_back: $world.options.write_back.is_some(),
             disks: &$world.disks,
             disk_of: &$world.disk_of,
-            bare: $world.bare_disk(),
+            beside: $world.beside(),
             array: &$world.array,
             record: &$world.record,
             written: $world.written.as_ref().unwrap_or(&$world.record),

@@ -31,6 +31,9 @@ pub struct Options {
     pub spares: usize,
     /// Whether the engine also serves a bare volume: a disk of its own that is exported unchanged.
     pub bare: bool,
+    /// Number of members of a second array (RAID 1), which the engine serves beside the first; 0 if
+    /// there is none. Not together with `bare`.
+    pub beside: usize,
     /// Version of the superblocks, which determines their position.
     pub version: Version,
     /// Device number of the first member. Lower numbers belonged to members that are gone. 0 for
@@ -114,6 +117,7 @@ impl Options {
             more_data: Vec::new(),
             spares: 0,
             bare: false,
+            beside: 0,
             version: Version::V1_2,
             first_number: 0,
             assume_clean: true,
@@ -148,6 +152,12 @@ impl Options {
 }
 
 impl Options {
+    /// Number of disks of the volume beside the array: 0 if there is none.
+    #[must_use]
+    pub fn disks_beside(&self) -> usize {
+        self.beside.max(usize::from(self.bare))
+    }
+
     /// Number of parity strips of a full stripe: the members that a level with parity can lose; 0
     /// without parity.
     #[must_use]
@@ -194,10 +204,10 @@ impl Options {
 }
 
 /// Largest member request in bytes: the largest of `max_sectors`, a stripe and a chunk. Without
-/// parity, and on a bare volume, a client's write goes to a member unchanged and zeros go in parts
-/// of 1 MiB, so the result is at least 1 MiB.
+/// parity, and on a volume beside the array, a client's write goes to a member unchanged and zeros
+/// go in parts of 1 MiB, so the result is at least 1 MiB.
 pub(crate) fn member_bytes_max(knobs: &Knobs, options: &Options) -> u64 {
-    let least = if options.level.has_parity() && !options.bare { 0 } else { 1 << 20 };
+    let least = if options.level.has_parity() && options.disks_beside() == 0 { 0 } else { 1 << 20 };
     let (stripe, chunk) = (knobs.stripe_size.bytes().0, options.chunk.bytes().0);
     knobs.max_sectors.0.max(stripe).max(chunk).max(least)
 }

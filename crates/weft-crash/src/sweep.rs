@@ -84,6 +84,8 @@ pub struct Totals {
     /// Number of requests of bare volumes (disks served unchanged, beside the array) that were
     /// answered.
     pub bare_requests: u64,
+    /// Number of requests of second arrays, beside the first in one engine, that were answered.
+    pub second_requests: u64,
     /// Number of answered requests of scripts in which members have drives.
     pub drive_requests: u64,
     /// Number of power cuts and process crashes in scripts in which members have drives.
@@ -252,6 +254,7 @@ impl Totals {
         self.met.merge(other.met);
         self.requests += other.requests;
         self.bare_requests += other.bare_requests;
+        self.second_requests += other.second_requests;
         self.drive_requests += other.drive_requests;
         self.drive_points += other.drive_points;
         self.steady_requests += other.steady_requests;
@@ -321,7 +324,8 @@ fn seed_of(profile: Profile, seed: u64) -> Result<Totals, String> {
         rebuilt_beside: report.rebuilt_beside,
         met: Met::of(&script),
         requests: report.requests,
-        bare_requests: report.bare_requests,
+        bare_requests: if profile.bare { report.bare_requests } else { 0 },
+        second_requests: if profile.two_arrays { report.bare_requests } else { 0 },
         drive_requests: if profile.drives { report.requests } else { 0 },
         drive_points: if profile.drives { points } else { 0 },
         faulty_requests: if profile.faults { report.requests } else { 0 },

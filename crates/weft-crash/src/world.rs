@@ -210,30 +210,19 @@ impl World {
     #[must_use]
     pub fn new(options: Options) -> Self {
         let count = options.members + options.spares;
-        let supers = create::superblocks(&options);
-        let disk = |(number, sb): (usize, &Superblock)| {
-            let first = sb.data_offset().0;
-            let mut disk = Disk::new(create::member_size(&options, number), options.logical_block)
-                .carrying(first..first + options.data_of(number).0, options.payload)
-                .failing_by_chance(options.seed.wrapping_add(number as u64));
-            disk.poke(sb.super_offset().0, &sb.encode_for(4096));
-            if let Ok(Some(room)) = sb.bitmap_room(disk.whole_size()) {
-                let bytes = create::new_bitmap(&options).encode(sb);
-                disk.poke(room.start.0, &bytes.unwrap_or_else(|error| panic!("{error}")));
-            }
-            disk.faults.tears = options.torn_writes;
-            disk
-        };
-        let mut disks: Vec<Disk> = supers.iter().enumerate().map(disk).collect();
+        let supers = create::superblocks(&options, 0);
+        let mut disks = create::disks(&options, &supers);
         let layout = options.array_layout();
         let mut data_offset: Vec<Sectors> = supers.iter().map(Superblock::data_offset).collect();
-        let bare = options.bare.then(|| {
-            disks.push(bare::new_disk(&options));
-            // None of its sectors belongs to the array.
-            data_offset.push(Sectors(1 << 60));
-            Bare { disk: count, model: Model::new(options.payload), answered: 0 }
+        let bare = (options.disks_beside() > 0).then(|| {
+            disks.extend(bare::new_disks(&options, count));
+            // None of their sectors belongs to the array.
+            data_offset.resize(disks.len(), Sectors(1 << 60));
+            let model = Model::new(options.payload);
+            Bare { disks: (count, disks.len()), model, answered: 0 }
         });
-        let record = Record::read(&disks, options.version);
+        let mut record = Record::read(&disks, options.version);
+        record.leave_out(count..disks.len());
         let limits = Limits::default();
         let mut world = Self {
             now: Time(1_000_000_000),
@@ -317,10 +306,11 @@ impl World {
         let stripes = self.options.stripes_max.unwrap_or(knobs.stripe_cache_size).max(1);
         let stripes_max = self.options.stripes_max;
         let cache_stripes = self.options.cache_stripes.unwrap_or(stripes);
-        let cache_frames = assembly.cache_frames(knobs.stripe_size, cache_stripes);
+        let mut cache_frames = assembly.cache_frames(knobs.stripe_size, cache_stripes);
         let source = VolumeSource::Array(Box::new(assembly));
         let array = VolumeConfig { source, knobs, stripes_max };
-        let volumes = [array].into_iter().chain(self.bare_config(how.read_only)).collect();
+        let beside = self.volume_beside(how, cache_stripes, &mut cache_frames);
+        let volumes = [array].into_iter().chain(beside).collect();
         let config = Config {
             cache_frames,
             volumes,
@@ -381,8 +371,7 @@ impl World {
     /// # Errors
     /// The assembly is refused.
     pub fn assemble(&self, how: &assemble::Options) -> Result<Assembly, Refused> {
-        let there =
-            |disk: &usize| !self.disks[*disk].faults.gone && self.bare_disk() != Some(*disk);
+        let there = |disk: &usize| !self.disks[*disk].faults.gone && !self.is_beside(*disk);
         let candidates: Vec<Candidate> =
             (0..self.disks.len()).filter(there).map(|disk| self.candidate(disk)).collect();
         assemble::assemble(&candidates, how)
@@ -400,8 +389,11 @@ impl World {
 
     /// Reads the records of superblocks again, after some were written or became unreadable.
     pub(crate) fn read_record(&mut self) {
+        let (first, end) = self.beside();
         self.record = Record::read(&self.disks, self.options.version);
+        self.record.leave_out(first..end);
         self.written = Record::written(&self.disks, self.options.version);
+        self.written.iter_mut().for_each(|record| record.leave_out(first..end));
     }
 
     /// Number of disks with a superblock that cannot be read now, without disks that are gone or
@@ -411,7 +403,7 @@ impl World {
             let at = self.options.version.position(self.disks[*disk].size());
             let faults = &self.disks[*disk].faults;
             let there = !faults.gone && faults.ends_at.is_none();
-            let there = there && self.bare_disk() != Some(*disk);
+            let there = there && !self.is_beside(*disk);
             there && at.is_some_and(|at| self.disks[*disk].read_whole(at.0, 8).is_err())
         };
         (0..self.disks.len()).filter(unreadable).count() as u64

@@ -42,7 +42,7 @@ mod untouched;
 use std::fmt;
 
 use weft_engine::assemble::Assembly;
-use weft_engine::{Input, Output, RequestOp, Snapshot, Token};
+use weft_engine::{Input, Notice, Output, RequestOp, Snapshot, Token};
 use weft_units::{Bytes, MemberIndex, Span, Time};
 
 pub use acknowledge::Acknowledge;
@@ -76,8 +76,8 @@ pub struct View<'a> {
     pub disks: &'a [Disk],
     /// Disk number of each member, by member index.
     pub disk_of: &'a [usize],
-    /// Number of the disk that is exported as a bare volume beside the array, if there is one.
-    pub bare: Option<usize>,
+    /// Number of the first disk of the volume beside the array, and of the disk after its last one.
+    pub beside: (usize, usize),
     /// Geometry of the array.
     pub array: &'a Array,
     /// Content of the durable superblocks.
@@ -112,6 +112,12 @@ impl View<'_> {
     #[must_use]
     pub fn column_at(&self, disk: usize, absolute: u64) -> Option<u64> {
         self.record.column_at(self.array, disk, absolute)
+    }
+
+    /// Whether the disk belongs to the volume beside the array.
+    #[must_use]
+    pub fn is_beside(&self, disk: usize) -> bool {
+        (self.beside.0..self.beside.1).contains(&disk)
     }
 
     /// Number of the disk that is this member.
@@ -181,8 +187,13 @@ impl Checkers {
         self.exactly_once.output(output, found);
         self.bounds.output(view, output, found);
         // The checkers below concern only the array and its members.
-        if matches!(output, Output::Submit { member, .. } if view.bare == Some(view.disk(*member)))
-        {
+        let member = match output {
+            Output::Submit { member, .. } | Output::Notice(Notice::MemberFailed { member, .. }) => {
+                Some(*member)
+            }
+            _ => None,
+        };
+        if member.is_some_and(|member| view.is_beside(view.disk(member))) {
             return;
         }
         self.acknowledge.output(view, output, found);
@@ -193,7 +204,7 @@ impl Checkers {
 
     /// Checks a write of `count` sectors from sector `at` that is about to be submitted to a disk.
     pub fn write(&mut self, view: View<'_>, disk: usize, at: u64, count: u64, bytes: &[u8]) {
-        if view.bare == Some(disk) {
+        if view.is_beside(disk) {
             return;
         }
         self.untouched.write(view, (disk, at), bytes, &mut self.excuses, &mut self.found);

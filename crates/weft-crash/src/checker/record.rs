@@ -72,6 +72,19 @@ impl Record {
         record
     }
 
+    /// Forgets the superblocks of disks, which are of another array.
+    pub fn leave_out(&mut self, disks: std::ops::Range<usize>) {
+        let supers = self.supers.iter().enumerate();
+        let kept = |(disk, sb): (usize, &Option<Superblock>)| {
+            sb.clone().filter(|_| !disks.contains(&disk))
+        };
+        if !disks.is_empty() {
+            let bitmaps = std::mem::take(&mut self.bitmaps);
+            *self = Self::new(supers.map(kept).collect(), self.gone.clone());
+            self.bitmaps = bitmaps;
+        }
+    }
+
     /// Content of the superblocks as they were last written, including those that have since become
     /// unreadable: the engine that wrote one cannot know that. `None` if all can be read.
     #[must_use]

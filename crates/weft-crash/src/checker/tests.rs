@@ -96,7 +96,7 @@ impl Stage {
             now: Time(0),
             disks: &self.disks,
             disk_of: &self.disk_of,
-            bare: None,
+            beside: (0, 0),
             array: &self.array,
             record: &self.record,
             written: self.written.as_ref().unwrap_or(&self.record),

@@ -3,24 +3,30 @@
 //! The clients are those of the array, so that both volumes share credit and frames, as they share
 //! the write-back cache. In a third of the scripts the disk fails occasionally, which must not
 //! affect the array. The generator has a random stream of its own.
+//!
+//! A second array in place of the bare volume is drawn in the same way; the disk that fails, in any
+//! script, is its first member.
 
 use weft_engine::{Fault, Flags, RequestOp};
 use weft_units::rng::Rng;
 
 use super::draw::Draw;
-use super::{ScriptStep, cache, mixed};
+use super::{Profile, ScriptStep, cache, mixed};
 use crate::faults::Planned;
 use crate::options::Options;
 use crate::volumes::BARE;
 use crate::world::BARE_BYTES;
 
-/// Adds a bare volume to the options, with a write-back cache in most scripts.
-pub(super) fn draw(rng: &mut Rng, options: &mut Options) {
-    options.bare = true;
+/// Adds a bare volume or a second array to the options, with a write-back cache in most scripts.
+pub(super) fn draw(rng: &mut Rng, profile: Profile, options: &mut Options) {
+    options.bare = profile.bare;
     options.write_back = cache::draw_in(60, rng);
     cache::draw_throttle(rng, options);
     mixed::draw_flush_rule(rng, options);
     options.classes = rng.percent(30);
+    if profile.two_arrays {
+        options.beside = rng.pick(&[2, 2, 3]);
+    }
 }
 
 impl Draw {
@@ -36,12 +42,14 @@ impl Draw {
                 }
             }
             50..=53 => steps.push(ScriptStep::Drain(BARE)),
-            54..=56 if self.options.seed.is_multiple_of(3) => {
-                let fault = self.bare.pick(&[Fault::Io, Fault::Io, Fault::NoSpace]);
+            54..=56 if !self.options.bare || self.options.seed.is_multiple_of(3) => {
+                // A second array without space refuses writes, and may not be stopped.
+                let third = if self.options.bare { Fault::NoSpace } else { Fault::Gone };
+                let fault = self.bare.pick(&[Fault::Io, Fault::Io, third]);
                 let (after, how) = (self.bare.below(6), Planned::Once(fault));
                 steps.push(ScriptStep::FailOperation { disk, after, how });
             }
-            57 if self.options.seed.is_multiple_of(9) => {
+            57 if self.options.bare && self.options.seed.is_multiple_of(9) => {
                 let (after, how) = (self.bare.below(6), Planned::Gone);
                 steps.push(ScriptStep::FailOperation { disk, after, how });
             }

@@ -12,7 +12,6 @@ use crate::checker::parity::Bytes;
 use crate::crash::{Coverage, CutMode};
 use crate::faults::Planned;
 use crate::model::Payload;
-use crate::options::Options;
 use crate::violation::Violation;
 use crate::volumes::BARE;
 use crate::world::Order;
@@ -69,7 +68,7 @@ impl<'a> Course<'a> {
             if let Some(violation) = self.world.failure() {
                 return Err(violation.clone());
             }
-            let member = step.hurts().filter(|disk| self.world.bare_disk() != Some(*disk));
+            let member = step.hurts().filter(|disk| !self.world.is_beside(*disk));
             self.hurt.extend(member);
             self.give_up();
             self.count_rebuilds();
@@ -245,8 +244,9 @@ impl<'a> Course<'a> {
         if self.re_added.is_empty() || self.report.rebuilt_beside > 0 || !self.world.is_running() {
             return;
         }
-        let Options { members, spares, bare, .. } = self.script.options;
-        let fresh = |disk: usize| disk >= members + spares + usize::from(bare);
+        let options = &self.script.options;
+        let first_added = options.members + options.spares + options.disks_beside();
+        let fresh = |disk: usize| disk >= first_added;
         let volume = &self.world.snapshot().volumes[0];
         let rebuilding = volume.members.iter().filter(|member| {
             matches!(member.state, MemberState::Rebuilding { .. }) && member.slot.is_some()

@@ -156,8 +156,8 @@ impl Draw {
             super::mixed::draw(&mut mixed, &mut options);
         }
         let mut bare = Rng::new(seed ^ 0xba2e);
-        if profile.bare {
-            super::bare::draw(&mut bare, &mut options);
+        if profile.bare || profile.two_arrays {
+            super::bare::draw(&mut bare, profile, &mut options);
         }
         if profile.drives {
             super::drives::draw(&mut Rng::new(seed ^ 0xd21e), &mut options);
@@ -222,7 +222,7 @@ impl Draw {
         if self.profile.mixed {
             self.before_mixed(steps);
         }
-        if self.profile.bare {
+        if self.profile.bare || self.profile.two_arrays {
             self.before_with_bare(steps);
         }
         if self.profile.absences && matches!(step, ScriptStep::Cut(_) | ScriptStep::Kill) {
@@ -452,7 +452,7 @@ impl Draw {
 
     /// Number of the first blank disk that is added.
     fn first_added(&self) -> usize {
-        self.members + self.spares + usize::from(self.options.bare)
+        self.members + self.spares + self.options.disks_beside()
     }
 
     /// Whether a fault may be drawn for a disk. If so, the disk counts as hurt from now on.

@@ -83,7 +83,7 @@ pub struct Report {
     pub io_errors: IoErrors,
     /// Client requests of the array that were answered.
     pub requests: u64,
-    /// Client requests of the bare volume that were answered.
+    /// Client requests of the volume beside the array (bare, or a second array) that were answered.
     pub bare_requests: u64,
     /// Runs of pages that the write-back cache wrote only in part.
     pub partly_written: PartlyWritten,

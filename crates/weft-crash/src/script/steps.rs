@@ -217,6 +217,8 @@ pub struct Profile {
     /// Whether a bare volume is served beside the array. Its requests have a random stream of their
     /// own.
     pub bare: bool,
+    /// Whether a second array is served beside the array, in place of a bare volume.
+    pub two_arrays: bool,
     /// Whether features are combined that other profiles draw separately, and with features that no
     /// other profile draws: caches beside bitmaps and schedulers, every knob at run time. They have
     /// a random stream of their own.
@@ -251,6 +253,7 @@ impl Profile {
         drains: false,
         parts: false,
         bare: false,
+        two_arrays: false,
         mixed: false,
         drives: false,
     };
@@ -414,6 +417,16 @@ impl Profile {
         Self { name, bare: true, ..self }
     }
 
+    /// Profiles of two arrays in one engine: the first with parity, then of other levels.
+    pub const TWO_ARRAYS: [Self; 2] = [
+        Self::QUEUES.two_arrays("two-arrays"),
+        Self::QUEUES.straight("").two_arrays("straight-two-arrays"),
+    ];
+
+    const fn two_arrays(self, name: &'static str) -> Self {
+        Self { name, two_arrays: true, ..self }
+    }
+
     /// Profiles that combine features which other profiles draw separately: levels with parity, and
     /// mirrors.
     pub const MIXED: [Self; 7] = [
@@ -448,7 +461,8 @@ impl Profile {
         let before = before.chain(Self::LACKS).chain(Self::REBUILDS).chain(Self::TRIMS);
         let since = Self::JOINS.into_iter().chain(Self::LAST_COPIES);
         let since = since.chain(Self::DRAINS).chain(Self::MIXED).chain(Self::BARES);
-        before.chain(since).chain(Self::ABSENCES).chain(Self::DRIVES).chain(Self::PARTS)
+        let since = since.chain(Self::ABSENCES).chain(Self::DRIVES);
+        before.chain(since).chain(Self::PARTS).chain(Self::TWO_ARRAYS)
     }
 
     /// The basic profiles, for levels with parity.

@@ -58,6 +58,8 @@ pub enum Feature {
     /// The knob `read_around`, the time after which reads avoid a member that stalls, changes at
     /// run time.
     ReadAround,
+    /// A second array, with members of its own, is beside the array.
+    TwoArrays,
     /// Drives of different models are in one array.
     UnlikeDrives,
 }
@@ -65,7 +67,7 @@ pub enum Feature {
 use Feature as F;
 
 /// Pairs of features that the gate counts, each with the smallest number of scripts required.
-pub const PAIRS: [(Feature, Feature, u64); 45] = [
+pub const PAIRS: [(Feature, Feature, u64); 49] = [
     (F::Bitmap, F::MqDeadline, 50),
     (F::Bitmap, F::Bfq, 50),
     (F::Bitmap, F::Kyber, 50),
@@ -111,6 +113,10 @@ pub const PAIRS: [(Feature, Feature, u64); 45] = [
     (F::Drives, F::Parity, 50),
     (F::UnlikeDrives, F::Cuts, 100),
     (F::UnlikeDrives, F::Parity, 25),
+    (F::TwoArrays, F::Cache, 100),
+    (F::TwoArrays, F::Cuts, 100),
+    (F::TwoArrays, F::Drains, 50),
+    (F::TwoArrays, F::Parity, 50),
 ];
 
 /// Number of scripts that combine each of [`PAIRS`], in their order.
@@ -193,6 +199,7 @@ impl Feature {
             Self::Pace => sets(&["sync_pace", "sync_speed_min", "sync_speed_max"]),
             Self::ReAdd => some(&|step| matches!(step, ScriptStep::ReAdd(_))),
             Self::ReadAround => sets(&["read_around"]),
+            Self::TwoArrays => options.beside > 0,
             Self::UnlikeDrives => options.drives.iter().any(|name| *name != options.drives[0]),
         }
     }
@@ -226,7 +233,7 @@ mod tests {
     }
 
     /// The older profiles never combine a bitmap with a scheduler. The mixed profiles and those
-    /// with drains, a bare volume, absences or drives together draw each of [`PAIRS`].
+    /// with drains, a bare volume, absences, drives or two arrays together draw each of [`PAIRS`].
     #[test]
     fn what_never_met_before_meets_in_mixed_scripts() {
         let count = |profiles: &[Profile]| {
@@ -238,11 +245,12 @@ mod tests {
         };
         let before: Vec<Profile> = Profile::ALL.into_iter().chain(Profile::BITMAPS).collect();
         let since = Profile::DRAINS.into_iter().chain(Profile::MIXED).chain(Profile::BARES);
-        let since: Vec<Profile> = since.chain(Profile::ABSENCES).chain(Profile::DRIVES).collect();
+        let since = since.chain(Profile::ABSENCES).chain(Profile::DRIVES);
+        let since: Vec<Profile> = since.chain(Profile::TWO_ARRAYS).collect();
         let (before, mixed) = (count(&before), count(&since));
         assert_eq!(before.0[..3], [0; 3], "a bitmap beside a scheduler");
         for ((a, b, _), met) in PAIRS.into_iter().zip(mixed.0) {
-            assert!(met > 0, "{a:?} and {b:?} never meet in 2,200 scripts");
+            assert!(met > 0, "{a:?} and {b:?} never meet in 2,400 scripts");
         }
     }
 }

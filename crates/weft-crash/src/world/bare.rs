@@ -3,16 +3,23 @@
 //! One engine serves both volumes: they share clients, credit, frames, tags, runs of the engine,
 //! and the write-back cache with its limits. Data of one volume must never appear in the other.
 //!
+//! In its place there may be a second array ([`Options::beside`]), a RAID 1 with members of its own
+//! of which one may fail. Its data is watched by a model of its own, as that of a bare volume:
+//! every read must return what its clients were promised. The checkers of members' contents,
+//! superblocks and bitmaps watch the first array only. What a crash left different is not read
+//! until a resync has made it equal, since the loss of a member may change it.
+//!
 //! Clients use the sectors between [`FIRST`] and [`END`] of the disk, so the disk has no superblock
 //! at any position where one is searched for. If the disk fails, requests of the volume may fail
 //! too.
 
 use std::ops::Range;
 
-use weft_engine::{ReplyError, Verb, VolumeConfig, VolumeSource};
-use weft_units::{ByteRange, MemberIndex, Sectors, VolumeId};
+use weft_engine::{MemberState, ReplyError, Verb, VolumeConfig, VolumeSource, assemble};
+use weft_ondisk::Level;
+use weft_units::{ByteRange, MemberIndex, Sectors, Span, VolumeId};
 
-use super::{BARE, Order, World};
+use super::{BARE, Order, World, create};
 use crate::disk::Disk;
 use crate::model::Model;
 use crate::options::Options;
@@ -27,29 +34,52 @@ const FIRST: u64 = 8192;
 /// Number of the sector after the last one that clients use.
 const END: u64 = FIRST + 1024;
 
+/// Longest time that a resync of the second array may take, beside one of the first.
+const SYNCED_WITHIN: Span = Span::secs(20);
+
 /// The bare volume of a world.
 #[derive(Clone, Debug)]
 pub(super) struct Bare {
-    /// Number of the volume's disk.
-    pub(super) disk: usize,
+    /// Number of the volume's first disk, and of the disk after its last one.
+    pub(super) disks: (usize, usize),
     /// Values that the volume's clients may read.
     pub(super) model: Model,
     /// Number of requests answered so far.
     pub(super) answered: u64,
 }
 
-/// A disk for the bare volume.
-pub(super) fn new_disk(options: &Options) -> Disk {
+/// The disks for the volume beside the array, from number `first` on.
+pub(super) fn new_disks(options: &Options, first: usize) -> Vec<Disk> {
+    if options.bare {
+        return vec![new_disk(options)];
+    }
+    let mut of_second = Options::new(Level::Raid1, options.beside, Sectors(128));
+    of_second.full_stripes = END.div_ceil(128);
+    (of_second.version, of_second.payload) = (options.version, options.payload);
+    of_second.logical_block = options.logical_block;
+    of_second.seed = options.seed ^ 0xba2e;
+    create::disks(&of_second, &create::superblocks(&of_second, first))
+}
+
+fn new_disk(options: &Options) -> Disk {
     Disk::new(Sectors(END + 256), options.logical_block)
         .carrying(FIRST..END, options.payload)
         .failing_by_chance(options.seed ^ 0xba2e)
 }
 
 impl World {
-    /// Number of the bare volume's disk; `None` without a bare volume.
+    /// Number of the first disk of the volume beside the array, and of the disk after its last one;
+    /// equal without such a volume.
     #[must_use]
-    pub fn bare_disk(&self) -> Option<usize> {
-        self.bare.as_ref().map(|bare| bare.disk)
+    pub fn beside(&self) -> (usize, usize) {
+        self.bare.as_ref().map_or((0, 0), |bare| bare.disks)
+    }
+
+    /// Whether a disk belongs to the volume beside the array.
+    #[must_use]
+    pub fn is_beside(&self, disk: usize) -> bool {
+        let (first, end) = self.beside();
+        (first..end).contains(&disk)
     }
 
     /// The first block of the bare volume that clients use; `None` without a bare volume.
@@ -64,12 +94,39 @@ impl World {
         self.bare.as_ref().map_or(0, |bare| bare.answered)
     }
 
-    /// Configuration of the bare volume for an engine; `None` without a bare volume.
-    pub(super) fn bare_config(&self, read_only: bool) -> Option<VolumeConfig> {
-        let disk = self.bare_disk()?;
-        let member = self.member_info(disk, MemberIndex(disk as u16));
-        let source = VolumeSource::Single { member, read_only };
-        Some(VolumeConfig { source, knobs: self.options.knobs, stripes_max: None })
+    /// Configuration of the volume beside the array for an engine; `None` without one. Adds the
+    /// frames of a second array to `cache_frames`. A second array is never refused, because only
+    /// one of its members may fail and its superblocks do not tear: I1.
+    pub(super) fn volume_beside(
+        &mut self,
+        how: &assemble::Options,
+        stripes: u32,
+        cache_frames: &mut u32,
+    ) -> Option<VolumeConfig> {
+        let (first, end) = self.beside();
+        if first == end {
+            return None;
+        }
+        let knobs = self.options.knobs;
+        let source = if self.options.bare {
+            let member = self.member_info(first, MemberIndex(first as u16));
+            VolumeSource::Single { member, read_only: how.read_only }
+        } else {
+            let there = (first..end).filter(|disk| !self.disks[*disk].faults.gone);
+            let candidates: Vec<_> = there.map(|disk| self.candidate(disk)).collect();
+            let assembly = match assemble::assemble(&candidates, how) {
+                Ok(assembly) => assembly,
+                Err(refused) => {
+                    let message = format!("the second array is refused: {refused}");
+                    self.fail(Violation::new("I1 durability", message));
+                    return None;
+                }
+            };
+            // Enough for a resync, also where the first array has memory for few stripes.
+            *cache_frames += assembly.cache_frames(knobs.stripe_size, stripes.max(4));
+            VolumeSource::Array(Box::new(assembly))
+        };
+        Some(VolumeConfig { source, knobs, stripes_max: None })
     }
 
     /// Model of the values that clients of `volume` may read.
@@ -90,9 +147,11 @@ impl World {
         of_volume.map(|(_, range)| *range)
     }
 
-    /// Whether a request of the bare volume may fail, because its disk has failed one.
+    /// Whether a request of the volume beside the array may fail, because all of its disks have
+    /// failed one.
     fn bare_failed(&self) -> bool {
-        self.bare_disk().is_some_and(|disk| {
+        let (first, end) = self.beside();
+        (first..end).all(|disk| {
             let Disk { faults, stats, .. } = &self.disks[disk];
             stats.failed > 0 || faults.gone || faults.ends_at.is_some()
         })
@@ -102,7 +161,8 @@ impl World {
     /// request.
     pub(super) fn judge_bare(&mut self, error: &ReplyError) {
         if *error == ReplyError::Io && !self.bare_failed() {
-            let message = "the bare volume answers an I/O error, and its disk failed nothing";
+            let message =
+                "the volume beside the array answers an I/O error, and not all of its disks failed";
             self.fail(Violation::new("I13 liveness", message));
         }
     }
@@ -125,9 +185,36 @@ impl World {
         }
     }
 
+    /// Waits until a resync of the second array has made its copies equal, so that what is read is
+    /// what every member has. Returns false if it cannot be: the array is read-only, or a violation
+    /// was found.
+    fn copies_beside_agree(&mut self) -> bool {
+        let begun = self.now;
+        while self.options.beside > 0 && self.failure.is_none() {
+            let volume = &self.snapshot().volumes[1];
+            let in_sync =
+                volume.members.iter().filter(|member| member.state == MemberState::InSync).count();
+            if volume.resync_from.is_none() || in_sync < 2 {
+                break;
+            }
+            if volume.array_state == "readonly" {
+                return false;
+            }
+            if self.now.since(begun) > SYNCED_WITHIN {
+                let message = "the second array is not in sync, long after its start";
+                self.fail(Violation::new("I13 liveness", message));
+            }
+            self.idle(Span::millis(500));
+        }
+        self.failure.is_none()
+    }
+
     /// Reads everything that was ever written to the bare volume, block by block. Returns the
     /// number of sectors read.
     pub(super) fn verify_bare(&mut self, order: Order) -> u64 {
+        if !self.copies_beside_agree() {
+            return 0;
+        }
         let Some(bare) = &self.bare else { return 0 };
         let block = u64::from(self.options.logical_block) / 512;
         let mut blocks: Vec<u64> = bare.model.touched().map(|sector| sector / block).collect();

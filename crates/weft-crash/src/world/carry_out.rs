@@ -13,7 +13,7 @@ use weft_units::Slot;
 use weft_units::digest::Digest;
 
 use super::service::Request;
-use super::{Logged, World};
+use super::{ARRAY, Logged, World};
 use crate::checker::View;
 use crate::disk::DiskOp;
 use crate::payload::PayloadMode;
@@ -107,6 +107,8 @@ impl World {
 
     fn notice(&mut self, notice: Notice) {
         match notice {
+            Notice::MemberFailed { volume, .. } | Notice::SyncFinished { volume, .. }
+                if volume != ARRAY => {}
             Notice::MemberFailed { slot: Some(slot), .. } => {
                 self.half_rebuilt.remove(&slot.0);
                 self.serves_no_more(slot);
@@ -116,8 +118,7 @@ impl World {
                 self.suspects.lose(slot.0);
                 self.at_stake.lose(slot.0);
             }
-            Notice::NoSpace { member }
-                if self.bare_disk() == Some(self.disk_of[member.index()]) => {}
+            Notice::NoSpace { member } if self.is_beside(self.disk_of[member.index()]) => {}
             Notice::NoSpace { .. } => self.lacked_space = !self.array.has_parity(),
             Notice::SyncFinished { ref action, complete, .. } => {
                 let resync = matches!(action, SyncAction::Repair | SyncAction::Resync);

@@ -10,6 +10,7 @@ use weft_ondisk::{
 use weft_units::Sectors;
 
 use super::device_uuid;
+use crate::disk::Disk;
 use crate::options::Options;
 
 /// Size of a member: its data, and space before and behind it. md leaves 128 MiB before the data of
@@ -19,12 +20,30 @@ pub(super) fn member_size(options: &Options, member: usize) -> Sectors {
     data + Sectors(if data.0 > 1 << 24 { 1 << 19 } else { 16_384 })
 }
 
-/// The superblocks of all members and spares, one each.
-pub(super) fn superblocks(options: &Options) -> Vec<Superblock> {
+/// Disks of a new array, one for each of the superblocks.
+pub(super) fn disks(options: &Options, supers: &[Superblock]) -> Vec<Disk> {
+    let disk = |(number, sb): (usize, &Superblock)| {
+        let first = sb.data_offset().0;
+        let mut disk = Disk::new(member_size(options, number), options.logical_block)
+            .carrying(first..first + options.data_of(number).0, options.payload)
+            .failing_by_chance(options.seed.wrapping_add(number as u64));
+        disk.poke(sb.super_offset().0, &sb.encode_for(4096));
+        if let Ok(Some(room)) = sb.bitmap_room(disk.whole_size()) {
+            let bytes = new_bitmap(options).encode(sb);
+            disk.poke(room.start.0, &bytes.unwrap_or_else(|error| panic!("{error}")));
+        }
+        disk.faults.tears = options.torn_writes;
+        disk
+    };
+    supers.iter().enumerate().map(disk).collect()
+}
+
+/// The superblocks of all members and spares, one each. `first` is the number of the first disk.
+pub(super) fn superblocks(options: &Options, first: usize) -> Vec<Superblock> {
     let count = options.members + options.spares;
     let member = |number: usize| NewMember {
         size: member_size(options, number),
-        device_uuid: device_uuid(number),
+        device_uuid: device_uuid(first + number),
     };
     let mut array = NewArray::new(options.level, (0..options.members).map(member).collect());
     array.spares = (options.members..count).map(member).collect();
@@ -34,7 +53,7 @@ pub(super) fn superblocks(options: &Options) -> Vec<Superblock> {
     array.layout = options.layout;
     array.chunk = options.level.is_striped().then_some(options.chunk);
     array.size = options.level.uses_size().then(|| options.data_of(0));
-    array.set_uuid = Uuid([7; 16]);
+    array.set_uuid = Uuid([7 + first as u8; 16]);
     array.name = "sim".to_owned();
     array.assume_clean = options.assume_clean;
     array.force = true;

@@ -14,10 +14,10 @@ use std::collections::VecDeque;
 use weft_engine::{
     Command, ComputeOp, Engine, Input, Origin, Output, SyncAction, Tag, Token, Verb,
 };
-use weft_units::{ClientId, Span, Time};
+use weft_units::{ClientId, Span, Time, VolumeId};
 
 use super::service::Waited;
-use super::{ARRAY, Logged, Pending, World};
+use super::{Logged, Pending, World};
 use crate::violation::Violation;
 
 /// Order in which outstanding member requests and computations complete.
@@ -399,16 +399,22 @@ impl World {
     /// Whether one more turn of a copy of the engine does something even if the running resync
     /// requests no more stripes.
     fn is_lost_without_sync(&self) -> bool {
-        let action = self.snapshot().volumes[0].sync_action;
         let Some(mut twin) = self.engine.clone() else { return false };
-        if matches!(action, SyncAction::Idle | SyncAction::Frozen) {
+        let volumes = self.snapshot().volumes;
+        let is_still = |action| matches!(action, SyncAction::Idle | SyncAction::Frozen);
+        if volumes.iter().all(|volume| is_still(volume.sync_action)) {
             return true;
         }
-        // The engine answers the command when the stripes of the resync are done.
-        let verb = Verb::SyncAction(SyncAction::Frozen);
-        let (client, tag, volume) = (ClientId(u32::MAX), Tag(u64::MAX), ARRAY);
-        let command = Command { client, tag, volume, verb };
-        twin.handle(self.now, Input::Admin(Box::new(command)));
+        for (volume, number) in volumes.iter().zip(0..) {
+            if is_still(volume.sync_action) {
+                continue;
+            }
+            // The engine answers the command when the stripes of the resync are done.
+            let verb = Verb::SyncAction(SyncAction::Frozen);
+            let (client, tag) = (ClientId(u32::MAX), Tag(u64::MAX - u64::from(number)));
+            let command = Command { client, tag, volume: VolumeId(number), verb };
+            twin.handle(self.now, Input::Admin(Box::new(command)));
+        }
         !self.one_turn_more(twin).1.is_empty()
     }
 

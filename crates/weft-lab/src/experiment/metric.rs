@@ -160,7 +160,6 @@ impl Metric {
         matches!(
             self,
             Self::FlushAverage
-                | Self::FlushMax
                 | Self::SyncsPerCommit
                 | Self::FlushRounds
                 | Self::FlushesChecked

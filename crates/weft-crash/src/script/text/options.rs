@@ -25,7 +25,7 @@ fn lines(options: &Options) -> Vec<(&'static str, String)> {
     let Options { payload, stripes_max, cache_stripes, client_frames, .. } = options;
     let Options { client_credit, greedy, seed, defer_computes, latency, checked, .. } = options;
     let Options { data_promised, disks_lie, only, lost_work_every, logged, .. } = options;
-    let Options { classes, bare, drives, .. } = options;
+    let Options { classes, bare, beside, drives, .. } = options;
     let more_data: Vec<u64> = more_data.iter().map(|it| it.0).collect();
     vec![
         ("level", level.to_string()),
@@ -37,6 +37,7 @@ fn lines(options: &Options) -> Vec<(&'static str, String)> {
         ("more-data", list(&more_data)),
         ("spares", spares.to_string()),
         ("bare", no_or_yes(*bare)),
+        ("beside", beside.to_string()),
         ("version", version.to_string()),
         ("first-number", first_number.to_string()),
         ("assume-clean", no_or_yes(*assume_clean)),
@@ -79,6 +80,7 @@ pub(super) fn set(options: &mut Options, name: &str, value: &str) -> Result<(), 
         "more-data" => options.more_data = listed(value, |it| number(it, "sectors").map(Sectors))?,
         "spares" => options.spares = number(value, "disks")?,
         "bare" => options.bare = yes(value)?,
+        "beside" => options.beside = number(value, "members of the second array")?,
         "version" => options.version = value.parse().map_err(|it| format!("{it}"))?,
         "first-number" => options.first_number = number(value, "a member's number")?,
         "assume-clean" => options.assume_clean = yes(value)?,
