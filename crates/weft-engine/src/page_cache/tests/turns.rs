@@ -62,14 +62,14 @@ fn turns_keep_disks_busy_writers_equal_and_dirty_pages_below_the_limit() {
     // Limit in MiB, disks, MiB/s, writers, longest wait in ms.
     for (limit, disks, speed, writers, wait) in [
         (1, 1, 58, 1, 20),
-        (1, 1, 58, 2, 400),
+        (1, 1, 58, 2, 80),
         (8, 1, 58, 1, 20),
-        (8, 1, 58, 2, 400),
-        (100, 1, 58, 2, 100),
-        (100, 1, 58, 10, 100),
-        (1024, 1, 58, 10, 100),
+        (8, 1, 58, 2, 40),
+        (100, 1, 58, 2, 40),
+        (100, 1, 58, 10, 50),
+        (1024, 1, 58, 10, 50),
         (10, 2, 117, 1, 20),
-        (100, 10, 70, 1, 40),
+        (100, 10, 70, 1, 20),
     ] {
         let mut world = world(Kernel::Weft, limit, 250, disks, speed, writers);
         let found = findings(&mut world, limit, Span::millis(wait));
@@ -96,13 +96,15 @@ fn writers_that_are_not_woken_are_found_and_look_again_by_themselves() {
 }
 
 #[test]
-fn many_writers_of_a_small_pool_wait_for_about_a_second_and_lose_half_to_switches_at_most() {
-    for (limit, disks, speed, writers, least) in [
-        (1, 1, 58, 10, 51.0),
-        (8, 1, 58, 10, 51.0),
-        (10, 2, 117, 10, 205.0),
-        (100, 10, 70, 10, 630.0),
-        (100, 10, 70, 100, 330.0),
+fn writers_of_a_small_pool_wait_for_a_switch_and_two_as_long_runs_of_each_other_at_most() {
+    // Limit in MiB, disks, MiB/s, writers, least MiB/s, longest wait in ms. With a hundred writers
+    // a run is as long as a switch, and half of the disk's time is lost.
+    for (limit, disks, speed, writers, least, wait) in [
+        (1, 1, 58, 10, 37.0, 300),
+        (8, 1, 58, 10, 42.0, 50),
+        (10, 2, 117, 10, 150.0, 400),
+        (100, 10, 70, 10, 520.0, 60),
+        (100, 10, 70, 100, 330.0, 2000),
     ] {
         let mut world = world(Kernel::Weft, limit, 250, disks, speed, writers);
         // The first seconds are for measuring the disk.
@@ -111,8 +113,8 @@ fn many_writers_of_a_small_pool_wait_for_about_a_second_and_lose_half_to_switche
         let rate = rate(&mut world, 5, 20);
         assert!(rate >= least, "{limit} MiB, {disks} disks, {writers} writers: {rate}");
         assert!(world.total_max <= limit * 256, "{} pages", world.total_max);
-        let wait = world.wait_max();
-        assert!(wait <= Span::millis(3000), "{limit} MiB, {writers} writers: {wait:?}");
+        let found = world.wait_max();
+        assert!(found <= Span::millis(wait), "{limit} MiB, {writers} writers: {found:?}");
     }
 }
 
@@ -144,8 +146,10 @@ fn a_slow_disk_does_not_hold_up_a_fast_one() {
         world.disks[1].pages_per_second = 2 * 256;
         world.run_until(Time(20 * SECOND));
         let [fast, slow] = [0, 1].map(|disk| world.disks[disk].written as f64 / 256.0 / 20.0);
-        assert!(fast > 90.0, "{limit} MiB: {fast} MiB/s");
-        assert!(slow > 1.8, "{limit} MiB: {slow} MiB/s");
+        // With 4 MiB about a third is lost to the switches between the two writers of a disk.
+        let least = if limit == 4 { (60.0, 1.4) } else { (90.0, 1.8) };
+        assert!(fast > least.0, "{limit} MiB: {fast} MiB/s");
+        assert!(slow > least.1, "{limit} MiB: {slow} MiB/s");
         assert!(world.disks[0].idle < Span::millis(200), "{:?}", world.disks[0].idle);
     }
 }
@@ -174,7 +178,7 @@ fn new_limits_hold_as_soon_as_the_disk_has_written_what_is_over_them() {
     world.total_max = 0;
     let low = rate(&mut world, 7, 12);
     assert!(world.total_max <= 256, "{} pages", world.total_max);
-    assert!(low > 54.0, "{low} MiB/s");
+    assert!(low > 37.0, "{low} MiB/s: two thirds of the disk");
     world.cache.set_limits(Amount::Bytes(100 * MIB), Amount::Percent(10));
     world.run_until(Time(13 * SECOND));
     assert!(world.total_max > 25_000, "{} pages", world.total_max);

@@ -9,9 +9,12 @@
 //!
 //! ```text
 //! credit   completed pages make room for as many new ones, and their writer is woken at once
-//! turn     as many pages as make the switch to the next file cost 3 % (one part in 33), but at
-//!          most what keeps waits near a second, and at least what costs half of the disk; a smooth
-//!          20 ms of all writers together where the pool holds a turn's worth for each of them
+//! turn     a smooth 10 ms of all writers together where a file gathers as many pages between its
+//!          turns as a switch to it costs; otherwise twice as many pages as the switch costs, so
+//!          that a third of the time is lost, but at most what keeps waits near a second, and at
+//!          least what costs half of the disk
+//! light    a writer that has received less than those that have turns gets a few pages at once,
+//!          without a turn; a sixteenth of the limit is kept for such writers while there are any
 //! speed    pages per second of busy time, over completions that follow each other; the additional
 //!          time of the others is the cost of a switch                                speed.rs
 //! shares   pages of the limit by device: devices that ask for pages share, by speed, what the
@@ -25,20 +28,26 @@
 //! seeks. If the pool lasts for less than a tick, the pauses drain it as well.
 //!
 //! Measured in the simulator, MiB/s of all disks under 3.1, patch 001 and turns, and the longest
-//! wait with turns (`cargo run --release -p weft-sim --example throttles -- single small jbod`).
-//! No cell is more than 0.5 % below the better of the two (one disk, 400M, 2 dd):
+//! wait of a writer under each (`cargo run --release -p weft-sim --example throttles -- single small
+//! jbod`). No cell is more than 0.5 % below the better of the two (one disk, 1G, 2 dd):
 //!
 //! ```text
-//! one disk      3.1  001 turns   wait | disks              3.1  001 turns   wait
-//! 1M    1 dd   31.3 57.2  57.8  38 ms | 2, 10M     1 dd    167  233   233  44 ms
-//!       2 dd   28.7 28.2  56.0 388 ms |           10 dd     89   61   215  1.2 s
-//!      10 dd   35.9  8.9  53.4  1.2 s |          100 dd     17   24   128  1.7 s
-//! 8M    2 dd   40.0 50.0  56.0 400 ms | 10, 100M   1 dd    700  697   700  47 ms
-//!      10 dd   35.2 31.1  53.4  1.0 s |           10 dd    468  485   700  1.1 s
-//! 100M  2 dd   57.5 57.2  57.3  58 ms |          100 dd    135  143   627  1.7 s
-//!      10 dd   55.5 55.3  56.8  62 ms | 10, 800M  10 dd    700  700   700 151 ms
-//!     100 dd   41.8 41.5  48.9 104 ms |          100 dd    596  580   700 738 ms
+//! one disk      3.1  001 turns  waits, ms      | disks              3.1  001 turns  waits, ms
+//! 1M    1 dd   31.3 57.2  57.8   123   46   39 | 2, 10M     1 dd    166  228   233   324   30   38
+//!       2 dd   28.9 28.2  38.2   323   47   55 |           10 dd     83   61   154  3125   76  290
+//!      10 dd   35.0  9.0  38.7  5525  304  207 |          100 dd     18   23   127  3225 1288 1885
+//! 8M    2 dd   41.6 50.1  53.0   324   47   41 | 10, 100M   1 dd    700  697   700   423   59   75
+//!      10 dd   33.7 30.7  45.7  1724   59   55 |           10 dd    487  486   700  4325   63   86
+//! 100M  2 dd   57.5 57.3  57.3    59   47   42 |          100 dd    135  144   621  2224 1344 1695
+//!      10 dd   55.5 55.3  56.8   223   47   53 | 10, 800M  10 dd    700  700   700  1124   91  109
+//!     100 dd   41.9 41.6  48.9   824  319  104 |          100 dd    599  578   700  1524  332  300
 //! ```
+//!
+//! Until November 2026 a turn was worth 32 switches: 56, 53 and 53 MiB/s with 2 and 10 dd at 1 MiB
+//! and 10 dd at 8 MiB, and waits of 0.4, 1.2 and 1.0 s. Where waits are still longer than under
+//! patch 001, ten writers or more have a pool of 1 to 5 MiB for each disk: all of them wait for the
+//! switches of the others, which take longer than the patch's pauses, and get 2 to 5 times as much
+//! written.
 //!
 //! A wait exceeds a second if the switches alone take longer, because at most half of a disk's time
 //! is spent on them. Equal writers get equal parts, up to a difference of one turn. A writer that
@@ -111,6 +120,8 @@ struct Device {
     flusher_held: bool,
     /// Last time at which a writer of the device had to wait; `None` if none had to.
     asked_at: Option<Time>,
+    /// Last time at which a light writer asked for credit; `None` if none did.
+    light_at: Option<Time>,
 }
 
 /// Credit of one writer: the pages that it may dirty without waiting.
@@ -160,6 +171,7 @@ impl Turns {
             next_reclaim: Time(0),
             flusher_held: false,
             asked_at: None,
+            light_at: None,
         });
         self.share_out();
     }
@@ -229,7 +241,8 @@ impl Turns {
             account.last_used = self.now;
             if !account.waits {
                 account.waits = true;
-                if self.devices[bdi.index()].owner != Some(writer) {
+                let has_turn = self.devices[bdi.index()].owner == Some(writer);
+                if !has_turn && !self.admit_light(bdi.index(), writer) {
                     self.enqueue(bdi.index(), writer);
                 }
             }
@@ -381,6 +394,32 @@ impl Turns {
         }
     }
 
+    /// Gives a few pages as credit to a *light* writer, which has received less than the writers that
+    /// have turns, without a turn. Returns whether it got any.
+    fn admit_light(&mut self, at: usize, writer: WriterId) -> bool {
+        let lump = LIGHT_LUMP.min(self.light_pages());
+        let room = (self.limit - self.kept()).saturating_sub(self.used);
+        let device = &mut self.devices[at];
+        let account = &mut self.writers[writer.index()];
+        let behind = device.speed.pages_in(BEHIND);
+        let got = account.got.max(device.service.saturating_sub(behind));
+        if lump == 0 || got + lump > device.service {
+            return false;
+        }
+        device.light_at = Some(self.now);
+        if room == 0 {
+            return false;
+        }
+        (account.got, account.left) = (got, lump.min(room));
+        self.grant(at, writer, lump.min(room));
+        true
+    }
+
+    /// Largest number of pages that light writers get at once.
+    fn light_pages(&self) -> u64 {
+        LIGHT_PAGES.min(self.limit / 16)
+    }
+
     /// Writer that gets the next pages of a device: the writer that has the turn or, if its turn is
     /// over, the next one. `None` if no writer waits, or if the writer that has the turn has enough
     /// credit.
@@ -464,9 +503,16 @@ impl Turns {
 
     /// Number of pages that may be given to writers of all devices together as credit now.
     fn room_of_all(&self) -> u64 {
-        // A writer that arrives without credit dirties one page before it waits.
-        let kept = (self.writers.len() as u64).min(self.limit / 8);
+        let is_light = |at: Time| self.now.since(at) < ASKED;
+        let light = self.devices.iter().any(|device| device.light_at.is_some_and(is_light));
+        let kept = self.kept() + if light { self.light_pages() } else { 0 };
         (self.limit - kept).saturating_sub(self.used)
+    }
+
+    /// Number of pages that are kept free for writers that arrive without credit, each of which
+    /// dirties one page before it waits.
+    fn kept(&self) -> u64 {
+        (self.writers.len() as u64).min(self.limit / 8)
     }
 
     /// Revokes credit that writers do not spend while others wait: on the device and, if the pool
@@ -628,12 +674,13 @@ impl Device {
         let smooth = self.speed.pages_in(Span(SMOOTH.0 / engaged)).max(SMOOTH_PAGES_MIN);
         let burst = self.burst(engaged);
         let gathered = self.share.saturating_sub(self.in_flight_enough()) / engaged;
-        if smooth >= burst || gathered >= burst {
+        let enough = burst / 2;
+        if smooth >= burst || gathered >= enough {
             smooth
-        } else if gathered <= burst / 2 {
+        } else if gathered <= enough / 2 {
             burst
         } else {
-            burst - (burst - smooth) * (2 * gathered - burst) / burst
+            burst - (burst - smooth) * (2 * gathered - enough) / enough
         }
     }
 
@@ -649,14 +696,15 @@ const WAIT: Span = Span::millis(800);
 
 /// Time that each writer waits for its turn, if the pool is so large that files are written in long
 /// runs even without turns.
-const SMOOTH: Span = Span::millis(20);
+const SMOOTH: Span = Span::millis(10);
 
 /// Smallest number of pages in a turn, because waking a writer for fewer does not pay off.
 const SMOOTH_PAGES_MIN: u64 = 8;
 
 /// Number of pages that a writer should dirty in one turn, as a multiple of the pages that could be
-/// written in the time of a switch to its file: about 3 % are lost.
-const SWITCH_WORTH: u64 = 32;
+/// written in the time of a switch to its file: a third of the time is lost. With 32, 3 % would be
+/// lost, and ten writers would wait four times as long.
+const SWITCH_WORTH: u64 = 2;
 
 /// Number of pages of a file that a flusher writes at a time, as a multiple of the pages that could
 /// be written in the time of a switch to the file: about 1 % is lost.
@@ -666,13 +714,20 @@ const CHUNK_WORTH: u64 = 128;
 /// milliseconds that pass until a writer is woken and the flusher comes.
 const RESERVE: Span = Span::millis(20);
 
+/// Number of pages of credit that a light writer gets at a time, without a turn.
+const LIGHT_LUMP: u64 = 8;
+
+/// Number of pages that are kept free for light writers while there are any, and largest deficit
+/// relative to other writers that makes a writer light; a sixteenth of the limit if that is less.
+const LIGHT_PAGES: u64 = 64;
+
 /// Largest deficit relative to other writers that a writer can make up for later, in device time:
 /// with the pages that the device writes meanwhile.
 const BEHIND: Span = Span::millis(100);
 
 /// Time that determines how much credit is granted at once: as many pages as the device writes in
 /// this time.
-const LUMP: Span = Span::millis(10);
+const LUMP: Span = Span::millis(3);
 
 /// Time that determines how many pages are kept in flight on a device: as many as it writes in this
 /// time. They suffice to keep its own queue from running dry before the flusher is woken again.

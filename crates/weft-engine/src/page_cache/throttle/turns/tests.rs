@@ -110,19 +110,17 @@ fn the_run_of_a_flusher_is_128_switches_long_but_at_most_half_of_the_share() {
 }
 
 #[test]
-fn a_turn_is_the_shorter_the_more_can_gather_between_half_a_run_and_a_whole_one() {
+fn a_turn_is_the_shorter_the_more_can_gather_between_a_quarter_of_a_run_and_half_of_it() {
     let mut device = device(100_000, dirty(0));
     device.speed = speed::tests::device(16, Span::millis(8));
     let (burst, smooth) = (device.burst(1), device.speed.pages_in(SMOOTH));
-    assert!(burst > 2 * smooth && burst.is_multiple_of(4));
-    let enough = device.in_flight_enough();
-    for (gathered, expected) in [
-        (burst / 2, burst),
-        (burst / 4 * 3, burst - (burst - smooth) / 2),
-        (burst, smooth),
-        (2 * burst, smooth),
-    ] {
-        device.share = enough + gathered;
+    assert!(burst > smooth, "{burst} {smooth}");
+    let in_flight = device.in_flight_enough();
+    for (gathered, expected) in
+        [(burst / 4, burst), (burst / 2 - 1, smooth + 3), (burst / 2, smooth), (burst, smooth)]
+    {
+        // At most three quarters of the share are in flight.
+        device.share = (4 * gathered).min(in_flight + gathered);
         assert_eq!(device.quantum(1), expected, "{gathered} of {burst}");
     }
 }
@@ -158,6 +156,34 @@ fn a_turn_is_over_early_if_its_writer_has_credit_and_there_is_room_for_more() {
         let mut turns = one_has_the_turn();
         assert!(turns.devices[0].batch() < 300);
         assert_eq!(turns.next_in_turn(0, room), next, "an eighth of the share is 1,000");
+    }
+}
+
+#[test]
+fn a_light_writer_gets_a_few_pages_beside_the_turn_of_another() {
+    // Pages of the lump by which the writer is behind, room in the pool, pages that it gets.
+    for (behind, room, got) in [(8, 100, 8), (7, 100, 0), (100, 3, 3), (100, 0, 0)] {
+        let mut turns = one_has_the_turn();
+        turns.leave(OTHER);
+        turns.devices[0].service = 1_000;
+        turns.writers[1].got = 1_000 - behind;
+        let kept = turns.kept();
+        turns.used = turns.limit - kept - room;
+        assert_eq!(turns.credit(at(1), OTHER, BDI), got, "{behind} {room}");
+        assert_eq!(turns.devices[0].owner, Some(ONE), "the turn goes on");
+        assert_eq!(turns.devices[0].waiting.is_empty(), got > 0, "or it queues");
+    }
+}
+
+#[test]
+fn a_part_of_the_limit_is_kept_for_light_writers_while_there_are_any() {
+    for (limit, kept) in [(8_000, 64), (320, 20)] {
+        let mut turns = turns(limit, 1);
+        let without = turns.room_of_all();
+        (turns.now, turns.devices[0].light_at) = (at(1_000), Some(at(801)));
+        assert_eq!(turns.room_of_all(), without - kept, "{limit}");
+        turns.devices[0].light_at = Some(at(800));
+        assert_eq!(turns.room_of_all(), without);
     }
 }
 
