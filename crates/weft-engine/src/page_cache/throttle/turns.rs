@@ -28,8 +28,8 @@
 //! seeks. If the pool lasts for less than a tick, the pauses drain it as well.
 //!
 //! Measured in the simulator, MiB/s of all disks under 3.1, patch 001 and turns, and the longest
-//! wait of a writer under each (`cargo run --release -p weft-sim --example throttles -- single small
-//! jbod`). No cell is more than 0.5 % below the better of the two (one disk, 1G, 2 dd):
+//! wait of a writer under each (`cargo run --release -p weft-sim --example throttles -- single
+//! small jbod`). No cell is more than 0.5 % below the better of the two (one disk, 1G, 2 dd):
 //!
 //! ```text
 //! one disk      3.1  001 turns  waits, ms      | disks              3.1  001 turns  waits, ms
@@ -44,10 +44,9 @@
 //! ```
 //!
 //! Until November 2026 a turn was worth 32 switches: 56, 53 and 53 MiB/s with 2 and 10 dd at 1 MiB
-//! and 10 dd at 8 MiB, and waits of 0.4, 1.2 and 1.0 s. Where waits are still longer than under
-//! patch 001, ten writers or more have a pool of 1 to 5 MiB for each disk: all of them wait for the
-//! switches of the others, which take longer than the patch's pauses, and get 2 to 5 times as much
-//! written.
+//! and 10 dd at 8 MiB, and waits of 0.4, 1.2 and 1.0 s. Waits are still much longer than under
+//! patch 001 where each disk has ten writers and a pool of 5 MiB, or a hundred and 10 MiB: a round
+//! of all writers has as many switches, and 2 to 5 times as much is written.
 //!
 //! A wait exceeds a second if the switches alone take longer, because at most half of a disk's time
 //! is spent on them. Equal writers get equal parts, up to a difference of one turn. A writer that
@@ -394,8 +393,8 @@ impl Turns {
         }
     }
 
-    /// Gives a few pages as credit to a *light* writer, which has received less than the writers that
-    /// have turns, without a turn. Returns whether it got any.
+    /// Gives a few pages as credit to a *light* writer, which has received less than the writers
+    /// that have turns, without a turn. Returns whether it got any.
     fn admit_light(&mut self, at: usize, writer: WriterId) -> bool {
         let lump = LIGHT_LUMP.min(self.light_pages());
         let room = (self.limit - self.kept()).saturating_sub(self.used);
