@@ -473,7 +473,7 @@ fn a_page_of_an_experiment_holds_every_figure_and_the_charts_that_say_why() {
         "CPU costs, t00",
         "Nothing is fitted",
         "Controls: is it the patch",
-        "Beyond: weft's own",
+        "weft's own, against the better of before and with it",
         // Section on the mechanism.
         "Exactly: member KiB per write",
         "Read for each MiB written: dd",
