@@ -13,6 +13,7 @@ A record has the rows with all of their figures, and a hash of the first three r
 place of the runs. Its first line has the command that made it.
 """
 
+import functools
 import hashlib
 import json
 import math
@@ -26,6 +27,7 @@ PAGES = [ROOT / "docs" / "reproduce.md", ROOT / "experiments" / "later.md"]
 FIRST_RUNS = 3
 
 
+@functools.cache
 def sheet_of(path):
     return json.load(open(path))
 
@@ -74,7 +76,8 @@ def record(path):
         }
         text = json.dumps(made, indent=1, ensure_ascii=False, sort_keys=False)
         # A list of numbers is one line.
-        text = re.sub(r"\[\s+([-\d.,\s]+?)\s+\]", lambda list_: f"[{' '.join(list_[1].split())}]", text)
+        numbers = re.compile(r"\[\s+([-\d.,\s]+?)\s+\]")
+        text = numbers.sub(lambda found: f"[{' '.join(found[1].split())}]", text)
         record_path(patch, sheet["size"]).write_text(text + "\n")
 
 
@@ -83,16 +86,16 @@ def same(path):
     sheet = sheet_of(path)
     cases, rows = cases_of(sheet), 0
     for (patch, case), runs in cases.items():
-        known = sheet_of(record_path(patch, sheet["size"]))["first_runs_sha256"]
-        if sum_of(runs, FIRST_RUNS) != known[case]:
-            sys.exit(f"{patch} {case}: other runs than {record_path(patch, sheet['size']).name} has")
+        recorded = record_path(patch, sheet["size"])
+        if sum_of(runs, FIRST_RUNS) != sheet_of(recorded)["first_runs_sha256"][case]:
+            sys.exit(f"{patch} {case}: other runs than {recorded.name} has")
     for experiment in [] if sheet["no_verdicts"] else sheet["experiments"]:
         patch = experiment["patch"]
         found = [row for row in sheet["rows"] if row["patch"] == patch]
-        record_ = sheet_of(record_path(patch, sheet["size"]))
-        if experiment["own_policies"] != record_["own_policies"]:
+        recorded = sheet_of(record_path(patch, sheet["size"]))
+        if experiment["own_policies"] != recorded["own_policies"]:
             sys.exit(f"{patch}: weft's own policies compare otherwise than is recorded")
-        known = record_["rows"]
+        known = recorded["rows"]
         assert len(found) == len(known), f"{patch}: found {len(found)} rows, expected {len(known)}"
         for row, expected in zip(found, known):
             if row != expected:
@@ -212,10 +215,9 @@ def own_table(patches, sizes):
 def worst(policy):
     """The quantity in which a policy is worst; empty if it is worse in none."""
     worse = [of for of in policy["quantities"] if of["answer"] == "worse"]
-    times = lambda of: abs(math.log(max(1 + of["gain_pct"] / 100, 1e-9)))
     if not worse:
         return ""
-    of = max(worse, key=times)
+    of = max(worse, key=lambda it: abs(math.log(1 + it["gain_pct"] / 100)))
     metric = of["metric"].replace("_", " ")
     return f"{of['case']}, {metric}: {with_interval(of)} to {of['best']}"
 

@@ -248,8 +248,7 @@ impl Totals {
         self.bitmap_seeds += other.bitmap_seeds;
         self.bitmap_points += other.bitmap_points;
         self.lacks += other.lacks;
-        self.partly_written.lacks += other.partly_written.lacks;
-        self.partly_written.errors += other.partly_written.errors;
+        self.partly_written += other.partly_written;
         self.rebuilt_beside += other.rebuilt_beside;
         self.met.merge(other.met);
         self.requests += other.requests;

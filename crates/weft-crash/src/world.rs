@@ -462,9 +462,9 @@ impl World {
     #[must_use]
     pub fn partly_written(&self) -> PartlyWritten {
         let cache = self.engine.as_ref().and_then(|engine| engine.snapshot().write_back);
-        let PartlyWritten { lacks, errors } = cache.map(|it| it.partly_written).unwrap_or_default();
-        let before = self.partly_written;
-        PartlyWritten { lacks: before.lacks + lacks, errors: before.errors + errors }
+        let mut all = self.partly_written;
+        all += cache.map(|it| it.partly_written).unwrap_or_default();
+        all
     }
 
     /// Whether an engine runs.

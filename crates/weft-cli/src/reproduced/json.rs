@@ -116,7 +116,7 @@ fn own_policy(policy: &OwnPolicy) -> Value {
             "best": of.best,
             "gain_pct": gain_percent(of.to_best.value),
             "ci95": interval(&of.to_best),
-            "answer": of.answer.word(),
+            "answer": of.answer().word(),
         })
     });
     json!({

@@ -61,6 +61,13 @@ pub struct PartlyWritten {
     pub errors: u64,
 }
 
+impl std::ops::AddAssign for PartlyWritten {
+    fn add_assign(&mut self, other: Self) {
+        self.lacks += other.lacks;
+        self.errors += other.errors;
+    }
+}
+
 /// State of one volume in the write-back cache. Pages are of 4 KiB.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteBackVolume {

@@ -291,8 +291,7 @@ pub(super) fn side(case: &CaseRuns, column: &str, metric: Metric) -> Result<Side
 fn value(sample: &Sample, metric: Metric) -> f64 {
     let value = sample.values.get(&metric).copied().unwrap_or(f64::NAN);
     // A ratio to zero does not exist: a metric that may be zero counts as a very small value.
-    let may_be_zero = metric.may_be_none() || !metric.higher_is_better();
-    if value == 0.0 && may_be_zero { VERY_LITTLE } else { value }
+    if value == 0.0 && metric.may_be_zero() { VERY_LITTLE } else { value }
 }
 
 /// Stands for a value of zero, to which no ratio exists, in the unit of the metric. It is below

@@ -2,6 +2,8 @@
 
 use serde::Deserialize;
 
+use crate::statistics::Estimate;
+
 /// Metric of a run.
 ///
 /// Order    metrics that users see first, then metrics that explain them
@@ -156,27 +158,19 @@ impl Metric {
     }
 
     /// Whether a correct run may have a value of zero.
-    pub(super) fn may_be_none(self) -> bool {
-        matches!(
-            self,
-            Self::FlushAverage
-                | Self::SyncsPerCommit
-                | Self::FlushRounds
-                | Self::FlushesChecked
-                | Self::Prereads
-                | Self::PrereadWaitP999
-                | Self::PrereadWaitMax
-                | Self::Plugged
-                | Self::KeptForWeight
-                | Self::KeptForRaised
-                | Self::KeptAlone
-                | Self::Injected
-                | Self::QueueMerges
-                | Self::DiskIdle
-                | Self::PauseP99
-                | Self::PauseMax
-                | Self::ShareError
-        )
+    pub(super) fn may_be_zero(self) -> bool {
+        let more_is_better =
+            matches!(self, Self::SyncsPerCommit | Self::FlushesChecked | Self::Injected);
+        more_is_better || !self.higher_is_better()
+    }
+
+    /// The ratio of a value of this metric to another one, turned so that more than 1 is better.
+    pub(super) fn gain(self, ratio: Estimate) -> Estimate {
+        if self.higher_is_better() {
+            return ratio;
+        }
+        let Estimate { value, low, high, count } = ratio;
+        Estimate { value: 1.0 / value, low: 1.0 / high, high: 1.0 / low, count }
     }
 }
 

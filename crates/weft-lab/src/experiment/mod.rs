@@ -542,10 +542,7 @@ impl Outcome {
     #[must_use]
     pub fn worst_own(&self) -> Option<(&Measured, &Beyond)> {
         self.own().nth(1)?;
-        let worst = |row: &Measured, own: &Beyond| {
-            let Estimate { low, high, .. } = own.to_better.1;
-            if row.row.metric.higher_is_better() { low } else { 1.0 / high }
-        };
+        let worst = |row: &Measured, own: &Beyond| row.row.metric.gain(own.to_better.1).low;
         let single = self.own().filter(|(row, _)| row.row.cases().count() == 1);
         single.min_by(|one, other| worst(one.0, one.1).total_cmp(&worst(other.0, other.1)))
     }

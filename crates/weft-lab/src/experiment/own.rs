@@ -44,8 +44,6 @@ pub struct Quantity {
     pub best: String,
     /// Ratio of the policy's column to that column.
     pub to_best: Estimate,
-    /// The comparison in a word.
-    pub answer: Answer,
 }
 
 /// Comparison of a policy with the best other column in a quantity.
@@ -66,7 +64,7 @@ impl OwnPolicy {
     /// Number of quantities with this answer.
     #[must_use]
     pub fn count(&self, answer: Answer) -> usize {
-        self.quantities.iter().filter(|of| of.answer == answer).count()
+        self.quantities.iter().filter(|of| of.answer() == answer).count()
     }
 
     /// Whether the policy is beyond the patch: better in some quantity, and worse in none. `None`
@@ -94,18 +92,27 @@ impl OwnPolicy {
     /// The quantities in which the policy is worse, worst first.
     #[must_use]
     pub fn worse(&self) -> Vec<&Quantity> {
-        let worse = self.quantities.iter().filter(|of| of.answer == Answer::Worse);
+        let worse = self.quantities.iter().filter(|of| of.answer() == Answer::Worse);
         let mut worse: Vec<&Quantity> = worse.collect();
-        worse.sort_by(|one, other| other.factor().total_cmp(&one.factor()));
+        worse.sort_by(|one, other| one.gain().value.total_cmp(&other.gain().value));
         worse
     }
 }
 
 impl Quantity {
-    /// Factor by which the policy is worse than the best other column; below 1 if it is better.
-    fn factor(&self) -> f64 {
-        let ratio = self.to_best.value;
-        if self.metric.higher_is_better() { 1.0 / ratio } else { ratio }
+    /// The comparison in a word.
+    #[must_use]
+    pub fn answer(&self) -> Answer {
+        let gain = self.gain();
+        match () {
+            () if gain.low > 1.0 + TOLERANCE => Answer::Better,
+            () if gain.high < 1.0 - TOLERANCE => Answer::Worse,
+            () => Answer::Same,
+        }
+    }
+
+    fn gain(&self) -> Estimate {
+        self.metric.gain(self.to_best)
     }
 }
 
@@ -117,16 +124,6 @@ impl Answer {
             Self::Better => "better",
             Self::Same => "same",
             Self::Worse => "worse",
-        }
-    }
-
-    fn of(to_best: &Estimate, higher_is_better: bool) -> Self {
-        let Estimate { low, high, .. } = *to_best;
-        let (low, high) = if higher_is_better { (low, high) } else { (1.0 / high, 1.0 / low) };
-        match () {
-            () if low > 1.0 + TOLERANCE => Self::Better,
-            () if high < 1.0 - TOLERANCE => Self::Worse,
-            () => Self::Same,
         }
     }
 }
@@ -175,7 +172,6 @@ impl OwnText {
                 case: case.name.clone(),
                 metric,
                 best: best.name.clone(),
-                answer: Answer::of(&to_best, metric.higher_is_better()),
                 to_best,
             });
         }
@@ -208,7 +204,7 @@ mod tests {
         };
         let words = |policy: &OwnPolicy| -> Vec<String> {
             let line = |of: &Quantity| {
-                format!("{} to {}: {}", of.metric.name(), of.best, of.answer.word())
+                format!("{} to {}: {}", of.metric.name(), of.best, of.answer().word())
             };
             policy.quantities.iter().map(line).collect()
         };

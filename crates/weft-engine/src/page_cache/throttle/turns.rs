@@ -406,11 +406,12 @@ impl Turns {
             return false;
         }
         device.light_at = Some(self.now);
-        if room == 0 {
+        let pages = lump.min(room);
+        if pages == 0 {
             return false;
         }
-        (account.got, account.left) = (got, lump.min(room));
-        self.grant(at, writer, lump.min(room));
+        (account.got, account.left) = (got, pages);
+        self.grant(at, writer, pages);
         true
     }
 
