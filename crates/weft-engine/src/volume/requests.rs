@@ -456,11 +456,15 @@ impl Volume {
         self.flushed(out);
     }
 
-    /// Continues the requests for which all member flushes have ended.
+    /// Continues the requests for which all member flushes have ended. If the array broke
+    /// meanwhile, a member whose flush was given up may have been the only one with some data, so
+    /// the data that was to follow the flush must not be written.
     #[inline]
     pub(super) fn flushed(&mut self, out: &mut Outbox) {
         for (id, result) in self.array.take_flushed() {
-            let result = result.map_err(ReplyError::from);
+            let broken = self.array.membership.broken;
+            let result =
+                if broken { Err(ReplyError::Io) } else { result.map_err(ReplyError::from) };
             let request = self.active(id);
             request.error = result.err();
             if request.io.op == RequestOp::Flush || request.io.range.len == Bytes::ZERO {
