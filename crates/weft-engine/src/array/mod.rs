@@ -45,6 +45,7 @@ use crate::contract::output::{MemberOp, Notice};
 use crate::contract::token::RequestId;
 use crate::knobs::Knobs;
 use crate::layout::Layout;
+use crate::layout::slot_set::SlotSet;
 use crate::layout::tolerance::Tolerance;
 use crate::mutant::Mutant;
 use crate::sched::member_queue::QueueSettings;
@@ -98,9 +99,9 @@ pub(crate) struct Array {
     /// cannot run without failed to write its copy while another member wrote one; `None` if there
     /// is none.
     unwritten_from: Option<Sectors>,
-    /// Whether a discard is among the writes for which a member had no space. For a discard, only
-    /// the first member without space is known.
-    lacked_space_for_discard: bool,
+    /// Slots of members that may have missed data for lack of space which the level does not keep
+    /// to write it later, so that only a resync makes them agree with the others.
+    missed_for_space: SlotSet,
 }
 
 impl Array {
@@ -259,7 +260,7 @@ impl Array {
             corrections_flushes: 0,
             resyncs_for_space: false,
             unwritten_from: None,
-            lacked_space_for_discard: false,
+            missed_for_space: SlotSet::EMPTY,
         }
     }
 
@@ -407,6 +408,7 @@ impl Array {
         let number = member.number as usize;
         if let Some(slot) = member.slot {
             self.slots[slot.index()] = None;
+            self.missed_for_space.remove(slot);
         }
         let member = &mut self.members[position];
         member.state = MemberState::Faulty;
@@ -430,11 +432,10 @@ impl Array {
         // Before the superblock update that records the failure: the array may be stopped right
         // after it.
         if !self.members.iter().any(|member| member.full_since.is_some()) {
-            // Other members may also have lacked space for a discard.
-            let left_agree = if self.lacked_space_for_discard {
-                !self.membership.has_redundancy()
-            } else {
+            let left_agree = if self.missed_for_space.is_empty() {
                 self.membership.degraded() > 0
+            } else {
+                !self.membership.has_redundancy()
             };
             self.take_back_resync_for_space(left_agree);
         }

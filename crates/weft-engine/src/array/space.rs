@@ -15,6 +15,7 @@ use super::superblock_update::Corrections;
 use crate::array::member::Member;
 use crate::array::outbox::Outbox;
 use crate::contract::member::MemberState;
+use crate::layout::slot_set::SlotSet;
 
 impl Array {
     /// Records that the member at `slot` had no space for strips. Returns whether it was already
@@ -27,11 +28,12 @@ impl Array {
         known
     }
 
-    /// Records that parity may be wrong from data sector `sector` on, because a member had no space
-    /// for a write, or for a discard if `discarded`.
-    pub(crate) fn resync_for_space(&mut self, sector: Sectors, discarded: bool) {
+    /// Records that members may disagree from data sector `sector` on, because one had no space for
+    /// a write or a discard. The members at the slots `missed` may lack data that the level does
+    /// not keep to write it later.
+    pub(crate) fn resync_for_space(&mut self, sector: Sectors, missed: SlotSet) {
         assert!(!self.membership.read_only, "only writes need space");
-        self.lacked_space_for_discard |= discarded;
+        self.missed_for_space = self.missed_for_space.or(missed);
         let redundant = self.membership.has_redundancy();
         let from = self.membership.resync_from;
         self.resyncs_for_space = redundant && (from.is_none() || self.resyncs_for_space);
@@ -64,7 +66,7 @@ impl Array {
     /// data that it missed. Data that only a failed member missed does not call for a resync, if
     /// the remaining members agree (`left_agree`). Returns whether a resync was cancelled.
     pub(super) fn take_back_resync_for_space(&mut self, left_agree: bool) -> bool {
-        self.lacked_space_for_discard = false;
+        self.missed_for_space = SlotSet::EMPTY;
         let taken_back = std::mem::take(&mut self.resyncs_for_space) && left_agree;
         if taken_back {
             self.membership.resync_from = None;

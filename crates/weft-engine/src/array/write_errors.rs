@@ -17,6 +17,7 @@
 use weft_units::Sectors;
 
 use super::Array;
+use crate::layout::slot_set::SlotSet;
 
 impl Array {
     /// Records that copies may differ from sector `sector` of the array on, because a member that
@@ -47,7 +48,9 @@ impl Array {
         // With the resync its reasons are gone.
         let is_dirty = self.membership.resync_from.is_some();
         self.resyncs_for_space &= is_dirty;
-        self.lacked_space_for_discard &= is_dirty;
+        if !is_dirty {
+            self.missed_for_space = SlotSet::EMPTY;
+        }
     }
 
     /// Whether a resync now would only meet the same write error again, on a member that the array

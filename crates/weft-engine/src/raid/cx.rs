@@ -300,9 +300,10 @@ impl<'a> Cx<'a> {
     }
 
     /// Records that members may disagree from `sector` on, because a member had no space for a
-    /// write, or for a discard if `discarded`.
-    pub(super) fn resync_for_space(&mut self, sector: Sectors, discarded: bool) {
-        self.array.resync_for_space(sector, discarded);
+    /// write or a discard. The members at the slots `missed` may lack data that the level does not
+    /// keep to write it later.
+    pub(super) fn resync_for_space(&mut self, sector: Sectors, missed: SlotSet) {
+        self.array.resync_for_space(sector, missed);
     }
 
     /// Records that copies of the array's data may differ from `sector` on, because a member that

@@ -8,6 +8,7 @@ use crate::contract::error::ReplyError;
 use crate::contract::input::{Fault, SyncAction};
 use crate::contract::output::Notice;
 use crate::contract::snapshot::WrongStrip;
+use crate::layout::slot_set::SlotSet;
 use crate::mutant::Mutant;
 use crate::raid::{Event, SPLITTING};
 
@@ -103,7 +104,7 @@ impl Volume {
                 // disagreement.
                 let membership = &self.array.membership;
                 if membership.present().contains(slot) && !membership.is_rebuilding(slot) {
-                    self.array.resync_for_space(sector, false);
+                    self.array.resync_for_space(sector, SlotSet::EMPTY);
                 }
                 self.no_space(slot, sector, out);
             }

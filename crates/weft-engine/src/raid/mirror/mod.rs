@@ -113,7 +113,7 @@ impl Mirror {
             // before that.
             if cx.membership().present().contains(slot) {
                 self.falls_behind(slot, cx.view());
-                cx.resync_for_space(sector, false);
+                cx.resync_for_space(sector, SlotSet::only(slot));
             }
             self.copier.unproven.remove(slot);
             self.events.push(Event::NoSpace { slot, sector });

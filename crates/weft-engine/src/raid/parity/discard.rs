@@ -196,8 +196,8 @@ impl Discards for ParityRaid {
         if let Some(slot) = discard.full {
             let sector = Sectors(discard.run.start * self.geometry.chunk().0);
             // Parity may be wrong from here on, also on a member under recovery that is past this
-            // sector.
-            cx.resync_for_space(sector, true);
+            // sector. Others than the first member may also have lacked space.
+            cx.resync_for_space(sector, cx.membership().present());
             self.end_discard(place, Err(ReplyError::NoSpace));
             self.stripes.events.push(Event::NoSpaceForDiscard { slot, sector });
         } else if discard.run.end == discard.full_stripes.end {
