@@ -1,12 +1,13 @@
 //! Sweeps from the command line: many simulated runs, counted, with floors for CI.
 //!
-//! The commands are: `gate`, which CI runs, with floors and ceilings on the counts; `bugs SCRIPTS`,
-//! which shows which checker detects which planted bug; `run FIRST SEEDS`, which runs more seeds
-//! for the ledger (`cargo xtask sweep`); `scripts FIRST SEEDS`, which runs only the scripts of
-//! profiles; `fresh FIRST SEEDS FOLDER`, which also shrinks failing scripts and stores them;
-//! `replay NAME NUMBER` and `replay FILE`, which repeat one piece of work or the script of a file;
-//! `shrink PROFILE SEED` and `shrink FILE`, which reduce a failing script to the fewest steps; and
-//! `text PROFILE SEED`, which prints the script of a seed.
+//! The commands are: `gate`, which CI runs, with floors and ceilings on the counts and the
+//! golden digest; `bugs SCRIPTS`, which shows which checker detects which planted bug; `run
+//! FIRST SEEDS`, which runs more seeds for the ledger (`cargo xtask sweep`); `scripts FIRST
+//! SEEDS`, which runs only the scripts of profiles; `fresh FIRST SEEDS FOLDER`, which also
+//! shrinks failing scripts and stores them; `replay NAME NUMBER` and `replay FILE`, which
+//! repeat one piece of work or the script of a file; `shrink PROFILE SEED` and `shrink FILE`,
+//! which reduce a failing script to the fewest steps; and `text PROFILE SEED`, which prints the
+//! script of a seed.
 #![allow(clippy::cast_possible_truncation, reason = "counts of a simulation are small")]
 
 use std::io::IsTerminal;
@@ -18,6 +19,7 @@ use std::time::{Duration, Instant};
 use weft_crash::World;
 use weft_crash::bugs::{CHECKERS, hunt};
 use weft_crash::excuses::{CACHED_WRONG_MAX, Excuses};
+use weft_crash::golden;
 use weft_crash::kept::{self, Kept};
 use weft_crash::script::{Profile, Script};
 use weft_crash::shrink::shrink;
@@ -128,9 +130,8 @@ fn gate() -> ExitCode {
     let loads = loads.chain((0..GATE_STRAIGHT_LOADS).map(Work::StraightFaulty));
     let work: Vec<Work> = scopes.chain(loads).chain(scripts).collect();
     let totals = simulate(&work);
-    let bugs = planted_bugs();
     let mut bad = 0;
-    for Gate(name, found, floor, detail) in gates(&totals, &bugs) {
+    for Gate(name, found, floor, detail) in gates(&totals) {
         bad += u64::from(found < floor);
         let verdict = if found < floor { "TOO FEW" } else { "ok" };
         println!("{verdict:<8}  {found:>10}  {name}, at least {floor} ({detail})");
@@ -140,6 +141,12 @@ fn gate() -> ExitCode {
         let verdict = if found > ceiling { "TOO MANY" } else { "ok" };
         println!("{verdict:<8}  {found:>10}  {name}, at most {ceiling} ({detail})");
     }
+    let (digest, recorded) = (golden::found(), golden::RECORDED.trim());
+    bad += u64::from(digest != recorded);
+    println!(
+        "digest of {} golden runs: found {digest}, expected {recorded}",
+        golden::SEEDS.count()
+    );
     let mut open = true;
     for known in &known {
         println!("open              {}: {}", known.name, known.story);
@@ -153,7 +160,7 @@ fn gate() -> ExitCode {
 
 /// Counts of events, each with the floor that CI requires, so that the simulations reach every kind
 /// of event often enough.
-fn gates(totals: &Totals, bugs: &Bugs) -> Vec<Gate> {
+fn gates(totals: &Totals) -> Vec<Gate> {
     let cuts = totals.coverage;
     let (errors, silent) = (totals.io_errors, totals.silent);
     let of_members = format!("{} failed writes left something", errors.landed);
@@ -219,9 +226,6 @@ fn gates(totals: &Totals, bugs: &Bugs) -> Vec<Gate> {
             1_000_000,
             "each with its parity right".to_owned(),
         ),
-        Gate("planted bugs found", bugs.found, Mutant::ALL.len() as u64, {
-            format!("of {}, after {} scripts; missed: {:?}", bugs.all, bugs.scripts, bugs.missed)
-        }),
     ]);
     gates
 }
@@ -511,33 +515,6 @@ fn simulate(work: &[Work]) -> Totals {
     totals
 }
 
-/// Counts of the planted bugs.
-struct Bugs {
-    all: u64,
-    found: u64,
-    /// Number of scripts run.
-    scripts: u64,
-    missed: Vec<Mutant>,
-}
-
-/// Plants every bug and looks for the first script that shows it to a checker.
-fn planted_bugs() -> Bugs {
-    quietly(|| {
-        let mut bugs = Bugs { all: 0, found: 0, scripts: 0, missed: Vec::new() };
-        // Bugs that are known to be missed count as missed, and may be found one day.
-        for mutant in Mutant::ALL.into_iter().chain(Mutant::MISSED) {
-            let found = hunt(mutant, None, BUG_SCRIPTS, &plant(mutant));
-            bugs.all += 1;
-            bugs.found += u64::from(found.is_some());
-            bugs.scripts += found.map_or(BUG_SCRIPTS, |number| number + 1);
-            if found.is_none() {
-                bugs.missed.push(mutant);
-            }
-        }
-        bugs
-    })
-}
-
 /// Prints for each bug and checker the number of the first script, from 0, in which that checker
 /// detects the bug with all others off.
 fn matrix(scripts: u64, name: &str) -> ExitCode {
@@ -583,5 +560,3 @@ const GATE_STRAIGHT_SCOPES: u64 = 24;
 /// Number of steady loads without parity, and again of loads on mirrors with failing members; each
 /// has 20,000 requests.
 const GATE_STRAIGHT_LOADS: u64 = 30;
-/// Largest number of scripts that are tried for each planted bug.
-const BUG_SCRIPTS: u64 = 2_000;

@@ -24,6 +24,7 @@
 //! | excuses that checkers accept | `excuses.rs` |
 //! | text of scripts that are kept: known failures, regressions | `kept.rs`, `scripts/` |
 //! | shrinking of a failing run | `shrink.rs` |
+//! | recorded digest, which every build has to find | `golden.rs` |
 //! | power cuts in states that short scripts can reach | `scope.rs` |
 //! | many runs, counted | `sweep.rs`, `sweep/`, `examples/sweep.rs`, `sweeps.jsonl` |
 //! | representation of payload | `payload.rs` |
@@ -80,6 +81,7 @@ pub mod crash;
 pub mod disk;
 pub mod excuses;
 pub mod faults;
+pub mod golden;
 pub mod kept;
 pub mod model;
 mod options;
