@@ -218,9 +218,7 @@ fn cut_everywhere(
     plant: Option<Mutant>,
 ) -> Result<u64, (usize, Violation)> {
     let (mut world, requests, end) = load(drives);
-    if let (Some(engine), Some(mutant)) = (world.engine_mut(), plant) {
-        engine.plant(mutant);
-    }
+    world.plant(plant);
     let took = end.since(BEGIN).0;
     let mut replay = Replay::new(world, &requests);
     let mut read = 0;
