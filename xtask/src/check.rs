@@ -4,7 +4,7 @@ use crate::part::{Ending, Report, cargo, run};
 use crate::runner::{tests, tests_of};
 use crate::{
     circles, citations, costs, deny, deps, fresh, instructions, interop, links, long, map,
-    packages, product, purity, skips, words,
+    packages, product, purity, skips, statements, words,
 };
 use std::process::Command;
 use std::time::Duration;
@@ -133,6 +133,7 @@ fn lints(report: &mut Report) {
     report.part("words and width of prose", || none(words::found()));
     let links = || Ok([links::found()?, citations::found()?].concat());
     report.part("links of documents", || none(links()));
-    report.part("map", || none(map::check().map(|()| Vec::new())));
+    let map = || map::check().and_then(|()| statements::check());
+    report.part("map", || none(map().map(|()| Vec::new())));
     report.part("licences, bans and sources", || none(deny::violations()));
 }

@@ -52,7 +52,8 @@ usage: cargo xtask TASK
   fresh              the seeds that the count of commits draws, as CI runs them
   long [PART [MINUTES]]   what CI has no time for, an hour at a time; alone: how long ago it was
   sweep N            simulates N more seeds of each profile, beyond CI; adds a line to the ledger
-  map                writes docs/modules.md and the states of docs/statements.md
+  map                prints every source file of the crates with its content
+  statements         writes the states of docs/statements.md
   tests [OPTION…]    tests alone, each with a limit of ten minutes (-p CRATE, --workspace, …)
   tests of CRATE…    those of some crates, built as the workspace is
   unsafe             every unsafe block with its SAFETY comment
@@ -71,12 +72,13 @@ fn main() -> ExitCode {
         ["instructions", "--update"] => check::instructions(true),
         ["interop", names @ ..] => interop::interop(names),
         ["long", words @ ..] => long::long(words),
-        ["map"] => map::write().map(|()| Report::default()),
+        ["map"] => map::print().map(|()| Report::default()),
         ["mutants", words @ ..] => mutants::mutants(words),
         ["needs"] => {
             println!("{}", packages::apt_line(&interop::packages_missing()));
             return ExitCode::SUCCESS;
         }
+        ["statements"] => statements::write().map(|()| Report::default()),
         ["sweep", each] if each.parse::<u64>().is_ok() => {
             let each = each.parse().expect("looked at just now");
             sweep::sweep(each).map(|()| Report::default())

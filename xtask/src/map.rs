@@ -1,37 +1,15 @@
-//! Generated documents: the list of modules in `docs/modules.md`, and the last column of the table
-//! in `docs/statements.md`.
+//! Map of the source files: the first sentence of each, which describes its content.
 //!
-//! The first sentence of a source file describes its content. `cargo xtask map` writes these
-//! sentences, by crate, into the list; `check` fails if a document is out of date, or if a file
-//! begins without such a sentence. [`crate::statements`] has the table.
+//! `cargo xtask map` prints the sentences, by crate; `check` fails if a file begins without one.
 
-use crate::{statements, tree};
+use crate::tree;
 use anyhow::Context;
 use std::fmt::Write as _;
-use std::path::PathBuf;
-
-const HEAD: &str = "\
-# Modules
-
-Every source file of the crates with the first sentence of its module comment. `cargo xtask map`
-writes this page; `cargo xtask check` fails when it is stale. [ARCHITECTURE.md](../ARCHITECTURE.md)
-says how the parts fit together.
-";
-
-/// Width of the list, in columns.
-const WIDTH_MAX: usize = 100;
-
-/// Each generated document with its expected text.
-fn documents() -> anyhow::Result<Vec<(PathBuf, String)>> {
-    let table = tree::root().join(statements::DOCUMENT);
-    let text = std::fs::read_to_string(&table)?;
-    let text = statements::updated(&text, &statements::cited_in_tree());
-    Ok(vec![(tree::root().join("docs/modules.md"), modules()?), (table, text)])
-}
+use std::io::Write as _;
 
 /// The list of modules: every source file of the crates.
 fn modules() -> anyhow::Result<String> {
-    let mut list = HEAD.to_owned();
+    let mut list = String::new();
     let mut crate_before = String::new();
     for file in tree::rust_files("crates") {
         let shown = tree::shown(&file);
@@ -45,7 +23,7 @@ fn modules() -> anyhow::Result<String> {
             write!(list, "\n## {of}\n\n")?;
             crate_before = of.to_owned();
         }
-        list.push_str(&wrapped(&format!("- `{path}`: {says}")));
+        writeln!(list, "- `{path}`: {says}")?;
     }
     Ok(list)
 }
@@ -60,39 +38,14 @@ pub(crate) fn first_sentence(source: &str) -> Option<String> {
     (!sentence.is_empty()).then(|| sentence.to_owned())
 }
 
-/// Item of a list, broken into lines of at most [`WIDTH_MAX`] columns. Lines after the first are
-/// indented.
-fn wrapped(item: &str) -> String {
-    let (mut lines, mut line) = (String::new(), String::new());
-    for word in item.split(' ') {
-        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > WIDTH_MAX {
-            lines.push_str(&line);
-            lines.push('\n');
-            line = " ".to_owned();
-        }
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
-    }
-    lines + &line + "\n"
+/// Prints the list.
+pub(crate) fn print() -> anyhow::Result<()> {
+    Ok(std::io::stdout().write_all(modules()?.as_bytes())?)
 }
 
-/// Writes the generated documents.
-pub(crate) fn write() -> anyhow::Result<()> {
-    for (path, text) in documents()? {
-        std::fs::write(&path, text)?;
-    }
-    Ok(())
-}
-
-/// Returns an error if a generated document is out of date.
+/// Returns an error if a file begins without a sentence.
 pub(crate) fn check() -> anyhow::Result<()> {
-    for (path, text) in documents()? {
-        let found = std::fs::read_to_string(&path).unwrap_or_default();
-        anyhow::ensure!(found == text, "{} is stale: cargo xtask map", tree::shown(&path));
-    }
-    Ok(())
+    modules().map(drop)
 }
 
 #[cfg(test)]
@@ -100,11 +53,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_has_every_crate_and_no_wide_line() {
+    fn the_list_has_every_crate() {
         let list = modules().unwrap();
         assert!(list.matches("\n## weft-").count() >= 10, "{list}");
         assert!(list.matches("\n- `").count() >= 300, "{list}");
-        assert!(list.lines().all(|line| line.chars().count() <= WIDTH_MAX), "{list}");
     }
 
     #[test]
@@ -118,14 +70,5 @@ mod tests {
         assert_eq!(of("//! RAID 4, 5: a.b is one\n//!\n//! More.\n"), "RAID 4, 5: a.b is one");
         assert_eq!(first_sentence("use std::fs;\n"), None);
         assert_eq!(first_sentence("//!\n//! Late.\n"), None);
-    }
-
-    #[test]
-    fn a_long_item_is_wrapped_between_words() {
-        assert_eq!(wrapped("- a b"), "- a b\n");
-        let text = wrapped(&format!("- {}", "word ".repeat(30).trim_end()));
-        let widths: Vec<usize> = text.lines().map(str::len).collect();
-        assert_eq!(widths, [96, 56], "{text}");
-        assert!(text.lines().nth(1).is_some_and(|line| line.starts_with("  word")), "{text}");
     }
 }

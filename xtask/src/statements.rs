@@ -3,7 +3,7 @@
 //! The table has one row for each of the 50 testable statements on md's behaviour. A row is `| N |
 //! short text | held |`, or ends in the milestone that the statement waits for. A held statement
 //! needs at least one test named `statement_N_…` (or `statement_N_M_…` for two) under `crates/`;
-//! `cargo xtask map` writes `held` if there is one.
+//! `cargo xtask statements` writes `held` if there is one.
 //!
 //! Statements on schedulers have letters (`statement_b9_…`, `statements_b1_to_b5_…`). Each has a
 //! test, except those that the page lists with a substitute.
@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const STATEMENT_COUNT: u32 = 50;
 
 /// The document with the table, relative to the root.
-pub(crate) const DOCUMENT: &str = "docs/statements.md";
+const DOCUMENT: &str = "docs/statements.md";
 
 /// Last cell of the row of a statement that has no test and had one before.
 const DUE: &str = "due with the first release";
@@ -55,9 +55,28 @@ pub(crate) fn sentences(page: &str) -> BTreeMap<String, String> {
     found
 }
 
+/// Writes the last column of the table.
+pub(crate) fn write() -> anyhow::Result<()> {
+    Ok(std::fs::write(tree::root().join(DOCUMENT), current()?.1)?)
+}
+
+/// Returns an error if the last column of the table is out of date.
+pub(crate) fn check() -> anyhow::Result<()> {
+    let (found, expected) = current()?;
+    anyhow::ensure!(found == expected, "{DOCUMENT} is stale: cargo xtask statements");
+    Ok(())
+}
+
+/// Text of the document as it is, and as the tests of the tree have it.
+fn current() -> anyhow::Result<(String, String)> {
+    let found = std::fs::read_to_string(tree::root().join(DOCUMENT))?;
+    let expected = updated(&found, &cited_in_tree());
+    Ok((found, expected))
+}
+
 /// Text of the document, with the last cell of each row updated: `cited` has the numbers of
 /// statements with tests.
-pub(crate) fn updated(document: &str, cited: &BTreeSet<u32>) -> String {
+fn updated(document: &str, cited: &BTreeSet<u32>) -> String {
     let mut inside = false;
     let mut lines = Vec::new();
     for line in document.split('\n') {
@@ -101,7 +120,7 @@ fn rows(document: &str) -> BTreeMap<u32, bool> {
 }
 
 /// Numbers cited by the test names in `source`: `statement_8_9_chunks` cites 8 and 9.
-pub(crate) fn cited(source: &str) -> BTreeSet<u32> {
+fn cited(source: &str) -> BTreeSet<u32> {
     let names = source.split("fn statement_").skip(1);
     let words = names.flat_map(|name| name.split(['_', '(']).map_while(|word| word.parse().ok()));
     words.collect()
@@ -155,7 +174,7 @@ fn open_of_schedulers(document: &str) -> BTreeSet<String> {
 }
 
 /// Every statement number that a test under `crates/` cites.
-pub(crate) fn cited_in_tree() -> BTreeSet<u32> {
+fn cited_in_tree() -> BTreeSet<u32> {
     let sources = tree::rust_files("crates");
     sources
         .iter()

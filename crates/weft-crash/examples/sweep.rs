@@ -529,11 +529,7 @@ fn matrix(scripts: u64, name: &str) -> ExitCode {
 }
 
 fn plant(mutant: Mutant) -> impl Fn(&mut World) {
-    move |world: &mut World| {
-        if let Some(engine) = world.engine_mut() {
-            engine.plant(mutant);
-        }
-    }
+    move |world: &mut World| world.plant(mutant)
 }
 
 /// Suppresses the messages of panics, which planted bugs are expected to cause.

@@ -6,8 +6,10 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use weft_engine::assemble::{self, Refused};
-use weft_engine::{Flags, ReplyError, RequestOp, SyncAction, Verb, VolumeSnapshot};
-use weft_ondisk::Level;
+use weft_engine::{
+    Flags, MemberState, ReplyError, RequestOp, SyncAction, Token, Verb, VolumeSnapshot,
+};
+use weft_ondisk::{Level, Metadata};
 use weft_units::{ByteRange, ClientId, Sectors, Span};
 
 use crate::checker::parity::{Bytes, Scrub};
@@ -330,11 +332,50 @@ impl Rig {
         self
     }
 
+    /// Outstanding requests of one disk.
+    #[must_use]
+    pub fn outstanding_of(&self, disk: usize) -> Vec<Token> {
+        let of_disk = self.outstanding().filter(|(_, request)| request.disk == Some(disk));
+        of_disk.map(|(token, _)| token).collect()
+    }
+
+    /// Completes requests of the other disks until `disk` has `count` requests outstanding, which
+    /// it returns.
+    ///
+    /// # Panics
+    /// Panics if no other request is outstanding before that.
+    pub fn hold_back(&mut self, disk: usize, count: usize) -> Vec<Token> {
+        while self.outstanding_of(disk).len() < count {
+            let other = self.outstanding().find(|(_, request)| request.disk != Some(disk));
+            let token = other.map(|(token, _)| token);
+            self.complete(token.expect("other requests are outstanding"));
+        }
+        self.outstanding_of(disk)
+    }
+
     /// Stops the array, waits for the answer, and drops the engine.
     pub fn stop(&mut self) -> &mut Self {
         self.command(Verb::Stop).unwrap_or_else(|error| panic!("stop: {error}"));
         self.world.stopped();
         self
+    }
+
+    /// State of a disk as a member; `None` if it is not a member.
+    #[must_use]
+    pub fn state_of(&self, disk: usize) -> Option<MemberState> {
+        let label = format!("disk{disk}");
+        self.volume().members.iter().find(|member| member.label == label).map(|member| member.state)
+    }
+
+    /// Metadata of a disk, as reads without errors would return it.
+    ///
+    /// # Panics
+    /// Panics if the disk has no superblock.
+    #[must_use]
+    pub fn metadata(&self, disk: usize) -> Metadata {
+        let disk = &self.disks[disk];
+        let read = |at: Sectors, len: usize| Ok(disk.peek(at.0, len as u64 / 512));
+        Metadata::read(disk.whole_size(), read).expect("the disk has a superblock")
     }
 
     /// State of the array's volume.

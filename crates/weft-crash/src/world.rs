@@ -25,6 +25,7 @@ mod service;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use weft_engine::assemble::{self, Assembly, AssemblyState, Candidate, Refused, SlotState};
+use weft_engine::mutant::Mutant;
 use weft_engine::{
     Config, DeviceTraits, Engine, MemberInfo, Notice, Origin, PartlyWritten, ReplyError, Snapshot,
     Tag, Token, VolumeConfig, VolumeSource,
@@ -473,7 +474,14 @@ impl World {
         self.engine.is_some()
     }
 
-    /// The engine, for planting bugs; `None` if none runs.
+    /// Plants a bug in the engine, if there is one and an engine runs.
+    pub fn plant(&mut self, mutant: impl Into<Option<Mutant>>) {
+        if let (Some(engine), Some(mutant)) = (&mut self.engine, mutant.into()) {
+            engine.plant(mutant);
+        }
+    }
+
+    /// The engine; `None` if none runs.
     pub fn engine_mut(&mut self) -> Option<&mut Engine> {
         self.engine.as_mut()
     }

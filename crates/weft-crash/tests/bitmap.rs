@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use weft_crash::{BLOCK, Logged, Planned, Rig, chunk_kib};
 use weft_engine::{Fault, MemberState, SyncAction};
 use weft_ondisk::Superblock::V1;
-use weft_ondisk::{Bitmap, Features, Level, Metadata, Role, Super1, Superblock, Version};
+use weft_ondisk::{Bitmap, Features, Level, Role, Super1, Superblock, Version};
 use weft_units::{Bytes, Sectors, Slot, Span};
 
 /// Bytes of each member for which one bit of the bitmap stands: 32 KiB.
@@ -33,15 +33,9 @@ fn chunk(rig: &Rig, number: u64) -> u64 {
     number * CHUNK * rig.array.layout.parity().map_or(1, |it| u64::from(it.data_members()))
 }
 
-fn metadata(rig: &Rig, disk: usize) -> Metadata {
-    let disk = &rig.disks[disk];
-    let read = |at: Sectors, len: usize| Ok(disk.peek(at.0, len as u64 / 512));
-    Metadata::read(disk.whole_size(), read).expect("the disk has a superblock")
-}
-
 /// Bitmap of a disk, as a power cut would leave it now.
 fn bitmap(rig: &Rig, disk: usize) -> Bitmap {
-    *metadata(rig, disk).logs.bitmap.expect("a bitmap").expect("a valid one")
+    *rig.metadata(disk).logs.bitmap.expect("a bitmap").expect("a valid one")
 }
 
 /// Number of bits that are set on a disk; all if they are out of date.
@@ -51,7 +45,7 @@ fn bits(rig: &Rig, disk: usize) -> u64 {
 }
 
 fn superblock(rig: &Rig, disk: usize) -> Superblock {
-    metadata(rig, disk).superblock
+    rig.metadata(disk).superblock
 }
 
 /// Number of stripes that the last sync handled, and of members missing after it.

@@ -3,8 +3,8 @@
 
 use weft_crash::{BLOCK, CutMode, Planned, Rig, chunk_kib};
 use weft_engine::{Fault, ReplyError, SyncAction, Verb};
-use weft_ondisk::{Bitmap, Level, Metadata, NewBitmap, Superblock, Version};
-use weft_units::{Bytes, Sectors, Span};
+use weft_ondisk::{Bitmap, Level, NewBitmap, Superblock, Version};
+use weft_units::{Bytes, Span};
 
 /// Bytes of each member for which a bit stands; for mirrors, bytes of the array.
 const CHUNK: u64 = 32 << 10;
@@ -29,15 +29,9 @@ fn internal() -> Verb {
 
 const NONE: Verb = Verb::SetBitmap(None);
 
-fn metadata(rig: &Rig, disk: usize) -> Metadata {
-    let disk = &rig.disks[disk];
-    let read = |at: Sectors, len: usize| Ok(disk.peek(at.0, len as u64 / 512));
-    Metadata::read(disk.whole_size(), read).expect("the disk has a superblock")
-}
-
 /// Bitmap that a member's superblock names, as a power cut would leave it now.
 fn bitmap(rig: &Rig, disk: usize) -> Option<Bitmap> {
-    metadata(rig, disk).logs.bitmap.map(|found| *found.expect("a valid bitmap"))
+    rig.metadata(disk).logs.bitmap.map(|found| *found.expect("a valid bitmap"))
 }
 
 /// Number of bits set on each member; `None` for a member that names no bitmap.
@@ -263,7 +257,7 @@ fn members_that_come_back_to_a_bitmap() {
     rig.store(0, BLOCK).unwrap();
     rig.fail_disk(3).remove(3);
     rig.command(internal()).unwrap();
-    let superblock = |rig: &Rig, disk: usize| Box::new(metadata(rig, disk).superblock);
+    let superblock = |rig: &Rig, disk: usize| Box::new(rig.metadata(disk).superblock);
     let old: Box<Superblock> = superblock(&rig, 3);
     let ticket = rig.re_add(3, old);
     let said = rig.wait(ticket).unwrap_err().to_string();

@@ -48,9 +48,7 @@ fn starve_for(
         o.latency = latency;
         o.full_stripes = 64;
     });
-    if let (Some(mutant), Some(engine)) = (planted, rig.engine_mut()) {
-        engine.plant(mutant);
-    }
+    rig.plant(planted);
     // The array is already dirty, so that no request waits for that.
     rig.store(0, BLOCK).expect("the array works");
     let (stripes, stripe) = (60, 2 * BLOCK);

@@ -20,9 +20,7 @@ fn writes(rig: &Rig, disk: usize) -> bool {
 
 /// Completes all outstanding requests of a disk.
 fn complete_all_of(rig: &mut Rig, disk: usize) {
-    let tokens: Vec<_> =
-        rig.outstanding().filter(|(_, p)| p.disk == Some(disk)).map(|(token, _)| token).collect();
-    tokens.into_iter().for_each(|token| rig.complete(token));
+    rig.outstanding_of(disk).into_iter().for_each(|token| rig.complete(token));
 }
 
 /// Starts a write of block 16 to disk 1, and of its parity to disk 3.

@@ -16,24 +16,6 @@ fn raid5() -> Rig {
     Rig::raid5(4, chunk_kib(64))
 }
 
-fn outstanding_of(rig: &Rig, disk: usize) -> Vec<Token> {
-    rig.outstanding().filter(|(_, p)| p.disk == Some(disk)).map(|(token, _)| token).collect()
-}
-
-/// Completes requests of the other disks until `disk` has `count` requests outstanding.
-fn hold_back(rig: &mut Rig, disk: usize, count: usize) -> Vec<Token> {
-    while outstanding_of(rig, disk).len() < count {
-        let other = rig.outstanding().find(|(_, p)| p.disk != Some(disk)).map(|(token, _)| token);
-        rig.complete(other.expect("more requests follow for the disk"));
-    }
-    outstanding_of(rig, disk)
-}
-
-fn state_of(rig: &Rig, disk: usize) -> Option<MemberState> {
-    let label = format!("disk{disk}");
-    rig.volume().members.iter().find(|member| member.label == label).map(|member| member.state)
-}
-
 /// RAID 6 of four with a spare. The first block of disk 1 is unreadable. The array is marked clean.
 fn raid6_with_a_bad_block() -> Rig {
     let mut rig = Rig::raid6(4, chunk_kib(64)).with(|o| o.spares = 1).written(0, 1).flushed();
@@ -49,7 +31,7 @@ fn raid6_with_a_bad_block() -> Rig {
 fn strip_corrected_by_a_recovery_is_durable_before_superblocks_say_clean() {
     let mut rig = raid6_with_a_bad_block();
     rig.fail_disk(3).until_idle();
-    assert_eq!(state_of(&rig, 4), Some(MemberState::InSync));
+    assert_eq!(rig.state_of(4), Some(MemberState::InSync));
     assert_eq!(rig.volume().members[1].corrected, 8);
     assert!(rig.read(0).is_all(1));
 }
@@ -69,7 +51,7 @@ fn strip_corrected_by_a_read_is_durable_before_superblocks_say_clean() {
     rig.disks[1].faults.stalled = false;
     rig.until_idle();
     assert_eq!(rig.wait(ticket), Ok(vec![1; 4096]));
-    assert_eq!(state_of(&rig, 4), None);
+    assert_eq!(rig.state_of(4), None);
 }
 
 /// Completes every request except `held` until no other is left. Disk 1 is corrected by then.
@@ -89,14 +71,14 @@ fn until_corrected_without(rig: &mut Rig, held: Token) {
 fn strip_corrected_while_a_member_takes_a_slot_is_durable_before_superblocks_say_clean() {
     let mut rig = raid6_with_a_bad_block();
     let new = rig.remove(4).fail_disk(3).add_blank().0;
-    while !matches!(state_of(&rig, new), Some(MemberState::Rebuilding { .. })) {
+    while !matches!(rig.state_of(new), Some(MemberState::Rebuilding { .. })) {
         rig.settle();
         assert!(rig.step(Order::Fifo), "no member takes the slot");
     }
-    let introduced = hold_back(&mut rig, new, 1)[0];
+    let introduced = rig.hold_back(new, 1)[0];
     until_corrected_without(&mut rig, introduced);
     rig.until_idle();
-    assert_eq!(state_of(&rig, new), Some(MemberState::InSync));
+    assert_eq!(rig.state_of(new), Some(MemberState::InSync));
     assert!(rig.read(0).is_all(1));
 }
 
@@ -110,13 +92,13 @@ fn strip_corrected_is_durable_before_a_superblock_says_clean_at_the_second_try()
     rig.disks[0].faults.schedule.insert(next, Planned::Once(Fault::Io));
     rig.admin(Verb::Remove(spare));
     rig.settle();
-    let superblock = outstanding_of(&rig, 0)[0];
+    let superblock = rig.outstanding_of(0)[0];
     let read = rig.get(0, BLOCK);
     until_corrected_without(&mut rig, superblock);
     rig.until_idle();
     assert_eq!(rig.take_answer(read), Some(Ok(vec![1; 4096])));
     assert_eq!(rig.disks[0].stats.io_errors.superblocks, 1);
-    assert_eq!(state_of(&rig, 0), Some(MemberState::InSync));
+    assert_eq!(rig.state_of(0), Some(MemberState::InSync));
 }
 
 // In a run of P with a read error no block was read alone: with one data block missing, all of the
@@ -291,7 +273,7 @@ fn a_read_that_takes_longer_than_read_around_is_answered() {
             moments += 1;
             assert!(moments < 2000, "{level}, {read_around} ms: the read does not end");
             for disk in 0..5 {
-                if let Some(token) = outstanding_of(&rig, disk).first() {
+                if let Some(token) = rig.outstanding_of(disk).first() {
                     rig.complete(*token);
                 }
             }

@@ -29,11 +29,7 @@ use weft_units::{ByteRange, ClientId, Span};
 /// Table row of a planted bug: the bug, its checker, and the function that plants it.
 macro_rules! bug {
     ($name:ident, $checker:literal) => {
-        (Mutant::$name, $checker, |world| {
-            if let Some(engine) = world.engine_mut() {
-                engine.plant(Mutant::$name);
-            }
-        })
+        (Mutant::$name, $checker, |world| world.plant(Mutant::$name))
     };
 }
 

@@ -75,11 +75,7 @@ fn planted_bugs_are_found_on_drives() {
         let found = (0..250).find(|number| {
             let mut script = bugs::script(mutant, *number);
             script.options.drives = drives.to_vec();
-            let plant = |world: &mut World| {
-                if let Some(engine) = world.engine_mut() {
-                    engine.plant(mutant);
-                }
-            };
+            let plant = |world: &mut World| world.plant(mutant);
             let found = script.run_with(&plant).is_err();
             assert!(!found || script.run().is_ok(), "{mutant:?}: {number} fails without it");
             found

@@ -32,9 +32,7 @@ fn entry(seed: u64, violation: &[&str]) -> Kept {
 }
 
 fn plant(world: &mut World) {
-    if let Some(engine) = world.engine_mut() {
-        engine.plant(Mutant::AckBeforeSuperblock);
-    }
+    world.plant(Mutant::AckBeforeSuperblock);
 }
 
 /// The list may be empty, so the rule for it is tested with planted entries.

@@ -16,11 +16,7 @@ const SCRIPTS: u64 = 250;
 const MORE_SCRIPTS: u64 = 2000;
 
 fn plant(mutant: Mutant) -> impl Fn(&mut World) {
-    move |world: &mut World| {
-        if let Some(engine) = world.engine_mut() {
-            engine.plant(mutant);
-        }
-    }
+    move |world: &mut World| world.plant(mutant)
 }
 
 /// Panics of planted bugs are expected and not printed.
@@ -89,11 +85,7 @@ fn let_pass_for_the_cache(planted: Option<Mutant>) -> Excuses {
         if script.options.write_back.is_none() {
             continue;
         }
-        let plant = |world: &mut World| {
-            if let (Some(engine), Some(mutant)) = (world.engine_mut(), planted) {
-                engine.plant(mutant);
-            }
-        };
+        let plant = |world: &mut World| world.plant(planted);
         if let Ok(report) = script.run_with(&plant) {
             excuses.merge(report.excuses);
         }

@@ -6,7 +6,7 @@ use weft_crash::{Order, Payload, Rig, World, chunk_kib};
 use weft_engine::knobs::Knobs;
 use weft_engine::knobs::SchedulerKind;
 use weft_engine::mutant::Mutant;
-use weft_engine::{Flags, MemberState, ReplyError, RequestOp, Token};
+use weft_engine::{Flags, MemberState, ReplyError, RequestOp};
 use weft_units::Span;
 
 const BLOCK: u64 = 4096;
@@ -26,10 +26,6 @@ fn five(scheduler: SchedulerKind, queue_depth: u32) -> Rig {
     rig
 }
 
-fn at(rig: &Rig, disk: usize) -> Vec<Token> {
-    rig.outstanding().filter(|(_, p)| p.disk == Some(disk)).map(|(token, _)| token).collect()
-}
-
 /// Largest number of requests outstanding at a disk under random reads and writes.
 fn most_at_once(scheduler: SchedulerKind, queue_depth: u32) -> usize {
     let most = most_of_each(&mut five(scheduler, queue_depth));
@@ -47,7 +43,7 @@ fn most_of_each(rig: &mut Rig) -> [usize; 5] {
     let mut most = [0; 5];
     loop {
         for (disk, most) in most.iter_mut().enumerate() {
-            *most = at(rig, disk).len().max(*most);
+            *most = rig.outstanding_of(disk).len().max(*most);
         }
         if !rig.step(Order::Random) {
             break;
@@ -101,10 +97,12 @@ fn stalls_count_from_the_dispatch() {
     let mut rig = five(SchedulerKind::MqDeadline, 1);
     let reads = [0, 2, 4].map(|block| rig.get(block * BLOCK, BLOCK));
     for (turn, read) in reads.into_iter().enumerate() {
-        let [token] = at(&rig, 0)[..] else { panic!("one request is at the disk, turn {turn}") };
+        let [token] = rig.outstanding_of(0)[..] else {
+            panic!("one request is at the disk, turn {turn}")
+        };
         rig.pass_time(Span::millis(1500));
-        assert_eq!(at(&rig, 0), [token], "no read went round the disk");
-        assert!((1..5).all(|disk| at(&rig, disk).is_empty()), "turn {turn}");
+        assert_eq!(rig.outstanding_of(0), [token], "no read went round the disk");
+        assert!((1..5).all(|disk| rig.outstanding_of(disk).is_empty()), "turn {turn}");
         rig.complete(token);
         assert!(rig.take_answer(read).is_some_and(|answer| answer.is_ok()), "turn {turn}");
     }
@@ -125,16 +123,16 @@ fn what_waits_behind_a_stalled_disk_is_read_round_it() {
             rig.plug(RequestOp::Write, (disk * 16 + 8) * BLOCK, BLOCK, Payload::Tags, sync);
         }
         rig.pass(Span::millis(1));
-        let stuck = at(&rig, 0);
+        let stuck = rig.outstanding_of(0);
         assert_eq!(stuck.len(), 1, "the write");
         let reads = [0, 2, 4, 6].map(|block| rig.get(block * BLOCK, BLOCK));
-        assert_eq!(at(&rig, 0).len(), sent, "{scheduler:?} {depth}");
+        assert_eq!(rig.outstanding_of(0).len(), sent, "{scheduler:?} {depth}");
         rig.pass(Span::millis(2500));
         for read in reads {
             let answer = rig.take_answer(read);
             assert!(answer.is_some_and(|answer| answer.is_ok()), "{scheduler:?} {depth}");
         }
-        assert!(at(&rig, 0).starts_with(&stuck));
+        assert!(rig.outstanding_of(0).starts_with(&stuck));
         rig.disks[0].faults.stalled = false;
         rig.finish().must();
         assert!(rig.verify() > 2500);
@@ -215,11 +213,7 @@ fn scripts_with_schedulers_keep_every_promise() {
 #[test]
 fn scripts_with_schedulers_find_a_queue_that_forgets() {
     let mutant = Mutant::CommandEndForgotten;
-    let plant = |world: &mut World| {
-        if let Some(engine) = world.engine_mut() {
-            engine.plant(mutant);
-        }
-    };
+    let plant = |world: &mut World| world.plant(mutant);
     let found = hunt(mutant, Some("I13"), 20, &plant);
     let number = found.expect("one in 20 scripts shows it");
     println!("seen in script {number}");

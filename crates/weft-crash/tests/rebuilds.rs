@@ -56,11 +56,7 @@ fn scripts_after_which_copies_differed_differ_with_the_bug_planted() {
     let kept = kept::regressions().unwrap_or_else(|error| panic!("{error}"));
     let mut failed = 0;
     for kept in kept.iter().filter(|kept| kept.name.starts_with("partly-rebuilt-settles")) {
-        let plant = |world: &mut World| {
-            if let Some(engine) = world.engine_mut() {
-                engine.plant(Mutant::PartlyRebuiltSettles);
-            }
-        };
+        let plant = |world: &mut World| world.plant(Mutant::PartlyRebuiltSettles);
         let failure = kept.script.run_with(&plant).expect_err(&kept.name);
         let by = failure.violation.checker;
         assert!(by.starts_with("I6 ") || by.starts_with("I20"), "{}: {failure}", kept.name);
@@ -93,9 +89,7 @@ fn cut_below_the_larger_offset(mutant: Option<Mutant>) -> usize {
     rig.steps(1);
     rig.cut(CutMode::Nothing);
     rig.recover();
-    if let (Some(mutant), Some(engine)) = (mutant, rig.engine_mut()) {
-        engine.plant(mutant);
-    }
+    rig.plant(mutant);
     rig.until_idle();
     assert!(offsets(&rig).is_empty() && rig.volume().resync_from.is_none(), "{:?}", rig.volume());
     rig.scrub(Bytes::Visible).wrong.len()

@@ -21,19 +21,6 @@ fn raid5() -> Rig {
     Rig::raid5(4, chunk_kib(64))
 }
 
-fn outstanding_of(rig: &Rig, disk: usize) -> Vec<Token> {
-    rig.outstanding().filter(|(_, p)| p.disk == Some(disk)).map(|(token, _)| token).collect()
-}
-
-/// Ends requests of the other disks until this one has `count` requests outstanding.
-fn hold_back(rig: &mut Rig, disk: usize, count: usize) -> Vec<Token> {
-    while outstanding_of(rig, disk).len() < count {
-        let other = rig.outstanding().find(|(_, p)| p.disk != Some(disk)).map(|(token, _)| token);
-        rig.complete(other.expect("other requests are outstanding"));
-    }
-    outstanding_of(rig, disk)
-}
-
 /// Runs until a request is answered; meanwhile a disk has no space for a write that begins at its
 /// first data sector.
 fn wait_without_space_for_first(
@@ -91,11 +78,6 @@ fn one_full_stripe_of_cache() -> Rig {
 /// Bytes of data of a full stripe of [`raid5`].
 const STRIPE: u64 = 192 << 10;
 
-fn state_of(rig: &Rig, disk: usize) -> Option<MemberState> {
-    let label = format!("disk{disk}");
-    rig.volume().members.iter().find(|member| member.label == label).map(|member| member.state)
-}
-
 /// An array of three members with indexes from `first` on.
 fn assembly(first: u16) -> Assembly {
     let size = Sectors(20_480);
@@ -130,13 +112,13 @@ fn late_errors_of_a_failed_member_do_not_fail_its_replacement() {
     for block in 0..8 {
         rig.write(block, 7);
     }
-    let tokens = hold_back(&mut rig, 0, 2);
+    let tokens = rig.hold_back(0, 2);
     rig.disks[0].faults.gone = true;
     rig.complete(tokens[0]);
-    assert_eq!(state_of(&rig, 0), Some(MemberState::Faulty));
-    assert_eq!(state_of(&rig, 4), Some(MemberState::Spare), "the failure is not recorded yet");
+    assert_eq!(rig.state_of(0), Some(MemberState::Faulty));
+    assert_eq!(rig.state_of(4), Some(MemberState::Spare), "the failure is not recorded yet");
     let is_rebuilding = |rig: &Rig| {
-        let state = state_of(rig, 4);
+        let state = rig.state_of(4);
         matches!(state, Some(MemberState::Rebuilding { .. }))
     };
     while !is_rebuilding(&rig) {
@@ -144,10 +126,10 @@ fn late_errors_of_a_failed_member_do_not_fail_its_replacement() {
         rig.complete(other.expect("superblock writes are outstanding"));
     }
     rig.complete(tokens[1]);
-    assert_eq!(state_of(&rig, 0), Some(MemberState::Faulty));
+    assert_eq!(rig.state_of(0), Some(MemberState::Faulty));
     assert!(is_rebuilding(&rig));
     rig.until_idle();
-    assert_eq!(state_of(&rig, 4), Some(MemberState::InSync));
+    assert_eq!(rig.state_of(4), Some(MemberState::InSync));
     assert!(rig.scrub_clean() > 0);
 }
 
@@ -184,7 +166,7 @@ fn flush_and_stop_are_answered_when_no_member_is_left() {
     for block in [1, 17, 33, 49] {
         assert_eq!(rig.read_bytes(block * BLOCK, BLOCK), Err(ReplyError::Io));
     }
-    assert!((0..3).all(|disk| state_of(&rig, disk) == Some(MemberState::Faulty)));
+    assert!((0..3).all(|disk| rig.state_of(disk) == Some(MemberState::Faulty)));
     let flush = rig.flush();
     assert_eq!(rig.wait(flush), Err(ReplyError::Io));
     assert_eq!(rig.command(Verb::Stop), Ok(()));
@@ -196,10 +178,10 @@ fn flush_and_stop_are_answered_when_no_member_is_left() {
 fn what_a_failed_member_never_answers_is_given_up() {
     let mut rig = raid5().with(|o| o.knobs.member_timeout = Span::secs(5)).written(200, 1);
     let tickets: Vec<Ticket> = (0..4).map(|block| rig.write(block, 7)).collect();
-    let tokens = hold_back(&mut rig, 0, 2);
+    let tokens = rig.hold_back(0, 2);
     rig.disks[0].faults.gone = true;
     rig.complete(tokens[0]);
-    assert_eq!(state_of(&rig, 0), Some(MemberState::Faulty));
+    assert_eq!(rig.state_of(0), Some(MemberState::Faulty));
     rig.disks[0].faults.gone = false;
     rig.disks[0].faults.stalled = true;
     rig.pass(Span::secs(60));
@@ -270,7 +252,7 @@ fn full_member_is_not_failed_by_the_rewrite_of_a_bad_block() {
     assert!(rig.read(0).is_all(1));
     rig.finish();
     assert_eq!(rig.volume().degraded, 0);
-    assert_eq!(state_of(&rig, 0), Some(MemberState::InSync));
+    assert_eq!(rig.state_of(0), Some(MemberState::InSync));
     // With space again and the stripe out of the cache, the block is corrected.
     rig.disks[0].faults.no_space = false;
     rig.stop().recover();
@@ -321,7 +303,7 @@ fn rebuild_ends_while_clients_want_more_stripes_than_there_are() {
         assert!(written < 2000, "starved at {:?}", rig.volume().sync_completed);
         assert!(rig.step(Order::Fifo));
     }
-    assert_eq!(state_of(&rig, 4), Some(MemberState::InSync));
+    assert_eq!(rig.state_of(4), Some(MemberState::InSync));
     rig.finish();
     assert!(rig.scrub_clean() > 0);
 }
@@ -342,7 +324,7 @@ fn recovery_starts_at_the_end_of_the_check_it_waited_for() {
     while rig.step(Order::Fifo) {}
     rig.must();
     assert_eq!((rig.volume().degraded, rig.volume().sync_action), (0, SyncAction::Idle));
-    assert_eq!(state_of(&rig, 4), Some(MemberState::InSync));
+    assert_eq!(rig.state_of(4), Some(MemberState::InSync));
 }
 
 // A read of the second volume was submitted as one of the first, which had no such request.
@@ -380,12 +362,12 @@ fn spare_whose_number_is_now_another_members_is_not_believed() {
     rig.stop();
     rig.disks[1].faults.gone = true;
     rig.recover();
-    assert_eq!(state_of(&rig, 3), None);
+    assert_eq!(rig.state_of(3), None);
     rig.fail_disk(0).until_idle();
     assert_eq!(rig.volume().degraded, 1);
     rig.store(0, BLOCK).expect("degraded is not failed");
     rig.stop().recover();
-    assert_eq!(state_of(&rig, 4), Some(MemberState::InSync));
+    assert_eq!(rig.state_of(4), Some(MemberState::InSync));
     assert!(rig.read(16).is_all(2));
     assert!(rig.verify() > 0);
 }
@@ -409,7 +391,7 @@ fn block_that_cannot_be_read_back_is_not_taken_from_memory() {
         rig.disks[0].faults.schedule.insert(operation, Planned::Once(Fault::Io));
     }
     assert_eq!(rig.wait(ticket), Ok(vec![1; 4096]));
-    assert_eq!(state_of(&rig, 0), Some(MemberState::Faulty));
+    assert_eq!(rig.state_of(0), Some(MemberState::Faulty));
     rig.remove(0);
     rig.add();
     rig.until_idle();
@@ -617,7 +599,7 @@ fn full_stripe_that_is_given_up_keeps_the_memory_that_its_member_may_read() {
         rig.store(192 << 10, 192 << 10).unwrap();
         rig.disks[disk].faults.stalled = true;
         let ticket = rig.put(0, 192 << 10);
-        let held = hold_back(&mut rig, disk, 1);
+        let held = rig.hold_back(disk, 1);
         let member = rig.member_of(disk);
         rig.admin(Verb::Fail(member));
         rig.settle();

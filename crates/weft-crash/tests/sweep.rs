@@ -63,11 +63,7 @@ fn no_bug_that_is_planted_passes_for_an_old_failure() {
         (Mutant::MissedWriteNotRecorded, Profile::FAULTS),
     ] {
         let fails = |seed: &u64| {
-            let plant = |world: &mut weft_crash::World| {
-                if let Some(engine) = world.engine_mut() {
-                    engine.plant(bug);
-                }
-            };
+            let plant = |world: &mut weft_crash::World| world.plant(bug);
             Script::generate(*seed, profile).run_with(&plant).is_err()
         };
         let found = (300_000..300_200).filter(fails).count() as u64;

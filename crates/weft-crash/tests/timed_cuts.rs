@@ -4,7 +4,6 @@
 //! to a world with the same array on the same drives, at the same times. Each is answered at the
 //! same time there, so that the world's run is the machine's run, with contents and checkers.
 
-use std::any::Any;
 use std::collections::BTreeMap;
 
 use weft_crash::checker::parity as scrubbed;
@@ -56,10 +55,6 @@ impl Process for Sleeper {
 
     fn is_done(&self) -> bool {
         self.1
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 
@@ -223,9 +218,7 @@ fn cut_everywhere(
     plant: Option<Mutant>,
 ) -> Result<u64, (usize, Violation)> {
     let (mut world, requests, end) = load(drives);
-    if let (Some(engine), Some(mutant)) = (world.engine_mut(), plant) {
-        engine.plant(mutant);
-    }
+    world.plant(plant);
     let took = end.since(BEGIN).0;
     let mut replay = Replay::new(world, &requests);
     let mut read = 0;

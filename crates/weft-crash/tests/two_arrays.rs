@@ -20,11 +20,7 @@ fn of_the_second(number: u64) -> Script {
 
 /// Number of the first script in which a checker, with all others off, reports a planted bug.
 fn found(mutant: Mutant, checker: &'static str) -> Option<u64> {
-    let plant = |world: &mut World| {
-        if let Some(engine) = world.engine_mut() {
-            engine.plant(mutant);
-        }
-    };
+    let plant = |world: &mut World| world.plant(mutant);
     (0..SCRIPTS).find(|number| {
         let mut script = of_the_second(*number);
         script.options.only = Some(checker);
@@ -100,11 +96,7 @@ fn member_fails(steps: u32) -> Script {
 
 #[test]
 fn a_failed_member_of_the_second_array_is_recorded_before_the_write_is_acknowledged() {
-    let plant = |world: &mut World| {
-        if let Some(engine) = world.engine_mut() {
-            engine.plant(Mutant::MissedWriteNotRecorded);
-        }
-    };
+    let plant = |world: &mut World| world.plant(Mutant::MissedWriteNotRecorded);
     let mut seen = Vec::new();
     for steps in 0..12 {
         let script = member_fails(steps);

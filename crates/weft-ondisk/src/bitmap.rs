@@ -163,15 +163,6 @@ pub enum ChunkState {
     Unwritten,
 }
 
-/// Extent of the recovery of a member that is re-added.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Readd {
-    /// All data of the member.
-    All,
-    /// Only the chunks that are dirty.
-    DirtyChunks,
-}
-
 impl BitmapHeader {
     /// Reads the header and checks only the magic.
     ///
@@ -481,15 +472,22 @@ impl Bitmap {
     ///
     /// Units    sectors of a member's data, for RAID10 of the array
     pub fn dirty_ranges(&self) -> impl Iterator<Item = SectorRange> + '_ {
-        self.ranges(|state| state == ChunkState::Dirty)
-    }
-
-    /// Ranges in which parity or copies must not be used to reconstruct data: dirty ranges, and
-    /// ranges for which parity was never computed.
-    ///
-    /// Units    as in [`Bitmap::dirty_ranges`]
-    pub fn untrusted_ranges(&self) -> impl Iterator<Item = SectorRange> + '_ {
-        self.ranges(|state| matches!(state, ChunkState::Dirty | ChunkState::Unwritten))
+        // Chunks past the known ones are dirty.
+        let known = self.states.len() as u64;
+        let mut index = 0;
+        std::iter::from_fn(move || {
+            let next = |from: u64, dirty: bool| {
+                (from..known).find(|index| (self.state(*index) == ChunkState::Dirty) == dirty)
+            };
+            let start = next(index, true).unwrap_or(known.max(index));
+            if start >= self.chunk_count {
+                return None;
+            }
+            index = next(start, false).unwrap_or(self.chunk_count);
+            let first = start * self.chunk.0;
+            let end = index.saturating_mul(self.chunk.0).min(self.sync_size.0);
+            Some(SectorRange::new(first, end - first))
+        })
     }
 
     /// Dirty ranges that have to be resynced when the array starts. `degraded` says whether a
@@ -516,21 +514,6 @@ impl Bitmap {
         })
     }
 
-    /// Extent of the recovery of a member that was removed when the array had the event count
-    /// `events`.
-    ///
-    /// Source   bits are not cleared while a member is away; if none has been cleared since the
-    ///          member left, they cover all writes that it missed
-    #[must_use]
-    pub fn readd(&self, events: u64) -> Readd {
-        let current = matches!(self.trust, Trust::Full | Trust::ReadOnly(_));
-        if current && events >= self.header.events_cleared {
-            Readd::DirtyChunks
-        } else {
-            Readd::All
-        }
-    }
-
     /// All lines that `mdadm --examine-bitmap` prints, as name and value.
     #[must_use]
     pub fn describe(&self) -> Vec<(String, String)> {
@@ -543,24 +526,6 @@ impl Bitmap {
         let value = format!("{total} bits (chunks), {dirty} dirty ({percent}.{tenth}%)");
         lines.push(("Bitmap".to_owned(), value));
         lines
-    }
-
-    fn ranges(&self, wanted: fn(ChunkState) -> bool) -> impl Iterator<Item = SectorRange> + '_ {
-        // Chunks past the known ones are dirty, and every caller wants dirty chunks.
-        let known = self.states.len() as u64;
-        let state = move |index: u64| wanted(self.state(index));
-        let mut index = 0;
-        std::iter::from_fn(move || {
-            let next = |from: u64, is: bool| (from..known).find(|index| state(*index) == is);
-            let start = next(index, true).unwrap_or(known.max(index));
-            if start >= self.chunk_count {
-                return None;
-            }
-            index = next(start, false).unwrap_or(self.chunk_count);
-            let first = start * self.chunk.0;
-            let end = index.saturating_mul(self.chunk.0).min(self.sync_size.0);
-            Some(SectorRange::new(first, end - first))
-        })
     }
 }
 
@@ -716,11 +681,9 @@ mod tests {
         let bitmap = Bitmap::parse(&bytes(&old, &[0; 8]), &context(64)).unwrap();
         assert!(matches!(bitmap.trust, Trust::Stale(_)), "{}", bitmap.trust);
         assert_eq!(ranges(bitmap.dirty_ranges()), [(0, 64)]);
-        assert_eq!(bitmap.readd(20), Readd::All);
         old.events = 11;
         let bitmap = Bitmap::parse(&bytes(&old, &[0; 8]), &context(64)).unwrap();
         assert_eq!(ranges(bitmap.dirty_ranges()), []);
-        assert_eq!((bitmap.readd(8), bitmap.readd(7)), (Readd::DirtyChunks, Readd::All));
         old.state = STALE;
         let bitmap = Bitmap::parse(&bytes(&old, &[0; 8]), &context(64)).unwrap();
         assert_eq!(ranges(bitmap.dirty_ranges()), [(0, 64)]);
@@ -827,8 +790,10 @@ mod tests {
         all.extend_from_slice(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 255]);
         let bitmap = Bitmap::parse(&all, &context(80)).unwrap();
         assert_eq!(ranges(bitmap.dirty_ranges()), [(16, 24), (64, 16)]);
-        assert_eq!(ranges(bitmap.untrusted_ranges()), [(0, 8), (16, 40), (64, 16)]);
-        assert_eq!(bitmap.state(7), ChunkState::CleanUnwritten);
+        use ChunkState::{Clean, CleanUnwritten, Dirty, Unwritten};
+        let states = |bitmap: &Bitmap| [0, 1, 2, 3, 4, 5, 6, 7, 8, 9].map(|at| bitmap.state(at));
+        let (d, u) = (Dirty, Unwritten);
+        assert_eq!(states(&bitmap), [u, Clean, d, d, d, u, u, CleanUnwritten, d, d]);
         assert!(matches!(bitmap.trust, Trust::ReadOnly(_)));
 
         let mut parse = |state| {
@@ -836,11 +801,10 @@ mod tests {
             all[..256].copy_from_slice(&lockless.encode());
             Bitmap::parse(&all, &context(80)).unwrap()
         };
-        assert_eq!(ranges(parse(STALE).untrusted_ranges()), [(0, 80)]);
-        assert_eq!(ranges(parse(STALE).dirty_ranges()), [(8, 32), (56, 24)]);
-        assert_eq!(ranges(parse(FIRST_USE).dirty_ranges()), []);
-        assert_eq!(ranges(parse(FIRST_USE).untrusted_ranges()), [(0, 80)]);
-        assert_eq!(ranges(parse(FIRST_USE | ALL_CLEAN).untrusted_ranges()), []);
+        assert_eq!(states(&parse(STALE)), [u, d, d, d, d, u, u, d, d, d]);
+        assert_eq!(states(&parse(FIRST_USE)), [u; 10]);
+        let clean = parse(FIRST_USE | ALL_CLEAN);
+        assert!(states(&clean).iter().all(|state| matches!(state, Clean | CleanUnwritten)));
         let small = BitmapContext { room: Sectors(255), ..context(80) };
         assert!(Bitmap::parse(&all, &small).is_err());
     }

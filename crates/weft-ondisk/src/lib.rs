@@ -56,7 +56,7 @@ mod version;
 pub use badblocks::{BADBLOCK_LEN_MAX, BadBlockContext, BadBlocks, LogFull, raw_entries};
 pub use bitmap::{
     BITMAP_HEADER_BYTES, Bitmap, BitmapContext, BitmapHeader, ChunkState, LOCKLESS_AREA_BYTES,
-    LOCKLESS_HEADER_BYTES, Readd, Trust,
+    LOCKLESS_HEADER_BYTES, Trust,
 };
 pub use chunk_default::chunk_default;
 pub use chunk_rule::ChunkRule;

@@ -1,7 +1,5 @@
 //! Tests of a machine of disks without an array: volumes, the link that they share, and tokens.
 
-use std::any::Any;
-
 use weft_engine::knobs::Knobs;
 use weft_engine::page_cache::{Amount, Balance, InodeId, Kernel, PAGE_BYTES, PoolConfig};
 use weft_engine::{Flags, RequestOp};
@@ -38,10 +36,6 @@ impl Process for Stream {
 
     fn is_done(&self) -> bool {
         self.at > self.count
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 
@@ -108,10 +102,6 @@ impl Process for Burst {
 
     fn is_done(&self) -> bool {
         false
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

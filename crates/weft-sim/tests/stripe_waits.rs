@@ -1,7 +1,5 @@
 //! Tests of the time that stripes wait to be filled, by the reason that ends the wait.
 
-use std::any::Any;
-
 use weft_engine::StripeWaits;
 use weft_engine::knobs::{Activation, Knobs, PriorityRule, Writes};
 use weft_engine::page_cache::{Kernel, PoolConfig};
@@ -42,10 +40,6 @@ impl Process for Arrivals {
 
     fn is_done(&self) -> bool {
         self.answered == self.writes.len()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 
@@ -191,10 +185,6 @@ impl Process for Scattered {
 
     fn is_done(&self) -> bool {
         self.left == 0 && self.in_flight == 0
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

@@ -44,6 +44,8 @@ struct Stage {
 }
 
 const CLIENT: ClientId = ClientId(1);
+const EARLY: &str = "I4 no early acknowledgement";
+const STALE: &str = "I8 no stale member";
 const SYNC: Flags = Flags { sync: true, ..Flags::NONE };
 const FUA: Flags = Flags { sync: true, fua: true, ..Flags::NONE };
 
@@ -173,6 +175,11 @@ impl Stage {
         self.submit(disk, op, DiskOp::Write { at, count, bytes, fua, preflush: false })
     }
 
+    fn stored(&mut self, disk: usize, column: u64, bytes: &[u8], fua: bool) {
+        let token = self.data(disk, column, bytes, fua);
+        self.done(token);
+    }
+
     fn flush(&mut self, disk: usize) -> Token {
         self.submit(disk, MemberOp::Flush, DiskOp::Flush)
     }
@@ -185,6 +192,11 @@ impl Stage {
         let op = MemberOp::WriteMetadata { at: Sectors(8), bytes: bytes.clone().into() };
         self.supers[disk] = sb;
         self.submit(disk, op, DiskOp::Write { at: 8, count: 1, bytes, fua: true, preflush: true })
+    }
+
+    fn recorded(&mut self, disk: usize, change: impl Fn(&mut Super1)) {
+        let token = self.superblock(disk, change);
+        self.done(token);
     }
 
     fn done(&mut self, token: Token) {
@@ -216,6 +228,12 @@ impl Stage {
             parts.iter().map(|disk| self.data(*disk, 0, &bytes, flags.fua)).collect();
         tokens.into_iter().for_each(|token| self.done(token));
         (tag, write)
+    }
+
+    /// Issues a client's write, completes its member writes to the disks in `parts`, and answers.
+    fn acknowledged(&mut self, parts: &[usize]) {
+        let (tag, _) = self.write(SYNC, parts);
+        self.finish(tag);
     }
 
     fn found(&self) -> Vec<&'static str> {
@@ -259,9 +277,8 @@ fn a_write_done_right_passes_every_checker() {
 #[test]
 fn i4a_an_acknowledgement_before_parity_is_caught() {
     let mut stage = Stage::dirty();
-    let (tag, _) = stage.write(SYNC, &[0]);
-    stage.finish(tag);
-    assert_eq!(stage.found(), ["I4 no early acknowledgement"]);
+    stage.acknowledged(&[0]);
+    assert_eq!(stage.found(), [EARLY]);
 }
 
 #[test]
@@ -271,12 +288,10 @@ fn i4b_fua_that_is_not_durable_is_caught() {
         let (_, bytes) = stage.model.write_issued(ByteRange::new(0, 512), Payload::Tags);
         let tag = stage.ask(RequestOp::Write, FUA, Run::new(8, 1));
         for (disk, durable) in [(2, fua), (0, true)] {
-            let token = stage.data(disk, 0, &bytes, durable);
-            stage.done(token);
+            stage.stored(disk, 0, &bytes, durable);
         }
         stage.finish(tag);
-        let expected: &[&str] = if fua { &[] } else { &["I4 no early acknowledgement"] };
-        assert_eq!(stage.found(), expected);
+        assert_eq!(stage.found(), vec![EARLY; usize::from(!fua)]);
     }
 }
 
@@ -288,19 +303,14 @@ fn i4b_fua_may_be_made_durable_by_a_flush_that_later_writes_follow() {
         let mut stage = Stage::dirty();
         let (_, bytes) = stage.model.write_issued(ByteRange::new(0, 512), Payload::Tags);
         let tag = stage.ask(RequestOp::Write, FUA, Run::new(8, 1));
-        let data = stage.data(0, 0, &bytes, true);
-        stage.done(data);
-        let rebuilt = stage.data(2, 0, &bytes, false);
-        stage.done(rebuilt);
+        stage.stored(0, 0, &bytes, true);
+        stage.stored(2, 0, &bytes, false);
         if flushed {
-            let flush = stage.flush(2);
-            stage.done(flush);
+            stage.flush_all([2]);
         }
-        let again = stage.data(2, 0, &bytes, false);
-        stage.done(again);
+        stage.stored(2, 0, &bytes, false);
         stage.finish(tag);
-        let expected: &[&str] = if flushed { &[] } else { &["I4 no early acknowledgement"] };
-        assert_eq!(stage.found(), expected);
+        assert_eq!(stage.found(), vec![EARLY; usize::from(!flushed)]);
     }
 }
 
@@ -308,14 +318,12 @@ fn i4b_fua_may_be_made_durable_by_a_flush_that_later_writes_follow() {
 fn i4c_a_flush_that_leaves_one_member_out_is_caught() {
     for skipped in 0..3 {
         let mut stage = Stage::dirty();
-        let (tag, _) = stage.write(SYNC, &[2, 0]);
-        stage.finish(tag);
+        stage.acknowledged(&[2, 0]);
         let flush = stage.ask(RequestOp::Flush, Flags::NONE, Run::EMPTY);
         stage.flush_all((0..3).filter(|disk| *disk != skipped));
         stage.reply(flush);
         // Disk 1 holds nothing of the write.
-        let expected: &[&str] = if skipped == 1 { &[] } else { &["I4 no early acknowledgement"] };
-        assert_eq!(stage.found(), expected, "{skipped}");
+        assert_eq!(stage.found(), vec![EARLY; usize::from(skipped != 1)], "{skipped}");
     }
 }
 
@@ -325,8 +333,7 @@ fn i4c_a_flush_that_leaves_one_member_out_is_caught() {
 fn i4d_a_flush_that_is_answered_before_a_failure_is_recorded_is_caught() {
     for told in [vec![], vec![0], vec![0, 1]] {
         let mut stage = Stage::dirty();
-        let (tag, _) = stage.write(SYNC, &[2, 0]);
-        stage.finish(tag);
+        stage.acknowledged(&[2, 0]);
         let flush = stage.ask(RequestOp::Flush, Flags::NONE, Run::EMPTY);
         stage.disks[2].faults.gone = true;
         stage.flush_all(0..2);
@@ -334,9 +341,7 @@ fn i4d_a_flush_that_is_answered_before_a_failure_is_recorded_is_caught() {
         let tokens: Vec<Token> = told.iter().map(|disk| stage.superblock(*disk, fails)).collect();
         tokens.into_iter().for_each(|token| stage.done(token));
         stage.reply(flush);
-        let expected: &[&str] =
-            if told.is_empty() { &["I4 no early acknowledgement"] } else { &[] };
-        assert_eq!(stage.found(), expected, "{told:?}");
+        assert_eq!(stage.found(), vec![EARLY; usize::from(told.is_empty())], "{told:?}");
     }
 }
 
@@ -346,23 +351,19 @@ fn i4d_a_flush_that_is_answered_before_a_failure_is_recorded_is_caught() {
 fn i4d_a_failure_is_recorded_where_it_was_written_and_nowhere_else() {
     for told in [vec![], vec![0, 1]] {
         let mut stage = Stage::dirty();
-        let (tag, _) = stage.write(SYNC, &[2, 0]);
-        stage.finish(tag);
+        stage.acknowledged(&[2, 0]);
         // Every member but the failed one.
         for disk in [0, 1] {
             let at = weft_ondisk::Version::V1_2.position(stage.disks[disk].size()).unwrap();
             stage.disks[disk].faults.dead_reads.insert(at.0);
         }
         for disk in &told {
-            let token = stage.superblock(*disk, |sb| sb.roles[2] = Role::Faulty.code());
-            stage.done(token);
+            stage.recorded(*disk, |sb| sb.roles[2] = Role::Faulty.code());
         }
         let flush = stage.ask(RequestOp::Flush, Flags::NONE, Run::EMPTY);
         stage.flush_all([0, 1]);
         stage.reply(flush);
-        let expected: &[&str] =
-            if told.is_empty() { &["I4 no early acknowledgement"] } else { &[] };
-        assert_eq!(stage.found(), expected, "{told:?}");
+        assert_eq!(stage.found(), vec![EARLY; usize::from(told.is_empty())], "{told:?}");
     }
 }
 
@@ -370,12 +371,11 @@ fn i4d_a_failure_is_recorded_where_it_was_written_and_nowhere_else() {
 fn i4c_a_flush_of_a_member_that_began_too_early_is_caught() {
     let mut stage = Stage::dirty();
     let tokens: Vec<Token> = (0..3).map(|disk| stage.flush(disk)).collect();
-    let (tag, _) = stage.write(SYNC, &[2, 0]);
-    stage.finish(tag);
+    stage.acknowledged(&[2, 0]);
     let flush = stage.ask(RequestOp::Flush, Flags::NONE, Run::EMPTY);
     tokens.into_iter().for_each(|token| stage.done(token));
     stage.reply(flush);
-    assert_eq!(stage.found(), ["I4 no early acknowledgement"; 2]);
+    assert_eq!(stage.found(), [EARLY; 2]);
 }
 
 #[test]
@@ -385,13 +385,10 @@ fn i4d_a_failure_that_is_not_recorded_everywhere_is_caught() {
         stage.disks[2].faults.gone = true;
         let (tag, _) = stage.write(SYNC, &[2, 0]);
         for disk in &recorded {
-            let token = stage.superblock(*disk, |sb| sb.roles[2] = Role::Faulty.code());
-            stage.done(token);
+            stage.recorded(*disk, |sb| sb.roles[2] = Role::Faulty.code());
         }
         stage.finish(tag);
-        let expected: &[&str] =
-            if recorded.len() == 2 { &[] } else { &["I4 no early acknowledgement"] };
-        assert_eq!(stage.found(), expected, "{recorded:?}");
+        assert_eq!(stage.found(), vec![EARLY; usize::from(recorded.len() < 2)], "{recorded:?}");
     }
 }
 
@@ -400,8 +397,7 @@ fn i5_data_on_a_clean_array_is_caught() {
     for marked in [vec![0, 1], vec![2, 1, 0]] {
         let mut stage = Stage::new();
         stage.mark(false, &marked);
-        let (tag, _) = stage.write(SYNC, &[2, 0]);
-        stage.finish(tag);
+        stage.acknowledged(&[2, 0]);
         let expected = if marked.len() == 3 { 0 } else { 2 };
         assert_eq!(stage.found(), vec!["I5 dirty before data"; expected]);
     }
@@ -411,8 +407,7 @@ fn i5_data_on_a_clean_array_is_caught() {
 fn i5_clean_too_early_is_caught() {
     for flushed in [false, true] {
         let mut stage = Stage::dirty();
-        let (tag, _) = stage.write(SYNC, &[2, 0]);
-        stage.finish(tag);
+        stage.acknowledged(&[2, 0]);
         stage.flush_all((0..3).filter(|_| flushed));
         stage.mark(true, &[1]);
         assert_eq!(stage.found().is_empty(), flushed);
@@ -430,8 +425,7 @@ fn i5_a_write_to_a_disk_that_left_without_its_superblock_is_no_write() {
         stage.data(2, 0, &[1; 512], false);
         stage.disks[2].faults.ends_at = Some(0);
         let role = if left { Role::Faulty } else { Role::Active(Slot(2)) };
-        let token = stage.superblock(0, |sb| sb.roles[2] = role.code());
-        stage.done(token);
+        stage.recorded(0, |sb| sb.roles[2] = role.code());
         assert_eq!(stage.record.of(2), None);
         stage.superblock(0, |sb| sb.resync_offset = ResyncOffset::Clean);
         let found: Vec<_> = stage.found().into_iter().filter(|it| it.starts_with("I5")).collect();
@@ -693,8 +687,7 @@ fn i7_data_that_nobody_wrote_is_caught_in_a_suspect_column_too() {
 fn i8_a_member_that_missed_a_write_is_caught_when_believed() {
     for missed in [false, true] {
         let mut stage = Stage::dirty();
-        let (tag, _) = stage.write(SYNC, if missed { &[0] } else { &[2, 0] });
-        stage.finish(tag);
+        stage.acknowledged(if missed { &[0] } else { &[2, 0] });
         stage.checkers.found.clear();
         let mut rng = Rng::new(1);
         for disk in &mut stage.disks {
@@ -703,8 +696,7 @@ fn i8_a_member_that_missed_a_write_is_caught_when_believed() {
         stage.checkers.power_cut(&[]);
         let assembly = assembled(&stage);
         stage.look(|checkers, view| checkers.assembled(view, &assembly));
-        let expected: &[&str] = if missed { &["I8 no stale member"] } else { &[] };
-        assert_eq!(stage.found(), expected);
+        assert_eq!(stage.found(), vec![STALE; usize::from(missed)]);
     }
 }
 
@@ -713,21 +705,17 @@ fn i8_a_member_that_missed_a_write_is_caught_when_believed() {
 fn i8_a_member_that_lost_what_was_rebuilt_is_caught_when_believed() {
     for flushed in [false, true] {
         let mut stage = Stage::dirty();
-        let rebuilt = stage.data(1, 0, &[0; 512], false);
-        stage.done(rebuilt);
+        stage.stored(1, 0, &[0; 512], false);
         if flushed {
-            let flush = stage.flush(1);
-            stage.done(flush);
+            stage.flush_all([1]);
             // The second write is the one that the power cut takes.
-            let again = stage.data(1, 0, &[0; 512], false);
-            stage.done(again);
+            stage.stored(1, 0, &[0; 512], false);
         }
         stage.checkers.found.clear();
         stage.checkers.power_cut(&[(1, 0)]);
         let assembly = assembled(&stage);
         stage.look(|checkers, view| checkers.assembled(view, &assembly));
-        let expected: &[&str] = if flushed { &[] } else { &["I8 no stale member"] };
-        assert_eq!(stage.found(), expected);
+        assert_eq!(stage.found(), vec![STALE; usize::from(!flushed)]);
     }
 }
 
@@ -882,17 +870,14 @@ fn i12_what_exceeds_its_bounds_is_caught() {
 fn the_record_believes_what_any_survivor_says() {
     let mut stage = Stage::new();
     assert_eq!(stage.record.in_sync(Slot(2)), Some(2));
-    let token = stage.superblock(0, |sb| sb.roles[2] = Role::Faulty.code());
-    stage.done(token);
+    stage.recorded(0, |sb| sb.roles[2] = Role::Faulty.code());
     assert_eq!(stage.record.in_sync(Slot(2)), None);
     assert_eq!(stage.record.believed(Slot(2)), Some(2), "disk 1 still counts it as in sync");
-    let token = stage.superblock(1, |sb| sb.roles[2] = Role::Faulty.code());
-    stage.done(token);
+    stage.recorded(1, |sb| sb.roles[2] = Role::Faulty.code());
     assert_eq!(stage.record.believed(Slot(2)), None);
-    let token = stage.superblock(1, |sb| {
+    stage.recorded(1, |sb| {
         sb.feature_map.insert(Features::RECOVERY);
         sb.recovery_offset_raw = 8;
     });
-    stage.done(token);
     assert_eq!(stage.record.in_sync(Slot(1)), None, "the member is being rebuilt");
 }

@@ -31,7 +31,7 @@ use thiserror::Error;
 use weft_engine::knobs::{Knobs, TABLE};
 use weft_units::Sectors;
 
-use super::{Profile, Script, ScriptStep};
+use super::{Script, ScriptStep};
 use crate::options::Options;
 use crate::world::Order;
 
@@ -186,12 +186,6 @@ impl Script {
         }
         Ok(())
     }
-
-    /// Profile that the script was drawn from; `None` if no profile has its name any more.
-    #[must_use]
-    pub fn drawn_from(&self) -> Option<Profile> {
-        Profile::every().find(|profile| profile.name == self.profile)
-    }
 }
 
 const ORDERS: [(&str, Order); 3] =
@@ -236,6 +230,7 @@ fn interned(text: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::script::Profile;
 
     #[test]
     fn every_drawn_script_comes_back_from_its_text() {

@@ -4,7 +4,6 @@
 //! device is a process. Pages are written in requests of limited size. When a request completes,
 //! the page cache is told, and processes that wait for these pages are woken.
 
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -292,9 +291,5 @@ impl Process for Flusher {
 
     fn is_done(&self) -> bool {
         true
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }

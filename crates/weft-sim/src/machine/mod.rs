@@ -141,16 +141,14 @@ pub enum Woken {
 }
 
 /// A simulated process that uses a volume. When it is woken it does what it can. Before it returns
-/// it asks the [`Host`] for the wake-ups that it waits for.
-pub trait Process {
+/// it asks the [`Host`] for the wake-ups that it waits for. A caller that knows its type reads its
+/// results ([`Machine::process`]).
+pub trait Process: Any {
     /// Runs until the process has to wait. `woken` is the reason why it runs.
     fn run(&mut self, host: &mut Host, woken: Woken);
 
     /// Whether the machine may stop without waiting for this process.
     fn is_done(&self) -> bool;
-
-    /// The process itself, for a caller that knows its type and reads its results.
-    fn as_any(&self) -> &dyn Any;
 }
 
 /// A simulated machine: a host and its processes.
@@ -211,7 +209,7 @@ impl Machine {
     /// Panics if there is no such process or it has another type.
     #[must_use]
     pub fn process<P: 'static>(&self, pid: Pid) -> &P {
-        let process = self.processes[pid.0 as usize].as_any();
+        let process: &dyn Any = &*self.processes[pid.0 as usize];
         process.downcast_ref().expect("the process is of this type")
     }
 

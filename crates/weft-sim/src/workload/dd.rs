@@ -6,8 +6,6 @@
 //!
 //! Source   experiments.md §1.1; coreutils `dd.c` for when the clock is read
 
-use std::any::Any;
-
 use weft_engine::page_cache::{Balance, Fsync, InodeId, PAGE_BYTES, SyncStep, WriterId};
 use weft_units::{Bytes, Span, Time};
 
@@ -133,9 +131,5 @@ impl Process for Dd {
 
     fn is_done(&self) -> bool {
         self.closed.is_some()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }

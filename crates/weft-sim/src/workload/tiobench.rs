@@ -12,7 +12,6 @@
 //!
 //! Source   experiments.md §1.1; tiobench's `tiotest.c` for what is timed
 
-use std::any::Any;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -199,10 +198,6 @@ impl Process for Run {
 
     fn is_done(&self) -> bool {
         self.left == 0 && self.timed.len() == self.phases.len()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 
@@ -461,9 +456,5 @@ impl Process for Child {
 
     fn is_done(&self) -> bool {
         self.phases as usize == self.of.phases.len() && matches!(self.state, State::Rests)
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }

@@ -7,7 +7,6 @@
 //!
 //! With [`Settings::sync_open`] (`dbench -s`) each write is followed by an fsync, as with `O_SYNC`.
 
-use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
@@ -493,9 +492,5 @@ impl Process for Client {
 
     fn is_done(&self) -> bool {
         self.done
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }

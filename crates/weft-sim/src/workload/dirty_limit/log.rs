@@ -3,8 +3,6 @@
 //! A commit writes the blocks of the log. ext4 then writes a commit block that confirms them, with
 //! PREFLUSH and FUA; XFS is mounted with `nobarrier`.
 
-use std::any::Any;
-
 use weft_engine::{Flags, RequestOp};
 use weft_units::{ByteRange, Bytes, Span, Time, VolumeId};
 
@@ -97,10 +95,6 @@ impl Process for LogThread {
 
     fn is_done(&self) -> bool {
         true
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

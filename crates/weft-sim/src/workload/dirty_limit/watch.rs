@@ -1,6 +1,5 @@
 //! Sampler of a box: samples over the whole run, and sums over the window of time that is measured.
 
-use std::any::Any;
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -146,9 +145,5 @@ impl Process for Watch {
 
     fn is_done(&self) -> bool {
         true
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }

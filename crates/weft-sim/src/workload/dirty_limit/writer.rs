@@ -1,6 +1,5 @@
 //! Writer of a box: an endless `dd` into a file of its own.
 
-use std::any::Any;
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -107,9 +106,5 @@ impl Process for Writer {
 
     fn is_done(&self) -> bool {
         false
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }

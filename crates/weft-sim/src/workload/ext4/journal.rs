@@ -14,7 +14,6 @@
 //! Once three quarters of the journal are used, jbd2 first writes all of them home itself (a
 //! checkpoint) before it commits anything else.
 
-use std::any::Any;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -343,9 +342,5 @@ impl Process for Jbd2 {
 
     fn is_done(&self) -> bool {
         true
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }

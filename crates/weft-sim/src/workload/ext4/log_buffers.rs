@@ -15,7 +15,6 @@
 //! Source   experiments.md §1.3, §1.7; Linux `fs/xfs/xfs_log.c`;
 //!          "xfs: fix incorrect log_flushed on fsync", 2017
 
-use std::any::Any;
 use std::collections::VecDeque;
 
 use weft_engine::{Flags, RequestOp};
@@ -117,9 +116,5 @@ impl Process for LogWriter {
 
     fn is_done(&self) -> bool {
         true
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }

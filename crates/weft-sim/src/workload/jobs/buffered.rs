@@ -9,7 +9,6 @@
 //!
 //! Source   experiments.md §6; Linux mm/readahead (a window of 128 KiB), block/bdev `blkdev_put`
 
-use std::any::Any;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -398,10 +397,6 @@ impl Process for Buffered {
 
     fn is_done(&self) -> bool {
         matches!(self.state, State::Ended) && self.reading.is_empty()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

@@ -7,7 +7,6 @@
 //! Source   experiments.md §1.5; md-raid.md §1.5; fio HOWTO; `wait_for_completions` of fio 3.33 for
 //!          `answers` and `low`
 
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -282,10 +281,6 @@ impl Process for Job {
 
     fn is_done(&self) -> bool {
         self.is_over(self.ledger.seen) && self.flying() == 0 && self.last_flushes == 0
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 
