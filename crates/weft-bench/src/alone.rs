@@ -63,7 +63,7 @@ pub(crate) struct Alone {
     depth: u64,
     /// Size of a request, in bytes.
     bytes: u64,
-    /// Bytes of the volume.
+    /// Size of the volume in bytes.
     size: u64,
     now: u64,
     tag: u64,

@@ -100,11 +100,11 @@ struct OfEngine {
 /// with O_DIRECT, through the page cache, and on tmpfs. The files are removed at the end.
 #[derive(Debug, Args)]
 struct OfMember {
-    /// Directory for the temporary file of all other rows than those of tmpfs [default: the
+    /// Directory for the temporary file of all rows but those that measure tmpfs [default: the
     /// directory for temporary files]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Directory on tmpfs for the temporary file of the rows of tmpfs
+    /// Directory on tmpfs for the temporary file of the rows that measure tmpfs
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     memory_dir: PathBuf,
     /// Size of each file in MiB
@@ -143,8 +143,9 @@ struct OfNbd {
 
 /// Measures XOR, P+Q and the rebuilding of two lost strips
 ///
-/// Against ISA-L (Debian package libisal2) where its library is found at run time, else against
-/// weft's own scalar kernels. One thread, in GB of source data for each second of its CPU time.
+/// Compares with ISA-L (Debian package libisal2) if its library is found at run time, otherwise
+/// with weft's own scalar kernels. The benchmark runs on one thread and reports GB of source data
+/// per second of CPU time.
 #[derive(Debug, Args)]
 struct OfParity {
     /// Use these kernels instead of the best that the CPU has: scalar, ssse3, avx2, avx512-gfni,

@@ -29,11 +29,12 @@ use crate::sheet::{Sheet, SheetRow};
 /// measurement.
 #[derive(Clone, Debug)]
 pub struct MemberLoad {
-    /// Directory for the temporary file of all rows but those of tmpfs. Only the file is removed at
-    /// the end.
+    /// Directory for the temporary file of all benchmark rows but those that measure tmpfs. Only
+    /// the file is removed at the end.
     pub dir: PathBuf,
-    /// Directory on tmpfs for the temporary file of the rows of tmpfs; only the file is removed at
-    /// the end. If the directory is not on tmpfs, these rows are left out.
+    /// Directory on tmpfs for the temporary file of the benchmark rows that measure tmpfs. Only
+    /// the file is removed at the end. If the directory is not on tmpfs, these rows are left
+    /// out.
     pub memory_dir: PathBuf,
     /// Length of the files in MiB, at least 1.
     pub mib: u64,

@@ -232,7 +232,7 @@ fn scheduled(scheduler: SchedulerKind, processes: u32, count: u64) -> Result<(),
     })
 }
 
-/// Carries out `count` requests for random or sequential blocks of 64 MiB that are all dirty, in a
+/// Carries out `count` requests of 4 KiB in the first 64 MiB of a volume, which are all dirty in a
 /// write-back cache of 256 MiB: no member is read or written.
 fn cached(asked: Asked, count: u64) -> Result<(), BenchError> {
     let mut alone = Alone::cached(Bytes::mib(256), Bytes::mib(64), 64)?;
@@ -240,7 +240,8 @@ fn cached(asked: Asked, count: u64) -> Result<(), BenchError> {
     measured_part(&mut || alone.carry_out(asked, count))
 }
 
-/// Carries out `count` requests for blocks of 8 GiB behind a full write-back cache of 16 MiB.
+/// Carries out `count` requests of 4 KiB in the first 8 GiB of a volume, behind a write-back cache
+/// of 16 MiB that is full.
 fn behind_cache(asked: Asked, count: u64) -> Result<(), BenchError> {
     let mut alone = Alone::cached(Bytes::mib(16), Bytes::mib(8192), 64)?;
     alone.carry_out(asked, 5000)?;

@@ -242,8 +242,9 @@ fn ways() -> Vec<SchedCase> {
     ways
 }
 
-/// Loads to measure: all combinations of numbers of processes and of outstanding requests, then
-/// single variations.
+/// Loads to measure: every combination of numbers of processes and of outstanding requests, then
+/// variations of two of these loads in depth, pattern, writes and weights. With `quick`, three
+/// loads.
 fn loads(quick: bool) -> Vec<SchedLoad> {
     let load = SchedLoad::reads;
     if quick {

@@ -18,7 +18,7 @@ pub struct SheetRow {
     pub case: String,
     /// Unit of `value`.
     pub unit: &'static str,
-    /// Median of weft over the rounds.
+    /// Median of weft's figure over the rounds.
     pub value: f64,
     /// Name of the baseline; `None` if weft is measured alone.
     pub baseline: Option<String>,
@@ -167,7 +167,7 @@ impl Sheet {
         self.step();
     }
 
-    /// Reports an expected step that adds no row.
+    /// Reports that an expected row is done without adding a row.
     pub(crate) fn step(&mut self) {
         self.progress.step();
     }

@@ -47,7 +47,7 @@ pub struct CutReport {
     pub lost: BTreeSet<u64>,
     /// Sectors of which a version became durable by the flush of an outstanding metadata write.
     pub settled: BTreeSet<u64>,
-    /// Writes that were outstanding.
+    /// Number of writes that were outstanding when the power was cut.
     pub writes_in_flight: usize,
     /// Whether a metadata write was outstanding.
     pub metadata_in_flight: bool,
@@ -66,7 +66,7 @@ pub struct Judged {
     pub promised: u64,
     /// Promised columns of arrays that are dirty only from a later column on.
     pub partly: u64,
-    /// Judged columns of a degraded array, compared by the one parity that is left.
+    /// Columns of a degraded array in which the parity or copies that are left were compared.
     pub degraded: u64,
 }
 
@@ -108,7 +108,7 @@ pub struct Coverage {
     /// Cuts after which columns were judged that superblocks promise to be right; see
     /// [`Judged::promised`].
     pub judged_promised: u64,
-    /// Cuts after which columns of a degraded array were judged.
+    /// Number of cuts after which parity or copies were compared in a column of a degraded array.
     pub judged_degraded: u64,
     /// Cuts and stops of an array that was dirty only from a later column on, after which promised
     /// columns were judged.

@@ -32,7 +32,7 @@ pub struct Rig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block(pub Vec<u8>);
 
-/// Bytes of a block, the unit in which a rig counts.
+/// Size of a block in bytes. Methods of [`Rig`] that access single blocks take block numbers.
 pub const BLOCK: u64 = 4096;
 
 const CLIENT: ClientId = ClientId(1);

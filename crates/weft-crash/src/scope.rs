@@ -107,7 +107,7 @@ enum Choice {
     Wake,
 }
 
-/// A state on a walk, from which walks may branch.
+/// A state that the search has reached, from which it may go on with any of the choices in `left`.
 struct Node {
     world: World,
     /// Number of operations of the script that were issued so far.

@@ -73,7 +73,7 @@ pub struct Totals {
     pub bitmap_seeds: u64,
     /// Number of power cuts and process crashes in scripts with a bitmap.
     pub bitmap_points: u64,
-    /// Number of times that members had no space for seconds and then had it again.
+    /// Number of times that disks had no space for some seconds.
     pub lacks: u64,
     /// Number of scripts in which a re-added member and a fresh one were rebuilt together.
     pub rebuilt_beside: u64,
@@ -86,9 +86,11 @@ pub struct Totals {
     pub bare_requests: u64,
     /// Number of requests of second arrays, beside the first in one engine, that were answered.
     pub second_requests: u64,
-    /// Number of answered requests of scripts in which members have drives.
+    /// Number of answered requests of scripts in which drive models determine when requests are
+    /// done.
     pub drive_requests: u64,
-    /// Number of power cuts and process crashes in scripts in which members have drives.
+    /// Number of power cuts and process crashes in scripts in which drive models determine when
+    /// requests are done.
     pub drive_points: u64,
     /// Number of answered requests of steady loads.
     pub steady_requests: u64,

@@ -9,7 +9,8 @@ use weft_units::{Bytes, ClientId};
 
 use crate::mutant::{self, Mutant};
 
-/// Credit of all clients: the number of bytes of payload that each may have outstanding, and has.
+/// Credit of all clients: for each, the limit on its outstanding payload in bytes, and the bytes
+/// that are outstanding.
 #[derive(Clone, Debug)]
 pub(crate) struct Credit {
     limit: Bytes,

@@ -219,8 +219,8 @@ fn is_hole(rows: &Rows, places: &[Place<'_>], at: u64, end: u64) -> bool {
     places.iter().all(hole)
 }
 
-/// Whether a hole begins at byte `at` of the array, and the byte up to which this holds, at most
-/// `end`.
+/// Whether there is a hole at byte `at` of the array, and the end of the range for which this
+/// answer holds, at most `end`.
 fn stretch(rows: &Rows, places: &[Place<'_>], at: u64, end: u64) -> (bool, u64) {
     let (first, row_bytes) = (bytes(rows).0, rows.of_array.bytes().0);
     let member_bytes = rows.of_member.bytes().0;

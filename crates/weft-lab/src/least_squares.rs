@@ -66,8 +66,8 @@ pub fn explained(costs: &[f64], observation: &Observation) -> f64 {
     said / observation.took
 }
 
-/// Weight of the penalty on large costs against the error of an observation. The weight is so small
-/// that a cost which the observations determine moves by less than the observations scatter.
+/// Weight of the penalty on large costs, relative to the squared error. It is so small that it
+/// changes a cost which the observations determine by less than their scatter.
 const SHARED_OUT: f64 = 0.001;
 
 /// Number of sweeps, far above what convergence takes.

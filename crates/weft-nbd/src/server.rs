@@ -120,7 +120,7 @@ impl ServerConnection {
         })
     }
 
-    /// Bytes that wait to be sent. May grow after `new`, `input` and `reply`.
+    /// Bytes that wait to be sent. Calls of `new`, `input` and `reply` may add bytes.
     #[must_use]
     pub fn output(&self) -> &[u8] {
         self.out.pending()
@@ -705,7 +705,7 @@ const OPTION_BYTES_MAX: u32 = 64 << 10;
 /// Longest option that is skipped. A longer one is taken for an attempt at denial of service, and
 /// ends the session.
 const OPTION_SKIP_BYTES_MAX: u32 = 1 << 20;
-/// Longest payload of a refused write that is skipped, 64 MiB: twice the size that the document
+/// Longest payload of a refused write that is skipped: 64 MiB, twice the size that the NBD protocol
 /// asks servers to tolerate.
 ///
 /// Source   proto.md "Size constraints"

@@ -111,7 +111,8 @@ struct Geometry {
 }
 
 impl NewArray {
-    /// Creates an array that uses all of its members, with mdadm's defaults, no name and no UUID.
+    /// Creates an array with mdadm's defaults, no name and no UUID. Every member has a slot; none
+    /// is a spare.
     #[must_use]
     pub fn new(level: Level, members: Vec<NewMember>) -> Self {
         Self {

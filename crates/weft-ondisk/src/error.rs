@@ -268,7 +268,8 @@ fn roles(slots: u32) -> String {
     format!("a slot below {slots}, 0xfffd (journal), 0xfffe (faulty) or 0xffff (spare)")
 }
 
-/// Reasons why a bitmap, a log or a journal cannot be trusted. The caller prepends the member.
+/// Reasons why a bitmap, a log or a journal cannot be trusted. The message does not name the
+/// member; the caller adds its name in front.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogError {

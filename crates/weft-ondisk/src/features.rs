@@ -59,7 +59,8 @@ impl Features {
         (Self::RAID0_LAYOUT, "RAID0_LAYOUT"),
     ];
 
-    /// Features that weft understands but does not keep up to date, so it must not write.
+    /// Features that weft understands but does not keep up to date. It does not write to an array
+    /// that has one of them.
     ///
     /// A bitmap is not among them: whether an array with a bitmap may be written depends on the
     /// bitmap, see [`crate::Bitmap::may_be_kept`].

@@ -94,8 +94,8 @@ impl Layouts {
 
     /// Whether an array of `raid_disks` members may have this layout.
     ///
-    /// Linear, RAID1 and RAID4 ignore the field, so any value is legal. RAID0 has its three values
-    /// only when the superblock says that the field is valid, which the caller has to check.
+    /// Linear, RAID1 and RAID4 ignore the layout, so any value is legal. For RAID0 the caller has
+    /// to check first that the superblock marks the layout as valid.
     #[must_use]
     pub fn allows(self, layout: u32, raid_disks: u32) -> bool {
         match self {

@@ -121,9 +121,9 @@ pub(crate) fn equal_scalar(a: &[u8], b: &[u8]) -> bool {
 /// Source   H. P. Anvin, "The mathematics of RAID-6", §4; spec md-raid §5.2
 #[derive(Clone, Copy)]
 pub(crate) struct Solution {
-    /// Factor of P ⊕ P′.
+    /// Factor of P ⊕ P′ in the solution for Dₐ.
     pub(crate) of_p: u8,
-    /// Factor of Q ⊕ Q′.
+    /// Factor of Q ⊕ Q′ in the solution for Dₐ.
     pub(crate) of_q: u8,
 }
 

@@ -14,7 +14,7 @@ pub type Outcome = Result<Exit, Failure>;
 pub enum Exit {
     /// The command did what was asked.
     Done,
-    /// Done, and an array is degraded (`status`).
+    /// The command did what was asked, and an array is degraded (`weft status`, `weft wait`).
     Degraded,
     /// Done, and mismatches were found (`check`).
     Mismatches,
@@ -54,7 +54,8 @@ impl Failure {
     }
 }
 
-/// Only errors of our own output convert implicitly; all other I/O errors name their file.
+/// Converts an error of standard output. Errors of files are converted explicitly, with the name of
+/// the file.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {

@@ -1,6 +1,7 @@
 //! Digests of what happened in a simulation, to compare one run with another.
 
-/// FNV-1a over 64 bits, which is the same on every machine and in every build.
+/// 64-bit digest, equal on every machine and in every build: FNV-1a over bytes, and a faster mix of
+/// whole words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digest(pub u64);
 

@@ -123,8 +123,8 @@ fn write(client: &mut ClientConnection, server: &mut ServerConnection, cookie: u
     matches!(event, Some(ClientEvent::Done { .. })).then_some(())
 }
 
-/// Time from waking another thread until it runs: half of a round trip. Elapsed time, because no
-/// thread works meanwhile.
+/// Time from waking another thread until it runs, as half of a round trip. Unlike the other costs
+/// this is elapsed time, not CPU time, because neither thread runs during a wake-up.
 fn hop(turn: Duration) -> f64 {
     let here = thread::current();
     let (to_other, other_hears) = std::sync::mpsc::channel::<()>();

@@ -22,7 +22,8 @@ struct Load {
     name: &'static str,
     asked: Asked,
     alone: Alone,
-    /// Number of requests between two clock readings, large enough to make their cost negligible.
+    /// Number of requests between two readings of the clock, large enough to make the cost of a
+    /// reading negligible.
     batch: u64,
     observed: Vec<Observation>,
 }

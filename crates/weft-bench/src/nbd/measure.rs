@@ -255,8 +255,9 @@ pub(super) const fn job(write: bool, bytes: u32, depth: usize, connections: usiz
     }
 }
 
-/// Creates a load for which client and server share one CPU, to compare weft with itself. Otherwise
-/// a server that the kernel started on the other CPU appears half as fast, in every round.
+/// Creates a load during which client and server run on the first CPU, to compare servers of weft
+/// with each other. Without this, one server may be half as fast as another in every round, only
+/// because the kernel started it on a different CPU.
 const fn on_one_cpu(write: bool, bytes: u32, depth: usize) -> Job {
     Job { pinned: true, ..job(write, bytes, depth, 1) }
 }

@@ -16,15 +16,16 @@ use crate::weft::{not_started, weft};
 /// Kind of NBD server; each serves [`EXPORT_BYTES`] of memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ServerKind {
-    /// Weft, a RAID 5 in memory, with this stripe size: [`serve_array`](super::serve_array).
+    /// A RAID 5 in memory with this stripe size, served by weft:
+    /// [`serve_array`](super::serve_array).
     Array(&'static str),
-    /// Weft, a bare member in memory.
+    /// `weft serve --bare` of memory (one member as it is, without metadata).
     Bare,
     /// Minimal server, without an engine: [`serve_least`](super::serve_least).
     Least,
     /// nbdkit's memory plugin.
     Nbdkit,
-    /// Weft, a bare member in memory, with a log of all requests beside the socket.
+    /// Like [`Self::Bare`], with a log of all requests in a file beside the socket (`--record`).
     Recorded,
 }
 

@@ -53,7 +53,8 @@ pub(crate) struct Replay {
     /// Divide offsets by N, so that the trace of a larger device fits
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     divide: u64,
-    /// Replay only this device of the trace; otherwise several devices lie side by side
+    /// Replay only this device of the trace; otherwise its devices are placed side by side on the
+    /// volume
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     /// Make each process or each device of the trace a client of the schedulers, with results and a

@@ -224,7 +224,7 @@ fn number(value: f64) -> String {
     }
 }
 
-/// The gain as text, unless the row has no magnitude.
+/// Text of the gain, or `no magnitude` if the row has none.
 fn magnitude(row: &Measured) -> String {
     if row.no_magnitude.is_empty() { gain(&row.ratio) } else { "no magnitude".to_owned() }
 }

@@ -9,8 +9,8 @@ pub(super) const PAGE_SECTORS: u64 = 8;
 /// Durable content: sparse, zero where nothing was written, cheap to copy.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Media {
-    /// Pages of eight sectors each, by page number; all sectors of a page have the same
-    /// representation.
+    /// Pages of eight sectors each, by page number. All sectors of a page are stored with the same
+    /// number of bytes: 512, or as many as the `PayloadMode` of the disk says.
     pub(super) pages: BTreeMap<u64, Arc<[u8]>>,
 }
 

@@ -223,8 +223,9 @@ pub struct Profile {
     /// other profile draws: caches beside bitmaps and schedulers, every knob at run time. They have
     /// a random stream of their own.
     pub mixed: bool,
-    /// Whether drive models determine when requests are done. The models, and what is drawn with
-    /// them, have a random stream of their own.
+    /// Whether drive models determine when requests are done. The models have a random stream of
+    /// their own, which also chooses the cache, throttle, flush rule, classes and bitmap of such
+    /// scripts.
     pub drives: bool,
 }
 

@@ -57,7 +57,8 @@ struct Suspect {
     /// Whether a member refused a write: the members of the column are compared each time no write
     /// to it is outstanding.
     open: bool,
-    /// Whether members agree again, although a power cut may undo this.
+    /// Whether the members of the column agree at present, but a power cut may bring back content
+    /// with which they disagree.
     dormant: bool,
 }
 

@@ -41,19 +41,22 @@ pub(crate) struct Pace {
     max: u64,
     /// Time of the last call of [`Pace::look`], which updates the pace.
     at: Time,
-    /// Number of bytes that the sync may still move to reach its floor, and (`ceiling`) before it
-    /// exceeds its ceiling, in bytes × nanoseconds per second. Both grow with time up to a limit.
+    /// Number of bytes that the sync may still move to reach its floor, in bytes × nanoseconds per
+    /// second. It grows with time up to a limit.
     floor: u128,
+    /// Number of bytes that the sync may still move before it exceeds its ceiling, in the unit of
+    /// `floor`. It grows with time up to a limit.
     ceiling: u128,
     /// Number of bytes left in the current step, which is [`STEP_BYTES`] of the sync.
     left: u64,
-    /// Number of client requests at the last call of [`Pace::look`], and time of the last call that
-    /// found new ones.
+    /// Number of client requests at the last call of [`Pace::look`].
     requests: u64,
+    /// Time of the last call of [`Pace::look`] that found new client requests.
     client_at: Option<Time>,
     client_waits: bool,
-    /// Start of the current step, and (`step_took`) duration of the last finished step.
+    /// Start of the current step.
     step_began: Option<Time>,
+    /// Duration of the last finished step.
     step_took: Span,
 }
 

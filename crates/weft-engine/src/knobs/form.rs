@@ -161,7 +161,7 @@ pub(super) const fn speed<const SYSTEM: u32>() -> Form<Bytes> {
     }
 }
 
-/// Form of a number of requests: a number in the kernel's range, or 0.
+/// Form of `nr_requests`: 4 to 2048 requests, as in the kernel, or 0.
 pub(super) const fn tokens() -> Form<u32> {
     Form {
         range: || "0 | 4..=2048".into(),

@@ -215,6 +215,6 @@ const DIRECT_BYTES: usize = 64 << 10;
 /// Largest number of bytes for which reads of one client are submitted before the first of their
 /// data is sent. The first data of more would no longer be in the CPU's cache when it is sent.
 const READ_BYTES_MAX: u64 = 512 << 10;
-/// Bytes of a write's payload for which frames are taken before the bytes arrive, if frames are
-/// free: as many as one receive takes.
+/// Least number of payload bytes of a write that get frames before they arrive, if enough frames
+/// are free: as many as one receive takes.
 const AHEAD_BYTES: u64 = 256 << 10;

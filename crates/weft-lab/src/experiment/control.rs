@@ -161,7 +161,7 @@ impl Control {
     }
 }
 
-/// Variants that the controls run, in one case.
+/// Variants of the simulated machine that the controls compare, all under the same case.
 #[derive(Clone, Copy)]
 enum Column {
     /// The machine without the patch.

@@ -619,7 +619,7 @@ impl Sample {
     }
 }
 
-/// The table of CPU costs named in a text.
+/// The CPU cost table `name`. `text` is the experiment that an error message refers to.
 fn costs_of(text: &Text, name: &str) -> Result<CostTable, ExperimentError> {
     CostTable::named(name)
         .map_err(|source| ExperimentError::Costs { patch: text.patch.clone(), source })

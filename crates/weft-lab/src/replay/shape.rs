@@ -146,7 +146,8 @@ pub struct Shaped<I> {
     options: Options,
     changes: Changes,
     number: u64,
-    /// Records with equal times that have been read completely and spread.
+    /// Records to return next. With `Options::spread`, records with equal times are read together,
+    /// and their times are spread over that interval.
     ready: VecDeque<Record>,
     /// The first record with a later time.
     ahead: Option<Record>,

@@ -247,7 +247,8 @@ impl Super1 {
         block
     }
 
-    /// Bytes of the block that must be written, in whole logical blocks of the member.
+    /// Number of bytes of the encoded superblock that must be written, in whole logical blocks of
+    /// the member.
     ///
     /// Units    `logical_block` in bytes, a power of two up to 4096
     #[must_use]

@@ -333,8 +333,8 @@ fn kind_of_device(mode: IoMode) -> FileKind {
     }
 }
 
-/// Kind of a file by its file system. A file system that cannot be asked may be served by a process
-/// or another host.
+/// Kind of a file, by its file system. If the file system cannot be determined, it is assumed to be
+/// served by a process or another host.
 fn kind_of_file(file: &OwnedFd, mode: IoMode) -> FileKind {
     match rustix::fs::fstatfs(file).map(|found| found.f_type) {
         Ok(_) if is_tmpfs(file) => FileKind::Memory,

@@ -46,7 +46,7 @@ use super::threads::{Job, ThreadRing};
 
 /// A ring that chooses, for each file, where its operations are carried out.
 pub struct AutoRing {
-    /// io_uring, or a ring of threads.
+    /// The underlying ring: io_uring, or threads if io_uring is refused.
     below: Box<dyn Ring>,
     /// Number of threads that are started beside `below` when the first file on tmpfs or in the
     /// page cache is added; 0 for no threads.
@@ -69,12 +69,13 @@ struct OfFile {
 /// Place where the reads and writes of a file are carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum IoPath {
-    /// By a copy in the thread that submits: the file is memory.
+    /// The file is memory. Short reads and writes are copied in the thread that submits; threads
+    /// carry out the others.
     AtOnce,
-    /// By `below`, which is io_uring or a ring of threads.
+    /// Reads and writes are carried out by `below`.
     Below,
-    /// By `below`, except for writes. Of these, one at a time goes to `below`, and threads carry
-    /// out the rest.
+    /// Reads and one write at a time are carried out by `below`; threads carry out the other
+    /// writes.
     Threads,
     /// Not known yet: the first write to the file decides.
     Untried,

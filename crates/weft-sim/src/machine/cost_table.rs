@@ -27,7 +27,7 @@ use super::Costs;
 /// CPU costs, and where they come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CostTable {
-    /// Name of the table or path of its file, with its factor unless that is 1.
+    /// Name of the table, or path of its file, followed by `*` and the factor if that is not 1.
     pub source: String,
     /// CPU on which the costs were measured; `None` if they were not measured.
     pub cpu: Option<String>,

@@ -24,7 +24,7 @@ pub struct Costs {
     pub attach: u64,
     /// Handling a stripe once, ns (`stripe_handle`).
     pub stripe: u64,
-    /// A filled stripe that is written together with a preceding one, ns.
+    /// Handling a filled stripe that is written together with a preceding one, ns.
     pub follower: u64,
     /// Passing a member request through the block layer to its member, ns (`bio_submit` and
     /// `mqdl_request`). The engine's own work for it is part of the input that completes it.

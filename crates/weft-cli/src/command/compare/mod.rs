@@ -54,7 +54,8 @@ pub(crate) struct Compare {
     /// Only cases that every set has
     #[arg(long)]
     common: bool,
-    /// Order of cases: by name, by the change of the last set, or by the value of the first
+    /// Order of cases: by name, by their change in the last set, or by their value in the first
+    /// set
     #[arg(long, value_name = "ORDER", default_value = "case")]
     sort: Sort,
     /// Reverse the order

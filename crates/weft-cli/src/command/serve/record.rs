@@ -28,7 +28,7 @@ use crate::member::MemberArg;
 use crate::result_kinds::LOG;
 use crate::volume::files;
 
-/// Recording in progress.
+/// A recording of client requests that is in progress.
 pub(super) struct Recording {
     recorder: Arc<Recorder>,
     thread: JoinHandle<Totals>,

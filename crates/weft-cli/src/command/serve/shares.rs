@@ -10,7 +10,8 @@ use weft_units::Group;
 
 use super::Serve;
 
-/// One `--client` argument: the clients, and the fields of their share that it sets.
+/// One `--client` argument: the clients that it names, and the weight, class and group that it sets
+/// for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SharesArg {
     clients: String,

@@ -128,7 +128,8 @@ enum Step {
     Comparing,
     Writing,
     ReadingBack,
-    /// The copies are equal or given up, but given-up member requests may still use their memory.
+    /// All steps of the range, or of its current section, are done. Given-up member requests may
+    /// still use its memory.
     Over,
 }
 
