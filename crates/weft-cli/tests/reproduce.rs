@@ -137,7 +137,7 @@ fn a_patch_is_one_line_and_no_line_is_longer_than_100_columns() {
     let dir = tempdir().unwrap();
     let begins = |text: &str, words: &str| text.lines().filter(|it| it.starts_with(words)).count();
     for (patch, only, line, row) in [
-        ("000", "size=512", "000 priority    RAID 5: full", "    19"),
+        ("000", "size=512", "000 priority RAID 5: full", "    19"),
         ("004", "isolated", "004 stripe-size 4 KiB stripes", "    256 → 16.0 KiB  "),
     ] {
         let words = ["reproduce", patch, "--only", only, "--quick", "--runs=2"];
