@@ -178,7 +178,7 @@ def draw_row(row, label, scale, top):
 
 
 def legend(y, rows, own):
-    """Marks and their meaning, in one line. `own` is the name of weft's own policy, if it has one."""
+    """Marks and their meaning, in one line. `own` is the name of weft's own policy, if any."""
     entries = [("published", "published"), ("measured", "measured, with its 95 % interval")]
     entries += [("own", own)] if own else []
     x, drawn = 22, ""
@@ -226,7 +226,7 @@ def plot(title, about, rows, own):
 
 
 def headline(rows):
-    """The row by which `weft reproduce` sums up a patch: the count, else the first published one."""
+    """The row that sums up a patch, as in `weft reproduce`: the count, else the first published."""
     counts = [row for row in rows if row["kind"] == "count"]
     return (counts + [row for row in rows if is_shown(row) and row["published"]["gain_pct"]])[0]
 
