@@ -7,29 +7,33 @@
     results.py same FILE               compares FILE with the record: the first three runs of each
                                        case; if it has verdicts, every row, too
     results.py record FILE             writes the record of each patch in FILE
-    results.py pages [--update]        compares tables of results in the pages with the record
+    results.py pages [--update]        compares tables and plots of the pages with the record
 
 A record has the rows with all of their figures, and a hash of the first three runs of each case in
 place of the runs. Its first line has the command that made it.
 """
 
-import functools
 import hashlib
 import json
 import math
-import pathlib
 import re
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-RECORDS = ROOT / "experiments" / "results"
+import plots
+from figures import (
+    ROOT,
+    is_shown,
+    measured,
+    own,
+    published,
+    record_path,
+    sheet_of,
+    verdict,
+    with_interval,
+)
+
 PAGES = [ROOT / "docs" / "reproduce.md", ROOT / "experiments" / "later.md"]
 FIRST_RUNS = 3
-
-
-@functools.cache
-def sheet_of(path):
-    return json.load(open(path))
 
 
 def cases_of(sheet):
@@ -49,10 +53,6 @@ def sum_of(columns, count):
         assert len(runs) == count, f"{name}: found {len(runs)} runs, expected {count}"
         assert all(runs), f"{name}: a run without a value"
     return hashlib.sha256(json.dumps(first, sort_keys=True).encode()).hexdigest()
-
-
-def record_path(patch, size):
-    return RECORDS / f"{patch}-{size}.json"
 
 
 def record(path):
@@ -110,70 +110,7 @@ def seeds(path):
             print(patch, case)
 
 
-# Tables of the pages.
-
-
-def marks(row):
-    """Marks of a row, as `weft reproduce` prints them (docs/reproduce.md)."""
-    on = row["hangs_on"]
-    found = {True: ["a"], False: [], None: ["u"]}[on["assumed"]]
-    return found + ["c"] * bool(on["chosen_afterwards"])
-
-
-def verdict(row):
-    if not row["counted"]:
-        return ""
-    word = row["verdict"].replace("agrees-otherwise", "agrees otherwise")
-    return word + (f" ({', '.join(marks(row))})" if marks(row) else "")
-
-
-def figure(value, sign=""):
-    return f"{round(value, 1) + 0.0:{sign}.1f}"
-
-
-def gain(percent):
-    if percent is None:
-        return "no magnitude"
-    return f"x {figure(1 + percent / 100)}" if percent >= 100 else f"{figure(percent, '+')} %"
-
-
-def with_interval(found):
-    if found["gain_pct"] is None:
-        return gain(None)
-    times = found["gain_pct"] >= 100
-    low, high = (figure(1 + end / 100 if times else end) for end in found["ci95"])
-    return f"{gain(found['gain_pct'])} ({low}…{high})"
-
-
-def measured(row):
-    if row["kind"] != "count":
-        return with_interval(row["measured"])
-    runs = row["measured"]["runs"]["patched"]
-    return f"{figure(row['measured']['patched'])} ({min(runs):.0f}…{max(runs):.0f})"
-
-
-def own(row):
-    """weft's own policy against the better one of the two columns."""
-    policy = row["beyond"]
-    return f"{policy['name']} {with_interval(policy['to_better'])}" if policy else ""
-
-
-def published(row):
-    if row["kind"] == "count":
-        return "16"
-    percent = row["published"]["gain_pct"]
-    return "" if percent is None else gain(percent)
-
-
-def is_shown(row):
-    """Whether a page has the row: it claims a published figure, or a policy of weft's own is faster
-    or slower there. Single cells of the mail of patch 001 have means and a count instead."""
-    if row["kind"] == "count":
-        return True
-    assert row["verdict"] or not row["counted"], row["cell"]
-    claims = row["counted"] and row["published"]["gain_pct"] is not None
-    beside = row["beyond"] and row["metric"] == "throughput"
-    return (claims or beside) and "/" not in row["case"]
+# Tables and plots of the pages.
 
 
 def table(patches, sizes):
@@ -247,7 +184,14 @@ def pages(update):
                 if old != new:
                     sys.exit(f"{page.name}:{line}: found {old!r}, expected {new!r}")
             sys.exit(f"{page.name}: found another number of rows than the record has")
-    print(f"{tables} tables")
+    drawn = plots.drawings()
+    for picture, wanted in drawn.items():
+        path = ROOT / "docs" / "pictures" / picture
+        if update:
+            path.write_text(wanted)
+        elif not path.is_file() or path.read_text() != wanted:
+            sys.exit(f"{picture}: not the plot of the record; results.py pages --update draws it")
+    print(f"{tables} tables, {len(drawn)} plots")
 
 
 if __name__ == "__main__":

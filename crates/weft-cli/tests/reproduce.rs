@@ -106,7 +106,7 @@ fn an_exact_row_agrees_and_runs_are_kept_once() {
 fn verdicts_need_ten_runs_and_a_row_with_one_has_its_reason() {
     let dir = tempdir().unwrap();
     let of = |runs: &str| {
-        let words = ["reproduce", "004", "--only", "isolated", "--quick", "--runs", runs];
+        let words = ["reproduce", "004", "--only", "isolated", "--quick", "--rows", "--runs", runs];
         exits(dir.path(), 0, &words).out
     };
     let (nine, ten) = (of("9"), of("10"));
@@ -116,9 +116,9 @@ fn verdicts_need_ten_runs_and_a_row_with_one_has_its_reason() {
         assert!(!nine.contains(word), "{word}: {nine}");
     }
     assert!(ten.contains("  verdict\n") && ten.contains("-94…-94 %         agrees\n"), "{ten}");
-    assert!(ten.contains("of 1 published figures 1 agree,") && !ten.contains(hint), "{ten}");
+    assert!(ten.contains("of 1 published figures 1 agree\n") && !ten.contains(hint), "{ten}");
     // What marks mean stands below the rows that have them: not below an exact one.
-    let words = ["reproduce", "000", "--only", "256 above", "--quick", "--runs=2"];
+    let words = ["reproduce", "000", "--only", "256 above", "--quick", "--runs=2", "--rows"];
     let marked = exits(dir.path(), 0, &words).out;
     assert!(marked.contains("  u, c\n") && marked.contains("\n  u: its range"), "{marked}");
     assert!(marked.contains("\n  c: hangs on what was chosen"), "{marked}");
@@ -130,6 +130,32 @@ fn verdicts_need_ten_runs_and_a_row_with_one_has_its_reason() {
     let words = ["reproduce", "mine.toml", "--only", "isolated", "--quick", "--runs=10", "--json"];
     let row = &json(dir.path(), &words)["rows"][0];
     assert_eq!((&row["verdict"], &row["reason"]), (&"differs".into(), &"not known".into()));
+}
+
+#[test]
+fn a_patch_is_one_line_and_no_line_is_longer_than_100_columns() {
+    let dir = tempdir().unwrap();
+    let begins = |text: &str, words: &str| text.lines().filter(|it| it.starts_with(words)).count();
+    for (patch, only, line, row) in [
+        ("000", "size=512", "000 priority RAID 5: full", "    19"),
+        ("004", "isolated", "004 stripe-size 4 KiB stripes", "    256 → 16.0 KiB  "),
+    ] {
+        let words = ["reproduce", patch, "--only", only, "--quick", "--runs=2"];
+        let lines = exits(dir.path(), 0, &words).out;
+        let rows = exits(dir.path(), 0, &[&words[..], &["--rows"]].concat()).out;
+        assert_eq!((begins(&lines, line), lines.lines().count()), (1, 5), "{lines}");
+        assert_eq!(begins(&rows, &format!("patch {patch} (")), 1, "{rows}");
+        assert!(begins(&rows, row) == 1 && rows.contains("\n  taken for granted:\n"), "{rows}");
+        for text in [&lines, &rows] {
+            let longest = text.lines().map(|line| line.chars().count()).max();
+            assert!(longest <= Some(100), "{longest:?}: {text}");
+        }
+        // Both forms are about the same runs.
+        assert!(begins(&rows, "all that was measured: sha256 ") == 1, "{rows}");
+        assert_eq!(lines.lines().last(), rows.lines().last());
+    }
+    let told = exits(dir.path(), 2, &["reproduce", "000", "--rows", "--json"]).err;
+    assert!(told.contains("--json"), "{told}");
 }
 
 #[test]
@@ -267,7 +293,7 @@ fn an_experiment_is_printed_changed_and_run_from_its_file() {
     let plain = json(dir.path(), &of(&["004", "--json"]));
     assert_ne!(sheet["experiments"][0]["sha256"], plain["experiments"][0]["sha256"]);
     // The experiment can be named by its path; the text output names the file.
-    let text = exits(dir.path(), 0, &of(&["mine.toml"])).out;
+    let text = exits(dir.path(), 0, &of(&["mine.toml", "--rows"])).out;
     assert!(text.contains("  mine.toml, sha256 "), "{text}");
     // Printed again it equals the changed text; it is refused beside the experiment that it was
     // made from.

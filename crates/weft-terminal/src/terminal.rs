@@ -38,20 +38,45 @@ pub fn stdout() -> impl Write {
 
 /// Width of standard output in columns: that of the terminal, or `COLUMNS`, or 100.
 pub fn columns() -> usize {
-    known_columns().unwrap_or(100)
-}
-
-/// Whether a table `columns` characters wide fits standard output; if that width is unknown, any
-/// table fits.
-pub fn wide_enough(columns: usize) -> bool {
-    known_columns().is_none_or(|known| columns <= known)
-}
-
-fn known_columns() -> Option<usize> {
     let window =
         rustix::termios::tcgetwinsize(io::stdout()).ok().map(|size| usize::from(size.ws_col));
     let said = || std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-    window.filter(|columns| *columns > 0).or_else(said)
+    window.filter(|columns| *columns > 0).or_else(said).unwrap_or(LINE)
+}
+
+/// Columns of a line of text that is not made for a known width.
+pub const LINE: usize = 100;
+
+/// A text with lines of at most [`LINE`] characters: a longer line is broken between words, and
+/// what follows is indented by two more columns than its first line. A word is not broken.
+pub fn wrapped(text: &str) -> String {
+    let mut whole = String::new();
+    for line in text.split_inclusive('\n') {
+        if line.trim_end_matches('\n').chars().count() <= LINE {
+            whole.push_str(line);
+            continue;
+        }
+        let indent = line.chars().take_while(|letter| *letter == ' ').count();
+        let mut used = indent;
+        whole.push_str(&" ".repeat(indent));
+        for (at, word) in line.split_whitespace().enumerate() {
+            let letters = word.chars().count();
+            if at > 0 && used + 1 + letters > LINE {
+                whole.push('\n');
+                whole.push_str(&" ".repeat(indent + 2));
+                used = indent + 2;
+            } else if at > 0 {
+                whole.push(' ');
+                used += 1;
+            }
+            whole.push_str(word);
+            used += letters;
+        }
+        if line.ends_with('\n') {
+            whole.push('\n');
+        }
+    }
+    whole
 }
 
 /// Sets the name of the program that [`complain`] prints.
@@ -259,6 +284,21 @@ static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_lines_are_broken_between_words_and_no_other() {
+        let (word, short) = ("0123456789 ", "  a  b   c\n\nd");
+        assert_eq!(wrapped(short), short);
+        let long = wrapped(&format!("  - {}\n{short}", word.repeat(20)));
+        let lines: Vec<&str> = long.lines().collect();
+        assert_eq!(lines.len(), 3 + 3, "{long}");
+        assert!(lines.iter().all(|line| line.chars().count() <= LINE), "{long}");
+        assert!(lines[0].starts_with("  - 0") && lines[1].starts_with("    0"), "{long}");
+        assert_eq!(long.matches(word.trim()).count(), 20);
+        assert!(long.ends_with(&format!("\n{short}")), "{long}");
+        let unbroken = "x".repeat(120);
+        assert_eq!(wrapped(&unbroken), unbroken);
+    }
 
     #[test]
     fn names_are_quoted_as_shells_take_them() {

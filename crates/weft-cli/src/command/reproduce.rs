@@ -16,7 +16,7 @@ use weft_lab::statistics::{Estimate, gain_percent};
 use weft_sim::machine::CostTable;
 use weft_terminal::outcome::{Exit, Failure, Outcome};
 use weft_terminal::terminal::{
-    complain, print_json, remove_when_interrupted, stdout, steps, tries,
+    complain, print_json, remove_when_interrupted, stdout, steps, tries, wrapped,
 };
 use weft_units::Bytes;
 
@@ -75,6 +75,10 @@ pub(crate) struct Reproduce {
     /// instead of all rows
     #[arg(long, conflicts_with_all = ["controls", "results", "report", "fit"])]
     ranges: bool,
+    /// Print every figure with its band and marks, and what explains it, instead of one line a
+    /// patch
+    #[arg(long, conflicts_with_all = ["json", "fit", "ranges", "print_experiment"])]
+    rows: bool,
     /// Number of members, instead of the experiment's
     #[arg(short = 'n', long, value_name = "COUNT", help_heading = OTHER)]
     raid_devices: Option<u16>,
@@ -171,8 +175,12 @@ pub(crate) fn run(arguments: &Reproduce) -> Outcome {
         print_json(&sheet)?;
         return Ok(Exit::Done);
     }
-    all.print()?;
-    writeln!(stdout(), "{}", all.summary())?;
+    if arguments.rows {
+        all.print_rows()?;
+    } else {
+        all.print_lines()?;
+    }
+    write!(stdout(), "{}", wrapped(&format!("{}\n", all.summary())))?;
     writeln!(
         stdout(),
         "all that was measured: sha256 {}",
@@ -277,10 +285,9 @@ fn fit(experiments: &[Experiment], effort: Effort, json: bool) -> Outcome {
             let each: Vec<String> =
                 found.found.iter().map(|of| format!("{:.1}", of.parameter)).collect();
             let has = if found.holds() { "within it" } else { "outside of it" };
-            writeln!(
-                out,
+            let line = format!(
                 "patch {patch}: {} ({}), by the baseline of {}: {} by seeds of three fits, {:.1} \
-                 ({:.1}…{:.1}) in the mean; the text has {:.1}, {has}",
+                 ({:.1}…{:.1}) in the mean; the text has {:.1}, {has}\n",
                 fit.parameter,
                 fit.about,
                 fit.row,
@@ -289,7 +296,8 @@ fn fit(experiments: &[Experiment], effort: Effort, json: bool) -> Outcome {
                 scatter.low,
                 scatter.high,
                 fit.value,
-            )?;
+            );
+            write!(out, "{}", wrapped(&line))?;
         }
     }
     if json {
@@ -359,7 +367,9 @@ fn ranges(experiments: &[Experiment], effort: Effort, json: bool) -> Outcome {
                 let [low, high] = assumed.gain_pct;
                 format!("{low:+.1}…{high:+.1} %")
             });
-            writeln!(out, "patch {patch}, {}: {low:+.1}…{high:+.1} %; the text has {has}", of.row)?;
+            let line =
+                format!("patch {patch}, {}: {low:+.1}…{high:+.1} %; the text has {has}\n", of.row);
+            write!(out, "{}", wrapped(&line))?;
             for (name, ratio) in &of.points {
                 writeln!(out, "  {:>25}  {name}", gain(ratio))?;
             }

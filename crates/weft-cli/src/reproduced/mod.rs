@@ -6,7 +6,9 @@ mod json;
 mod text;
 
 use weft_terminal::outcome::Failure;
-use weft_terminal::terminal::{stdout, steps};
+use weft_terminal::terminal::{stdout, steps, wrapped};
+
+use std::io::Write;
 
 use serde_json::Value;
 use weft_lab::experiment::{
@@ -67,20 +69,23 @@ impl Reproduced {
     }
 
     /// Prints the rows of each experiment, with explanations.
-    pub(crate) fn print(&self) -> Result<(), Failure> {
+    pub(crate) fn print_rows(&self) -> Result<(), Failure> {
         let all = self.experiments.iter().zip(&self.found).zip(&self.controls);
         for ((experiment, found), controls) in all {
-            text::print(experiment, found, controls, self.effort)?;
+            let text = text::rows(experiment, found, controls, self.effort);
+            write!(stdout(), "{}", wrapped(&text))?;
         }
         Ok(())
     }
 
-    /// Prints the rows of each experiment, without explanations.
-    pub(crate) fn print_rows(&self) -> Result<(), Failure> {
-        let mut out = stdout();
-        for (experiment, found) in self.experiments.iter().zip(&self.found) {
-            text::print_rows(&mut out, experiment, found, self.effort)?;
+    /// Prints one line for each experiment, and the controls.
+    pub(crate) fn print_lines(&self) -> Result<(), Failure> {
+        let all: Vec<_> = self.experiments.iter().zip(&self.found).collect();
+        let mut text = text::lines(&all, self.effort);
+        for (experiment, controls) in self.experiments.iter().zip(&self.controls) {
+            text::controls(&mut text, &format!("{} ", experiment.patch()), controls);
         }
+        write!(stdout(), "{}", wrapped(&text))?;
         Ok(())
     }
 

@@ -1,38 +1,96 @@
-//! Text of `weft reproduce`: published beside measured figures, row by row.
-
-use std::io::Write;
+//! Text of `weft reproduce`: published beside measured figures, by patch or row by row.
+//!
+//! No line that is printed has more than 100 columns: tables are made for that, and
+//! [`weft_terminal::terminal::wrapped`] breaks sentences.
 
 use weft_lab::experiment::{
-    Beyond, Control, Curve, Effort, Experiment, Measured, Metric, Outcome as Found, Quantity,
+    Beyond, CaseRuns, ClaimKind, Control, Curve, Effort, Experiment, Measured, Metric,
+    Outcome as Found, Quantity,
 };
 use weft_lab::statistics::{Band, Estimate, Verdict, gain_percent};
-use weft_terminal::outcome::Failure;
-use weft_terminal::terminal::{stdout, wide_enough};
+use weft_terminal::terminal::LINE;
 
-/// Prints the rows of an experiment, with explanations.
-pub(super) fn print(
+/// One line for each experiment: the figure that sums it up, published and measured.
+pub(super) fn lines(all: &[(&Experiment, &Found)], effort: Effort) -> String {
+    let is_judged = all.iter().any(|(_, found)| found.is_judged());
+    let mut table = vec![["patch", "", "figure", "published", "measured", ""].map(str::to_owned)];
+    table[0][5] = if is_judged { "verdict" } else { "" }.to_owned();
+    for (experiment, found) in all {
+        let Some(row) = found.headline() else { continue };
+        let [published, measured] = figures(row);
+        let about = match experiment.about() {
+            "" => experiment.published_by(),
+            about => about,
+        };
+        table.push([
+            format!("{} {}", experiment.patch(), experiment.name()),
+            about.to_owned(),
+            row.row.experiment.clone(),
+            published,
+            measured,
+            row.verdict().map_or("", Verdict::word).to_owned(),
+        ]);
+    }
+    let letters = |text: &str| text.chars().count();
+    let mut wide: [usize; 6] = std::array::from_fn(|column| {
+        table.iter().map(|line| letters(&line[column])).max().unwrap_or(0)
+    });
+    // Separators: one column behind the name, two before each figure and the verdict.
+    let others: usize = [0, 2, 3, 4, 5].map(|column| wide[column]).iter().sum();
+    wide[1] = wide[1].min(LINE.saturating_sub(others + 9)).max(1);
+    let mut text = String::new();
+    for [name, about, figure, published, measured, verdict] in &table {
+        let about = match letters(about) > wide[1] {
+            true => about.chars().take(wide[1] - 1).chain(['…']).collect(),
+            false => about.clone(),
+        };
+        let [w0, w1, w2, w3, w4, _] = wide;
+        let line = format!(
+            "{name:<w0$} {about:<w1$}  {figure:<w2$}  {published:>w3$}  {measured:<w4$}  {verdict}"
+        );
+        text += &format!("{}\n", line.trim_end());
+    }
+    text + &format!(
+        "{} runs of each variant; one figure of each patch, all of them with --rows\n",
+        effort.runs
+    )
+}
+
+/// The published figure of a row, and the measured one with its interval or, of a count, its range.
+fn figures(row: &Measured) -> [String; 2] {
+    if row.row.kind == ClaimKind::Count {
+        let runs = &row.patched.runs;
+        let (low, high) = runs.iter().fold((f64::INFINITY, 0.0), |(low, high): (f64, f64), run| {
+            (low.min(*run), high.max(*run))
+        });
+        let measured = format!("{:.1} rise ({low}…{high})", row.patched.mean.value);
+        return [format!("{} rise", row.baseline.mean.value), measured];
+    }
+    let published = row.row.published.gain_percent();
+    [published.map_or(String::new(), |gain| format!("{gain:+.1} %")), magnitude(row)]
+}
+
+/// All rows of an experiment, with explanations.
+pub(super) fn rows(
     experiment: &Experiment,
     found: &Found,
-    controls: &[Control],
+    controls_of_it: &[Control],
     effort: Effort,
-) -> Result<(), Failure> {
-    let mut out = stdout();
-    print_rows(&mut out, experiment, found, effort)?;
-    print_beyond(&mut out, experiment, found, name_width(found))?;
+) -> String {
+    let mut text = String::new();
+    published(&mut text, experiment, found, effort);
+    beyond(&mut text, experiment, found);
     for row in &found.beside {
         let own = row.beyond.as_ref().map(|Beyond { side, .. }| {
             format!("; {}: {} {}", side.name, number(side.mean.value), unit(row))
         });
-        writeln!(
-            out,
-            "  beside: {}: {} → {} {}, {}{}",
+        text += &format!(
+            "  beside: {}: {}, {}{}\n",
             row.row,
-            number(row.baseline.mean.value),
-            number(row.patched.mean.value),
-            unit(row),
+            sides(row),
             gain(&row.ratio),
             own.unwrap_or_default()
-        )?;
+        );
     }
     for Curve { name, points, below_one_from, falls } in found.curves() {
         let point = |(times, ratio): &(u64, Estimate)| format!("x {times}: {:.2}", ratio.value);
@@ -40,175 +98,178 @@ pub(super) fn print(
         let from = below_one_from
             .map_or("never below 1".into(), |from| format!("below 1 from x {from:.1} on"));
         let falls = if falls { "it falls" } else { "it does not fall throughout" };
-        writeln!(
-            out,
-            "  curve, {name} ({} costs): {}; {from}, {falls}",
+        text += &format!(
+            "  curve, {name} ({} costs): {}; {from}, {falls}\n",
             experiment.costs(),
             points.join(", ")
-        )?;
+        );
     }
-    for control in controls {
-        let Control { name, about, ratio, .. } = control;
-        let verdict = control.verdict().map_or(String::new(), |verdict| format!(": {verdict}"));
-        writeln!(
-            out,
-            "  control, {name} ({about}): {}, expected {}{verdict}",
-            gain(ratio),
-            control.expected(),
-        )?;
-    }
-    print_beside(&mut out, experiment, found)?;
+    controls(&mut text, "  ", controls_of_it);
+    beside(&mut text, experiment, found);
+    explanations(&mut text, experiment, found);
+    text
+}
+
+/// Adds what explains the rows of an experiment: ranges, reasons, notes, fits and assumptions.
+fn explanations(text: &mut String, experiment: &Experiment, found: &Found) {
     for row in &found.rows {
         let words = row.assumed_words();
         if !words.is_empty() && row.no_magnitude.is_empty() {
-            writeln!(out, "  over what is assumed, {}: {words}", row.row)?;
+            *text += &format!("  over what is assumed, {}: {words}\n", row.row);
         }
     }
     for (row, reason) in found.reasons() {
-        writeln!(out, "  {row}: {reason}")?;
+        *text += &format!("  {row}: {reason}\n");
     }
     for (row, note) in found.notes() {
-        writeln!(out, "  note, {row}: {note}")?;
+        *text += &format!("  note, {row}: {note}\n");
     }
     for case in found.cases.iter().filter(|case| case.unsettled() > 0) {
         let (count, name) = (case.unsettled(), &case.name);
-        writeln!(out, "  {name}: {count} runs had not settled after four times their time")?;
+        *text += &format!("  {name}: {count} runs had not settled after four times their time\n");
     }
     for fit in experiment.fits() {
         let (name, about, value, row) = (&fit.parameter, &fit.about, fit.value, &fit.row);
-        writeln!(out, "  fitted: {name} = {value:.1} ({about}), to the baseline of {row}")?;
+        *text += &format!("  fitted: {name} = {value:.1} ({about}), to the baseline of {row}\n");
     }
-    writeln!(out, "  taken for granted:")?;
+    *text += "  taken for granted:\n";
     for assumption in experiment.assumptions() {
-        writeln!(out, "  - {assumption}")?;
+        *text += &format!("  - {assumption}\n");
     }
-    writeln!(out, "  {}, sha256 {}", experiment.origin(), experiment.hash)?;
-    Ok(())
+    *text += &format!("  {}, sha256 {}\n", experiment.origin(), experiment.hash);
 }
 
-/// Width of the longest name of a row, in columns.
-fn name_width(found: &Found) -> usize {
-    found.rows.iter().map(|row| row.row.to_string().chars().count()).max().unwrap_or(0)
+/// Adds the controls of an experiment, each line behind `begin`.
+pub(super) fn controls(text: &mut String, begin: &str, controls: &[Control]) {
+    for control in controls {
+        let Control { name, about, ratio, .. } = control;
+        let verdict = control.verdict().map_or(String::new(), |verdict| format!(": {verdict}"));
+        *text += &format!(
+            "{begin}control, {name} ({about}): {}, expected {}{verdict}\n",
+            gain(ratio),
+            control.expected(),
+        );
+    }
 }
 
-/// Prints published beside measured figures, row by row. If the terminal is too narrow for all
-/// columns, only those that are compared are printed.
-pub(super) fn print_rows(
-    out: &mut impl Write,
-    experiment: &Experiment,
-    found: &Found,
-    effort: Effort,
-) -> Result<(), Failure> {
+/// Adds published beside measured figures: the name of each row, and its figures below it.
+fn published(text: &mut String, experiment: &Experiment, found: &Found, effort: Effort) {
     let (patch, name, runs) = (experiment.patch(), experiment.name(), effort.runs);
-    writeln!(out, "patch {patch} ({name}), {runs} runs of each variant")?;
-    writeln!(out, "  published on {}", experiment.published_by())?;
-    let wide = name_width(found);
-    let all = wide_enough(wide + 101);
-    let mut line = |name: &str,
-                    values: [&str; 3],
-                    compared: [&str; 2],
-                    band: &str,
-                    [marks, verdict]: [&str; 2]| {
-        write!(out, "  {name:<wide$}  ")?;
-        if all {
-            let [baseline, patched, unit] = values;
-            write!(out, "{baseline:>9} {patched:>9} {unit:<7} ")?;
-        }
-        let [published, measured] = compared;
-        write!(out, "{published:>9}  {measured:>25}")?;
-        if all {
-            write!(out, "  {band:>13}")?;
-        }
-        writeln!(out, "{}", format!("  {marks:<5}  {verdict}").trim_end())
+    *text += &format!("patch {patch} ({name}), {runs} runs of each variant\n");
+    *text += &format!("  published on {}\n", experiment.published_by());
+    let mut line = |[sides, published, measured, band, marks, verdict]: [&str; 6]| {
+        let line = format!(
+            "    {sides:<20} {published:>9} {measured:>25}  {band:>12}  {marks:<5}  {verdict}"
+        );
+        *text += &format!("{}\n", line.trim_end());
     };
-    let ends = ["marks", if found.is_judged() { "verdict" } else { "" }];
-    line("", ["baseline", "patched", ""], ["published", "measured"], "band", ends)?;
+    let verdict = if found.is_judged() { "verdict" } else { "" };
+    line(["", "published", "measured", "band", "marks", verdict]);
     for row in &found.rows {
         let published = row.row.published.gain_percent();
-        line(
-            &row.row.to_string(),
-            [&number(row.baseline.mean.value), &number(row.patched.mean.value), unit(row)],
-            [&published.map_or(String::new(), |gain| format!("{gain:+.1} %")), &magnitude(row)],
+        line([&row.row.to_string(), "", "", "", "", ""]);
+        line([
+            &sides(row),
+            &published.map_or(String::new(), |gain| format!("{gain:+.1} %")),
+            &magnitude(row),
             &band(row.row.band()),
-            [&experiment.hangs_on(&row.row).marks(), row.verdict().map_or("", Verdict::word)],
-        )?;
+            &experiment.hangs_on(&row.row).marks(),
+            row.verdict().map_or("", Verdict::word),
+        ]);
     }
     for meaning in experiment.legend(found.rows.iter().map(|row| &row.row)) {
-        writeln!(out, "  {meaning}")?;
+        *text += &format!("  {meaning}\n");
     }
-    Ok(())
 }
 
 /// Number of quantities that are printed of those in which a policy of weft's own is worse.
 const WORST: usize = 8;
 
-/// Prints, row by row, the results of columns that the publication does not have.
-fn print_beyond(
-    out: &mut impl Write,
-    experiment: &Experiment,
-    found: &Found,
-    wide: usize,
-) -> Result<(), Failure> {
+/// Adds, row by row, the results of columns that the publication does not have.
+fn beyond(text: &mut String, experiment: &Experiment, found: &Found) {
     let mut last = "";
     for (row, Beyond { side, ratio, to_better: (better, to_better) }) in found.own() {
         if side.name != last {
             let about = experiment.columns().find(|(name, _)| *name == side.name);
             let about = about.map_or("", |(_, column)| &column.about);
-            writeln!(out, "  weft's own, {}: {about}", side.name)?;
+            *text += &format!("  weft's own, {}: {about}\n", side.name);
             last = &side.name;
         }
-        writeln!(
-            out,
-            "  {:<wide$}  {:>9} {:<7} {:>25} to baseline, {:>25} to {better}",
-            row.row.to_string(),
-            number(side.mean.value),
-            unit(row),
+        let value = format!("{} {}", number(side.mean.value), unit(row));
+        *text += &format!(
+            "    {}\n    {value:<14} {:>24} to baseline {:>24} to {better}\n",
+            row.row,
             gain(ratio),
             gain(to_better),
-        )?;
+        );
     }
     if let Some((row, Beyond { to_better: (better, to_better), .. })) = found.worst_own() {
-        writeln!(out, "  at its worst: {} to {better}, {}", gain(to_better), row.row)?;
+        *text += &format!("  at its worst: {} to {better}, {}\n", gain(to_better), row.row);
     }
     for policy in found.own_policies.iter().filter(|policy| !policy.quantities.is_empty()) {
         let worse = policy.worse();
-        writeln!(out, "  {}", policy.sentence())?;
+        *text += &format!("  {}\n", policy.sentence());
         for Quantity { case, metric, best, to_best, .. } in worse.iter().take(WORST) {
             let metric = metric.name().replace('_', " ");
-            writeln!(out, "    worse: {case}, {metric}: {} to {best}", gain(to_best))?;
+            *text += &format!("    worse: {case}, {metric}: {} to {best}\n", gain(to_best));
         }
         if worse.len() > WORST {
-            writeln!(out, "    worse in {} others (--json)", worse.len() - WORST)?;
+            *text += &format!("    worse in {} others (--json)\n", worse.len() - WORST);
         }
     }
-    Ok(())
 }
 
-/// Prints, column by column, those measurements for which no figure is published.
-fn print_beside(
-    out: &mut impl Write,
-    experiment: &Experiment,
-    found: &Found,
-) -> Result<(), Failure> {
-    writeln!(out, "  beside, in the mean:")?;
+/// Adds, column by column, those measurements for which no figure is published.
+fn beside(text: &mut String, experiment: &Experiment, found: &Found) {
+    *text += "  beside, in the mean:\n";
     for case in &found.cases {
         let load = experiment.cases().iter().find(|of| of.name == case.name).map(|of| &of.load);
-        let metrics = load.map_or(&[][..], |load| load.metrics());
-        let title = |metric: &Metric| metric.name().replace('_', " ");
-        let wide = |metric: &Metric| title(metric).len().max(metric.unit().len()).max(7);
-        let line = |name: &str, cell: &dyn Fn(&Metric) -> String| {
-            let cells =
-                metrics.iter().map(|metric| format!("  {:>1$}", cell(metric), wide(metric)));
-            format!("  {name:<16}{}", cells.collect::<String>())
-        };
-        writeln!(out, "{}", line(&case.name, &title))?;
-        writeln!(out, "{}", line("", &|metric| metric.unit().to_owned()))?;
-        for column in case.columns.keys() {
-            let mean = |metric: &Metric| case.mean(column, *metric).map_or(String::new(), number);
-            writeln!(out, "{}", line(&format!("  {column}"), &mean))?;
+        let mut metrics = load.map_or(&[][..], |load| load.metrics());
+        let names = case.columns.keys().map(|name| name.chars().count() + 2);
+        let name_wide = names.chain([case.name.chars().count(), 16]).max().unwrap_or(0);
+        // Metrics for which a line has no room follow in a table of their own.
+        while !metrics.is_empty() {
+            let mut room = LINE.saturating_sub(name_wide + 2);
+            let fits = metrics.iter().take_while(|metric| {
+                let needed = metric_wide(metric) + 2;
+                let fits = needed <= room;
+                room = room.saturating_sub(needed);
+                fits
+            });
+            let (now, later) = metrics.split_at(fits.count().max(1));
+            means(text, case, now, name_wide);
+            metrics = later;
         }
     }
-    Ok(())
+}
+
+fn metric_title(metric: &Metric) -> String {
+    metric.name().replace('_', " ")
+}
+
+fn metric_wide(metric: &Metric) -> usize {
+    metric_title(metric).len().max(metric.unit().len()).max(7)
+}
+
+/// Adds a table of the means of some metrics, column by column.
+fn means(text: &mut String, case: &CaseRuns, metrics: &[Metric], wide: usize) {
+    let mut line = |name: &str, cell: &dyn Fn(&Metric) -> String| {
+        let cells =
+            metrics.iter().map(|metric| format!("  {:>1$}", cell(metric), metric_wide(metric)));
+        *text += &format!("  {name:<wide$}{}\n", cells.collect::<String>());
+    };
+    line(&case.name, &metric_title);
+    line("", &|metric| metric.unit().to_owned());
+    for column in case.columns.keys() {
+        let mean = |metric: &Metric| case.mean(column, *metric).map_or(String::new(), number);
+        line(&format!("  {column}"), &mean);
+    }
+}
+
+/// Both sides of a row with their unit, as `192 → 232 MB/s`.
+fn sides(row: &Measured) -> String {
+    let [before, after] = [&row.baseline, &row.patched].map(|side| number(side.mean.value));
+    format!("{before} → {after} {}", unit(row)).trim_end().to_owned()
 }
 
 pub(super) fn unit(row: &Measured) -> &'static str {

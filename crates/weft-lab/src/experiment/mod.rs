@@ -84,6 +84,15 @@ const TEXTS: &[&str] = &[
     include_str!("../../../../experiments/004.toml"),
 ];
 
+/// The change that each patch makes, in a few words: a column of `weft reproduce`.
+const ABOUT: &[(&str, &str)] = &[
+    ("000", "RAID 5: full stripes go first"),
+    ("001", "throttled writers only sleep"),
+    ("002", "one flush serves all waiting"),
+    ("003", "BFQ: no merged queues on SSDs"),
+    ("004", "4 KiB stripes, 64 KiB pages"),
+];
+
 /// A published experiment: its text, and the rows to be run.
 #[derive(Clone, Debug)]
 pub struct Experiment {
@@ -238,6 +247,12 @@ impl Experiment {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.text.name
+    }
+
+    /// The change that the patch makes, in a few words; empty unless it is a patch that weft has.
+    #[must_use]
+    pub fn about(&self) -> &'static str {
+        ABOUT.iter().find(|(patch, _)| *patch == self.text.patch).map_or("", |(_, about)| about)
     }
 
     /// Text of the experiment, which may be edited and read again by [`Experiment::from_file`].
@@ -515,6 +530,15 @@ impl Outcome {
     #[must_use]
     pub fn is_judged(&self) -> bool {
         self.rows.iter().all(|row| row.verdict().is_some())
+    }
+
+    /// The row that sums up the patch: the count of cases, else the first row with a published
+    /// figure, else the first row.
+    #[must_use]
+    pub fn headline(&self) -> Option<&Measured> {
+        let count = self.rows.iter().find(|measured| measured.row.kind == ClaimKind::Count);
+        let figure = || self.rows.iter().find(|measured| measured.row.is_figure());
+        count.or_else(figure).or(self.rows.first())
     }
 
     /// Rows that have a reason ([`Measured::reason`]), with the reason.

@@ -59,12 +59,20 @@ impl Counts {
 
 impl std::fmt::Display for Counts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { agree, otherwise, direction, undecided, differ } = self;
-        write!(
-            f,
-            "{agree} agree, {otherwise} by another mechanism than the published one, {direction} in \
-             direction only, {undecided} undecided, {differ} not"
-        )
+        let Self { agree, otherwise, direction, undecided, differ } = *self;
+        write!(f, "{agree} agree")?;
+        // Verdicts that no cell has are left out.
+        for (count, words) in [
+            (otherwise, "by another mechanism than the published one"),
+            (direction, "in direction only"),
+            (undecided, "undecided"),
+            (differ, "not"),
+        ] {
+            if count > 0 {
+                write!(f, ", {count} {words}")?;
+            }
+        }
+        Ok(())
     }
 }
 

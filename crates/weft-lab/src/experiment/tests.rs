@@ -584,6 +584,33 @@ fn a_published_cell_counts_once_with_the_worst_of_its_rows() {
     assert_eq!(figures, Counts { agree: 4, differ: 1, ..Counts::default() });
 }
 
+#[test]
+fn a_patch_has_a_few_words_and_a_row_that_sums_it_up() {
+    let first = |patch: &str| {
+        let known = Experiment::named(patch).unwrap();
+        let (row, case) = of_dd(&[107.0, 108.0, 106.0]);
+        let one = Measured::of(&row, std::slice::from_ref(&case)).unwrap();
+        let rows = known.rows().iter().map(|row| Measured { row: row.clone(), ..one.clone() });
+        let rows = rows.collect();
+        let found =
+            Outcome { rows, beside: Vec::new(), own_policies: Vec::new(), cases: Vec::new() };
+        found.headline().unwrap().row.to_string()
+    };
+    for (patch, row) in [
+        ("000", "dd stripe_cache_size=256"),
+        ("001", "all rows with more than 10 % published that rise, of 16"),
+        ("002", "dbench 128 clients"),
+        ("003", "dbench 6 clients"),
+        ("004", "dbench 10 clients"),
+    ] {
+        let about = Experiment::named(patch).unwrap().about();
+        assert!((20..=29).contains(&about.chars().count()), "{patch}: {about}");
+        assert_eq!(first(patch), row);
+    }
+    let other = TEXTS[0].replacen("patch = \"000\"", "patch = \"900\"", 1);
+    assert_eq!(Experiment::of(&other).unwrap().about(), "");
+}
+
 /// The first row of 000 without weft's own column, and runs of its case in which the baseline is
 /// about 100.
 fn of_dd(patched: &[f64]) -> (PublishedRow, CaseRuns) {

@@ -200,12 +200,12 @@ impl Tour {
             return Ok(print_json(&sheet)?);
         }
         let Some(patches) = patches else { return Ok(()) };
-        patches.print_rows()?;
+        patches.print_lines()?;
         let mut out = stdout();
         writeln!(
             out,
-            "\nAll of it in {}. weft reproduce --quick --runs 10 has verdicts, and says why; --report \
-             FILE.html draws it.",
+            "\nAll of it in {}. weft reproduce --quick --runs 10 has verdicts; --rows says why; \
+             --report FILE.html draws it.",
             took(self.start.elapsed())
         )?;
         out.flush()?;
