@@ -1,10 +1,12 @@
 //! `weft replay`: runs a trace on a simulated array.
 
+use std::fs::File;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use weft_lab::fio_json::document;
 use weft_lab::replay::shape::{Align, Changes, Fit, Pace};
 use weft_lab::replay::{Assume, Event, Format, ReadOptions, ReplayError};
@@ -115,8 +117,12 @@ pub(crate) fn run(arguments: &Replay) -> Ending {
     }
     let title = arguments.traces[0].display().to_string();
     let Some(volume) = arguments.simulated.alone()? else {
-        let facts = vec![("Requests".to_owned(), replay.shape.requests().to_string())];
-        let what = Compared { title, load: Load::Trace(Box::new(replay)), facts };
+        let mut facts = vec![("Requests".to_owned(), replay.shape.requests().to_string())];
+        if arguments.simulated.has_page() {
+            facts.extend(arguments.traces.iter().filter_map(|path| file_fact(path)));
+        }
+        let load = Load::Trace(Box::new(replay));
+        let what = Compared { title, load, facts, sources: Vec::new() };
         return compare(&arguments.simulated, &what, arguments.json);
     };
     let load = |volume: &Volume, watch: Watch<'_>| replay.run(volume, watch);
@@ -173,6 +179,15 @@ fn trace_failure(error: SimulateError) -> Failure {
         }
         error => Failure::failed(error),
     }
+}
+
+/// Fact about a file of the trace: its name, size and hash; `None` if it is no file.
+fn file_fact(path: &Path) -> Option<(String, String)> {
+    let mut file = path.is_file().then(|| File::open(path)).and_then(Result::ok)?;
+    let mut hash = Sha256::new();
+    let bytes = std::io::copy(&mut file, &mut hash).ok()?;
+    let hash: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    Some((path.display().to_string(), format!("{bytes} bytes, SHA-256 {hash}")))
 }
 
 /// Text about the pace of the replay.

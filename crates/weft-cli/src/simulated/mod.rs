@@ -2,6 +2,9 @@
 
 mod advice;
 mod csv;
+mod effect;
+mod page;
+mod settings;
 mod shares;
 mod sheet;
 mod sweep;
@@ -191,6 +194,11 @@ impl Simulated {
     /// Whether the user asked for CSV.
     pub(crate) fn is_csv(&self) -> bool {
         self.csv
+    }
+
+    /// Whether the user asked for a page.
+    pub(crate) fn has_page(&self) -> bool {
+        self.report.is_some()
     }
 
     /// Volume that the options describe; `None` if they describe a comparison of several volumes or
