@@ -182,3 +182,21 @@ fn a_page_says_how_to_repeat_it() {
     assert!(page.contains(&hash), "{page}");
     assert!(page.contains("<pre>weft replay t.log --report trace.html</pre>"), "{page}");
 }
+
+/// Random reads of a RAID 5 do not depend on anything that is searched.
+#[test]
+fn advice_says_to_keep_the_defaults_where_nothing_is_better() {
+    let dir = tempdir().unwrap();
+    let job =
+        "[r]\nrw=randread\nbs=4k\ndirect=1\nioengine=libaio\niodepth=8\nsize=64m\nio_size=2m\n";
+    write(dir.path().join("j.fio"), job).unwrap();
+    let words = ["sim", "j.fio", "--device", "ssd-nvme-dc-2019", "-n", "4", "--chunk", "64K"];
+    let words = [&words[..], &["--advise", "--runs", "2"]].concat();
+    let text = exits(dir.path(), 0, &words).out;
+    let last = text.lines().last().unwrap();
+    assert!(last.starts_with("keep the defaults; nothing that was tried is better ("), "{text}");
+    assert!(last.contains(" against md untuned, by 5 other seeds)"), "{text}");
+    let sheet = json(dir.path(), &[&words[..], &["--json"]].concat());
+    assert_eq!((&sheet["keep_defaults"], &sheet["against_defaults"]), (&true.into(), &Value::Null));
+    assert_eq!(sheet["serve"], "weft serve MEMBER…");
+}
