@@ -89,7 +89,7 @@ fn runs_of_one_seed_or_of_the_same_bytes_in_a_set_are_one_run() {
     assert!(compared(path, &[])["rows"][0]["changes"][1]["ci95"].is_null());
 }
 
-/// The same seeds are the same requests, so that their scatter cancels.
+/// Runs of the same seeds have the same requests, so that their scatter cancels.
 #[test]
 fn simulated_runs_of_the_same_seeds_are_pairs() {
     let dir = tempdir().unwrap();
@@ -275,10 +275,10 @@ fn fail_above_ends_with_5_for_a_case_that_is_surely_worse_by_more() {
     let text = of(1, &["--fail-above", "10", "--only", "one"]).err;
     assert!(text.contains("--fail-above 10: found no change with an interval"), "{text}");
     // Errors where there were none are worse by more than any percentage.
-    for run in 0..3 {
+    for run in 0..3_u8 {
         let at = |set: &str| dir.path().join(format!("{set}/run{run}/errors.json"));
         fio_file(&at("a"), f64::from(run), 0, None);
-        fio_file(&at("b"), f64::from(run), 5 + run as u64, None);
+        fio_file(&at("b"), f64::from(run), 5 + u64::from(run), None);
     }
     let words = ["--fail-above", "1000", "--metric", "total_err", "--only", "errors"];
     let text = of(5, &words).out;

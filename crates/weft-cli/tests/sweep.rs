@@ -199,4 +199,13 @@ fn advice_says_to_keep_the_defaults_where_nothing_is_better() {
     let sheet = json(dir.path(), &[&words[..], &["--json"]].concat());
     assert_eq!((&sheet["keep_defaults"], &sheet["against_defaults"]), (&true.into(), &Value::Null));
     assert_eq!(sheet["serve"], "weft serve MEMBER…");
+    // The page has the same line, every value that was tried, and how to repeat it.
+    exits(dir.path(), 0, &[&words[..], &["--report", "page.html"]].concat());
+    let page = read_to_string(dir.path().join("page.html")).unwrap();
+    assert!(page.contains("Keep the defaults; nothing that was tried is better ("), "{page}");
+    for told in ["99 % latency by stripe_size", ">auto (kept)</", ">65536</", "<dt>Seed</dt>"] {
+        assert!(page.contains(told), "{told} in {page}");
+    }
+    let command = "--chunk 64K --advise --runs 2 --report page.html</pre>";
+    assert!(page.contains(command) && page.contains("<pre>[r]\nrw=randread\n"), "{page}");
 }

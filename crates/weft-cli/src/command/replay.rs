@@ -1,12 +1,10 @@
 //! `weft replay`: runs a trace on a simulated array.
 
-use std::fs::File;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 use weft_lab::fio_json::document;
 use weft_lab::replay::shape::{Align, Changes, Fit, Pace};
 use weft_lab::replay::{Assume, Event, Format, ReadOptions, ReplayError};
@@ -20,6 +18,7 @@ use weft_units::Bytes;
 
 use crate::simulated::{
     self, Compared, Simulated, compare, ended, header, print_csv, print_models, print_outcome,
+    source,
 };
 use crate::size;
 
@@ -119,7 +118,7 @@ pub(crate) fn run(arguments: &Replay) -> Ending {
     let Some(volume) = arguments.simulated.alone()? else {
         let mut facts = vec![("Requests".to_owned(), replay.shape.requests().to_string())];
         if arguments.simulated.has_page() {
-            facts.extend(arguments.traces.iter().filter_map(|path| file_fact(path)));
+            facts.extend(arguments.traces.iter().filter_map(|path| source::hash(path)));
         }
         let load = Load::Trace(Box::new(replay));
         let what = Compared { title, load, facts, sources: Vec::new() };
@@ -179,15 +178,6 @@ fn trace_failure(error: SimulateError) -> Failure {
         }
         error => Failure::failed(error),
     }
-}
-
-/// Fact about a file of the trace: its name, size and hash; `None` if it is no file.
-fn file_fact(path: &Path) -> Option<(String, String)> {
-    let mut file = path.is_file().then(|| File::open(path)).and_then(Result::ok)?;
-    let mut hash = Sha256::new();
-    let bytes = std::io::copy(&mut file, &mut hash).ok()?;
-    let hash: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    Some((path.display().to_string(), format!("{bytes} bytes, SHA-256 {hash}")))
 }
 
 /// Text about the pace of the replay.

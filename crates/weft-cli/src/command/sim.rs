@@ -1,6 +1,6 @@
 //! `weft sim`: runs a fio job file on a simulated array.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use weft_lab::fio_json::document;
@@ -12,6 +12,7 @@ use weft_terminal::terminal::{complain, print_json};
 
 use crate::simulated::{
     self, Compared, Simulated, compare, ended, header, print_csv, print_models, print_outcome,
+    source,
 };
 
 /// Runs a fio job file on a simulated array
@@ -60,7 +61,7 @@ pub(crate) fn run(arguments: &Sim) -> Ending {
             title: path.display().to_string(),
             load: Load::Jobs(jobs),
             facts: Vec::new(),
-            sources: source(path).into_iter().collect(),
+            sources: source::text(path).into_iter().collect(),
         };
         return compare(&arguments.simulated, &what, arguments.json);
     };
@@ -74,12 +75,6 @@ pub(crate) fn run(arguments: &Sim) -> Ending {
         print_outcome(&outcome, &volume)?;
     }
     ended(&outcome)
-}
-
-/// Name and text of the job file; `None` if it is no file that can be read twice.
-fn source(path: &Path) -> Option<(String, String)> {
-    let text = path.is_file().then(|| std::fs::read_to_string(path)).and_then(Result::ok)?;
-    Some((path.display().to_string(), text))
 }
 
 /// Whether a job covers the whole volume, because neither a size nor a time bounds it.

@@ -12,10 +12,12 @@ use weft_ondisk::Level;
 use weft_terminal::outcome::{Exit, Failure, Outcome as Ending};
 use weft_terminal::terminal::{print_json, stdout};
 
+use super::page::advice_page;
 use super::sheet::nanoseconds;
 use super::{Compared, INTERRUPTED, Simulated, bar, failure};
 use crate::knobs;
 use crate::reproduced::{gain, interval};
+use crate::result_kinds;
 
 /// Goal of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -57,6 +59,7 @@ pub(crate) fn advised(
     if runs < 2 {
         return Err(Failure::usage("--runs: found 1, expected 2 or more: --advise compares"));
     }
+    let file = result_kinds::report(simulated.report.as_deref(), simulated.force)?;
     let wanted = Wanted { load: &what.load, volume: &volume, goal, runs, fixed: &fixed };
     let bar = bar("advise");
     let advice = advise(&wanted, &|done| bar.is_at(done));
@@ -66,6 +69,9 @@ pub(crate) fn advised(
         print_json(&to_json(simulated, what, goal, &advice, runs))?;
     } else {
         print(goal, &advice, runs)?;
+    }
+    if let Some(file) = file {
+        file.write(advice_page(simulated, what, (goal, &advice, &result(goal, &advice))))?;
     }
     Ok(Exit::Done)
 }
@@ -118,7 +124,8 @@ fn told(goal: Goal, value: f64) -> String {
     }
 }
 
-/// Text about the gain of the advised volume over the defaults, untuned md, and the next best volume.
+/// Text about the gain of the advised volume over the defaults, untuned md, and the next best
+/// volume.
 fn against(advice: &Advice) -> String {
     let given = advice.given.as_ref().map(|given| gain(&given.ratio));
     let given = given.map_or(String::new(), |gain| format!("{gain} against the defaults, "));

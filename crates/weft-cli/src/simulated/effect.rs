@@ -10,7 +10,7 @@ use weft_units::Bytes;
 
 use super::settings::Settings;
 
-/// What a sweep found without effect.
+/// Settings and knobs of a sweep that are without effect.
 pub(super) struct Effects {
     /// By setting: the first setting before it that has the same results.
     pub(super) same_as: Vec<Option<usize>>,

@@ -7,6 +7,7 @@ mod page;
 mod settings;
 mod shares;
 mod sheet;
+pub(crate) mod source;
 mod sweep;
 
 use weft_terminal::outcome::{Exit, Failure, Outcome as Ending};
@@ -122,10 +123,10 @@ pub(crate) struct Simulated {
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "p99",
-        conflicts_with_all = ["sweep", "report", "results", "csv", "faults"]
+        conflicts_with_all = ["sweep", "results", "csv", "faults"]
     )]
     advise: Option<GoalArg>,
-    /// Writes the comparison to a page of HTML
+    /// Writes the comparison, or the advice, to a page of HTML
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
     /// Overwrite the page that --report names

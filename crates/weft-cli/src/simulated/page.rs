@@ -1,18 +1,18 @@
-//! Page of a sweep: charts and tables, and how to repeat it.
+//! Pages of a sweep and of an advice: charts and tables, and how to repeat them.
 
 use std::ffi::OsStr;
 use std::path::Path;
 
-use weft_lab::report::{self, Block, Section, Setting};
+use weft_lab::report::{self, Bars, Block, Group, Report, Section, Setting};
 use weft_lab::simulate::Volume;
+use weft_lab::simulate::advise::{Advice, Goal, Step};
 use weft_lab::simulate::sweep::{Metric, PERCENTS};
 use weft_lab::statistics::Estimate;
 use weft_ondisk::Level;
 use weft_terminal::terminal::quoted;
 
-use super::settings::Settings;
 use super::sweep::{Compared, Found, alike, iops, verdicts};
-use super::{Simulated, shares};
+use super::{Simulated, shares, source};
 use crate::size;
 
 /// The page, as HTML.
@@ -61,7 +61,10 @@ pub(super) fn page(simulated: &Simulated, what: &Compared, found: &Found) -> Str
         });
         let mut facts = what.facts.clone();
         facts.push(("Job".to_owned(), job.job.clone()));
-        facts.extend(volume_facts(settings));
+        facts.extend(volume_facts(&settings.volumes));
+        if !settings.knobs.is_empty() {
+            facts.push(("Swept".to_owned(), settings.knob.clone()));
+        }
         facts.push(("Seed".to_owned(), simulated.seed.to_string()));
         facts.push(("Runs of each setting".to_owned(), runs.to_string()));
         facts.push(("Costs of CPU work".to_owned(), simulated.costs.clone()));
@@ -94,18 +97,72 @@ pub(super) fn page(simulated: &Simulated, what: &Compared, found: &Found) -> Str
         }
     }
     first.sections.extend(shares::section(swept, &settings.knob, &settings.names));
-    first.sections.push(repeat(what, settings));
+    first.sections.push(repeat(what, &settings.volumes));
     first.html()
 }
 
-/// Section that says how to repeat the sweep: the command line as it was given, and the load.
-fn repeat(what: &Compared, settings: &Settings) -> Section {
+/// Page of an advice: its result in a line, what was tried, and how to repeat it.
+pub(super) fn advice_page(
+    simulated: &Simulated,
+    what: &Compared,
+    (goal, advice, result): (Goal, &Advice, &str),
+) -> String {
+    let unit = match goal {
+        Goal::Throughput => 1.0,
+        Goal::P99 => 1e6,
+    };
+    let metric = goal.metric().name();
+    let label = if goal == Goal::P99 { "milliseconds" } else { "MB/s" };
+    let step = |step: &Step| {
+        let of = |at: usize| {
+            let (name, found) = &step.values[at];
+            let mark = if at == step.taken { " (kept)" } else { "" };
+            Group {
+                label: format!("{name}{mark}"),
+                values: vec![None, Some(value(*found, unit, found.count as u64))],
+                ..Group::default()
+            }
+        };
+        let bars = Block::Bars(Bars {
+            title: format!("{metric} by {}", step.name),
+            unit: label.to_owned(),
+            series: vec![String::new(), "measured".to_owned()],
+            groups: (0..step.values.len()).map(of).collect(),
+            ..Bars::default()
+        });
+        let left_out = step.left_out.iter().map(|(name, why)| format!("Without {name}: {why}"));
+        let left_out: Vec<String> = left_out.collect();
+        let list = (!left_out.is_empty()).then_some(Block::List(left_out));
+        [bars].into_iter().chain(list)
+    };
+    let mut facts = what.facts.clone();
+    facts.extend(volume_facts(std::slice::from_ref(&advice.volume)));
+    facts.push(("Goal".to_owned(), metric.clone()));
+    facts.push(("Seed".to_owned(), simulated.seed.to_string()));
+    facts.push(("Costs of CPU work".to_owned(), simulated.costs.clone()));
+    facts.push(("weft".to_owned(), env!("CARGO_PKG_VERSION").to_owned()));
+    let tried = Section {
+        title: "What was tried".to_owned(),
+        blocks: advice.steps.iter().flat_map(step).collect(),
+    };
+    let repeat = repeat(what, std::slice::from_ref(&advice.volume));
+    Report {
+        title: format!("{}: advice", what.title.rsplit('/').next().unwrap_or(&what.title)),
+        summary: sentences(&[result.to_owned()]),
+        facts,
+        sections: vec![tried, repeat],
+    }
+    .html()
+}
+
+/// Section that says how to repeat the page: the command line as it was given, and the load.
+fn repeat(what: &Compared, volumes: &[Volume]) -> Section {
     let words: Vec<String> = std::env::args_os().skip(1).map(|word| quoted(&word)).collect();
     let mut blocks = vec![
         Block::Text("This command gives the same page, to the digit, wherever it runs:".to_owned()),
         Block::Code(format!("weft {}", words.join(" "))),
     ];
-    for (name, text) in what.sources.iter().chain(&drives_of_files(settings)) {
+    for (name, text) in what.sources.iter().chain(&drives_of_files(volumes)) {
         blocks.push(Block::Text(format!("{}:", quoted(OsStr::new(name)))));
         blocks.push(Block::Code(text.trim_end().to_owned()));
     }
@@ -113,8 +170,8 @@ fn repeat(what: &Compared, settings: &Settings) -> Section {
 }
 
 /// Texts of drives that are no models of weft, by the names of their files.
-fn drives_of_files(settings: &Settings) -> Vec<(String, String)> {
-    let members = settings.volumes.iter().flat_map(|volume| &volume.members);
+fn drives_of_files(volumes: &[Volume]) -> Vec<(String, String)> {
+    let members = volumes.iter().flat_map(|volume| &volume.members);
     let mut texts: Vec<(String, String)> = Vec::new();
     for (name, _) in members {
         // Changes by --drive follow the name of the file.
@@ -122,17 +179,16 @@ fn drives_of_files(settings: &Settings) -> Vec<(String, String)> {
         let Some(file) = file.filter(|file| texts.iter().all(|(known, _)| known != file)) else {
             continue;
         };
-        let text = Path::new(file).is_file().then(|| std::fs::read_to_string(file));
-        texts.extend(text.and_then(Result::ok).map(|text| (file.to_owned(), text)));
+        texts.extend(source::text(Path::new(file)));
     }
     texts
 }
 
 /// Facts about the volumes: what they have in common, or each of their values.
-fn volume_facts(settings: &Settings) -> Vec<(String, String)> {
+fn volume_facts(volumes: &[Volume]) -> Vec<(String, String)> {
     let each = |of: &dyn Fn(&Volume) -> String| {
         let mut values: Vec<String> = Vec::new();
-        for value in settings.volumes.iter().map(of) {
+        for value in volumes.iter().map(of) {
             if !values.contains(&value) {
                 values.push(value);
             }
@@ -150,13 +206,12 @@ fn volume_facts(settings: &Settings) -> Vec<(String, String)> {
         })
     };
     let level = |volume: &Volume| volume.level.map_or("single", Level::name).to_owned();
-    let facts: [(&str, String); 6] = [
+    let facts: [(&str, String); 5] = [
         ("Level", each(&level)),
         ("Members", each(&|volume| volume.members.len().to_string())),
         ("Drives", each(&drives)),
         ("Chunk", each(&|volume| size::human(volume.chunk))),
         ("Stripe cache", each(&cache)),
-        ("Swept", settings.knob.clone()),
     ];
     facts.into_iter().map(|(name, fact)| (name.to_owned(), fact)).collect()
 }

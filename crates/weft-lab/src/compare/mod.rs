@@ -4,8 +4,8 @@
 //! of patch 001 (IO-less dirty throttling). A case is identified by the path and the name that runs
 //! of several sets have in common. Several runs of a case in one set are repeats: their means are
 //! compared, and the interval of the change shows whether the change exceeds their scatter. Runs
-//! with the same seeds are pairs; in one set they are one run. A case that only one set has leaves a missing cell; its row
-//! stays.
+//! with the same seeds are pairs; in one set they are one run. A case that only one set has leaves
+//! a missing cell; its row stays.
 //!
 //! | part | file |
 //! |---|---|
