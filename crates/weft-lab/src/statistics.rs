@@ -211,8 +211,8 @@ pub struct Sides<'a> {
 }
 
 /// The geometric mean over cases of the ratio patched/baseline, with the interval that follows from
-/// the scatter of the runs of each case. The cases themselves are taken as they are, and not as a
-/// sample of others.
+/// the scatter of the runs of each case. The cases are taken as independent, and as they are: not
+/// as a sample of others.
 ///
 /// ```
 /// use weft_lab::statistics::{Sides, mean_ratio};

@@ -106,7 +106,8 @@ pub(crate) struct Simulated {
     faults: Option<String>,
     /// Runs with each of these values and compares the results; with several --sweep, every
     /// combination is run. A knob, or level, chunk, raid-devices, device, drive.KEY, write-back,
-    /// sync or kernel
+    /// sync or kernel. The stripe cache of each setting has the memory that it has without --sweep,
+    /// unless stripe_cache_size is given
     #[arg(long, value_name = "KNOB=A,B,…")]
     sweep: Vec<String>,
     /// Runs of each setting with seeds that follow --seed; three say whether a difference is sure

@@ -30,10 +30,11 @@ use verdict::Verdict;
 /// A run is a folder with vmstat-end (and vmstat-begin), copies of /proc/vmstat; a job in a JSON
 /// output of fio, of which a folder may have many as NAME.json; or one of the result folders of
 /// weft reproduce. Each argument is a set, and cases are what lies below it under the same names;
-/// folders named run1, run-2 and so on are repeats of one case. Run folders with names as
-/// xfs-10dd-1M-24p-16384M-100M:10-KERNEL, given one by one, are split by kernel. The first set is
-/// what the others are compared with. With repeats, means are compared, ± is their standard
-/// deviation in percent, and * says that the 95 % interval of the change leaves 0 out.
+/// folders named run1, run-2 and so on are repeats of one case. Runs of one seed or of equal bytes
+/// in a set count once. Run folders with names as xfs-10dd-1M-24p-16384M-100M:10-KERNEL, given one
+/// by one, are split by kernel. The first set is what the others are compared with. With repeats,
+/// the change is that of geometric means, ± is the standard deviation in percent, and * says that
+/// the 95 % interval of the change leaves 0 out.
 #[derive(Debug, Args)]
 pub(crate) struct Compare {
     /// Folders with runs, or JSON outputs of fio
