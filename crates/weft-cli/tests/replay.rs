@@ -326,6 +326,10 @@ fn advice_is_one_line_whose_figures_another_run_repeats() {
     let last = text.lines().last().unwrap();
     let begin = format!("use this: {create}; {serve} (throughput ");
     assert!(last.starts_with(&begin) && last.contains(" against md untuned, "), "{text}");
+    // It is better than the defaults, with its whole interval.
+    assert_eq!(sheet["keep_defaults"], false);
+    assert!(sheet["against_defaults"]["ci95"][0].as_f64().unwrap() > 0.0, "{sheet}");
+    assert!(last.contains(" against the defaults, "), "{text}");
     for (words, told) in [
         (&["--level", "single", "--advise"][..], "--advise: found nothing to vary"),
         (&["--advise=iops"], "[possible values: p99, mb/s]"),

@@ -22,6 +22,21 @@ pub struct Estimate {
     pub count: usize,
 }
 
+impl Estimate {
+    /// The inverse of a ratio, with its interval.
+    #[must_use]
+    pub fn inverse(self) -> Self {
+        let Self { value, low, high, count } = self;
+        Self { value: value.recip(), low: high.recip(), high: low.recip(), count }
+    }
+
+    /// The ratio whose logarithm this is.
+    fn exp(self) -> Self {
+        let Self { value, low, high, count } = self;
+        Self { value: libm::exp(value), low: libm::exp(low), high: libm::exp(high), count }
+    }
+}
+
 /// Reasons why samples cannot be evaluated.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -92,14 +107,26 @@ pub fn deviation(samples: &[f64]) -> Result<f64, StatisticsError> {
 /// # Errors
 /// The numbers of runs differ, there are fewer than two, or a value is not above 0.
 pub fn ratio(baseline: &[f64], patched: &[f64]) -> Result<Estimate, StatisticsError> {
-    if baseline.len() != patched.len() {
-        let (baseline, patched) = (baseline.len(), patched.len());
-        return Err(StatisticsError::Pairs { baseline, patched });
-    }
-    let (baseline, patched) = (logarithms(baseline)?, logarithms(patched)?);
-    let apart: Vec<f64> = baseline.iter().zip(&patched).map(|(b, p)| p - b).collect();
-    let Estimate { value, low, high, count } = mean(&apart)?;
-    Ok(Estimate { value: libm::exp(value), low: libm::exp(low), high: libm::exp(high), count })
+    is_paired(baseline, patched)?;
+    Ok(difference(&logarithms(baseline)?, &logarithms(patched)?)?.exp())
+}
+
+/// The mean of the differences patched − baseline of paired runs.
+///
+/// # Errors
+/// The numbers of runs differ, or there are fewer than two.
+pub fn difference(baseline: &[f64], patched: &[f64]) -> Result<Estimate, StatisticsError> {
+    is_paired(baseline, patched)?;
+    mean(&apart(baseline, patched))
+}
+
+fn is_paired(baseline: &[f64], patched: &[f64]) -> Result<(), StatisticsError> {
+    let (baseline, patched) = (baseline.len(), patched.len());
+    if baseline == patched { Ok(()) } else { Err(StatisticsError::Pairs { baseline, patched }) }
+}
+
+fn apart(baseline: &[f64], patched: &[f64]) -> Vec<f64> {
+    baseline.iter().zip(patched).map(|(b, p)| p - b).collect()
 }
 
 /// The ratio patched/baseline of unpaired runs: `exp` of the difference of the means of logarithms,
@@ -117,26 +144,105 @@ pub fn ratio(baseline: &[f64], patched: &[f64]) -> Result<Estimate, StatisticsEr
 /// Source   B. L. Welch, "The generalization of 'Student's' problem", Biometrika 34 (1947); the
 ///          degrees of freedom are Satterthwaite's, rounded down
 pub fn unpaired_ratio(baseline: &[f64], patched: &[f64]) -> Result<Estimate, StatisticsError> {
-    let (baseline, patched) = (logarithms(baseline)?, logarithms(patched)?);
-    // Square of the standard error of a mean, and its degrees of freedom.
-    let scatter = |samples: &[f64]| -> Result<(f64, f64), StatisticsError> {
-        let deviation = deviation(samples)?;
-        Ok((deviation * deviation / samples.len() as f64, (samples.len() - 1) as f64))
-    };
-    let ((base, base_freedom), (other, other_freedom)) = (scatter(&baseline)?, scatter(&patched)?);
-    let value = average(&patched) - average(&baseline);
-    let half = if base + other > 0.0 {
-        let freedom = (base + other) * (base + other)
-            / (base * base / base_freedom + other * other / other_freedom);
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 or more")]
-        let freedom = freedom as usize;
-        t_of_95_percent(freedom.max(1)) * (base + other).sqrt()
-    } else {
-        0.0
-    };
+    Ok(unpaired_difference(&logarithms(baseline)?, &logarithms(patched)?)?.exp())
+}
+
+/// The difference of the means of unpaired runs, patched − baseline, with Welch's interval.
+///
+/// # Errors
+/// Fewer than two runs of one or the other.
+///
+/// Source   as for [`unpaired_ratio`]
+pub fn unpaired_difference(baseline: &[f64], patched: &[f64]) -> Result<Estimate, StatisticsError> {
+    let (base, other) = (Scatter::of_mean(baseline)?, Scatter::of_mean(patched)?);
+    let value = average(patched) - average(baseline);
+    let half = Scatter::sum(&[base, other]).half_width();
     let count = baseline.len() + patched.len();
-    let [value, low, high] = [value, value - half, value + half].map(libm::exp);
-    Ok(Estimate { value, low, high, count })
+    Ok(Estimate { value, low: value - half, high: value + half, count })
+}
+
+/// Scatter of an estimate: the square of its standard error, and its degrees of freedom.
+#[derive(Clone, Copy, Debug)]
+struct Scatter {
+    square: f64,
+    freedom: f64,
+}
+
+impl Scatter {
+    /// Scatter of the mean of samples.
+    fn of_mean(samples: &[f64]) -> Result<Self, StatisticsError> {
+        let deviation = deviation(samples)?;
+        let square = deviation * deviation / samples.len() as f64;
+        Ok(Self { square, freedom: (samples.len() - 1) as f64 })
+    }
+
+    /// Scatter of a sum or a difference of independent estimates.
+    ///
+    /// Source   F. E. Satterthwaite, "An approximate distribution of estimates of variance
+    ///          components", Biometrics Bulletin 2 (1946)
+    fn sum(parts: &[Self]) -> Self {
+        let square: f64 = parts.iter().map(|part| part.square).sum();
+        let by_freedom = |part: &Self| part.square * part.square / part.freedom;
+        let freedom = square * square / parts.iter().map(by_freedom).sum::<f64>();
+        Self { square, freedom }
+    }
+
+    /// Half of the width of the 95 % interval.
+    fn half_width(self) -> f64 {
+        if self.square > 0.0 {
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "above 0")]
+            let freedom = self.freedom as usize;
+            t_of_95_percent(freedom.max(1)) * self.square.sqrt()
+        } else {
+            0.0
+        }
+    }
+}
+
+/// Runs of a case before a change and with it.
+#[derive(Clone, Copy, Debug)]
+pub struct Sides<'a> {
+    /// Runs before the change.
+    pub baseline: &'a [f64],
+    /// Runs with the change.
+    pub patched: &'a [f64],
+    /// Whether runs at the same place are pairs.
+    pub is_paired: bool,
+}
+
+/// The geometric mean over cases of the ratio patched/baseline, with the interval that follows from
+/// the scatter of the runs of each case. The cases are taken as independent, and as they are: not
+/// as a sample of others.
+///
+/// ```
+/// use weft_lab::statistics::{Sides, mean_ratio};
+/// let same = Sides { baseline: &[9.0, 10.0, 11.0], patched: &[9.0, 10.0, 11.0], is_paired: false };
+/// let twice = Sides { patched: &[18.0, 20.0, 22.0], ..same };
+/// let mean = mean_ratio(&[same, twice]).unwrap();
+/// assert!((mean.value - 2.0_f64.sqrt()).abs() < 1e-9 && mean.low > 1.2 && mean.high < 1.7);
+/// ```
+///
+/// # Errors
+/// There are no cases, or a case has no ratio with an interval.
+pub fn mean_ratio(cases: &[Sides<'_>]) -> Result<Estimate, StatisticsError> {
+    let (mut values, mut scatters) = (Vec::new(), Vec::new());
+    for Sides { baseline, patched, is_paired: paired } in cases {
+        let (baseline, patched) = (logarithms(baseline)?, logarithms(patched)?);
+        values.push(average(&patched) - average(&baseline));
+        if *paired {
+            is_paired(&baseline, &patched)?;
+            scatters.push(Scatter::of_mean(&apart(&baseline, &patched))?);
+        } else {
+            scatters.push(Scatter::of_mean(&baseline)?);
+            scatters.push(Scatter::of_mean(&patched)?);
+        }
+    }
+    if values.is_empty() {
+        return Err(StatisticsError::Count { found: 0, expected: 1 });
+    }
+    let (value, count) = (average(&values), values.len());
+    let half = Scatter::sum(&scatters).half_width() / count as f64;
+    Ok(Estimate { value, low: value - half, high: value + half, count }.exp())
 }
 
 /// The geometric mean of ratios: `exp` of the mean of their logarithms.
@@ -148,6 +254,15 @@ pub fn geometric_mean(ratios: &[f64]) -> Result<f64, StatisticsError> {
         return Err(StatisticsError::Count { found: 0, expected: 1 });
     }
     Ok(libm::exp(average(&logarithms(ratios)?)))
+}
+
+/// The geometric mean of ratios, with the interval that follows from their own scatter, as of a
+/// sample of all cases that there could be.
+///
+/// # Errors
+/// There are fewer than two ratios, or one is not above 0.
+pub fn sampled_ratio(ratios: &[f64]) -> Result<Estimate, StatisticsError> {
+    Ok(mean(&logarithms(ratios)?)?.exp())
 }
 
 fn logarithms(samples: &[f64]) -> Result<Vec<f64>, StatisticsError> {
@@ -436,6 +551,9 @@ mod tests {
         close(spread.high, 2.0 * libm::exp(0.183_738), 1e-5);
         let inverse = ratio(&patched, &[1.0; 4]).unwrap();
         close(inverse.value * spread.value, 1.0, 1e-12);
+        let turned = spread.inverse();
+        close(turned.low, inverse.low, 1e-12);
+        close(turned.high, inverse.high, 1e-12);
         close(gain_percent(1.33), 33.0, 1e-9);
     }
 
@@ -457,6 +575,59 @@ mod tests {
             Err(StatisticsError::Count { found: 1, expected: 2 })
         ));
         assert!(unpaired_ratio(&[1.0, 0.0], &[1.0, 2.0]).is_err());
+    }
+
+    #[test]
+    fn differences_have_the_intervals_of_their_ratios_logarithms() {
+        let (baseline, patched) = ([1.0, 2.0, 4.0], [2.0, 3.0, 9.0]);
+        let logs = |runs: [f64; 3]| runs.map(libm::log);
+        type Of = fn(&[f64], &[f64]) -> Result<Estimate, StatisticsError>;
+        let pairs: [(Of, Of); 2] = [(ratio, difference), (unpaired_ratio, unpaired_difference)];
+        for (of_ratio, of_difference) in pairs {
+            let (ratio, difference) = (
+                of_ratio(&baseline, &patched).unwrap(),
+                of_difference(&logs(baseline), &logs(patched)).unwrap(),
+            );
+            assert_eq!(ratio, difference.exp());
+        }
+        // Differences 1, 1, 5: mean 7/3, deviation 2.309401, half width 4.302653 × 1.333333.
+        let paired = difference(&baseline, &patched).unwrap();
+        close(paired.value, 7.0 / 3.0, 1e-12);
+        close(paired.high - paired.low, 2.0 * 4.302_653 * 4.0 / 3.0, 1e-5);
+        // A 0 is a value like any other.
+        let zeros = unpaired_difference(&[0.0; 3], &[10.0, 12.0, 14.0]).unwrap();
+        close(zeros.value, 12.0, 1e-12);
+        close(zeros.high, 12.0 + 4.302_653 * 2.0 / 3.0_f64.sqrt(), 1e-5);
+        assert!(difference(&[0.0; 2], &[0.0; 3]).is_err());
+        assert!(unpaired_difference(&[0.0], &[0.0; 3]).is_err());
+    }
+
+    #[test]
+    fn the_mean_of_cases_is_as_sure_as_their_runs() {
+        // A single case is that case.
+        let runs = |mean: f64, apart: f64| [mean - apart, mean, mean + apart].map(libm::exp);
+        let (baseline, patched) = (runs(0.0, 0.1), runs(1.0, 0.3));
+        let one = Sides { baseline: &baseline, patched: &patched, is_paired: false };
+        let alone = unpaired_ratio(&baseline, &patched).unwrap();
+        let of_one = mean_ratio(&[one]).unwrap();
+        close(of_one.low, alone.low, 1e-12);
+        close(of_one.high, alone.high, 1e-12);
+        let paired = Sides { is_paired: true, ..one };
+        let of_pair = mean_ratio(&[paired]).unwrap();
+        close(of_pair.low, ratio(&baseline, &patched).unwrap().low, 1e-9);
+        // Four cases of one scatter: half the standard error, by four times the degrees of freedom.
+        let four = mean_ratio(&[paired; 4]).unwrap();
+        let error = 0.2 / 3.0_f64.sqrt() / 2.0;
+        close(libm::log(four.high / four.value), t_of_95_percent(8) * error, 1e-6);
+        // Cases that differ from each other and not in themselves: their own scatter is wide.
+        let twice = patched.map(|run| run * 2.0);
+        let other = Sides { patched: &twice, ..paired };
+        let by_runs = mean_ratio(&[paired, other]).unwrap();
+        let by_cases = sampled_ratio(&[1.0, 2.0, 4.0]).unwrap();
+        close(by_cases.value, 2.0, 1e-12);
+        assert!(by_runs.low > 1.0 && by_cases.low < 1.0, "{by_runs:?} {by_cases:?}");
+        assert!(sampled_ratio(&[2.0]).is_err() && mean_ratio(&[]).is_err());
+        assert!(mean_ratio(&[Sides { baseline: &[0.0; 3], ..one }]).is_err());
     }
 
     #[test]

@@ -368,6 +368,10 @@ fn advice_finds_a_planted_wrong_setting_and_leaves_what_makes_no_difference() {
             Goal::P99 => assert!(taken.1.value * 1.5 < at_first.1.value, "{step:?}"),
         }
         assert!(advice.next.is_some());
+        // It is advised because it is better than the given volume.
+        let given = advice.given.unwrap();
+        assert!(goal.is_better(&given.ratio), "{given:?}");
+        assert!(given.differs.contains(&("stripe_size", "65536".to_owned())), "{given:?}");
     }
     let fixed = ["raid-devices", "stripe_size", "chunk", "priority", "stripe_cache_bytes"];
     let fixed = fixed.map(str::to_owned);
@@ -377,6 +381,29 @@ fn advice_finds_a_planted_wrong_setting_and_leaves_what_makes_no_difference() {
     // The callback stops the search.
     let wanted = Wanted { fixed: &[], ..wanted };
     assert!(advise(&wanted, &|_| false).unwrap().is_none());
+}
+
+/// Where nothing that was tried is better than the given volume, by seeds that the search has not
+/// used, the advice is the given volume. Other stripe sizes are tried with the memory of the first.
+#[test]
+fn advice_keeps_the_defaults_where_nothing_is_better() {
+    let job =
+        "[r]\nrw=randread\nbs=4k\ndirect=1\nioengine=libaio\niodepth=8\nio_size=4m\nsize=256m\n";
+    let load = Load::Jobs(jobs_of(job));
+    let mut given = volume("ssd-sata-dc-2019");
+    given.knobs = Knobs { scheduler: SchedulerKind::MqDeadline, ..Knobs::default() };
+    let fixed = ["raid-devices", "chunk"].map(str::to_owned);
+    let wanted = Wanted { load: &load, volume: &given, goal: Goal::P99, runs: 3, fixed: &fixed };
+    let advice = advise(&wanted, &|_| true).unwrap().unwrap();
+    assert!(advice.given.is_none(), "{advice:?}");
+    let shown = |volume: &Volume, knob: &str| volume.knobs.show(knob);
+    for knob in ["stripe_size", "stripe_cache_bytes", "priority"] {
+        assert_eq!(shown(&advice.volume, knob), shown(&given, knob));
+    }
+    let next = advice.next.unwrap();
+    assert!(!wanted.goal.is_better(&next.ratio.inverse()) && !next.differs.is_empty(), "{next:?}");
+    let step = advice.steps.iter().find(|step| step.name == "stripe_cache_bytes").unwrap();
+    assert_eq!(step.values.len(), 3, "{step:?}");
 }
 
 /// A sync of members of 256 MiB beside paced 4 KiB writes.

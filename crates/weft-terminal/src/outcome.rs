@@ -16,7 +16,8 @@ pub enum Exit {
     Done,
     /// The command did what was asked, and an array is degraded (`weft status`, `weft wait`).
     Degraded,
-    /// Done, and mismatches were found (`check`).
+    /// Done, and mismatches were found (`check`), or a case is worse than `compare --fail-above`
+    /// allows.
     Mismatches,
     /// Another status: that of the command of `serve --exec`, or those of `detail --test` and
     /// `examine`.

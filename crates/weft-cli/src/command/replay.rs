@@ -18,6 +18,7 @@ use weft_units::Bytes;
 
 use crate::simulated::{
     self, Compared, Simulated, compare, ended, header, print_csv, print_models, print_outcome,
+    source,
 };
 use crate::size;
 
@@ -116,8 +117,12 @@ pub(crate) fn run(arguments: &Replay) -> Ending {
     }
     let title = arguments.traces[0].display().to_string();
     let Some(volume) = arguments.simulated.alone()? else {
-        let facts = vec![("Requests".to_owned(), replay.shape.requests().to_string())];
-        let what = Compared { title, load: Load::Trace(Box::new(replay)), facts };
+        let mut facts = vec![("Requests".to_owned(), replay.shape.requests().to_string())];
+        if arguments.simulated.has_page() {
+            facts.extend(arguments.traces.iter().filter_map(|path| source::hash(path)));
+        }
+        let load = Load::Trace(Box::new(replay));
+        let what = Compared { title, load, facts, sources: Vec::new() };
         return compare(&arguments.simulated, &what, arguments.json);
     };
     let load = |volume: &Volume, watch: Watch<'_>| replay.run(volume, watch);

@@ -12,6 +12,7 @@ use weft_terminal::terminal::{complain, print_json};
 
 use crate::simulated::{
     self, Compared, Simulated, compare, ended, header, print_csv, print_models, print_outcome,
+    source,
 };
 
 /// Runs a fio job file on a simulated array
@@ -60,6 +61,7 @@ pub(crate) fn run(arguments: &Sim) -> Ending {
             title: path.display().to_string(),
             load: Load::Jobs(jobs),
             facts: Vec::new(),
+            sources: source::text(path).into_iter().collect(),
         };
         return compare(&arguments.simulated, &what, arguments.json);
     };

@@ -12,10 +12,12 @@ use weft_ondisk::Level;
 use weft_terminal::outcome::{Exit, Failure, Outcome as Ending};
 use weft_terminal::terminal::{print_json, stdout};
 
+use super::page::advice_page;
 use super::sheet::nanoseconds;
 use super::{Compared, INTERRUPTED, Simulated, bar, failure};
 use crate::knobs;
 use crate::reproduced::{gain, interval};
+use crate::result_kinds;
 
 /// Goal of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -57,6 +59,7 @@ pub(crate) fn advised(
     if runs < 2 {
         return Err(Failure::usage("--runs: found 1, expected 2 or more: --advise compares"));
     }
+    let file = result_kinds::report(simulated.report.as_deref(), simulated.force)?;
     let wanted = Wanted { load: &what.load, volume: &volume, goal, runs, fixed: &fixed };
     let bar = bar("advise");
     let advice = advise(&wanted, &|done| bar.is_at(done));
@@ -66,6 +69,9 @@ pub(crate) fn advised(
         print_json(&to_json(simulated, what, goal, &advice, runs))?;
     } else {
         print(goal, &advice, runs)?;
+    }
+    if let Some(file) = file {
+        file.write(advice_page(simulated, what, (goal, &advice, &result(goal, &advice))))?;
     }
     Ok(Exit::Done)
 }
@@ -86,16 +92,28 @@ fn print(goal: Goal, advice: &Advice, runs: u64) -> Result<(), Failure> {
             writeln!(out, "    without {value}: {why}")?;
         }
     }
-    writeln!(
-        out,
-        "use this: {} ({} {}; {}, by {} other seeds)",
-        words(&advice.volume),
-        goal.metric().name(),
-        told(goal, advice.value.value),
-        against(advice),
-        advice.runs,
-    )?;
+    writeln!(out, "{}", result(goal, advice))?;
     Ok(())
+}
+
+/// The line with the result: what to use, or to keep the defaults.
+fn result(goal: Goal, advice: &Advice) -> String {
+    let (metric, runs) = (goal.metric().name(), advice.runs);
+    let value = told(goal, advice.value.value);
+    if advice.given.is_some() {
+        let (words, against) = (words(&advice.volume), against(advice));
+        return format!("use this: {words} ({metric} {value}; {against}, by {runs} other seeds)");
+    }
+    let next = advice.next.as_ref().map(|next| {
+        let (gain, found) = (gain(&next.ratio.inverse()), told(goal, next.value.value));
+        format!("{}: {metric} {found}, {gain} against {value}; ", list(next))
+    });
+    let next = next.unwrap_or_default();
+    let md = gain(&advice.md.ratio);
+    format!(
+        "keep the defaults; nothing that was tried is better ({next}the defaults {md} against md \
+         untuned, by {runs} other seeds)"
+    )
 }
 
 /// Text of a value that a search with this goal has measured.
@@ -106,10 +124,16 @@ fn told(goal: Goal, value: f64) -> String {
     }
 }
 
-/// Text about the gain of the advised volume over untuned md, and over the next best volume.
+/// Text about the gain of the advised volume over the defaults, untuned md, and the next best
+/// volume.
 fn against(advice: &Advice) -> String {
-    let mut text = format!("{} against md untuned", gain(&advice.md.ratio));
-    if let Some(next) = &advice.next {
+    let given = advice.given.as_ref().map(|given| gain(&given.ratio));
+    let given = given.map_or(String::new(), |gain| format!("{gain} against the defaults, "));
+    let mut text = format!("{given}{} against md untuned", gain(&advice.md.ratio));
+    // The defaults are named already if they are the next.
+    let is_given =
+        |next: &&Other| Some(&next.differs) == advice.given.as_ref().map(|of| &of.differs);
+    if let Some(next) = advice.next.as_ref().filter(|next| !is_given(next)) {
         text.push_str(&format!(", {} against the next, {}", gain(&next.ratio), list(next)));
     }
     text
@@ -197,7 +221,9 @@ fn to_json(
         "use_this": words(&advice.volume),
         "create": create(&advice.volume),
         "serve": serve(&advice.volume),
+        "keep_defaults": advice.given.is_none(),
         "value": of(&advice.value),
+        "against_defaults": advice.given.as_ref().map(other),
         "against_md": other(&advice.md),
         "against_next": advice.next.as_ref().map(other),
         "confirming_runs": advice.runs,

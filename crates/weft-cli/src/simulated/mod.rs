@@ -2,8 +2,12 @@
 
 mod advice;
 mod csv;
+mod effect;
+mod page;
+mod settings;
 mod shares;
 mod sheet;
+pub(crate) mod source;
 mod sweep;
 
 use weft_terminal::outcome::{Exit, Failure, Outcome as Ending};
@@ -102,7 +106,8 @@ pub(crate) struct Simulated {
     faults: Option<String>,
     /// Runs with each of these values and compares the results; with several --sweep, every
     /// combination is run. A knob, or level, chunk, raid-devices, device, drive.KEY, write-back,
-    /// sync or kernel
+    /// sync or kernel. The stripe cache of each setting has the memory that it has without --sweep,
+    /// unless stripe_cache_size is given
     #[arg(long, value_name = "KNOB=A,B,…")]
     sweep: Vec<String>,
     /// Runs of each setting with seeds that follow --seed; three say whether a difference is sure
@@ -119,10 +124,10 @@ pub(crate) struct Simulated {
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "p99",
-        conflicts_with_all = ["sweep", "report", "results", "csv", "faults"]
+        conflicts_with_all = ["sweep", "results", "csv", "faults"]
     )]
     advise: Option<GoalArg>,
-    /// Writes the comparison to a page of HTML
+    /// Writes the comparison, or the advice, to a page of HTML
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
     /// Overwrite the page that --report names
@@ -191,6 +196,11 @@ impl Simulated {
     /// Whether the user asked for CSV.
     pub(crate) fn is_csv(&self) -> bool {
         self.csv
+    }
+
+    /// Whether the user asked for a page.
+    pub(crate) fn has_page(&self) -> bool {
+        self.report.is_some()
     }
 
     /// Volume that the options describe; `None` if they describe a comparison of several volumes or

@@ -5,19 +5,19 @@
 use std::io::Write;
 
 use serde_json::{Value, json};
-use weft_lab::experiment::{Results, ResultsError};
-use weft_lab::fio_json::document;
-use weft_lab::report::{self, Setting};
-use weft_lab::simulate::sweep::{Load, Metric, PERCENTS, Swept, sweep};
+use weft_lab::experiment::Results;
+use weft_lab::simulate::sweep::{Load, Metric, PERCENTS, Swept, fingerprint, sweep};
 use weft_lab::simulate::{Outcome, Volume};
 use weft_lab::statistics::Estimate;
 use weft_terminal::outcome::{Exit, Failure, Outcome as Ending};
 use weft_terminal::terminal::{columns, print_json, stdout, style};
 
 use super::advice::advised;
+use super::effect::Effects;
+use super::page::page;
+use super::settings::{Settings, settings};
 use super::sheet::{count, nanoseconds};
-use super::{INTERRUPTED, Simulated, bar, csv, failure, header, shares};
-use crate::knobs;
+use super::{INTERRUPTED, Simulated, bar, csv, failure, shares};
 use crate::result_kinds;
 use crate::size;
 
@@ -29,13 +29,18 @@ pub(crate) struct Compared {
     pub(crate) load: Load,
     /// Further facts about the sweep for its output, as name and value.
     pub(crate) facts: Vec<(String, String)>,
+    /// Texts that the load was read from, by the names of their files.
+    pub(crate) sources: Vec<(String, String)>,
 }
 
-/// Settings to be compared: the swept knobs, and every combination of their values.
-struct Settings {
-    knob: String,
-    names: Vec<String>,
-    volumes: Vec<Volume>,
+/// Results of a sweep.
+pub(super) struct Found {
+    pub(super) settings: Settings,
+    /// Results of each job.
+    pub(super) swept: Vec<Swept>,
+    pub(super) effects: Effects,
+    /// Number of runs of each setting.
+    pub(super) runs: u64,
 }
 
 /// Simulates every setting and prints the comparison; with `--advise`, searches for the best
@@ -51,7 +56,9 @@ pub(crate) fn compare(simulated: &Simulated, what: &Compared, as_json: bool) -> 
     let results = results.map_err(Failure::usage)?;
     let mut kept = Ok(());
     let bar = bar("sweep");
+    let mut fingerprints = vec![Vec::new(); settings.names.len()];
     let mut keep = |setting: usize, run: u64, volume: &Volume, outcome: &Outcome| {
+        fingerprints[setting].push(fingerprint(outcome));
         if let (Some(results), Ok(())) = (&results, &kept) {
             kept = settings.keep(results, setting, run, (volume, outcome));
         }
@@ -69,159 +76,53 @@ pub(crate) fn compare(simulated: &Simulated, what: &Compared, as_json: bool) -> 
     })?;
     let Some(swept) = swept else { return Ok(Exit::Of(INTERRUPTED)) };
     kept.map_err(Failure::failed)?;
+    let effects = Effects::of(&settings, &fingerprints);
+    let found = Found { settings, swept, effects, runs };
     if as_json {
-        print_json(&to_json(simulated, what, &settings, &swept, runs))?;
+        print_json(&to_json(simulated, what, &found))?;
     } else if simulated.csv {
-        csv::print_swept(&swept, &settings.knob, &settings.names, runs)?;
+        csv::print_swept(&found)?;
     } else {
-        for job in &swept {
-            print(job, &settings, runs)?;
-        }
-        shares::print(&swept, &settings.knob, &settings.names)?;
+        print_found(&found)?;
     }
     if let Some(file) = file {
-        file.write(page(simulated, what, &settings, &swept, runs))?;
+        file.write(page(simulated, what, &found))?;
     }
     Ok(Exit::Done)
 }
 
-impl Settings {
-    /// Writes the result of a run to a file where `weft compare` finds it: in a folder for each
-    /// setting, if there are several, with a file for each run.
-    fn keep(
-        &self,
-        results: &Results,
-        setting: usize,
-        run: u64,
-        (volume, outcome): (&Volume, &Outcome),
-    ) -> Result<(), ResultsError> {
-        let header = header(outcome, volume);
-        let mut text = serde_json::to_vec_pretty(&document(&header, &outcome.results))
-            .expect("results have text for keys");
-        text.push(b'\n');
-        let folder = match &self.names[..] {
-            [_] => ".".to_owned(),
-            names => names[setting].replace([' ', '/'], ""),
-        };
-        results.keep(&folder, &format!("run{}.json", run + 1), &text)
+/// Prints the table of each job, and what applies to all of them.
+fn print_found(found: &Found) -> Result<(), Failure> {
+    let Found { settings, swept, effects, .. } = found;
+    for job in swept {
+        print(job, found)?;
     }
-
-    fn told(&self, setting: usize, text: &str) -> String {
-        match &self.names[..] {
-            [_] => text.to_owned(),
-            names => format!("{}={}: {text}", self.knob, names[setting]),
-        }
-    }
-}
-
-/// Setting under construction: values of the swept parameters, and the volume that they describe.
-#[derive(Clone)]
-struct Combination {
-    names: Vec<String>,
-    simulated: Simulated,
-    knobs: Vec<(String, String)>,
-}
-
-/// Settings with every combination of the swept values, in order.
-fn settings(simulated: &Simulated) -> Result<Settings, Failure> {
-    let wrong = |text: &str, why: &str| Failure::usage(format!("--sweep {text}: {why}"));
-    let mut knobs = Vec::new();
-    let first = Combination { names: Vec::new(), simulated: simulated.clone(), knobs: Vec::new() };
-    let mut all = vec![first];
-    for text in &simulated.sweep {
-        let (name, values) = text
-            .split_once('=')
-            .ok_or_else(|| wrong(text, "expected KNOB=A,B,…; weft get --help lists the knobs"))?;
-        let values: Vec<&str> = values.split(',').map(str::trim).collect();
-        if values.iter().any(|value| value.is_empty()) {
-            return Err(wrong(text, "found an empty value, expected KNOB=A,B,…"));
-        }
-        if knobs.contains(&name) {
-            return Err(wrong(text, &format!("{name} is swept already")));
-        }
-        knobs.push(name);
-        let mut wider = Vec::new();
-        for combination in &all {
-            for value in &values {
-                let mut with = combination.clone();
-                with.names.push((*value).to_owned());
-                if !with.simulated.takes(name, value)? {
-                    with.knobs.push((name.to_owned(), (*value).to_owned()));
-                }
-                wider.push(with);
-            }
-        }
-        if wider.len() > SETTINGS_MAX {
-            let found = wider.len();
-            return Err(Failure::usage(format!(
-                "--sweep: found {found} combinations, expected at most {SETTINGS_MAX}"
-            )));
-        }
-        all = wider;
-    }
-    let (mut names, mut volumes) = (Vec::new(), Vec::new());
-    for Combination { names: values, simulated, knobs } in all {
-        let mut volume = simulated.volume()?;
-        for (name, value) in knobs {
-            knobs::set(&mut volume.knobs, &name, &value).map_err(Failure::usage)?;
-        }
-        names.push(if values.is_empty() { "as given".to_owned() } else { values.join(", ") });
-        volumes.push(volume);
-    }
-    let knob = if knobs.is_empty() { "volume".to_owned() } else { knobs.join(", ") };
-    Ok(Settings { knob, names, volumes })
-}
-
-/// Largest number of settings in a sweep. The result of more would be unreadable.
-const SETTINGS_MAX: usize = 256;
-
-impl Simulated {
-    /// Applies a value of a parameter that is not a knob. Returns false if `name` is no such
-    /// parameter.
-    fn takes(&mut self, name: &str, value: &str) -> Result<bool, Failure> {
-        let wrong = |error: String| Failure::usage(format!("--sweep {name}={value}: {error}"));
-        match name {
-            "kernel" => self.kernel = super::kernel(value).map_err(wrong)?,
-            "write-back" | "write_back" => self.write_back = value.parse().map_err(wrong)?,
-            "sync" if value == "none" => self.sync = None,
-            "sync" => self.sync = Some(super::sync_action(value).map_err(wrong)?),
-            "chunk" => self.chunk = Some(size::kib(value).map_err(wrong)?),
-            "level" => self.level = value.parse().map_err(wrong)?,
-            "raid-devices" | "raid_devices" => {
-                let count = value.parse().ok().filter(|count| (2..=64).contains(count));
-                self.raid_devices =
-                    Some(count.ok_or_else(|| wrong("expected a number, 2..=64".to_owned()))?);
-            }
-            "device" if self.level.0.is_none() && self.raid_devices.is_none() => {
-                self.device = vec![value.to_owned()];
-            }
-            "device" => {
-                // The default number of members for these drives.
-                let members = self.raid_devices.unwrap_or(match self.device.len() {
-                    1 => 4,
-                    count => u16::try_from(count).unwrap_or(u16::MAX),
-                });
-                (self.raid_devices, self.device) = (Some(members), vec![value.to_owned()]);
-            }
-            name => {
-                let Some(key) = name.strip_prefix("drive.") else { return Ok(false) };
-                self.drive.push(format!("{key}={value}"));
-            }
-        }
-        Ok(true)
-    }
-}
-
-fn print(swept: &Swept, settings: &Settings, runs: u64) -> Result<(), Failure> {
+    shares::print(swept, &settings.knob, &settings.names)?;
     let mut out = stdout();
-    let Settings { knob, names, .. } = settings;
+    for line in effects.lines() {
+        writeln!(out, "  {line}")?;
+    }
+    if !settings.cache_rule.is_empty() {
+        writeln!(out, "  {}", settings.cache_rule)?;
+    }
+    Ok(())
+}
+
+fn print(swept: &Swept, found: &Found) -> Result<(), Failure> {
+    let mut out = stdout();
+    let Found { settings, effects, runs, .. } = found;
+    let (Settings { knob, names, .. }, runs, caches) = (settings, *runs, settings.caches());
     let (bold, plain) = (style::BOLD, style::PLAIN);
     let many = if runs == 1 { "one run each".to_owned() } else { format!("{runs} runs each") };
     writeln!(out, "{bold}{}{plain}, {many}", swept.job)?;
     let wide = columns() >= 92;
     let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     let width = width.max(knob.chars().count());
-    write!(out, "  {knob:<width$}  {:>16}", "MB/s")?;
+    write!(out, "  {knob:<width$}")?;
+    if caches.is_some() {
+        write!(out, "  {:>9}", "cache")?;
+    }
+    write!(out, "  {:>16}", "MB/s")?;
     if wide {
         write!(out, "  {:>10}  {:>8}", "requests/s", "mean")?;
     }
@@ -238,7 +139,12 @@ fn print(swept: &Swept, settings: &Settings, runs: u64) -> Result<(), Failure> {
         } else {
             format!("{:.1}", throughput.value)
         };
-        write!(out, "  {name:<width$}  {rate:>16}")?;
+        write!(out, "  {name:<width$}")?;
+        if let Some(caches) = &caches {
+            let cache = caches[setting].map_or("-".to_owned(), |cache| size::human(cache.bytes));
+            write!(out, "  {cache:>9}")?;
+        }
+        write!(out, "  {rate:>16}")?;
         if wide {
             write!(
                 out,
@@ -249,6 +155,9 @@ fn print(swept: &Swept, settings: &Settings, runs: u64) -> Result<(), Failure> {
         }
         for at in 0..PERCENTS.len() {
             write!(out, "  {:>8}", nanoseconds(of(Metric::Percentile(at)).value))?;
+        }
+        if let Some(other) = effects.same(setting, names) {
+            write!(out, "  = {other}")?;
         }
         writeln!(out)?;
     }
@@ -296,7 +205,7 @@ fn print_bars(
 }
 
 /// Sentences, one for each metric, about the best setting and whether it is certainly the best.
-fn verdicts(swept: &Swept, names: &[String], runs: u64) -> Vec<String> {
+pub(super) fn verdicts(swept: &Swept, names: &[String], runs: u64) -> Vec<String> {
     let mut lines = Vec::new();
     for metric in Metric::ALL {
         let Some(best) = swept.best(metric) else { continue };
@@ -330,7 +239,7 @@ fn verdicts(swept: &Swept, names: &[String], runs: u64) -> Vec<String> {
 /// Largest difference between settings in percent, if it is so small that no setting is preferred;
 /// otherwise `None`. The rates of a replay at the trace's times are equal for all settings that
 /// keep up.
-fn alike(swept: &Swept, names: &[String], metric: Metric) -> Option<f64> {
+pub(super) fn alike(swept: &Swept, names: &[String], metric: Metric) -> Option<f64> {
     let values = || (0..names.len()).map(|setting| swept.estimate(setting, metric).value);
     let (low, high) = (values().fold(f64::MAX, f64::min), values().fold(0.0, f64::max));
     let apart = (high / low - 1.0) * 100.0;
@@ -345,13 +254,9 @@ pub(super) fn iops(swept: &Swept, setting: usize) -> f64 {
     samples.iter().map(|sample| sample.iops).sum::<f64>() / samples.len().max(1) as f64
 }
 
-fn to_json(
-    simulated: &Simulated,
-    what: &Compared,
-    settings: &Settings,
-    swept: &[Swept],
-    runs: u64,
-) -> Value {
+fn to_json(simulated: &Simulated, what: &Compared, found: &Found) -> Value {
+    let Found { settings, swept, effects, runs } = found;
+    let runs = *runs;
     let estimate = |of: Estimate| {
         if runs > 1 {
             json!({"value": of.value, "ci95": [of.low, of.high]})
@@ -377,6 +282,10 @@ fn to_json(
                         "p99_ns": of(Metric::Percentile(1)),
                         "p99_9_ns": of(Metric::Percentile(2)),
                         "share": shares::to_json(job, setting, swept.len()),
+                        "stripe_cache": settings.volumes[setting].stripe_cache().map(|cache| {
+                            json!({"bytes": cache.bytes.0, "stripes": cache.stripes})
+                        }),
+                        "same_as": effects.same(setting, &settings.names),
                     })
                 })
                 .collect();
@@ -403,91 +312,12 @@ fn to_json(
         "knob": settings.knob,
         "runs": runs,
         "seed": simulated.seed,
+        "without_effect": effects
+            .without
+            .iter()
+            .map(|(knob, reason)| json!({"knob": knob, "reason": reason}))
+            .collect::<Vec<_>>(),
+        "stripe_cache_rule": settings.cache_rule,
         "jobs": jobs,
     })
-}
-
-fn page(
-    simulated: &Simulated,
-    what: &Compared,
-    settings: &Settings,
-    swept: &[Swept],
-    runs: u64,
-) -> String {
-    let milliseconds = |of: Estimate| value(of, 1e6, runs);
-    // The file name without its folder.
-    let file = what.title.rsplit('/').next().unwrap_or(&what.title);
-    let mut pages = swept.iter().map(|job| {
-        let rows = settings.names.iter().enumerate().map(|(setting, name)| {
-            let of = |metric| job.estimate(setting, metric);
-            let samples = job.samples[setting].iter();
-            let best: Vec<String> = Metric::ALL
-                .iter()
-                .filter(|metric| job.best(**metric).is_some_and(|best| best.setting == setting))
-                .filter(|metric| alike(job, &settings.names, **metric).is_none())
-                .map(|metric| metric.name())
-                .collect();
-            let remark =
-                if best.is_empty() { String::new() } else { format!("best {}", best.join(", ")) };
-            Setting {
-                name: name.clone(),
-                throughput: value(of(Metric::Throughput), 1.0, runs),
-                // A single run is not drawn: it is the mean itself.
-                runs: samples.map(|sample| sample.throughput).filter(|_| runs > 1).collect(),
-                operations: Some(report::Value::exact(iops(job, setting))),
-                mean: Some(milliseconds(of(Metric::Mean))),
-                percentiles: PERCENTS
-                    .iter()
-                    .enumerate()
-                    .map(|(at, percent)| (*percent, milliseconds(of(Metric::Percentile(at)))))
-                    .collect(),
-                remark,
-            }
-        });
-        let mut facts = what.facts.clone();
-        facts.push(("Job".to_owned(), job.job.clone()));
-        facts.push(("Seed".to_owned(), simulated.seed.to_string()));
-        facts.push(("Runs of each setting".to_owned(), runs.to_string()));
-        facts.push(("Drives".to_owned(), simulated.device.join(", ")));
-        facts.push(("Costs of CPU work".to_owned(), simulated.costs.clone()));
-        facts.push(("weft".to_owned(), env!("CARGO_PKG_VERSION").to_owned()));
-        report::Sweep {
-            title: if job.job == file { file.to_owned() } else { format!("{file}: {}", job.job) },
-            summary: sentences(&verdicts(job, &settings.names, runs)),
-            facts,
-            knob: settings.knob.clone(),
-            settings: rows.collect(),
-            assumptions: vec![
-                "Drives are models, and the array is new and in sync.".to_owned(),
-                "Trims take no time.".to_owned(),
-                "A run with the same seed has the same requests under every setting.".to_owned(),
-            ],
-        }
-        .report()
-    });
-    // The sections of all jobs go on one page.
-    let Some(mut first) = pages.next() else { return String::new() };
-    for more in pages {
-        for mut section in more.sections {
-            section.title = format!("{}: {}", more.title, section.title);
-            first.sections.push(section);
-        }
-    }
-    first.sections.extend(shares::section(swept, &settings.knob, &settings.names));
-    first.html()
-}
-
-/// Joins the lines as sentences of one text.
-fn sentences(lines: &[String]) -> String {
-    let sentences = lines.iter().map(|line| {
-        let mut letters = line.chars();
-        let first = letters.next().map(|first| first.to_uppercase().to_string());
-        format!("{}{}.", first.unwrap_or_default(), letters.as_str())
-    });
-    sentences.collect::<Vec<_>>().join(" ")
-}
-
-fn value(of: Estimate, unit: f64, runs: u64) -> report::Value {
-    let interval = (runs > 1).then_some((of.low / unit, of.high / unit));
-    report::Value { value: of.value / unit, interval }
 }

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::error::CompareError;
-use super::formats::{self, Values};
+use super::formats::{self, Hash, Values};
 use crate::run_name::RunName;
 
 /// A run that was read.
@@ -24,6 +24,15 @@ pub struct Run {
     /// Folders between the argument and the run, without folders that number repeats.
     pub(super) below: Vec<String>,
     pub(super) seed: Option<u64>,
+    /// Hash of the bytes that the run was read from.
+    pub(super) hash: Hash,
+}
+
+impl Run {
+    /// Whether this is a run that `other` is already: of the same seed, or of the same bytes.
+    pub(super) fn is_copy_of(&self, other: &Self) -> bool {
+        self.hash == other.hash || (self.seed.is_some() && self.seed == other.seed)
+    }
 }
 
 /// Identity of a run, from which the names of its set and its case are made, by format.
@@ -117,19 +126,21 @@ impl Found {
         let folder = name_of(named(path));
         let name = RunName::parse(&folder);
         self.looked_at += 1;
+        let (values, hash) = formats::vmstat(path)?;
         self.runs.push(Run {
             path: path.into(),
-            values: formats::vmstat(path)?,
+            values,
             remark: None,
             kind: Kind::Vmstat { folder, name },
             below: without_numbers(below),
             seed: None,
+            hash,
         });
         Ok(())
     }
 
     fn weft(&mut self, path: &Path, below: &[String]) -> Result<(), CompareError> {
-        let formats::WeftRun { case, column, seed, settled, values } = formats::weft(path)?;
+        let formats::WeftRun { case, column, seed, settled, values, hash } = formats::weft(path)?;
         self.looked_at += 1;
         // The last folder is the number of the run, by the layout of the results.
         let below = &below[..below.len().saturating_sub(1)];
@@ -140,6 +151,7 @@ impl Found {
             kind: Kind::Weft { case, column },
             below: without_numbers(below),
             seed: Some(seed),
+            hash,
         });
         Ok(())
     }
@@ -153,7 +165,10 @@ impl Found {
         below: &[String],
         stem: Option<&str>,
     ) -> Result<bool, CompareError> {
-        let Some(jobs) = formats::fio(path, &formats::text(path)?)? else { return Ok(false) };
+        let text = formats::text(path)?;
+        let Some(formats::FioRun { jobs, seed }) = formats::fio(path, &text)? else {
+            return Ok(false);
+        };
         for formats::FioJob { name, values, error } in jobs {
             let file = stem.filter(|stem| !is_repeat(stem) && *stem != name).map(str::to_owned);
             self.runs.push(Run {
@@ -162,7 +177,8 @@ impl Found {
                 remark: (error != 0).then_some("fio reports an error"),
                 kind: Kind::Fio { job: name, file },
                 below: without_numbers(below),
-                seed: None,
+                seed,
+                hash: formats::hash([&*text]),
             });
         }
         Ok(true)

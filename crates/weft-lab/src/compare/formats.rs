@@ -15,11 +15,32 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 use super::error::CompareError;
 
 /// Metrics of a run, by name.
 pub(super) type Values = BTreeMap<String, f64>;
+
+/// SHA-256 of what a run was read from.
+pub(super) type Hash = [u8; 32];
+
+/// The hash of a run's files.
+pub(super) fn hash<'a>(texts: impl IntoIterator<Item = &'a str>) -> Hash {
+    let mut hash = Sha256::new();
+    for text in texts {
+        hash.update((text.len() as u64).to_le_bytes());
+        hash.update(text);
+    }
+    hash.finalize().into()
+}
+
+/// An output of fio.
+pub(super) struct FioRun {
+    pub(super) jobs: Vec<FioJob>,
+    /// Seed of a simulated run, which weft adds to fio's keys.
+    pub(super) seed: Option<u64>,
+}
 
 /// A job of fio's output.
 pub(super) struct FioJob {
@@ -36,6 +57,7 @@ pub(super) struct WeftRun {
     pub(super) seed: u64,
     pub(super) settled: bool,
     pub(super) values: Values,
+    pub(super) hash: Hash,
 }
 
 pub(super) fn text(path: &Path) -> Result<String, CompareError> {
@@ -49,11 +71,11 @@ fn wrong(path: &Path, field: &str, found: &str, expected: &'static str) -> Compa
     CompareError::Field { path, field, found: found.to_owned(), expected, advice }
 }
 
-/// The counters of a snapshot of `/proc/vmstat`.
-fn counters(path: &Path) -> Result<BTreeMap<String, u64>, CompareError> {
+/// The counters of a snapshot of `/proc/vmstat`, which is `text`.
+fn counters(path: &Path, text: &str) -> Result<BTreeMap<String, u64>, CompareError> {
     let expected = "a name and a number, as /proc/vmstat has";
     let mut counters = BTreeMap::new();
-    for (at, line) in text(path)?.lines().enumerate() {
+    for (at, line) in text.lines().enumerate() {
         let field = format!("line {}", at + 1);
         let mut words = line.split_whitespace();
         match (words.next(), words.next(), words.next()) {
@@ -72,11 +94,14 @@ fn counters(path: &Path) -> Result<BTreeMap<String, u64>, CompareError> {
     Ok(counters)
 }
 
-/// The metrics of a folder with `vmstat-end`.
-pub(super) fn vmstat(folder: &Path) -> Result<Values, CompareError> {
-    let end = counters(&folder.join(VMSTAT_END))?;
-    let begin = folder.join("vmstat-begin");
-    let begin = if begin.exists() { counters(&begin)? } else { BTreeMap::new() };
+/// The metrics of a folder with `vmstat-end`, and the hash of its snapshots.
+pub(super) fn vmstat(folder: &Path) -> Result<(Values, Hash), CompareError> {
+    let (end_path, begin_path) = (folder.join(VMSTAT_END), folder.join("vmstat-begin"));
+    let end_text = text(&end_path)?;
+    let begin_text = if begin_path.exists() { Some(text(&begin_path)?) } else { None };
+    let end = counters(&end_path, &end_text)?;
+    let begin = begin_text.as_ref().map(|text| counters(&begin_path, text)).transpose()?;
+    let begin = begin.unwrap_or_default();
     let mut values = Values::new();
     for (name, count) in end {
         if let Some(before) = begin.get(&name) {
@@ -84,7 +109,7 @@ pub(super) fn vmstat(folder: &Path) -> Result<Values, CompareError> {
         }
         values.insert(name, count as f64);
     }
-    Ok(values)
+    Ok((values, hash([&*end_text, begin_text.as_deref().unwrap_or_default()])))
 }
 
 /// Suffix of a counter's name for the growth of the counter during the run.
@@ -96,7 +121,7 @@ pub(super) const VMSTAT_END: &str = "vmstat-end";
 /// The jobs of fio's output; `None` if the JSON is not from fio.
 ///
 /// fio may print notes before the object.
-pub(super) fn fio(path: &Path, text: &str) -> Result<Option<Vec<FioJob>>, CompareError> {
+pub(super) fn fio(path: &Path, text: &str) -> Result<Option<FioRun>, CompareError> {
     let start = if text.starts_with('{') { Some(0) } else { text.find("\n{").map(|at| at + 1) };
     let Some(start) = start else { return Ok(None) };
     let parsed = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Value>().next();
@@ -131,7 +156,8 @@ pub(super) fn fio(path: &Path, text: &str) -> Result<Option<Vec<FioJob>>, Compar
         return Err(wrong(path, "jobs", "none", "one or more"));
     }
     number_clones(&mut found);
-    Ok(Some(found))
+    let seed = document.get("weft").and_then(|weft| weft.get("seed")).and_then(Value::as_u64);
+    Ok(Some(FioRun { jobs: found, seed }))
 }
 
 /// Collects every number below a JSON value, named by its path.
@@ -192,12 +218,13 @@ fn number_clones(jobs: &mut [FioJob]) {
 pub(super) fn weft(folder: &Path) -> Result<WeftRun, CompareError> {
     let read = |name: &str| {
         let path = folder.join(name);
-        let value: Result<Value, _> = serde_json::from_str(&text(&path)?);
+        let text = text(&path)?;
+        let value: Result<Value, _> = serde_json::from_str(&text);
         let value =
             value.map_err(|error| wrong(&path, "JSON", &error.to_string(), "a whole object"))?;
-        Ok::<_, CompareError>((path, value))
+        Ok::<_, CompareError>((path, value, text))
     };
-    let (path, parameters) = read(PARAMS)?;
+    let (path, parameters, parameters_text) = read(PARAMS)?;
     let word = |field: &str| {
         let found = parameters.get(field).unwrap_or(&Value::Null);
         let expected = "a text, as weft reproduce --results writes";
@@ -209,7 +236,7 @@ pub(super) fn weft(folder: &Path) -> Result<WeftRun, CompareError> {
     let seed = parameters.get("seed").unwrap_or(&Value::Null);
     let seed =
         seed.as_u64().ok_or_else(|| wrong(&path, "seed", &seed.to_string(), "a whole number"))?;
-    let (path, summary) = read(SUMMARY)?;
+    let (path, summary, summary_text) = read(SUMMARY)?;
     let mut values = Values::new();
     let found = summary.get("values").unwrap_or(&Value::Null);
     if !found.is_object() {
@@ -224,7 +251,8 @@ pub(super) fn weft(folder: &Path) -> Result<WeftRun, CompareError> {
         }
     }
     let settled = summary.get("settled").and_then(Value::as_bool).unwrap_or(true);
-    Ok(WeftRun { case, column, seed, settled, values })
+    let hash = hash([&*parameters_text, &*summary_text]);
+    Ok(WeftRun { case, column, seed, settled, values, hash })
 }
 
 /// Name of a file that marks a folder as a run of `weft reproduce --results`, together with

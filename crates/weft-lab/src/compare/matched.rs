@@ -1,15 +1,18 @@
 //! Matching of cases across sets: means, changes against the first set, means of groups.
 //!
-//! A change is the difference of the two means divided by the first one, as the script compare.rb
-//! of patch 001 (IO-less dirty throttling) counted it. Its interval is that of the ratio of the
-//! runs: paired if both sets have the same seeds, Welch's otherwise. A single run has no interval,
-//! so the comparison cannot say whether its change exceeds the scatter of runs.
+//! Runs of a case in one set that have equal seeds, or equal bytes, are copies of one run and count
+//! once: copies have no scatter, and would make any change look certain. A single run has no
+//! interval, so the comparison cannot say whether its change exceeds the scatter of runs.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
+use super::change::Change;
 use super::find::Kind;
 use super::{By, CompareError, Field, Run, Sets};
-use crate::statistics::{Estimate, deviation, gain_percent, geometric_mean, ratio, unpaired_ratio};
+use crate::statistics::{
+    Estimate, Sides, deviation, gain_percent, geometric_mean, mean_ratio, sampled_ratio,
+};
 
 /// The runs of a case in a set.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,27 +24,7 @@ pub struct Cell {
     /// Standard deviation of the runs, in percent of the mean; `None` for a single run.
     pub spread_percent: Option<f64>,
     /// Seeds of the runs; empty unless every run has one.
-    seeds: Vec<u64>,
-}
-
-/// The change of a case against the first set.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Change {
-    /// Difference of the means of the two sets, in percent of the mean of the first set.
-    pub percent: f64,
-    /// 95 % interval of the change in percent, where both sets have several runs.
-    pub interval: Option<(f64, f64)>,
-    /// Whether the interval is that of pairs: runs with the same seeds.
-    pub is_paired: bool,
-}
-
-impl Change {
-    /// Whether the change is significant: the interval excludes 0 %. `None` if there is no
-    /// interval.
-    #[must_use]
-    pub fn is_sure(&self) -> Option<bool> {
-        self.interval.map(|(low, high)| low > 0.0 || high < 0.0)
-    }
+    pub(super) seeds: Vec<u64>,
 }
 
 /// A case, compared across the sets.
@@ -54,7 +37,7 @@ pub struct Row {
     /// Runs of the case by set; `None` is a missing cell.
     pub cells: Vec<Option<Cell>>,
     /// Change of the case against the first set, by set; `None` for the first set itself, and if a
-    /// mean is missing or 0.
+    /// mean is missing.
     pub changes: Vec<Option<Change>>,
 }
 
@@ -63,9 +46,37 @@ pub struct Row {
 pub struct Group {
     /// Name of the group.
     pub name: String,
-    /// Geometric mean of the changes in percent, and the number of cases that it is over, by set;
-    /// `None` if no case has a change.
-    pub changes: Vec<Option<(f64, usize)>>,
+    /// Geometric mean of the changes by set; `None` if no case has a ratio to the first set.
+    pub changes: Vec<Option<GroupChange>>,
+}
+
+/// Geometric mean of the changes of a group's cases.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GroupChange {
+    /// The mean, in percent.
+    pub percent: f64,
+    /// Number of cases that the mean is over.
+    pub cases: usize,
+    /// 95 % interval of the mean in percent; `None` for a single case of single runs.
+    pub interval: Option<(f64, f64)>,
+    /// Whether the interval follows from the scatter of the runs of every case. Otherwise it
+    /// follows from the scatter of the cases.
+    pub is_by_runs: bool,
+}
+
+/// Runs of a case in one set that are copies of another run there, and count once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Copies {
+    /// Name of the set.
+    pub set: String,
+    /// Path of the run that counts.
+    pub counts: PathBuf,
+    /// Path of the run that does not.
+    pub copy: PathBuf,
+    /// Seed that both have; `None` if they have equal bytes.
+    pub seed: Option<u64>,
+    /// Whether their results are the same.
+    pub is_same: bool,
 }
 
 /// Order of cases.
@@ -110,6 +121,8 @@ pub struct Comparison {
     pub rows: Vec<Row>,
     /// The groups of cases, by name; the mean of all cases comes last.
     pub groups: Vec<Group>,
+    /// Runs that are copies of another run of their case, and do not count.
+    pub copies: Vec<Copies>,
 }
 
 impl Comparison {
@@ -120,14 +133,25 @@ impl Comparison {
     pub fn of(sets: &Sets, metric: &str, select: &Select) -> Result<Self, CompareError> {
         let metric = sets.metric(metric)?.to_owned();
         let mut cases: BTreeMap<&str, Vec<Vec<&Run>>> = BTreeMap::new();
-        let mut counts = Vec::new();
+        let (mut counts, mut copies) = (Vec::new(), Vec::new());
         for (index, set) in sets.sets.iter().enumerate() {
             let having = set.runs.iter().filter(|(_, run)| run.values.contains_key(&metric));
             let mut count = 0;
             for (case, run) in having {
                 let of_case =
                     cases.entry(case).or_insert_with(|| vec![Vec::new(); sets.sets.len()]);
-                of_case[index].push(run);
+                let known = &mut of_case[index];
+                if let Some(other) = known.iter().find(|other| run.is_copy_of(other)) {
+                    copies.push(Copies {
+                        set: set.name.clone(),
+                        counts: other.path.clone(),
+                        copy: run.path.clone(),
+                        seed: run.seed.filter(|_| run.seed == other.seed),
+                        is_same: run.values == other.values,
+                    });
+                    continue;
+                }
+                known.push(run);
                 count += 1;
             }
             counts.push((set.name.clone(), count));
@@ -142,7 +166,7 @@ impl Comparison {
         filter(&mut rows, select)?;
         sort(&mut rows, select);
         let groups = groups(&rows, sets.sets.len());
-        Ok(Self { metric, by: sets.by, sets: counts, rows, groups })
+        Ok(Self { metric, by: sets.by, sets: counts, rows, groups, copies })
     }
 
     /// Number of cells without a run.
@@ -174,7 +198,7 @@ fn row(case: &str, runs: &[Vec<&Run>], metric: &str, group: Option<Field>) -> Ro
     let cells: Vec<Option<Cell>> = runs.iter().map(|runs| cell(runs, metric)).collect();
     let changes = (0..cells.len()).map(|set| {
         let base = cells[0].as_ref().filter(|_| set > 0)?;
-        change(base, cells[set].as_ref()?)
+        Some(Change::between(base, cells[set].as_ref()?))
     });
     let first = runs.iter().flatten().next();
     let group = match (group, first.map(|run| &run.kind)) {
@@ -203,21 +227,6 @@ fn cell(runs: &[&Run], metric: &str) -> Option<Cell> {
     })
 }
 
-/// The change from one cell to another; `None` if either mean is 0.
-fn change(base: &Cell, other: &Cell) -> Option<Change> {
-    if base.mean == 0.0 || other.mean == 0.0 {
-        return None;
-    }
-    let is_paired = !base.seeds.is_empty() && base.seeds == other.seeds;
-    let of_runs = if is_paired { ratio } else { unpaired_ratio };
-    // Single runs, and runs with a value of 0 or less, have no interval.
-    let interval = of_runs(&base.values, &other.values).ok();
-    let interval =
-        interval.map(|Estimate { low, high, .. }| (gain_percent(low), gain_percent(high)));
-    let percent = (other.mean - base.mean) / base.mean.abs() * 100.0;
-    Some(Change { percent, interval, is_paired: is_paired && interval.is_some() })
-}
-
 /// Removes the rows that `select` does not ask for.
 fn filter(rows: &mut Vec<Row>, select: &Select) -> Result<(), CompareError> {
     let left = |rows: &[Row], option: String, before: &(usize, String)| {
@@ -238,7 +247,7 @@ fn filter(rows: &mut Vec<Row>, select: &Select) -> Result<(), CompareError> {
         left(rows, "--common".to_owned(), &before)?;
     }
     if let Some(least) = select.at_least {
-        let far = |change: &Change| change.percent.abs() >= least;
+        let far = |change: &Change| change.rank().abs() >= least;
         rows.retain(|row| row.changes.iter().flatten().any(far));
         left(rows, format!("--at-least {least}"), &before)?;
     }
@@ -249,7 +258,7 @@ fn filter(rows: &mut Vec<Row>, select: &Select) -> Result<(), CompareError> {
 fn sort(rows: &mut [Row], select: &Select) {
     let key = |row: &Row| match select.order {
         Order::Case => None,
-        Order::Change => row.changes.last().copied().flatten().map(|change| change.percent),
+        Order::Change => row.changes.last().copied().flatten().map(|change| change.rank()),
         Order::Value => row.cells[0].as_ref().map(|cell| cell.mean),
     };
     rows.sort_by(|a, b| {
@@ -268,16 +277,9 @@ fn groups(rows: &[Row], sets: usize) -> Vec<Group> {
     for row in rows {
         named.entry(&row.group).or_default().push(row);
     }
-    let of = |name: &str, rows: &[&Row]| {
-        let change = |set: usize| {
-            let ratios = rows.iter().filter_map(|row| {
-                let ratio = row.changes[set]?.percent / 100.0 + 1.0;
-                (ratio > 0.0).then_some(ratio)
-            });
-            let ratios: Vec<f64> = ratios.collect();
-            Some((gain_percent(geometric_mean(&ratios).ok()?), ratios.len()))
-        };
-        Group { name: name.to_owned(), changes: (0..sets).map(change).collect() }
+    let of = |name: &str, rows: &[&Row]| Group {
+        name: name.to_owned(),
+        changes: (0..sets).map(|set| group_change(rows, set)).collect(),
     };
     let mut groups: Vec<Group> = Vec::new();
     if named.len() > 1 {
@@ -285,4 +287,24 @@ fn groups(rows: &[Row], sets: usize) -> Vec<Group> {
     }
     groups.push(of("all cases", &rows.iter().collect::<Vec<_>>()));
     groups
+}
+
+/// The mean change of cases in a set. Cases without a ratio to the first set do not count.
+fn group_change(rows: &[&Row], set: usize) -> Option<GroupChange> {
+    let (mut ratios, mut runs): (Vec<f64>, Vec<Sides<'_>>) = (Vec::new(), Vec::new());
+    for row in rows {
+        let Some(ratio) = row.changes[set].and_then(|change| change.ratio()) else { continue };
+        ratios.push(ratio);
+        if let (Some(base), Some(other)) = (&row.cells[0], &row.cells[set]) {
+            runs.push(base.sides(other));
+        }
+    }
+    let by_runs = mean_ratio(&runs).ok();
+    let of = by_runs.or_else(|| sampled_ratio(&ratios).ok());
+    Some(GroupChange {
+        percent: gain_percent(geometric_mean(&ratios).ok()?),
+        cases: ratios.len(),
+        interval: of.map(|Estimate { low, high, .. }| (gain_percent(low), gain_percent(high))),
+        is_by_runs: by_runs.is_some(),
+    })
 }

@@ -4,17 +4,19 @@
 //! of patch 001 (IO-less dirty throttling). A case is identified by the path and the name that runs
 //! of several sets have in common. Several runs of a case in one set are repeats: their means are
 //! compared, and the interval of the change shows whether the change exceeds their scatter. Runs
-//! with the same seeds are pairs. A case that only one set has leaves a missing cell; its row
-//! stays.
+//! with the same seeds are pairs; in one set they are one run. A case that only one set has leaves
+//! a missing cell; its row stays.
 //!
 //! | part | file |
 //! |---|---|
 //! | search for runs | `find.rs` |
 //! | formats of results | `formats.rs` |
-//! | cases, means, changes, groups | `matched.rs` |
+//! | cases, means, copies, groups | `matched.rs` |
+//! | changes and their intervals | `change.rs` |
 //!
 //! Source   writeback.md §5; experiments.md §4 (3)
 
+mod change;
 mod error;
 mod find;
 mod formats;
@@ -29,9 +31,10 @@ use find::Kind;
 use crate::experiment::Metric;
 
 pub use crate::run_name::{Field, RunName};
+pub use change::Change;
 pub use error::CompareError;
 pub use find::{Found, Run};
-pub use matched::{Cell, Change, Comparison, Group, Order, Row, Select};
+pub use matched::{Cell, Comparison, Copies, Group, GroupChange, Order, Row, Select};
 
 /// Criterion by which runs are divided into sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,7 +194,8 @@ impl Sets {
 /// Whether less of a metric is better: by weft's own table, or by its name.
 #[must_use]
 pub fn lower_is_better(metric: &str) -> bool {
-    let words = ["lat", "_ns", "pause", "error", "drop_ios", "short_ios", "cpu", "stddev", "_dev"];
+    let words =
+        ["lat", "_ns", "pause", "error", "_err", "drop_ios", "short_ios", "cpu", "stddev", "_dev"];
     match Metric::find(metric.rsplit('.').next().unwrap_or(metric)) {
         Some(metric) => !metric.higher_is_better(),
         None => words.iter().any(|word| metric.contains(word)),
@@ -342,7 +346,9 @@ mod tests {
 
     #[test]
     fn less_latency_is_better_and_more_of_most_else() {
-        for metric in ["write.clat_ns.percentile.99", "latency", "dd.flush_max", "usr_cpu"] {
+        for metric in
+            ["write.clat_ns.percentile.99", "latency", "dd.flush_max", "usr_cpu", "total_err"]
+        {
             assert!(lower_is_better(metric), "{metric}");
         }
         for metric in ["nr_written", "nr_written.run", "bw_bytes", "throughput", "write.iops"] {

@@ -1,7 +1,7 @@
 //! Report of a comparison: changes by case, means of groups, every value.
 
 use super::{Bars, Block, Cell, Group, Report, Section, Table, Value, number};
-use crate::compare::{Change, Comparison, Row};
+use crate::compare::{Change, Comparison, GroupChange, Row};
 
 impl Report {
     /// The page of a comparison of sets of runs, with remarks on it.
@@ -41,9 +41,10 @@ fn summary(comparison: &Comparison) -> String {
     let mut sentences = Vec::new();
     for (set, (name, _)) in comparison.sets.iter().enumerate().skip(1) {
         let all = comparison.groups.last().and_then(|group| group.changes[set]);
-        if let Some((percent, count)) = all {
+        if let Some(GroupChange { percent, cases, interval, .. }) = all {
+            let interval = interval.map_or(String::new(), interval_text);
             sentences.push(format!(
-                "{name} against {base}: {percent:+.1} % in the geometric mean of {count} cases."
+                "{name} against {base}: {percent:+.1} %{interval} in the geometric mean of {cases} cases."
             ));
         }
     }
@@ -53,20 +54,17 @@ fn summary(comparison: &Comparison) -> String {
 /// Chart of ratios to the base.
 fn chart(comparison: &Comparison) -> Block {
     let ratio = |percent: f64| percent / 100.0 + 1.0;
-    let bar = |change: &Change| Value {
-        value: ratio(change.percent),
-        interval: change.interval.map(|(low, high)| (ratio(low), ratio(high))),
+    let bar = |change: &Change| {
+        let interval = change.interval.map(|(low, high)| (ratio(low), ratio(high)));
+        change.ratio().map(|value| Value { value, interval })
     };
     let of = |row: &Row| Group {
         label: row.case.clone(),
-        values: row
-            .changes
-            .iter()
-            .map(|change| change.as_ref().map(bar).filter(|bar| bar.value > 0.0))
-            .collect(),
+        values: row.changes.iter().map(|change| change.as_ref().and_then(bar)).collect(),
         ..Group::default()
     };
-    let with_change = comparison.rows.iter().filter(|row| row.changes.iter().any(Option::is_some));
+    let has_ratio = |row: &&Row| row.changes.iter().flatten().any(|of| of.ratio().is_some());
+    let with_ratio = comparison.rows.iter().filter(has_ratio);
     Block::Bars(Bars {
         title: format!("{} against {}", comparison.metric, comparison.sets[0].0),
         description: "The line is the first set; a bar beyond it is more, one short of it less."
@@ -77,7 +75,7 @@ fn chart(comparison: &Comparison) -> Block {
             .chain(comparison.sets.iter().skip(1).map(|(name, _)| name.clone()))
             .collect(),
         reference: Some(1.0),
-        groups: with_change.map(of).collect(),
+        groups: with_ratio.map(of).collect(),
     })
 }
 
@@ -110,8 +108,17 @@ fn rows(comparison: &Comparison) -> Block {
 /// A change as text, with its interval and the mark of its significance.
 fn told(change: &Change) -> String {
     let mark = if change.is_sure() == Some(true) { " *" } else { "" };
-    let interval = change.interval.map(|(low, high)| format!(" ({low:+.1}…{high:+.1})"));
-    format!("{:+.1} %{}{mark}", change.percent, interval.unwrap_or_default())
+    match change.percent {
+        Some(percent) => {
+            format!("{percent:+.1} %{}{mark}", change.interval.map_or(String::new(), interval_text))
+        }
+        None if change.difference == 0.0 => "+0.0 %".to_owned(),
+        None => format!("from 0{mark}"),
+    }
+}
+
+fn interval_text((low, high): (f64, f64)) -> String {
+    format!(" ({low:+.1}…{high:+.1})")
 }
 
 fn means(comparison: &Comparison) -> Block {
@@ -124,7 +131,10 @@ fn means(comparison: &Comparison) -> Block {
         let mut cells = vec![Cell::Text(name.to_owned())];
         for change in group.changes.iter().skip(1) {
             let (percent, count) = match change {
-                Some((percent, count)) => (format!("{percent:+.1} %"), count.to_string()),
+                Some(GroupChange { percent, cases, interval, .. }) => {
+                    let interval = interval.map_or(String::new(), interval_text);
+                    (format!("{percent:+.1} %{interval}"), cases.to_string())
+                }
                 None => ("–".to_owned(), "0".to_owned()),
             };
             cells.extend([Cell::Number(percent), Cell::Number(count)]);

@@ -55,6 +55,10 @@ fn written(section: &Section, chart: &mut u32) -> String {
     let mut html = format!("<section>\n<h2>{}</h2>\n", escaped(&section.title));
     for block in &section.blocks {
         match block {
+            Block::Code(text) => {
+                let lines: Vec<String> = text.lines().map(escaped).collect();
+                html += &format!("<pre>{}</pre>\n", lines.join("\n"));
+            }
             Block::Text(text) => html += &format!("<p>{}</p>\n", escaped(text)),
             Block::List(points) => {
                 let points = points.iter().map(|point| format!("<li>{}</li>", escaped(point)));

@@ -47,6 +47,8 @@ pub struct Section {
 pub enum Block {
     /// Values as bars.
     Bars(Bars),
+    /// Lines of a command or of a file, as they are.
+    Code(String),
     /// Values as lines over an axis.
     Lines(Lines),
     /// List of items, one below the other.

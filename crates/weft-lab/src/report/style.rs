@@ -57,6 +57,7 @@ svg text.soft { fill: var(--soft); font-size: 12px; }
 .l3 { stroke-dasharray: 8 3 2 3; } .l5 { stroke-dasharray: 4 4; }
 .l6 { stroke-dasharray: 12 3; } .l7 { stroke-dasharray: 3 2 3 6; }
 .wide { overflow-x: auto; }
+pre { background: var(--raised); padding: .6rem .8rem; font-size: .86rem; white-space: pre-wrap; overflow-wrap: anywhere; }
 table { border-collapse: collapse; width: 100%; font-size: .9rem; margin: .4rem 0 1.2rem; }
 caption { text-align: left; font-weight: 600; padding-bottom: .3rem; }
 th, td { padding: .3rem .7rem .3rem 0; text-align: left; vertical-align: top; border-bottom: 1px solid var(--rule); }

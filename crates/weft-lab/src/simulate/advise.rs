@@ -4,8 +4,10 @@
 //! One parameter is varied at a time, beginning with the given volume, and is varied again if
 //! another parameter has changed since. A value replaces the present one only if it is better at 95
 //! % in paired runs of the same seeds, and by at least [`LEAST_GAIN`]: a parameter without effect
-//! keeps its value. The winner is then run with seeds that the search has not used, beside the best
-//! of all other volumes and untuned md on the same drives; a value that won by chance loses there.
+//! keeps its value. The stripe cache keeps its memory when another parameter changes. The winner is
+//! then run with seeds that the search has not used, beside the given volume, the best of all other
+//! volumes and untuned md on the same drives; a value that won by chance loses there. The given
+//! volume is the advice unless the winner is better than it, by these seeds.
 //!
 //! The search is a hill climb: it does not find two values that are good only together.
 //!
@@ -95,13 +97,16 @@ pub struct Other {
     pub ratio: Estimate,
 }
 
-/// Result of the search: the best volume, and the volumes that it was compared with.
+/// Result of the search: the advised volume, and the volumes that it was compared with.
 #[derive(Clone, Debug)]
 pub struct Advice {
-    /// The best volume that was found.
+    /// The advised volume.
     pub volume: Volume,
-    /// Metric of the goal for the best volume, measured with fresh seeds.
+    /// Metric of the goal for the advised volume, measured with fresh seeds.
     pub value: Estimate,
+    /// The volume that the search began with, if another one is better and therefore advised;
+    /// `None` if it is the advised volume itself.
+    pub given: Option<Other>,
     /// The best other volume, if any other was run.
     pub next: Option<Other>,
     /// Untuned md on the same drives, with chunks of 512 KiB.
@@ -194,24 +199,33 @@ fn value(volume: &Volume, name: &'static str) -> (&'static str, String) {
     }
 }
 
-/// Copies of the volume, each with another value of the parameter, in the order of the values.
-fn others(volume: &Volume, name: &'static str) -> Vec<Volume> {
+/// Copies of the volume, each with another value of the parameter, in the order of the values. The
+/// stripe cache keeps its memory, unless the number of its stripes is fixed.
+fn others(volume: &Volume, name: &'static str, fixed: &[String]) -> Vec<Volume> {
     let (knob, _) = value(volume, name);
+    let memory = volume.cache_memory();
+    let keeps_memory = name != CACHE && !fixed.iter().any(|name| name == "stripe_cache_size");
     let values: &[&str] = match knob {
         MEMBERS => &["3", "4", "5", "6", "8", "10", "12"],
         CHUNK => &["16", "64", "128", "256", "512", "1024"],
         "stripe_size" => &["auto", "4096", "16384", "65536"],
-        "stripe_cache_bytes" => &["8388608", "33554432", "134217728"],
-        "stripe_cache_size" => &["256", "1024", "4096"],
+        "stripe_cache_bytes" | "stripe_cache_size" => &["8388608", "33554432", "134217728"],
         "priority" => &["stream", "bypass", "fifo"],
         _ => &[],
     };
-    let with = |text: &&str| with(volume, knob, text);
+    let with = |text: &&str| {
+        let mut other = with(volume, knob, text)?;
+        if keeps_memory {
+            other.set_cache_memory(memory);
+        }
+        Some(other)
+    };
     let volumes = values.iter().filter_map(with);
     volumes.filter(|other| value(other, name) != value(volume, name)).collect()
 }
 
-/// The volume with another value of a parameter; `None` if its level does not allow the value.
+/// The volume with another value of a parameter; `None` if its level does not allow the value. A
+/// stripe cache is given in bytes, whichever its knob.
 fn with(volume: &Volume, knob: &str, text: &str) -> Option<Volume> {
     let mut other = volume.clone();
     match knob {
@@ -223,6 +237,7 @@ fn with(volume: &Volume, knob: &str, text: &str) -> Option<Volume> {
             other.members = fits.then(|| vec![member; usize::from(count)])?;
         }
         CHUNK => other.chunk = Bytes::kib(text.parse().ok()?),
+        "stripe_cache_size" => other.set_cache_memory(Bytes(text.parse().ok()?)),
         knob => other.knobs.set(volume.knobs.parse(knob, text).ok()?),
     }
     Some(other)
@@ -267,7 +282,7 @@ impl Search<'_> {
     ) -> Result<Option<(Step, Volume)>, SimulateError> {
         let (goal, runs) = (self.wanted.goal, self.wanted.runs);
         let mut volumes = vec![at.clone()];
-        volumes.extend(others(at, name));
+        volumes.extend(others(at, name, self.wanted.fixed));
         let mut left_out = Vec::new();
         let swept = loop {
             match self.run(&volumes, runs) {
@@ -302,7 +317,7 @@ impl Search<'_> {
         Ok(Some((step, volumes.swap_remove(taken))))
     }
 
-    /// Runs the winner with fresh seeds, beside the next best and untuned md.
+    /// Runs the winner with fresh seeds, beside untuned md, the next best and the given volume.
     fn confirm(
         &mut self,
         winner: Volume,
@@ -320,8 +335,17 @@ impl Search<'_> {
         knobs.scheduler = SchedulerKind::MqDeadline;
         let chunk = Volume::MDADMS_CHUNK;
         let md = Volume { chunk, knobs, write_back: None, ..winner.clone() };
-        let mut volumes = vec![winner, md];
-        volumes.extend(next.map(|(volume, _)| volume));
+        let (mut volumes, md_at) = (vec![winner, md], 1);
+        let mut place = |volume: Volume| {
+            let known = [0].into_iter().chain(2..volumes.len());
+            let known = known.into_iter().find(|at| differs(&volumes[*at], &volume).is_empty());
+            known.unwrap_or_else(|| {
+                volumes.push(volume);
+                volumes.len() - 1
+            })
+        };
+        let next = next.map(|(volume, _)| place(volume));
+        let given = place(self.wanted.volume.clone());
         for volume in &mut volumes {
             volume.seed = volume.seed.wrapping_add(FRESH);
         }
@@ -331,9 +355,11 @@ impl Search<'_> {
         let Some(swept) = swept else { return Ok(None) };
         let metric = goal.metric();
         // With fresh seeds, which favour neither volume, the next best may win.
-        let swapped = volumes.len() == 3
-            && swept.against(0, 2, metric).is_ok_and(|ratio| goal.is_better(&ratio));
-        let (first, second) = if swapped { (2, 0) } else { (0, 2) };
+        let beats = |one: usize, other: usize| {
+            swept.against(other, one, metric).is_ok_and(|ratio| goal.is_better(&ratio))
+        };
+        let best = next.filter(|next| beats(*next, 0)).unwrap_or(0);
+        let first = if best == given || beats(best, given) { best } else { given };
         let against = |other: usize| -> Result<Other, SimulateError> {
             Ok(Other {
                 differs: differs(&volumes[other], &volumes[first]),
@@ -341,11 +367,16 @@ impl Search<'_> {
                 ratio: swept.against(other, first, metric)?,
             })
         };
-        let next = if volumes.len() == 3 { Some(against(second)?) } else { None };
-        let md = Other { differs: Vec::new(), ..against(1)? };
+        // The best of the volumes that are neither advised nor md's: the winner of the search where
+        // it is not advised.
+        let second = if best == first { next.filter(|next| *next != first) } else { Some(best) };
+        let second = second.or_else(|| (first != 0).then_some(0));
+        let (next, md) = (second.map(against).transpose()?, against(md_at)?);
+        let given = (first != given).then(|| against(given)).transpose()?;
+        let md = Other { differs: Vec::new(), ..md };
         let value = swept.estimate(first, metric);
         let volume = Volume { seed: self.wanted.volume.seed, ..volumes.swap_remove(first) };
-        Ok(Some(Advice { volume, value, next, md, steps, runs }))
+        Ok(Some(Advice { volume, value, given, next, md, steps, runs }))
     }
 }
 

@@ -16,6 +16,7 @@ mod figures;
 pub mod jobs;
 mod outcome;
 mod pace;
+mod stripe_cache;
 pub mod sweep;
 mod sync;
 pub mod trace;
@@ -28,6 +29,7 @@ use weft_units::{Span, Time};
 
 pub use figures::Figures;
 pub use outcome::{MemberOutcome, Outcome, Stop, WriteBackOutcome};
+pub use stripe_cache::StripeCache;
 pub use sync::{SyncOutcome, action as sync_action};
 pub use volume::{Volume, VolumeError};
 pub use weft_sim::drive::models;

@@ -293,6 +293,17 @@ pub fn sweep(
     Ok(Some(swept))
 }
 
+/// Every figure of a run as a text: equal for two runs if their results are equal bit for bit.
+#[must_use]
+pub fn fingerprint(outcome: &Outcome) -> String {
+    let jobs = by_job(&outcome.results);
+    let jobs: Vec<_> = jobs.iter().map(|job| (Sample::of(job), course(job))).collect();
+    let members: Vec<_> = outcome.members.iter().map(|member| member.traffic).collect();
+    let Outcome { elapsed, answered, client, engine_work, recovered, unreadable, .. } = outcome;
+    let all = (jobs, members, elapsed, answered, client, engine_work, recovered, unreadable);
+    format!("{all:?}")
+}
+
 /// Copy of a volume with the seed of run `run`.
 fn of_run(volume: &Volume, run: u64) -> Volume {
     Volume { seed: volume.seed.wrapping_add(run), ..volume.clone() }

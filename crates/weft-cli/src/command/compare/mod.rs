@@ -4,6 +4,8 @@
 //! fio, and of `/proc/vmstat`. Without repeats its table equals the mail's, to the column.
 
 mod print;
+mod remarks;
+mod verdict;
 
 use weft_terminal::outcome::{Exit, Failure, Outcome};
 use weft_terminal::terminal::{complain, print_json, stdout};
@@ -15,19 +17,24 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use weft_lab::compare::{
-    By, Change, CompareError, Comparison, Field, Order, Row, Select, Sets, lower_is_better,
+    By, CompareError, Comparison, Copies, Field, GroupChange, Order, Row, Select, Sets,
+    lower_is_better,
 };
 use weft_lab::report::Report;
+
+use crate::result_kinds;
+use verdict::Verdict;
 
 /// Compares sets of runs, case by case
 ///
 /// A run is a folder with vmstat-end (and vmstat-begin), copies of /proc/vmstat; a job in a JSON
 /// output of fio, of which a folder may have many as NAME.json; or one of the result folders of
 /// weft reproduce. Each argument is a set, and cases are what lies below it under the same names;
-/// folders named run1, run-2 and so on are repeats of one case. Run folders with names as
-/// xfs-10dd-1M-24p-16384M-100M:10-KERNEL, given one by one, are split by kernel. The first set is
-/// what the others are compared with. With repeats, means are compared, ± is their standard
-/// deviation in percent, and * says that the 95 % interval of the change leaves 0 out.
+/// folders named run1, run-2 and so on are repeats of one case. Runs of one seed or of equal bytes
+/// in a set count once. Run folders with names as xfs-10dd-1M-24p-16384M-100M:10-KERNEL, given one
+/// by one, are split by kernel. The first set is what the others are compared with. With repeats,
+/// the change is that of geometric means, ± is the standard deviation in percent, and * says that
+/// the 95 % interval of the change leaves 0 out.
 #[derive(Debug, Args)]
 pub(crate) struct Compare {
     /// Folders with runs, or JSON outputs of fio
@@ -67,12 +74,22 @@ pub(crate) struct Compare {
     /// Which way is better, for colours, where the metric's name does not say it
     #[arg(long, value_name = "WAY", value_parser = ["higher", "lower"])]
     better: Option<String>,
+    /// End with status 5 if a case is worse by more than so many percent, with its whole interval
+    /// beyond that; which way is worse, --better and the metric's name say
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    fail_above: Option<f64>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
     /// Print a page of HTML
     #[arg(long, conflicts_with = "json")]
     html: bool,
+    /// Write the page of HTML to a file, beside the table
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
+    /// Overwrite the page that --report names
+    #[arg(long, requires = "report")]
+    force: bool,
 }
 
 /// Values of `--sort`.
@@ -113,19 +130,27 @@ pub(crate) fn run(arguments: &Compare) -> Outcome {
     for (path, remark) in sets.remarks() {
         complain(&format!("{}: {remark}", path.display()));
     }
-    let remarks = remarks(&sets, &comparison);
+    let lower = match arguments.better.as_deref() {
+        Some(way) => way == "lower",
+        None => lower_is_better(metric),
+    };
+    let file = result_kinds::report(arguments.report.as_deref(), arguments.force)?;
+    let mut remarks = remarks::of(&sets, &comparison);
+    let verdict = arguments.fail_above.map(|percent| Verdict::of(&comparison, percent, lower));
+    let verdict = verdict.transpose()?;
+    remarks.extend(verdict.iter().map(Verdict::line));
+    let page = || Report::compared(&comparison, &remarks).html();
     if arguments.json {
-        print_json(&to_json(&comparison, &remarks))?;
+        print_json(&to_json(&comparison, &remarks, verdict.as_ref()))?;
     } else if arguments.html {
-        std::io::stdout().write_all(Report::compared(&comparison, &remarks).html().as_bytes())?;
+        std::io::stdout().write_all(page().as_bytes())?;
     } else {
-        let lower = match arguments.better.as_deref() {
-            Some(way) => way == "lower",
-            None => lower_is_better(metric),
-        };
         print::print(&mut stdout(), &comparison, &remarks, lower)?;
     }
-    Ok(Exit::Done)
+    if let Some(file) = file {
+        file.write(page())?;
+    }
+    Ok(verdict.map_or(Exit::Done, |verdict| verdict.exit()))
 }
 
 fn failure(error: CompareError) -> Failure {
@@ -162,47 +187,7 @@ fn print_metrics(sets: &Sets, as_json: bool) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// Remarks about the compared figures, for the reader of the table.
-fn remarks(sets: &Sets, comparison: &Comparison) -> Vec<String> {
-    let metric = &comparison.metric;
-    let mut remarks = Vec::new();
-    let changes = || comparison.rows.iter().flat_map(|row| &row.changes).flatten();
-    let sure: Vec<bool> = changes().filter_map(Change::is_sure).collect();
-    if !sure.is_empty() {
-        let marked = sure.iter().filter(|sure| **sure).count();
-        let pairs = if changes().any(|change| change.is_paired) { " (pairs by seed)" } else { "" };
-        remarks.push(format!(
-            "* at {marked} of {} changes: the 95 % interval{pairs} leaves 0 out, as it does by chance at \
-             one in 20",
-            sure.len()
-        ));
-    }
-    if changes().any(|change| change.interval.is_none()) {
-        remarks.push(
-            "a change of single runs has no interval: nothing says whether it is more than chance"
-                .to_owned(),
-        );
-    }
-    match comparison.missing_count() {
-        0 => {}
-        1 => remarks.push("1 cell is missing (-)".to_owned()),
-        count => remarks.push(format!("{count} cells are missing (-)")),
-    }
-    if sets.counts_since_boot(metric) {
-        let grew = format!("{metric}.run");
-        let instead = if sets.metrics().contains(grew.as_str()) {
-            format!("; --metric {grew} is what it grew by from vmstat-begin to vmstat-end")
-        } else {
-            String::new()
-        };
-        remarks.push(format!(
-            "{metric} counts since boot, whatever the time that a run took{instead}"
-        ));
-    }
-    remarks
-}
-
-fn to_json(comparison: &Comparison, remarks: &[String]) -> Value {
+fn to_json(comparison: &Comparison, remarks: &[String], verdict: Option<&Verdict>) -> Value {
     let sets: Vec<Value> =
         comparison.sets.iter().map(|(name, runs)| json!({"name": name, "runs": runs})).collect();
     let groups: Vec<Value> = comparison
@@ -210,7 +195,15 @@ fn to_json(comparison: &Comparison, remarks: &[String]) -> Value {
         .iter()
         .map(|group| {
             let changes = group.changes.iter().map(|change| {
-                change.map(|(percent, cases)| json!({"gain_pct": percent, "cases": cases}))
+                change.map(|GroupChange { percent, cases, interval, is_by_runs }| {
+                    let of = if is_by_runs { "runs" } else { "cases" };
+                    json!({
+                        "gain_pct": percent,
+                        "cases": cases,
+                        "ci95": interval.map(|(low, high)| [low, high]),
+                        "ci95_of": interval.map(|_| of),
+                    })
+                })
             });
             json!({"group": group.name, "changes": changes.collect::<Vec<_>>()})
         })
@@ -223,8 +216,16 @@ fn to_json(comparison: &Comparison, remarks: &[String]) -> Value {
         "rows": comparison.rows.iter().map(row_to_json).collect::<Vec<_>>(),
         "geometric_means": groups,
         "missing": comparison.missing_count(),
+        "copies": comparison.copies.iter().map(copy_to_json).collect::<Vec<_>>(),
+        "fail_above": verdict.map(Verdict::to_json),
         "remarks": remarks,
     })
+}
+
+fn copy_to_json(copies: &Copies) -> Value {
+    let Copies { set, counts, copy, seed, is_same } = copies;
+    let [counts, copy] = [counts, copy].map(|path| path.to_string_lossy());
+    json!({"set": set, "counts": counts, "copy": copy, "seed": seed, "same_results": is_same})
 }
 
 fn row_to_json(row: &Row) -> Value {
@@ -235,9 +236,14 @@ fn row_to_json(row: &Row) -> Value {
     });
     let changes = row.changes.iter().map(|change| {
         change.as_ref().map(|change| {
+            let interval = change.interval.map(|(low, high)| [low, high]);
+            let of_percent = change.percent.is_some();
             json!({
                 "gain_pct": change.percent,
-                "ci95": change.interval.map(|(low, high)| [low, high]),
+                "ci95": interval.filter(|_| of_percent),
+                "would_see_pct": change.would_see.filter(|_| of_percent),
+                "difference": change.difference,
+                "difference_ci95": interval.filter(|_| !of_percent),
                 "significant": change.is_sure(),
                 "paired": change.is_paired,
             })

@@ -15,7 +15,7 @@
 
 use std::io::Write;
 
-use weft_lab::compare::{Cell, Change, Comparison, Row};
+use weft_lab::compare::{Cell, Change, Comparison, GroupChange, Row};
 use weft_terminal::outcome::Failure;
 use weft_terminal::terminal::style;
 
@@ -64,8 +64,12 @@ pub(super) fn print(
         write!(out, "{:width$}", "", width = widths.sets[0])?;
         for (change, width) in group.changes.iter().zip(&widths.sets).skip(1) {
             let (percent, cases) = match change {
-                Some((percent, 1)) => (percent_text(*percent), "1 case".to_owned()),
-                Some((percent, count)) => (percent_text(*percent), format!("{count} cases")),
+                Some(GroupChange { percent, cases: 1, .. }) => {
+                    (percent_text(*percent), "1 case".to_owned())
+                }
+                Some(GroupChange { percent, cases, .. }) => {
+                    (percent_text(*percent), format!("{cases} cases"))
+                }
                 None => (String::new(), "-".to_owned()),
             };
             let text = format!("{percent:>CHANGE$} {cases:>of$}", of = widths.value);
@@ -77,6 +81,7 @@ pub(super) fn print(
     }
     for (set, (name, _)) in comparison.sets.iter().enumerate().skip(1) {
         print_extremes(out, comparison, set, name)?;
+        print_mean(out, comparison, set, name)?;
     }
     for remark in remarks {
         writeln!(out, "{remark}")?;
@@ -111,7 +116,7 @@ fn print_row(
             None => write!(out, "{:room$}{value}", "")?,
             Some(change) => {
                 let mark = if change.is_sure() == Some(true) { '*' } else { ' ' };
-                let percent = percent_text(change.percent);
+                let percent = change_text(change);
                 let (colour, plain) = colour(change, lower_is_better);
                 // Colour codes take no columns.
                 let before = room.saturating_sub(1 + percent.len());
@@ -130,9 +135,9 @@ fn print_extremes(
     set: usize,
     name: &str,
 ) -> Result<(), Failure> {
-    let changes = comparison.rows.iter().filter_map(|row| Some((row, row.changes[set]?.percent)));
-    let mut changes: Vec<(&Row, f64)> = changes.collect();
-    changes.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let changes = comparison.rows.iter().filter_map(|row| Some((row, row.changes[set]?)));
+    let mut changes: Vec<(&Row, Change)> = changes.collect();
+    changes.sort_by(|a, b| a.1.rank().total_cmp(&b.1.rank()));
     let ([(least, low), ..], Some((most, high))) = (&changes[..], changes.last()) else {
         writeln!(out, "{name}: no case to compare")?;
         return Ok(());
@@ -140,17 +145,54 @@ fn print_extremes(
     if changes.len() == 1 {
         return Ok(());
     }
-    let up = changes.iter().filter(|(_, percent)| *percent > 0.0).count();
-    let down = changes.iter().filter(|(_, percent)| *percent < 0.0).count();
+    let up = changes.iter().filter(|(_, change)| change.rank() > 0.0).count();
+    let down = changes.iter().filter(|(_, change)| change.rank() < 0.0).count();
     writeln!(
         out,
         "{name}: {up} up, {down} down; from {} ({}) to {} ({})",
-        percent_text(*low),
+        rank_text(low),
         least.case,
-        percent_text(*high),
+        rank_text(high),
         most.case
     )?;
     Ok(())
+}
+
+/// Prints the mean change of all cases in `set`, if it has an interval.
+fn print_mean(
+    out: &mut impl Write,
+    comparison: &Comparison,
+    set: usize,
+    name: &str,
+) -> Result<(), Failure> {
+    let all = comparison.groups.last().and_then(|group| group.changes[set]);
+    let Some(GroupChange { percent, cases, interval: Some((low, high)), is_by_runs }) = all else {
+        return Ok(());
+    };
+    if cases > 1 {
+        let of = if is_by_runs { "runs" } else { "cases" };
+        let [percent, low, high] = [percent, low, high].map(percent_text);
+        writeln!(out, "{name}: all cases {percent} ({low} to {high} by the scatter of {of})")?;
+    }
+    Ok(())
+}
+
+/// Text of a change among others; one from 0 is larger than any.
+fn rank_text(change: &Change) -> String {
+    match change.rank() {
+        f64::INFINITY => "+∞".to_owned(),
+        f64::NEG_INFINITY => "-∞".to_owned(),
+        percent => percent_text(percent),
+    }
+}
+
+/// Text of a change; from 0 there is no percentage.
+pub(super) fn change_text(change: &Change) -> String {
+    match change.percent {
+        Some(percent) => percent_text(percent),
+        None if change.difference == 0.0 => percent_text(0.0),
+        None => "from 0".to_owned(),
+    }
 }
 
 fn percent_text(percent: f64) -> String {
@@ -176,10 +218,10 @@ fn spread_text(cell: &Cell) -> String {
 /// Colour codes before and after a change. A change gets a colour if its interval excludes 0 or,
 /// for single runs, if it is not small.
 fn colour(change: &Change, lower_is_better: bool) -> (&'static str, &'static str) {
-    let counts = change.is_sure().unwrap_or(change.percent.abs() >= NO_CHANGE_PERCENT);
+    let counts = change.is_sure().unwrap_or(change.rank().abs() >= NO_CHANGE_PERCENT);
     if !counts {
         return ("", "");
     }
-    let is_better = (change.percent > 0.0) != lower_is_better;
+    let is_better = (change.rank() > 0.0) != lower_is_better;
     (if is_better { style::GREEN } else { style::RED }, style::PLAIN)
 }
