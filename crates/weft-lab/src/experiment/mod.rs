@@ -84,12 +84,13 @@ const TEXTS: &[&str] = &[
     include_str!("../../../../experiments/004.toml"),
 ];
 
-/// The change that each patch makes, in a few words: a column of `weft reproduce`.
+/// The change that each patch makes, in a few words: a column of `weft reproduce`, which has room
+/// for 28 letters of it.
 const ABOUT: &[(&str, &str)] = &[
-    ("000", "RAID 5: full stripes go first"),
+    ("000", "RAID 5: full stripes first"),
     ("001", "throttled writers only sleep"),
     ("002", "one flush serves all waiting"),
-    ("003", "BFQ: no merged queues on SSDs"),
+    ("003", "BFQ: no merging on SSDs"),
     ("004", "4 KiB stripes, 64 KiB pages"),
 ];
 
