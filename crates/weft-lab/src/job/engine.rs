@@ -1,4 +1,4 @@
-//! Engines of fio: what each of them means on a simulated volume, or why it means nothing there.
+//! Engines of fio: their meaning on a simulated volume, or the reason why they have none.
 //!
 //! weft's own engine replaces all of them. What is left of the name is whether requests of a job
 //! overlap, and whether they go through the page cache whatever `direct` says.

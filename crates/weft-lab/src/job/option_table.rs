@@ -1,6 +1,8 @@
-//! Table of the options of job files: one row per option that is read, with its name, meaning and
-//! effect; then those that mean nothing to a simulation, and those that would change the load in a
-//! way that is not simulated, each with the reason.
+//! Table of the options of job files: those read, left out and refused.
+//!
+//! An option that is read has a row with its name, meaning and effect. Those that mean nothing to a
+//! simulation, and those that would change the load in a way that is not simulated, stand with
+//! others of the same reason.
 //!
 //! Source   fio HOWTO; fio(1), 3.33 and 3.42
 

@@ -158,7 +158,7 @@ impl Reader<'_> {
             };
             let stripped = raw.trim();
             if stripped.starts_with('[') {
-                self.begin_section(file, line, stripped, depth).map_err(|why| syntax(why))?;
+                self.begin_section(file, line, stripped, depth).map_err(syntax)?;
                 continue;
             }
             // As in fio, `;` and `#` begin a comment wherever they stand.
