@@ -11,6 +11,7 @@ use std::time::Duration;
 /// Map from programs to Debian packages (bookworm). A name with a slash is the path of a file.
 const PACKAGES: &[(&str, &str)] = &[
     ("/usr/include/fuse3/fuse.h", "libfuse3-dev"),
+    ("/usr/share/doc/fio/examples/aio-read.fio", "fio-examples"),
     ("blkparse", "blktrace"),
     ("busybox", "busybox-static"),
     ("cc", "gcc"),
@@ -78,6 +79,8 @@ pub(crate) fn install(missing: impl Fn() -> Vec<&'static str>) -> Ending {
     let apt = |words: &[&str]| {
         let mut command = Command::new("apt-get");
         command.args(["-q", "-o", "DPkg::Lock::Timeout=300", "-o", "Acquire::Retries=3"]);
+        // Minimal images of Debian leave out what packages have in /usr/share/doc.
+        command.args(["-o", "DPkg::Options::=--path-include=/usr/share/doc/fio/*"]);
         command.args(words).env("DEBIAN_FRONTEND", "noninteractive");
         command.stdout(std::process::Stdio::null());
         crate::part::run(command, Duration::from_secs(900))

@@ -17,6 +17,8 @@ use std::process::{Command, Stdio};
 use common::{Served, command};
 use tempfile::tempdir;
 use weft_engine::knobs::{Knobs, SchedulerKind, TABLE};
+use weft_lab::job::engine::{ENGINES, ENGINES_REFUSED};
+use weft_lab::job::{self, Engine};
 use weft_testing::documents::{Helps, commands_named, pages, root};
 
 /// Programs of other projects that pages use.
@@ -230,7 +232,7 @@ fn the_page_on_rescue_prints_what_its_commands_print() {
 
 #[test]
 fn the_page_on_tuning_prints_what_its_commands_print() {
-    check("docs/tune.md", 4);
+    check("docs/tune.md", 6);
 }
 
 #[test]
@@ -416,22 +418,74 @@ fn schema_list() -> String {
     schemas.iter().fold(String::new(), |list, name| format!("{list}- `weft.{name}`\n"))
 }
 
-#[test]
-fn the_lists_of_the_reference_are_those_of_the_program() {
-    let (path, page) =
-        pages().into_iter().find(|(path, _)| path.ends_with("docs/reference.md")).unwrap();
-    let lists =
-        [("commands", command_table()), ("knobs", knob_table()), ("schemas", schema_list())];
-    let mut wanted = page.clone();
+/// Table of the options of fio that are read.
+fn fio_options() -> String {
+    let mut table = String::from("| option | does |\n|---|---|\n");
+    for row in job::OPTIONS {
+        writeln!(table, "| `{}` | {} |", row.name, row.doc).unwrap();
+    }
+    table
+}
+
+/// Table of options of fio with a reason.
+fn fio_reasons(others: &[job::Others]) -> String {
+    let mut table = String::from("| reason | options |\n|---|---|\n");
+    for row in others {
+        writeln!(table, "| {} | `{}` |", row.reason, row.names.join("`, `")).unwrap();
+    }
+    table
+}
+
+/// Table of the engines of fio.
+fn fio_engines() -> String {
+    let mut table = String::from("| meaning | engines |\n|---|---|\n");
+    let mut row = |meaning: &str, names: &[&str]| {
+        writeln!(table, "| {meaning} | `{}` |", names.join("`, `")).unwrap();
+    };
+    for (meaning, engine, direct) in [
+        ("up to `iodepth` requests at once", Engine::Overlapping, None),
+        ("the same, past the page cache", Engine::Overlapping, Some(true)),
+        ("one request at a time", Engine::Synchronous, None),
+        ("the same, through the page cache", Engine::Synchronous, Some(false)),
+    ] {
+        let of = ENGINES.iter().filter(|row| (row.engine, row.direct) == (engine, direct));
+        row(meaning, &of.map(|row| row.name).collect::<Vec<_>>());
+    }
+    for (reason, names) in ENGINES_REFUSED {
+        row(&format!("refused: {reason}"), names);
+    }
+    table
+}
+
+/// The page with its lists, each between two marks, written anew.
+fn with_lists(page: &str, lists: &[(&str, String)]) -> String {
+    let mut wanted = page.to_owned();
     for (name, list) in lists {
         let (begin, end) = (format!("<!-- {name}: begin -->\n"), format!("<!-- {name}: end -->\n"));
         let (before, rest) = wanted.split_once(&begin).expect("a begin mark");
         let (_, after) = rest.split_once(&end).expect("an end mark");
         wanted = format!("{before}{begin}\n{list}\n{end}{after}");
     }
-    if is_update() {
-        std::fs::write(path, wanted).unwrap();
-    } else {
-        assert_eq!(page, wanted, "docs/reference.md is stale: WEFT_DOCS_UPDATE=1");
+    wanted
+}
+
+#[test]
+fn the_lists_of_the_pages_are_those_of_the_program() {
+    let reference =
+        [("commands", command_table()), ("knobs", knob_table()), ("schemas", schema_list())];
+    let tune = [
+        ("options read", fio_options()),
+        ("options left out", fio_reasons(job::LEFT_OUT)),
+        ("options refused", fio_reasons(job::REFUSED)),
+        ("engines", fio_engines()),
+    ];
+    for (name, lists) in [("docs/reference.md", &reference[..]), ("docs/tune.md", &tune)] {
+        let (path, page) = pages().into_iter().find(|(path, _)| path.ends_with(name)).unwrap();
+        let wanted = with_lists(&page, lists);
+        if is_update() {
+            std::fs::write(path, wanted).unwrap();
+        } else {
+            assert_eq!(page, wanted, "{name} is stale: WEFT_DOCS_UPDATE=1");
+        }
     }
 }

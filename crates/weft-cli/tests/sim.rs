@@ -106,11 +106,23 @@ const USAGE_ERRORS: &[(&[&str], &str)] = &[
         &["numjob.fio"],
         "numjob.fio:2: [1MB write]: option numjob: not one that weft reads; did you mean numjobs?",
     ),
-    (&["verify.fio"], "verify.fio:3: [j]: option verify"),
-    (&["folder.fio"], "[j]: directory: found /mnt, expected none"),
+    (&["flow.fio"], "flow.fio:3: [j]: flow=2 is not simulated: jobs are not paced by the progress"),
+    (
+        &["net.fio"],
+        "4 errors:\n  net.fio:2: [global]: ioengine=net is not simulated: no I/O of blocks",
+    ),
+    (&["net.fio"], "\n  net.fio:3: [global]: option port: not one that weft reads\n"),
+    (
+        &["net.fio"],
+        "\n  net.fio:5: [j]: option sise: not one that weft reads; did you mean size?\n",
+    ),
+    (&["net.fio"], "\n  net.fio:7: [k]: exitall is not simulated: no job ends another\n"),
     (&["odd.fio"], "[j]: bs: found 512 bytes, expected whole pages of 4096 bytes, or direct=1"),
     (&["large.fio"], "[j]: size: found 109951162777600 bytes"),
-    (&["range.fio"], "[j]: sync_file_range: found set"),
+    (
+        &["range.fio"],
+        "range.fio:3: [j]: sync_file_range=write:8 is not simulated: fsync and fdatasync",
+    ),
     (&["empty.fio"], "empty.fio:1: found the end of the file, expected a section [NAME]"),
     (&["bytes.fio"], "bytes.fio:3: found bytes that are no text, expected a job file"),
     (&["/dev/zero"], "/dev/zero:1: found more than 16 MiB"),
@@ -166,8 +178,8 @@ fn what_is_not_understood_is_a_usage_error_that_names_it() {
     let dir = tempdir().unwrap();
     for (name, text) in [
         ("numjob.fio", "[1MB write]\nnumjob=2\n"),
-        ("verify.fio", "[j]\nrw=write\nverify=crc32c\n"),
-        ("folder.fio", "[j]\ndirectory=/mnt\n"),
+        ("flow.fio", "[j]\nrw=write\nflow=2\n"),
+        ("net.fio", "[global]\nioengine=net\nport=1\n[j]\nsise=1m\n[k]\nexitall\n"),
         ("odd.fio", "[j]\nrw=write\nbs=512\nsize=1m\n"),
         ("large.fio", "[j]\nrw=write\nsize=100t\ndirect=1\n"),
         ("range.fio", "[j]\nrw=write\nsync_file_range=write:8\n"),
@@ -217,6 +229,25 @@ fn a_plain_random_job_runs_on_disks_of_20_tb() {
         let text = exits(dir.path(), 0, &words).out;
         assert!(text.contains("r: (group 0): err=0"), "{text}");
     }
+}
+
+#[test]
+fn what_means_nothing_here_is_left_out_and_told_once() {
+    let dir = tempdir().unwrap();
+    let path = dir.path();
+    let text = |more: &str| format!("[global]\nrw=write\nsize=1m\n{more}[a]\n[b]\nstonewall\n");
+    write(path.join("plain.fio"), text("")).unwrap();
+    let more = "thread\nverify=md5\nunlink=1\ncpus_allowed=0\nname=x ; a comment\n";
+    write(path.join("more.fio"), text(more)).unwrap();
+    let of = |job: &str| exits(path, 0, &["sim", job, "--member-size", "8M"]);
+    let (plain, more) = (of("plain.fio"), of("more.fio"));
+    assert_eq!(plain.out, more.out);
+    let told: Vec<&str> = more.err.lines().filter(|line| line.contains("left out")).collect();
+    assert_eq!(told.len(), 3, "{told:?}");
+    assert_eq!(told[0], "weft: left out: thread, cpus_allowed: of no meaning to a simulation");
+    assert!(told[1].starts_with("weft: left out: verify: a simulated volume stores no bytes"));
+    assert!(told[2].starts_with("weft: left out: unlink: jobs have no files"));
+    assert!(!plain.err.contains("left out"));
 }
 
 #[test]

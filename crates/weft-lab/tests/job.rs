@@ -4,7 +4,8 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use weft_lab::job::generate::{Generator, Io};
 use weft_lab::job::{
-    Blocks, Direction, Distribution, Engine, Job, JobError, ParseOptions, Size, parse_text,
+    Blocks, Direction, Distribution, Engine, Job, JobError, ParseOptions, Size, left_out,
+    parse_text,
 };
 use weft_lab::replay::{Op, ReadOptions, Trace};
 use weft_testing::skip;
@@ -40,7 +41,7 @@ fn experiments_26_the_job_of_seed_004_starts_both_clones_at_0() {
     let write = &jobs[1];
     assert_eq!((write.name.as_str(), write.group, write.stonewall), ("64KB write", 1, true));
     assert_eq!((write.clone_count, write.submission.depth), (2, 64));
-    assert_eq!((write.submission.engine, write.submission.direct), (Engine::Libaio, true));
+    assert_eq!((write.submission.engine, write.submission.direct), (Engine::Overlapping, true));
     assert_eq!(write.pattern.blocks[1], Blocks::one(Bytes::mib(1)));
     assert_eq!(
         write.options,
@@ -66,9 +67,8 @@ fn options_become_typed_values() {
         "rw=randrw:4\nbs=4k,8k\nrwmixwrite=30\nsize=50%\noffset=1m\nruntime=2m\ntime_based\n\
         rate=1m,2m\nrate_iops=,50\nthinktime=10\nsync=dsync\nrandom_distribution=zipf:1.2\nrandseed=7\n\
         percentile_list=50:99.9\nfilename=/dev/a:/dev/b\nweft_stripe_size=auto\nBLOCKSIZE_RANGE=1k-4k,,\n\
-        fsync=8\nsync_file_range=wait_before,write:8\nioengine=io_uring\niodepth=8\niodepth_batch=4\n\
-        startdelay=500ms\nprioclass=2\nprio=3\nloops=3\nbuffered=0\nreplay_align=4k\nwrite_bw_log\n\
-        new_group=0",
+        fsync=8\nioengine=io_uring\niodepth=8\niodepth_batch=4\n\
+        startdelay=500ms\nprioclass=2\nprio=3\nloops=3\nbuffered=0\nnew_group=0",
     );
     assert_eq!(j.pattern.directions, [Direction::Read, Direction::Write]);
     assert_eq!((j.pattern.random, j.pattern.step, j.pattern.read_percent), (true, 4, 70));
@@ -87,10 +87,8 @@ fn options_become_typed_values() {
     assert_eq!(j.report.percentiles, [50.0, 99.9]);
     assert_eq!(j.target.filenames, ["/dev/a", "/dev/b"]);
     assert_eq!(j.extensions, [("weft_stripe_size".to_owned(), "auto".to_owned())]);
-    assert_eq!(j.durability.sync_file_range, Some((vec!["wait_before".into(), "write".into()], 8)));
     assert_eq!((j.submission.batch, j.submission.depth_low, j.submission.direct), (4, 8, true));
     assert_eq!((j.class.prio, j.class.prio_class, j.loops), (Some(3), Some(2), 3));
-    assert_eq!((j.replay.align, j.report.write_bw_log.as_deref()), (k(4), Some("")));
 }
 
 #[test]
@@ -118,8 +116,12 @@ fn global_holds_for_sections_after_it_and_the_environment_and_other_files_are_us
 fn what_is_not_understood_is_told_by_file_line_section_and_option() {
     let table = [
         (
-            "[a]\nverify=crc32c",
-            "t.fio:2: [a]: option verify: not one that weft reads; weft sim --help lists those",
+            "[a]\nhttp_host=x",
+            "t.fio:2: [a]: option http_host: not one that weft reads; weft sim --help lists those",
+        ),
+        (
+            "[a]\nthraed",
+            "t.fio:2: [a]: option thraed: not one that weft reads; did you mean thread?",
         ),
         (
             "[a]\niodepht=4",
@@ -153,9 +155,19 @@ fn what_is_not_understood_is_told_by_file_line_section_and_option() {
         ),
         ("[a]\nprio=8", "t.fio:2: [a]: prio: found \"8\", expected a number of 0..=7"),
         ("[a]\nkb_base=10", "t.fio:2: [a]: kb_base: found \"10\", expected 1000 or 1024"),
-        ("[a]\nioengine=mmap", "t.fio:2: [a]: ioengine: found \"mmap\", expected io_uring"),
+        ("[a]\nioengine=libaoi", "t.fio:2: [a]: ioengine: found \"libaoi\", expected an engine of"),
+        ("[a]\nioengine=net", "t.fio:2: [a]: ioengine=net is not simulated: no I/O of blocks, but"),
+        ("[a]\nioengine=null", "t.fio:2: [a]: ioengine=null is not simulated: it has no I/O"),
+        (
+            "[a]\nflow=2",
+            "t.fio:2: [a]: flow=2 is not simulated: jobs are not paced by the progress",
+        ),
+        ("[a]\nexitall", "t.fio:2: [a]: exitall is not simulated: no job ends another"),
+        ("[a]\nrw=trimwrite", "t.fio:2: [a]: rw=trimwrite is not simulated: a job trims or writes"),
+        ("[a]\nrw=randread:-8k", "t.fio:2: [a]: rw: found \"randread:-8k\", expected read, write"),
+        ("[a]\nrw=read:-0", "t.fio:2: [a]: rw: found \"read:-0\""),
         ("[a]\nnumjobs=0", "t.fio:2: [a]: numjobs: found \"0\", expected a number above 0"),
-        ("[global]\nbs=x\n[a]", "t.fio:2: [a]: bs: found \"x\""),
+        ("[global]\nbs=x\n[a]\n[b]", "t.fio:2: [global]: bs: found \"x\""),
         ("bs=4k", "t.fio:1: found \"bs=4k\", expected a section [NAME] before"),
         ("[a", "t.fio:1: found \"[a\", expected [NAME]"),
         ("[a] b", "t.fio:1: found \"[a] b\", expected [NAME] and nothing after"),
@@ -172,13 +184,123 @@ fn what_is_not_understood_is_told_by_file_line_section_and_option() {
 }
 
 #[test]
+fn all_errors_of_all_sections_are_told_at_once_in_the_order_of_lines() {
+    let text = "[global]\nbs=4q\nnumjob=2\n[a]\nflow=2\nrw=red\n[b]\nport=1\nsize=${NONE}\n\
+        include bad.fio\n[c\n[d]\n";
+    let error = parse(text).unwrap_err();
+    let lines = [
+        "8 errors:",
+        "  bad.fio:2: [b]: option numjob: not one that weft reads; did you mean numjobs?",
+        "  t.fio:2: [global]: bs: found \"4q\", expected a size such as 4096, 4k or 1g",
+        "  t.fio:3: [global]: option numjob: not one that weft reads; did you mean numjobs?",
+        "  t.fio:5: [a]: flow=2 is not simulated: jobs are not paced by the progress of others",
+        "  t.fio:6: [a]: rw: found \"red\", expected read, write, trim, randread, randwrite, rw or \
+         randrw, then perhaps :NUMBER, which may be negative if offsets are sequential",
+        "  t.fio:8: [b]: option port: not one that weft reads",
+        "  t.fio:9: [b]: size: found \"${NONE}\", expected a variable that is set",
+        "  t.fio:11: found \"[c\", expected [NAME]",
+        "  weft sim --help lists the options that are read, left out and refused",
+    ];
+    assert_eq!(error.to_string().lines().collect::<Vec<_>>(), lines);
+    // A message does not grow with the file.
+    let many = format!("[a]\n{}", "x=1\n".repeat(1000));
+    let error = parse(&many).unwrap_err().to_string();
+    assert_eq!(error.lines().count(), 103);
+    assert!(error.contains("\n  t.fio:101: [a]: option x") && error.contains("\n  and 900 more\n"));
+}
+
+#[test]
+fn what_means_nothing_to_a_simulation_is_left_out_and_kept_with_its_reason() {
+    let jobs = parse(
+        "[global]\nthread\nuri=${NONE}\nverify=crc32c\n[a]\nrw=write\nunlink=1\n[b]\nthread=1\nss=iops:1%\n",
+    )
+    .unwrap();
+    assert_eq!(jobs.len(), 2);
+    let told = left_out(&jobs);
+    let of = |at: usize| (told[at].1.as_slice(), told[at].0);
+    assert_eq!(told.len(), 4);
+    assert_eq!(of(0), (&["thread", "uri"][..], "of no meaning to a simulation"));
+    assert_eq!(of(1).0, ["verify"]);
+    assert!(of(1).1.contains("nothing is read again"), "{told:?}");
+    assert_eq!(of(2).0, ["unlink"]);
+    assert_eq!(of(3).0, ["ss"]);
+    // The job is the same without them.
+    let plain = Job { left_out: Vec::new(), options: Vec::new(), ..jobs[0].clone() };
+    let bare = Job { options: Vec::new(), ..parse("[a]\nrw=write\n").unwrap().remove(0) };
+    assert_eq!(plain, bare);
+    // What turns off an option that is refused is nothing to be told.
+    let off =
+        job("zonemode=none\nflow=0\nrw_sequencer=sequential\nexitall=0\nread_beyond_wp=false");
+    assert!(off.left_out.is_empty());
+}
+
+#[test]
+fn comments_names_aliases_and_escapes_are_those_of_fio() {
+    let jobs = parse(
+        "[global]\nname=all\nnumjobs=4 ; four\n[a]\nname=mine\t# other\ntimeout=60\nnr_files=1\n\
+         ba=8k\nfilename=/dev/b\\:0:/dev/c#1\n[b] ; the second\n  # nothing\nsize=1m;2m\n",
+    )
+    .unwrap();
+    assert_eq!((jobs[0].name.as_str(), jobs[0].clone_count), ("mine", 4));
+    assert_eq!(jobs[0].pace.runtime, Some(Span::secs(60)));
+    assert_eq!(jobs[0].pattern.block_align, Some([Bytes::kib(8); 3]));
+    assert_eq!(jobs[0].target.filenames, ["/dev/b:0", "/dev/c"]);
+    assert_eq!(jobs[1].name, "b");
+    assert_eq!(jobs[1].target.size, Some(Size::Bytes(Bytes::mib(1))));
+}
+
+#[test]
+fn engines_say_whether_requests_overlap_and_whether_they_are_direct() {
+    let of = |engine: &str, direct: u8| {
+        // `direct` may stand before the engine or after it.
+        let lines = [format!("ioengine={engine}"), format!("direct={direct}")];
+        let jobs =
+            [lines.join("\n"), [lines[1].as_str(), &lines[0]].join("\n")].map(|text| job(&text));
+        assert_eq!(jobs[0].submission, jobs[1].submission);
+        (jobs[0].submission.engine, jobs[0].submission.direct)
+    };
+    for engine in ["io_uring", "libaio", "posixaio", "libblkio"] {
+        assert_eq!(of(engine, 0), (Engine::Overlapping, false), "{engine}");
+        assert_eq!(of(engine, 1), (Engine::Overlapping, true), "{engine}");
+    }
+    for engine in ["psync", "pvsync", "pvsync2", "sync"] {
+        assert_eq!(of(engine, 1), (Engine::Synchronous, true), "{engine}");
+    }
+    assert_eq!(of("mmap", 1), (Engine::Synchronous, false));
+    assert_eq!(of("nbd", 0), (Engine::Overlapping, true));
+}
+
+#[test]
+fn the_last_zone_may_be_the_rest() {
+    let zones = |text: &str| {
+        let lines = format!("rw=randread\nrandom_distribution=zoned:{text}");
+        parse(&format!("[j]\n{lines}\n")).map(|jobs| jobs[0].pattern.distribution.clone())
+    };
+    let rest = Distribution::Zoned(vec![(50, 5), (30, 15), (20, 80)]);
+    assert_eq!(zones("50/5:30/15:20/").unwrap(), rest);
+    assert_eq!(zones("50/5:30/15:20").unwrap(), rest);
+    // fio 3.33 shares the rest likewise.
+    let shared = Distribution::Zoned(vec![(50, 10), (30, 45), (20, 45)]);
+    assert_eq!(zones("50/10:30:20/").unwrap(), shared);
+    for bad in ["50/5:30/15", "50/5:50/", "60/100:40/", "/50:/50", "100/0", ""] {
+        assert_eq!(zones(bad).is_ok(), bad == "50/5:50/", "{bad}");
+    }
+}
+
+#[test]
+fn a_job_that_fills_the_device_goes_to_its_end() {
+    let filled = ours("rw=write\nsize=1m\nio_size=8k\nfill_device=1\nbs=4k");
+    assert_eq!(filled.bytes, 4000 << 10);
+    assert_eq!(ours("rw=write\nsize=1m\nfill_fs=0\nbs=4k").bytes, 1 << 20);
+}
+
+#[test]
 fn a_job_that_does_not_fit_the_volume_is_refused() {
     let table = [
         ("size=2m", "[j]: size: found 2097152 bytes from byte 0, expected 1..=1048576"),
         ("offset=1m", "[j]: offset: found clone 0 beyond the end"),
         ("size=1k", "[j]: bs: found 4096 bytes, expected at most the region of 1024"),
         ("nrfiles=2", "[j]: filename: found 2 files, expected one"),
-        ("read_iolog=x", "[j]: read_iolog: found x"),
     ];
     for (lines, expected) in table {
         let error = Generator::new(&job(lines), 0, Bytes::mib(1), 1).expect_err(lines).to_string();
@@ -221,12 +343,17 @@ fn ours(lines: &str) -> Tally {
     tally
 }
 
-/// Counts of fio itself, from the log that it writes.
+/// Counts of fio itself, from the log that it writes. It moves no bytes.
 fn fios(lines: &str) -> Option<Tally> {
+    fios_with("ioengine=null\nfilename=/dev/none", lines)
+}
+
+/// Counts of fio itself, with an engine and a file.
+fn fios_with(engine: &str, lines: &str) -> Option<Tally> {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
     let file = folder.path().join("job.fio");
-    let global = "[global]\nioengine=null\nfilename=/dev/none\nfilesize=4000k\n";
+    let global = format!("[global]\n{engine}\nfilesize=4000k\n");
     std::fs::write(&file, format!("{global}[j]\n{lines}\n")).unwrap();
     let output = std::process::Command::new("fio")
         .arg(&file)
@@ -274,6 +401,23 @@ fn sequential_jobs_make_the_same_requests_as_fio() {
         "rw=read\nbs=4k\nfsync=3",
     ] {
         let Some(theirs) = fios(lines) else { return };
+        let ours = ours(lines);
+        assert_eq!(ours.counts, theirs.counts, "{lines}");
+        assert_eq!(ours.ranges, theirs.ranges, "{lines}");
+    }
+}
+
+#[test]
+fn jobs_backwards_make_the_same_requests_as_fio() {
+    for lines in [
+        "rw=read:-8k\nbs=4k",
+        "rw=read:-12k\nbs=4k",
+        "rw=write:-4k\nbs=4k\nio_size=100k",
+        "rw=read:-20k\nbs=8k\nio_size=9000k",
+        "rw=read:-8k\nbs=4k\nloops=2",
+    ] {
+        // Without a file, fio 3.33 reads the first block only.
+        let Some(theirs) = fios_with("ioengine=psync\nfilename=data", lines) else { return };
         let ours = ours(lines);
         assert_eq!(ours.counts, theirs.counts, "{lines}");
         assert_eq!(ours.ranges, theirs.ranges, "{lines}");

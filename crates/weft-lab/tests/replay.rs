@@ -173,6 +173,16 @@ fn tables_of_data_centres_are_read_in_their_units() {
     let all = records(msr);
     assert_eq!(brief(&all[1]), (1_332_052_600, Op::Write, 2_822_144, 4096));
     assert_eq!(all[1].latency, Some(Span(6_600)));
+    for header in [
+        "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n",
+        "\"timestamp\", \"hostname\", \"disknumber\", \"type\", \"offset\", \"size\", \"responsetime\"\r\n",
+    ] {
+        let text = format!("{header}{msr}");
+        let mut trace = Trace::of_bytes("t", text.into_bytes(), &ReadOptions::default()).unwrap();
+        assert_eq!(read_all(&mut trace), all);
+        let counts = trace.counts();
+        assert_eq!((counts.lines, counts.skipped["header lines"]), (3, 1));
+    }
     let all = records("419,W,8792731648,16384,1577808144360767\n725,R,0,4096,1577808144360773\n");
     assert_eq!(brief(&all[1]), (6_000, Op::Read, 0, 4096));
     assert_eq!(all[1].device, DeviceIndex(1));
@@ -245,6 +255,14 @@ fn every_malformed_line_is_told_by_file_line_column_and_field() {
         (good2, "x write 0 512 512", 15, "what is known beyond", "512"),
         (msr, "12816637200306162,hm,1,Read,-1,32768,413", 29, "Offset", "-1"),
         (msr, "128166372003061629,hm,1,read,0,32768,413", 25, "Type", "read"),
+        // A header is the first line only.
+        (
+            msr,
+            "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime",
+            1,
+            "Timestamp",
+            "Timestamp",
+        ),
         (msr, "128166372003061629,h m,1,Read,0,32768,413", 20, "Hostname", "h m"),
         (msr, "128166372003061629,hm,1,Read,0,32768", 37, "ResponseTime", "the end"),
         (msr, "128166372003061629,hm,1,Read,0,32768,413,9", 42, "end of line", "9"),

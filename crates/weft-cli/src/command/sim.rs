@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use weft_lab::fio_json::document;
-use weft_lab::job::{Job, JobError, OPTION_NAMES, parse};
+use weft_lab::job::{Job, JobError, LEFT_OUT, OPTION_NAMES, REFUSED, left_out, parse};
 use weft_lab::simulate::sweep::Load;
 use weft_lab::simulate::{Volume, Watch, jobs};
 use weft_terminal::outcome::{Failure, Outcome as Ending};
@@ -18,9 +18,10 @@ use crate::simulated::{
 /// Runs a fio job file on a simulated array
 ///
 /// The engine that serves volumes runs on models of drives, in virtual time: nothing is read from
-/// or written to any device. The options of fio that jobs may use are those that weft reads; any
-/// other is an error that names it. Buffered jobs (without direct=1) go through a page cache. With
-/// --json the result has the shape of fio's, and one more key, weft.
+/// or written to any device. Options of fio that mean nothing to a simulation are left out, and
+/// told; those that it does not simulate, or does not know, are all named in one error. Buffered
+/// jobs (without direct=1) go through a page cache. With --json the result has the shape of fio's,
+/// and one more key, weft.
 #[derive(Debug, Args)]
 #[command(after_long_help = options())]
 pub(crate) struct Sim {
@@ -33,9 +34,17 @@ pub(crate) struct Sim {
     simulated: Simulated,
 }
 
-/// Help text that lists the options which job files may have.
+/// Help text that lists the options which job files may have, and those which are left out or
+/// refused.
 fn options() -> String {
-    format!("Options of fio that job files may have:\n  {}", OPTION_NAMES.join(", "))
+    let mut text = format!("Options of fio that jobs may have:\n  {}", OPTION_NAMES.join(", "));
+    for (title, lists) in [("are left out", LEFT_OUT), ("are refused", REFUSED)] {
+        text.push_str(&format!("\n\nOptions that {title}, each with the reason:"));
+        for others in lists {
+            text.push_str(&format!("\n  {}: {}", others.names.join(", "), others.reason));
+        }
+    }
+    text
 }
 
 pub(crate) fn run(arguments: &Sim) -> Ending {
@@ -49,6 +58,9 @@ pub(crate) fn run(arguments: &Sim) -> Ending {
         JobError::File { .. } => Failure::failed(format!("{error}; name a job file of fio")),
         error => Failure::usage(error),
     })?;
+    for (reason, options) in left_out(&jobs) {
+        complain(&format!("left out: {}: {reason}", options.join(", ")));
+    }
     for job in jobs.iter().filter(|job| goes_over_all(job)) {
         complain(&format!(
             "{}: no size=, so that it goes over the whole volume; size=, io_size=, or time_based with \

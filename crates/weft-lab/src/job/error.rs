@@ -1,6 +1,6 @@
 //! Errors of job files, with option, section, file and line.
 
-use super::option_table::OPTION_NAMES;
+use super::option::known_names;
 
 /// Reasons why a job file is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,7 +39,7 @@ pub enum JobError {
         expected: &'static str,
     },
     /// The option is unknown to weft.
-    #[error("{at}: option {option}: not one that weft reads{}", suggestion(option))]
+    #[error("{at}: option {option}: not one that weft reads{}", suggestion(option, HELP))]
     Option {
         /// Place of the option.
         at: Box<Place>,
@@ -58,6 +58,19 @@ pub enum JobError {
         /// Values that would be valid.
         expected: String,
     },
+    /// The option, with this value, changes the load in a way that is not simulated.
+    #[error("{at}: {option} is not simulated: {reason}")]
+    Refused {
+        /// Place of the option.
+        at: Box<Place>,
+        /// The option with its value, as written.
+        option: String,
+        /// Reason why it is not simulated, or what is simulated instead.
+        reason: &'static str,
+    },
+    /// Several errors, in the order of their lines.
+    #[error("{}", list(.0))]
+    Several(Vec<JobError>),
     /// The job cannot run on this volume.
     #[error("[{job}]: {option}: found {found}, expected {expected}")]
     Job {
@@ -70,6 +83,22 @@ pub enum JobError {
         /// Range that is valid.
         expected: String,
     },
+}
+
+impl JobError {
+    /// Place and name of the option that is at fault, in a job file.
+    pub(super) fn option(&self) -> Option<(&Place, &str)> {
+        match self {
+            Self::Option { at, option }
+            | Self::Refused { at, option, .. }
+            | Self::Value { at, option, .. } => Some((at, option)),
+            Self::File { .. }
+            | Self::Job { .. }
+            | Self::Several(_)
+            | Self::Syntax { .. }
+            | Self::Text { .. } => None,
+        }
+    }
 }
 
 /// Place of an option: section, file and line.
@@ -89,15 +118,38 @@ impl std::fmt::Display for Place {
     }
 }
 
-/// Suggestion of the option that may have been meant, as the end of a message.
-fn suggestion(option: &str) -> String {
-    let near = OPTION_NAMES
-        .iter()
-        .map(|name| (strsim::damerau_levenshtein(option, name), *name))
+/// End of a message about an option without a suggestion.
+const HELP: &str = "; weft sim --help lists those";
+
+/// Suggestion of the option that may have been meant, as the end of a message; `otherwise` if no
+/// name is near.
+fn suggestion(option: &str, otherwise: &str) -> String {
+    let near = known_names()
+        .map(|name| (strsim::damerau_levenshtein(option, name), name))
         .min()
-        .filter(|(distance, _)| *distance <= 1 + option.len() / 4);
-    near.map_or_else(
-        || "; weft sim --help lists those".to_owned(),
-        |(_, name)| format!("; did you mean {name}?"),
-    )
+        .filter(|(distance, _)| *distance <= option.len().div_ceil(4));
+    near.map_or_else(|| otherwise.to_owned(), |(_, name)| format!("; did you mean {name}?"))
 }
+
+/// Message with a line for each error, up to a limit.
+fn list(errors: &[JobError]) -> String {
+    let mut text = format!("{} errors:", errors.len());
+    for error in errors.iter().take(LISTED_MAX) {
+        let line = match error {
+            JobError::Option { at, option } => {
+                format!("{at}: option {option}: not one that weft reads{}", suggestion(option, ""))
+            }
+            error => error.to_string(),
+        };
+        text.push_str("\n  ");
+        text.push_str(&line);
+    }
+    if errors.len() > LISTED_MAX {
+        text.push_str(&format!("\n  and {} more", errors.len() - LISTED_MAX));
+    }
+    text.push_str("\n  weft sim --help lists the options that are read, left out and refused");
+    text
+}
+
+/// Largest number of errors that a message lists.
+const LISTED_MAX: usize = 100;

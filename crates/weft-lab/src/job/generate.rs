@@ -7,7 +7,8 @@
 //!
 //! Differences from fio: fio's numbers come from other generators, so single offsets differ while
 //! counts, shares and the set of offsets agree (compared with fio 3.33 in a test); fio lets a
-//! sequential job's last block of an odd size exceed the region, and ends `randwrite:n` early.
+//! sequential job's last block of an odd size exceed the region, and ends `randwrite:n` early; and
+//! the first pass of a job backwards (`read:-8k`) with an `offset` begins elsewhere in fio.
 
 use super::distribution::Draw;
 use super::rng::Rng;
@@ -57,6 +58,9 @@ pub struct Generator {
     random: bool,
     random_percent: u8,
     step: u64,
+    /// Bytes from the end of a sequential request back to the start of the next; 0 if the job goes
+    /// forwards.
+    back: u64,
     /// Sequential requests that are left before the next request at a random offset.
     following: u64,
     /// Next offset of each direction, in bytes from the start of the region.
@@ -89,10 +93,6 @@ impl Region {
         if target.filenames.len() > 1 || target.file_count > 1 {
             let found = target.filenames.len().max(target.file_count as usize);
             return Err(fault(job, "filename", format!("{found} files"), "one, the volume"));
-        }
-        if let Some(trace) = &job.replay.read_iolog {
-            let expected = "a job with a pattern of its own";
-            return Err(fault(job, "read_iolog", trace.clone(), expected));
         }
         let bytes = |size: Option<super::Size>| size.map(|size| size.of(volume).0);
         let increment = bytes(target.offset_increment).unwrap_or(0);
@@ -128,7 +128,7 @@ impl Generator {
     /// The requests of clone `clone` (0-based) on a volume of `volume` bytes.
     ///
     /// # Errors
-    /// The job does not fit the volume, has several files, or replays a trace.
+    /// The job does not fit the volume, or has several files.
     pub fn new(job: &Job, clone: u32, volume: Bytes, seed: u64) -> Result<Self, JobError> {
         let pattern = &job.pattern;
         let fault = |option, found, expected: &str| fault(job, option, found, expected);
@@ -176,7 +176,8 @@ impl Generator {
             grain,
             random: pattern.random,
             random_percent: pattern.random_percent,
-            step: pattern.step,
+            step: pattern.step.max(0).unsigned_abs(),
+            back: pattern.step.min(0).unsigned_abs(),
             following: 0,
             next: [0; 3],
             draw,
@@ -262,7 +263,11 @@ impl Generator {
             return self.follow(at, 0, wanted);
         }
         let placed = self.follow(at, offset, wanted);
-        self.next[at] = self.next[at].saturating_add(gap);
+        self.next[at] = match self.next[at].checked_sub(self.back) {
+            Some(next) => next.saturating_add(gap),
+            // Beyond the start a job that goes backwards begins again at the end.
+            None => self.length.saturating_sub(self.back),
+        };
         placed
     }
 

@@ -1,12 +1,14 @@
 //! Fio job files: the subset of options that weft understands, as typed values.
 //!
-//! [`parse()`] reads job files. Anything outside of the subset is an error that names option,
-//! section, file and line, as fio reports them: nothing is ignored. [`generate::Generator`] turns a
-//! job into requests.
+//! [`parse()`] reads job files. Options that mean nothing to a simulation are left out and kept as
+//! such ([`left_out()`]). Anything else outside of the subset is an error that names option, section,
+//! file and line, as fio reports them, all of them at once. [`generate::Generator`] turns a job into
+//! requests.
 //!
 //! Source   fio HOWTO; experiments.md §6; answers of fio 3.33
 
 mod distribution;
+pub mod engine;
 mod error;
 pub mod generate;
 mod option;
@@ -15,8 +17,10 @@ mod parse;
 mod rng;
 mod value;
 
+pub use engine::Engine;
 pub use error::{JobError, Place};
-pub use option_table::{JobOption, OPTION_NAMES, OPTIONS};
+pub use option::left_out;
+pub use option_table::{JobOption, LEFT_OUT, OPTION_NAMES, OPTIONS, Others, REFUSED};
 pub use parse::{ParseOptions, parse, parse_text};
 pub use value::Size;
 
@@ -51,16 +55,16 @@ pub struct Job {
     pub durability: Durability,
     /// Rate of the requests, and pauses between them.
     pub pace: Pace,
-    /// Priority and weight under which the job issues requests.
+    /// Priority under which the job issues requests.
     pub class: Class,
-    /// Trace that the job replays, and log that its requests are recorded to.
-    pub replay: Replay,
     /// Settings of the report.
     pub report: Report,
     /// Options of weft itself (`weft_…`), for the runner of the job.
     pub extensions: Vec<(String, String)>,
     /// Options of the job's own section, as written.
     pub options: Vec<(String, String)>,
+    /// Options that are left out, as written, each with the reason.
+    pub left_out: Vec<(String, &'static str)>,
 }
 
 /// Region that a job works on.
@@ -68,8 +72,6 @@ pub struct Job {
 pub struct Target {
     /// `filename`, split at colons.
     pub filenames: Vec<String>,
-    /// Folder of the files (`directory`).
-    pub directory: Option<String>,
     /// Number of files (`nrfiles`).
     pub file_count: u32,
     /// Size of the region, which is also the number of bytes of a pass.
@@ -104,8 +106,8 @@ pub struct Pattern {
     /// Whether offsets are random.
     pub random: bool,
     /// `rw=…:n`. Random: number of requests from one random offset to the next. Sequential: number
-    /// of bytes skipped between requests. 0 disables both.
-    pub step: u64,
+    /// of bytes skipped between requests, backwards if negative. 0 disables both.
+    pub step: i64,
     /// Block sizes of each direction.
     pub blocks: [Blocks; 3],
     /// Alignment of random offsets; by default the smallest block of each direction. With an
@@ -119,8 +121,6 @@ pub struct Pattern {
     pub random_map: bool,
     /// Seed of the random sequence (`randseed`); `None` for the default.
     pub seed: Option<u64>,
-    /// `randrepeat`: whether the random sequence is the same in each run.
-    pub repeat: bool,
     /// Percentage of random requests in a random job.
     pub random_percent: u8,
 }
@@ -185,7 +185,7 @@ pub enum Distribution {
 /// Parameters of submission: engine, depth, batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Submission {
-    /// Engine of fio that the job names.
+    /// What the engine of fio that the job names means.
     pub engine: Engine,
     /// Largest number of requests in flight (`iodepth`).
     pub depth: u32,
@@ -205,17 +205,6 @@ pub struct Submission {
     pub serialize_overlap: bool,
 }
 
-/// Engines of fio that weft accepts in jobs; weft's own engine replaces all of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "fio's names")]
-pub enum Engine {
-    IoUring,
-    Libaio,
-    Null,
-    Psync,
-    Sync,
-}
-
 /// Durability of each write at its completion (`sync=`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sync {
@@ -227,7 +216,7 @@ pub enum Sync {
     Whole,
 }
 
-/// Calls of fsync, fdatasync and `sync_file_range` by a job.
+/// Calls of fsync and fdatasync by a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Durability {
     /// Number of writes after each of which an fsync follows; 0 for never.
@@ -238,8 +227,6 @@ pub struct Durability {
     pub end_fsync: bool,
     /// Whether an fsync follows when a file is closed.
     pub fsync_on_close: bool,
-    /// Modes of `sync_file_range`, and the number of writes after each of which it is called.
-    pub sync_file_range: Option<(Vec<String>, u64)>,
 }
 
 /// Rate and pauses of a job.
@@ -265,32 +252,13 @@ pub struct Pace {
     pub time_based: bool,
 }
 
-/// Priority and weight under which a job issues requests.
+/// Priority under which a job issues requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Class {
     /// Priority level, 0 (highest) to 7.
     pub prio: Option<u8>,
     /// Priority class: 0 none, 1 real time, 2 best effort, 3 idle.
     pub prio_class: Option<u8>,
-    /// Weight of the cgroup, 100 to 1000.
-    pub cgroup_weight: Option<u32>,
-}
-
-/// Trace that a job replays, and log that its requests are recorded to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Replay {
-    /// The trace to replay instead of a pattern.
-    pub read_iolog: Option<String>,
-    /// Whether requests are replayed as fast as possible.
-    pub no_stall: bool,
-    /// Speed in percent of the trace's.
-    pub time_scale: u32,
-    /// Divisor of the trace's offsets.
-    pub scale: u64,
-    /// Alignment that offsets are rounded down to.
-    pub align: Bytes,
-    /// Name of the log to which the requests are written.
-    pub write_iolog: Option<String>,
 }
 
 /// Settings of a job's report.
@@ -302,14 +270,6 @@ pub struct Report {
     pub lat_percentiles: bool,
     /// Whether percentiles of the latency from submission are reported.
     pub clat_percentiles: bool,
-    /// Name of the bandwidth log (`write_bw_log`), empty for the default name.
-    pub write_bw_log: Option<String>,
-    /// Name of the log of latencies.
-    pub write_lat_log: Option<String>,
-    /// Name of the log of requests per second.
-    pub write_iops_log: Option<String>,
-    /// Interval over which logs are averaged.
-    pub log_average: Span,
 }
 
 /// The percentiles that fio reports by default.

@@ -1,8 +1,15 @@
-//! Table of the options of job files: one row per option, with its name, meaning and effect.
+//! Table of the options of job files: those read, left out and refused.
+//!
+//! An option that is read has a row with its name, meaning and effect. Those that mean nothing to a
+//! simulation, and those that would change the load in a way that is not simulated, stand with
+//! others of the same reason.
+//!
+//! Source   fio HOWTO; fio(1), 3.33 and 3.42
 
+use super::engine;
 use super::option::Later;
-use super::value::{by_direction, bytes, range, size, span, split};
-use super::{Blocks, Direction, Distribution, Engine, Job, Size, Sync};
+use super::value::{by_direction, bytes, range, shares, size, span, split};
+use super::{Blocks, Direction, Distribution, Job, Size, Sync};
 use weft_units::{Bytes, Span};
 
 /// An option of a job file.
@@ -14,7 +21,22 @@ pub struct JobOption {
     pub doc: &'static str,
     /// Whether the option may be given without a value.
     pub is_switch: bool,
-    pub(super) apply: fn(&mut Setting<'_>) -> Result<(), &'static str>,
+    pub(super) apply: fn(&mut Setting<'_>) -> Result<(), Unfit>,
+}
+
+/// Reason why a value cannot be applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unfit {
+    /// The value is wrong; these values would be valid.
+    Expected(&'static str),
+    /// The value is valid to fio, but changes the load in a way that is not simulated.
+    Refused(&'static str),
+}
+
+impl From<&'static str> for Unfit {
+    fn from(expected: &'static str) -> Self {
+        Self::Expected(expected)
+    }
 }
 
 /// Context of an option that is applied: its value and the job.
@@ -23,8 +45,6 @@ pub(super) struct Setting<'a> {
     pub(super) later: &'a mut Later,
     /// The value; `1` for a switch without one.
     pub(super) text: &'a str,
-    /// The value, if there is one.
-    pub(super) value: Option<&'a str>,
 }
 
 impl Setting<'_> {
@@ -36,7 +56,14 @@ impl Setting<'_> {
         bytes(part, self.base()).filter(|bytes| *bytes > 0)
     }
 
+    /// Parses a number of bytes, or a share of the volume above 0.
     fn size(&self) -> Result<Size, &'static str> {
+        let size = size(self.text, self.base()).filter(|size| *size != Size::Percent(0));
+        size.ok_or(SIZE_OR_PERCENT)
+    }
+
+    /// Parses a place on the volume, or a distance.
+    fn offset(&self) -> Result<Size, &'static str> {
         size(self.text, self.base()).ok_or(SIZE_OR_PERCENT)
     }
 
@@ -63,11 +90,6 @@ impl Setting<'_> {
             "1" | "true" => Ok(true),
             _ => Err("0 or 1"),
         }
-    }
-
-    /// Name of a log file, `Some("")` if the option has no value.
-    fn log(&self) -> Option<String> {
-        Some(self.value.unwrap_or_default().to_owned())
     }
 }
 
@@ -126,17 +148,10 @@ pub const OPTIONS: &[JobOption] = &[
             .ok_or("sizes with percentages that add up to 100, such as 4k/30:64k/70")?;
     }),
     option!("buffered", "Through the page cache", |it| it.job.submission.direct = !it.bool()?),
-    option!("cgroup_weight", "Weight of the clone's control group", |it| {
-        let weight = it.text.parse().ok().filter(|weight| (100..=1000).contains(weight));
-        it.job.class.cgroup_weight = Some(weight.ok_or("a number of 100..=1000")?);
-    }),
     switch!("clat_percentiles", "Percentiles of completion latencies", |it| {
         it.job.report.clat_percentiles = it.bool()?;
     }),
     option!("direct", "Past the page cache", |it| it.job.submission.direct = it.bool()?),
-    option!("directory", "Folder of the files", |it| {
-        it.job.target.directory = Some(it.text.to_owned());
-    }),
     option!("end_fsync", "fsync when the job has ended", |it| {
         it.job.durability.end_fsync = it.bool()?;
     }),
@@ -144,11 +159,16 @@ pub const OPTIONS: &[JobOption] = &[
         it.job.durability.fdatasync = it.number()?;
     }),
     option!("filename", "Files, with colons between them", |it| {
-        it.job.target.filenames = it.text.split(':').map(str::to_owned).collect();
+        // A colon of a name has a backslash before it.
+        let names = it.text.replace("\\:", "\0");
+        it.job.target.filenames = names.split(':').map(|name| name.replace('\0', ":")).collect();
     }),
     option!("filesize", "Size of each file", |it| {
         let size = it.bytes_above_0(it.text).ok_or("one size such as 4096, 4k or 1g")?;
         it.job.target.file_size = Some(Bytes(size));
+    }),
+    switch!("fill_device", "Up to the end of the volume, whatever `size` says", |it| {
+        it.later.fills = it.bool()?;
     }),
     option!("fsync", "fsync after so many writes", |it| it.job.durability.fsync = it.number()?),
     option!("fsync_on_close", "fsync when a file is closed", |it| {
@@ -175,31 +195,27 @@ pub const OPTIONS: &[JobOption] = &[
     option!("iodepth_low", "Requests in flight below which more are handed over", |it| {
         it.later.depth_low = Some(it.count()?);
     }),
-    option!("ioengine", "Way to hand requests over", |it| {
-        it.job.submission.engine = match it.text {
-            "io_uring" => Engine::IoUring,
-            "libaio" => Engine::Libaio,
-            "null" => Engine::Null,
-            "psync" => Engine::Psync,
-            "sync" => Engine::Sync,
-            _ => return Err("io_uring, libaio, null, psync or sync"),
-        };
+    option!("ioengine", "Whether requests overlap, and go through the page cache", |it| {
+        let found = engine::find(it.text);
+        let row = found.map_err(|reason| reason.map_or(Unfit::Expected(ENGINE), Unfit::Refused))?;
+        it.job.submission.engine = row.engine;
+        it.later.direct = row.direct;
     }),
     option!("kb_base", "Bytes of a k; it holds for options before it too", |it| {
         it.later.kb_base = match it.text {
             "1000" => 1000,
             "1024" => 1024,
-            _ => return Err("1000 or 1024"),
+            _ => return Err("1000 or 1024".into()),
         };
     }),
     switch!("lat_percentiles", "Percentiles of latencies from submission on", |it| {
         it.job.report.lat_percentiles = it.bool()?;
     }),
-    option!("log_avg_msec", "Time over which a log takes the mean", |it| {
-        it.job.report.log_average = it.time(Span::millis(1))?;
-    }),
     option!("loops", "Repetitions of the job", |it| {
         it.job.loops = it.number().ok().filter(|loops| *loops > 0).ok_or(COUNT)?;
+    }),
+    option!("name", "Name of the job, in place of its section's", |it| {
+        it.job.name = it.text.to_owned();
     }),
     switch!("new_group", "A new group of results", |it| it.job.new_group = it.bool()?),
     switch!("norandommap", "Random offsets may come again", |it| {
@@ -207,9 +223,9 @@ pub const OPTIONS: &[JobOption] = &[
     }),
     option!("nrfiles", "Number of files", |it| it.job.target.file_count = it.count()?),
     option!("numjobs", "Clones of the job", |it| it.job.clone_count = it.count()?),
-    option!("offset", "Start of the range", |it| it.job.target.offset = Some(it.size()?)),
+    option!("offset", "Start of the range", |it| it.job.target.offset = Some(it.offset()?)),
     option!("offset_increment", "Distance of a clone's start from the one before", |it| {
-        it.job.target.offset_increment = Some(it.size()?);
+        it.job.target.offset_increment = Some(it.offset()?);
     }),
     option!("percentage_random", "Share of offsets that are random", |it| {
         it.job.pattern.random_percent = it.percent()?;
@@ -234,9 +250,6 @@ pub const OPTIONS: &[JobOption] = &[
     option!("random_distribution", "Distribution of random offsets", |it| {
         it.job.pattern.distribution = distribution(it.text)?;
     }),
-    option!("randrepeat", "The same random offsets in every run", |it| {
-        it.job.pattern.repeat = it.bool()?;
-    }),
     option!("randseed", "Seed of random offsets", |it| {
         it.job.pattern.seed = Some(it.number()?);
     }),
@@ -252,25 +265,8 @@ pub const OPTIONS: &[JobOption] = &[
         it.job.pace.poisson = match it.text {
             "linear" => false,
             "poisson" => true,
-            _ => return Err("linear or poisson"),
+            _ => return Err("linear or poisson".into()),
         };
-    }),
-    option!("read_iolog", "Log of requests to replay", |it| {
-        it.job.replay.read_iolog = Some(it.text.to_owned());
-    }),
-    option!("replay_align", "Alignment of replayed requests", |it| {
-        let align = bytes(it.text, it.base());
-        let align = align.filter(|align| *align == 0 || align.is_power_of_two());
-        it.job.replay.align = Bytes(align.ok_or("0 or a power of two")?);
-    }),
-    switch!("replay_no_stall", "Replay without the log's pauses", |it| {
-        it.job.replay.no_stall = it.bool()?;
-    }),
-    option!("replay_scale", "Divisor of replayed offsets", |it| {
-        it.job.replay.scale = it.number().ok().filter(|scale| *scale > 0).ok_or(COUNT)?;
-    }),
-    option!("replay_time_scale", "Speed of a replay, percent", |it| {
-        it.job.replay.time_scale = it.count()?;
     }),
     option!("runtime", "Time after which the job ends", |it| {
         it.job.pace.runtime = Some(it.time(SECOND)?).filter(|time| *time != Span::ZERO);
@@ -297,11 +293,8 @@ pub const OPTIONS: &[JobOption] = &[
             "0" | "none" => Sync::None,
             "1" | "sync" => Sync::Whole,
             "dsync" => Sync::Data,
-            _ => return Err("none, sync or dsync"),
+            _ => return Err("none, sync or dsync".into()),
         };
-    }),
-    option!("sync_file_range", "sync_file_range after so many writes", |it| {
-        it.job.durability.sync_file_range = Some(sync_file_range(it.text)?);
     }),
     option!("thinktime", "Pause between requests", |it| {
         it.job.pace.think_time = it.time(MICROSECOND)?;
@@ -315,18 +308,363 @@ pub const OPTIONS: &[JobOption] = &[
     switch!("time_based", "Begins again until `runtime` is over", |it| {
         it.job.pace.time_based = it.bool()?;
     }),
-    switch!("write_bw_log", "Log of bandwidth", |it| it.job.report.write_bw_log = it.log()),
-    option!("write_iolog", "Log of requests to write", |it| {
-        it.job.replay.write_iolog = Some(it.text.to_owned());
-    }),
-    switch!("write_iops_log", "Log of requests a second", |it| {
-        it.job.report.write_iops_log = it.log();
-    }),
-    switch!("write_lat_log", "Log of latencies", |it| it.job.report.write_lat_log = it.log()),
 ];
+
+/// Options of fio with a common reason, by name and in alphabetical order.
+#[derive(Debug)]
+pub struct Others {
+    /// The reason, as the end of a sentence that begins with the options.
+    pub reason: &'static str,
+    /// Names of the options.
+    pub names: &'static [&'static str],
+}
+
+/// Options that are left out, and told: they change nothing of the load that is simulated.
+pub const LEFT_OUT: &[Others] = &[
+    Others {
+        reason: "of no meaning to a simulation",
+        names: &[
+            "busy_poll",
+            "cgroup",
+            "cgroup_nodelete",
+            "clientname",
+            "clocksource",
+            "clustername",
+            "cmd_type",
+            "comm",
+            "conf",
+            "cpumask",
+            "cpus_allowed",
+            "cpus_allowed_policy",
+            "description",
+            "fixedbufs",
+            "force_async",
+            "gid",
+            "gtod_cpu",
+            "hipri",
+            "hipri_percentage",
+            "hugepage-size",
+            "iomem",
+            "iomem_align",
+            "job_start_clock_id",
+            "libaio_vectored",
+            "libblkio_driver",
+            "libblkio_force_enable_completion_eventfd",
+            "libblkio_num_entries",
+            "libblkio_path",
+            "libblkio_pre_connect_props",
+            "libblkio_pre_start_props",
+            "libblkio_queue_size",
+            "libblkio_vectored",
+            "libblkio_wait_mode",
+            "libblkio_write_zeroes_on_trim",
+            "lockmem",
+            "nice",
+            "no_completion_thread",
+            "nonvectored",
+            "nowait",
+            "numa_cpu_nodes",
+            "numa_mem_policy",
+            "pool",
+            "rbd_encryption_format",
+            "rbd_encryption_passphrase",
+            "rbdname",
+            "registerfiles",
+            "sqthread_poll",
+            "sqthread_poll_cpu",
+            "thp",
+            "thread",
+            "uid",
+            "uri",
+            "userspace_reap",
+            "xnvme_admin",
+            "xnvme_async",
+            "xnvme_dev_nsid",
+            "xnvme_dev_subnqn",
+            "xnvme_iovec",
+            "xnvme_mem",
+            "xnvme_sync",
+        ],
+    },
+    Others {
+        reason: "jobs have no files, but all work on the volume, from its start or from offset=",
+        names: &[
+            "allow_file_create",
+            "allow_mounted_write",
+            "create_fsync",
+            "create_on_open",
+            "create_serialize",
+            "directory",
+            "fadvise_hint",
+            "fallocate",
+            "file_service_type",
+            "filename_format",
+            "filetype",
+            "lockfile",
+            "opendir",
+            "openfiles",
+            "overwrite",
+            "unique_filename",
+            "unlink",
+            "unlink_each_loop",
+        ],
+    },
+    Others {
+        reason: "a simulated volume stores no bytes",
+        names: &[
+            "buffer_compress_chunk",
+            "buffer_compress_percentage",
+            "buffer_pattern",
+            "dedupe_global",
+            "dedupe_mode",
+            "dedupe_percentage",
+            "dedupe_working_set_percentage",
+            "refill_buffers",
+            "scramble_buffers",
+            "zero_buffers",
+        ],
+    },
+    Others {
+        reason: "a simulated volume stores no bytes, so nothing is read again to verify it",
+        names: &[
+            "do_verify",
+            "experimental_verify",
+            "verify",
+            "verify_async",
+            "verify_async_cpus",
+            "verify_backlog",
+            "verify_backlog_batch",
+            "verify_bytchk",
+            "verify_dump",
+            "verify_fatal",
+            "verify_header_seed",
+            "verify_interval",
+            "verify_mode",
+            "verify_offset",
+            "verify_pattern",
+            "verify_pattern_interval",
+            "verify_policy",
+            "verify_state_load",
+            "verify_state_save",
+            "verify_write_sequence",
+            "verifysort",
+            "verifysort_nr",
+        ],
+    },
+    Others {
+        reason: "a simulated job writes no files",
+        names: &[
+            "log_alternate_epoch",
+            "log_alternate_epoch_clock_id",
+            "log_avg_msec",
+            "log_compression",
+            "log_compression_cpus",
+            "log_entries",
+            "log_hist_coarseness",
+            "log_hist_msec",
+            "log_issue_time",
+            "log_max_value",
+            "log_offset",
+            "log_prio",
+            "log_store_compressed",
+            "log_unix_epoch",
+            "log_window_value",
+            "per_job_logs",
+            "write_bw_log",
+            "write_hist_log",
+            "write_iolog",
+            "write_iops_log",
+            "write_lat_log",
+        ],
+    },
+    Others {
+        reason: "results have the same figures with them and without",
+        names: &[
+            "block_error_percentiles",
+            "bwavgtime",
+            "disable_bw_measurement",
+            "disable_clat",
+            "disable_lat",
+            "disable_slat",
+            "disk_util",
+            "gtod_reduce",
+            "iopsavgtime",
+            "significant_figures",
+            "slat_percentiles",
+            "stats",
+            "unified_rw_reporting",
+            "unit_base",
+        ],
+    },
+    Others {
+        reason: "weft draws random numbers by a generator of its own, from --seed or randseed=",
+        names: &["allrandrepeat", "random_generator", "randrepeat", "softrandommap"],
+    },
+    Others {
+        reason: "a job ends by its size or its runtime, however slow or steady it is",
+        names: &[
+            "max_latency",
+            "rate_cycle",
+            "rate_iops_min",
+            "rate_min",
+            "steadystate",
+            "steadystate_check_interval",
+            "steadystate_duration",
+            "steadystate_ramp_time",
+        ],
+    },
+    Others {
+        reason: "a job goes on after a request that failed",
+        names: &["continue_on_error", "error_dump", "exitall_on_error", "ignore_error"],
+    },
+    Others { reason: "no program is run", names: &["exec_postrun", "exec_prerun"] },
+    Others {
+        reason: "the models of drives take no hints",
+        names: &[
+            "atomic",
+            "dataplacement",
+            "dp_scheme",
+            "fdp",
+            "plid_select",
+            "plids",
+            "stream_id",
+            "write_hint",
+        ],
+    },
+    Others { reason: "the page cache is empty at the start", names: &["invalidate"] },
+    Others { reason: "requests are handed over when they are due", names: &["io_submit_mode"] },
+];
+
+/// Options that are refused unless their value turns them off: they change the load in a way that
+/// is not simulated.
+pub const REFUSED: &[Others] = &[
+    Others {
+        reason: "jobs are not paced by the progress of others",
+        names: &["flow", "flow_id", "flow_sleep"],
+    },
+    Others { reason: "no job ends another", names: &["exit_what", "exitall"] },
+    Others {
+        reason: "stonewall is simulated, which waits for all jobs before",
+        names: &["wait_for"],
+    },
+    Others {
+        reason: "neither zoned devices nor zones of a job are simulated",
+        names: &[
+            "ignore_zone_limits",
+            "job_max_open_zones",
+            "max_open_zones",
+            "read_beyond_wp",
+            "recover_zbd_write_error",
+            "write_zone_remainders",
+            "zone_reset_frequency",
+            "zone_reset_threshold",
+            "zonecapacity",
+            "zonemode",
+            "zonerange",
+            "zonesize",
+            "zoneskip",
+        ],
+    },
+    Others { reason: "io_size= is simulated, which bounds a job by bytes", names: &["number_ios"] },
+    Others {
+        reason: "iodepth stays as it is, and is not searched for by latency",
+        names: &["latency_percentile", "latency_run", "latency_target", "latency_window"],
+    },
+    Others {
+        reason: "all requests of a job have one priority, that of prio and prioclass",
+        names: &[
+            "cgroup_weight",
+            "cmdprio",
+            "cmdprio_bssplit",
+            "cmdprio_class",
+            "cmdprio_hint",
+            "cmdprio_percentage",
+            "priohint",
+        ],
+    },
+    Others {
+        reason: "fsync and fdatasync are simulated",
+        names: &["end_syncfs", "sync_file_range", "write_barrier"],
+    },
+    Others { reason: "weft sim has --set scheduler=NAME instead", names: &["ioscheduler"] },
+    Others {
+        reason: "weft replay runs logs of fio and other traces",
+        names: &[
+            "merge_blktrace_file",
+            "merge_blktrace_iters",
+            "merge_blktrace_scalars",
+            "read_iolog",
+            "read_iolog_chunked",
+            "replay_align",
+            "replay_no_stall",
+            "replay_redirect",
+            "replay_scale",
+            "replay_skip",
+            "replay_time_scale",
+        ],
+    },
+    Others {
+        reason: "requests are plain reads, writes and trims; sync=dsync makes writes FUA",
+        names: &[
+            "cdb_len",
+            "num_range",
+            "read_mode",
+            "readfua",
+            "sg_write_mode",
+            "write_mode",
+            "writefua",
+        ],
+    },
+    Others {
+        reason: "blocks have no metadata and no protection information",
+        names: &["apptag", "apptag_mask", "md_per_io_size", "pi_act", "pi_chk"],
+    },
+    Others {
+        reason: "sizes of blocks depend on the direction, and offsets are aligned to them",
+        names: &["bs_is_seq_rand", "bs_unaligned", "offset_align"],
+    },
+    Others {
+        reason: "each request has a place of its own",
+        names: &["random_sequence_stride", "rw_sequencer"],
+    },
+    Others {
+        reason: "a pause begins after thinktime_blocks requests, and no CPU is kept busy by cycles",
+        names: &[
+            "rate_ignore_thinktime",
+            "thinkcycles",
+            "thinktime_blocks_type",
+            "thinktime_iotime",
+        ],
+    },
+    Others {
+        reason: "rw=trim is simulated, a job that trims",
+        names: &["trim_backlog", "trim_backlog_batch", "trim_percentage", "trim_verify_zero"],
+    },
+    Others {
+        reason: "a job is simulated from its first request to its last",
+        names: &["create_only", "pre_read", "verify_only"],
+    },
+    Others { reason: "a volume has a fixed size", names: &["file_append"] },
+    Others {
+        reason: "the volume is as new; a job before with stonewall fills it",
+        names: &["spr_cs", "spr_num_regions", "spr_op", "sprandom"],
+    },
+    Others { reason: "ramp_time is simulated", names: &["ramp_size"] },
+    Others { reason: "pages stay in the page cache after a request", names: &["uncached"] },
+    Others { reason: "jobs are those of the file", names: &["profile"] },
+];
+
+/// Values with which an option that is refused is turned off, or has its default.
+pub(super) const OFF: &[&str] = &["0", "complete", "false", "none", "sequential"];
+
+/// Finds the reason of an option in one of the two lists.
+pub(super) fn reason_in(list: &'static [Others], name: &str) -> Option<&'static str> {
+    list.iter().find(|others| others.names.contains(&name)).map(|others| others.reason)
+}
 
 const SIZE: &str = "a size such as 4096, 4k or 1g";
 const SIZE_OR_PERCENT: &str = "a size such as 4096, 4k or 1g, or a percentage such as 50%";
+const ENGINE: &str = "an engine of fio for blocks, such as libaio, io_uring or psync";
 const COUNT: &str = "a number above 0";
 const MICROSECOND: Span = Span(1_000);
 const SECOND: Span = Span(1_000_000_000);
@@ -348,22 +686,31 @@ pub(super) fn row_of(name: &str) -> Option<&'static JobOption> {
     OPTIONS.get(index)
 }
 
-/// Parses a direction: `randwrite`, `rw:8`, …
-fn direction(text: &str, base: u64, pattern: &mut super::Pattern) -> Result<(), &'static str> {
-    const EXPECTED: &str =
-        "read, write, trim, randread, randwrite, rw or randrw, then perhaps :NUMBER";
+/// Parses a direction: `randwrite`, `rw:8`, `read:-8k`, …
+fn direction(text: &str, base: u64, pattern: &mut super::Pattern) -> Result<(), Unfit> {
+    const EXPECTED: &str = "read, write, trim, randread, randwrite, rw or randrw, then perhaps \
+        :NUMBER, which may be negative if offsets are sequential";
     let (word, step) = text.split_once(':').map_or((text, None), |(word, n)| (word, Some(n)));
     let (directions, random) = match word {
         "randread" => (vec![Direction::Read], true),
         "randrw" => (vec![Direction::Read, Direction::Write], true),
+        "randtrim" => (vec![Direction::Trim], true),
         "randwrite" => (vec![Direction::Write], true),
         "read" => (vec![Direction::Read], false),
         "rw" | "readwrite" => (vec![Direction::Read, Direction::Write], false),
         "trim" => (vec![Direction::Trim], false),
         "write" => (vec![Direction::Write], false),
-        _ => return Err(EXPECTED),
+        "randtrimwrite" | "trimwrite" => {
+            return Err(Unfit::Refused("a job trims or writes; make it two, rw=trim and rw=write"));
+        }
+        _ => return Err(EXPECTED.into()),
     };
-    let step = step.map_or(Some(0), |n| bytes(n, base).filter(|n| *n > 0)).ok_or(EXPECTED)?;
+    let number = |text| bytes(text, base).and_then(|n| i64::try_from(n).ok()).filter(|n| *n > 0);
+    let step = match step.map(|text| (text, text.strip_prefix('-'))) {
+        None => 0,
+        Some((_, Some(back))) if !random => -number(back).ok_or(EXPECTED)?,
+        Some((text, _)) => number(text).ok_or(EXPECTED)?,
+    };
     (pattern.directions, pattern.random, pattern.step) = (directions, random, step);
     Ok(())
 }
@@ -387,34 +734,22 @@ fn distribution(text: &str) -> Result<Distribution, &'static str> {
             theta.map(Distribution::Zipf).ok_or("zipf:THETA, above 0 and up to 10")
         }
         "zoned" => {
-            const ZONES: &str = "zoned:REQUESTS/SIZE:…, percentages that add up to 100 each";
+            const ZONES: &str = "zoned:REQUESTS/SIZE:…, percentages that add up to 100 each; zones \
+                without a SIZE share what is left";
             let zone = |part: &str| {
-                let (access, size) = part.split_once('/')?;
-                Some((access.parse::<u32>().ok()?, size.parse::<u32>().ok()?))
+                let (access, size) = part.split_once('/').unwrap_or((part, ""));
+                let size = if size.is_empty() { None } else { Some(size.parse::<u32>().ok()?) };
+                Some((access.parse::<u32>().ok()?, size))
             };
-            let zones: Option<Vec<(u32, u32)>> = rest.split(':').map(zone).collect();
-            let whole = |zones: &Vec<(u32, u32)>| {
-                let sum = |part: fn(&(u32, u32)) -> u32| {
-                    zones.iter().map(|z| u64::from(part(z))).sum::<u64>()
-                };
-                sum(|zone| zone.0) == 100
-                    && sum(|zone| zone.1) == 100
-                    && zones.iter().all(|zone| zone.1 > 0)
-            };
-            zones.filter(whole).map(Distribution::Zoned).ok_or(ZONES)
+            let zones: Option<Vec<(u32, Option<u32>)>> = rest.split(':').map(zone).collect();
+            let (requests, sizes): (Vec<u32>, Vec<Option<u32>>) =
+                zones.ok_or(ZONES)?.into_iter().unzip();
+            let sizes = shares(&sizes).filter(|sizes| !sizes.contains(&0)).ok_or(ZONES)?;
+            if requests.iter().map(|part| u64::from(*part)).sum::<u64>() != 100 {
+                return Err(ZONES);
+            }
+            Ok(Distribution::Zoned(requests.into_iter().zip(sizes).collect()))
         }
         _ => Err("random, zipf:…, pareto:…, normal:… or zoned:…"),
     }
-}
-
-/// Parses modes and number of writes: `wait_before,write:8`.
-fn sync_file_range(text: &str) -> Result<(Vec<String>, u64), &'static str> {
-    const EXPECTED: &str = "some of wait_before, write and wait_after, then :NUMBER of writes";
-    let (modes, writes) = text.rsplit_once(':').ok_or(EXPECTED)?;
-    let modes: Vec<String> = modes.split(',').map(str::to_owned).collect();
-    if !modes.iter().all(|mode| ["wait_before", "write", "wait_after"].contains(&mode.as_str())) {
-        return Err(EXPECTED);
-    }
-    let writes = writes.parse().ok().filter(|writes| *writes > 0).ok_or(EXPECTED)?;
-    Ok((modes, writes))
 }

@@ -69,11 +69,25 @@ pub fn parse_text(
     text: &str,
     options: &ParseOptions<'_>,
 ) -> Result<Vec<Job>, JobError> {
-    let mut reader =
-        Reader { options, global: Settings::default(), current: None, jobs: Vec::new() };
-    reader.read(file, text, 0)?;
-    reader.end_section()?;
-    let mut jobs: Vec<Job> = reader.jobs;
+    let mut reader = Reader {
+        options,
+        global: Settings::default(),
+        current: None,
+        jobs: Vec::new(),
+        errors: Vec::new(),
+    };
+    let read = reader.read(file, text, 0);
+    reader.end_section();
+    let Reader { mut jobs, mut errors, .. } = reader;
+    // A line that cannot be read ends the file.
+    errors.extend(read.err());
+    let mut errors = in_order(errors);
+    if errors.len() > 1 {
+        return Err(JobError::Several(errors));
+    }
+    if let Some(error) = errors.pop() {
+        return Err(error);
+    }
     if jobs.is_empty() {
         return Err(JobError::Text {
             file: file.to_owned(),
@@ -123,6 +137,7 @@ struct Reader<'a> {
     global: Settings,
     current: Option<Section>,
     jobs: Vec<Job>,
+    errors: Vec<JobError>,
 }
 
 struct Section {
@@ -142,23 +157,13 @@ impl Reader<'_> {
                 expected: expected.to_owned(),
             };
             let stripped = raw.trim();
-            if stripped.is_empty() || stripped.starts_with(['#', ';']) {
+            if stripped.starts_with('[') {
+                self.begin_section(file, line, stripped, depth).map_err(syntax)?;
                 continue;
             }
-            if let Some(rest) = stripped.strip_prefix('[') {
-                let name = rest.split_once(']').map(|(name, after)| (name.trim(), after.trim()));
-                let Some((name, after)) = name else { return Err(syntax("[NAME]")) };
-                if name.is_empty() || !(after.is_empty() || after.starts_with(['#', ';'])) {
-                    return Err(syntax("[NAME] and nothing after it"));
-                }
-                if depth > 0 {
-                    return Err(syntax("no section in a file that is included"));
-                }
-                self.end_section()?;
-                let global = name == "global";
-                let settings = if global { self.global.clone() } else { self.global.as_defaults() };
-                self.current =
-                    Some(Section { name: name.to_owned(), at: (file.to_owned(), line), settings });
+            // As in fio, `;` and `#` begin a comment wherever they stand.
+            let stripped = stripped.split([';', '#']).next().unwrap_or("").trim_end();
+            if stripped.is_empty() {
                 continue;
             }
             if let Some(name) = stripped.strip_prefix("include ") {
@@ -182,32 +187,71 @@ impl Reader<'_> {
                 None => (stripped, None),
             };
             let at = Where { file, line, section: &section.name };
-            let value = value
-                .map(|value| self.options.expand(value))
-                .transpose()
-                .map_err(|variable| at.value(option, &variable, "a variable that is set"))?;
-            section.settings.set(option, value.as_deref(), self.options.extensions, at)?;
+            let set = section.settings.set(option, value, self.options, at);
+            self.errors.extend(set.err());
         }
         Ok(())
     }
 
-    fn end_section(&mut self) -> Result<(), JobError> {
+    /// Begins the section of a line `[NAME]`. The error says what was expected.
+    fn begin_section(
+        &mut self,
+        file: &str,
+        line: usize,
+        text: &str,
+        depth: u32,
+    ) -> Result<(), &'static str> {
+        let (name, after) = text
+            .strip_prefix('[')
+            .and_then(|rest| rest.split_once(']'))
+            .map(|(name, after)| (name.trim(), after.trim()))
+            .ok_or("[NAME]")?;
+        if name.is_empty() || !(after.is_empty() || after.starts_with(['#', ';'])) {
+            return Err("[NAME] and nothing after it");
+        }
+        if depth > 0 {
+            return Err("no section in a file that is included");
+        }
+        self.end_section();
+        let global = name == "global";
+        let settings = if global { self.global.clone() } else { self.global.as_defaults() };
+        self.current =
+            Some(Section { name: name.to_owned(), at: (file.to_owned(), line), settings });
+        Ok(())
+    }
+
+    fn end_section(&mut self) {
         let Some(Section { name, at: (file, line), settings }) = self.current.take() else {
-            return Ok(());
+            return;
         };
         if name == "global" {
             self.global = settings;
-            return Ok(());
+            return;
         }
         let at = Where { file: &file, line, section: &name };
-        self.jobs.push(settings.job(&name, at)?);
-        Ok(())
+        self.jobs.extend(settings.job(&name, at, &mut self.errors));
     }
+}
+
+/// Errors in the order of their lines, without those that several jobs have from `[global]`.
+fn in_order(mut errors: Vec<JobError>) -> Vec<JobError> {
+    // An error without the place of an option ends the file, and stays last.
+    errors.sort_by(|one, other| match (one.option(), other.option()) {
+        (Some((one, _)), Some((other, _))) => (&one.file, one.line).cmp(&(&other.file, other.line)),
+        (one, other) => one.is_none().cmp(&other.is_none()),
+    });
+    errors.dedup_by(|one, other| match (one.option(), other.option()) {
+        (Some((at, option)), Some((before, same))) => {
+            (&at.file, at.line, option) == (&before.file, before.line, same)
+        }
+        _ => false,
+    });
+    errors
 }
 
 impl ParseOptions<'_> {
     /// Replaces variables in a value. The error is the name of a variable that is not set.
-    fn expand(&self, value: &str) -> Result<String, String> {
+    pub(super) fn expand(&self, value: &str) -> Result<String, String> {
         let mut expanded = String::new();
         let mut rest = value;
         while let Some((before, after)) = rest.split_once("${") {
@@ -224,7 +268,7 @@ impl ParseOptions<'_> {
 
 /// A job with the default of every option, as if no option had been written.
 pub(super) fn nothing_said(name: &str) -> Job {
-    use super::{Class, Direction, Durability, Pace, Pattern, Replay, Report, Submission, Target};
+    use super::{Class, Direction, Durability, Pace, Pattern, Report, Submission, Target};
     use weft_units::{Bytes, Span};
     let block = Blocks::one(Bytes(4096));
     Job {
@@ -247,11 +291,10 @@ pub(super) fn nothing_said(name: &str) -> Job {
             distribution: Distribution::Uniform,
             random_map: true,
             seed: None,
-            repeat: true,
             random_percent: 100,
         },
         submission: Submission {
-            engine: Engine::Psync,
+            engine: Engine::Synchronous,
             depth: 1,
             batch: 1,
             complete_min: 1,
@@ -264,24 +307,13 @@ pub(super) fn nothing_said(name: &str) -> Job {
         durability: Durability::default(),
         pace: Pace { think_blocks: 1, ..Pace::default() },
         class: Class::default(),
-        replay: Replay {
-            read_iolog: None,
-            no_stall: false,
-            time_scale: 100,
-            scale: 1,
-            align: Bytes(0),
-            write_iolog: None,
-        },
         report: Report {
             percentiles: super::PERCENTILES.to_vec(),
             lat_percentiles: false,
             clat_percentiles: true,
-            write_bw_log: None,
-            write_lat_log: None,
-            write_iops_log: None,
-            log_average: Span::ZERO,
         },
         extensions: Vec::new(),
         options: Vec::new(),
+        left_out: Vec::new(),
     }
 }

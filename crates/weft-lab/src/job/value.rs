@@ -7,7 +7,7 @@ use weft_units::{Bytes, Span};
 pub enum Size {
     /// Size in bytes.
     Bytes(Bytes),
-    /// Size in percent of the volume, 1 to 100.
+    /// Size in percent of the volume, up to 100.
     Percent(u8),
 }
 
@@ -79,7 +79,7 @@ pub(super) fn span(text: &str, unit: Span) -> Option<Span> {
 pub(super) fn size(text: &str, kb_base: u64) -> Option<Size> {
     if let Some(percent) = text.strip_suffix('%') {
         let percent: u8 = percent.parse().ok()?;
-        return (1..=100).contains(&percent).then_some(Size::Percent(percent));
+        return (percent <= 100).then_some(Size::Percent(percent));
     }
     Some(Size::Bytes(Bytes(bytes(text, kb_base)?)))
 }
@@ -122,21 +122,27 @@ pub(super) fn split(text: &str, kb_base: u64) -> Option<Vec<(Bytes, u32)>> {
             if percent.is_empty() { None } else { Some(percent.parse().ok()?) };
         sizes.push((Bytes(bytes(size.trim(), kb_base).filter(|size| *size > 0)?), percent));
     }
-    let given = sizes.iter().filter_map(|size| size.1).try_fold(0u32, u32::checked_add)?;
+    let (sizes, percents): (Vec<Bytes>, Vec<Option<u32>>) = sizes.into_iter().unzip();
+    Some(sizes.into_iter().zip(shares(&percents)?).collect())
+}
+
+/// Fills in the percentages that are not given, with equal shares of the remainder; `None` unless
+/// all add up to 100.
+pub(super) fn shares(percents: &[Option<u32>]) -> Option<Vec<u32>> {
+    let given = percents.iter().flatten().try_fold(0u32, |sum, part| sum.checked_add(*part))?;
     let left = 100u32.checked_sub(given)?;
-    let open = u32::try_from(sizes.iter().filter(|size| size.1.is_none()).count()).ok()?;
+    let open = u32::try_from(percents.iter().filter(|part| part.is_none()).count()).ok()?;
     if (open == 0 && left != 0) || open > left {
         return None;
     }
-    // Without a size to fill, the remainder is 0.
+    // Without a part to fill, the remainder is 0.
     let (share, mut extra) = (left / open.max(1), left % open.max(1));
-    let shared = sizes.into_iter().map(|(size, percent)| {
-        let percent = percent.unwrap_or_else(|| {
+    let shared = percents.iter().map(|part| {
+        part.unwrap_or_else(|| {
             let one_more = u32::from(extra > 0);
             extra -= one_more;
             share + one_more
-        });
-        (size, percent)
+        })
     });
     Some(shared.collect())
 }
@@ -159,7 +165,8 @@ mod tests {
             assert_eq!(bytes(bad, 1024), None, "{bad}");
         }
         assert_eq!(size("50%", 1024), Some(Size::Percent(50)));
-        assert_eq!((size("0%", 1024), size("101%", 1024), size("x%", 1024)), (None, None, None));
+        assert_eq!(size("0%", 1024), Some(Size::Percent(0)));
+        assert_eq!((size("101%", 1024), size("x%", 1024)), (None, None));
         assert_eq!(Size::Percent(50).of(Bytes(u64::MAX)), Bytes(u64::MAX / 2));
     }
 
@@ -195,5 +202,8 @@ mod tests {
         for bad in ["4k/50", "4k/60:8k/60", "0/100", "4k/100:8k", "4k/x", ""] {
             assert_eq!(split(bad), None, "{bad}");
         }
+        assert_eq!(shares(&[Some(5), Some(15), None]), Some(vec![5, 15, 80]));
+        assert_eq!(shares(&[None, Some(33), None]), Some(vec![34, 33, 33]));
+        assert_eq!((shares(&[Some(50)]), shares(&[Some(100), None])), (None, None));
     }
 }

@@ -1,7 +1,8 @@
 //! Trace format: MSR Cambridge.
 //!
-//! `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`: no header; both times are Windows
-//! FILETIME ticks of 100 ns (since 1601), offset and size are bytes. A device is `host_disk`.
+//! `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`: both times are Windows FILETIME
+//! ticks of 100 ns (since 1601), offset and size are bytes. A device is `host_disk`. The traces are
+//! published without a header; programs that rewrite tables put one on the first line.
 //!
 //! Source   README of the traces at SNIA; experiments.md §5.4
 
@@ -12,10 +13,24 @@ use weft_units::{Bytes, Span, Time};
 /// Nanoseconds in a tick of FILETIME.
 const TICK_NS: u64 = 100;
 
+/// Names of the fields, as a header has them in small or large letters.
+const FIELDS: [&str; 7] =
+    ["Timestamp", "Hostname", "DiskNumber", "Type", "Offset", "Size", "ResponseTime"];
+
+/// Whether the line is a header: the names of the fields, in their order.
+fn is_header(line: &str) -> bool {
+    let names = line.split(',').map(|name| name.trim().trim_matches('"'));
+    names.clone().count() == FIELDS.len()
+        && names.zip(FIELDS).all(|(name, field)| name.eq_ignore_ascii_case(field))
+}
+
 pub(crate) struct Msr(pub(crate) Assume);
 
 impl LineFormat for Msr {
-    fn parse(&mut self, _: u64, line: &str, context: &mut Context) -> Result<LineStep, Fault> {
+    fn parse(&mut self, number: u64, line: &str, context: &mut Context) -> Result<LineStep, Fault> {
+        if number == 1 && is_header(line) {
+            return Ok(LineStep::Skip("header lines"));
+        }
         let mut fields = Fields::new(line, Separator::Comma);
         let time = Time(fields.next("Timestamp")?.scaled(TICK_NS)?);
         let host = fields.next("Hostname")?;

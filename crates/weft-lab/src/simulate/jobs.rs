@@ -108,33 +108,6 @@ fn check(job: &Job) -> Result<(), JobError> {
         let (option, expected) = (option.to_owned(), expected.to_owned());
         Err(JobError::Job { job: job.name.clone(), option, found, expected })
     };
-    if let Some(directory) = &job.target.directory {
-        return fault(
-            "directory",
-            directory.clone(),
-            "none: jobs work on the simulated volume itself",
-        );
-    }
-    if job.durability.sync_file_range.is_some() {
-        return fault("sync_file_range", "set".into(), "fsync or fdatasync, which are simulated");
-    }
-    if let Some(weight) = job.class.cgroup_weight {
-        return fault(
-            "cgroup_weight",
-            weight.to_string(),
-            "prio and prioclass, which are simulated",
-        );
-    }
-    for (option, file) in [
-        ("write_bw_log", &job.report.write_bw_log),
-        ("write_iops_log", &job.report.write_iops_log),
-        ("write_lat_log", &job.report.write_lat_log),
-        ("write_iolog", &job.replay.write_iolog),
-    ] {
-        if let Some(file) = file {
-            return fault(option, file.clone(), "none: a simulated job writes no files");
-        }
-    }
     if is_buffered(job) {
         let odd = |blocks: &Blocks| -> Option<u64> {
             let sizes: Vec<Bytes> = match blocks {
@@ -244,8 +217,8 @@ fn flags(job: &Job) -> Flags {
 fn pace(job: &Job) -> Pace {
     let submission = &job.submission;
     // Synchronous engines have one request in flight, regardless of the depth.
-    let one = matches!(submission.engine, Engine::Psync | Engine::Sync)
-        || job.pattern.directions == [Direction::Trim];
+    let one =
+        submission.engine == Engine::Synchronous || job.pattern.directions == [Direction::Trim];
     let depth = if one { 1 } else { submission.depth };
     let plug = if submission.batch <= 1 { Plug::Request } else { Plug::Several(submission.batch) };
     let durability = &job.durability;
