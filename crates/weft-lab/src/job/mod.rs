@@ -1,9 +1,9 @@
 //! Fio job files: the subset of options that weft understands, as typed values.
 //!
 //! [`parse()`] reads job files. Options that mean nothing to a simulation are left out and kept as
-//! such ([`left_out()`]). Anything else outside of the subset is an error that names option, section,
-//! file and line, as fio reports them, all of them at once. [`generate::Generator`] turns a job into
-//! requests.
+//! such ([`left_out()`]). Anything else outside of the subset is an error that names option,
+//! section, file and line, as fio reports them, all of them at once. [`generate::Generator`] turns
+//! a job into requests.
 //!
 //! Source   fio HOWTO; experiments.md §6; answers of fio 3.33
 
@@ -185,7 +185,7 @@ pub enum Distribution {
 /// Parameters of submission: engine, depth, batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Submission {
-    /// What the engine of fio that the job names means.
+    /// Meaning of the engine of fio that the job names.
     pub engine: Engine,
     /// Largest number of requests in flight (`iodepth`).
     pub depth: u32,
