@@ -19,7 +19,7 @@ use weft_units::{Bytes, Sectors};
 use super::extent::{Identity, identity_of};
 use super::sysfs::is_rotational;
 use crate::device_error::DeviceError;
-use crate::partition::{self, Table, TableError};
+use weft_ondisk::partition::{self, Table, TableError};
 use crate::rescued::Rescued;
 use crate::spec::{Located, MemberSpec};
 
