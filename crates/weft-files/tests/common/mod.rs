@@ -1,7 +1,7 @@
 //! Images that e2fsprogs makes, and what a folder holds.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
-pub mod volumes;
+pub(crate) mod volumes;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 use weft_files::source::Shared;
 
 /// Runs a program; `None` if it is not installed, which is a skip.
-pub fn tool(program: &str, arguments: &[&str], input: &str) -> Option<String> {
+pub(crate) fn tool(program: &str, arguments: &[&str], input: &str) -> Option<String> {
     let path = format!("/usr/sbin:/sbin:{}", std::env::var("PATH").unwrap());
     let mut command = Command::new(program);
     command.args(arguments).env("PATH", path).env("E2FSPROGS_FAKE_TIME", "1700000000");
@@ -38,7 +38,7 @@ pub fn tool(program: &str, arguments: &[&str], input: &str) -> Option<String> {
 }
 
 /// Bytes without a pattern that repeats.
-pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
+pub(crate) fn bytes(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
         state ^= state << 13;
@@ -52,7 +52,7 @@ pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
 }
 
 /// A folder with files of many kinds.
-pub fn make_folder(at: &Path) {
+pub(crate) fn make_folder(at: &Path) {
     fs::create_dir_all(at.join("photos/2026")).unwrap();
     fs::create_dir(at.join("empty")).unwrap();
     for (len, seed) in [0, 1, 59, 60, 61, 1023, 4096, 4097, 300_000, 3_000_001].iter().zip(1..) {
@@ -81,15 +81,15 @@ pub fn make_folder(at: &Path) {
 
 /// What is compared of a file or folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
-    pub what: String,
-    pub mode: u32,
-    pub seconds: i64,
-    pub links: u64,
+pub(crate) struct Seen {
+    pub(crate) what: String,
+    pub(crate) mode: u32,
+    pub(crate) seconds: i64,
+    pub(crate) links: u64,
 }
 
 /// Everything below a folder, by its path.
-pub fn list(at: &Path) -> BTreeMap<PathBuf, Seen> {
+pub(crate) fn list(at: &Path) -> BTreeMap<PathBuf, Seen> {
     let mut all = BTreeMap::new();
     let mut waiting = vec![at.to_owned()];
     while let Some(folder) = waiting.pop() {
@@ -124,7 +124,7 @@ pub fn list(at: &Path) -> BTreeMap<PathBuf, Seen> {
 }
 
 /// An image of `mib` MiB with the content of a folder; `None` for a skip.
-pub fn image(of: &Path, at: &Path, mib: u64, options: &[&str]) -> Option<()> {
+pub(crate) fn image(of: &Path, at: &Path, mib: u64, options: &[&str]) -> Option<()> {
     File::create(at).unwrap().set_len(mib << 20).unwrap();
     let mut arguments = vec!["-q", "-F", "-d", of.to_str().unwrap()];
     arguments.extend(options);
@@ -133,6 +133,6 @@ pub fn image(of: &Path, at: &Path, mib: u64, options: &[&str]) -> Option<()> {
 }
 
 /// The image as a source.
-pub fn source(at: &Path) -> Shared {
+pub(crate) fn source(at: &Path) -> Shared {
     Rc::new(fs::read(at).unwrap())
 }

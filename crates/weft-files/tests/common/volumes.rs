@@ -1,16 +1,16 @@
 //! Physical volumes of LVM2, made by hand.
 
 /// LVM's checksum, bit by bit.
-pub fn sum(bytes: &[u8]) -> u32 {
+pub(crate) fn sum(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0xf597_a6cf_u32, |sum, byte| {
         (0..8).fold(sum ^ u32::from(*byte), |sum, _| (sum >> 1) ^ (0xedb8_8320 * (sum & 1)))
     })
 }
 
 /// Extent of the test's groups.
-pub const EXTENT: usize = 64 << 10;
+pub(crate) const EXTENT: usize = 64 << 10;
 /// Byte of the first extent.
-pub const FIRST: usize = 1 << 20;
+pub(crate) const FIRST: usize = 1 << 20;
 const AREA: usize = 4096;
 const AREA_BYTES: usize = FIRST - AREA;
 
@@ -20,7 +20,7 @@ fn put(into: &mut [u8], at: usize, bytes: &[u8]) {
 
 /// A device with a label, a metadata area with `text` at `text_at` of its buffer, and `extents`
 /// extents of data that say where they are.
-pub fn physical(uuid: &str, text: &[u8], text_at: usize, extents: usize) -> Vec<u8> {
+pub(crate) fn physical(uuid: &str, text: &[u8], text_at: usize, extents: usize) -> Vec<u8> {
     let mut device = vec![0; FIRST + extents * EXTENT];
     let id: Vec<u8> = uuid.bytes().filter(|byte| *byte != b'-').collect();
     assert_eq!(id.len(), 32);
@@ -50,7 +50,7 @@ pub fn physical(uuid: &str, text: &[u8], text_at: usize, extents: usize) -> Vec<
 }
 
 /// Writes a text into the metadata area, around its end if need be.
-pub fn set_text(device: &mut [u8], text: &[u8], text_at: usize) {
+pub(crate) fn set_text(device: &mut [u8], text: &[u8], text_at: usize) {
     let (first, rest) = text.split_at(text.len().min(AREA_BYTES - text_at));
     put(device, AREA + text_at, first);
     put(device, AREA + 512, rest);
@@ -68,14 +68,14 @@ pub fn set_text(device: &mut [u8], text: &[u8], text_at: usize) {
 }
 
 /// UUID of a physical volume of the test.
-pub fn uuid(letter: char) -> String {
+pub(crate) fn uuid(letter: char) -> String {
     let many = |count| letter.to_string().repeat(count);
     let parts = [6, 4, 4, 4, 4, 4, 6].map(many);
     parts.join("-")
 }
 
 /// Text of a group over the physical volumes a and b; `volumes` are its logical volumes.
-pub fn group(seqno: u32, volumes: &str) -> String {
+pub(crate) fn group(seqno: u32, volumes: &str) -> String {
     let physical: String = ['a', 'b']
         .iter()
         .zip(0..)
@@ -98,7 +98,7 @@ pub fn group(seqno: u32, volumes: &str) -> String {
 }
 
 /// A logical volume with these segments: first extent, extents, type and further lines.
-pub fn volume(name: &str, segments: &[(u32, u32, &str, &str)]) -> String {
+pub(crate) fn volume(name: &str, segments: &[(u32, u32, &str, &str)]) -> String {
     let all: String = segments
         .iter()
         .zip(1..)
