@@ -180,6 +180,12 @@ impl Tree for Ext4 {
         }
         for Piece { range, bytes } in pieces.list {
             let PieceBytes::Source(place) = bytes else { continue };
+            if range.end > DIRECTORY_MAX {
+                let expected = format!("at most {DIRECTORY_MAX}");
+                let error = TreeError::damaged("size of a directory", range.end, expected);
+                entries.faults.push(error.to_string());
+                break;
+            }
             let blocks = (range.end - range.start).div_ceil(size);
             for block in 0..blocks {
                 let (at, within) = (place + block * size, range.start + block * size);
@@ -257,5 +263,7 @@ impl Tree for Ext4 {
     }
 }
 
+/// Largest directory that is read: several million names. A damaged inode may name all blocks.
+const DIRECTORY_MAX: u64 = 256 << 20;
 /// Largest value of an attribute: that of the system call.
 const ATTRIBUTE_MAX: u64 = 64 << 10;
