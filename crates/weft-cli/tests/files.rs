@@ -15,6 +15,9 @@ use tempfile::{TempDir, tempdir};
 use volumes::{EXTENT, FIRST, group, physical, uuid, volume};
 use weft_nbd::Op;
 
+/// Paths below a folder, with contents.
+type Files = Vec<(PathBuf, Vec<u8>)>;
+
 /// Bytes that do not repeat soon.
 fn bytes(seed: usize, len: usize) -> Vec<u8> {
     let byte = |at: usize| (at * 31 + at / 251 * 7 + at / 65_536 * seed) % 255 + 1;
@@ -22,7 +25,7 @@ fn bytes(seed: usize, len: usize) -> Vec<u8> {
 }
 
 /// Files below a folder, with their contents.
-fn files(at: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+fn files(at: &Path) -> Files {
     let (mut all, mut waiting) = (Vec::new(), vec![at.to_owned()]);
     while let Some(folder) = waiting.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {
@@ -42,7 +45,7 @@ fn files(at: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 /// An ext4 image of `mib` MiB with some files, and these files. `None` for a skip.
-fn image(dir: &Path, mib: u64) -> Option<Vec<(PathBuf, Vec<u8>)>> {
+fn image(dir: &Path, mib: u64) -> Option<Files> {
     let from = dir.join("from");
     std::fs::create_dir_all(from.join("photos/2026")).unwrap();
     for (len, number) in [10, 5000, 70_000, 2_000_000].into_iter().zip(1..) {
@@ -78,7 +81,7 @@ fn fill(dir: &Path, members: &[&str], content: &[u8]) {
 }
 
 /// A RAID 5 with a volume group in it, of which the last member is gone.
-fn raid5_with_lvm() -> Option<(TempDir, Vec<(PathBuf, Vec<u8>)>)> {
+fn raid5_with_lvm() -> Option<(TempDir, Files)> {
     let dir = tempdir().unwrap();
     let members = ["d0.img", "d1.img", "d2.img", "d3.img"];
     let create = ["create", "-l5", "-n4", "-c64K", "--member-size=16M", "--name=nas"];
@@ -144,7 +147,7 @@ fn a_degraded_raid_5_with_lvm_and_ext4_becomes_files_by_one_command() {
 }
 
 /// A RAID 1 with ext4 in it, of which one half is left.
-fn half_of_raid1() -> Option<(TempDir, Vec<(PathBuf, Vec<u8>)>)> {
+fn half_of_raid1() -> Option<(TempDir, Files)> {
     let dir = tempdir().unwrap();
     let expected = image(dir.path(), 12)?;
     let half = std::fs::read(dir.path().join("image")).unwrap();

@@ -32,7 +32,7 @@ pub fn look(sources: Vec<(String, Shared)>) -> Inside {
     let mut places = Vec::new();
     let mut physical = Vec::new();
     for (name, source) in sources {
-        look_into(name, source, Vec::new(), 0, &mut places, &mut physical);
+        look_into(&name, &source, Vec::new(), 0, &mut places, &mut physical);
     }
     let mut found = groups(&physical);
     for group in &mut found {
@@ -46,8 +46,7 @@ pub fn look(sources: Vec<(String, Shared)>) -> Inside {
                 .collect();
             match &volume.source {
                 Ok(source) => {
-                    let source = Rc::clone(source);
-                    look_into(name, source, missing, 1, &mut places, &mut Vec::new());
+                    look_into(&name, source, missing, 1, &mut places, &mut Vec::new());
                 }
                 Err(why) => places.push(Place {
                     name,
@@ -62,19 +61,19 @@ pub fn look(sources: Vec<(String, Shared)>) -> Inside {
 }
 
 fn look_into(
-    name: String,
-    source: Shared,
+    name: &str,
+    source: &Shared,
     notes: Vec<String>,
     depth: usize,
     places: &mut Vec<Place>,
     physical: &mut Vec<PhysicalVolume>,
 ) {
-    let content = probe(&*source);
+    let content = probe(&**source);
     let index = places.len();
     let kind = content.kind.clone();
     let size = source.size();
-    let shared = Rc::clone(&source);
-    places.push(Place { name: name.clone(), size, content: Ok((content, shared)), notes });
+    let shared = Rc::clone(source);
+    places.push(Place { name: name.to_owned(), size, content: Ok((content, shared)), notes });
     match kind {
         Kind::Table(table) if depth < DEPTH_MAX => {
             for partition in table.partitions.iter().filter(|partition| !partition.is_extended) {
@@ -82,12 +81,12 @@ fn look_into(
                 let Some(len) = end.checked_sub(partition.start).filter(|len| *len > 0) else {
                     continue;
                 };
-                let window = Rc::new(Window::new(Rc::clone(&source), partition.start, len));
+                let window: Shared = Rc::new(Window::new(Rc::clone(source), partition.start, len));
                 let name = format!("{name}#{}", partition.number);
-                look_into(name, window, Vec::new(), depth + 1, places, physical);
+                look_into(&name, &window, Vec::new(), depth + 1, places, physical);
             }
         }
-        Kind::LvmPhysical => match PhysicalVolume::read(&name, &source) {
+        Kind::LvmPhysical => match PhysicalVolume::read(name, source) {
             Ok(volume) => {
                 if let Err(error) = &volume.text {
                     places[index].notes.push(error.to_string());

@@ -126,6 +126,9 @@ const LINE_BYTES: u64 = 64 << 10;
 /// Lines that are kept: 16 MiB.
 const LINES_MAX: usize = 256;
 
+/// Lines that are read at once by a reader that reads on: 1 MiB.
+const AHEAD_LINES: u64 = 16;
+
 /// Shortest read that goes past the cache: contents of large files would displace all of it.
 const PAST_BYTES: u64 = 256 << 10;
 
@@ -149,21 +152,41 @@ impl Cached {
             copy_part(line, within, into);
             return Ok(());
         }
-        let len = LINE_BYTES.min(self.size() - start);
-        let Ok(line) = read_vec(&*self.of, start, len) else {
+        // Files of a folder lie beside each other: a reader that reads on gets more.
+        let ahead = match number.checked_sub(1).is_some_and(|one| lines.kept.contains_key(&one)) {
+            true => AHEAD_LINES,
+            false => 1,
+        };
+        let line = self.read_lines(&mut lines, number, ahead);
+        let Some(line) = line.or_else(|| self.read_lines(&mut lines, number, 1)) else {
             // Another part of the line may be the one that cannot be read.
             return self.of.read_at(offset, into);
         };
         copy_part(&line, within, into);
+        lines.kept.insert(number, (clock, line));
+        Ok(())
+    }
+
+    /// Reads `count` lines from `number` on, keeps the later ones and returns the first. `None` if
+    /// one of them cannot be read.
+    fn read_lines(&self, lines: &mut Lines, number: u64, count: u64) -> Option<Vec<u8>> {
+        let start = number * LINE_BYTES;
+        let len = (count * LINE_BYTES).min(self.size() - start);
+        let all = read_vec(&*self.of, start, len).ok()?;
         if lines.kept.len() >= LINES_MAX {
             // Half of the lines go at once, so that the search for old ones is rare.
             let mut uses: Vec<u64> = lines.kept.values().map(|(used, _)| *used).collect();
             uses.sort_unstable();
-            let middle = uses.get(uses.len() / 2).copied().unwrap_or(clock);
+            let middle = uses.get(uses.len() / 2).copied().unwrap_or(lines.clock);
             lines.kept.retain(|_, (used, _)| *used > middle);
         }
-        lines.kept.insert(number, (clock, line));
-        Ok(())
+        let clock = lines.clock;
+        let mut parts = all.chunks(usize::try_from(LINE_BYTES).unwrap_or(usize::MAX));
+        let first = parts.next()?.to_vec();
+        for (part, later) in parts.zip(number + 1..) {
+            lines.kept.entry(later).or_insert_with(|| (clock, part.to_vec()));
+        }
+        Some(first)
     }
 }
 

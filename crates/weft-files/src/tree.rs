@@ -32,6 +32,7 @@ pub enum TreeError {
 }
 
 impl TreeError {
+    #[expect(clippy::needless_pass_by_value, reason = "texts and numbers of several types")]
     pub(crate) fn damaged(
         what: impl Into<String>,
         found: impl ToString,

@@ -13,9 +13,12 @@ use weft_files::tree::{
     Attribute, Entries, Entry, Node, NodeKind, NodeTime, Piece, PieceBytes, Pieces, Tree, TreeError,
 };
 
+/// Names of a directory with their nodes.
+type Names = Vec<(&'static [u8], u64)>;
+
 /// A file system in memory: nodes by number.
 struct Fake {
-    nodes: Vec<(NodeKind, Vec<u8>, Vec<(&'static [u8], u64)>)>,
+    nodes: Vec<(NodeKind, Vec<u8>, Names)>,
     device: Device,
     pieces: RefCell<Vec<(u64, Range<u64>, u64)>>,
 }

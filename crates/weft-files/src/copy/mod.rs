@@ -103,8 +103,8 @@ impl Copy<'_> {
     fn all(&mut self) -> Result<(), CopyError> {
         let root = match self.tree.node(self.tree.root()) {
             Ok(root) if root.kind == NodeKind::Directory => root,
-            Ok(_) => return Ok(self.failed(b"", "the root is no directory")),
-            Err(error) => return Ok(self.failed(b"", error)),
+            Ok(_) => return self.lost(b"", "the root is no directory"),
+            Err(error) => return self.lost(b"", error),
         };
         let mut seen = BTreeSet::from([root.id]);
         let mut waiting = vec![(Vec::new(), root)];
@@ -198,8 +198,15 @@ impl Copy<'_> {
         Ok(inner)
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "texts and errors of several types")]
     fn failed(&mut self, path: &[u8], why: impl ToString) {
         self.report.failed.push(Told { path: path.to_vec(), why: why.to_string() });
+    }
+
+    /// Reports a path that cannot be restored; the copy goes on.
+    fn lost(&mut self, path: &[u8], why: impl ToString) -> Result<(), CopyError> {
+        self.failed(path, why);
+        Ok(())
     }
 
     fn kept(&mut self, path: &[u8], why: &str) {
@@ -367,7 +374,7 @@ impl Copy<'_> {
         self.suspect(path, node);
         let target = match self.tree.target(node) {
             Ok(target) => target,
-            Err(error) => return Ok(self.failed(path, error)),
+            Err(error) => return self.lost(path, error),
         };
         let name = OsStr::from_bytes(name);
         match fs::symlinkat(OsStr::from_bytes(&target), folder.fd(), name) {
@@ -382,7 +389,7 @@ impl Copy<'_> {
                 return Ok(());
             }
             Err(Errno::NOSPC | Errno::DQUOT) => return Err(CopyError::NoSpace),
-            Err(error) => return Ok(self.failed(path, error)),
+            Err(error) => return self.lost(path, error),
         }
         let flags = AtFlags::SYMLINK_NOFOLLOW;
         if self.owners {
@@ -454,6 +461,7 @@ fn times(node: &Node) -> Timestamps {
 
 /// Whether a file has the size and the time of a node, as far as its file system keeps times.
 fn is_same(stat: &Stat, node: &Node) -> bool {
+    #[allow(clippy::useless_conversion, reason = "signed on some machines")]
     let nanos = u64::try_from(stat.st_mtime_nsec).unwrap_or(0);
     let same_second = stat.st_mtime == node.modified.seconds;
     // FAT has every second second.

@@ -36,8 +36,8 @@ pub(super) struct Logged {
 
 impl Replayed {
     /// The device as it is.
-    pub(super) fn nothing(of: Shared, block_bytes: u64) -> Self {
-        Self { of: Rc::clone(&of), block_bytes, blocks: BTreeMap::new() }
+    pub(super) fn nothing(of: &Shared, block_bytes: u64) -> Self {
+        Self { of: Rc::clone(of), block_bytes, blocks: BTreeMap::new() }
     }
 
     /// Reads a part of a block from its copy.

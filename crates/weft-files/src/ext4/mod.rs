@@ -12,8 +12,6 @@ mod journal;
 mod mapping;
 mod superblock;
 
-use std::rc::Rc;
-
 use crate::bytes::le32;
 use crate::source::{Shared, Source, read_vec};
 use crate::tree::{Attribute, Entries, Node, NodeKind, Piece, PieceBytes, Pieces, Tree, TreeError};
@@ -38,7 +36,7 @@ impl Ext4 {
     pub fn open(source: &Shared) -> Result<Self, TreeError> {
         let mut superblock = Superblock::read(&**source)?;
         let mut notes = Vec::new();
-        let mut replayed = Replayed::nothing(Rc::clone(source), superblock.block_bytes);
+        let mut replayed = Replayed::nothing(source, superblock.block_bytes);
         if superblock.has_journal() && superblock.journal_inode == 0 {
             notes.push("its journal is on another device and is not replayed".into());
         } else if superblock.has_journal() {

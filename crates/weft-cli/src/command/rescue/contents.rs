@@ -134,12 +134,14 @@ impl Restored {
             }
             Ok(report) => report,
         };
-        let (files, bytes) = (report.files, size::human(Bytes(report.bytes)));
-        let (folders, links) = (report.directories, report.links + report.hard_links);
+        let bytes = size::human(Bytes(report.bytes));
         writeln!(
             out,
-            "{}: {files} files ({bytes}), {folders} folders, {links} links copied to {}",
+            "{}: {} ({bytes}), {}, {} copied to {}",
             self.place,
+            counted(report.files, "file"),
+            counted(report.directories, "folder"),
+            counted(report.links + report.hard_links, "link"),
             label(&to)
         )?;
         let lost = size::human(Bytes(report.bytes_lost()));
@@ -207,6 +209,11 @@ impl Restored {
             "suspect": told(&report.suspect), "special": told(&report.special),
         })
     }
+}
+
+/// A number with its noun.
+fn counted(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Largest number of lines about one kind of path; `--json` has all.
