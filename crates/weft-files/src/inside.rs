@@ -1,4 +1,4 @@
-//! What is inside of several sources: partitions in arrays, volume groups over arrays, file systems.
+//! Contents of several sources: partitions in arrays, volume groups over arrays, file systems.
 
 use std::rc::Rc;
 

@@ -13,8 +13,8 @@
 //! | ext2, ext3 and ext4, behind their journal | `ext4/` |
 //! | files out of a file system, into a folder | `copy/` |
 //!
-//! Everything that is read may be damaged or hostile: each length is checked before it is used, each
-//! loop has a bound, and no name leads out of the folder.
+//! Everything that is read may be damaged or hostile: each length is checked before it is used,
+//! each loop has a bound, and no name leads out of the folder.
 #![forbid(unsafe_code)]
 
 mod bytes;

@@ -1,4 +1,4 @@
-//! What a source holds: a file system, a partition table, a physical volume, swap, LUKS.
+//! Content of a source: a file system, a partition table, a physical volume, swap, LUKS.
 //!
 //! A superblock gives the label, the UUID, the size and, where it has it, the time of the last use.
 //! Nothing is checked beyond the signature and what these fields need: a damaged file system is
@@ -20,7 +20,7 @@ use crate::source::{ReadError, Source};
 /// Content of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Content {
-    /// What it is.
+    /// Kind of the content.
     pub kind: Kind,
     /// Name that its user gave.
     pub label: Option<String>,
@@ -239,7 +239,8 @@ const HAS_JOURNAL: u32 = 0x4;
 const JOURNAL_DEVICE: u32 = 0x8;
 /// Incompatible feature of ext: block numbers of 64 bits.
 const WIDE: u32 = 0x80;
-/// Incompatible features that only ext4 has: extents, 64 bits, flexible groups, and what came later.
+/// Incompatible features that only ext4 has: extents, 64 bits, flexible groups, and what came
+/// later.
 const EXT4_ONLY: u32 = 0x40 | 0x80 | 0x200 | 0x400 | 0x1000 | 0x2000 | 0x4000 | 0x8000 | 0x1_0000;
 /// State of ext: errors were detected.
 const ERRORS: u16 = 2;

@@ -20,7 +20,7 @@ pub enum TreeError {
         what: String,
         /// Value.
         found: String,
-        /// What belongs there.
+        /// Legal values.
         expected: String,
     },
     /// Bytes cannot be read.
@@ -112,7 +112,7 @@ pub struct Entries {
 pub enum PieceBytes {
     /// The bytes themselves.
     Here(Vec<u8>),
-    /// As many bytes of [`Tree::source`] from this one on.
+    /// First of as many bytes of [`Tree::source`].
     Source(u64),
 }
 

@@ -1,7 +1,7 @@
 //! Folder that is written to: names in it, never a path, and no link is followed.
 //!
-//! Each step into a folder opens one name relative to the folder before it and refuses a link there,
-//! so that nothing outside is reached, whatever the folder holds.
+//! Each step into a folder opens one name relative to the folder before it and refuses a link
+//! there, so that nothing outside is reached, whatever the folder holds.
 
 use std::ffi::OsStr;
 use std::io;
@@ -91,7 +91,7 @@ impl Folder {
         Ok(folder)
     }
 
-    /// What has this name, if anything has.
+    /// Status of the entry of this name, if there is one.
     pub(super) fn stat(&self, name: &[u8]) -> Option<Stat> {
         fs::statat(&self.0, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW).ok()
     }

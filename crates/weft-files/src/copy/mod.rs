@@ -1,10 +1,10 @@
 //! Files out of a file system, into a folder.
 //!
 //! Each file is written under a name of its own in the folder (`PART`), gets its attributes, owner,
-//! mode and times, and then its name: what has its name is complete, and a copy that was interrupted
-//! goes on where it ended. A file of the same size and time is not copied again; another one of that
-//! name stays as it is. A file with unreadable bytes keeps the time of the copy, so that a later copy
-//! names it again.
+//! mode and times, and then its name: what has its name is complete, and a copy that was
+//! interrupted goes on where it ended. A file of the same size and time is not copied again;
+//! another one of that name stays as it is. A file with unreadable bytes keeps the time of the
+//! copy, so that a later copy names it again.
 //!
 //! No name leads out of the folder and no link in it is followed (`folder.rs`). Directories get
 //! their modes and times at the end, because new names in them change their times.

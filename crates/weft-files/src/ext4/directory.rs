@@ -8,8 +8,8 @@
 use crate::bytes::{le16, le32, part};
 use crate::tree::{Entries, Entry};
 
-/// Adds the names of a block, or of the part of one that is inline; `place` is its first byte in the
-/// directory.
+/// Adds the names of a block, or of the part of one that is inline; `place` is its first byte in
+/// the directory.
 pub(super) fn parse(bytes: &[u8], place: u64, into: &mut Entries) {
     let mut at = 0;
     while at + 8 <= bytes.len() {

@@ -190,8 +190,8 @@ const WIDE: u32 = 0x80;
 const SUM_SEED: u32 = 0x2000;
 const LARGE_DIRECTORIES: u32 = 0x4000;
 /// Incompatible features that are read: types in directories, recovery, meta groups, extents, 64
-/// bits, multiple mount protection, flexible groups, attributes in inodes, seeds of checksums, large
-/// directories, inline data, encryption (its files are refused), folded case.
+/// bits, multiple mount protection, flexible groups, attributes in inodes, seeds of checksums,
+/// large directories, inline data, encryption (its files are refused), folded case.
 const INCOMPAT_READ: u32 = 0x2
     | 0x4
     | META_GROUPS

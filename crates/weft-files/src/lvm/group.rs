@@ -1,7 +1,8 @@
 //! Volume groups: the newest text of each, and its logical volumes.
 //!
 //! Physical volumes belong to a group by their UUIDs in its text, not by their names. A group with
-//! physical volumes missing keeps its logical volumes; what lies on the missing ones cannot be read.
+//! physical volumes missing keeps its logical volumes; what lies on the missing ones cannot be
+//! read.
 
 use std::rc::Rc;
 

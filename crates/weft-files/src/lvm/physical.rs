@@ -1,8 +1,8 @@
 //! Physical volume: its label, its header and the text in its metadata areas.
 //!
 //! The label is in one of the first four sectors. The header after it names the metadata areas,
-//! each of which is a header of 512 bytes and a circular buffer of texts. The first location in that
-//! header is the text that counts. A damaged area is passed over if another one is whole.
+//! each of which is a header of 512 bytes and a circular buffer of texts. The first location in
+//! that header is the text that counts. A damaged area is passed over if another one is whole.
 //!
 //! Source   the layout of `label_header`, `pv_header`, `mda_header` as public descriptions of LVM2
 //!          give it (libvslvm, "Logical Volume Manager (LVM) format")
@@ -38,7 +38,7 @@ pub enum LvmError {
         place: String,
         /// Value.
         found: String,
-        /// What belongs there.
+        /// Legal values.
         expected: &'static str,
     },
     /// A field of a binary structure has an impossible value.
@@ -50,7 +50,7 @@ pub enum LvmError {
         at: u64,
         /// Value.
         found: String,
-        /// What belongs there.
+        /// Legal values.
         expected: &'static str,
     },
     /// The device has no label of LVM2.

@@ -15,9 +15,9 @@ pub struct TextError {
     pub line: usize,
     /// Column in bytes, from 1.
     pub column: usize,
-    /// What is at this position.
+    /// Byte at this position.
     pub found: String,
-    /// What belongs there.
+    /// Legal text there.
     pub expected: &'static str,
 }
 

@@ -79,7 +79,7 @@ pub(crate) fn make_folder(at: &Path) {
     File::open(at.join("photos")).unwrap().set_modified(old).unwrap();
 }
 
-/// What is compared of a file or folder.
+/// Properties of a file or folder that are compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) what: String,

@@ -1,4 +1,4 @@
-//! What `weft rescue --list` and `--to` print: the table of what is inside, and reports of copies.
+//! Output of `weft rescue --list` and `--to`: the table of what is inside, and reports of copies.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -25,7 +25,7 @@ pub(super) struct Restored {
     pub(super) folder: String,
     /// Oddities of the file system.
     pub(super) notes: Vec<String>,
-    /// What was copied, or why nothing was.
+    /// Report of the copy, or why nothing was copied.
     pub(super) result: Result<Report, String>,
 }
 

@@ -49,7 +49,7 @@ pub(super) fn run(arrays: &[Array<'_>], asked: &Asked<'_>) -> Outcome {
             is_whole = false;
             continue;
         };
-        let name = free_name(name_of(&assembly.name, &array.uuid.to_string()), &sources);
+        let name = free_name(&name_of(&assembly.name, &array.uuid.to_string()), &sources);
         match open(array, &format!("rescue{}", servers.len()), directory.path()) {
             Ok((server, source)) => {
                 servers.push(server);
@@ -115,9 +115,9 @@ fn name_of(name: &str, uuid: &str) -> String {
 }
 
 /// The name, with a number if another array has it.
-fn free_name(name: String, taken: &[(String, Shared)]) -> String {
+fn free_name(name: &str, taken: &[(String, Shared)]) -> String {
     let is_free = |name: &str| !taken.iter().any(|(its, _)| its == name);
-    let mut free = name.clone();
+    let mut free = name.to_owned();
     let mut number = 2;
     while !is_free(&free) {
         free = format!("{name}-{number}");

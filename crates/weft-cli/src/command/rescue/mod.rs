@@ -31,8 +31,8 @@ use search::{Disk, End, Found};
 /// Finds arrays on whole disks or images, and says how to get at their data
 ///
 /// Looks at each disk as a whole, at its partitions, and near both of its ends for superblocks in
-/// odd places. Reads the disks only. Exit status: 0 when the data of an array can be read, 1 when of
-/// none; with --to, 0 when all files were copied, 1 when some could not be.
+/// odd places. Reads the disks only. Exit status: 0 when the data of an array can be read, 1 when
+/// of none; with --to, 0 when all files were copied, 1 when some could not be.
 #[derive(Debug, Args)]
 pub(crate) struct Rescue {
     /// Read every sector, for superblocks of members whose partition table is lost
