@@ -12,6 +12,7 @@
 //! - [`PplHeader`]: log that repairs the parity of an interrupted write.
 //! - [`JournalScan`]: whether a journal holds data that the members lack.
 //! - [`Metadata`]: all of these for one member, read through a callback.
+//! - [`partition`]: partition tables of disks and of arrays.
 //! - [`probe`]: signatures of other formats on a member.
 //!
 //! ```
@@ -44,6 +45,11 @@ mod journal;
 pub mod layout_id;
 mod level;
 mod metadata;
+#[allow(
+    clippy::indexing_slicing,
+    reason = "arrays of a fixed size, and lengths that are checked before"
+)]
+pub mod partition;
 mod ppl;
 pub mod probe;
 mod super090;

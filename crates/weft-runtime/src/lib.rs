@@ -19,7 +19,7 @@
 //! | opening of devices: to serve them, to look at them, to make members | `devices/` |
 //! | overlays over members that stay unwritten | `overlay/` |
 //! | rings: io_uring, threads, at once, faulty | `io/` |
-//! | names of members, partitions | `spec.rs`, `partition/` |
+//! | names of members | `spec.rs` |
 //! | maps of ddrescue beside images | `rescued.rs` |
 //! | holes and locks of files | `holes.rs`, `file_lock.rs` |
 //! | payload memory and leases on it | `buffers.rs` |
@@ -47,7 +47,6 @@ pub mod holes;
 pub mod io;
 pub mod member_io;
 pub mod overlay;
-pub mod partition;
 pub mod rescued;
 pub mod serve;
 pub mod spec;

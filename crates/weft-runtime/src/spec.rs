@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use weft_units::SECTOR_BYTES;
 
 use crate::device_error::DeviceError;
-use crate::partition::{self, TableError};
+use weft_ondisk::partition::{self, TableError};
 
 /// Name of a member, parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]

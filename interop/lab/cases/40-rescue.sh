@@ -1,5 +1,5 @@
-# The rescue recipe of docs/rescue.md, to files: the kernel makes a RAID 5 with ext4 and a RAID 6 with LVM
-# and ext4 in it, on the second partitions of image files, and "loses power" with the file system
+# The rescue recipe of docs/rescue.md, to files: the kernel makes a RAID 1, a RAID 5 with ext4 and a RAID 6 with
+# LVM and ext4 in it, on the second partitions of image files, and "loses power" with the file system
 # mounted and its journal full. weft serves them, one and two members short, with an overlay; the
 # kernel's NBD client mounts what weft serves. The images go to the host for the way without root.
 . /lab/tap.sh
@@ -17,7 +17,8 @@ part() {
 
 # make NAME LEVEL MEMBERS INSIDE
 make() {
-	local name=$1 level=$2 members=$3 inside=$4 i out=/lab/rescue/$1 device=/dev/md0 parts=()
+	local name=$1 level=$2 members=$3 inside=$4 i out=/lab/rescue/$1 device=/dev/md0 parts=() chunk=(--chunk 64K)
+	[ "$level" = 1 ] && chunk=()
 	mkdir -p /tmp/w "$out"
 	for ((i = 0; i < members; i++)); do
 		truncate -s 11M "/tmp/w/disk$i.img"
@@ -27,7 +28,7 @@ make() {
 	done
 	ok "$name: the kernel finds partition 2 where gpt.py put it"
 	check "$name: mdadm --create on partitions" mdadm --create /dev/md0 --run --level "$level" --raid-devices "$members" \
-		--chunk 64K --metadata 1.2 --bitmap none --assume-clean --name "$name" "${parts[@]}"
+		"${chunk[@]}" --metadata 1.2 --bitmap none --assume-clean --name "$name" "${parts[@]}"
 	if [ "$inside" = lvm ]; then
 		lvm pvcreate -q -y /dev/md0 >&2 && lvm vgcreate -q -y "vg$name" /dev/md0 >&2 || fail "$name: LVM"
 		lvm lvcreate -q -y -Wn -l 100%FREE -n data "vg$name" >&2 || fail "$name: lvcreate"
@@ -121,6 +122,7 @@ by_text() {
 }
 
 by_text
+make r1 1 2 ext4
 make r5 5 3 ext4
 make r6 6 4 lvm
 before=$(cat /tmp/r/*/disk*.img | sha256sum)
@@ -133,4 +135,4 @@ cd /tmp/r/r6 || exit 1
 mounted r6 lvm rw --overlay /tmp/changes 'disk1.img#2' 'disk2.img#2'
 cd /lab || exit 1
 equal "no byte of an image was written" "$(cat /tmp/r/*/disk*.img | sha256sum)" "$before"
-plan 16
+plan 19

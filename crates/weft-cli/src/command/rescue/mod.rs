@@ -4,13 +4,16 @@
 //! unusual places, groups members by array, and reports for each array whether and how its data can
 //! be read.
 
+mod array_source;
+mod contents;
+mod files;
 mod search;
 
 use weft_terminal::outcome::{Exit, Failure, Outcome};
 use weft_terminal::terminal::{complain, print_json, quoted, stdout};
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -28,12 +31,24 @@ use search::{Disk, End, Found};
 /// Finds arrays on whole disks or images, and says how to get at their data
 ///
 /// Looks at each disk as a whole, at its partitions, and near both of its ends for superblocks in
-/// odd places. Reads only. Exit status: 0 when the data of an array can be read, 1 when of none.
+/// odd places. Reads the disks only. Exit status: 0 when the data of an array can be read, 1 when
+/// of none; with --to, 0 when all files were copied, 1 when some could not be.
 #[derive(Debug, Args)]
 pub(crate) struct Rescue {
     /// Read every sector, for superblocks of members whose partition table is lost
     #[arg(long)]
     deep: bool,
+    /// List what is inside of the arrays: partitions, LVM, file systems
+    #[arg(long, conflicts_with = "to")]
+    list: bool,
+    /// Copy the files of ext2, ext3 and ext4 inside of the arrays to DIR, which is made if it is
+    /// missing: a folder for each file system. Existing files are not overwritten; the same command
+    /// goes on after an interruption
+    #[arg(long, value_name = "DIR")]
+    to: Option<PathBuf>,
+    /// Copy only the file system of this name in --list; may be repeated
+    #[arg(long, value_name = "NAME", requires = "to")]
+    only: Vec<String>,
     #[command(flatten)]
     unreadable: Unreadable,
     /// Print one JSON object
@@ -54,18 +69,42 @@ pub(crate) fn run(arguments: &Rescue) -> Outcome {
     let arrays = arrays(&mut disks, &maps);
     let ends: Vec<End> = arrays.iter().filter_map(Array::end).collect();
     disks.iter_mut().for_each(|disk| disk.tell_cut(&ends));
+    let shown: Vec<String> = names.iter().map(|name| quoted(name.as_os_str())).collect();
+    let given = maps.options(names.iter().map(PathBuf::as_path)) + &shown.join(" ");
+    if arguments.list || arguments.to.is_some() {
+        let (to, only) = (arguments.to.as_deref(), arguments.only.as_slice());
+        tell_refused(&arrays);
+        return files::run(&arrays, &files::Asked { to, only, json: arguments.json, disks: given });
+    }
     if arguments.json {
         let disks: Vec<Value> = disks.iter().map(Disk::to_json).collect();
         let arrays: Vec<Value> = arrays.iter().map(Array::to_json).collect();
         print_json(&json!({"schema": "weft.rescue/1", "arrays": arrays, "disks": disks}))?;
     } else {
-        print(&disks, &arrays)?;
+        print(&disks, &arrays, &given)?;
     }
     if arrays.is_empty() && !arguments.deep {
         complain("no array was found; --deep reads every sector of the disks");
     }
     let readable = arrays.iter().any(|array| array.decision.is_ok());
     Ok(if readable { Exit::Done } else { Exit::Of(1) })
+}
+
+/// Says which arrays cannot be read, and what the others lack.
+fn tell_refused(arrays: &[Array<'_>]) {
+    for array in arrays {
+        match &array.decision {
+            Ok(assembly) => {
+                for line in states::lines_reading(&assembly.states) {
+                    complain(&format!("note: array {}: {line}", assembly.name));
+                }
+            }
+            Err(refused) => {
+                let (why, next) = (array.why(refused), states::next_reading(refused.state));
+                complain(&format!("array {}: cannot be read: {why}; next: {next}", array.uuid));
+            }
+        }
+    }
 }
 
 /// An array, with the members of it that were found.
@@ -122,15 +161,20 @@ impl<'m> Array<'m> {
         End::of(superblocks.next()?)
     }
 
-    /// Arguments that name the members which the assembly uses, preceded by options that name their
-    /// maps. A journal is included although it has no slot: without it the array is refused.
-    fn arguments(&self) -> String {
-        let Ok(assembly) = &self.decision else { return String::new() };
+    /// Names of the members that the assembly uses. A journal is included although it has no slot:
+    /// without it the array is refused.
+    fn names(&self) -> Vec<&Path> {
+        let Ok(assembly) = &self.decision else { return Vec::new() };
         let used = self.found.iter().zip(&self.candidates).filter(|(_, candidate)| {
             let index = candidate.member.index;
             !assembly.dropped.iter().any(|dropped| dropped.member.index == index)
         });
-        let names: Vec<&Path> = used.map(|(found, _)| found.name.as_path()).collect();
+        used.map(|(found, _)| found.name.as_path()).collect()
+    }
+
+    /// Arguments that name the members, preceded by options that name their maps.
+    fn arguments(&self) -> String {
+        let names = self.names();
         let maps = self.maps.options(names.iter().copied());
         let names: Vec<String> = names.iter().map(|name| quoted(name.as_os_str())).collect();
         maps + &names.join(" ")
@@ -260,7 +304,9 @@ fn decide(
     (candidates, decision)
 }
 
-fn print(disks: &[Disk], arrays: &[Array<'_>]) -> Result<(), Failure> {
+/// Prints the disks, the arrays and, if one can be read, the way to its files; `given` names the
+/// disks.
+fn print(disks: &[Disk], arrays: &[Array<'_>], given: &str) -> Result<(), Failure> {
     let mut out = stdout();
     for disk in disks {
         disk.print(&mut out)?;
@@ -268,6 +314,10 @@ fn print(disks: &[Disk], arrays: &[Array<'_>]) -> Result<(), Failure> {
     writeln!(out)?;
     for array in arrays {
         array.print(&mut out)?;
+    }
+    if arrays.iter().any(|array| array.decision.is_ok()) {
+        let (list, to) = ("--list says what is inside", "--to DIR copies the files out");
+        writeln!(out, "files: weft rescue {given} {list}, {to}")?;
     }
     out.flush()?;
     Ok(())

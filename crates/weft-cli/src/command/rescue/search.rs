@@ -8,9 +8,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use weft_ondisk::partition::TableError;
 use weft_ondisk::probe::Misplaced;
 use weft_ondisk::{CUT_HAS_NONE, RESERVED_090, Superblock, Uuid, Version};
-use weft_runtime::partition::TableError;
 use weft_runtime::spec::MemberSpec;
 use weft_terminal::outcome::Failure;
 use weft_terminal::terminal::{complain, progress};

@@ -1,0 +1,157 @@
+//! Content of an array as a source: reads of a server within this process.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::Path;
+use std::rc::Rc;
+
+use weft_engine::knobs::Knobs;
+use weft_export::client::NbdClient;
+use weft_files::source::{Cached, ReadError, Shared, Source};
+use weft_terminal::outcome::Failure;
+
+use crate::inside::Inside;
+use crate::volume::Volume;
+
+/// Source of the bytes of an array.
+struct ArraySource {
+    connection: RefCell<Connection>,
+    size: u64,
+}
+
+/// Connection with the requests that were sent ahead.
+struct Connection {
+    client: NbdClient,
+    /// Requests for what follows the last read, by their cookies, in ascending order of bytes.
+    ahead: Vec<(u64, Range<u64>)>,
+    /// End of the last read.
+    last: u64,
+}
+
+/// Serves a volume within this process. Returns the server, which has to outlive the source.
+pub(super) fn serve(
+    volume: Volume,
+    name: &str,
+    directory: &Path,
+) -> Result<(Inside, Shared), Failure> {
+    let inside = Inside::start(volume, Knobs::default(), name, directory)?;
+    let client = NbdClient::connect(&inside.uri).map_err(Failure::Failed)?;
+    let size = client.size();
+    let connection = RefCell::new(Connection { client, ahead: Vec::new(), last: 0 });
+    Ok((inside, Rc::new(Cached::new(Rc::new(ArraySource { connection, size })))))
+}
+
+impl Connection {
+    /// Sends requests from `start` on, up to `end` and the limit of those in flight.
+    fn send(
+        &mut self,
+        start: u64,
+        end: u64,
+        waiting: &mut BTreeMap<u64, Range<u64>>,
+    ) -> Result<u64, String> {
+        let mut next = start;
+        while next < end && waiting.len() < READS_MAX {
+            let len = (end - next).min(READ_BYTES);
+            let cookie = self.client.read(next, u32::try_from(len).unwrap_or(0))?;
+            waiting.insert(cookie, next..next + len);
+            next += len;
+        }
+        Ok(next)
+    }
+}
+
+impl ArraySource {
+    /// Reads whole sectors, with several requests in flight. After a long read that follows another
+    /// one, what comes next is asked for ahead: the copy of a large file writes meanwhile.
+    fn read_sectors(&self, offset: u64, into: &mut [u8]) -> Result<(), ReadError> {
+        let mut connection = self.connection.borrow_mut();
+        let end = offset + into.len() as u64;
+        let lost = |why: String| ReadError { range: offset..end, why };
+        let (mut next, mut fault) = (offset, None::<ReadError>);
+        let mut waiting = BTreeMap::new();
+        // Answers to requests that are of no use any more are passed over below.
+        for (cookie, range) in std::mem::take(&mut connection.ahead) {
+            if range.start == next && next < end {
+                next = range.end;
+                waiting.insert(cookie, range);
+            }
+        }
+        loop {
+            if fault.is_none() {
+                next = connection.send(next, end, &mut waiting).map_err(lost)?;
+            }
+            if waiting.is_empty() {
+                break;
+            }
+            let answer = connection.client.answer().map_err(lost)?;
+            let Some(range) = waiting.remove(&answer.cookie) else { continue };
+            match answer.result {
+                Ok(data) => {
+                    let at = |byte: u64| usize::try_from(byte - offset).unwrap_or(usize::MAX);
+                    // A request that was sent ahead may reach beyond the end.
+                    let until = range.end.min(end);
+                    let part = into.get_mut(at(range.start)..at(until));
+                    if let Some((part, data)) = part.and_then(|part| {
+                        let data = data.get(..part.len())?;
+                        Some((part, data))
+                    }) {
+                        part.copy_from_slice(data);
+                    }
+                }
+                Err(error) => {
+                    if fault.as_ref().is_none_or(|fault| range.start < fault.range.start) {
+                        fault = Some(ReadError { range, why: error.to_string() });
+                    }
+                }
+            }
+        }
+        if let Some(fault) = fault {
+            return Err(fault);
+        }
+        if into.len() as u64 >= AHEAD_MIN && connection.last == offset {
+            let until = end.saturating_add(into.len() as u64).min(self.size);
+            let mut ahead = BTreeMap::new();
+            connection.send(end, until, &mut ahead).map_err(lost)?;
+            connection.ahead = ahead.into_iter().collect();
+            connection.ahead.sort_by_key(|(_, range)| range.start);
+        }
+        connection.last = end;
+        Ok(())
+    }
+}
+
+impl Source for ArraySource {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), ReadError> {
+        let end = offset.saturating_add(into.len() as u64);
+        if end > self.size {
+            let why = format!("found the end of the array at byte {}", self.size);
+            return Err(ReadError { range: offset..end, why });
+        }
+        if into.is_empty() {
+            return Ok(());
+        }
+        if offset.is_multiple_of(SECTOR) && end.is_multiple_of(SECTOR) {
+            return self.read_sectors(offset, into);
+        }
+        let first = offset / SECTOR * SECTOR;
+        let last = end.next_multiple_of(SECTOR).min(self.size);
+        let mut around = vec![0; usize::try_from(last - first).unwrap_or(0)];
+        self.read_sectors(first, &mut around)?;
+        let from = usize::try_from(offset - first).unwrap_or(0);
+        into.copy_from_slice(&around[from..from + into.len()]);
+        Ok(())
+    }
+}
+
+const SECTOR: u64 = 512;
+/// Size of a request.
+const READ_BYTES: u64 = 512 << 10;
+/// Shortest read after which more is asked for ahead.
+const AHEAD_MIN: u64 = 1 << 20;
+/// Largest number of requests in flight: 4 MiB, as much as the copy of a file asks for at once.
+const READS_MAX: usize = 8;

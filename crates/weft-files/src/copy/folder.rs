@@ -1,0 +1,144 @@
+//! Folder that is written to: names in it, never a path, and no link is followed.
+//!
+//! Each step into a folder opens one name relative to the folder before it and refuses a link
+//! there, so that nothing outside is reached, whatever the folder holds.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rustix::fs::{self, AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat};
+use rustix::io::Errno;
+
+/// An open folder.
+pub struct Folder(OwnedFd);
+
+impl Folder {
+    /// Opens the folder that a user named, and creates it if it is missing. Only one process at a
+    /// time has it.
+    ///
+    /// # Errors
+    /// It cannot be created or opened, or another process has it.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        match fs::mkdir(path, Mode::from_raw_mode(0o777)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+        let folder = fs::openat(fs::CWD, path, flags, Mode::empty())?;
+        match fs::flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Self(folder)),
+            Err(Errno::WOULDBLOCK) => {
+                let says = "another process copies files into it; wait for its end";
+                Err(io::Error::new(io::ErrorKind::WouldBlock, says))
+            }
+            // Not every file system has locks.
+            Err(_) => Ok(Self(folder)),
+        }
+    }
+
+    /// Bytes that a user may still write.
+    ///
+    /// # Errors
+    /// The file system does not say.
+    pub fn free_bytes(&self) -> io::Result<u64> {
+        let stat = fs::fstatvfs(&self.0)?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
+    /// Writes back what was copied.
+    ///
+    /// # Errors
+    /// A file could not be written back.
+    pub fn sync(&self) -> io::Result<()> {
+        Ok(fs::syncfs(&self.0)?)
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    /// Folder of this name, created if it is missing.
+    pub(super) fn enter(&self, name: &[u8]) -> Result<Self, Errno> {
+        let name = OsStr::from_bytes(name);
+        match fs::mkdirat(&self.0, name, Mode::from_raw_mode(0o700)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(error),
+        }
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
+        let opened = fs::openat(&self.0, name, flags, Mode::empty());
+        match opened {
+            // The folder is the user's own, left without permissions by an interrupted copy.
+            Err(Errno::ACCESS)
+                if self.stat(name.as_bytes()).is_some_and(|stat| is_folder(&stat)) =>
+            {
+                fs::chmodat(&self.0, name, Mode::from_raw_mode(0o700), AtFlags::SYMLINK_NOFOLLOW)
+                    .or(Err(Errno::ACCESS))?;
+                fs::openat(&self.0, name, flags, Mode::empty()).map(Self)
+            }
+            opened => opened.map(Self),
+        }
+    }
+
+    /// Folder of a path below this one; the names are separated by `/`.
+    pub(super) fn walk(&self, path: &[u8]) -> Result<Self, Errno> {
+        let mut folder = Self(rustix::io::dup(&self.0)?);
+        for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
+            folder = folder.enter(name)?;
+        }
+        Ok(folder)
+    }
+
+    /// Status of the entry of this name, if there is one.
+    pub(super) fn stat(&self, name: &[u8]) -> Option<Stat> {
+        fs::statat(&self.0, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW).ok()
+    }
+
+    /// A new file of this name.
+    pub(super) fn create(&self, name: &[u8]) -> Result<OwnedFd, Errno> {
+        let flags =
+            OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        fs::openat(&self.0, OsStr::from_bytes(name), flags, Mode::from_raw_mode(0o600))
+    }
+
+    /// Gives a file of this folder its name in another one, where nothing has that name.
+    pub(super) fn rename(&self, from: &[u8], into: &Self, name: &[u8]) -> Result<(), Errno> {
+        let (from, name) = (OsStr::from_bytes(from), OsStr::from_bytes(name));
+        match fs::renameat_with(&self.0, from, &into.0, name, RenameFlags::NOREPLACE) {
+            // Some file systems do not know the flag.
+            Err(Errno::INVAL | Errno::NOSYS) if into.stat(name.as_bytes()).is_none() => {
+                fs::renameat(&self.0, from, &into.0, name)
+            }
+            result => result,
+        }
+    }
+
+    /// Another name for a file.
+    pub(super) fn link(&self, name: &[u8], into: &Self, as_name: &[u8]) -> Result<(), Errno> {
+        let (name, as_name) = (OsStr::from_bytes(name), OsStr::from_bytes(as_name));
+        fs::linkat(&self.0, name, &into.0, as_name, AtFlags::empty())
+    }
+
+    /// Removes the file of this name, if it is a regular file.
+    pub(super) fn remove(&self, name: &[u8]) {
+        if self.stat(name).is_some_and(|stat| is_file(&stat)) {
+            // An error is ignored: the next use of the name says it.
+            let _ = fs::unlinkat(&self.0, OsStr::from_bytes(name), AtFlags::empty());
+        }
+    }
+}
+
+pub(super) fn is_file(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+}
+
+fn is_folder(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Directory
+}
+
+/// Whether a name can be one in a folder.
+pub(super) fn is_name(name: &[u8]) -> bool {
+    !matches!(name, b"" | b"." | b"..") && !name.iter().any(|byte| matches!(byte, 0 | b'/'))
+}

@@ -1,0 +1,497 @@
+//! Files out of a file system, into a folder.
+//!
+//! Each file is written under a name of its own in the folder (`PART`), gets its attributes, owner,
+//! mode and times, and then its name: what has its name is complete, and a copy that was
+//! interrupted goes on where it ended. A file of the same size and time is not copied again;
+//! another one of that name stays as it is. A file with unreadable bytes keeps the time of the
+//! copy, so that a later copy names it again.
+//!
+//! No name leads out of the folder and no link in it is followed (`folder.rs`). Directories get
+//! their modes and times at the end, because new names in them change their times.
+
+mod folder;
+mod report;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+
+use rustix::fs::{self, AtFlags, Gid, Mode, Stat, Timespec, Timestamps, Uid, XattrFlags};
+use rustix::io::Errno;
+use thiserror::Error;
+
+use crate::tree::{Node, NodeKind, NodeTime, PieceBytes, Tree};
+pub use folder::Folder;
+use folder::{is_file, is_name};
+pub use report::{Damaged, Report, Told};
+
+/// Reason why a copy ended early.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum CopyError {
+    /// The folder of the file system cannot be made.
+    #[error("{0}")]
+    Folder(#[from] io::Error),
+    /// There is no space left.
+    #[error(
+        "no space left in the folder; free some and run the same command again: it goes on there"
+    )]
+    NoSpace,
+}
+
+/// Copies all of a file system into `name` below `base`. `owners` sets owners, which needs root;
+/// `progress` gets numbers of bytes that are done.
+///
+/// # Errors
+/// There is no space left, or the folder cannot be made. Everything else is in the report.
+pub fn copy(
+    tree: &dyn Tree,
+    base: &Folder,
+    name: &[u8],
+    owners: bool,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Report, CopyError> {
+    let top = base.enter(name).map_err(io::Error::from)?;
+    base.remove(PART);
+    let folds = folds_case(base)?;
+    let own = (rustix::process::geteuid(), rustix::process::getegid());
+    let mut copy = Copy {
+        tree,
+        base,
+        top,
+        owners,
+        own,
+        folds,
+        progress,
+        report: Report::default(),
+        first_names: BTreeMap::new(),
+        buffer: Vec::new(),
+    };
+    copy.all()?;
+    let report = copy.report;
+    base.sync()?;
+    Ok(report)
+}
+
+/// Whether the folder takes names for the same that differ in case only.
+fn folds_case(base: &Folder) -> io::Result<bool> {
+    drop(base.create(PART)?);
+    let folds = base.stat(PART.to_ascii_uppercase().as_slice()).is_some();
+    base.remove(PART);
+    Ok(folds)
+}
+
+/// A copy under way.
+struct Copy<'c> {
+    tree: &'c dyn Tree,
+    base: &'c Folder,
+    top: Folder,
+    owners: bool,
+    own: (Uid, Gid),
+    folds: bool,
+    progress: &'c mut dyn FnMut(u64),
+    report: Report,
+    /// First path of each node with several names.
+    first_names: BTreeMap<u64, Vec<u8>>,
+    buffer: Vec<u8>,
+}
+
+impl Copy<'_> {
+    fn all(&mut self) -> Result<(), CopyError> {
+        let root = match self.tree.node(self.tree.root()) {
+            Ok(root) if root.kind == NodeKind::Directory => root,
+            Ok(_) => return self.lost(b"", "the root is no directory"),
+            Err(error) => return self.lost(b"", error),
+        };
+        let mut seen = BTreeSet::from([root.id]);
+        let mut waiting = vec![(Vec::new(), root)];
+        let mut done = Vec::new();
+        while let Some((path, node)) = waiting.pop() {
+            let folder = match self.top.walk(&path) {
+                Ok(folder) => folder,
+                Err(Errno::NOSPC | Errno::DQUOT) => return Err(CopyError::NoSpace),
+                Err(Errno::NOTDIR | Errno::LOOP) => {
+                    self.kept(&path, "exists and is no directory; nothing below it is copied");
+                    continue;
+                }
+                Err(error) => {
+                    self.failed(&path, error);
+                    continue;
+                }
+            };
+            self.report.directories += 1;
+            let inner = self.names(&folder, &path, &node)?;
+            for (path, child) in inner.into_iter().rev() {
+                if path.iter().filter(|&&byte| byte == b'/').count() >= DEPTH_MAX {
+                    self.failed(&path, format!("found more than {DEPTH_MAX} directories above it"));
+                } else if seen.insert(child.id) {
+                    waiting.push((path, child));
+                } else {
+                    self.failed(&path, "is a directory with another path too, where it is copied");
+                }
+            }
+            done.push((path, node));
+        }
+        for (path, node) in done.into_iter().rev() {
+            match self.top.walk(&path) {
+                Ok(folder) => self.finish(&folder.fd(), &path, &node, true),
+                Err(error) => self.failed(&path, error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies what has a name in a directory; returns the directories among it.
+    fn names(
+        &mut self,
+        folder: &Folder,
+        path: &[u8],
+        node: &Node,
+    ) -> Result<Vec<(Vec<u8>, Node)>, CopyError> {
+        self.suspect(path, node);
+        let entries = match self.tree.entries(node) {
+            Ok(entries) => entries,
+            Err(error) => {
+                self.failed(path, error);
+                return Ok(Vec::new());
+            }
+        };
+        for fault in entries.faults {
+            self.failed(path, format!("a part of the directory is lost: {fault}"));
+        }
+        let mut inner = Vec::new();
+        let mut folded = BTreeSet::new();
+        for entry in entries.list {
+            let mut path = path.to_vec();
+            if !path.is_empty() {
+                path.push(b'/');
+            }
+            path.extend(&entry.name);
+            if !is_name(&entry.name) {
+                self.failed(&path, "its name cannot be one of a file");
+                continue;
+            }
+            let name = String::from_utf8_lossy(&entry.name).to_lowercase();
+            if self.folds && !folded.insert(name) {
+                self.failed(&path, "the folder has no two names that differ in case only");
+                continue;
+            }
+            let child = match self.tree.node(entry.id) {
+                Ok(child) => child,
+                Err(error) => {
+                    self.failed(&path, error);
+                    continue;
+                }
+            };
+            match child.kind {
+                NodeKind::Directory => inner.push((path, child)),
+                NodeKind::File => self.file(folder, &path, &entry.name, &child)?,
+                NodeKind::Link => self.link(folder, &path, &entry.name, &child)?,
+                NodeKind::Special(kind) => {
+                    self.report.special.push(Told { path, why: kind.to_owned() });
+                }
+            }
+        }
+        Ok(inner)
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "texts and errors of several types")]
+    fn failed(&mut self, path: &[u8], why: impl ToString) {
+        self.report.failed.push(Told { path: path.to_vec(), why: why.to_string() });
+    }
+
+    /// Reports a path that cannot be restored; the copy goes on.
+    fn lost(&mut self, path: &[u8], why: impl ToString) -> Result<(), CopyError> {
+        self.failed(path, why);
+        Ok(())
+    }
+
+    fn kept(&mut self, path: &[u8], why: &str) {
+        self.report.kept.push(Told { path: path.to_vec(), why: why.to_owned() });
+    }
+
+    fn suspect(&mut self, path: &[u8], node: &Node) {
+        if let Some(why) = &node.fault {
+            self.report.suspect.push(Told { path: path.to_vec(), why: why.clone() });
+        }
+    }
+
+    /// Copies a regular file, or gives it a further name.
+    fn file(
+        &mut self,
+        folder: &Folder,
+        path: &[u8],
+        name: &[u8],
+        node: &Node,
+    ) -> Result<(), CopyError> {
+        let first = self.first_names.get(&node.id).cloned();
+        if let Some(stat) = folder.stat(name) {
+            if is_file(&stat) && is_same(&stat, node) {
+                self.report.skipped += 1;
+                (self.progress)(node.size);
+                if node.links > 1 {
+                    self.first_names.entry(node.id).or_insert_with(|| path.to_vec());
+                }
+            } else {
+                self.kept(path, "exists and differs in size or time; it stays as it is");
+            }
+            return Ok(());
+        }
+        if let Some(first) = first {
+            match self.further_name(&first, folder, name) {
+                Ok(()) => {
+                    self.report.hard_links += 1;
+                    return Ok(());
+                }
+                Err(Errno::NOSPC | Errno::DQUOT) => return Err(CopyError::NoSpace),
+                Err(_) => self.report.links_copied += 1,
+            }
+        }
+        self.suspect(path, node);
+        let written = self.write(path, node)?;
+        let Some(is_whole) = written else { return Ok(()) };
+        match self.base.rename(PART, folder, name) {
+            Ok(()) => {
+                self.report.files += 1;
+                if node.links > 1 {
+                    self.first_names.insert(node.id, path.to_vec());
+                }
+                debug_assert!(is_whole || !self.report.damaged.is_empty());
+            }
+            Err(Errno::NOSPC | Errno::DQUOT) => return Err(CopyError::NoSpace),
+            Err(error) => self.failed(path, error),
+        }
+        Ok(())
+    }
+
+    fn further_name(&self, first: &[u8], folder: &Folder, name: &[u8]) -> Result<(), Errno> {
+        let at = first.iter().rposition(|&byte| byte == b'/');
+        let (parent, last) = match at {
+            Some(at) => (&first[..at], &first[at + 1..]),
+            None => (&first[..0], first),
+        };
+        self.top.walk(parent)?.link(last, folder, name)
+    }
+
+    /// Writes the content of a file to `PART`, with all its properties. Returns whether every byte
+    /// could be read; `None` if the file cannot be written.
+    fn write(&mut self, path: &[u8], node: &Node) -> Result<Option<bool>, CopyError> {
+        let pieces = match self.tree.pieces(node) {
+            Ok(pieces) => pieces,
+            Err(error) => {
+                self.failed(path, error);
+                return Ok(None);
+            }
+        };
+        self.base.remove(PART);
+        let file = match self.base.create(PART) {
+            Ok(file) => file,
+            Err(Errno::NOSPC | Errno::DQUOT) => return Err(CopyError::NoSpace),
+            Err(error) => {
+                self.failed(path, format!("cannot be written: {error}"));
+                return Ok(None);
+            }
+        };
+        let mut damaged = Damaged { path: path.to_vec(), ranges: Vec::new() };
+        let mut result = Ok(());
+        for piece in pieces.list {
+            result = match piece.bytes {
+                PieceBytes::Here(bytes) => write_all(&file, &bytes, piece.range.start),
+                PieceBytes::Source(at) => self.source(&file, piece.range, at, &mut damaged),
+            };
+            if result.is_err() {
+                break;
+            }
+        }
+        match result.and_then(|()| fs::ftruncate(&file, node.size)) {
+            Ok(()) => {}
+            Err(Errno::NOSPC | Errno::DQUOT) => return Err(CopyError::NoSpace),
+            Err(error) => {
+                self.failed(path, format!("cannot be written: {error}"));
+                return Ok(None);
+            }
+        }
+        for (range, why) in pieces.faults {
+            damaged.ranges.push((range, why));
+        }
+        damaged.ranges.sort_by_key(|(range, _)| range.start);
+        let is_whole = damaged.ranges.is_empty();
+        if !is_whole {
+            self.report.damaged.push(damaged);
+        }
+        self.finish(&file, path, node, is_whole);
+        Ok(Some(is_whole))
+    }
+
+    /// Copies a range of a file from the source.
+    fn source(
+        &mut self,
+        file: &OwnedFd,
+        range: Range<u64>,
+        at: u64,
+        damaged: &mut Damaged,
+    ) -> Result<(), Errno> {
+        let source = self.tree.source();
+        self.buffer.resize(READ_BYTES, 0);
+        let mut next = range.start;
+        while next < range.end {
+            let len = (range.end - next).min(READ_BYTES as u64);
+            let bytes = &mut self.buffer[..usize::try_from(len).unwrap_or(0)];
+            let from = at + (next - range.start);
+            if source.read_at(from, bytes).is_err() {
+                // Only the blocks that cannot be read become zeros.
+                let blocks = bytes.chunks_mut(BLOCK).zip((0..).step_by(BLOCK));
+                for (block, offset) in blocks {
+                    if let Err(error) = source.read_at(from + offset, block) {
+                        block.fill(0);
+                        let start = next + offset;
+                        damaged.add(start..start + block.len() as u64, error.why);
+                    }
+                }
+            }
+            for (part, offset) in bytes.chunks(HOLE_BYTES).zip((next..).step_by(HOLE_BYTES)) {
+                if part.iter().any(|&byte| byte != 0) {
+                    write_all(file, part, offset)?;
+                }
+            }
+            self.report.bytes += len;
+            (self.progress)(len);
+            next += len;
+        }
+        Ok(())
+    }
+
+    fn link(
+        &mut self,
+        folder: &Folder,
+        path: &[u8],
+        name: &[u8],
+        node: &Node,
+    ) -> Result<(), CopyError> {
+        self.suspect(path, node);
+        let target = match self.tree.target(node) {
+            Ok(target) => target,
+            Err(error) => return self.lost(path, error),
+        };
+        let name = OsStr::from_bytes(name);
+        match fs::symlinkat(OsStr::from_bytes(&target), folder.fd(), name) {
+            Ok(()) => self.report.links += 1,
+            Err(Errno::EXIST) => {
+                let is_same = fs::readlinkat(folder.fd(), name, Vec::new())
+                    .is_ok_and(|there| there.as_bytes() == target);
+                match is_same {
+                    true => self.report.skipped += 1,
+                    false => self.kept(path, "exists and is another link or no link"),
+                }
+                return Ok(());
+            }
+            Err(Errno::NOSPC | Errno::DQUOT) => return Err(CopyError::NoSpace),
+            Err(error) => return self.lost(path, error),
+        }
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        if self.owners {
+            let (uid, gid) = owner(node);
+            if fs::chownat(folder.fd(), name, uid, gid, flags).is_err() {
+                self.report.owners_lost += 1;
+            }
+        } else {
+            self.count_owner(node);
+        }
+        // An error is ignored: few programs read the time of a link.
+        let _ = fs::utimensat(folder.fd(), name, &times(node), flags);
+        Ok(())
+    }
+
+    fn count_owner(&mut self, node: &Node) {
+        if (node.uid, node.gid) != (self.own.0.as_raw(), self.own.1.as_raw()) {
+            self.report.owners_lost += 1;
+        }
+    }
+
+    /// Sets attributes, owner, mode and, if `with_times`, the times of a file or folder.
+    fn finish(&mut self, file: &impl AsFd, path: &[u8], node: &Node, with_times: bool) {
+        let mut has_owner = self.owners;
+        if self.owners {
+            let (uid, gid) = owner(node);
+            if fs::fchown(file, uid, gid).is_err() {
+                (has_owner, self.report.owners_lost) = (false, self.report.owners_lost + 1);
+            }
+        } else {
+            self.count_owner(node);
+        }
+        // Without its owner, a program would run as the user who copied it.
+        let mode = if has_owner { node.mode } else { node.mode & 0o1777 };
+        if let Err(error) = fs::fchmod(file, Mode::from_raw_mode(mode)) {
+            self.failed(path, format!("mode: {error}"));
+        }
+        match self.tree.attributes(node) {
+            Ok(attributes) => {
+                for attribute in attributes {
+                    let name = OsStr::from_bytes(&attribute.name);
+                    let flags = XattrFlags::empty();
+                    if fs::fsetxattr(file, name, &attribute.value, flags).is_err() {
+                        self.report.attributes_lost += 1;
+                    }
+                }
+            }
+            Err(error) => {
+                self.report.suspect.push(Told {
+                    path: path.to_vec(),
+                    why: format!("extended attributes: {error}"),
+                });
+            }
+        }
+        if with_times && let Err(error) = fs::futimens(file, &times(node)) {
+            self.failed(path, format!("times: {error}"));
+        }
+    }
+}
+
+fn owner(node: &Node) -> (Option<Uid>, Option<Gid>) {
+    (Some(Uid::from_raw(node.uid)), Some(Gid::from_raw(node.gid)))
+}
+
+fn times(node: &Node) -> Timestamps {
+    let spec = |time: NodeTime| Timespec { tv_sec: time.seconds, tv_nsec: time.nanos.into() };
+    Timestamps { last_access: spec(node.accessed), last_modification: spec(node.modified) }
+}
+
+/// Whether a file has the size and the time of a node, as far as its file system keeps times.
+fn is_same(stat: &Stat, node: &Node) -> bool {
+    #[allow(clippy::useless_conversion, reason = "signed on some machines")]
+    let nanos = u64::try_from(stat.st_mtime_nsec).unwrap_or(0);
+    let same_second = stat.st_mtime == node.modified.seconds;
+    // FAT has every second second.
+    let close = nanos == 0 && stat.st_mtime == node.modified.seconds & !1;
+    let same_time = same_second && (nanos == 0 || nanos == u64::from(node.modified.nanos));
+    u64::try_from(stat.st_size).is_ok_and(|size| size == node.size) && (same_time || close)
+}
+
+fn write_all(file: &OwnedFd, mut bytes: &[u8], mut offset: u64) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        match rustix::io::pwrite(file, bytes, offset) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(written) => {
+                bytes = &bytes[written..];
+                offset += written as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Name of the file that is being written, in the folder that the user named.
+pub const PART: &[u8] = b".weft-rescue.part";
+/// Size of a read: several full stripes of common arrays.
+const READ_BYTES: usize = 4 << 20;
+/// Unit of what cannot be read.
+const BLOCK: usize = 4096;
+/// Unit of holes: zeros of this length are not written.
+const HOLE_BYTES: usize = 64 << 10;
+/// Largest number of directories above a file.
+const DEPTH_MAX: usize = 1000;

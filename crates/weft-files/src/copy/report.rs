@@ -1,0 +1,82 @@
+//! Report of a copy: what was restored, and what was not.
+
+use std::ops::Range;
+
+/// A path and why it is in the report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// Path below the folder of the file system.
+    pub path: Vec<u8>,
+    /// Reason.
+    pub why: String,
+}
+
+/// File with bytes that could not be read and are zeros.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damaged {
+    /// Path below the folder of the file system.
+    pub path: Vec<u8>,
+    /// Byte ranges in the file, ascending, each with the cause.
+    pub ranges: Vec<(Range<u64>, String)>,
+}
+
+/// Result of a copy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Regular files that were copied.
+    pub files: u64,
+    /// Directories.
+    pub directories: u64,
+    /// Symbolic links that were made.
+    pub links: u64,
+    /// Further names of files that were made.
+    pub hard_links: u64,
+    /// Bytes of files that were copied, without holes.
+    pub bytes: u64,
+    /// Files and links that were there already.
+    pub skipped: u64,
+    /// Files with bytes that could not be read.
+    pub damaged: Vec<Damaged>,
+    /// Paths that could not be restored, or directories of which a part could not be read.
+    pub failed: Vec<Told>,
+    /// Paths that exist in the folder and differ; they stay as they are.
+    pub kept: Vec<Told>,
+    /// Devices, pipes and sockets, which are not restored.
+    pub special: Vec<Told>,
+    /// Nodes with a fault that did not prevent reading.
+    pub suspect: Vec<Told>,
+    /// Extended attributes that were not set.
+    pub attributes_lost: u64,
+    /// Nodes of another owner or group than those of this process, which were not restored.
+    pub owners_lost: u64,
+    /// Further names of files that became files of their own.
+    pub links_copied: u64,
+}
+
+impl Report {
+    /// Whether all that the file system holds is there: every name, every byte.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.damaged.is_empty()
+            && self.failed.is_empty()
+            && self.kept.is_empty()
+            && self.suspect.is_empty()
+    }
+
+    /// Number of unreadable bytes.
+    #[must_use]
+    pub fn bytes_lost(&self) -> u64 {
+        let ranges = self.damaged.iter().flat_map(|file| &file.ranges);
+        ranges.map(|(range, _)| range.end - range.start).sum()
+    }
+}
+
+impl Damaged {
+    /// Adds a range behind the others, or makes the last one longer.
+    pub(super) fn add(&mut self, range: Range<u64>, why: String) {
+        match self.ranges.last_mut() {
+            Some((last, _)) if last.end == range.start => last.end = range.end,
+            _ => self.ranges.push((range, why)),
+        }
+    }
+}

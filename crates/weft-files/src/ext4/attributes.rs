@@ -1,0 +1,118 @@
+//! Extended attributes: behind the fields of an inode, and in a block of their own.
+//!
+//! Access control lists have another form on the disk than in the system call.
+//!
+//! Source   Linux documentation, "ext4 Data Structures and Algorithms", "Extended Attributes"; for
+//!          the form of lists in system calls: `linux/posix_acl_xattr.h`
+
+use crate::bytes::{le16, le32, part};
+use crate::tree::{Attribute, TreeError};
+
+/// Attribute as it is stored.
+pub(super) struct Stored {
+    /// Number of the prefix of the name.
+    pub(super) index: u8,
+    /// Name without its prefix.
+    pub(super) name: Vec<u8>,
+    /// Value, or the inode that has it and its length.
+    pub(super) value: Result<Vec<u8>, (u32, u32)>,
+}
+
+impl Stored {
+    /// Whether the attribute is the end of inline data.
+    pub(super) fn is_inline_data(&self) -> bool {
+        self.index == 7 && self.name == b"data"
+    }
+}
+
+/// Attributes behind the fields of an inode.
+pub(super) fn in_inode(rest: &[u8]) -> Result<Vec<Stored>, TreeError> {
+    if le32(rest, 0) != MAGIC {
+        return Ok(Vec::new());
+    }
+    let area = part(rest, 4, rest.len());
+    parse(area, area)
+}
+
+/// Attributes in a block.
+pub(super) fn in_block(block: &[u8]) -> Result<Vec<Stored>, TreeError> {
+    if le32(block, 0) != MAGIC {
+        let found = format!("{:#x}", le32(block, 0));
+        return Err(TreeError::damaged("block of attributes, magic", found, format!("{MAGIC:#x}")));
+    }
+    parse(part(block, 32, block.len()), block)
+}
+
+/// Parses entries; places of values count from the start of `values`.
+fn parse(entries: &[u8], values: &[u8]) -> Result<Vec<Stored>, TreeError> {
+    let mut all = Vec::new();
+    let mut at = 0;
+    while at + 16 <= entries.len() && le32(entries, at) != 0 {
+        let name_len = usize::from(entries[at]);
+        let index = entries[at + 1];
+        let name = part(entries, at + 16, name_len).to_vec();
+        let place = usize::from(le16(entries, at + 2));
+        let (inode, len) = (le32(entries, at + 4), le32(entries, at + 8));
+        let value = match inode {
+            0 => {
+                let want = usize::try_from(len).unwrap_or(usize::MAX);
+                let value = part(values, place, want);
+                if value.len() < want || name.len() < name_len {
+                    let found = format!("{len} bytes at {place}");
+                    return Err(TreeError::damaged("attribute, value", found, "a value within"));
+                }
+                Ok(value.to_vec())
+            }
+            inode => Err((inode, len)),
+        };
+        all.push(Stored { index, name, value });
+        at += (16 + name_len).next_multiple_of(4);
+    }
+    Ok(all)
+}
+
+/// Attribute with the name and the value of the system call. `None` if it is none of the user's.
+pub(super) fn named(index: u8, name: &[u8], value: Vec<u8>) -> Option<Attribute> {
+    let prefix: &[u8] = match index {
+        1 => b"user.",
+        2 | 3 => {
+            let name: &[u8] = match index {
+                2 => b"system.posix_acl_access",
+                _ => b"system.posix_acl_default",
+            };
+            return Some(Attribute { name: name.to_vec(), value: access_list(&value)? });
+        }
+        4 => b"trusted.",
+        6 => b"security.",
+        8 => b"system.richacl",
+        _ => return None,
+    };
+    Some(Attribute { name: [prefix, name].concat(), value })
+}
+
+/// List in the form of system calls. `None` if the stored one is not legal.
+fn access_list(stored: &[u8]) -> Option<Vec<u8>> {
+    if stored.len() < 4 || le32(stored, 0) != 1 {
+        return None;
+    }
+    let mut list = 2_u32.to_le_bytes().to_vec();
+    let mut at = 4;
+    while at + 4 <= stored.len() {
+        let tag = le16(stored, at);
+        list.extend(part(stored, at, 4));
+        // Entries of one user or one group have its number.
+        if matches!(tag, 2 | 8) {
+            if at + 8 > stored.len() {
+                return None;
+            }
+            list.extend(part(stored, at + 4, 4));
+            at += 8;
+        } else {
+            list.extend(u32::MAX.to_le_bytes());
+            at += 4;
+        }
+    }
+    Some(list)
+}
+
+const MAGIC: u32 = 0xea02_0000;

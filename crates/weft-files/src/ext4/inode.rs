@@ -1,0 +1,125 @@
+//! Inode: its fields, its times, its checksum.
+//!
+//! Source   Linux documentation, "ext4 Data Structures and Algorithms", "Index Nodes"
+
+use weft_ondisk::crc::crc32c_raw;
+
+use super::superblock::Superblock;
+use crate::bytes::{le16, le32};
+use crate::tree::{Node, NodeKind, NodeTime, TreeError};
+
+/// An inode.
+#[derive(Clone, Debug)]
+pub(super) struct Inode {
+    pub(super) node: Node,
+    pub(super) flags: u32,
+    /// The 60 bytes for block numbers, extents, a short link or inline data.
+    pub(super) block: Vec<u8>,
+    /// Block of extended attributes; 0 for none.
+    pub(super) attribute_block: u64,
+    /// Bytes behind the fields, with extended attributes.
+    pub(super) rest: Vec<u8>,
+}
+
+impl Inode {
+    /// Parses the bytes of an inode.
+    pub(super) fn parse(
+        superblock: &Superblock,
+        number: u32,
+        bytes: &[u8],
+    ) -> Result<Self, TreeError> {
+        let mode = u32::from(le16(bytes, 0));
+        let kind = match mode >> 12 {
+            0x1 => NodeKind::Special("pipe"),
+            0x2 => NodeKind::Special("character device"),
+            0x4 => NodeKind::Directory,
+            0x6 => NodeKind::Special("block device"),
+            0x8 => NodeKind::File,
+            0xa => NodeKind::Link,
+            0xc => NodeKind::Special("socket"),
+            _ => {
+                let what = format!("inode {number}, mode");
+                return Err(TreeError::damaged(what, format!("{mode:#o}"), "an inode in use"));
+            }
+        };
+        let high_size = match kind {
+            NodeKind::File => true,
+            NodeKind::Directory => superblock.has_large_directories(),
+            NodeKind::Link | NodeKind::Special(_) => false,
+        };
+        let high = if high_size { u64::from(le32(bytes, 0x6c)) << 32 } else { 0 };
+        let extra = match bytes.len() > 128 {
+            true => usize::from(le16(bytes, 0x80)).min(bytes.len() - 128),
+            false => 0,
+        };
+        let time = |at: usize, extra_at: usize| {
+            let more = if extra_at + 4 <= 128 + extra { le32(bytes, extra_at) } else { 0 };
+            let low = le32(bytes, at).cast_signed();
+            NodeTime {
+                seconds: i64::from(low) + (i64::from(more & 3) << 32),
+                nanos: (more >> 2).min(999_999_999),
+            }
+        };
+        let fault = Self::checksum_fault(superblock, number, bytes, extra);
+        let node = Node {
+            id: u64::from(number),
+            kind,
+            size: high | u64::from(le32(bytes, 4)),
+            mode: mode & 0o7777,
+            uid: u32::from(le16(bytes, 2)) | u32::from(le16(bytes, 0x78)) << 16,
+            gid: u32::from(le16(bytes, 0x18)) | u32::from(le16(bytes, 0x7a)) << 16,
+            links: u32::from(le16(bytes, 0x1a)),
+            accessed: time(0x8, 0x8c),
+            modified: time(0x10, 0x88),
+            fault,
+        };
+        Ok(Self {
+            node,
+            flags: le32(bytes, 0x20),
+            block: bytes[0x28..0x64].to_vec(),
+            attribute_block: u64::from(le32(bytes, 0x68)) | u64::from(le16(bytes, 0x76)) << 32,
+            rest: bytes.get(128 + extra..).unwrap_or(&[]).to_vec(),
+        })
+    }
+
+    fn checksum_fault(
+        superblock: &Superblock,
+        number: u32,
+        bytes: &[u8],
+        extra: usize,
+    ) -> Option<String> {
+        let start = superblock.sum_start?;
+        let mut zeroed = bytes.to_vec();
+        zeroed[0x7c..0x7e].fill(0);
+        let wide = extra >= 4;
+        if wide {
+            zeroed[0x82..0x84].fill(0);
+        }
+        let mut sum = crc32c_raw(start, &number.to_le_bytes());
+        sum = crc32c_raw(sum, &bytes[0x64..0x68]);
+        sum = crc32c_raw(sum, &zeroed);
+        let mut stored = u32::from(le16(bytes, 0x7c));
+        match wide {
+            true => stored |= u32::from(le16(bytes, 0x82)) << 16,
+            false => sum &= 0xffff,
+        }
+        (stored != sum)
+            .then(|| format!("inode {number}, checksum: found {stored:#x}, expected {sum:#x}"))
+    }
+
+    pub(super) fn is_encrypted(&self) -> bool {
+        self.flags & ENCRYPTED != 0
+    }
+
+    pub(super) fn has_extents(&self) -> bool {
+        self.flags & EXTENTS != 0
+    }
+
+    pub(super) fn is_inline(&self) -> bool {
+        self.flags & INLINE != 0
+    }
+}
+
+const ENCRYPTED: u32 = 0x800;
+const EXTENTS: u32 = 0x8_0000;
+const INLINE: u32 = 0x1000_0000;

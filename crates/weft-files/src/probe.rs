@@ -1,0 +1,246 @@
+//! Content of a source: a file system, a partition table, a physical volume, swap, LUKS.
+//!
+//! A superblock gives the label, the UUID, the size and, where it has it, the time of the last use.
+//! Nothing is checked beyond the signature and what these fields need: a damaged file system is
+//! named too.
+//!
+//! Source   ext4: Linux documentation, "ext4 Data Structures and Algorithms", "Super Block"; btrfs:
+//!          "On-disk Format" of its wiki; XFS: "XFS Algorithms & Data Structures", "Superblocks";
+//!          LUKS1 and LUKS2 On-Disk Format Specification; swap: mkswap(8), swaplabel(8)
+
+use std::fmt;
+
+use weft_ondisk::partition::{self, Table, TableError};
+use weft_ondisk::probe::{HEAD_BYTES, TAIL_BYTES, foreign_signature};
+use weft_units::Bytes;
+
+use crate::bytes::{array, be16, be32, be64, le16, le32, le64, part, text, uuid};
+use crate::source::{ReadError, Source};
+
+/// Content of a source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Content {
+    /// Kind of the content.
+    pub kind: Kind,
+    /// Name that its user gave.
+    pub label: Option<String>,
+    /// UUID in its usual form.
+    pub uuid: Option<String>,
+    /// Size in bytes, as the content itself says.
+    pub size: Option<u64>,
+    /// Last use, in seconds from 1970: of ext the last write, or the last mount.
+    pub last_use: Option<i64>,
+    /// Oddities, for people.
+    pub notes: Vec<String>,
+}
+
+/// Kinds of content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// btrfs, on this many devices.
+    Btrfs(u64),
+    /// ext2, ext3 or ext4.
+    Ext(u8),
+    /// LUKS, with its version.
+    Luks(u16),
+    /// Physical volume of LVM2.
+    LvmPhysical,
+    /// None of the known signatures.
+    Nothing,
+    /// Another signature, by its name for people.
+    Other(&'static str),
+    /// Swap space.
+    Swap,
+    /// Partition table.
+    Table(Table),
+    /// XFS.
+    Xfs,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Btrfs(1) => f.write_str("btrfs"),
+            Self::Btrfs(devices) => write!(f, "btrfs on {devices} devices"),
+            Self::Ext(version) => write!(f, "ext{version}"),
+            Self::Luks(version) => write!(f, "LUKS{version}"),
+            Self::LvmPhysical => f.write_str("LVM2 physical volume"),
+            Self::Nothing => f.write_str("nothing known"),
+            Self::Other(name) => f.write_str(name),
+            Self::Swap => f.write_str("swap"),
+            Self::Table(table) => write!(f, "{}", table.scheme),
+            Self::Xfs => f.write_str("XFS"),
+        }
+    }
+}
+
+/// Says what a source holds.
+#[must_use]
+pub fn probe(source: &dyn Source) -> Content {
+    let mut notes = Vec::new();
+    let head = lossy(source, 0, HEAD_BYTES as u64, &mut notes);
+    let found = luks(&head)
+        .or_else(|| lvm(&head))
+        .or_else(|| btrfs(&head))
+        .or_else(|| xfs(&head))
+        .or_else(|| ext(&head))
+        .or_else(|| swap(&head));
+    let mut content = found.unwrap_or_else(|| other(source, &head, &mut notes));
+    if let Some(size) = content.size.filter(|size| *size > source.size()) {
+        notes.push(format!("its size is {size} bytes, of which {} are here", source.size()));
+    }
+    content.notes.append(&mut notes);
+    content
+}
+
+/// The bytes `at..at + len`, up to the end, with zeros for blocks that cannot be read.
+fn lossy(source: &dyn Source, at: u64, len: u64, notes: &mut Vec<String>) -> Vec<u8> {
+    let len = len.min(source.size().saturating_sub(at));
+    let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
+    if source.read_at(at, &mut bytes).is_ok() {
+        return bytes;
+    }
+    let mut lost = 0;
+    for (block, offset) in bytes.chunks_mut(BLOCK).zip((at..).step_by(BLOCK)) {
+        if source.read_at(offset, block).is_err() {
+            block.fill(0);
+            lost += block.len();
+        }
+    }
+    notes.push(format!("{lost} of the bytes {at}..{} cannot be read", at + len));
+    bytes
+}
+
+fn content(kind: Kind) -> Content {
+    Content { kind, label: None, uuid: None, size: None, last_use: None, notes: Vec::new() }
+}
+
+fn luks(head: &[u8]) -> Option<Content> {
+    if !head.starts_with(b"LUKS\xba\xbe") {
+        return None;
+    }
+    let version = be16(head, 6);
+    let label = if version == 2 { text(part(head, 24, 48)) } else { None };
+    let uuid = text(part(head, 168, 40));
+    Some(Content { label, uuid, ..content(Kind::Luks(version)) })
+}
+
+fn lvm(head: &[u8]) -> Option<Content> {
+    let is_label = |at: &usize| part(head, *at, 8) == b"LABELONE";
+    let at = [0, 512, 1024, 1536].into_iter().find(is_label)?;
+    (part(head, at + 24, 8) == b"LVM2 001").then(|| content(Kind::LvmPhysical))
+}
+
+fn btrfs(head: &[u8]) -> Option<Content> {
+    let superblock = part(head, 64 << 10, 4096);
+    if part(superblock, 0x40, 8) != b"_BHRfS_M" {
+        return None;
+    }
+    Some(Content {
+        label: text(part(superblock, 0x12b, 256)),
+        uuid: uuid(array(superblock, 0x20)),
+        size: Some(le64(superblock, 0x70)),
+        ..content(Kind::Btrfs(le64(superblock, 0x88)))
+    })
+}
+
+fn xfs(head: &[u8]) -> Option<Content> {
+    if !head.starts_with(b"XFSB") {
+        return None;
+    }
+    Some(Content {
+        label: text(part(head, 108, 12)),
+        uuid: uuid(array(head, 32)),
+        size: u64::from(be32(head, 4)).checked_mul(be64(head, 8)),
+        ..content(Kind::Xfs)
+    })
+}
+
+fn ext(head: &[u8]) -> Option<Content> {
+    let superblock = part(head, 1024, 1024);
+    if superblock.len() < 1024 || le16(superblock, 0x38) != 0xef53 {
+        return None;
+    }
+    let shift = le32(superblock, 0x18);
+    let (compat, incompat) = (le32(superblock, 0x5c), le32(superblock, 0x60));
+    if shift > 6 || incompat & JOURNAL_DEVICE != 0 {
+        return None;
+    }
+    let wide = incompat & WIDE != 0;
+    let high = if wide { u64::from(le32(superblock, 0x150)) << 32 } else { 0 };
+    let blocks = high | u64::from(le32(superblock, 4));
+    let version = match (incompat & EXT4_ONLY != 0, compat & HAS_JOURNAL != 0) {
+        (true, _) => 4,
+        (false, true) => 3,
+        (false, false) => 2,
+    };
+    let seconds = |at: usize, high: usize| {
+        i64::from(le32(superblock, at)) | i64::from(superblock[high]) << 32
+    };
+    let used = seconds(0x30, 0x274).max(seconds(0x2c, 0x275));
+    let mut notes = Vec::new();
+    if le16(superblock, 0x3a) & ERRORS != 0 {
+        notes.push("marked as damaged (e2fsck would check it)".into());
+    }
+    Some(Content {
+        label: text(part(superblock, 0x78, 16)),
+        uuid: uuid(array(superblock, 0x68)),
+        size: blocks.checked_mul(1024 << shift),
+        last_use: (used > 0).then_some(used),
+        notes,
+        ..content(Kind::Ext(version))
+    })
+}
+
+fn swap(head: &[u8]) -> Option<Content> {
+    let is_swap = |page: &u64| {
+        let at = usize::try_from(page - 10).unwrap_or(0);
+        matches!(part(head, at, 10), b"SWAPSPACE2" | b"S1SUSPEND\0")
+    };
+    let page = [4096, 8192, 16384, 65536].into_iter().find(is_swap)?;
+    Some(Content {
+        label: text(part(head, 1052, 16)),
+        uuid: uuid(array(head, 1036)),
+        size: (u64::from(le32(head, 1028)) + 1).checked_mul(page),
+        ..content(Kind::Swap)
+    })
+}
+
+/// A partition table, or a signature of which only the name is known.
+fn other(source: &dyn Source, head: &[u8], notes: &mut Vec<String>) -> Content {
+    let tail_len = (TAIL_BYTES as u64).min(source.size());
+    let tail = lossy(source, source.size() - tail_len, tail_len, notes);
+    let size = Bytes(source.size()).sectors_floor();
+    let foreign = foreign_signature(size, head, &tail).map(|foreign| foreign.name);
+    if let Some(name) = foreign.filter(|name| !name.contains("partition table")) {
+        return content(Kind::Other(name));
+    }
+    let mut read = |offset: u64, into: &mut [u8]| {
+        source.read_at(offset, into).map_err(|error: ReadError| std::io::Error::other(error))
+    };
+    match partition::read(&mut read, source.size(), None) {
+        Ok(table) => {
+            let found = table.notices.clone();
+            Content { notes: found, ..content(Kind::Table(table)) }
+        }
+        Err(TableError::Nothing) => content(foreign.map_or(Kind::Nothing, Kind::Other)),
+        Err(error) => {
+            notes.push(error.to_string());
+            content(foreign.map_or(Kind::Nothing, Kind::Other))
+        }
+    }
+}
+
+/// Unit of what cannot be read.
+const BLOCK: usize = 4096;
+/// Compatible feature of ext: it has a journal.
+const HAS_JOURNAL: u32 = 0x4;
+/// Incompatible feature of ext: the device is the journal of another file system.
+const JOURNAL_DEVICE: u32 = 0x8;
+/// Incompatible feature of ext: block numbers of 64 bits.
+const WIDE: u32 = 0x80;
+/// Incompatible features that only ext4 has: extents, 64 bits, flexible groups, and what came
+/// later.
+const EXT4_ONLY: u32 = 0x40 | 0x80 | 0x200 | 0x400 | 0x1000 | 0x2000 | 0x4000 | 0x8000 | 0x1_0000;
+/// State of ext: errors were detected.
+const ERRORS: u16 = 2;

@@ -1,0 +1,265 @@
+//! Bytes that can be read at any offset: an array, a part of one, a logical volume.
+//!
+//! A [`Source`] reads all of a range or says which part of it cannot be read. [`Window`] is a part
+//! of a source; [`Cached`] keeps lines of it, because file systems read small structures that lie
+//! beside each other.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::rc::Rc;
+
+use thiserror::Error;
+
+/// Range of a source that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("bytes {}..{}: {why}", range.start, range.end)]
+pub struct ReadError {
+    /// Byte range in the source that was asked for.
+    pub range: Range<u64>,
+    /// Cause, for people.
+    pub why: String,
+}
+
+/// Bytes that can be read at any offset.
+pub trait Source {
+    /// Length in bytes.
+    fn size(&self) -> u64;
+
+    /// Fills `into` with the bytes from `offset`.
+    ///
+    /// # Errors
+    /// A part of the range lies beyond the end or cannot be read; `into` then has no meaning.
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), ReadError>;
+}
+
+/// Shared source: a volume and the windows over it are read in turn by one thread.
+pub type Shared = Rc<dyn Source>;
+
+/// Bytes `offset..offset + len` of a source, as a vector.
+///
+/// # Errors
+/// As [`Source::read_at`]; nothing is allocated for a range beyond the end.
+pub fn read_vec(source: &dyn Source, offset: u64, len: u64) -> Result<Vec<u8>, ReadError> {
+    let range = inside(source.size(), offset, len)?;
+    let count = usize::try_from(range.end - range.start).unwrap_or(0);
+    let mut bytes = vec![0; count];
+    source.read_at(offset, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// The range, if it lies within `size` bytes.
+pub(crate) fn inside(size: u64, offset: u64, len: u64) -> Result<Range<u64>, ReadError> {
+    let end = offset.saturating_add(len);
+    if end > size {
+        let why = format!("found the end at byte {size}, expected it behind them");
+        return Err(ReadError { range: offset..end, why });
+    }
+    Ok(offset..end)
+}
+
+/// A vector, for tests and for pieces that were read before.
+impl Source for Vec<u8> {
+    fn size(&self) -> u64 {
+        self.len() as u64
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), ReadError> {
+        let range = inside(self.size(), offset, into.len() as u64)?;
+        let start = usize::try_from(range.start).unwrap_or(usize::MAX);
+        if let Some(from) = self.get(start..).and_then(|rest| rest.get(..into.len())) {
+            into.copy_from_slice(from);
+        }
+        Ok(())
+    }
+}
+
+/// Part of a source, from a first byte on.
+pub struct Window {
+    of: Shared,
+    start: u64,
+    len: u64,
+}
+
+impl Window {
+    /// The bytes `start..start + len` of a source; what lies beyond its end cannot be read.
+    #[must_use]
+    pub fn new(of: Shared, start: u64, len: u64) -> Self {
+        Self { of, start, len }
+    }
+}
+
+impl Source for Window {
+    fn size(&self) -> u64 {
+        self.len
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), ReadError> {
+        inside(self.len, offset, into.len() as u64)?;
+        let below = self.start.saturating_add(offset);
+        self.of.read_at(below, into).map_err(|error| moved(error, below, offset))
+    }
+}
+
+/// The error of a read at `below` of a lower source, as one of a read at `above`.
+pub(crate) fn moved(error: ReadError, below: u64, above: u64) -> ReadError {
+    let up = |at: u64| above.saturating_add(at.saturating_sub(below));
+    ReadError { range: up(error.range.start)..up(error.range.end), why: error.why }
+}
+
+/// Source with a cache of lines in memory.
+pub struct Cached {
+    of: Shared,
+    lines: RefCell<Lines>,
+}
+
+#[derive(Default)]
+struct Lines {
+    /// Lines by number, each with the time of its last use.
+    kept: BTreeMap<u64, (u64, Vec<u8>)>,
+    clock: u64,
+}
+
+/// Bytes of a line: a read of one costs about as much as one of a block.
+const LINE_BYTES: u64 = 64 << 10;
+
+/// Lines that are kept: 16 MiB.
+const LINES_MAX: usize = 256;
+
+/// Lines that are read at once by a reader that reads on: 1 MiB.
+const AHEAD_LINES: u64 = 16;
+
+/// Shortest read that goes past the cache: contents of large files would displace all of it.
+const PAST_BYTES: u64 = 256 << 10;
+
+impl Cached {
+    /// A cache over a source.
+    #[must_use]
+    pub fn new(of: Shared) -> Self {
+        Self { of, lines: RefCell::default() }
+    }
+
+    /// Copies the bytes of one line from `offset` on.
+    fn read_line(&self, offset: u64, into: &mut [u8]) -> Result<(), ReadError> {
+        let number = offset / LINE_BYTES;
+        let start = number * LINE_BYTES;
+        let within = usize::try_from(offset - start).unwrap_or(0);
+        let mut lines = self.lines.borrow_mut();
+        lines.clock += 1;
+        let clock = lines.clock;
+        if let Some((used, line)) = lines.kept.get_mut(&number) {
+            *used = clock;
+            copy_part(line, within, into);
+            return Ok(());
+        }
+        // Files of a folder lie beside each other: a reader that reads on gets more.
+        let ahead = match number.checked_sub(1).is_some_and(|one| lines.kept.contains_key(&one)) {
+            true => AHEAD_LINES,
+            false => 1,
+        };
+        let line = self.read_lines(&mut lines, number, ahead);
+        let Some(line) = line.or_else(|| self.read_lines(&mut lines, number, 1)) else {
+            // Another part of the line may be the one that cannot be read.
+            return self.of.read_at(offset, into);
+        };
+        copy_part(&line, within, into);
+        lines.kept.insert(number, (clock, line));
+        Ok(())
+    }
+
+    /// Reads `count` lines from `number` on, keeps the later ones and returns the first. `None` if
+    /// one of them cannot be read.
+    fn read_lines(&self, lines: &mut Lines, number: u64, count: u64) -> Option<Vec<u8>> {
+        let start = number * LINE_BYTES;
+        let len = (count * LINE_BYTES).min(self.size() - start);
+        let all = read_vec(&*self.of, start, len).ok()?;
+        if lines.kept.len() >= LINES_MAX {
+            // Half of the lines go at once, so that the search for old ones is rare.
+            let mut uses: Vec<u64> = lines.kept.values().map(|(used, _)| *used).collect();
+            uses.sort_unstable();
+            let middle = uses.get(uses.len() / 2).copied().unwrap_or(lines.clock);
+            lines.kept.retain(|_, (used, _)| *used > middle);
+        }
+        let clock = lines.clock;
+        let mut parts = all.chunks(usize::try_from(LINE_BYTES).unwrap_or(usize::MAX));
+        let first = parts.next()?.to_vec();
+        for (part, later) in parts.zip(number + 1..) {
+            lines.kept.entry(later).or_insert_with(|| (clock, part.to_vec()));
+        }
+        Some(first)
+    }
+}
+
+fn copy_part(line: &[u8], within: usize, into: &mut [u8]) {
+    if let Some(from) = line.get(within..).and_then(|rest| rest.get(..into.len())) {
+        into.copy_from_slice(from);
+    }
+}
+
+impl Source for Cached {
+    fn size(&self) -> u64 {
+        self.of.size()
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), ReadError> {
+        inside(self.size(), offset, into.len() as u64)?;
+        if into.len() as u64 >= PAST_BYTES {
+            return self.of.read_at(offset, into);
+        }
+        let mut done = 0;
+        while done < into.len() {
+            let at = offset + done as u64;
+            let left = usize::try_from(LINE_BYTES - at % LINE_BYTES).unwrap_or(usize::MAX);
+            let end = into.len().min(done.saturating_add(left));
+            self.read_line(at, &mut into[done..end])?;
+            done = end;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A source with one byte range that cannot be read.
+    struct Holed(Vec<u8>, Range<u64>);
+
+    impl Source for Holed {
+        fn size(&self) -> u64 {
+            self.0.size()
+        }
+
+        fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), ReadError> {
+            let end = offset + into.len() as u64;
+            if offset < self.1.end && self.1.start < end {
+                return Err(ReadError { range: self.1.clone(), why: "bad".into() });
+            }
+            self.0.read_at(offset, into)
+        }
+    }
+
+    #[test]
+    fn a_window_reads_its_part_and_names_its_own_bytes_in_errors() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        let window = Window::new(Rc::new(Holed(bytes, 100..110)), 50, 100);
+        assert_eq!(read_vec(&window, 2, 3).unwrap(), [52, 53, 54]);
+        assert_eq!(read_vec(&window, 40, 20).unwrap_err().range, 50..60);
+        assert_eq!(read_vec(&window, 99, 2).unwrap_err().range, 99..101);
+        assert!(read_vec(&window, u64::MAX, 2).is_err());
+    }
+
+    #[test]
+    fn a_cache_gives_the_same_bytes_and_reads_around_a_bad_range() {
+        let bytes: Vec<u8> = (0..700_000_u32).map(|i| u8::try_from(i * 7 % 251).unwrap()).collect();
+        let cached = Cached::new(Rc::new(Holed(bytes.clone(), 70_000..70_100)));
+        for (offset, len) in [(0, 10), (65_530, 20), (60_000, 10_000), (70_100, 200_000)] {
+            for _ in 0..2 {
+                let read = read_vec(&cached, offset, len).unwrap();
+                let start = usize::try_from(offset).unwrap();
+                assert!(read[..] == bytes[start..start + read.len()], "{offset}+{len}");
+            }
+        }
+        assert_eq!(read_vec(&cached, 70_050, 1).unwrap_err().range, 70_000..70_100);
+    }
+}

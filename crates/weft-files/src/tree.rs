@@ -1,0 +1,186 @@
+//! File system as `copy` sees it: nodes, names, pieces of content, attributes.
+//!
+//! A file system has damage in one place and is whole in others. Answers therefore have faults
+//! beside what could be read, and an error concerns one node.
+
+use std::ops::Range;
+
+use thiserror::Error;
+
+use crate::source::{ReadError, Source};
+
+/// Reason why a node or the file system cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum TreeError {
+    /// A structure has an impossible value.
+    #[error("{what}: found {found}, expected {expected}")]
+    Damaged {
+        /// Structure and field.
+        what: String,
+        /// Value.
+        found: String,
+        /// Legal values.
+        expected: String,
+    },
+    /// Bytes cannot be read.
+    #[error("{0}")]
+    Read(#[from] ReadError),
+    /// The file system or file uses something that is not read.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl TreeError {
+    #[expect(clippy::needless_pass_by_value, reason = "texts and numbers of several types")]
+    pub(crate) fn damaged(
+        what: impl Into<String>,
+        found: impl ToString,
+        expected: impl Into<String>,
+    ) -> Self {
+        Self::Damaged { what: what.into(), found: found.to_string(), expected: expected.into() }
+    }
+}
+
+/// Kind of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeKind {
+    /// Directory.
+    Directory,
+    /// Regular file.
+    File,
+    /// Symbolic link.
+    Link,
+    /// Device, pipe or socket, by its name.
+    Special(&'static str),
+}
+
+/// Time of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeTime {
+    /// Seconds from 1970.
+    pub seconds: i64,
+    /// Nanoseconds, below 1,000,000,000.
+    pub nanos: u32,
+}
+
+/// File, directory or link, without its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Number, unique in its file system.
+    pub id: u64,
+    /// Kind.
+    pub kind: NodeKind,
+    /// Size in bytes.
+    pub size: u64,
+    /// Permissions with the set-user-ID, set-group-ID and sticky bits.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Number of names.
+    pub links: u32,
+    /// Last access.
+    pub accessed: NodeTime,
+    /// Last change of the content.
+    pub modified: NodeTime,
+    /// Fault of the node that does not prevent reading, for people.
+    pub fault: Option<String>,
+}
+
+/// Name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Bytes of the name; not checked.
+    pub name: Vec<u8>,
+    /// Number of the node.
+    pub id: u64,
+}
+
+/// Names of a directory, and faults of the parts that could not be read.
+#[derive(Debug, Default)]
+pub struct Entries {
+    /// Names without `.` and `..`.
+    pub list: Vec<Entry>,
+    /// Faults, for people.
+    pub faults: Vec<String>,
+}
+
+/// Bytes of a piece.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PieceBytes {
+    /// The bytes themselves.
+    Here(Vec<u8>),
+    /// First of as many bytes of [`Tree::source`].
+    Source(u64),
+}
+
+/// Piece of a file's content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Byte range in the file.
+    pub range: Range<u64>,
+    /// Content.
+    pub bytes: PieceBytes,
+}
+
+/// Content of a file: pieces in ascending order. What is in no piece and no fault is zeros.
+#[derive(Debug, Default)]
+pub struct Pieces {
+    /// Pieces that do not overlap.
+    pub list: Vec<Piece>,
+    /// Byte ranges in the file of which the place is not known, with the cause.
+    pub faults: Vec<(Range<u64>, String)>,
+}
+
+/// Extended attribute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attribute {
+    /// Name with its namespace, as `user.comment`.
+    pub name: Vec<u8>,
+    /// Value as the system call takes it.
+    pub value: Vec<u8>,
+}
+
+/// A file system.
+pub trait Tree {
+    /// Bytes that pieces refer to.
+    fn source(&self) -> &dyn Source;
+
+    /// Bytes in use, as a bound of the work; an estimate.
+    fn used_bytes(&self) -> u64;
+
+    /// Number of the root directory.
+    fn root(&self) -> u64;
+
+    /// The node of a number.
+    ///
+    /// # Errors
+    /// The number is none of a node in use, or it cannot be read.
+    fn node(&self, id: u64) -> Result<Node, TreeError>;
+
+    /// Names of a directory.
+    ///
+    /// # Errors
+    /// None of it can be read.
+    fn entries(&self, node: &Node) -> Result<Entries, TreeError>;
+
+    /// Content of a file.
+    ///
+    /// # Errors
+    /// None of it can be read.
+    fn pieces(&self, node: &Node) -> Result<Pieces, TreeError>;
+
+    /// Target of a symbolic link.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn target(&self, node: &Node) -> Result<Vec<u8>, TreeError>;
+
+    /// Extended attributes of a node.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    fn attributes(&self, node: &Node) -> Result<Vec<Attribute>, TreeError>;
+}

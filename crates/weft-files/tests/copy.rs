@@ -1,0 +1,242 @@
+//! Copies into folders that hold something, and out of file systems that lie.
+
+use std::cell::RefCell;
+use std::fs::{self, File};
+use std::ops::Range;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use tempfile::tempdir;
+use weft_files::copy::{Folder, PART, Report, copy};
+use weft_files::source::{ReadError, Source};
+use weft_files::tree::{
+    Attribute, Entries, Entry, Node, NodeKind, NodeTime, Piece, PieceBytes, Pieces, Tree, TreeError,
+};
+
+/// Names of a directory with their nodes.
+type Names = Vec<(&'static [u8], u64)>;
+
+/// A file system in memory: nodes by number.
+struct Fake {
+    nodes: Vec<(NodeKind, Vec<u8>, Names)>,
+    device: Device,
+    pieces: RefCell<Vec<(u64, Range<u64>, u64)>>,
+}
+
+/// A device with a range that cannot be read.
+struct Device(Vec<u8>, Range<u64>);
+
+impl Source for Device {
+    fn size(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), ReadError> {
+        let end = offset + into.len() as u64;
+        if offset < self.1.end && self.1.start < end {
+            return Err(ReadError { range: self.1.clone(), why: "bad block".into() });
+        }
+        self.0.read_at(offset, into)
+    }
+}
+
+impl Fake {
+    /// A root with these names; further nodes follow by `add`.
+    fn of(root: &[(&'static [u8], u64)]) -> Self {
+        Self {
+            nodes: vec![(NodeKind::Directory, Vec::new(), root.to_vec())],
+            device: Device(Vec::new(), 0..0),
+            pieces: RefCell::default(),
+        }
+    }
+
+    fn add(mut self, kind: NodeKind, content: &[u8], names: &[(&'static [u8], u64)]) -> Self {
+        self.nodes.push((kind, content.to_vec(), names.to_vec()));
+        self
+    }
+
+    fn copy(&self, to: &Path) -> Report {
+        let folder = Folder::open(to).unwrap();
+        copy(self, &folder, b"fs", false, &mut |_| {}).unwrap()
+    }
+}
+
+impl Tree for Fake {
+    fn source(&self) -> &dyn Source {
+        &self.device
+    }
+
+    fn used_bytes(&self) -> u64 {
+        0
+    }
+
+    fn root(&self) -> u64 {
+        0
+    }
+
+    fn node(&self, id: u64) -> Result<Node, TreeError> {
+        let at = usize::try_from(id).unwrap();
+        let Some((kind, content, _)) = self.nodes.get(at) else {
+            return Err(TreeError::Refused(format!("no node {id}")));
+        };
+        let time = NodeTime { seconds: 1_000_000_000, nanos: 5 };
+        let pieces = self.pieces.borrow();
+        let ends = pieces.iter().filter(|(its, ..)| *its == id).map(|(_, range, _)| range.end);
+        Ok(Node {
+            id,
+            kind: *kind,
+            size: ends.max().unwrap_or(content.len() as u64),
+            mode: 0o4755,
+            uid: 12345,
+            gid: 54321,
+            links: 2,
+            accessed: time,
+            modified: time,
+            fault: None,
+        })
+    }
+
+    fn entries(&self, node: &Node) -> Result<Entries, TreeError> {
+        let names = &self.nodes[usize::try_from(node.id).unwrap()].2;
+        let entry = |(name, id): &(&[u8], u64)| Entry { name: name.to_vec(), id: *id };
+        Ok(Entries { list: names.iter().map(entry).collect(), faults: Vec::new() })
+    }
+
+    fn pieces(&self, node: &Node) -> Result<Pieces, TreeError> {
+        let mut pieces = Pieces::default();
+        for (id, range, at) in &*self.pieces.borrow() {
+            if *id == node.id {
+                let bytes = PieceBytes::Source(*at);
+                pieces.list.push(Piece { range: range.clone(), bytes });
+            }
+        }
+        let content = self.nodes[usize::try_from(node.id).unwrap()].1.clone();
+        if !content.is_empty() {
+            let range = 0..content.len() as u64;
+            pieces.list.push(Piece { range, bytes: PieceBytes::Here(content) });
+        }
+        Ok(pieces)
+    }
+
+    fn target(&self, node: &Node) -> Result<Vec<u8>, TreeError> {
+        Ok(self.nodes[usize::try_from(node.id).unwrap()].1.clone())
+    }
+
+    fn attributes(&self, _: &Node) -> Result<Vec<Attribute>, TreeError> {
+        Ok(Vec::new())
+    }
+}
+
+fn paths(list: &[weft_files::copy::Told]) -> Vec<String> {
+    list.iter().map(|told| String::from_utf8_lossy(&told.path).into_owned()).collect()
+}
+
+#[test]
+fn no_name_and_no_link_leads_out_of_the_folder() {
+    let dir = tempdir().unwrap();
+    let (to, away) = (dir.path().join("to"), dir.path().join("away"));
+    fs::create_dir(&away).unwrap();
+    // The link `d` of the file system comes before its folder of the same name.
+    let fake = Fake::of(&[
+        (b"..", 1),
+        (b"../evil", 1),
+        (b"/evil", 1),
+        (b"", 1),
+        (b".", 1),
+        (b"a\0b", 1),
+        (b"d", 2),
+        (b"d", 3),
+        (b"loop", 0),
+        (b"gone", 77),
+        (b"good", 1),
+    ])
+    .add(NodeKind::File, b"content", &[])
+    .add(NodeKind::Link, away.as_os_str().as_encoded_bytes(), &[])
+    .add(NodeKind::Directory, b"", &[(b"evil", 1)]);
+    let report = fake.copy(&to);
+    assert_eq!(fs::read_dir(&away).unwrap().count(), 0);
+    let names: Vec<_> =
+        fs::read_dir(dir.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
+    assert_eq!(names.len(), 2, "{names:?}");
+    assert_eq!(fs::read(to.join("fs/good")).unwrap(), b"content");
+    assert_eq!(paths(&report.kept), ["d"]);
+    assert_eq!(report.failed.len(), 8, "{report:?}");
+    assert!(!report.is_complete());
+    assert!(!to.join(std::str::from_utf8(PART).unwrap()).exists());
+}
+
+#[test]
+fn what_exists_stays_and_an_interrupted_copy_goes_on() {
+    let dir = tempdir().unwrap();
+    let (to, away) = (dir.path().join("to"), dir.path().join("away"));
+    fs::create_dir_all(to.join("fs")).unwrap();
+    fs::create_dir(&away).unwrap();
+    fs::write(to.join("fs/mine"), "other").unwrap();
+    symlink(&away, to.join("fs/folder")).unwrap();
+    symlink("elsewhere", to.join("fs/link")).unwrap();
+    fs::write(to.join(".weft-rescue.part"), "half of a file").unwrap();
+    let fake = Fake::of(&[(b"mine", 1), (b"folder", 2), (b"link", 3), (b"new", 1), (b"again", 1)])
+        .add(NodeKind::File, b"content", &[])
+        .add(NodeKind::Directory, b"", &[(b"evil", 1)])
+        .add(NodeKind::Link, b"target", &[]);
+    let report = fake.copy(&to);
+    let mut kept = paths(&report.kept);
+    kept.sort();
+    assert_eq!(kept, ["folder", "link", "mine"]);
+    assert_eq!(fs::read(to.join("fs/mine")).unwrap(), b"other");
+    assert_eq!(fs::read_dir(&away).unwrap().count(), 0);
+    assert_eq!((report.files, report.hard_links, report.skipped), (1, 1, 0));
+    let second = fake.copy(&to);
+    assert_eq!((second.files, second.hard_links, second.skipped), (0, 0, 2));
+    // Another content of the same size, but of another time, is a file of the user.
+    fs::remove_file(to.join("fs/again")).unwrap();
+    fs::write(to.join("fs/again"), "CONTENT").unwrap();
+    assert!(paths(&fake.copy(&to).kept).contains(&"again".to_owned()));
+    assert_eq!(fs::read(to.join("fs/again")).unwrap(), b"CONTENT");
+    // A program of another owner does not run as the one who copied it.
+    let mode = std::os::unix::fs::PermissionsExt::mode(
+        &fs::metadata(to.join("fs/new")).unwrap().permissions(),
+    );
+    assert_eq!(mode & 0o7777, 0o755);
+    assert!(report.owners_lost >= 2);
+}
+
+#[test]
+fn blocks_that_cannot_be_read_are_zeros_and_named() {
+    let dir = tempdir().unwrap();
+    let mut fake = Fake::of(&[(b"hurt", 1), (b"whole", 2)]).add(NodeKind::File, b"", &[]).add(
+        NodeKind::File,
+        b"",
+        &[],
+    );
+    let bytes: Vec<u8> = (0..9 << 20).map(|i: u32| u8::try_from(i % 251).unwrap() | 1).collect();
+    fake.device = Device(bytes.clone(), 5_000_000..5_000_001);
+    let all = 8 << 20;
+    fake.pieces.borrow_mut().push((1, 0..all, 4096));
+    fake.pieces.borrow_mut().push((2, 0..4096, 0));
+    let report = fake.copy(dir.path());
+    assert_eq!(report.damaged.len(), 1);
+    let damaged = &report.damaged[0];
+    let lost = (5_000_000 - 4096) / 4096 * 4096;
+    assert_eq!(damaged.ranges, [(lost..lost + 4096, "bad block".to_owned())]);
+    assert_eq!(report.bytes_lost(), 4096);
+    let found = fs::read(dir.path().join("fs/hurt")).unwrap();
+    let at = usize::try_from(lost).unwrap();
+    assert!(found[..at] == bytes[4096..4096 + at], "before");
+    assert!(found[at..at + 4096].iter().all(|byte| *byte == 0));
+    assert!(found[at + 4096..] == bytes[at + 8192..4096 + (8 << 20)], "behind");
+    // The next copy does not take it for whole.
+    assert_eq!(paths(&fake.copy(dir.path()).kept), ["hurt"]);
+}
+
+#[test]
+fn one_copy_at_a_time_writes_to_a_folder() {
+    let dir = tempdir().unwrap();
+    let held = Folder::open(dir.path()).unwrap();
+    assert!(Folder::open(dir.path()).err().unwrap().to_string().contains("another process"));
+    drop(held);
+    assert!(Folder::open(dir.path()).is_ok());
+    File::create(dir.path().join("file")).unwrap();
+    assert!(Folder::open(&dir.path().join("file")).is_err());
+    assert!(Folder::open(&dir.path().join("a/b")).is_err(), "one folder is made, not two");
+}

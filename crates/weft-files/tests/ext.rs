@@ -1,0 +1,168 @@
+//! Files out of ext2, ext3 and ext4: every byte, mode, time and name; journals that are not empty.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+use common::{bytes, image, list, make_folder, source, tool};
+use tempfile::tempdir;
+use weft_files::copy::{Folder, Report, copy};
+use weft_files::ext4::Ext4;
+use weft_files::source::Shared;
+use weft_files::tree::{Tree, TreeError};
+
+fn copied(from: &Shared, to: &Path) -> Report {
+    let tree = Ext4::open(from).unwrap();
+    copy(&tree, &Folder::open(to).unwrap(), b"fs", false, &mut |_| {}).unwrap()
+}
+
+/// Makes a folder that holds others without write permission removable.
+fn unlock(at: &Path) {
+    for (path, seen) in list(at) {
+        if seen.what == "folder" {
+            fs::set_permissions(at.join(path), fs::Permissions::from_mode(0o700)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn every_file_of_every_kind_of_ext_comes_out_as_it_went_in() {
+    let kinds: [&[&str]; 8] = [
+        &["-t", "ext4"],
+        &["-t", "ext4", "-b", "1024"],
+        &["-t", "ext4", "-O", "^metadata_csum,^64bit"],
+        &["-t", "ext4", "-O", "inline_data", "-I", "256"],
+        &["-t", "ext4", "-O", "bigalloc", "-C", "16384"],
+        &["-t", "ext4", "-O", "meta_bg,^resize_inode", "-b", "1024", "-g", "8192"],
+        &["-t", "ext3", "-b", "1024"],
+        &["-t", "ext2", "-b", "4096", "-I", "128"],
+    ];
+    let dir = tempdir().unwrap();
+    let from = dir.path().join("from");
+    make_folder(&from);
+    let expected = list(&from);
+    assert!(expected.len() > 310, "{}", expected.len());
+    for (kind, number) in kinds.iter().zip(0..) {
+        let (at, to) = (dir.path().join("image"), dir.path().join(format!("to{number}")));
+        if image(&from, &at, 64, kind).is_none() {
+            return;
+        }
+        let before = fs::read(&at).unwrap();
+        let report = copied(&source(&at), &to);
+        assert!(report.is_complete(), "{kind:?}: {report:?}");
+        let found = list(&to.join("fs"));
+        for (name, seen) in &expected {
+            assert_eq!(found.get(name), Some(seen), "{kind:?}: {}", name.display());
+        }
+        assert_eq!(found.len(), expected.len(), "{kind:?}");
+        let sparse = fs::metadata(to.join("fs/sparse")).unwrap();
+        assert!(sparse.blocks() < 1000, "{kind:?}: holes stay holes, {}", sparse.blocks());
+        // A second copy has nothing to do.
+        let again = copied(&source(&at), &to);
+        assert_eq!((again.files, again.bytes, again.kept.len()), (0, 0, 0), "{kind:?}: {again:?}");
+        assert!(fs::read(&at).unwrap() == before, "the image is as it was");
+        unlock(&to);
+    }
+    unlock(&from);
+}
+
+#[test]
+fn attributes_come_out_of_inodes_and_blocks() {
+    let dir = tempdir().unwrap();
+    let (from, at) = (dir.path().join("from"), dir.path().join("image"));
+    fs::create_dir(&from).unwrap();
+    fs::write(from.join("a"), "x").unwrap();
+    if image(&from, &at, 8, &["-t", "ext4"]).is_none() {
+        return;
+    }
+    let value = "long value ".repeat(60);
+    let script = format!("ea_set /a user.short one\nea_set /a user.long \"{value}\"\n");
+    tool("debugfs", &["-w", "-f", "/dev/stdin", at.to_str().unwrap()], &script);
+    let tree = Ext4::open(&source(&at)).unwrap();
+    let root = tree.node(tree.root()).unwrap();
+    let entries = tree.entries(&root).unwrap().list;
+    let a = entries.iter().find(|entry| entry.name == b"a").unwrap();
+    let mut attributes = tree.attributes(&tree.node(a.id).unwrap()).unwrap();
+    attributes.sort_by(|a, b| a.name.cmp(&b.name));
+    let found: Vec<(&[u8], &[u8])> =
+        attributes.iter().map(|it| (it.name.as_slice(), it.value.as_slice())).collect();
+    assert_eq!(found, [(&b"user.long"[..], value.as_bytes()), (&b"user.short"[..], b"one")]);
+}
+
+/// Blocks of a file, by debugfs.
+fn blocks_of(at: &Path, name: &str) -> Vec<u64> {
+    let said = tool("debugfs", &["-R", &format!("blocks {name}"), at.to_str().unwrap()], "");
+    let said = said.unwrap();
+    let numbers = said.lines().filter(|line| !line.starts_with("debugfs"));
+    numbers.flat_map(str::split_whitespace).map(|word| word.parse().unwrap()).collect()
+}
+
+#[test]
+fn a_journal_that_was_not_replayed_counts_and_stays_as_it_is() {
+    let dir = tempdir().unwrap();
+    let from = dir.path().join("from");
+    fs::create_dir(&from).unwrap();
+    for name in ["one", "two", "three"] {
+        fs::write(from.join(name), bytes(3, 8192)).unwrap();
+    }
+    let kinds: [(&[&str], &str); 4] = [
+        (&["-t", "ext4", "-b", "4096"], "jo -c -v 3"),
+        (&["-t", "ext4", "-b", "4096"], "jo"),
+        (&["-t", "ext4", "-b", "4096", "-O", "^metadata_csum,^64bit"], "jo"),
+        (&["-t", "ext3", "-b", "1024"], "jo"),
+    ];
+    for (kind, open) in kinds {
+        let at = dir.path().join("image");
+        if image(&from, &at, 32, kind).is_none() {
+            return;
+        }
+        let block = if kind.contains(&"1024") { 1024 } else { 4096 };
+        // One begins with the magic number of the journal, which is escaped there.
+        let mut new = bytes(99, block);
+        new[..4].copy_from_slice(&0xc03b_3998_u32.to_be_bytes());
+        let new_at = dir.path().join("new");
+        fs::write(&new_at, &new).unwrap();
+        let (one, two) = (blocks_of(&at, "/one")[1], blocks_of(&at, "/two")[1]);
+        let script = format!(
+            "{open}\njw -b {one} {new}\njw -b {two} {new}\njw -r {two}\njc\n",
+            new = new_at.display()
+        );
+        tool("debugfs", &["-w", "-f", "/dev/stdin", at.to_str().unwrap()], &script);
+        let before = fs::read(&at).unwrap();
+        let tree = Ext4::open(&source(&at)).unwrap();
+        assert!(tree.notes.iter().any(|note| note.contains("3 transactions")), "{:?}", tree.notes);
+        let to = tempdir().unwrap();
+        let report = copied(&source(&at), to.path());
+        assert!(report.is_complete(), "{kind:?}: {report:?}");
+        let mut expected = bytes(3, 8192);
+        let read = |name| fs::read(to.path().join("fs").join(name)).unwrap();
+        assert!(read("two") == expected && read("three") == expected, "{kind:?}: revoked");
+        expected[block..2 * block].copy_from_slice(&new);
+        assert!(read("one") == expected, "{kind:?}: replayed");
+        assert!(fs::read(&at).unwrap() == before, "the image is as it was");
+    }
+}
+
+#[test]
+fn a_damaged_first_superblock_is_replaced_and_an_unknown_feature_is_refused() {
+    let dir = tempdir().unwrap();
+    let (from, at) = (dir.path().join("from"), dir.path().join("image"));
+    fs::create_dir(&from).unwrap();
+    fs::write(from.join("a"), bytes(5, 10_000)).unwrap();
+    if image(&from, &at, 32, &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum"]).is_none() {
+        return;
+    }
+    let mut bytes_of = fs::read(&at).unwrap();
+    bytes_of[1024 + 0x62] |= 0x80;
+    fs::write(&at, &bytes_of).unwrap();
+    let refused = Ext4::open(&source(&at)).err().unwrap();
+    assert!(matches!(&refused, TreeError::Refused(says) if says.contains("0x800000")), "{refused}");
+    bytes_of[1024..4096].fill(0xff);
+    fs::write(&at, &bytes_of).unwrap();
+    let to = tempdir().unwrap();
+    let report = copied(&source(&at), to.path());
+    assert!(report.is_complete(), "{report:?}");
+    assert!(fs::read(to.path().join("fs/a")).unwrap() == bytes(5, 10_000));
+}

@@ -1,0 +1,210 @@
+//! Changed bytes in file systems, LVM's text and partition tables: an error or another content, no
+//! panic, no end that never comes.
+
+mod common;
+
+use std::fs;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use common::volumes::{EXTENT, FIRST, group, physical, set_text, uuid, volume};
+use common::{bytes, image, tool};
+use tempfile::tempdir;
+use weft_files::copy::{Folder, copy};
+use weft_files::ext4::Ext4;
+use weft_files::inside::look;
+use weft_files::source::{Shared, read_vec};
+use weft_files::tree::{NodeKind, Tree};
+use weft_units::rng::Rng;
+
+/// Longest time of one case: usual ones take milliseconds.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Changes one to eight of the bytes at `places`.
+fn mutate(rng: &mut Rng, bytes: &mut [u8], places: &[usize]) {
+    for _ in 0..=rng.below(8) {
+        let at = rng.pick(places);
+        let odd = [0x00, 0x01, 0x7f, 0x80, 0xff];
+        bytes[at] = match rng.below(3) {
+            0 => bytes[at] ^ 1 << rng.below(8),
+            1 => rng.pick(&odd),
+            _ => u8::try_from(rng.below(256)).unwrap(),
+        };
+    }
+}
+
+/// Reads every node that the tree names. Returns their number.
+fn walk(tree: &dyn Tree) -> usize {
+    let mut waiting = vec![tree.root()];
+    let mut seen = std::collections::BTreeSet::new();
+    while let Some(id) = waiting.pop() {
+        let Ok(node) = tree.node(id) else { continue };
+        if !seen.insert(id) {
+            continue;
+        }
+        // Errors are what this test is for.
+        let _ = tree.attributes(&node);
+        match node.kind {
+            NodeKind::Directory => {
+                let entries = tree.entries(&node).map(|entries| entries.list).unwrap_or_default();
+                waiting.extend(entries.iter().map(|entry| entry.id));
+            }
+            NodeKind::File => {
+                let pieces = tree.pieces(&node).unwrap_or_default();
+                let mut end = 0;
+                for piece in &pieces.list {
+                    assert!(piece.range.start >= end && piece.range.end <= node.size, "{node:?}");
+                    end = piece.range.end;
+                }
+            }
+            NodeKind::Link => drop(tree.target(&node)),
+            NodeKind::Special(_) => {}
+        }
+    }
+    seen.len()
+}
+
+#[test]
+fn changed_bytes_of_ext_give_errors_and_no_panic() {
+    let dir = tempdir().unwrap();
+    let (from, at) = (dir.path().join("from"), dir.path().join("image"));
+    fs::create_dir_all(from.join("folder/inner")).unwrap();
+    for number in 0..20 {
+        fs::write(from.join(format!("folder/{number}")), bytes(number, 3000)).unwrap();
+    }
+    fs::write(from.join("folder/inner/large"), bytes(77, 400_000)).unwrap();
+    std::os::unix::fs::symlink("x".repeat(100), from.join("link")).unwrap();
+    let kinds: [&[&str]; 4] = [
+        &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum", "-N", "64"],
+        &["-t", "ext4", "-b", "1024", "-N", "64"],
+        &["-t", "ext3", "-b", "1024", "-N", "64"],
+        &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum,inline_data", "-N", "64"],
+    ];
+    let (mut rng, mut opened, mut nodes, mut slowest) = (Rng::new(27), 0, 0, Duration::ZERO);
+    for kind in kinds {
+        if image(&from, &at, 4, kind).is_none() {
+            return;
+        }
+        let new = dir.path().join("new");
+        fs::write(&new, bytes(5, 1024)).unwrap();
+        let script = format!("jo\njw -b 900 {}\njc\n", new.display());
+        tool("debugfs", &["-w", "-f", "/dev/stdin", at.to_str().unwrap()], &script);
+        let whole = fs::read(&at).unwrap();
+        // The contents of files are random and nearly all of the bytes that are not zero.
+        let contents =
+            whole.chunks(1024).map(|block| block.iter().filter(|b| **b != 0).count() > 900);
+        let contents: Vec<bool> = contents.collect();
+        let places: Vec<usize> = (1024..whole.len())
+            .filter(|at| !contents[at / 1024] && (whole[*at] != 0 || at % 64 == 0))
+            .collect();
+        let first = places.partition_point(|at| *at < 16384);
+        for case in 0..250 {
+            let start = Instant::now();
+            let mut changed = whole.clone();
+            // Every other case changes the superblock and what follows it.
+            let among = if case % 2 == 0 { &places[..first] } else { &places[..] };
+            mutate(&mut rng, &mut changed, among);
+            let source: Shared = Rc::new(changed.clone());
+            if let Ok(tree) = Ext4::open(&source) {
+                opened += 1;
+                nodes += walk(&tree);
+                if case % 10 == 0 {
+                    let to = tempdir().unwrap();
+                    let folder = Folder::open(to.path()).unwrap();
+                    let report = copy(&tree, &folder, b"fs", false, &mut |_| {}).unwrap();
+                    assert!(report.bytes <= 64 << 20, "{kind:?} {case}: {}", report.bytes);
+                    tool("chmod", &["-R", "u+rwx", to.path().to_str().unwrap()], "");
+                }
+            }
+            drop(look(vec![("x".into(), source)]));
+            slowest = slowest.max(start.elapsed());
+            assert!(start.elapsed() < LIMIT, "{kind:?} {case}: {:?}", start.elapsed());
+        }
+    }
+    assert!(opened > 500 && nodes > 5000, "{opened} opened, {nodes} nodes, {slowest:?}");
+}
+
+#[test]
+fn changed_bytes_of_lvm_give_errors_and_no_panic() {
+    let striped = "stripe_count = 2\nstripe_size = 8\nstripes = [\"pv0\", 8, \"pv1\", 4]";
+    let linear = "stripe_count = 1\nstripes = [\"pv0\", 2]";
+    let volumes =
+        volume("lv", &[(0, 3, "striped", linear)]) + &volume("fast", &[(0, 4, "striped", striped)]);
+    let text = group(1, &volumes).into_bytes();
+    let whole = physical(&uuid('a'), &text, 512, 16);
+    let other: Shared = Rc::new(physical(&uuid('b'), b"", 512, 16));
+    let (mut rng, mut readable, mut faults) = (Rng::new(28), 0, 0);
+    for case in 0..500 {
+        let start = Instant::now();
+        let mut device = whole.clone();
+        if case % 4 == 0 {
+            let places: Vec<usize> = (512..640).chain(4096..4160).chain(4608..6000).collect();
+            mutate(&mut rng, &mut device, &places);
+        } else {
+            let mut changed = text.clone();
+            let places: Vec<usize> = (0..text.len()).collect();
+            if rng.below(2) == 0 {
+                // Another number in place of one of the text.
+                let is_digit = |at: &usize| text[*at].is_ascii_digit();
+                let all: Vec<usize> = places.iter().copied().filter(is_digit).collect();
+                let at = rng.pick(&all);
+                let numbers =
+                    ["0", "-1", "9223372036854775807", "4294967296", "99999999999999999999"];
+                changed.splice(at..=at, rng.pick(&numbers).bytes());
+            } else {
+                mutate(&mut rng, &mut changed, &places);
+            }
+            set_text(&mut device, &changed, 512);
+        }
+        let found = look(vec![("a".into(), Rc::new(device)), ("b".into(), Rc::clone(&other))]);
+        for place in found.places.iter().filter(|place| place.name.contains('/')) {
+            let Ok((_, source)) = &place.content else { continue };
+            readable += 1;
+            for at in [0, EXTENT as u64, source.size().saturating_sub(512)] {
+                // An error is one of the outcomes.
+                let _ = read_vec(&**source, at, 512);
+            }
+        }
+        faults += found.groups.iter().filter(|group| group.volumes.is_err()).count();
+        assert!(start.elapsed() < LIMIT, "{case}: {:?}", start.elapsed());
+    }
+    assert!(readable > 200 && faults > 20, "{readable} volumes, {faults} faults");
+}
+
+#[test]
+fn changed_bytes_of_partition_tables_give_errors_and_no_panic() {
+    let mut disk = vec![0; 4 << 20];
+    let entry = |kind: u8, start: u32, len: u32| {
+        let mut entry = vec![0; 16];
+        entry[4] = kind;
+        entry[8..12].copy_from_slice(&start.to_le_bytes());
+        entry[12..].copy_from_slice(&len.to_le_bytes());
+        entry
+    };
+    for (sector, entries) in [
+        (0, vec![entry(0x83, 2048, 1024), entry(0x05, 4096, 4000)]),
+        (4096, vec![entry(0x83, 16, 500), entry(0x05, 600, 600)]),
+        (4696, vec![entry(0x83, 16, 500)]),
+    ] {
+        let at: usize = sector * 512;
+        let all: Vec<u8> = entries.concat();
+        disk[at + 446..at + 446 + all.len()].copy_from_slice(&all);
+        disk[at + 510..at + 512].copy_from_slice(&[0x55, 0xaa]);
+    }
+    let inner = physical(&uuid('a'), group(1, "").as_bytes(), 512, 1);
+    disk[1 << 20..(1 << 20) + FIRST].copy_from_slice(&inner[..FIRST]);
+    let found = look(vec![("x".into(), Rc::new(disk.clone()))]);
+    assert_eq!(found.places.len(), 4, "the table, and three partitions");
+    assert_eq!(found.groups.len(), 1);
+    let places: Vec<usize> =
+        [0, 4096, 4696].iter().flat_map(|s| s * 512 + 440..s * 512 + 512).collect();
+    let (mut rng, mut several) = (Rng::new(29), 0);
+    for case in 0..500 {
+        let start = Instant::now();
+        let mut changed = disk.clone();
+        mutate(&mut rng, &mut changed, &places);
+        several += usize::from(look(vec![("x".into(), Rc::new(changed))]).places.len() > 1);
+        assert!(start.elapsed() < LIMIT, "{case}: {:?}", start.elapsed());
+    }
+    assert!(several > 100, "{several}");
+}
