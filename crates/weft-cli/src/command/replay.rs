@@ -110,13 +110,14 @@ pub(crate) fn run(arguments: &Replay) -> Ending {
         return Err(Failure::usage("replay: found no trace, expected a file, or --device list"));
     }
     let replay = arguments.replay()?;
-    if !arguments.json && !arguments.simulated.is_csv() {
-        print_shape(&replay.shape)?;
+    let head = text_of(&replay.shape)?;
+    if arguments.simulated.is_text(arguments.json) {
+        stdout().write_all(head.as_bytes())?;
     }
     let title = arguments.traces[0].display().to_string();
     let Some(volume) = arguments.simulated.alone()? else {
         let facts = vec![("Requests".to_owned(), replay.shape.requests().to_string())];
-        let what = Compared { title, load: Load::Trace(Box::new(replay)), facts };
+        let what = Compared { title, load: Load::Trace(Box::new(replay)), facts, head };
         return compare(&arguments.simulated, &what, arguments.json);
     };
     let load = |volume: &Volume, watch: Watch<'_>| replay.run(volume, watch);
@@ -183,8 +184,9 @@ fn told(pace: Pace) -> String {
     }
 }
 
-fn print_shape(shape: &Shape) -> Result<(), Failure> {
-    let mut out = stdout();
+/// Text about the trace, which precedes the results.
+fn text_of(shape: &Shape) -> Result<String, Failure> {
+    let mut out = Vec::new();
     let seconds = shape.span.0 as f64 / 1e9;
     writeln!(
         out,
@@ -230,7 +232,7 @@ fn print_shape(shape: &Shape) -> Result<(), Failure> {
     for (kind, count) in &shape.counts.skipped {
         writeln!(out, "  left out: {count} {kind}")?;
     }
-    Ok(())
+    Ok(String::from_utf8_lossy(&out).into_owned())
 }
 
 const DEVICES_TOLD: usize = 8;

@@ -60,6 +60,7 @@ pub(crate) fn run(arguments: &Sim) -> Ending {
             title: path.display().to_string(),
             load: Load::Jobs(jobs),
             facts: Vec::new(),
+            head: String::new(),
         };
         return compare(&arguments.simulated, &what, arguments.json);
     };

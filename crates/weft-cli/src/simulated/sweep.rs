@@ -8,15 +8,17 @@ use serde_json::{Value, json};
 use weft_lab::experiment::{Results, ResultsError};
 use weft_lab::fio_json::document;
 use weft_lab::report::{self, Setting};
+use weft_lab::simulate::part::Description;
 use weft_lab::simulate::sweep::{Load, Metric, PERCENTS, Swept, sweep};
 use weft_lab::simulate::{Outcome, Volume};
 use weft_lab::statistics::Estimate;
 use weft_terminal::outcome::{Exit, Failure, Outcome as Ending};
+use weft_terminal::result_file::ResultFile;
 use weft_terminal::terminal::{columns, print_json, stdout, style};
 
 use super::advice::advised;
 use super::sheet::{count, nanoseconds};
-use super::{INTERRUPTED, Simulated, bar, csv, failure, header, shares};
+use super::{INTERRUPTED, Simulated, bar, csv, failure, header, parts, shares};
 use crate::knobs;
 use crate::result_kinds;
 use crate::size;
@@ -29,12 +31,24 @@ pub(crate) struct Compared {
     pub(crate) load: Load,
     /// Further facts about the sweep for its output, as name and value.
     pub(crate) facts: Vec<(String, String)>,
+    /// Text that precedes the comparison.
+    pub(crate) head: String,
+}
+
+/// Form of a sweep's output.
+pub(crate) struct Form {
+    /// One JSON object.
+    pub(crate) json: bool,
+    /// Comma-separated values.
+    pub(crate) csv: bool,
+    /// Page of HTML, beside the other output.
+    pub(crate) page: Option<ResultFile>,
 }
 
 /// Settings to be compared: the swept knobs, and every combination of their values.
-struct Settings {
-    knob: String,
-    names: Vec<String>,
+pub(super) struct Settings {
+    pub(super) knob: String,
+    pub(super) names: Vec<String>,
     volumes: Vec<Volume>,
 }
 
@@ -46,6 +60,10 @@ pub(crate) fn compare(simulated: &Simulated, what: &Compared, as_json: bool) -> 
     }
     let runs = simulated.runs.unwrap_or(1);
     let settings = settings(simulated)?;
+    if simulated.list {
+        return parts::print_list(simulated, &settings);
+    }
+    let number = simulated.part.map(|part| part.of(&settings)).transpose()?;
     let file = result_kinds::report(simulated.report.as_deref(), simulated.force)?;
     let results = simulated.results.as_deref().map(Results::at).transpose();
     let results = results.map_err(Failure::usage)?;
@@ -69,23 +87,42 @@ pub(crate) fn compare(simulated: &Simulated, what: &Compared, as_json: bool) -> 
     })?;
     let Some(swept) = swept else { return Ok(Exit::Of(INTERRUPTED)) };
     kept.map_err(Failure::failed)?;
-    if as_json {
-        print_json(&to_json(simulated, what, &settings, &swept, runs))?;
-    } else if simulated.csv {
-        csv::print_swept(&swept, &settings.knob, &settings.names, runs)?;
-    } else {
-        for job in &swept {
-            print(job, &settings, runs)?;
-        }
-        shares::print(&swept, &settings.knob, &settings.names)?;
+    let about = parts::description(simulated, what, &settings);
+    if let Some(number) = number {
+        return parts::print_part(number, about, &settings, swept);
     }
-    if let Some(file) = file {
-        file.write(page(simulated, what, &settings, &swept, runs))?;
+    print_swept(Form { json: as_json, csv: simulated.csv, page: file }, &about, &settings, &swept)
+}
+
+/// Prints the results of a sweep.
+pub(super) fn print_swept(
+    form: Form,
+    about: &Description,
+    settings: &Settings,
+    swept: &[Swept],
+) -> Ending {
+    if form.json {
+        print_json(&to_json(about, settings, swept))?;
+    } else if form.csv {
+        csv::print_swept(swept, &settings.knob, &settings.names, about.runs)?;
+    } else {
+        for job in swept {
+            print(job, settings, about.runs)?;
+        }
+        shares::print(swept, &settings.knob, &settings.names)?;
+    }
+    if let Some(file) = form.page {
+        file.write(page(about, settings, swept))?;
     }
     Ok(Exit::Done)
 }
 
 impl Settings {
+    /// Settings whose results are there already.
+    pub(super) fn named(knob: String, names: Vec<String>) -> Self {
+        Self { knob, names, volumes: Vec::new() }
+    }
+
     /// Writes the result of a run to a file where `weft compare` finds it: in a folder for each
     /// setting, if there are several, with a file for each run.
     fn keep(
@@ -172,8 +209,8 @@ fn settings(simulated: &Simulated) -> Result<Settings, Failure> {
     Ok(Settings { knob, names, volumes })
 }
 
-/// Largest number of settings in a sweep. The result of more would be unreadable.
-const SETTINGS_MAX: usize = 256;
+/// Largest number of settings in a sweep. More would take hours.
+const SETTINGS_MAX: usize = 4096;
 
 impl Simulated {
     /// Applies a value of a parameter that is not a knob. Returns false if `name` is no such
@@ -345,13 +382,8 @@ pub(super) fn iops(swept: &Swept, setting: usize) -> f64 {
     samples.iter().map(|sample| sample.iops).sum::<f64>() / samples.len().max(1) as f64
 }
 
-fn to_json(
-    simulated: &Simulated,
-    what: &Compared,
-    settings: &Settings,
-    swept: &[Swept],
-    runs: u64,
-) -> Value {
+fn to_json(about: &Description, settings: &Settings, swept: &[Swept]) -> Value {
+    let runs = about.runs;
     let estimate = |of: Estimate| {
         if runs > 1 {
             json!({"value": of.value, "ci95": [of.low, of.high]})
@@ -399,24 +431,19 @@ fn to_json(
         .collect();
     json!({
         "schema": "weft.sweep/1",
-        "load": what.title,
+        "load": about.load,
         "knob": settings.knob,
         "runs": runs,
-        "seed": simulated.seed,
+        "seed": about.seed,
         "jobs": jobs,
     })
 }
 
-fn page(
-    simulated: &Simulated,
-    what: &Compared,
-    settings: &Settings,
-    swept: &[Swept],
-    runs: u64,
-) -> String {
+fn page(about: &Description, settings: &Settings, swept: &[Swept]) -> String {
+    let runs = about.runs;
     let milliseconds = |of: Estimate| value(of, 1e6, runs);
     // The file name without its folder.
-    let file = what.title.rsplit('/').next().unwrap_or(&what.title);
+    let file = about.load.rsplit('/').next().unwrap_or(&about.load);
     let mut pages = swept.iter().map(|job| {
         let rows = settings.names.iter().enumerate().map(|(setting, name)| {
             let of = |metric| job.estimate(setting, metric);
@@ -444,13 +471,13 @@ fn page(
                 remark,
             }
         });
-        let mut facts = what.facts.clone();
+        let mut facts = about.facts.clone();
         facts.push(("Job".to_owned(), job.job.clone()));
-        facts.push(("Seed".to_owned(), simulated.seed.to_string()));
+        facts.push(("Seed".to_owned(), about.seed.to_string()));
         facts.push(("Runs of each setting".to_owned(), runs.to_string()));
-        facts.push(("Drives".to_owned(), simulated.device.join(", ")));
-        facts.push(("Costs of CPU work".to_owned(), simulated.costs.clone()));
-        facts.push(("weft".to_owned(), env!("CARGO_PKG_VERSION").to_owned()));
+        facts.push(("Drives".to_owned(), about.devices.join(", ")));
+        facts.push(("Costs of CPU work".to_owned(), about.costs.clone()));
+        facts.push(("weft".to_owned(), about.weft.clone()));
         report::Sweep {
             title: if job.job == file { file.to_owned() } else { format!("{file}: {}", job.job) },
             summary: sentences(&verdicts(job, &settings.names, runs)),

@@ -16,6 +16,7 @@ mod figures;
 pub mod jobs;
 mod outcome;
 mod pace;
+pub mod part;
 pub mod sweep;
 mod sync;
 pub mod trace;
