@@ -17,15 +17,23 @@ from conftest import JOB
 from weft import on_ray
 
 # Each setting takes long enough to be found while it runs.
-LONG = JOB.replace("20ms", "4s")
-KNOBS = {"stripe_size": ["4K", "64K"], "chunk": ["64K", "128K", "256K"]}
+LONG = JOB.replace("20ms", "1s")
+KNOBS = {"stripe_size": ["4K", "64K"], "chunk": ["64K", "128K"]}
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[on_ray.Ray]:
+def cluster() -> Iterator[on_ray.Ray]:
     runner = on_ray.Ray(num_cpus=2, object_store_memory=100_000_000)
     yield runner
     ray.shutdown()
+
+
+def parent(process: int) -> int:
+    """The parent of a process; 0 if the process has ended."""
+    try:
+        return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
 
 
 def is_ours(process: int) -> bool:
@@ -33,41 +41,49 @@ def is_ours(process: int) -> bool:
     while process > 1:
         if process == os.getpid():
             return True
-        try:
-            stat = Path(f"/proc/{process}/stat").read_text()
-        except OSError:
-            return False
-        process = int(stat.rpartition(")")[2].split()[1])
+        process = parent(process)
     return False
 
 
-def workers_that_run() -> list[int]:
-    """Workers of our cluster that wait for a weft at this moment."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
+def running() -> tuple[list[int], list[int]]:
+    """Workers of our cluster that run a setting at this moment, and the programs that they run."""
+    workers, programs = [], []
+    processes = [int(path.name) for path in Path("/proc").glob("[0-9]*")]
+    for process in processes:
         try:
-            words = path.read_bytes().split(b"\0")
+            name = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")[:2]
         except OSError:
             continue
-        if words[0].startswith(b"ray::run_setting") and is_ours(int(path.parent.name)):
-            found.append(int(path.parent.name))
-    return found
+        if name[1:] == [b"sim"] and is_ours(process):
+            programs.append(process)
+            workers.append(parent(process))
+    return [worker for worker in workers if worker > 1], programs
 
 
-def test_a_worker_that_is_killed_changes_no_byte(cluster: on_ray.Ray, job: Path) -> None:
-    job.write_text(LONG)
-    killed: list[int] = []
+def kill_one(what: int, killed: list[int]) -> threading.Thread:
+    """Kills the first process of those that `running` returns, once there is one."""
 
     def kill() -> None:
         until = time.monotonic() + 60
-        while time.monotonic() < until and not killed:
-            for worker in workers_that_run()[:1]:
-                os.kill(worker, signal.SIGKILL)
-                killed.append(worker)
-            time.sleep(0.01)
+        while time.monotonic() < until:
+            for process in running()[what][:1]:
+                os.kill(process, signal.SIGKILL)
+                killed.append(process)
+                return
+            time.sleep(0.02)
 
     killer = threading.Thread(target=kill)
     killer.start()
+    return killer
+
+
+@pytest.mark.parametrize("what", [0, 1], ids=["worker", "program"])
+def test_a_process_that_is_killed_changes_no_byte(
+    what: int, cluster: on_ray.Ray, job: Path
+) -> None:
+    job.write_text(LONG)
+    killed: list[int] = []
+    killer = kill_one(what, killed)
     sweep = weft.Sweep(job, KNOBS).run(cluster)
     killer.join()
     assert len(killed) == 1
@@ -76,22 +92,16 @@ def test_a_worker_that_is_killed_changes_no_byte(cluster: on_ray.Ray, job: Path)
 
 
 def test_without_another_try_the_killed_worker_is_noticed(cluster: on_ray.Ray, job: Path) -> None:
+    del cluster
     job.write_text(LONG)
-    once = on_ray.Ray(retries=0)
-
-    def kill() -> None:
-        until = time.monotonic() + 60
-        while time.monotonic() < until:
-            if running := workers_that_run():
-                os.kill(running[0], signal.SIGKILL)
-                return
-            time.sleep(0.01)
-
-    killer = threading.Thread(target=kill)
-    killer.start()
-    with pytest.raises(ray.exceptions.WorkerCrashedError):
-        weft.sweep(job, KNOBS, on=once)
-    killer.join()
+    for what, noticed in ((0, ray.exceptions.WorkerCrashedError), (1, weft.WeftError)):
+        # What was cancelled ends a little later.
+        while running()[0]:
+            time.sleep(0.02)
+        killer = kill_one(what, [])
+        with pytest.raises(noticed):
+            weft.sweep(job, KNOBS, on=on_ray.Ray(retries=0), results=f"kept{what}")
+        killer.join()
 
 
 def test_a_failure_on_a_node_is_wefts_exception(cluster: on_ray.Ray, job: Path) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import ray
 
-from weft.run import binary_sum, error_of, finished
+from weft.run import WeftError, binary_sum, error_of, finished
 
 
 class Ray:
@@ -33,7 +33,9 @@ class Ray:
     def __call__(self, commands: Sequence[Sequence[str]]) -> Iterator[tuple[int, str]]:
         if not ray.is_initialized():
             ray.init(**{"include_dashboard": False, "log_to_driver": False, **self.init})
-        task = ray.remote(num_cpus=1, max_retries=self.retries)(run_setting)
+        task = ray.remote(
+            num_cpus=1, max_retries=self.retries, retry_exceptions=[WeftError]
+        )(run_setting)
         waiting = {
             task.remote(list(command), binary_sum()): at for at, command in enumerate(commands)
         }
@@ -42,7 +44,10 @@ class Ray:
                 done, _ = ray.wait(list(waiting), num_returns=1)
                 for reference in done:
                     at = waiting.pop(reference)
-                    status, out, err = ray.get(reference)
+                    try:
+                        status, out, err = ray.get(reference)
+                    except ray.exceptions.RayTaskError as error:
+                        raise error.cause from None
                     if status != 0:
                         raise error_of(err, status, commands[at])
                     yield at, out
@@ -52,11 +57,18 @@ class Ray:
 
 
 def run_setting(command: list[str], expected: str) -> tuple[int, str, str]:
-    """Runs a command on a node, if the node has the same program as the driver."""
+    """Runs a command on a node, if the node has the same program as the driver.
+
+    Raises:
+        WeftError: A signal ended weft, as where memory is short, so that another try may help.
+    """
     if binary_sum() != expected:
         text = (
             f"found a program with SHA-256 {binary_sum()} on this node, expected {expected}; "
             "install the same wheel on each node"
         )
         return 1, "", text
-    return finished(command)
+    status, out, err = finished(command)
+    if status < 0:
+        raise error_of(err, status, command)
+    return status, out, err
