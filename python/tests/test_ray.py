@@ -54,10 +54,12 @@ def running() -> tuple[list[int], list[int]]:
             name = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")[:2]
         except OSError:
             continue
-        if name[1:] == [b"sim"] and is_ours(process):
+        worker = parent(process)
+        # This process runs programs itself, as for the list of settings.
+        if name[1:] == [b"sim"] and worker not in (0, 1, os.getpid()) and is_ours(worker):
+            workers.append(worker)
             programs.append(process)
-            workers.append(parent(process))
-    return [worker for worker in workers if worker > 1], programs
+    return workers, programs
 
 
 def kill_one(what: int, killed: list[int]) -> threading.Thread:

@@ -16,8 +16,17 @@ pub fn root() -> PathBuf {
 #[must_use]
 pub fn pages() -> Vec<(PathBuf, String)> {
     let names = ["README.md"].into_iter().map(str::to_owned);
-    let docs =
-        ["compare", "reference", "replay", "reproduce", "rescue", "schedulers", "serve", "tune"];
+    let docs = [
+        "compare",
+        "python",
+        "reference",
+        "replay",
+        "reproduce",
+        "rescue",
+        "schedulers",
+        "serve",
+        "tune",
+    ];
     let paths = names.chain(docs.iter().map(|name| format!("docs/{name}.md")));
     let read =
         |path: String| (root().join(&path), std::fs::read_to_string(root().join(path)).unwrap());

@@ -30,7 +30,9 @@ def sweep(
     """
     across, *others = frame.attrs["knobs"]
     of_job = frame[frame["job"] == (job if job is not None else frame["job"].iloc[0])]
-    scale, unit = (1e6, metric.removesuffix("_ns") + ", ms") if metric.endswith("_ns") else (1, metric)
+    scale, unit = 1.0, metric
+    if metric.endswith("_ns"):
+        scale, unit = 1e6, metric.removesuffix("_ns") + ", ms"
     ax = ax if ax is not None else plt.subplots()[1]
     groups: Any = of_job.groupby(others, sort=False) if others else [((), of_job)]
     for values, line in groups:
@@ -38,9 +40,8 @@ def sweep(
         middle = line[metric] / scale
         ends = [middle - line[f"{metric}_low"] / scale, line[f"{metric}_high"] / scale - middle]
         errors = None if line[f"{metric}_low"].isna().all() else ends
-        ax.errorbar(
-            line[across].astype(str), middle, yerr=errors, marker="o", capsize=3, label=label or None
-        )
+        across_it = line[across].astype(str)
+        ax.errorbar(across_it, middle, yerr=errors, marker="o", capsize=3, label=label or None)
     ax.set_xlabel(across)
     ax.set_ylabel(unit)
     ax.set_ylim(bottom=0)
@@ -70,7 +71,8 @@ def bars(frame: pd.DataFrame, names: pd.Series, what: str, ax: Axes | None) -> A
     gain = frame["gain_pct"]
     ends = [gain - frame["gain_pct_low"], frame["gain_pct_high"] - gain]
     rows = range(len(frame))
-    ax.barh(rows, gain, xerr=[end.fillna(0) for end in ends], capsize=3, color="tab:blue", alpha=0.6)
+    errors = [end.fillna(0) for end in ends]
+    ax.barh(rows, gain, xerr=errors, capsize=3, color="tab:blue", alpha=0.6)
     ax.set_yticks(rows, names)
     ax.invert_yaxis()
     ax.axvline(0, color="black", linewidth=0.8)
