@@ -27,7 +27,8 @@ def document(command: str, *words: object, **options: object) -> dict[str, Any]:
     Raises:
         WeftError: weft failed.
     """
-    return json.loads(with_job(command, *words, json=True, **options))
+    sheet: dict[str, Any] = json.loads(with_job(command, *words, json=True, **options))
+    return sheet
 
 
 def sim(job: PathLike, **options: object) -> pd.DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def of_reproduce(sheet: Mapping[str, Any]) -> pd.DataFrame:
                 "verdict": row["verdict"],
             }
         )
-    frame = pd.DataFrame(rows, columns=REPRODUCED if not rows else None)
+    frame = pd.DataFrame(rows, columns=REPRODUCED)
     for name in REPRODUCED[7:15]:
         frame[name] = frame[name].astype(float)
     frame.attrs = {name: sheet[name] for name in ("seed", "runs", "size", "result_sha256")}
@@ -158,7 +158,7 @@ def of_reproduce(sheet: Mapping[str, Any]) -> pd.DataFrame:
 
 
 # Columns of a reproduction, in order.
-REPRODUCED: Sequence[str] = [
+REPRODUCED = [
     "patch",
     "experiment",
     "case",

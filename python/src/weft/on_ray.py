@@ -7,6 +7,7 @@ found where Ray puts its `working_dir`; others have to be on every node.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import ray
 
@@ -19,7 +20,7 @@ class Ray:
     A setting whose worker or node dies is run again elsewhere. Each takes one CPU of the cluster.
     """
 
-    def __init__(self, *, retries: int = 10, **init: object) -> None:
+    def __init__(self, *, retries: int = 10, **init: Any) -> None:
         """Chooses a cluster.
 
         Args:
@@ -32,10 +33,10 @@ class Ray:
 
     def __call__(self, commands: Sequence[Sequence[str]]) -> Iterator[tuple[int, str]]:
         if not ray.is_initialized():
-            ray.init(**{"include_dashboard": False, "log_to_driver": False, **self.init})
-        task = ray.remote(
-            num_cpus=1, max_retries=self.retries, retry_exceptions=[WeftError]
-        )(run_setting)
+            quiet: dict[str, Any] = {"include_dashboard": False, "log_to_driver": False}
+            ray.init(**(quiet | self.init))
+        again: dict[str, Any] = {"max_retries": self.retries, "retry_exceptions": [WeftError]}
+        task = ray.remote(num_cpus=1, **again)(run_setting)
         waiting = {
             task.remote(list(command), binary_sum()): at for at, command in enumerate(commands)
         }
