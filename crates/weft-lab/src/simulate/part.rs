@@ -135,9 +135,9 @@ pub fn join(mut parts: Vec<(String, Part)>) -> Result<Joined, JoinError> {
     let Some((first, pattern)) = parts.first().cloned() else { return Err(JoinError::Nothing) };
     for (file, part) in &parts {
         same_sweep(file, part, &first, &pattern)?;
-        let [expected, found] = [&pattern, part].map(jobs_of);
-        let expected = expected.iter().map(|(job, _)| (job, pattern.sweep.runs as usize));
-        let expected: Vec<_> = expected.map(|(job, runs)| (job.clone(), runs)).collect();
+        let expected: Vec<(String, u64)> =
+            pattern.jobs.iter().map(|job| (job.job.clone(), pattern.sweep.runs)).collect();
+        let found = jobs_of(part);
         if found != expected {
             let [found, expected] = [found, expected].map(|jobs| told(&jobs));
             return Err(JoinError::Jobs { file: file.clone(), found, expected });
@@ -214,15 +214,15 @@ fn same_sweep(file: &str, part: &Part, first: &str, pattern: &Part) -> Result<()
 
 /// Names of a part's jobs with their numbers of runs. A job has exactly one setting; any other
 /// number of settings counts as no run.
-fn jobs_of(part: &Part) -> Vec<(String, usize)> {
+fn jobs_of(part: &Part) -> Vec<(String, u64)> {
     let runs = |job: &Swept| match (&job.samples[..], &job.courses[..]) {
-        ([samples], [_]) => samples.len(),
+        ([samples], [_]) => samples.len() as u64,
         _ => 0,
     };
     part.jobs.iter().map(|job| (job.job.clone(), runs(job))).collect()
 }
 
-fn told(jobs: &[(String, usize)]) -> String {
+fn told(jobs: &[(String, u64)]) -> String {
     let jobs: Vec<String> =
         jobs.iter().map(|(job, runs)| format!("{job} with {runs} runs")).collect();
     if jobs.is_empty() { "none".to_owned() } else { jobs.join(", ") }
@@ -233,7 +233,10 @@ mod tests {
     use super::super::sweep::Sample;
     use super::*;
 
-    fn parts() -> Vec<(String, Part)> {
+    /// Parts with the names of their files.
+    type Parts = Vec<(String, Part)>;
+
+    fn parts() -> Parts {
         let sweep = Description {
             weft: "1".to_owned(),
             arguments: vec!["sim".to_owned(), "j.fio".to_owned()],
@@ -292,7 +295,7 @@ mod tests {
 
     #[test]
     fn parts_that_do_not_belong_together_are_refused_by_name() {
-        let refused = |change: &dyn Fn(&mut Vec<(String, Part)>)| {
+        let refused = |change: &dyn Fn(&mut Parts)| {
             let mut parts = parts();
             change(&mut parts);
             join(parts).unwrap_err().to_string()
