@@ -26,13 +26,14 @@ pub(crate) fn documents() -> anyhow::Result<Vec<PathBuf>> {
 }
 
 /// Folders of the project. A path in code is checked if it begins with one of them.
-const FOLDERS: [&str; 9] = [
+const FOLDERS: [&str; 10] = [
     "benches/",
     "crates/",
     "docs/",
     "experiments/",
     "fixtures/",
     "interop/",
+    "python/",
     "spec/",
     "xtask/",
     ".cargo/",

@@ -11,6 +11,7 @@ use std::time::Duration;
 /// Map from programs to Debian packages (bookworm). A name with a slash is the path of a file.
 const PACKAGES: &[(&str, &str)] = &[
     ("/usr/include/fuse3/fuse.h", "libfuse3-dev"),
+    ("/usr/lib/python3.11/ensurepip/__init__.py", "python3-venv"),
     ("/usr/share/doc/fio/examples/aio-read.fio", "fio-examples"),
     ("blkparse", "blktrace"),
     ("busybox", "busybox-static"),

@@ -236,6 +236,11 @@ fn the_page_on_tuning_prints_what_its_commands_print() {
 }
 
 #[test]
+fn the_page_on_python_prints_what_its_commands_print() {
+    check("docs/python.md", 4);
+}
+
+#[test]
 fn the_page_on_schedulers_prints_what_its_commands_print() {
     check("docs/schedulers.md", 7);
 }

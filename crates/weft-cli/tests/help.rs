@@ -5,7 +5,7 @@ mod common;
 use common::exits;
 use tempfile::tempdir;
 
-const COMMANDS: [&str; 27] = [
+const COMMANDS: [&str; 28] = [
     "create",
     "examine",
     "detail",
@@ -28,6 +28,7 @@ const COMMANDS: [&str; 27] = [
     "stop",
     "sim",
     "replay",
+    "merge",
     "compare",
     "reproduce",
     "demo",
@@ -76,6 +77,10 @@ fn help_of_every_command_names_its_options_and_members_in_short_and_long() {
             "--members",
             "--wait",
             "--write",
+            // Options of sim and replay, whose results merge joins.
+            "--list",
+            "--part",
+            "--sweep",
         ];
         // The table of states mentions options of all commands.
         let (own, _) = long.split_once("Refused states:").unwrap_or((&long, ""));
@@ -123,7 +128,7 @@ fn every_command_that_has_json_prints_it_when_it_fails() {
     let dir = tempdir().unwrap();
     std::fs::write(dir.path().join("small"), [0; 512]).unwrap();
     // Calls that fail inside of the command, with their exit status.
-    let failing: [(&str, &[&str], i32); 23] = [
+    let failing: [(&str, &[&str], i32); 24] = [
         ("create", &["-l", "7", "-n", "2", "a", "b"], 2),
         ("examine", &["absent"], 1),
         ("detail", &["absent"], 1),
@@ -144,6 +149,7 @@ fn every_command_that_has_json_prints_it_when_it_fails() {
         ("stop", &["absent"], 1),
         ("sim", &["absent"], 1),
         ("replay", &["absent"], 1),
+        ("merge", &["absent"], 1),
         ("compare", &["absent", "absent"], 1),
         ("reproduce", &["absent"], 2),
         ("demo", &["absent"], 2),

@@ -19,6 +19,7 @@ pub fn pages() -> Vec<(PathBuf, String)> {
     let docs = [
         "compare",
         "glossary",
+        "python",
         "reference",
         "replay",
         "reproduce",

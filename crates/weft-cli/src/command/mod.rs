@@ -15,6 +15,7 @@ mod fail;
 mod get;
 mod idle;
 mod man;
+mod merge;
 mod re_add;
 mod remove;
 mod repair;
@@ -58,6 +59,7 @@ pub(crate) enum Command {
     Reproduce(reproduce::Reproduce),
     Sim(Box<sim::Sim>),
     Replay(Box<replay::Replay>),
+    Merge(merge::Merge),
     Compare(compare::Compare),
     Demo(demo::Demo),
     Completions(completions::Completions),
@@ -90,6 +92,7 @@ pub(crate) fn run(command: &Command, cli: fn() -> clap::Command) -> Outcome {
         Command::Reproduce(arguments) => reproduce::run(arguments),
         Command::Sim(arguments) => sim::run(arguments),
         Command::Replay(arguments) => replay::run(arguments),
+        Command::Merge(arguments) => merge::run(arguments),
         Command::Compare(arguments) => compare::run(arguments),
         Command::Demo(arguments) => demo::run(arguments),
         Command::Completions(arguments) => completions::run(arguments, cli()),

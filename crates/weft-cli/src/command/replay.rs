@@ -112,8 +112,9 @@ pub(crate) fn run(arguments: &Replay) -> Ending {
         return Err(Failure::usage("replay: found no trace, expected a file, or --device list"));
     }
     let replay = arguments.replay()?;
-    if !arguments.json && !arguments.simulated.is_csv() {
-        print_shape(&replay.shape)?;
+    let head = text_of(&replay.shape)?;
+    if arguments.simulated.is_text(arguments.json) {
+        stdout().write_all(head.as_bytes())?;
     }
     let title = arguments.traces[0].display().to_string();
     let Some(volume) = arguments.simulated.alone()? else {
@@ -122,7 +123,7 @@ pub(crate) fn run(arguments: &Replay) -> Ending {
             facts.extend(arguments.traces.iter().filter_map(|path| source::hash(path)));
         }
         let load = Load::Trace(Box::new(replay));
-        let what = Compared { title, load, facts, sources: Vec::new() };
+        let what = Compared { title, load, facts, sources: Vec::new(), head };
         return compare(&arguments.simulated, &what, arguments.json);
     };
     let load = |volume: &Volume, watch: Watch<'_>| replay.run(volume, watch);
@@ -189,8 +190,9 @@ fn told(pace: Pace) -> String {
     }
 }
 
-fn print_shape(shape: &Shape) -> Result<(), Failure> {
-    let mut out = stdout();
+/// Text about the trace, which precedes the results.
+fn text_of(shape: &Shape) -> Result<String, Failure> {
+    let mut out = Vec::new();
     let seconds = shape.span.0 as f64 / 1e9;
     writeln!(
         out,
@@ -236,7 +238,7 @@ fn print_shape(shape: &Shape) -> Result<(), Failure> {
     for (kind, count) in &shape.counts.skipped {
         writeln!(out, "  left out: {count} {kind}")?;
     }
-    Ok(())
+    Ok(String::from_utf8_lossy(&out).into_owned())
 }
 
 const DEVICES_TOLD: usize = 8;

@@ -74,6 +74,7 @@ pub(crate) fn run(arguments: &Sim) -> Ending {
             load: Load::Jobs(jobs),
             facts: Vec::new(),
             sources: source::text(path).into_iter().collect(),
+            head: String::new(),
         };
         return compare(&arguments.simulated, &what, arguments.json);
     };

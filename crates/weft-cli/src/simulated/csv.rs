@@ -13,7 +13,8 @@ use weft_lab::simulate::sweep::Metric;
 use weft_terminal::outcome::Failure;
 use weft_terminal::terminal::stdout;
 
-use super::sweep::{Found, iops};
+use super::found::Found;
+use super::sweep::iops;
 
 /// Prints the results of one run.
 pub(crate) fn print_outcome(outcome: &Outcome) -> Result<(), Failure> {
@@ -80,10 +81,11 @@ fn row(result: &JobResult, way: &str, of: &DirectionResult) -> Vec<String> {
 
 /// Prints a comparison, with a column for each swept knob.
 pub(super) fn print_swept(found: &Found) -> Result<(), Failure> {
-    let Found { settings, swept, effects, runs } = found;
+    let Found { sweep, knob, settings, names, swept, effects } = found;
+    let runs = sweep.runs;
     let mut out = Writer::from_writer(stdout());
     let mut columns = vec!["job".to_owned()];
-    columns.extend(settings.knob.split(", ").map(str::to_owned));
+    columns.extend(knob.split(", ").map(str::to_owned));
     columns.extend(["runs", "share", "requests_s"].map(str::to_owned));
     for (metric, _) in METRICS {
         columns.extend(["", "_low", "_high"].map(|end| format!("{metric}{end}")));
@@ -91,7 +93,7 @@ pub(super) fn print_swept(found: &Found) -> Result<(), Failure> {
     columns.extend(["cache_bytes", "cache_stripes", "same_as"].map(str::to_owned));
     out.write_record(&columns).map_err(std::io::Error::from)?;
     for job in swept {
-        for (setting, name) in settings.names.iter().enumerate() {
+        for (setting, name) in names.iter().enumerate() {
             let mut row = vec![job.job.clone()];
             row.extend(name.split(", ").map(str::to_owned));
             row.push(runs.to_string());
@@ -99,13 +101,13 @@ pub(super) fn print_swept(found: &Found) -> Result<(), Failure> {
             row.push(iops(job, setting).to_string());
             for (_, metric) in METRICS {
                 let of = job.estimate(setting, metric);
-                let end = |of: f64| if *runs > 1 { of.to_string() } else { String::new() };
+                let end = |of: f64| if runs > 1 { of.to_string() } else { String::new() };
                 row.extend([of.value.to_string(), end(of.low), end(of.high)]);
             }
-            let cache = settings.volumes[setting].stripe_cache();
+            let cache = settings[setting].stripe_cache;
             row.push(cache.map_or(String::new(), |cache| cache.bytes.0.to_string()));
             row.push(cache.map_or(String::new(), |cache| cache.stripes.to_string()));
-            row.push(effects.same(setting, &settings.names).unwrap_or_default().to_owned());
+            row.push(effects.same(setting, names).unwrap_or_default().to_owned());
             out.write_record(&row).map_err(std::io::Error::from)?;
         }
     }

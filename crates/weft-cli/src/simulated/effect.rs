@@ -3,12 +3,13 @@
 //! Two settings have equal results if every figure of every run is the same. A knob is without
 //! effect if that holds for all its values, whatever the values of the other swept knobs.
 
+use std::collections::BTreeMap;
+
 use weft_engine::knobs::{SchedulerKind, StripeSize, TABLE};
 use weft_lab::simulate::Volume;
+use weft_lab::simulate::part::Setting;
 use weft_ondisk::Level;
 use weft_units::Bytes;
-
-use super::settings::Settings;
 
 /// Settings and knobs of a sweep that are without effect.
 pub(super) struct Effects {
@@ -20,28 +21,16 @@ pub(super) struct Effects {
 
 impl Effects {
     /// Compares the settings by the fingerprints of their runs.
-    pub(super) fn of(settings: &Settings, fingerprints: &[Vec<String>]) -> Self {
-        let count = settings.names.len();
-        let earlier = |at: usize| (0..at).find(|other| fingerprints[*other] == fingerprints[at]);
-        let changes_nothing = |axis: &usize| {
-            let others = |at: usize| {
-                let mut values = settings.values[at].clone();
-                values.remove(*axis);
-                values
-            };
-            let mut pairs = (0..count).flat_map(|at| (0..at).map(move |other| (other, at)));
-            count > 1
-                && settings.values.iter().any(|of| of[*axis] != settings.values[0][*axis])
-                && pairs.all(|(one, other)| {
-                    others(one) != others(other) || fingerprints[one] == fingerprints[other]
-                })
-        };
-        let axes = (0..settings.knobs.len()).filter(changes_nothing);
-        let without = axes.map(|axis| {
-            let knob = &settings.knobs[axis];
-            (knob.clone(), reason(knob, &settings.volumes).unwrap_or_default())
+    pub(super) fn of(knobs: &[String], settings: &[Setting]) -> Self {
+        let mut firsts = BTreeMap::new();
+        let same_as = settings.iter().enumerate().map(|(at, setting)| {
+            let first = *firsts.entry(&setting.fingerprints).or_insert(at);
+            (first != at).then_some(first)
         });
-        Self { same_as: (0..count).map(earlier).collect(), without: without.collect() }
+        let same_as = same_as.collect();
+        let without = knobs.iter().enumerate().filter(|(axis, _)| changes_nothing(*axis, settings));
+        let without = without.map(|(axis, knob)| (knob.clone(), reason_in_all(axis, settings)));
+        Self { same_as, without: without.collect() }
     }
 
     /// A sentence for each knob without effect.
@@ -59,6 +48,29 @@ impl Effects {
     }
 }
 
+/// Whether the results are equal for all values of a knob, whatever the values of the others.
+fn changes_nothing(axis: usize, settings: &[Setting]) -> bool {
+    // Settings that differ in this knob alone, by the values of the others.
+    let mut alike = BTreeMap::new();
+    settings.iter().any(|of| of.values[axis] != settings[0].values[axis])
+        && settings.iter().all(|of| {
+            let others = (&of.values[..axis], &of.values[axis + 1..]);
+            *alike.entry(others).or_insert(&of.fingerprints) == &of.fingerprints
+        })
+}
+
+/// Reason for which a knob cannot have an effect under any setting; empty if it could under one.
+fn reason_in_all(axis: usize, settings: &[Setting]) -> String {
+    let mut reasons: Vec<&str> = Vec::new();
+    for setting in settings {
+        let Some(reason) = &setting.reasons[axis] else { return String::new() };
+        if !reasons.contains(&reason.as_str()) {
+            reasons.push(reason);
+        }
+    }
+    reasons.join("; ")
+}
+
 /// Knobs of the stripe cache, which only levels with parity have.
 const OF_STRIPES: [&str; 11] = [
     "activation",
@@ -74,30 +86,21 @@ const OF_STRIPES: [&str; 11] = [
     "stripe_size",
 ];
 
-/// Reason for which a knob cannot have an effect on any of these volumes; `None` if it could have
-/// one.
-fn reason(knob: &str, volumes: &[Volume]) -> Option<String> {
-    let level = |volume: &Volume| volume.level.map_or("a single member", Level::name);
-    let levels = || {
-        let mut names: Vec<&str> = volumes.iter().map(level).collect();
-        names.dedup();
-        names.join(", ")
-    };
-    let has_parity = |volume: &Volume| volume.level.is_some_and(Level::has_parity);
-    let is_striped = |volume: &Volume| volume.level.is_some_and(Level::is_striped);
-    let is_auto = |volume: &Volume| volume.knobs.stripe_size == StripeSize::AUTO;
-    let by_bytes =
-        |volume: &Volume| is_auto(volume) && volume.knobs.stripe_cache_bytes > Bytes::ZERO;
-    if OF_STRIPES.contains(&knob) && !volumes.iter().any(has_parity) {
-        return Some(format!("{} has no stripe cache", levels()));
+/// Reason for which a knob cannot have an effect on this volume; `None` if it could have one.
+pub(super) fn reason(knob: &str, volume: &Volume) -> Option<String> {
+    let Volume { level, knobs, write_back, sync, .. } = volume;
+    let name = level.map_or("a single member", Level::name);
+    if OF_STRIPES.contains(&knob) && !level.is_some_and(Level::has_parity) {
+        return Some(format!("{name} has no stripe cache"));
     }
-    if knob == "chunk" && !volumes.iter().any(is_striped) {
-        return Some(format!("{} has no chunks", levels()));
+    if knob == "chunk" && !level.is_some_and(Level::is_striped) {
+        return Some(format!("{name} has no chunks"));
     }
-    if knob == "stripe_cache_bytes" && !volumes.iter().any(is_auto) {
+    let is_auto = knobs.stripe_size == StripeSize::AUTO;
+    if knob == "stripe_cache_bytes" && !is_auto {
         return Some("it is the size with stripe_size=auto alone".to_owned());
     }
-    if knob == "stripe_cache_size" && volumes.iter().all(by_bytes) {
+    if knob == "stripe_cache_size" && is_auto && knobs.stripe_cache_bytes > Bytes::ZERO {
         return Some("with stripe_size=auto the size is stripe_cache_bytes".to_owned());
     }
     let origin = TABLE.iter().find(|row| row.name == knob)?.origin;
@@ -106,16 +109,14 @@ fn reason(knob: &str, volumes: &[Volume]) -> Option<String> {
         ("kyber", SchedulerKind::Kyber),
         ("mq-deadline", SchedulerKind::MqDeadline),
     ] {
-        let of_it = origin.contains(&format!("({name})"));
-        if of_it && !volumes.iter().any(|volume| volume.knobs.scheduler == kind) {
+        if origin.contains(&format!("({name})")) && knobs.scheduler != kind {
             return Some(format!("it is a knob of scheduler={name}"));
         }
     }
     let of_cache = ["vm", "bdi"].contains(&origin) || knob == "dirty_throttle";
-    if of_cache && volumes.iter().all(|volume| volume.write_back.is_none()) {
+    if of_cache && write_back.is_none() {
         return Some("it is a knob of the write-back cache, which is off".to_owned());
     }
-    let of_sync = knob.starts_with("sync_");
-    (of_sync && volumes.iter().all(|volume| volume.sync.is_none()))
+    (knob.starts_with("sync_") && sync.is_none())
         .then(|| "it is a knob of a sync, and none runs".to_owned())
 }

@@ -3,7 +3,9 @@
 mod advice;
 mod csv;
 mod effect;
+mod found;
 mod page;
+mod parts;
 mod settings;
 mod shares;
 mod sheet;
@@ -37,10 +39,12 @@ use crate::knobs;
 use crate::size;
 
 use advice::GoalArg;
+use parts::PartArg;
 
 pub(crate) use csv::print_outcome as print_csv;
+pub(crate) use parts::print_joined;
 pub(crate) use sheet::print_outcome;
-pub(crate) use sweep::{Compared, compare};
+pub(crate) use sweep::{Compared, Form, compare};
 
 /// The simulated volume.
 #[derive(Clone, Debug, Args)]
@@ -113,6 +117,18 @@ pub(crate) struct Simulated {
     /// Runs of each setting with seeds that follow --seed; three say whether a difference is sure
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     runs: Option<u64>,
+    /// Print one command line for each setting of --sweep, instead of running them: each gives one
+    /// JSON object, and weft merge joins these into what the sweep prints
+    #[arg(long, conflicts_with_all = ["part", "advise", "report", "results", "csv", "json"])]
+    list: bool,
+    /// Print the one setting of --sweep as the Ith part of N, in JSON, for weft merge; --list
+    /// prints such command lines
+    #[arg(
+        long,
+        value_name = "I/N",
+        conflicts_with_all = ["advise", "report", "results", "csv"]
+    )]
+    part: Option<PartArg>,
     /// Print comma-separated values: a row for each job and direction, or for each setting
     #[arg(long, conflicts_with = "json")]
     csv: bool,
@@ -193,14 +209,19 @@ impl Simulated {
         self.device.iter().any(|device| device == "list")
     }
 
+    /// Whether the output is text: neither JSON nor CSV nor command lines.
+    pub(crate) fn is_text(&self, json: bool) -> bool {
+        !json && !self.csv && !self.list && self.part.is_none()
+    }
+
     /// Whether the user asked for CSV.
     pub(crate) fn is_csv(&self) -> bool {
         self.csv
     }
 
-    /// Whether the user asked for a page.
+    /// Whether the results go on a page, now or when they are merged.
     pub(crate) fn has_page(&self) -> bool {
-        self.report.is_some()
+        self.report.is_some() || self.part.is_some()
     }
 
     /// Volume that the options describe; `None` if they describe a comparison of several volumes or
@@ -210,7 +231,7 @@ impl Simulated {
     /// The options describe no valid volume.
     pub(crate) fn alone(&self) -> Result<Option<Volume>, Failure> {
         let compares = !self.sweep.is_empty() || self.runs.is_some();
-        let compares = compares || self.advise.is_some();
+        let compares = compares || self.advise.is_some() || self.list || self.part.is_some();
         let compares = compares || self.report.is_some() || self.results.is_some();
         if compares { Ok(None) } else { self.volume().map(Some) }
     }

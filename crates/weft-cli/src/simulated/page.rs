@@ -1,36 +1,38 @@
 //! Pages of a sweep and of an advice: charts and tables, and how to repeat them.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use weft_lab::report::{self, Bars, Block, Group, Report, Section, Setting};
 use weft_lab::simulate::Volume;
 use weft_lab::simulate::advise::{Advice, Goal, Step};
+use weft_lab::simulate::part;
 use weft_lab::simulate::sweep::{Metric, PERCENTS};
 use weft_lab::statistics::Estimate;
 use weft_ondisk::Level;
 use weft_terminal::terminal::quoted;
 
-use super::sweep::{Compared, Found, alike, iops, verdicts};
-use super::{Simulated, shares, source};
+use super::found::Found;
+use super::sweep::{Compared, alike, iops, verdicts};
+use super::{Simulated, parts, shares, source};
 use crate::size;
 
-/// The page, as HTML.
-pub(super) fn page(simulated: &Simulated, what: &Compared, found: &Found) -> String {
-    let Found { settings, swept, effects, runs } = found;
-    let runs = *runs;
-    let caches = settings.caches();
+/// The page, as HTML. It says how to repeat it at the path `at`.
+pub(super) fn page(found: &Found, at: &Path) -> String {
+    let Found { sweep, knob, settings, names, swept, effects } = found;
+    let runs = sweep.runs;
+    let caches = found.caches();
     let milliseconds = |of: Estimate| value(of, 1e6, runs);
     // The file name without its folder.
-    let file = what.title.rsplit('/').next().unwrap_or(&what.title);
+    let file = sweep.load.rsplit('/').next().unwrap_or(&sweep.load);
     let mut pages = swept.iter().map(|job| {
-        let rows = settings.names.iter().enumerate().map(|(setting, name)| {
+        let rows = names.iter().enumerate().map(|(setting, name)| {
             let of = |metric| job.estimate(setting, metric);
             let samples = job.samples[setting].iter();
             let best: Vec<String> = Metric::ALL
                 .iter()
                 .filter(|metric| job.best(**metric).is_some_and(|best| best.setting == setting))
-                .filter(|metric| alike(job, &settings.names, **metric).is_none())
+                .filter(|metric| alike(job, names, **metric).is_none())
                 .map(|metric| metric.name())
                 .collect();
             let mut remarks = Vec::new();
@@ -41,7 +43,7 @@ pub(super) fn page(simulated: &Simulated, what: &Compared, found: &Found) -> Str
                 let (bytes, stripes) = (size::human(cache.bytes), cache.stripes);
                 remarks.push(format!("stripe cache {bytes}, {stripes} stripes"));
             }
-            if let Some(other) = effects.same(setting, &settings.names) {
+            if let Some(other) = effects.same(setting, names) {
                 remarks.push(format!("the same as {other}, bit for bit"));
             }
             Setting {
@@ -59,26 +61,13 @@ pub(super) fn page(simulated: &Simulated, what: &Compared, found: &Found) -> Str
                 remark: remarks.join("; "),
             }
         });
-        let mut facts = what.facts.clone();
-        facts.push(("Job".to_owned(), job.job.clone()));
-        facts.extend(volume_facts(&settings.volumes));
-        if !settings.knobs.is_empty() {
-            facts.push(("Swept".to_owned(), settings.knob.clone()));
-        }
-        facts.push(("Seed".to_owned(), simulated.seed.to_string()));
-        facts.push(("Runs of each setting".to_owned(), runs.to_string()));
-        facts.push(("Costs of CPU work".to_owned(), simulated.costs.clone()));
-        facts.push(("weft".to_owned(), env!("CARGO_PKG_VERSION").to_owned()));
-        let mut lines = verdicts(job, &settings.names, runs);
-        lines.extend(effects.lines());
-        if !settings.cache_rule.is_empty() {
-            lines.push(settings.cache_rule.clone());
-        }
+        let mut lines = verdicts(job, names, runs);
+        lines.extend(found.lines());
         report::Sweep {
             title: if job.job == file { file.to_owned() } else { format!("{file}: {}", job.job) },
             summary: sentences(&lines),
-            facts,
-            knob: settings.knob.clone(),
+            facts: facts_of_job(found, &job.job),
+            knob: knob.clone(),
             settings: rows.collect(),
             assumptions: vec![
                 "Drives are models, and the array is new and in sync.".to_owned(),
@@ -96,9 +85,27 @@ pub(super) fn page(simulated: &Simulated, what: &Compared, found: &Found) -> Str
             first.sections.push(section);
         }
     }
-    first.sections.extend(shares::section(swept, &settings.knob, &settings.names));
-    first.sections.push(repeat(what, &settings.volumes));
+    first.sections.extend(shares::section(swept, knob, names));
+    let drives = settings.iter().flat_map(|setting| &setting.drives);
+    let command = parts::command(&sweep.arguments, found.sweeps(), at);
+    first.sections.push(repeat(&command, sweep.sources.iter().chain(drives)));
     first.html()
+}
+
+/// Facts about a job of a sweep.
+fn facts_of_job(found: &Found, job: &str) -> Vec<(String, String)> {
+    let Found { sweep, knob, settings, .. } = found;
+    let mut facts = sweep.facts.clone();
+    facts.push(("Job".to_owned(), job.to_owned()));
+    facts.extend(facts_of_all(settings));
+    if !sweep.knobs.is_empty() {
+        facts.push(("Swept".to_owned(), knob.clone()));
+    }
+    facts.push(("Seed".to_owned(), sweep.seed.to_string()));
+    facts.push(("Runs of each setting".to_owned(), sweep.runs.to_string()));
+    facts.push(("Costs of CPU work".to_owned(), sweep.costs.clone()));
+    facts.push(("weft".to_owned(), sweep.weft.clone()));
+    facts
 }
 
 /// Page of an advice: its result in a line, what was tried, and how to repeat it.
@@ -136,7 +143,7 @@ pub(super) fn advice_page(
         [bars].into_iter().chain(list)
     };
     let mut facts = what.facts.clone();
-    facts.extend(volume_facts(std::slice::from_ref(&advice.volume)));
+    facts.extend(facts_of(&advice.volume));
     facts.push(("Goal".to_owned(), metric.clone()));
     facts.push(("Seed".to_owned(), simulated.seed.to_string()));
     facts.push(("Costs of CPU work".to_owned(), simulated.costs.clone()));
@@ -145,7 +152,9 @@ pub(super) fn advice_page(
         title: "What was tried".to_owned(),
         blocks: advice.steps.iter().flat_map(step).collect(),
     };
-    let repeat = repeat(what, std::slice::from_ref(&advice.volume));
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let drives = drives_of_files(&advice.volume);
+    let repeat = repeat(&words, what.sources.iter().chain(&drives));
     Report {
         title: format!("{}: advice", what.title.rsplit('/').next().unwrap_or(&what.title)),
         summary: sentences(&[result.to_owned()]),
@@ -155,25 +164,29 @@ pub(super) fn advice_page(
     .html()
 }
 
-/// Section that says how to repeat the page: the command line as it was given, and the load.
-fn repeat(what: &Compared, volumes: &[Volume]) -> Section {
-    let words: Vec<String> = std::env::args_os().skip(1).map(|word| quoted(&word)).collect();
+/// Section that says how to repeat the page: the words of the command line behind `weft`, and the
+/// load and drives by the names of their files.
+fn repeat<'a>(words: &[OsString], sources: impl Iterator<Item = &'a (String, String)>) -> Section {
+    let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
     let mut blocks = vec![
         Block::Text("This command gives the same page, to the digit, wherever it runs:".to_owned()),
         Block::Code(format!("weft {}", words.join(" "))),
     ];
-    for (name, text) in what.sources.iter().chain(&drives_of_files(volumes)) {
-        blocks.push(Block::Text(format!("{}:", quoted(OsStr::new(name)))));
-        blocks.push(Block::Code(text.trim_end().to_owned()));
+    let mut told: Vec<&str> = Vec::new();
+    for (name, text) in sources {
+        if !told.contains(&name.as_str()) {
+            told.push(name);
+            blocks.push(Block::Text(format!("{}:", quoted(OsStr::new(name)))));
+            blocks.push(Block::Code(text.trim_end().to_owned()));
+        }
     }
     Section { title: "How to repeat it".to_owned(), blocks }
 }
 
 /// Texts of drives that are no models of weft, by the names of their files.
-fn drives_of_files(volumes: &[Volume]) -> Vec<(String, String)> {
-    let members = volumes.iter().flat_map(|volume| &volume.members);
+pub(super) fn drives_of_files(volume: &Volume) -> Vec<(String, String)> {
     let mut texts: Vec<(String, String)> = Vec::new();
-    for (name, _) in members {
+    for (name, _) in &volume.members {
         // Changes by --drive follow the name of the file.
         let file = name.find(".toml").map(|end| &name[..end + ".toml".len()]);
         let Some(file) = file.filter(|file| texts.iter().all(|(known, _)| known != file)) else {
@@ -184,36 +197,34 @@ fn drives_of_files(volumes: &[Volume]) -> Vec<(String, String)> {
     texts
 }
 
-/// Facts about the volumes: what they have in common, or each of their values.
-fn volume_facts(volumes: &[Volume]) -> Vec<(String, String)> {
-    let each = |of: &dyn Fn(&Volume) -> String| {
-        let mut values: Vec<String> = Vec::new();
-        for value in volumes.iter().map(of) {
-            if !values.contains(&value) {
-                values.push(value);
-            }
-        }
-        values.join("; ")
-    };
-    let drives = |volume: &Volume| {
-        let mut names: Vec<&str> = volume.members.iter().map(|(name, _)| name.as_str()).collect();
-        names.dedup();
-        names.join(", ")
-    };
-    let cache = |volume: &Volume| {
-        volume.stripe_cache().map_or("none".to_owned(), |cache| {
-            format!("{}, {} stripes", size::human(cache.bytes), cache.stripes)
-        })
-    };
-    let level = |volume: &Volume| volume.level.map_or("single", Level::name).to_owned();
-    let facts: [(&str, String); 5] = [
-        ("Level", each(&level)),
-        ("Members", each(&|volume| volume.members.len().to_string())),
-        ("Drives", each(&drives)),
-        ("Chunk", each(&|volume| size::human(volume.chunk))),
-        ("Stripe cache", each(&cache)),
+/// Facts about a volume.
+pub(super) fn facts_of(volume: &Volume) -> Vec<(String, String)> {
+    let mut drives: Vec<&str> = volume.members.iter().map(|(name, _)| name.as_str()).collect();
+    drives.dedup();
+    let cache = volume.stripe_cache().map_or("none".to_owned(), |cache| {
+        format!("{}, {} stripes", size::human(cache.bytes), cache.stripes)
+    });
+    let facts = [
+        ("Level", volume.level.map_or("single", Level::name).to_owned()),
+        ("Members", volume.members.len().to_string()),
+        ("Drives", drives.join(", ")),
+        ("Chunk", size::human(volume.chunk)),
+        ("Stripe cache", cache),
     ];
     facts.into_iter().map(|(name, fact)| (name.to_owned(), fact)).collect()
+}
+
+/// Facts about the volumes of all settings: what they have in common, or each of their values.
+fn facts_of_all(settings: &[part::Setting]) -> Vec<(String, String)> {
+    let mut all: Vec<(String, Vec<&str>)> = Vec::new();
+    for (name, fact) in settings.iter().flat_map(|setting| &setting.facts) {
+        match all.iter_mut().find(|(known, _)| known == name) {
+            Some((_, facts)) if facts.contains(&fact.as_str()) => {}
+            Some((_, facts)) => facts.push(fact),
+            None => all.push((name.clone(), vec![fact])),
+        }
+    }
+    all.into_iter().map(|(name, facts)| (name, facts.join("; "))).collect()
 }
 
 /// Joins the lines as sentences of one text.

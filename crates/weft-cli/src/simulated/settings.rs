@@ -7,27 +7,29 @@
 
 use weft_lab::experiment::{Results, ResultsError};
 use weft_lab::fio_json::document;
-use weft_lab::simulate::{Outcome, StripeCache, Volume};
+use weft_lab::simulate::part::{CacheSize, Setting};
+use weft_lab::simulate::{Outcome, Volume};
 use weft_terminal::outcome::Failure;
 use weft_units::Bytes;
 
+use super::effect::reason;
+use super::found::knob;
+use super::page::{drives_of_files, facts_of};
 use super::{Simulated, header};
 use crate::knobs;
 use crate::size;
 
 /// Settings to be compared: the swept knobs, and every combination of their values.
 pub(super) struct Settings {
-    /// Names of the swept knobs, joined by a comma.
-    pub(super) knob: String,
     /// Names of the swept knobs; none for a volume as it is given.
     pub(super) knobs: Vec<String>,
     /// Values of the swept knobs, by setting.
     pub(super) values: Vec<Vec<String>>,
-    /// Values of each setting, joined by a comma.
-    pub(super) names: Vec<String>,
     /// Volume of each setting.
     pub(super) volumes: Vec<Volume>,
-    /// How stripe caches were given their size, in words; empty if each is as given.
+    /// Source of the size of each setting's stripe cache.
+    pub(super) cache_sizes: Vec<CacheSize>,
+    /// How stripe caches that are not as given were given their size, in words.
     pub(super) cache_rule: String,
 }
 
@@ -45,18 +47,35 @@ impl Settings {
         let mut text = serde_json::to_vec_pretty(&document(&header, &outcome.results))
             .expect("results have text for keys");
         text.push(b'\n');
-        let folder = match &self.names[..] {
+        let folder = match &self.values[..] {
             [_] => ".".to_owned(),
-            names => names[setting].replace([' ', '/'], ""),
+            values => values[setting].join(",").replace([' ', '/'], ""),
         };
         results.keep(&folder, &format!("run{}.json", run + 1), &text)
     }
 
     pub(super) fn told(&self, setting: usize, text: &str) -> String {
-        match &self.names[..] {
+        match &self.values[..] {
             [_] => text.to_owned(),
-            names => format!("{}={}: {text}", self.knob, names[setting]),
+            values => format!("{}={}: {text}", knob(&self.knobs), values[setting].join(", ")),
         }
+    }
+
+    /// Settings as the output has them, with the fingerprints of their runs.
+    pub(super) fn described(&self, fingerprints: Vec<Vec<String>>) -> Vec<Setting> {
+        let of = |(at, fingerprints): (usize, Vec<String>)| {
+            let volume = &self.volumes[at];
+            Setting {
+                values: self.values[at].clone(),
+                fingerprints,
+                stripe_cache: volume.stripe_cache(),
+                cache_size: self.cache_sizes[at],
+                reasons: self.knobs.iter().map(|knob| reason(knob, volume)).collect(),
+                facts: facts_of(volume),
+                drives: drives_of_files(volume),
+            }
+        };
+        fingerprints.into_iter().enumerate().map(of).collect()
     }
 }
 
@@ -105,21 +124,19 @@ pub(super) fn settings(simulated: &Simulated) -> Result<Settings, Failure> {
         }
         all = wider;
     }
-    let mut cache = CacheRule::of(simulated, &knobs)?;
-    let (mut names, mut by_knob, mut volumes) = (Vec::new(), Vec::new(), Vec::new());
+    let cache = CacheRule::of(simulated, &knobs)?;
+    let (mut by_knob, mut volumes, mut cache_sizes) = (Vec::new(), Vec::new(), Vec::new());
     for Combination { names: values, simulated, knobs } in all {
         let mut volume = simulated.volume()?;
         for (name, value) in knobs {
             knobs::set(&mut volume.knobs, &name, &value).map_err(Failure::usage)?;
         }
-        cache.apply(&mut volume);
-        names.push(if values.is_empty() { "as given".to_owned() } else { values.join(", ") });
+        cache_sizes.push(cache.apply(&mut volume));
         by_knob.push(values);
         volumes.push(volume);
     }
-    let knob = if knobs.is_empty() { "volume".to_owned() } else { knobs.join(", ") };
     let knobs = knobs.into_iter().map(str::to_owned).collect();
-    Ok(Settings { knob, knobs, values: by_knob, names, volumes, cache_rule: cache.words() })
+    Ok(Settings { knobs, values: by_knob, volumes, cache_sizes, cache_rule: cache.words() })
 }
 
 /// Rule by which the stripe caches of a sweep get their size.
@@ -130,10 +147,6 @@ struct CacheRule {
     gives_size: bool,
     /// Whether `stripe_cache_bytes` is given or swept.
     gives_bytes: bool,
-    /// Whether a setting got another size than its knobs alone say.
-    changed: bool,
-    /// Whether a setting got the least size that there is, which is more than the memory.
-    least: bool,
 }
 
 impl CacheRule {
@@ -147,44 +160,38 @@ impl CacheRule {
         };
         let (gives_size, gives_bytes) = (gives("stripe_cache_size"), gives("stripe_cache_bytes"));
         let memory = without.volume()?.cache_memory();
-        Ok(Self { memory, gives_size, gives_bytes, changed: false, least: false })
+        Ok(Self { memory, gives_size, gives_bytes })
     }
 
-    fn apply(&mut self, volume: &mut Volume) {
-        let Some(before) = volume.stripe_cache().filter(|_| !self.gives_size) else { return };
+    /// Gives the stripe cache of a setting its size. Returns the source of the size.
+    fn apply(&self, volume: &mut Volume) -> CacheSize {
+        let Some(before) = volume.stripe_cache().filter(|_| !self.gives_size) else {
+            return CacheSize::Knobs;
+        };
         let own = volume.knobs.stripe_cache_bytes;
         let memory = if self.gives_bytes && own > Bytes::ZERO { own } else { self.memory };
         volume.set_cache_memory(memory);
         let after = volume.stripe_cache().unwrap_or(before);
-        self.changed |= after != before;
-        self.least |= after != before && after.bytes > memory;
+        match after {
+            _ if after == before => CacheSize::Knobs,
+            _ if after.bytes > memory => CacheSize::Least,
+            _ => CacheSize::Memory,
+        }
     }
 
     fn words(&self) -> String {
-        if !self.changed {
-            return String::new();
-        }
         let from = if self.gives_bytes {
             "stripe_cache_bytes".to_owned()
         } else {
             format!("the memory of the default stripe cache, {}", size::human(self.memory))
         };
-        let least = if self.least { ", but is 17 at least" } else { "" };
-        format!("stripe_cache_size, which is not given, follows from {from}{least}")
+        format!("stripe_cache_size, which is not given, follows from {from}")
     }
 }
 
-impl Settings {
-    /// Stripe cache of each setting, if settings differ in it.
-    pub(super) fn caches(&self) -> Option<Vec<Option<StripeCache>>> {
-        let caches: Vec<_> = self.volumes.iter().map(Volume::stripe_cache).collect();
-        let differ = caches.iter().any(|cache| *cache != caches[0]);
-        differ.then_some(caches)
-    }
-}
-
-/// Largest number of settings in a sweep. The result of more would be unreadable.
-const SETTINGS_MAX: usize = 256;
+/// Largest number of settings in a sweep, which may run alone on many machines. More would take
+/// hours.
+const SETTINGS_MAX: usize = 4096;
 
 impl Simulated {
     /// Applies a value of a parameter that is not a knob. Returns false if `name` is no such

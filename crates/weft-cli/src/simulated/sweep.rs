@@ -3,21 +3,24 @@
 //! Every combination of the values of `--sweep` is run `--runs` times.
 
 use std::io::Write;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use weft_lab::experiment::Results;
+use weft_lab::simulate::part::Joined;
 use weft_lab::simulate::sweep::{Load, Metric, PERCENTS, Swept, fingerprint, sweep};
 use weft_lab::simulate::{Outcome, Volume};
 use weft_lab::statistics::Estimate;
 use weft_terminal::outcome::{Exit, Failure, Outcome as Ending};
+use weft_terminal::result_file::ResultFile;
 use weft_terminal::terminal::{columns, print_json, stdout, style};
 
 use super::advice::advised;
-use super::effect::Effects;
+use super::found::Found;
 use super::page::page;
-use super::settings::{Settings, settings};
+use super::settings::settings;
 use super::sheet::{count, nanoseconds};
-use super::{INTERRUPTED, Simulated, bar, csv, failure, shares};
+use super::{INTERRUPTED, Simulated, bar, csv, failure, parts, shares};
 use crate::result_kinds;
 use crate::size;
 
@@ -31,16 +34,36 @@ pub(crate) struct Compared {
     pub(crate) facts: Vec<(String, String)>,
     /// Texts that the load was read from, by the names of their files.
     pub(crate) sources: Vec<(String, String)>,
+    /// Text that precedes the comparison.
+    pub(crate) head: String,
 }
 
-/// Results of a sweep.
-pub(super) struct Found {
-    pub(super) settings: Settings,
-    /// Results of each job.
-    pub(super) swept: Vec<Swept>,
-    pub(super) effects: Effects,
-    /// Number of runs of each setting.
-    pub(super) runs: u64,
+/// Form of a sweep's output.
+pub(crate) struct Form {
+    /// One JSON object.
+    json: bool,
+    /// Comma-separated values.
+    csv: bool,
+    /// Page of HTML and its path, beside the other output.
+    page: Option<(PathBuf, ResultFile)>,
+}
+
+impl Form {
+    /// Prepares the output. `report` is the path of the page, and `force` says whether a page there
+    /// is overwritten.
+    pub(crate) fn of(
+        [json, csv]: [bool; 2],
+        report: Option<&Path>,
+        force: bool,
+    ) -> Result<Self, Failure> {
+        let page = result_kinds::report(report, force)?;
+        Ok(Self { json, csv, page: report.map(Path::to_owned).zip(page) })
+    }
+
+    /// Whether the output is text: neither JSON nor CSV.
+    pub(super) fn is_text(&self) -> bool {
+        !self.json && !self.csv
+    }
 }
 
 /// Simulates every setting and prints the comparison; with `--advise`, searches for the best
@@ -51,12 +74,17 @@ pub(crate) fn compare(simulated: &Simulated, what: &Compared, as_json: bool) -> 
     }
     let runs = simulated.runs.unwrap_or(1);
     let settings = settings(simulated)?;
-    let file = result_kinds::report(simulated.report.as_deref(), simulated.force)?;
+    if simulated.list {
+        return parts::print_list(&settings);
+    }
+    let number = simulated.part.map(|part| part.of(&settings)).transpose()?;
+    let form = [as_json, simulated.csv];
+    let form = Form::of(form, simulated.report.as_deref(), simulated.force)?;
     let results = simulated.results.as_deref().map(Results::at).transpose();
     let results = results.map_err(Failure::usage)?;
     let mut kept = Ok(());
     let bar = bar("sweep");
-    let mut fingerprints = vec![Vec::new(); settings.names.len()];
+    let mut fingerprints = vec![Vec::new(); settings.volumes.len()];
     let mut keep = |setting: usize, run: u64, volume: &Volume, outcome: &Outcome| {
         fingerprints[setting].push(fingerprint(outcome));
         if let (Some(results), Ok(())) = (&results, &kept) {
@@ -76,42 +104,46 @@ pub(crate) fn compare(simulated: &Simulated, what: &Compared, as_json: bool) -> 
     })?;
     let Some(swept) = swept else { return Ok(Exit::Of(INTERRUPTED)) };
     kept.map_err(Failure::failed)?;
-    let effects = Effects::of(&settings, &fingerprints);
-    let found = Found { settings, swept, effects, runs };
-    if as_json {
-        print_json(&to_json(simulated, what, &found))?;
-    } else if simulated.csv {
-        csv::print_swept(&found)?;
-    } else {
-        print_found(&found)?;
+    let sweep = parts::description(simulated, what, &settings);
+    let all = Joined { sweep, settings: settings.described(fingerprints), swept };
+    match number {
+        Some(number) => parts::print_part(number, all),
+        None => print_found(form, &Found::of(all)),
     }
-    if let Some(file) = file {
-        file.write(page(simulated, what, &found))?;
+}
+
+/// Prints the results of a sweep.
+pub(super) fn print_found(form: Form, found: &Found) -> Ending {
+    if form.json {
+        print_json(&to_json(found))?;
+    } else if form.csv {
+        csv::print_swept(found)?;
+    } else {
+        print_text(found)?;
+    }
+    if let Some((path, file)) = form.page {
+        file.write(page(found, &path))?;
     }
     Ok(Exit::Done)
 }
 
 /// Prints the table of each job, and what applies to all of them.
-fn print_found(found: &Found) -> Result<(), Failure> {
-    let Found { settings, swept, effects, .. } = found;
-    for job in swept {
+fn print_text(found: &Found) -> Result<(), Failure> {
+    for job in &found.swept {
         print(job, found)?;
     }
-    shares::print(swept, &settings.knob, &settings.names)?;
+    shares::print(&found.swept, &found.knob, &found.names)?;
     let mut out = stdout();
-    for line in effects.lines() {
+    for line in found.lines() {
         writeln!(out, "  {line}")?;
-    }
-    if !settings.cache_rule.is_empty() {
-        writeln!(out, "  {}", settings.cache_rule)?;
     }
     Ok(())
 }
 
 fn print(swept: &Swept, found: &Found) -> Result<(), Failure> {
     let mut out = stdout();
-    let Found { settings, effects, runs, .. } = found;
-    let (Settings { knob, names, .. }, runs, caches) = (settings, *runs, settings.caches());
+    let Found { sweep, knob, names, effects, .. } = found;
+    let (runs, caches) = (sweep.runs, found.caches());
     let (bold, plain) = (style::BOLD, style::PLAIN);
     let many = if runs == 1 { "one run each".to_owned() } else { format!("{runs} runs each") };
     writeln!(out, "{bold}{}{plain}, {many}", swept.job)?;
@@ -254,9 +286,9 @@ pub(super) fn iops(swept: &Swept, setting: usize) -> f64 {
     samples.iter().map(|sample| sample.iops).sum::<f64>() / samples.len().max(1) as f64
 }
 
-fn to_json(simulated: &Simulated, what: &Compared, found: &Found) -> Value {
-    let Found { settings, swept, effects, runs } = found;
-    let runs = *runs;
+fn to_json(found: &Found) -> Value {
+    let Found { sweep, knob, settings, names, swept, effects } = found;
+    let runs = sweep.runs;
     let estimate = |of: Estimate| {
         if runs > 1 {
             json!({"value": of.value, "ci95": [of.low, of.high]})
@@ -267,8 +299,7 @@ fn to_json(simulated: &Simulated, what: &Compared, found: &Found) -> Value {
     let jobs: Vec<Value> = swept
         .iter()
         .map(|job| {
-            let rows: Vec<Value> = settings
-                .names
+            let rows: Vec<Value> = names
                 .iter()
                 .enumerate()
                 .map(|(setting, name)| {
@@ -282,10 +313,10 @@ fn to_json(simulated: &Simulated, what: &Compared, found: &Found) -> Value {
                         "p99_ns": of(Metric::Percentile(1)),
                         "p99_9_ns": of(Metric::Percentile(2)),
                         "share": shares::to_json(job, setting, swept.len()),
-                        "stripe_cache": settings.volumes[setting].stripe_cache().map(|cache| {
+                        "stripe_cache": settings[setting].stripe_cache.map(|cache| {
                             json!({"bytes": cache.bytes.0, "stripes": cache.stripes})
                         }),
-                        "same_as": effects.same(setting, &settings.names),
+                        "same_as": effects.same(setting, names),
                     })
                 })
                 .collect();
@@ -294,10 +325,10 @@ fn to_json(simulated: &Simulated, what: &Compared, found: &Found) -> Value {
                 .filter_map(|metric| {
                     let best = job.best(*metric)?;
                     let level: Vec<&String> =
-                        best.level_with.iter().map(|at| &settings.names[*at]).collect();
+                        best.level_with.iter().map(|at| &names[*at]).collect();
                     Some(json!({
                         "metric": metric.name(),
-                        "setting": settings.names[best.setting],
+                        "setting": names[best.setting],
                         "level_with": level,
                         "ratio_to_next": best.ahead.map(|of| [of.low, of.value, of.high]),
                     }))
@@ -308,16 +339,16 @@ fn to_json(simulated: &Simulated, what: &Compared, found: &Found) -> Value {
         .collect();
     json!({
         "schema": "weft.sweep/1",
-        "load": what.title,
-        "knob": settings.knob,
+        "load": sweep.load,
+        "knob": knob,
         "runs": runs,
-        "seed": simulated.seed,
+        "seed": sweep.seed,
         "without_effect": effects
             .without
             .iter()
             .map(|(knob, reason)| json!({"knob": knob, "reason": reason}))
             .collect::<Vec<_>>(),
-        "stripe_cache_rule": settings.cache_rule,
+        "stripe_cache_rule": found.cache_rule(),
         "jobs": jobs,
     })
 }

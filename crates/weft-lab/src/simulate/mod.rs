@@ -16,6 +16,7 @@ mod figures;
 pub mod jobs;
 mod outcome;
 mod pace;
+pub mod part;
 mod stripe_cache;
 pub mod sweep;
 mod sync;

@@ -7,19 +7,26 @@
 //!
 //! Source   reference.md: `stripe_cache_bytes`, `stripe_cache_size`
 
+use serde::{Deserialize, Serialize};
 use weft_engine::knobs::StripeSize;
 use weft_units::{Bytes, FRAME_BYTES};
 
 use super::Volume;
 
 /// Size of a stripe cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StripeCache {
     /// Number of stripes.
     pub stripes: u32,
     /// Memory of these stripes.
+    #[serde(with = "Number")]
     pub bytes: Bytes,
 }
+
+/// Form of [`Bytes`] in JSON: a number.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Bytes")]
+struct Number(u64);
 
 impl Volume {
     /// Stripe cache of the volume; `None` for a level without parity, which has none.

@@ -8,6 +8,8 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use weft_units::Span;
 
 use super::trace::Replay;
@@ -40,15 +42,19 @@ impl Load {
 }
 
 /// Figures of one job in one run, over all its clones.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Throughput in MB/s, of 10^6 bytes.
+    #[serde(rename = "throughput_mb_s")]
     pub throughput: f64,
     /// Requests per second.
+    #[serde(rename = "requests_s")]
     pub iops: f64,
     /// Mean latency, in ns.
+    #[serde(rename = "mean_ns")]
     pub mean: f64,
     /// Percentiles 50, 99 and 99.9 of latency, in ns.
+    #[serde(rename = "percentiles_ns")]
     pub percentiles: [f64; 3],
     /// Share of the job in the bytes that all jobs of the run transferred, 0 to 1.
     pub share: f64,
@@ -104,7 +110,7 @@ impl Metric {
 }
 
 /// Results of one job under all settings.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Swept {
     /// Name of the job.
     pub job: String,
@@ -293,7 +299,7 @@ pub fn sweep(
     Ok(Some(swept))
 }
 
-/// Every figure of a run as a text: equal for two runs if their results are equal bit for bit.
+/// SHA-256 of every figure of a run: equal for two runs if their results are equal bit for bit.
 #[must_use]
 pub fn fingerprint(outcome: &Outcome) -> String {
     let jobs = by_job(&outcome.results);
@@ -301,7 +307,8 @@ pub fn fingerprint(outcome: &Outcome) -> String {
     let members: Vec<_> = outcome.members.iter().map(|member| member.traffic).collect();
     let Outcome { elapsed, answered, client, engine_work, recovered, unreadable, .. } = outcome;
     let all = (jobs, members, elapsed, answered, client, engine_work, recovered, unreadable);
-    format!("{all:?}")
+    let hash = Sha256::digest(format!("{all:?}"));
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Copy of a volume with the seed of run `run`.
