@@ -90,13 +90,15 @@ impl ArraySource {
                 Ok(data) => {
                     let at = |byte: u64| usize::try_from(byte - offset).unwrap_or(usize::MAX);
                     // A request that was sent ahead may reach beyond the end.
-                    let until = range.end.min(end);
-                    let part = into.get_mut(at(range.start)..at(until));
-                    if let Some((part, data)) = part.and_then(|part| {
-                        let data = data.get(..part.len())?;
-                        Some((part, data))
-                    }) {
-                        part.copy_from_slice(data);
+                    let part = &mut into[at(range.start)..at(range.end.min(end))];
+                    let found = data.len();
+                    match data.get(..part.len()) {
+                        Some(data) => part.copy_from_slice(data),
+                        None => {
+                            let expected = part.len();
+                            let why = format!("found {found} bytes, expected {expected}");
+                            fault = fault.or(Some(ReadError { range, why }));
+                        }
                     }
                 }
                 Err(error) => {
