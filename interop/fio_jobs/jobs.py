@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """What weft makes of fio's own example jobs.
 
-jobs.py FOLDER TABLE WORK   runs each example of FOLDER for half a second, compares with TABLE, prints the counts
+jobs.py FOLDER TABLE WORK   runs each example of FOLDER for half a second, compares with TABLE, and
+                            prints the counts
 jobs.py --update …          adds and corrects the rows of the examples that are there
 
-A row is a file, a tab, and what weft does: `read`; `left out: OPTIONS`, where it runs without them; or
-`refused: OPTIONS`, those that are not simulated, with the value of ioengine and rw. Options that only an engine has
-which is refused are not in the table. No text of fio is: the files come from Debian's package fio-examples.
+A row is a file, a tab, and what weft does: `read`; `left out: OPTIONS`, where it runs without them;
+or `refused: OPTIONS`, those that are not simulated, with the value of ioengine and rw. Options that
+only an engine has which is refused are not in the table. No text of fio is: the files come from
+Debian's package fio-examples.
 """
 import json
 import os
@@ -30,7 +32,7 @@ def bounded(text):
 
 
 def outcome(folder, name, work):
-    """What weft does with an example, as a row of the table has it; raises ValueError if it is no such thing."""
+    """What weft does with an example, as a row of the table. Anything else raises ValueError."""
     path = os.path.join(work, name)
     with open(os.path.join(folder, name)) as source, open(path, "w") as copy:
         copy.write(bounded(source.read()))

@@ -40,6 +40,12 @@ def test_sim_has_the_figures_of_csv_to_the_last_bit(job: Path) -> None:
     assert not weft.sim(JOB, raid_devices=6, seed=8).equals(frame)
 
 
+def test_settings_have_their_names_beside_figures(job: Path) -> None:
+    frame = weft.sim(job, sweep="stripe_size=4K,64K")
+    assert len(frame) == 2
+    assert "64K" in frame.iloc[1].tolist()
+
+
 def test_a_document_has_what_a_frame_leaves_out(job: Path) -> None:
     sheet = weft.document("sim", job, raid_devices=6)
     assert len(sheet["weft"]["members"]) == 6

@@ -79,7 +79,7 @@ def test_other_contents_are_other_results(job: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("DEPTH", "2")
     assert (runs(), runs()) == (1, 0)
     Path("more").write_text("iodepth=3\n")
-    job.write_text(JOB + "include more\n")
+    job.write_text(JOB + "include more ; common\n")
     assert (runs(), runs()) == (1, 0)
     Path("more").write_text("iodepth=5\n")
     assert (runs(), runs()) == (1, 0)

@@ -300,7 +300,7 @@ fn a_job_that_does_not_fit_the_volume_is_refused() {
         ("size=2m", "[j]: size: found 2097152 bytes from byte 0, expected 1..=1048576"),
         ("offset=1m", "[j]: offset: found clone 0 beyond the end"),
         ("size=1k", "[j]: bs: found 4096 bytes, expected at most the region of 1024"),
-        ("nrfiles=2", "[j]: filename: found 2 files, expected one"),
+        ("nrfiles=2", "[j]: nrfiles: found 2 files, expected one"),
     ];
     for (lines, expected) in table {
         let error = Generator::new(&job(lines), 0, Bytes::mib(1), 1).expect_err(lines).to_string();

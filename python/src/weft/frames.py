@@ -28,9 +28,14 @@ def of_csv(text: str) -> pd.DataFrame:
     )
 
 
-def number(text: str) -> int | float:
-    """A figure, to the last bit."""
-    return int(text) if text.isdigit() else float(text)
+def number(text: str) -> int | float | str | None:
+    """A figure, to the last bit; a text that is none, such as a name of a setting, as it is."""
+    if text.isdigit():
+        return int(text)
+    try:
+        return float(text)
+    except ValueError:
+        return text or None
 
 
 def of_sweep(sheet: Mapping[str, Any]) -> pd.DataFrame:

@@ -17,14 +17,15 @@ from weft.run import WeftError, binary_sum, error_of, finished
 class Ray:
     """The cluster that this process is connected to, else a new one.
 
-    A setting whose worker or node dies is run again elsewhere. Each takes one CPU of the cluster.
+    A setting is run again elsewhere if its worker or node dies. Each reserves one CPU of the
+    cluster, although weft has a thread for each of its runs.
     """
 
     def __init__(self, *, retries: int = 10, **init: Any) -> None:
         """Chooses a cluster.
 
         Args:
-            retries: How often a setting whose worker died is run again; -1 is without an end.
+            retries: How often a setting is run again after its worker died; -1 is without an end.
             init: Arguments of `ray.init`, as `address="auto"`; by default a cluster of this
                 machine's CPUs.
         """

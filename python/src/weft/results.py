@@ -145,7 +145,7 @@ def contents(path: Path) -> dict[str, str]:
             text = file.read_bytes() if stat.st_size <= JOB_FILE_MAX else b""
         except OSError:
             continue
-        for name in re.findall(rb"^\s*include\s+(.+?)\s*$", text, re.MULTILINE):
+        for name in re.findall(rb"^\s*include\s+([^;#\n]+?)\s*(?:[;#].*)?$", text, re.MULTILINE):
             waiting.append(file.parent / os.fsdecode(name))
         for name in re.findall(rb"\$\{([^}]+)\}", text):
             variable = os.fsdecode(name)

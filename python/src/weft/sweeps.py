@@ -1,4 +1,4 @@
-"""Sweeps whose settings run alone, on any runner, and are merged into what weft itself prints."""
+"""Sweeps by settings that run alone, on any runner, and are merged into what weft itself prints."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Sweep:
         self.commands: list[list[str]] = [shlex.split(line)[1:] for line in lines]
 
     def missing(self) -> list[list[str]]:
-        """Commands whose results are not there yet."""
+        """Commands without a result that is kept."""
         return [command for command in self.commands if self.results.read(command) is None]
 
     def run(self, on: Runner | None = None) -> Sweep:
@@ -71,9 +71,12 @@ class Sweep:
             WeftError: A setting failed. What has run until then is kept.
         """
         missing = self.missing()
+        # A file that changes meanwhile changes the key: nothing is kept under the new one.
+        keys = [key(command) for command in missing]
         if missing:
             for at, text in (on or Local())(missing):
-                self.results.write(missing[at], text)
+                if key(missing[at]) == keys[at]:
+                    self.results.write(missing[at], text)
         return self
 
     def merged(self, **form: object) -> str:

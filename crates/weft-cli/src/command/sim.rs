@@ -63,8 +63,8 @@ pub(crate) fn run(arguments: &Sim) -> Ending {
     }
     for job in jobs.iter().filter(|job| goes_over_all(job)) {
         complain(&format!(
-            "{}: no size=, so that it goes over the whole volume; size=, io_size=, or time_based with \
-             runtime= bounds it",
+            "{}: goes over the whole volume; size=, io_size=, or time_based with runtime= bounds it, \
+             unless fill_device=1 lifts the size",
             job.name
         ));
     }

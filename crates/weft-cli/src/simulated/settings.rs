@@ -151,7 +151,8 @@ struct CacheRule {
 
 impl CacheRule {
     fn of(simulated: &Simulated, swept: &[&str]) -> Result<Self, Failure> {
-        let mut without = simulated.clone();
+        // Faults and changed drives do not change the memory, and may fit only to swept values.
+        let mut without = Simulated { faults: None, drive: Vec::new(), ..simulated.clone() };
         let name = |setting: &String| setting.split_once('=').map(|(name, _)| name.to_owned());
         // A swept stripe size takes the place of a given one.
         without.set.retain(|setting| !name(setting).is_some_and(|name| swept.contains(&&*name)));

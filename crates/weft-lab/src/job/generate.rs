@@ -92,7 +92,8 @@ impl Region {
         let target = &job.target;
         if target.filenames.len() > 1 || target.file_count > 1 {
             let found = target.filenames.len().max(target.file_count as usize);
-            return Err(fault(job, "filename", format!("{found} files"), "one, the volume"));
+            let option = if target.file_count > 1 { "nrfiles" } else { "filename" };
+            return Err(fault(job, option, format!("{found} files"), "one, the volume"));
         }
         let bytes = |size: Option<super::Size>| size.map(|size| size.of(volume).0);
         let increment = bytes(target.offset_increment).unwrap_or(0);
