@@ -12,6 +12,8 @@ mod journal;
 mod mapping;
 mod superblock;
 
+use std::ops::Range;
+
 use crate::bytes::le32;
 use crate::source::{Shared, Source, read_vec};
 use crate::tree::{Attribute, Entries, Node, NodeKind, Piece, PieceBytes, Pieces, Tree, TreeError};
@@ -140,6 +142,21 @@ fn inode(source: &dyn Source, superblock: &Superblock, number: u32) -> Result<In
     Inode::parse(superblock, number, &bytes)
 }
 
+/// Ranges of the first `size` bytes that are in no piece and that no fault touches.
+fn holes(pieces: &Pieces, size: u64) -> Vec<Range<u64>> {
+    let mut known: Vec<Range<u64>> = pieces.list.iter().map(|piece| piece.range.clone()).collect();
+    known.extend(pieces.faults.iter().map(|(range, _)| range.clone()));
+    known.sort_by_key(|range| range.start);
+    let (mut next, mut holes) = (0, Vec::new());
+    for range in known.into_iter().chain([size..size]) {
+        if next < range.start {
+            holes.push(next..range.start);
+        }
+        next = next.max(range.end);
+    }
+    holes
+}
+
 impl Tree for Ext4 {
     fn source(&self) -> &dyn Source {
         &self.source
@@ -173,6 +190,12 @@ impl Tree for Ext4 {
         }
         let size = self.superblock.block_bytes;
         let pieces = mapping::pieces(&self.source, &self.superblock, &inode);
+        for hole in holes(&pieces, inode.node.size) {
+            entries.faults.push(format!(
+                "bytes {}..{}: found a hole, expected blocks of the directory",
+                hole.start, hole.end
+            ));
+        }
         for (range, why) in pieces.faults {
             entries.faults.push(format!("bytes {}..{}: {why}", range.start, range.end));
         }
