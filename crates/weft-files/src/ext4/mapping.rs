@@ -92,7 +92,7 @@ impl Map<'_> {
     /// Reads a block of the map, which maps `blocks`.
     fn block(&mut self, number: u64, blocks: &Range<u64>) -> Option<Vec<u8>> {
         if number >= self.superblock.blocks || !self.seen.insert(number) {
-            let why = format!("found block {number} in the map, expected another block");
+            let why = format!("found block {number}, which is used twice or lies beyond the end");
             self.fault(blocks, why);
             return None;
         }

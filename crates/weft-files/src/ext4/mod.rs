@@ -25,6 +25,8 @@ use superblock::Superblock;
 pub struct Ext4 {
     source: Replayed,
     superblock: Superblock,
+    /// Whether no block of the journal is missing: false if it could not be read to its end.
+    pub is_replayed: bool,
     /// Oddities for people: what was replayed, or could not be.
     pub notes: Vec<String>,
 }
@@ -37,9 +39,10 @@ impl Ext4 {
     /// that cannot be read is a note.
     pub fn open(source: &Shared) -> Result<Self, TreeError> {
         let mut superblock = Superblock::read(&**source)?;
-        let mut notes = Vec::new();
+        let (mut notes, mut is_replayed) = (Vec::new(), true);
         let mut replayed = Replayed::nothing(source, superblock.block_bytes);
         if superblock.has_journal() && superblock.journal_inode == 0 {
+            is_replayed = false;
             notes.push("its journal is on another device and is not replayed".into());
         } else if superblock.has_journal() {
             let number = superblock.journal_inode;
@@ -49,6 +52,7 @@ impl Ext4 {
             });
             match journal {
                 Ok(mut found) => {
+                    is_replayed = found.is_whole;
                     notes.append(&mut found.notes);
                     if !found.blocks.is_empty() {
                         replayed.blocks = found.blocks;
@@ -58,16 +62,19 @@ impl Ext4 {
                         superblock.backup_at = backup_at;
                     }
                 }
-                Err(error) => notes.push(format!(
-                    "its journal cannot be read and is not replayed: {error}; files that were being \
-                     written may be old"
-                )),
+                Err(error) => {
+                    is_replayed = false;
+                    notes.push(format!(
+                        "its journal cannot be read and is not replayed: {error}; files that were \
+                         being written may be old"
+                    ));
+                }
             }
         }
         if let Some(at) = superblock.backup_at {
             notes.push(format!("its first superblock is damaged; the one at byte {at} is used"));
         }
-        Ok(Self { source: replayed, superblock, notes })
+        Ok(Self { source: replayed, superblock, is_replayed, notes })
     }
 
     fn inode(&self, id: u64) -> Result<Inode, TreeError> {
