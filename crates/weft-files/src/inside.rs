@@ -2,7 +2,9 @@
 
 use std::rc::Rc;
 
-use crate::lvm::{Group, PhysicalVolume, groups};
+use weft_ondisk::partition::Partition;
+
+use crate::lvm::{Group, LvmError, PhysicalVolume, groups};
 use crate::probe::{Content, Kind, probe};
 use crate::source::{Shared, Window};
 
@@ -34,9 +36,26 @@ pub fn look(sources: Vec<(String, Shared)>) -> Inside {
     for (name, source) in sources {
         look_into(&name, &source, Vec::new(), 0, &mut places, &mut physical);
     }
-    let mut found = groups(&physical);
-    for group in &mut found {
-        let Ok(volumes) = &mut group.volumes else { continue };
+    let found = groups(&physical);
+    for volume in &physical {
+        // Without a copy of the text elsewhere, what lies on the volume is not found.
+        let is_known = found.iter().any(|group| group.on.contains(&volume.name));
+        if let (false, Err(error)) = (is_known, &volume.text)
+            && !matches!(error, LvmError::NoText)
+            && let Some(place) = places.iter_mut().find(|place| place.name == volume.name)
+        {
+            place.content = Err(error.to_string());
+        }
+    }
+    for group in &found {
+        let volumes = match &group.volumes {
+            Ok(volumes) => volumes,
+            Err(error) => {
+                let (name, content) = (group.name.clone(), Err(error.to_string()));
+                places.push(Place { name, size: 0, content, notes: Vec::new() });
+                continue;
+            }
+        };
         for volume in volumes {
             let name = format!("{}/{}", group.name, volume.name);
             let missing: Vec<String> = volume
@@ -76,7 +95,14 @@ fn look_into(
     places.push(Place { name: name.to_owned(), size, content: Ok((content, shared)), notes });
     match kind {
         Kind::Table(table) if depth < DEPTH_MAX => {
-            for partition in table.partitions.iter().filter(|partition| !partition.is_extended) {
+            // A partition that starts at byte 0 holds this table again.
+            let is_part = |it: &&Partition| !it.is_extended && it.start > 0;
+            for partition in table.partitions.iter().filter(is_part) {
+                if places.len() >= PLACES_MAX {
+                    let note = format!("found more than {PLACES_MAX} places; the rest is left out");
+                    places[index].notes.push(note);
+                    break;
+                }
                 let end = partition.start.saturating_add(partition.len).min(source.size());
                 let Some(len) = end.checked_sub(partition.start).filter(|len| *len > 0) else {
                     continue;
@@ -93,11 +119,13 @@ fn look_into(
                 }
                 physical.push(volume);
             }
-            Err(error) => places[index].notes.push(error.to_string()),
+            Err(error) => places[index].content = Err(error.to_string()),
         },
         _ => {}
     }
 }
 
+/// Largest number of places: tables may name the same bytes again and again.
+const PLACES_MAX: usize = 4096;
 /// Largest number of tables within each other that are looked into.
 const DEPTH_MAX: usize = 2;

@@ -219,8 +219,15 @@ fn other(source: &dyn Source, head: &[u8], notes: &mut Vec<String>) -> Content {
         source.read_at(offset, into).map_err(|error: ReadError| std::io::Error::other(error))
     };
     match partition::read(&mut read, source.size(), None) {
-        Ok(table) => {
-            let found = table.notices.clone();
+        Ok(mut table) => {
+            let mut found = table.notices.clone();
+            if table.partitions.len() > PARTITIONS_MAX {
+                found.push(format!(
+                    "found {} partitions, of which the first {PARTITIONS_MAX} are read",
+                    table.partitions.len()
+                ));
+                table.partitions.truncate(PARTITIONS_MAX);
+            }
             Content { notes: found, ..content(Kind::Table(table)) }
         }
         Err(TableError::Nothing) => content(foreign.map_or(Kind::Nothing, Kind::Other)),
@@ -233,6 +240,8 @@ fn other(source: &dyn Source, head: &[u8], notes: &mut Vec<String>) -> Content {
 
 /// Unit of what cannot be read.
 const BLOCK: usize = 4096;
+/// Largest number of partitions: that of Linux.
+const PARTITIONS_MAX: usize = 256;
 /// Compatible feature of ext: it has a journal.
 const HAS_JOURNAL: u32 = 0x4;
 /// Incompatible feature of ext: the device is the journal of another file system.

@@ -52,7 +52,7 @@ pub fn read_vec(source: &dyn Source, offset: u64, len: u64) -> Result<Vec<u8>, R
 pub(crate) fn inside(size: u64, offset: u64, len: u64) -> Result<Range<u64>, ReadError> {
     let end = offset.saturating_add(len);
     if end > size {
-        let why = format!("found the end at byte {size}, expected it behind them");
+        let why = format!("found the end at byte {size}, expected {end} bytes");
         return Err(ReadError { range: offset..end, why });
     }
     Ok(offset..end)
@@ -67,10 +67,7 @@ impl Source for Vec<u8> {
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), ReadError> {
         let range = inside(self.size(), offset, into.len() as u64)?;
         let start = usize::try_from(range.start).unwrap_or(usize::MAX);
-        if let Some(from) = self.get(start..).and_then(|rest| rest.get(..into.len())) {
-            into.copy_from_slice(from);
-        }
-        Ok(())
+        copy_part(self, start, into).map_err(|why| ReadError { range, why })
     }
 }
 
@@ -144,13 +141,14 @@ impl Cached {
         let number = offset / LINE_BYTES;
         let start = number * LINE_BYTES;
         let within = usize::try_from(offset - start).unwrap_or(0);
+        let range = offset..offset + into.len() as u64;
+        let wrong = |why| ReadError { range, why };
         let mut lines = self.lines.borrow_mut();
         lines.clock += 1;
         let clock = lines.clock;
         if let Some((used, line)) = lines.kept.get_mut(&number) {
             *used = clock;
-            copy_part(line, within, into);
-            return Ok(());
+            return copy_part(line, within, into).map_err(wrong);
         }
         // Files of a folder lie beside each other: a reader that reads on gets more.
         let ahead = match number.checked_sub(1).is_some_and(|one| lines.kept.contains_key(&one)) {
@@ -162,7 +160,7 @@ impl Cached {
             // Another part of the line may be the one that cannot be read.
             return self.of.read_at(offset, into);
         };
-        copy_part(&line, within, into);
+        copy_part(&line, within, into).map_err(wrong)?;
         lines.kept.insert(number, (clock, line));
         Ok(())
     }
@@ -190,10 +188,14 @@ impl Cached {
     }
 }
 
-fn copy_part(line: &[u8], within: usize, into: &mut [u8]) {
-    if let Some(from) = line.get(within..).and_then(|rest| rest.get(..into.len())) {
-        into.copy_from_slice(from);
-    }
+/// Fills `into` from `within` on; a buffer that is not filled is an error, never zeros.
+fn copy_part(line: &[u8], within: usize, into: &mut [u8]) -> Result<(), String> {
+    let Some(from) = line.get(within..).and_then(|rest| rest.get(..into.len())) else {
+        let (found, expected) = (line.len(), within.saturating_add(into.len()));
+        return Err(format!("found {found} bytes in memory, expected {expected}"));
+    };
+    into.copy_from_slice(from);
+    Ok(())
 }
 
 impl Source for Cached {

@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::ops::Range;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
 
 use tempfile::tempdir;
 use weft_files::copy::{Folder, PART, Report, copy};
@@ -21,6 +22,10 @@ struct Fake {
     nodes: Vec<(NodeKind, Vec<u8>, Names)>,
     device: Device,
     pieces: RefCell<Vec<(u64, Range<u64>, u64)>>,
+    /// Fault of every file.
+    fault: Option<String>,
+    mode: u32,
+    attributes: Vec<Attribute>,
 }
 
 /// A device with a range that cannot be read.
@@ -47,6 +52,9 @@ impl Fake {
             nodes: vec![(NodeKind::Directory, Vec::new(), root.to_vec())],
             device: Device(Vec::new(), 0..0),
             pieces: RefCell::default(),
+            fault: None,
+            mode: 0o4755,
+            attributes: Vec::new(),
         }
     }
 
@@ -79,20 +87,20 @@ impl Tree for Fake {
         let Some((kind, content, _)) = self.nodes.get(at) else {
             return Err(TreeError::Refused(format!("no node {id}")));
         };
-        let time = NodeTime { seconds: 1_000_000_000, nanos: 5 };
+        let time = NodeTime { seconds: 1_000_000_000, nanos: 123_456_789 };
         let pieces = self.pieces.borrow();
         let ends = pieces.iter().filter(|(its, ..)| *its == id).map(|(_, range, _)| range.end);
         Ok(Node {
             id,
             kind: *kind,
             size: ends.max().unwrap_or(content.len() as u64),
-            mode: 0o4755,
+            mode: if *kind == NodeKind::File { self.mode } else { 0o755 },
             uid: 12345,
             gid: 54321,
             links: 2,
             accessed: time,
             modified: time,
-            fault: None,
+            fault: self.fault.clone().filter(|_| *kind == NodeKind::File),
         })
     }
 
@@ -122,8 +130,8 @@ impl Tree for Fake {
         Ok(self.nodes[usize::try_from(node.id).unwrap()].1.clone())
     }
 
-    fn attributes(&self, _: &Node) -> Result<Vec<Attribute>, TreeError> {
-        Ok(Vec::new())
+    fn attributes(&self, node: &Node) -> Result<Vec<Attribute>, TreeError> {
+        Ok(if node.kind == NodeKind::File { self.attributes.clone() } else { Vec::new() })
     }
 }
 
@@ -239,4 +247,63 @@ fn one_copy_at_a_time_writes_to_a_folder() {
     File::create(dir.path().join("file")).unwrap();
     assert!(Folder::open(&dir.path().join("file")).is_err());
     assert!(Folder::open(&dir.path().join("a/b")).is_err(), "one folder is made, not two");
+}
+
+#[test]
+fn a_file_system_that_cuts_times_does_not_make_a_file_another_one() {
+    let dir = tempdir().unwrap();
+    let fake = Fake::of(&[(b"file", 1)]).add(NodeKind::File, b"content", &[]);
+    assert_eq!(fake.copy(dir.path()).files, 1);
+    let file = File::options().write(true).open(dir.path().join("fs/file")).unwrap();
+    let cases =
+        [(123_456_700, 1), (123_456_000, 1), (120_000_000, 1), (0, 1), (123_456_788, 0), (1, 0)];
+    for (nanos, skipped) in cases {
+        file.set_modified(UNIX_EPOCH + Duration::new(1_000_000_000, nanos)).unwrap();
+        let report = fake.copy(dir.path());
+        assert_eq!(
+            (report.skipped, report.kept.len()),
+            (skipped, usize::from(skipped == 0)),
+            "{nanos}"
+        );
+    }
+}
+
+#[test]
+fn a_file_that_is_skipped_keeps_its_fault() {
+    let dir = tempdir().unwrap();
+    let mut fake = Fake::of(&[(b"file", 1)]).add(NodeKind::File, b"content", &[]);
+    fake.fault = Some("checksum".into());
+    for skipped in 0..2 {
+        let report = fake.copy(dir.path());
+        assert_eq!((report.skipped, paths(&report.suspect)), (skipped, vec!["file".to_owned()]));
+        assert!(!report.is_complete());
+    }
+}
+
+#[test]
+fn attributes_of_a_file_that_none_may_write_are_set() {
+    let dir = tempdir().unwrap();
+    let attribute = Attribute { name: b"user.comment".to_vec(), value: b"old".to_vec() };
+    let mut fake = Fake::of(&[(b"file", 1)]).add(NodeKind::File, b"content", &[]);
+    fake.attributes = vec![attribute.clone()];
+    if fake.copy(dir.path()).attributes_lost > 0 {
+        weft_testing::skip("the folder for temporary files has no extended attributes");
+        return;
+    }
+    fs::remove_file(dir.path().join("fs/file")).unwrap();
+    fake.mode = 0o444;
+    // A failure with the mode first needs another user than root.
+    assert_eq!(fake.copy(dir.path()).attributes_lost, 0);
+}
+
+#[test]
+fn a_copy_that_ends_early_leaves_no_part() {
+    let dir = tempdir().unwrap();
+    fs::write(dir.path().join("fs"), "a file where the folder goes").unwrap();
+    let fake = Fake::of(&[(b"file", 1)]).add(NodeKind::File, b"content", &[]);
+    fs::write(dir.path().join(".weft-rescue.part"), "half of a file").unwrap();
+    let folder = Folder::open(dir.path()).unwrap();
+    let ended = copy(&fake, &folder, b"fs", false, &mut |_| {});
+    assert!(ended.is_err());
+    assert!(!dir.path().join(".weft-rescue.part").exists());
 }

@@ -3,7 +3,7 @@
 mod common;
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use common::{bytes, image, list, make_folder, source, tool};
@@ -133,6 +133,7 @@ fn a_journal_that_was_not_replayed_counts_and_stays_as_it_is() {
         let before = fs::read(&at).unwrap();
         let tree = Ext4::open(&source(&at)).unwrap();
         assert!(tree.notes.iter().any(|note| note.contains("3 transactions")), "{:?}", tree.notes);
+        assert!(tree.is_replayed, "{kind:?}: {:?}", tree.notes);
         let to = tempdir().unwrap();
         let report = copied(&source(&at), to.path());
         assert!(report.is_complete(), "{kind:?}: {report:?}");
@@ -142,6 +143,15 @@ fn a_journal_that_was_not_replayed_counts_and_stays_as_it_is() {
         expected[block..2 * block].copy_from_slice(&new);
         assert!(read("one") == expected, "{kind:?}: replayed");
         assert!(fs::read(&at).unwrap() == before, "the image is as it was");
+        if open.ends_with("-v 3") {
+            // The new block is in the image twice: the first of them is the journal's.
+            let mut hurt = before;
+            let first = hurt.windows(64).position(|part| part == &new[4..68]).unwrap();
+            hurt[first] ^= 1;
+            let hurt: Shared = std::rc::Rc::new(hurt);
+            let tree = Ext4::open(&hurt).unwrap();
+            assert!(!tree.is_replayed, "{:?}", tree.notes);
+        }
     }
 }
 
@@ -165,4 +175,75 @@ fn a_damaged_first_superblock_is_replaced_and_an_unknown_feature_is_refused() {
     let report = copied(&source(&at), to.path());
     assert!(report.is_complete(), "{report:?}");
     assert!(fs::read(to.path().join("fs/a")).unwrap() == bytes(5, 10_000));
+}
+
+/// First byte of the only inode with this size whose content has the magic number of extents.
+fn inode_of(image: &[u8], size: u32) -> usize {
+    let is_it = |at: &usize| {
+        image[at + 4..at + 8] == size.to_le_bytes() && image[at + 40..at + 42] == [0x0a, 0xf3]
+    };
+    let found: Vec<usize> = (0..image.len() - 128).step_by(128).filter(is_it).collect();
+    assert_eq!(found.len(), 1, "{found:?}");
+    found[0]
+}
+
+#[test]
+fn damaged_trees_of_extents_are_reported_and_are_no_holes() {
+    let dir = tempdir().unwrap();
+    let (from, at) = (dir.path().join("from"), dir.path().join("image"));
+    fs::create_dir(&from).unwrap();
+    fs::write(from.join("flat"), bytes(5, 12_345)).unwrap();
+    let deep = fs::File::create(from.join("deep")).unwrap();
+    for part in 0..8 {
+        deep.write_all_at(&bytes(part, 4096), part * 16384).unwrap();
+    }
+    deep.set_len(131_073).unwrap();
+    if image(&from, &at, 8, &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum"]).is_none() {
+        return;
+    }
+    let whole = fs::read(&at).unwrap();
+    let (flat, deep) = (inode_of(&whole, 12_345) + 40, inode_of(&whole, 131_073) + 40);
+    assert_eq!((whole[flat + 6], whole[deep + 6]), (0, 1), "depths");
+    let leaf = u32::from_le_bytes(whole[deep + 16..deep + 20].try_into().unwrap());
+    let leaf = usize::try_from(leaf).unwrap() * 1024;
+    assert_eq!(whole[leaf..leaf + 2], [0x0a, 0xf3]);
+    let copied = |changes: &[(usize, u8)]| {
+        let mut image = whole.clone();
+        for (at, byte) in changes {
+            image[*at] = *byte;
+        }
+        let to = tempdir().unwrap();
+        let image: Shared = std::rc::Rc::new(image);
+        self::copied(&image, to.path())
+    };
+    assert!(copied(&[]).is_complete());
+    for (changes, lost, says) in [
+        (&[(flat + 16, 0), (flat + 17, 0)][..], 12_345, "an extent of 0 blocks"),
+        (&[(leaf + 2, 0)], 131_073, "0 entries"),
+        (&[(leaf + 12, 1)], 131_073, "the first block 1"),
+        (&[(deep + 2, 0)], 131_073, "0 entries"),
+    ] {
+        let report = copied(changes);
+        assert_eq!(report.bytes_lost(), lost, "{says}: {report:?}");
+        assert!(report.damaged[0].ranges[0].1.contains(says), "{report:?}");
+    }
+}
+
+#[test]
+fn a_hole_in_a_directory_is_reported() {
+    let dir = tempdir().unwrap();
+    let (from, at) = (dir.path().join("from"), dir.path().join("image"));
+    make_folder(&from);
+    if image(&from, &at, 64, &["-t", "ext2", "-b", "1024", "-I", "128"]).is_none() {
+        return;
+    }
+    let script = "set_inode_field /photos/2026 block[3] 0\n";
+    tool("debugfs", &["-w", "-f", "/dev/stdin", at.to_str().unwrap()], script);
+    let to = dir.path().join("to");
+    let report = copied(&source(&at), &to);
+    assert_eq!(report.failed.len(), 1, "{report:?}");
+    assert_eq!(report.failed[0].path, b"photos/2026");
+    assert!(report.failed[0].why.contains("bytes 3072..4096: found a hole"), "{report:?}");
+    unlock(&to);
+    unlock(&from);
 }

@@ -156,3 +156,26 @@ fn faults_say_where_they_are() {
     let text = PhysicalVolume::read("data", &source).unwrap().text.unwrap();
     assert_eq!(text.section("vg1000").unwrap().number("seqno"), Some(9));
 }
+
+#[test]
+fn physical_volumes_and_groups_that_cannot_be_read_are_no_whole_answer() {
+    let text = group(1, &volume("lv", &[(0, 3, "striped", LINEAR)]));
+    let whole = physical(&uuid('a'), text.as_bytes(), 512, 16);
+    assert!(inside(&[("a", &whole)]).places.iter().all(|place| place.content.is_ok()));
+    // A byte of the label, and one of the text: the twin with the text on b is whole.
+    for at in [512 + 40, 4096 + 520] {
+        let mut hurt = whole.clone();
+        hurt[at] ^= 1;
+        let found = inside(&[("a", &hurt)]);
+        let says = of(&found, "a").err().unwrap();
+        assert!(says.contains("checksum"), "{at}: {says}");
+    }
+    let mut hurt = whole.clone();
+    hurt[4096 + 520] ^= 1;
+    let other = physical(&uuid('b'), text.as_bytes(), 512, 16);
+    let found = inside(&[("a", &hurt), ("b", &other)]);
+    assert!(of(&found, "a").is_ok() && of(&found, "vg1000/lv").is_ok());
+    let text = text.replace("extent_size = 128", "extent_size = 0");
+    let found = inside(&[("a", &physical(&uuid('a'), text.as_bytes(), 512, 16))]);
+    assert!(of(&found, "vg1000").err().unwrap().contains("extent_size"));
+}

@@ -208,3 +208,22 @@ fn changed_bytes_of_partition_tables_give_errors_and_no_panic() {
     }
     assert!(several > 100, "{several}");
 }
+
+#[test]
+fn a_table_that_names_itself_and_a_table_of_tables_end() {
+    let mut disk = vec![0; 1 << 20];
+    let mut table = |sector: usize, entries: &[(u32, u32)]| {
+        for ((start, len), number) in entries.iter().zip(0..) {
+            let at = sector * 512 + 446 + number * 16;
+            disk[at + 4] = 0x83;
+            disk[at + 8..at + 12].copy_from_slice(&start.to_le_bytes());
+            disk[at + 12..at + 16].copy_from_slice(&len.to_le_bytes());
+        }
+        disk[sector * 512 + 510..sector * 512 + 512].copy_from_slice(&[0x55, 0xaa]);
+    };
+    table(0, &[(0, 2048), (0, 2048), (100, 1000)]);
+    table(100, &[(0, 1000), (8, 8)]);
+    let found = look(vec![("x".into(), Rc::new(disk))]);
+    let names: Vec<&str> = found.places.iter().map(|place| place.name.as_str()).collect();
+    assert_eq!(names, ["x", "x#3", "x#3#2"]);
+}

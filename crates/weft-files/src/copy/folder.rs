@@ -124,7 +124,7 @@ impl Folder {
     /// Removes the file of this name, if it is a regular file.
     pub(super) fn remove(&self, name: &[u8]) {
         if self.stat(name).is_some_and(|stat| is_file(&stat)) {
-            // An error is ignored: the next use of the name says it.
+            // An error is ignored: the next operation on this name fails and is reported.
             let _ = fs::unlinkat(&self.0, OsStr::from_bytes(name), AtFlags::empty());
         }
     }

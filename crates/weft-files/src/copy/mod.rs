@@ -1,8 +1,10 @@
 //! Files out of a file system, into a folder.
 //!
 //! Each file is written under a name of its own in the folder (`PART`), gets its attributes, owner,
-//! mode and times, and then its name: what has its name is complete, and a copy that was
-//! interrupted goes on where it ended. A file of the same size and time is not copied again;
+//! mode and times, and then its name: a file with its final name is complete, and a copy that was
+//! interrupted goes on where it ended. This holds for a process that ends, not for a power cut or
+//! for an error of the last write-back, which is why [`copy`] names that error: each file would
+//! need an `fdatasync` of its own, which on a disk takes longer than to copy a small file. A file of the same size and time is not copied again;
 //! another one of that name stays as it is. A file with unreadable bytes keeps the time of the
 //! copy, so that a later copy names it again.
 //!
@@ -35,6 +37,12 @@ pub enum CopyError {
     /// The folder of the file system cannot be made.
     #[error("{0}")]
     Folder(#[from] io::Error),
+    /// What was copied could not be written back.
+    #[error(
+        "writing back failed: {0}; files of this run may be incomplete; copy again into another \
+         folder"
+    )]
+    Sync(io::Error),
     /// There is no space left.
     #[error(
         "no space left in the folder; free some and run the same command again: it goes on there"
@@ -46,7 +54,8 @@ pub enum CopyError {
 /// `progress` gets numbers of bytes that are done.
 ///
 /// # Errors
-/// There is no space left, or the folder cannot be made. Everything else is in the report.
+/// There is no space left, the folder cannot be made, or writing back failed. Everything else is in
+/// the report.
 pub fn copy(
     tree: &dyn Tree,
     base: &Folder,
@@ -54,9 +63,12 @@ pub fn copy(
     owners: bool,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Report, CopyError> {
-    let top = base.enter(name).map_err(io::Error::from)?;
     base.remove(PART);
-    let folds = folds_case(base)?;
+    let opened = base.enter(name).map_err(io::Error::from);
+    let (top, folds) = match opened.and_then(|top| Ok((top, folds_case(base)?))) {
+        Ok(opened) => opened,
+        Err(error) => return Err(error.into()),
+    };
     let own = (rustix::process::geteuid(), rustix::process::getegid());
     let mut copy = Copy {
         tree,
@@ -70,10 +82,13 @@ pub fn copy(
         first_names: BTreeMap::new(),
         buffer: Vec::new(),
     };
-    copy.all()?;
+    let mut ended = copy.all();
     let report = copy.report;
-    base.sync()?;
-    Ok(report)
+    base.remove(PART);
+    if let Err(error) = base.sync() {
+        ended = ended.and(Err(CopyError::Sync(error)));
+    }
+    ended.map(|()| report)
 }
 
 /// Whether the folder takes names for the same that differ in case only.
@@ -227,6 +242,7 @@ impl Copy<'_> {
         name: &[u8],
         node: &Node,
     ) -> Result<(), CopyError> {
+        self.suspect(path, node);
         let first = self.first_names.get(&node.id).cloned();
         if let Some(stat) = folder.stat(name) {
             if is_file(&stat) && is_same(&stat, node) {
@@ -236,7 +252,9 @@ impl Copy<'_> {
                     self.first_names.entry(node.id).or_insert_with(|| path.to_vec());
                 }
             } else {
-                self.kept(path, "exists and differs in size or time; it stays as it is");
+                let why = "exists and differs in size or time (an earlier copy with unreadable \
+                           bytes does too); it stays as it is";
+                self.kept(path, why);
             }
             return Ok(());
         }
@@ -250,7 +268,6 @@ impl Copy<'_> {
                 Err(_) => self.report.links_copied += 1,
             }
         }
-        self.suspect(path, node);
         let written = self.write(path, node)?;
         let Some(is_whole) = written else { return Ok(()) };
         match self.base.rename(PART, folder, name) {
@@ -422,11 +439,7 @@ impl Copy<'_> {
         } else {
             self.count_owner(node);
         }
-        // Without its owner, a program would run as the user who copied it.
-        let mode = if has_owner { node.mode } else { node.mode & 0o1777 };
-        if let Err(error) = fs::fchmod(file, Mode::from_raw_mode(mode)) {
-            self.failed(path, format!("mode: {error}"));
-        }
+        // Before the mode, which may forbid attributes to all but root.
         match self.tree.attributes(node) {
             Ok(attributes) => {
                 for attribute in attributes {
@@ -443,6 +456,11 @@ impl Copy<'_> {
                     why: format!("extended attributes: {error}"),
                 });
             }
+        }
+        // Without its owner, a program would run as the user who copied it.
+        let mode = if has_owner { node.mode } else { node.mode & 0o1777 };
+        if let Err(error) = fs::fchmod(file, Mode::from_raw_mode(mode)) {
+            self.failed(path, format!("mode: {error}"));
         }
         if with_times && let Err(error) = fs::futimens(file, &times(node)) {
             self.failed(path, format!("times: {error}"));
@@ -466,7 +484,9 @@ fn is_same(stat: &Stat, node: &Node) -> bool {
     let same_second = stat.st_mtime == node.modified.seconds;
     // FAT has every second second.
     let close = nanos == 0 && stat.st_mtime == node.modified.seconds & !1;
-    let same_time = same_second && (nanos == 0 || nanos == u64::from(node.modified.nanos));
+    let own = node.modified.nanos;
+    let same_time =
+        same_second && TIME_UNITS.iter().any(|unit| nanos == u64::from(own / unit * unit));
     u64::try_from(stat.st_size).is_ok_and(|size| size == node.size) && (same_time || close)
 }
 
@@ -487,6 +507,8 @@ fn write_all(file: &OwnedFd, mut bytes: &[u8], mut offset: u64) -> Result<(), Er
 
 /// Name of the file that is being written, in the folder that the user named.
 pub const PART: &[u8] = b".weft-rescue.part";
+/// Units of times of file systems, in ns: ext4; NTFS and SMB; UDF; exFAT; whole seconds.
+const TIME_UNITS: [u32; 5] = [1, 100, 1_000, 10_000_000, 1_000_000_000];
 /// Size of a read: several full stripes of common arrays.
 const READ_BYTES: usize = 4 << 20;
 /// Unit of what cannot be read.

@@ -54,7 +54,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether all that the file system holds is there: every name, every byte.
+    /// Whether every file, directory and link is there, with every byte. Devices, pipes and sockets
+    /// are not counted.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.damaged.is_empty()

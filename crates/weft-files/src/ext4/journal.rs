@@ -86,9 +86,10 @@ impl Source for Replayed {
 }
 
 /// Blocks that a journal holds.
-#[derive(Default)]
 pub(super) struct Found {
     pub(super) blocks: BTreeMap<u64, Logged>,
+    /// Whether nothing of the journal is missing.
+    pub(super) is_whole: bool,
     pub(super) notes: Vec<String>,
 }
 
@@ -102,7 +103,7 @@ pub(super) fn read(
     pieces: &Pieces,
 ) -> Result<Found, TreeError> {
     let mut log = Log::open(source, superblock, pieces)?;
-    let mut found = Found::default();
+    let mut found = Found { blocks: BTreeMap::new(), is_whole: true, notes: Vec::new() };
     if log.start == 0 {
         return Ok(found);
     }
@@ -125,6 +126,8 @@ pub(super) fn read(
             "was not unmounted: {replayed} transactions of its journal are replayed in memory"
         ));
     }
+    // Each note of the log is about something that is not replayed.
+    found.is_whole = log.notes.is_empty();
     found.notes.append(&mut log.notes);
     Ok(found)
 }

@@ -92,7 +92,7 @@ impl Map<'_> {
     /// Reads a block of the map, which maps `blocks`.
     fn block(&mut self, number: u64, blocks: &Range<u64>) -> Option<Vec<u8>> {
         if number >= self.superblock.blocks || !self.seen.insert(number) {
-            let why = format!("found block {number} in the map, expected another block");
+            let why = format!("found block {number}, which is used twice or lies beyond the end");
             self.fault(blocks, why);
             return None;
         }
@@ -110,16 +110,27 @@ impl Map<'_> {
     fn extents(&mut self, bytes: &[u8], depth: Option<u16>, blocks: Range<u64>) {
         let (magic, count, its) = (le16(bytes, 0), le16(bytes, 2), le16(bytes, 6));
         let room = (bytes.len() - 12) / 12;
-        let is_sound = magic == 0xf30a && usize::from(count) <= room && its <= DEPTH_MAX;
+        // Only the root of a tree may be without entries.
+        let has_entries = count > 0 || (its == 0 && depth.is_none());
+        let is_sound =
+            magic == 0xf30a && has_entries && usize::from(count) <= room && its <= DEPTH_MAX;
         if !is_sound || depth.is_some_and(|depth| depth != its) {
             let why = format!(
                 "found a node of extents with magic {magic:#x}, {count} entries, depth {its}, \
-                 expected 0xf30a, at most {room}, {}",
+                 expected 0xf30a, 1 to {room}, {}",
                 depth.map_or("at most 5".into(), |depth| depth.to_string())
             );
             return self.fault(&blocks, why);
         }
         let entries: Vec<&[u8]> = bytes[12..].chunks_exact(12).take(usize::from(count)).collect();
+        let first = entries.first().map(|entry| u64::from(le32(entry, 0)));
+        if let Some(first) = first.filter(|first| depth.is_some() && *first != blocks.start) {
+            let why = format!(
+                "found the first block {first} in a node of extents, expected {} as in its parent",
+                blocks.start
+            );
+            return self.fault(&blocks, why);
+        }
         let mut next = blocks.start;
         for (index, entry) in entries.iter().enumerate() {
             let first = u64::from(le32(entry, 0));
@@ -128,7 +139,14 @@ impl Map<'_> {
                 return self.fault(&(next..blocks.end), why);
             }
             if first >= blocks.end {
-                // Space that is reserved behind the end of the file.
+                // Space that is reserved behind the end of the file, or damage.
+                if self.bytes(&blocks).end < self.size {
+                    let why = format!(
+                        "found block {first} in a node of extents for blocks before {}",
+                        blocks.end
+                    );
+                    self.fault(&(next..blocks.end), why);
+                }
                 return;
             }
             if its == 0 {
@@ -136,6 +154,10 @@ impl Map<'_> {
                     len @ 0..=0x8000 => (u64::from(len), false),
                     len => (u64::from(len) - 0x8000, true),
                 };
+                if len == 0 {
+                    let why = "found an extent of 0 blocks, expected 1 or more";
+                    return self.fault(&(first..blocks.end), why);
+                }
                 let place = u64::from(le32(entry, 8)) | u64::from(le16(entry, 6)) << 32;
                 next = first + len;
                 if !unwritten {

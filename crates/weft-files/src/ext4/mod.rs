@@ -12,6 +12,8 @@ mod journal;
 mod mapping;
 mod superblock;
 
+use std::ops::Range;
+
 use crate::bytes::le32;
 use crate::source::{Shared, Source, read_vec};
 use crate::tree::{Attribute, Entries, Node, NodeKind, Piece, PieceBytes, Pieces, Tree, TreeError};
@@ -23,6 +25,8 @@ use superblock::Superblock;
 pub struct Ext4 {
     source: Replayed,
     superblock: Superblock,
+    /// Whether no block of the journal is missing: false if it could not be read to its end.
+    pub is_replayed: bool,
     /// Oddities for people: what was replayed, or could not be.
     pub notes: Vec<String>,
 }
@@ -35,9 +39,10 @@ impl Ext4 {
     /// that cannot be read is a note.
     pub fn open(source: &Shared) -> Result<Self, TreeError> {
         let mut superblock = Superblock::read(&**source)?;
-        let mut notes = Vec::new();
+        let (mut notes, mut is_replayed) = (Vec::new(), true);
         let mut replayed = Replayed::nothing(source, superblock.block_bytes);
         if superblock.has_journal() && superblock.journal_inode == 0 {
+            is_replayed = false;
             notes.push("its journal is on another device and is not replayed".into());
         } else if superblock.has_journal() {
             let number = superblock.journal_inode;
@@ -47,6 +52,7 @@ impl Ext4 {
             });
             match journal {
                 Ok(mut found) => {
+                    is_replayed = found.is_whole;
                     notes.append(&mut found.notes);
                     if !found.blocks.is_empty() {
                         replayed.blocks = found.blocks;
@@ -56,16 +62,19 @@ impl Ext4 {
                         superblock.backup_at = backup_at;
                     }
                 }
-                Err(error) => notes.push(format!(
-                    "its journal cannot be read and is not replayed: {error}; files that were being \
-                     written may be old"
-                )),
+                Err(error) => {
+                    is_replayed = false;
+                    notes.push(format!(
+                        "its journal cannot be read and is not replayed: {error}; files that were \
+                         being written may be old"
+                    ));
+                }
             }
         }
         if let Some(at) = superblock.backup_at {
             notes.push(format!("its first superblock is damaged; the one at byte {at} is used"));
         }
-        Ok(Self { source: replayed, superblock, notes })
+        Ok(Self { source: replayed, superblock, is_replayed, notes })
     }
 
     fn inode(&self, id: u64) -> Result<Inode, TreeError> {
@@ -140,6 +149,21 @@ fn inode(source: &dyn Source, superblock: &Superblock, number: u32) -> Result<In
     Inode::parse(superblock, number, &bytes)
 }
 
+/// Ranges of the first `size` bytes that are in no piece and that no fault touches.
+fn holes(pieces: &Pieces, size: u64) -> Vec<Range<u64>> {
+    let mut known: Vec<Range<u64>> = pieces.list.iter().map(|piece| piece.range.clone()).collect();
+    known.extend(pieces.faults.iter().map(|(range, _)| range.clone()));
+    known.sort_by_key(|range| range.start);
+    let (mut next, mut holes) = (0, Vec::new());
+    for range in known.into_iter().chain([size..size]) {
+        if next < range.start {
+            holes.push(next..range.start);
+        }
+        next = next.max(range.end);
+    }
+    holes
+}
+
 impl Tree for Ext4 {
     fn source(&self) -> &dyn Source {
         &self.source
@@ -173,6 +197,12 @@ impl Tree for Ext4 {
         }
         let size = self.superblock.block_bytes;
         let pieces = mapping::pieces(&self.source, &self.superblock, &inode);
+        for hole in holes(&pieces, inode.node.size) {
+            entries.faults.push(format!(
+                "bytes {}..{}: found a hole, expected blocks of the directory",
+                hole.start, hole.end
+            ));
+        }
         for (range, why) in pieces.faults {
             entries.faults.push(format!("bytes {}..{}: {why}", range.start, range.end));
         }

@@ -4,8 +4,7 @@
 //! [`groups`] puts the physical volumes of all arrays together. Linear and striped volumes become
 //! [`Source`](crate::source::Source)s; others are named with the reason why they are not read.
 //!
-//! Source   lvm2's documentation of the formats: label and metadata area (doc/lvm_fault_handling,
-//!          libblkid's and file(1)'s descriptions of `LABELONE`), vgcfgbackup(8)
+//! Source   libvslvm, "Logical Volume Manager (LVM) format"; vgcfgbackup(8)
 
 mod group;
 mod physical;
