@@ -4,9 +4,10 @@
 //! mode and times, and then its name: a file with its final name is complete, and a copy that was
 //! interrupted goes on where it ended. This holds for a process that ends, not for a power cut or
 //! for an error of the last write-back, which is why [`copy`] names that error: each file would
-//! need an `fdatasync` of its own, which on a disk takes longer than to copy a small file. A file of the same size and time is not copied again;
-//! another one of that name stays as it is. A file with unreadable bytes keeps the time of the
-//! copy, so that a later copy names it again.
+//! need an `fdatasync` of its own, which on a disk takes longer than to copy a small file.
+//!
+//! A file of the same size and time is not copied again; another one of that name stays as it is. A
+//! file with unreadable bytes keeps the time of the copy, so that a later copy names it again.
 //!
 //! No name leads out of the folder and no link in it is followed (`folder.rs`). Directories get
 //! their modes and times at the end, because new names in them change their times.
@@ -37,7 +38,7 @@ pub enum CopyError {
     /// The folder of the file system cannot be made.
     #[error("{0}")]
     Folder(#[from] io::Error),
-    /// What was copied could not be written back.
+    /// Copied files could not be written back.
     #[error(
         "writing back failed: {0}; files of this run may be incomplete; copy again into another \
          folder"
@@ -65,10 +66,7 @@ pub fn copy(
 ) -> Result<Report, CopyError> {
     base.remove(PART);
     let opened = base.enter(name).map_err(io::Error::from);
-    let (top, folds) = match opened.and_then(|top| Ok((top, folds_case(base)?))) {
-        Ok(opened) => opened,
-        Err(error) => return Err(error.into()),
-    };
+    let (top, folds) = opened.and_then(|top| Ok((top, folds_case(base)?)))?;
     let own = (rustix::process::geteuid(), rustix::process::getegid());
     let mut copy = Copy {
         tree,

@@ -155,7 +155,7 @@ fn holes(pieces: &Pieces, size: u64) -> Vec<Range<u64>> {
     known.extend(pieces.faults.iter().map(|(range, _)| range.clone()));
     known.sort_by_key(|range| range.start);
     let (mut next, mut holes) = (0, Vec::new());
-    for range in known.into_iter().chain([size..size]) {
+    for range in known.into_iter().chain(std::iter::once(size..size)) {
         if next < range.start {
             holes.push(next..range.start);
         }
