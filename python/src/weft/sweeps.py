@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from weft import frames
 from weft.local import Local, Runner
-from weft.results import Results
+from weft.results import Results, key
 from weft.run import WeftError, run, words_of
 
 if TYPE_CHECKING:
