@@ -67,7 +67,7 @@ fn image(dir: &Path, mib: u64) -> Option<Files> {
     Some(files(&from))
 }
 
-/// Writes the content of an array whose members are `members`.
+/// Writes the content of the array of these members.
 fn fill(dir: &Path, members: &[&str], content: &[u8]) {
     let server = Served::start(dir, members);
     let mut client = Client::connect(&server.uri);

@@ -77,7 +77,7 @@ fn help_of_every_command_names_its_options_and_members_in_short_and_long() {
             "--members",
             "--wait",
             "--write",
-            // Options of sim and replay, whose results merge joins.
+            // Options of sim and replay; merge joins their results.
             "--list",
             "--part",
             "--sweep",

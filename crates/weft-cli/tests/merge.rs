@@ -1,4 +1,4 @@
-//! Tests of sweeps whose settings run alone: `--list`, `--part` and `weft merge`.
+//! Tests of sweeps by settings that run alone: `--list`, `--part` and `weft merge`.
 
 mod common;
 

@@ -39,7 +39,7 @@ pub type Shared = Rc<dyn Source>;
 /// Bytes `offset..offset + len` of a source, as a vector.
 ///
 /// # Errors
-/// As [`Source::read_at`]; nothing is allocated for a range beyond the end.
+/// The errors of [`Source::read_at`]. A range beyond the end allocates nothing.
 pub fn read_vec(source: &dyn Source, offset: u64, len: u64) -> Result<Vec<u8>, ReadError> {
     let range = inside(source.size(), offset, len)?;
     let count = usize::try_from(range.end - range.start).unwrap_or(0);

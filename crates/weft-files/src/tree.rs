@@ -169,13 +169,13 @@ pub trait Tree {
     /// Content of a file.
     ///
     /// # Errors
-    /// None of it can be read.
+    /// No part of the node's map of blocks can be read.
     fn pieces(&self, node: &Node) -> Result<Pieces, TreeError>;
 
     /// Target of a symbolic link.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The target cannot be read.
     fn target(&self, node: &Node) -> Result<Vec<u8>, TreeError>;
 
     /// Extended attributes of a node.

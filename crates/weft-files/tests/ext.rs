@@ -177,7 +177,7 @@ fn a_damaged_first_superblock_is_replaced_and_an_unknown_feature_is_refused() {
     assert!(fs::read(to.path().join("fs/a")).unwrap() == bytes(5, 10_000));
 }
 
-/// First byte of the only inode with this size whose content has the magic number of extents.
+/// First byte of the only inode of this size with the magic number of extents in its content.
 fn inode_of(image: &[u8], size: u32) -> usize {
     let is_it = |at: &usize| {
         image[at + 4..at + 8] == size.to_le_bytes() && image[at + 40..at + 42] == [0x0a, 0xf3]

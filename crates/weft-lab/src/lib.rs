@@ -23,3 +23,4 @@ pub mod report;
 mod run_name;
 pub mod simulate;
 pub mod statistics;
+pub mod text;

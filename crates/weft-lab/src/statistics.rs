@@ -30,7 +30,7 @@ impl Estimate {
         Self { value: value.recip(), low: high.recip(), high: low.recip(), count }
     }
 
-    /// The ratio whose logarithm this is.
+    /// The ratio of which this is the logarithm.
     fn exp(self) -> Self {
         let Self { value, low, high, count } = self;
         Self { value: libm::exp(value), low: libm::exp(low), high: libm::exp(high), count }

@@ -18,7 +18,7 @@ macro_rules! index {
 
 index! {
     /// Index of a member among the members of all volumes of an engine, in order of configuration.
-    /// It says nothing of the slot that the member has in its array.
+    /// This number is independent of the slot that the member has in its array.
     MemberIndex(u16)
 }
 index! {

@@ -1,7 +1,8 @@
-# The rescue recipe of docs/rescue.md, to files: the kernel makes a RAID 1, a RAID 5 with ext4 and a RAID 6 with
-# LVM and ext4 in it, on the second partitions of image files, and "loses power" with the file system
-# mounted and its journal full. weft serves them, one and two members short, with an overlay; the
-# kernel's NBD client mounts what weft serves. The images go to the host for the way without root.
+# The rescue recipe of docs/rescue.md, to files: the kernel makes a RAID 1, a RAID 5 with ext4 and a
+# RAID 6 with LVM and ext4 in it, on the second partitions of image files, and "loses power" with the
+# file system mounted and its journal full. weft serves the RAID 5 and the RAID 6, one and two
+# members short, with an overlay; the kernel's NBD client mounts what weft serves. The images go to
+# the host for the way without root.
 . /lab/tap.sh
 export XDG_RUNTIME_DIR=/tmp/run PYTHONDONTWRITEBYTECODE=1 PATH=/usr/bin:$PATH
 mkdir -p /tmp/run /tmp/mnt

@@ -9,6 +9,7 @@ use weft_lab::experiment::{
     NO_VERDICTS, Outcome as Found, OwnPolicy, PublishedRow, Tally,
 };
 use weft_lab::statistics::{Band, Estimate, Verdict, gain_percent};
+use weft_lab::text::hex;
 
 use super::text::unit;
 
@@ -55,9 +56,7 @@ pub(super) fn to_json(
             })
         })
         .into();
-    let hash = Sha256::digest(sheet.to_string());
-    let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
-    sheet["result_sha256"] = hash.into();
+    sheet["result_sha256"] = hex(&Sha256::digest(sheet.to_string())).into();
     sheet
 }
 

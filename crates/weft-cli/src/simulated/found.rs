@@ -1,5 +1,6 @@
 //! Results of a sweep as its output needs them, whether its settings ran together or alone.
 
+use weft_engine::knobs::STRIPES_MIN;
 use weft_lab::simulate::StripeCache;
 use weft_lab::simulate::part::{CacheSize, Description, Joined, Setting};
 use weft_lab::simulate::sweep::Swept;
@@ -49,7 +50,11 @@ impl Found {
         if !has(&|size| size != CacheSize::Knobs) {
             return String::new();
         }
-        let least = if has(&|size| size == CacheSize::Least) { ", but is 17 at least" } else { "" };
+        let least = if has(&|size| size == CacheSize::Least) {
+            format!(", but is {STRIPES_MIN} at least")
+        } else {
+            String::new()
+        };
         format!("{}{least}", self.sweep.cache_rule)
     }
 

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
+use weft_lab::text::hex;
 
 /// Name and text of a job file or of a drive's model; `None` if it is no file, or no text.
 pub(crate) fn text(path: &Path) -> Option<(String, String)> {
@@ -18,6 +19,6 @@ pub(crate) fn hash(path: &Path) -> Option<(String, String)> {
     let mut file = path.is_file().then(|| File::open(path)).and_then(Result::ok)?;
     let mut hash = Sha256::new();
     let bytes = std::io::copy(&mut file, &mut hash).ok()?;
-    let hash: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let hash = hex(&hash.finalize());
     Some((path.display().to_string(), format!("{bytes} bytes, SHA-256 {hash}")))
 }

@@ -200,7 +200,7 @@ impl Knobs {
         }
         let stripe_bytes = u64::from(stripe_frames.max(1)) * FRAME_BYTES;
         u32::try_from(self.stripe_cache_bytes.0 / stripe_bytes)
-            .map_or(u32::MAX, |stripes| stripes.max(17))
+            .map_or(u32::MAX, |stripes| stripes.max(STRIPES_MIN))
     }
 }
 
@@ -270,6 +270,11 @@ pub const WAITS_WITHOUT_BOUND: Span = Span(u64::MAX);
 /// is reached first; on the fastest drives, gigabytes would be written past a waiting stripe within
 /// a second.
 pub const CACHES_PASSED_MAX: u64 = 64;
+
+/// Least number of stripes of a stripe cache (`stripe_cache_size`), as in md.
+pub const STRIPES_MIN: u32 = 17;
+/// Largest number of stripes of a stripe cache, as in md.
+pub const STRIPES_MAX: u32 = 32_768;
 
 /// md's default `speed_limit_min` and `speed_limit_max`, in KiB per second.
 const SYNC_SPEED_MIN: u32 = 1000;

@@ -30,8 +30,8 @@ use super::form::{
 };
 use super::{
     Activation, CacheForm, CheckReads, Fairness, FlushRule, GroupWeights, Knobs, MergePosition,
-    MergeRule, MergeWeight, NoMerges, PlanRule, PriorityRule, RmwLevel, SYNC_SPEED_MAX,
-    SYNC_SPEED_MIN, SchedulerKind, StripeSize, SyncPace, Writes,
+    MergeRule, MergeWeight, NoMerges, PlanRule, PriorityRule, RmwLevel, STRIPES_MAX, STRIPES_MIN,
+    SYNC_SPEED_MAX, SYNC_SPEED_MIN, SchedulerKind, StripeSize, SyncPace, Writes,
 };
 use crate::page_cache::{Amount, Kernel, PAGE_BYTES};
 
@@ -628,7 +628,7 @@ knobs! {
         draws: { unlisted: "one seed in five has 2008" },
     }
     stripe_cache_size => StripeCacheSize(u32) at stripe_cache_size of Volume {
-        form: number::<17, 32_768>("stripes"),
+        form: number::<STRIPES_MIN, STRIPES_MAX>("stripes"),
         origin: "md",
         doc: "Number of stripes in the stripe cache of the volume. With stripe_size=auto it \
               applies only if stripe_cache_bytes is 0.",

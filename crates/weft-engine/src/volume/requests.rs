@@ -457,8 +457,8 @@ impl Volume {
     }
 
     /// Continues the requests for which all member flushes have ended. If the array broke
-    /// meanwhile, a member whose flush was given up may have been the only one with some data, so
-    /// the data that was to follow the flush must not be written.
+    /// meanwhile, its flush of a member may have been given up, and that member may have been the
+    /// only one with some data: the data that was to follow the flush must not be written.
     #[inline]
     pub(super) fn flushed(&mut self, out: &mut Outbox) {
         for (id, result) in self.array.take_flushed() {

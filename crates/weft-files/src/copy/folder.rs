@@ -20,7 +20,7 @@ impl Folder {
     /// time has it.
     ///
     /// # Errors
-    /// It cannot be created or opened, or another process has it.
+    /// The folder cannot be created or opened, or another process has it open for a copy.
     pub fn open(path: &Path) -> io::Result<Self> {
         match fs::mkdir(path, Mode::from_raw_mode(0o777)) {
             Ok(()) | Err(Errno::EXIST) => {}

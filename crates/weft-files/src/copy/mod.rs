@@ -266,15 +266,15 @@ impl Copy<'_> {
                 Err(_) => self.report.links_copied += 1,
             }
         }
-        let written = self.write(path, node)?;
-        let Some(is_whole) = written else { return Ok(()) };
+        if !self.write(path, node)? {
+            return Ok(());
+        }
         match self.base.rename(PART, folder, name) {
             Ok(()) => {
                 self.report.files += 1;
                 if node.links > 1 {
                     self.first_names.insert(node.id, path.to_vec());
                 }
-                debug_assert!(is_whole || !self.report.damaged.is_empty());
             }
             Err(Errno::NOSPC | Errno::DQUOT) => return Err(CopyError::NoSpace),
             Err(error) => self.failed(path, error),
@@ -291,14 +291,14 @@ impl Copy<'_> {
         self.top.walk(parent)?.link(last, folder, name)
     }
 
-    /// Writes the content of a file to `PART`, with all its properties. Returns whether every byte
-    /// could be read; `None` if the file cannot be written.
-    fn write(&mut self, path: &[u8], node: &Node) -> Result<Option<bool>, CopyError> {
+    /// Writes the content of a file to `PART`, with all its properties. Returns whether it could be
+    /// written.
+    fn write(&mut self, path: &[u8], node: &Node) -> Result<bool, CopyError> {
         let pieces = match self.tree.pieces(node) {
             Ok(pieces) => pieces,
             Err(error) => {
                 self.failed(path, error);
-                return Ok(None);
+                return Ok(false);
             }
         };
         self.base.remove(PART);
@@ -307,7 +307,7 @@ impl Copy<'_> {
             Err(Errno::NOSPC | Errno::DQUOT) => return Err(CopyError::NoSpace),
             Err(error) => {
                 self.failed(path, format!("cannot be written: {error}"));
-                return Ok(None);
+                return Ok(false);
             }
         };
         let mut damaged = Damaged { path: path.to_vec(), ranges: Vec::new() };
@@ -326,7 +326,7 @@ impl Copy<'_> {
             Err(Errno::NOSPC | Errno::DQUOT) => return Err(CopyError::NoSpace),
             Err(error) => {
                 self.failed(path, format!("cannot be written: {error}"));
-                return Ok(None);
+                return Ok(false);
             }
         }
         for (range, why) in pieces.faults {
@@ -338,7 +338,7 @@ impl Copy<'_> {
             self.report.damaged.push(damaged);
         }
         self.finish(&file, path, node, is_whole);
-        Ok(Some(is_whole))
+        Ok(true)
     }
 
     /// Copies a range of a file from the source.

@@ -18,6 +18,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::error::CompareError;
+use crate::text::shortened;
 
 /// Metrics of a run, by name.
 pub(super) type Values = BTreeMap<String, f64>;
@@ -262,9 +263,5 @@ pub(super) const SUMMARY: &str = "summary.json";
 
 /// A line for an error message, cut to the width of a terminal.
 fn quoted(line: &str) -> String {
-    let mut text: String = line.chars().take(60).collect();
-    if text.len() < line.len() {
-        text.push('…');
-    }
-    format!("{text:?}")
+    format!("{:?}", shortened(line, 60))
 }

@@ -220,7 +220,7 @@ impl Experiment {
     /// # Errors
     /// The text is not understood.
     pub fn of(text: &str) -> Result<Self, ExperimentError> {
-        let hash = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
+        let hash = crate::text::hex(&Sha256::digest(text));
         let source = text.to_owned();
         let wrong = |error: toml::de::Error| ExperimentError::Text(error.to_string().trim().into());
         let text: Text = toml::from_str(&source).map_err(wrong)?;

@@ -363,9 +363,5 @@ pub(crate) fn range(
 
 /// Text for an error message: quoted, without control characters, of limited length.
 pub(crate) fn shortened(text: &str) -> String {
-    let mut short: String = text.chars().take(40).collect();
-    if short.len() < text.len() {
-        short.push('…');
-    }
-    format!("{short:?}")
+    format!("{:?}", crate::text::shortened(text, 40))
 }

@@ -13,6 +13,7 @@ use thiserror::Error;
 
 use super::StripeCache;
 use super::sweep::Swept;
+use crate::text::shortened;
 
 /// Result of one setting of a sweep.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -266,16 +267,9 @@ fn same_sweep(file: &str, part: &Part, first: &str, pattern: &Part) -> Result<()
     let fields = found.as_object().into_iter().flatten();
     let mut differing = fields.filter(|(name, value)| expected.get(name) != Some(value));
     let (name, value) = differing.next().map_or(("sweep", &Value::Null), |(n, v)| (n.as_str(), v));
-    let [found, expected] = [value, &expected[name]].map(|value| shortened(&value.to_string()));
+    // A whole job file may be in a value.
+    let [found, expected] = [value, &expected[name]].map(|value| shortened(&value.to_string(), 80));
     Err(other(name, found, expected))
-}
-
-/// Begin of a value, for an error: a whole job file may be in it.
-fn shortened(value: &str) -> String {
-    match value.char_indices().nth(80) {
-        Some((end, _)) => format!("{}…", &value[..end]),
-        None => value.to_owned(),
-    }
 }
 
 /// Compares the lists of a part's setting with the numbers of knobs and runs of its sweep.

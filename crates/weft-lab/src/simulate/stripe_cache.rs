@@ -8,7 +8,7 @@
 //! Source   reference.md: `stripe_cache_bytes`, `stripe_cache_size`
 
 use serde::{Deserialize, Serialize};
-use weft_engine::knobs::StripeSize;
+use weft_engine::knobs::{STRIPES_MAX, STRIPES_MIN, StripeSize};
 use weft_units::{Bytes, FRAME_BYTES};
 
 use super::Volume;
@@ -54,7 +54,7 @@ impl Volume {
             ("stripe_cache_bytes", memory.0, BYTES_MIN)
         } else {
             let stripes = memory.0 / self.stripe_bytes();
-            ("stripe_cache_size", stripes.min(STRIPES_MAX), STRIPES_MIN)
+            ("stripe_cache_size", stripes.min(STRIPES_MAX.into()), STRIPES_MIN.into())
         };
         if let Ok(knob) = self.knobs.parse(knob, &most.max(least).to_string()) {
             self.knobs.set(knob);
@@ -76,11 +76,9 @@ impl Volume {
     }
 }
 
-/// Range of `stripe_cache_size`, and lower end of that of `stripe_cache_bytes`.
+/// Lower end of the range of `stripe_cache_bytes`.
 ///
 /// Source   the table of knobs; a test compares them
-const STRIPES_MIN: u64 = 17;
-const STRIPES_MAX: u64 = 32_768;
 const BYTES_MIN: u64 = 1 << 20;
 
 #[cfg(test)]

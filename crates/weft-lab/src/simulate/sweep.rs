@@ -18,6 +18,7 @@ use crate::fio_json::JobResult;
 use crate::job::Job;
 use crate::latency::Latencies;
 use crate::statistics::{Estimate, StatisticsError, mean, ratio};
+use crate::text::hex;
 
 /// Load of a sweep.
 #[derive(Clone, Debug)]
@@ -307,8 +308,7 @@ pub fn fingerprint(outcome: &Outcome) -> String {
     let members: Vec<_> = outcome.members.iter().map(|member| member.traffic).collect();
     let Outcome { elapsed, answered, client, engine_work, recovered, unreadable, .. } = outcome;
     let all = (jobs, members, elapsed, answered, client, engine_work, recovered, unreadable);
-    let hash = Sha256::digest(format!("{all:?}"));
-    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&Sha256::digest(format!("{all:?}")))
 }
 
 /// Copy of a volume with the seed of run `run`.

@@ -13,7 +13,6 @@ use weft_engine::assemble::Options;
 use weft_files::copy::{Folder, PART, Report, copy};
 use weft_files::ext4::Ext4;
 use weft_files::inside::{Inside as Contents, Place, look};
-use weft_files::probe::Kind;
 use weft_files::source::Shared;
 use weft_files::tree::Tree;
 use weft_terminal::outcome::{Exit, Failure, Outcome};
@@ -230,7 +229,7 @@ fn to_json(found: &Contents, restored: &[Restored]) -> Value {
                     object["content_bytes"] = json!(content.size);
                     object["last_use"] = json!(contents::last_use(content));
                     object["content_notes"] = json!(content.notes);
-                    object["has_files"] = json!(matches!(content.kind, Kind::Ext(_)));
+                    object["has_files"] = json!(matches!(contents::has_files(place), Some(Ok(_))));
                 }
                 Err(why) => object["refused"] = json!(why),
             }
