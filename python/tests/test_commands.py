@@ -122,5 +122,5 @@ def test_a_signal_is_told() -> None:
 
 def test_what_weft_says_on_success_is_a_warning(tmp_path: Path) -> None:
     text = JOB.replace("size=16m\n", "").replace("runtime=20ms\ntime_based=1\n", "")
-    with pytest.warns(weft.WeftWarning, match="no size=, so that it goes over the whole volume"):
+    with pytest.warns(weft.WeftWarning, match="goes over the whole volume; size="):
         weft.sim(text, member_size="8M")

@@ -28,9 +28,10 @@ h1, h2, p, li, figcaption { overflow-wrap: anywhere; }
 h1 { font-size: 1.7rem; line-height: 1.25; margin: .5rem 0; }
 h2 { font-size: 1.25rem; margin: 2.6rem 0 .6rem; padding-top: .9rem; border-top: 1px solid var(--rule); }
 .summary { font-size: 1.08rem; }
-dl.facts { display: grid; grid-template-columns: max-content 1fr; gap: .15rem 1rem; margin: 1rem 0; font-size: .88rem; }
+dl.facts { display: grid; grid-template-columns: fit-content(50%) minmax(0, 1fr); gap: .15rem 1rem; margin: 1rem 0; font-size: .88rem; }
+dl.facts dt, dl.facts dd { overflow-wrap: anywhere; }
 dl.facts dt { color: var(--soft); }
-dl.facts dd { margin: 0; overflow-wrap: anywhere; }
+dl.facts dd { margin: 0; }
 figure { margin: 1.6rem 0; }
 figcaption { font-weight: 600; margin-bottom: .1rem; }
 figure p.description { margin: 0 0 .5rem; color: var(--soft); font-size: .9rem; }
@@ -72,7 +73,7 @@ summary { cursor: pointer; color: var(--soft); }
 .verdict { font-weight: 600; white-space: nowrap; }
 .agrees { color: var(--good); } .differs { color: var(--poor); }
 .direction, .undecided, .agrees-otherwise { color: var(--fair); }
-@media (max-width: 34rem) { main { padding: .8rem .8rem 3rem; } h1 { font-size: 1.4rem; } dl.facts { grid-template-columns: 1fr; }
+@media (max-width: 34rem) { main { padding: .8rem .8rem 3rem; } h1 { font-size: 1.4rem; } dl.facts { grid-template-columns: minmax(0, 1fr); }
   dl.facts dd { margin-bottom: .3rem; } th, td { padding-right: .5rem; }
   .cards, .cards caption, .cards tbody, .cards tr { display: block; } .cards thead { display: none; }
   .cards tr { padding: .5rem 0; border-bottom: 1px solid var(--rule); }
