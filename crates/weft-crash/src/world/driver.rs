@@ -179,7 +179,7 @@ impl World {
                 continue;
             }
             // Requests of disconnected clients are carried out too.
-            let at_rest = self.unanswered() == 0 && !self.serves_somebody();
+            let at_rest = self.unanswered() == 0 && !self.has_requests();
             if at_rest {
                 if self.members_answer() {
                     self.coverage.longest_finish = self.coverage.longest_finish.max(took);
@@ -349,9 +349,12 @@ impl World {
         }
     }
 
-    fn serves_somebody(&self) -> bool {
-        self.engine.as_ref().is_some_and(|engine| {
-            engine.snapshot().volumes.iter().any(|volume| volume.requests_active > 0)
+    /// Whether the engine has requests of clients, also of disconnected ones, in a volume or in the
+    /// write-back cache. There, a write with PREFLUSH may wait until dirty pages can be written.
+    fn has_requests(&self) -> bool {
+        self.engine.as_ref().map(Engine::snapshot).is_some_and(|snapshot| {
+            let mut active = snapshot.volumes.iter().map(|volume| volume.requests_active);
+            snapshot.frames_held > 0 || active.any(|count| count > 0)
         })
     }
 

@@ -209,6 +209,7 @@ impl Array {
             let number = array.want_update();
             array.intent.state = CleanState::BecomingDirty(number);
         }
+        array.record_absent_members();
         array
     }
 
@@ -440,7 +441,8 @@ impl Array {
             self.take_back_resync_for_space(left_agree);
         }
         if !self.membership.read_only {
-            self.updates.records_failures = self.want_update();
+            let number = self.want_update();
+            self.updates.records_failures = self.updates.records_failures.max(number);
         }
     }
 

@@ -34,7 +34,7 @@
 //! Source   md-raid.md §6.6 and §6.7, md-ondisk.md §1.7 and §8.4, reliability.md I4 to I6
 
 use smallvec::SmallVec;
-use weft_ondisk::{Features, MdTime, ResyncOffset, Role, Standing, Update};
+use weft_ondisk::{Features, MdTime, ResyncOffset, Role, Standing, Update, Version};
 use weft_units::{Sectors, Slot, Span, Time};
 
 use super::Array;
@@ -138,6 +138,22 @@ impl Array {
             && (self.updates.done == self.updates.wanted
                 || self.membership.read_only
                 || self.membership.broken)
+    }
+
+    /// Makes an array of version 0.90 that starts without a member record the failure by two
+    /// updates, before a write is acknowledged and before a spare takes the slot.
+    ///
+    /// The absent member may be ahead by one update, which a crash cut off for the others, so that
+    /// one update of the others gives them the same count. A spare that takes the slot gets the
+    /// absent member's number too, and only the update count tells the two apart: the absent
+    /// member's must be behind by more than one.
+    pub(super) fn record_absent_members(&mut self) {
+        let of_slots = |member: &Member| member.superblock().version() == Version::V0_90;
+        let numbers_are_slots = self.members.iter().any(of_slots);
+        let absent = self.membership.is_redundant && self.membership.degraded() > 0;
+        if numbers_are_slots && absent && !self.membership.read_only {
+            self.updates.records_failures = self.want_update() + 1;
+        }
     }
 
     /// Whether every failure is recorded on the other members. In a broken array failures count as
@@ -506,6 +522,9 @@ impl Array {
         let recorded_before = self.failures_recorded();
         assert!(self.updates.done <= self.updates.started, "updates are done in order");
         self.updates.done = self.updates.started;
+        if self.updates.done + 1 == self.updates.records_failures {
+            self.want_update();
+        }
         if let Some(bitmap) = &mut self.bitmap {
             bitmap.update_done(self.events);
             bitmap.leaves_with(self.updates.done);
