@@ -10,6 +10,7 @@ mod command;
 mod inside;
 mod knobs;
 mod look;
+mod mdadm;
 mod member;
 mod named_members;
 mod new_array;
@@ -27,9 +28,11 @@ mod unreadable;
 mod volume;
 mod when;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
+use weft_terminal::outcome::Failure;
 use weft_terminal::program;
 
 /// The Linux block write path in userspace: software RAID, served over NBD
@@ -58,5 +61,9 @@ Exit status: 0 done, 1 failed, 2 usage, 3 refused for safety (nothing written), 
 Start here: weft demo";
 
 fn main() -> ExitCode {
-    program::run(|cli: &Cli| command::run(&cli.command, Cli::command))
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    match mdadm::told(&words) {
+        Some(text) => program::end::<Cli>(Err(Failure::Usage(text))),
+        None => program::run(|cli: &Cli| command::run(&cli.command, Cli::command)),
+    }
 }

@@ -10,7 +10,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use clap::builder::{OsStringValueParser, TypedValueParser, ValueParser};
-use weft_terminal::terminal::label;
+use weft_runtime::spec::MemberSpec;
+use weft_terminal::terminal::{complain, label};
 use weft_units::Bytes;
 
 use crate::size::{self, Plain};
@@ -71,29 +72,91 @@ impl fmt::Display for MemberArg {
     }
 }
 
-/// Paths of arguments that must be files or devices.
+/// Paths of arguments that must be files or devices. A part of several files, such as `disk*#5`, is
+/// that of each file that the pattern matches, in order of their names: a shell finds no file whose
+/// name ends in `#5`.
 ///
 /// # Errors
-/// An argument is not a file or device; the error gives the first such argument and the reason.
+/// An argument is not a file or device, or a pattern matches no file; the error gives the first
+/// such argument and the reason.
 pub(crate) fn paths(members: &[MemberArg]) -> Result<Vec<PathBuf>, String> {
-    members
-        .iter()
-        .map(|member| match member {
-            MemberArg::Path(path) => Ok(path.clone()),
+    let mut paths = Vec::new();
+    for member in members {
+        match member {
+            MemberArg::Path(path) => paths.extend(matched(path)?),
             MemberArg::Missing => {
-                Err("missing: only create takes it; leave the member out".to_owned())
+                return Err("missing: only create takes it; leave the member out".to_owned());
             }
-            MemberArg::Ram(..) => Err(format!(
-                "{member}: fresh memory holds no array; only add takes it, as a new spare"
-            )),
-        })
-        .collect()
+            MemberArg::Ram(..) => {
+                return Err(format!(
+                    "{member}: fresh memory holds no array; only add takes it, as a new spare"
+                ));
+            }
+        }
+    }
+    Ok(paths)
+}
+
+/// The members that are there, for `--run`: one that is gone is left out with a note. Without
+/// `--run`, opening it fails.
+pub(crate) fn present(mut paths: Vec<PathBuf>, run: bool) -> Vec<PathBuf> {
+    let is_there = |path: &PathBuf| {
+        let is_there = MemberSpec::path(path).file().is_none_or(Path::exists);
+        if !is_there {
+            complain(&format!("{}: no such file; left out for --run", label(path)));
+        }
+        is_there
+    };
+    if run {
+        paths.retain(is_there);
+    }
+    paths
+}
+
+/// The paths that a name means: itself, or if it is a pattern with a part, that part of each match.
+fn matched(name: &Path) -> Result<Vec<PathBuf>, String> {
+    let itself = || Ok(vec![name.to_owned()]);
+    let Some(text) = name.to_str().filter(|_| !name.exists()) else { return itself() };
+    let Some((file, part)) = text.rfind(['#', '@']).map(|at| text.split_at(at)) else {
+        return itself();
+    };
+    if !file.contains(['*', '?', '[']) || Path::new(file).exists() {
+        return itself();
+    }
+    let found = glob::glob(file).map_err(|error| format!("{text}: {file}: {error}"))?;
+    let with_part = |mut path: OsString| {
+        path.push(part);
+        PathBuf::from(path)
+    };
+    let paths: Vec<PathBuf> = found.flatten().map(|it| with_part(it.into_os_string())).collect();
+    if paths.is_empty() {
+        return Err(format!("{text}: no file matches {file}"));
+    }
+    Ok(paths)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::os::unix::ffi::OsStrExt;
+
+    #[test]
+    fn a_part_of_a_pattern_is_that_of_each_match() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = |name: &str| dir.path().join(name);
+        for name in ["disk2", "disk1", "other", "odd*#1"] {
+            std::fs::write(place(name), "").unwrap();
+        }
+        let of = |name: &str| paths(&[MemberArg::Path(place(name))]);
+        assert_eq!(of("disk*#5"), Ok(vec![place("disk1#5"), place("disk2#5")]));
+        assert_eq!(of("disk?@1M"), Ok(vec![place("disk1@1M"), place("disk2@1M")]));
+        // What exists, and what is no pattern, is meant itself.
+        for name in ["odd*#1", "disk*", "gone#5"] {
+            assert_eq!(of(name), Ok(vec![place(name)]));
+        }
+        assert!(of("none*#5").unwrap_err().ends_with("/none*"));
+        assert!(of("disk[#5").unwrap_err().contains("disk[#5: "));
+    }
 
     #[test]
     fn arguments_name_what_they_look_like() {

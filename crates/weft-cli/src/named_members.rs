@@ -9,8 +9,9 @@ use std::path::Path;
 use clap::Args;
 use serde_json::json;
 use weft_export::control::{Command, MemberStatus, VolumeStatus};
+use weft_runtime::spec::MemberSpec;
 use weft_terminal::outcome::{Exit, Failure, Outcome};
-use weft_terminal::terminal::{print_json, stdout};
+use weft_terminal::terminal::{complain, print_json, stdout};
 
 use crate::target::{Target, only_volume};
 
@@ -19,7 +20,8 @@ use crate::target::{Target, only_volume};
 pub(crate) struct NamedMembers {
     /// Name or control socket of a running volume
     target: String,
-    /// Members by path, file name or device number, as weft status shows them
+    /// Members by path, file name or device number, as weft status shows them; `failed`: all that
+    /// have failed; `detached`: all whose file or device is no longer there
     #[arg(value_name = "MEMBER", required = true)]
     members: Vec<String>,
     /// Print one JSON object
@@ -41,9 +43,15 @@ pub(crate) fn run(
     let mut target = Target::connect(&arguments.target)?;
     let status = target.status()?;
     let volume = only_volume(&target.name, &status)?;
-    let each = arguments.members.iter().map(|argument| one(&target.name, volume, argument));
-    let members = each.collect::<Result<Vec<_>, _>>()?;
-    target.ask(command(members.iter().map(|member| member.index.clone()).collect()))?;
+    let each = arguments.members.iter().map(|argument| meant(&target.name, volume, argument));
+    let members = each.collect::<Result<Vec<_>, _>>()?.concat();
+    if members.is_empty() {
+        // As with mdadm, a word that fits no member is no error.
+        let words = arguments.members.join(" or ");
+        complain(&format!("{}: note: found no member that is {words}", target.name));
+    } else {
+        target.ask(command(members.iter().map(|member| member.index.clone()).collect()))?;
+    }
     let members: Vec<&str> = members.iter().map(|member| member.label.as_str()).collect();
     if arguments.json {
         print_json(&json!({"schema": schema, "volume": volume.name, "members": members}))?;
@@ -55,6 +63,29 @@ pub(crate) fn run(
         out.flush()?;
     }
     Ok(Exit::Done)
+}
+
+/// Members that an argument of `fail` or `remove` means: one by its name, or all that mdadm's words
+/// fit. A member with such a name is meant by it.
+///
+/// # Errors
+/// The argument is no word, and matches no member or several.
+///
+/// Source   mdadm(8), MANAGE MODE
+fn meant(target: &str, volume: &VolumeStatus, argument: &str) -> Result<Vec<Named>, Failure> {
+    let fits: fn(&MemberStatus) -> bool = match argument {
+        "failed" | "faulty" => |member| member.state == "faulty",
+        "detached" => |member| {
+            MemberSpec::parse(&member.label)
+                .is_ok_and(|spec| spec.file().is_some_and(|path| !path.exists()))
+        },
+        _ => return Ok(vec![one(target, volume, argument)?]),
+    };
+    if let Ok(named) = one(target, volume, argument) {
+        return Ok(vec![named]);
+    }
+    let all = volume.members.iter().filter(|member| fits(member));
+    Ok(all.map(Named::of).collect())
 }
 
 /// Members named by arguments.
@@ -74,6 +105,12 @@ pub(crate) struct Named {
     pub(crate) label: String,
     /// Index of the member, for the server. Unlike the label, it is unique.
     pub(crate) index: String,
+}
+
+impl Named {
+    fn of(member: &MemberStatus) -> Self {
+        Self { label: member.label.clone(), index: member.index.to_string() }
+    }
 }
 
 /// Finds the member that an argument names.
@@ -104,7 +141,7 @@ fn one(target: &str, volume: &VolumeStatus, argument: &str) -> Result<Named, Fai
         members.iter().map(each).collect::<Vec<_>>().join(", ")
     };
     match found.as_slice() {
-        [one] => Ok(Named { label: one.label.clone(), index: one.index.to_string() }),
+        [one] => Ok(Named::of(one)),
         [] => Err(Failure::usage(format!(
             "{target}: no member {argument}; it has {}",
             described(&members.iter().collect::<Vec<_>>())

@@ -17,8 +17,8 @@ use crate::target::{Target, only_volume};
 /// Options of `check` and `repair`.
 #[derive(Debug, Args)]
 pub(crate) struct Sync {
-    /// Name or control socket of a running volume
-    target: String,
+    /// Name or control socket of a running volume [default: the only one]
+    target: Option<String>,
     /// Start the check or repair and return at once; weft status shows its progress
     #[arg(long)]
     no_wait: bool,
@@ -43,7 +43,7 @@ pub(crate) struct Report {
 
 /// Starts `check`, `repair` or `correct`, and waits for its end unless `--no-wait` is given.
 pub(crate) fn run(action: &'static str, arguments: &Sync) -> Outcome {
-    let mut target = Target::connect(&arguments.target)?;
+    let mut target = Target::named_or_only(arguments.target.as_deref())?;
     let command = if action == "correct" { "repair" } else { action };
     if arguments.no_wait {
         target.ask(Command::SyncAction { action: action.into() })?;
@@ -108,7 +108,7 @@ pub(crate) fn run(action: &'static str, arguments: &Sync) -> Outcome {
 /// # Errors
 /// P and Q identify wrong strips of data, or the check failed.
 pub(crate) fn refuse_wrong_strips(arguments: &Sync) -> Result<(), Failure> {
-    let mut target = Target::connect(&arguments.target)?;
+    let mut target = Target::named_or_only(arguments.target.as_deref())?;
     let status = target.status()?;
     let volume = only_volume(&target.name, &status)?;
     let Some(array) = volume.array.as_ref().filter(|_| volume.level == "raid6") else {

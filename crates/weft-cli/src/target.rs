@@ -48,6 +48,26 @@ impl Target {
         Err(Failure::failed(format!("{name}: no running volume has this name; {hint}")))
     }
 
+    /// Connects to the volume that is named, or without a name to the only one that runs.
+    ///
+    /// # Errors
+    /// No running volume has the name; or none is named, and not exactly one runs.
+    pub(crate) fn named_or_only(name: Option<&str>) -> Result<Self, Failure> {
+        if let Some(name) = name {
+            return Self::connect(name);
+        }
+        let mut running = running();
+        if running.len() == 1 {
+            return Ok(running.remove(0).0);
+        }
+        let names: Vec<String> = running.into_iter().map(|(target, _)| target.name).collect();
+        Err(Failure::usage(if names.is_empty() {
+            "no volume is named, and none is running; weft serve starts one".to_owned()
+        } else {
+            format!("name one of the running volumes: {}", names.join(", "))
+        }))
+    }
+
     fn at(path: &Path, name: &str) -> Result<Self, Failure> {
         let client = Client::connect(path).map_err(|error| match error {
             ControlError::Connect { path, source } => Failure::failed(format!(

@@ -2,13 +2,13 @@
 
 mod common;
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 
 use common::client::Client;
-use common::{Served, array, contents, exits, json};
+use common::{Served, array, command, contents, exits, json};
 use serde_json::Value;
 use tempfile::tempdir;
 use weft_engine::knobs::{KnobRow, TABLE};
@@ -27,6 +27,50 @@ fn events(dir: &Path, member: &str) -> u64 {
     let seen = json(dir, &["examine", "--json", member]);
     assert_eq!(seen["members"][0]["superblock"]["state"], "clean", "{seen}");
     seen["members"][0]["superblock"]["events"].as_u64().unwrap()
+}
+
+/// Habits of mdadm: no name where only one volume runs, `failed` and `detached`,
+/// members that are gone, options for modes, and knobs by nearly their name.
+#[test]
+fn the_only_volume_needs_no_name_and_members_are_named_as_mdadm_does() {
+    let dir = array();
+    let path = dir.path();
+    for command in ["get", "stop", "detail", "wait", "check"] {
+        let text = exits(path, 2, &[command]).err;
+        assert!(text.contains("no volume is named, and none is running"), "{command}: {text}");
+    }
+    let served = Served::start(path, &["a", "b", "c"]);
+    assert_eq!(exits(path, 0, &["get", "stripe_size"]).out, "stripe_size=auto\n");
+    assert!(exits(path, 0, &["detail"]).out.contains("active sync"));
+    assert!(exits(path, 0, &["check"]).out.contains("parity agrees"));
+    let text = exits(path, 2, &["set", "vol", "strip_size=4096"]).err;
+    assert!(text.ends_with("strip_size: no such knob; did you mean stripe_size?\n"), "{text}");
+    let text = exits(path, 2, &["get", "vol", "nothing_like_it"]).err;
+    assert!(text.ends_with("no such knob; weft set --help lists all\n"), "{text}");
+
+    let mut watch = command(path, &["status", "--watch"]);
+    let mut watch = watch.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(watch.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(lines.filter(|line| line.starts_with("vol : active")).take(2).count(), 2);
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+
+    let text = exits(path, 0, &["remove", "vol", "failed", "detached"]);
+    assert_eq!(text.out, "");
+    assert!(text.err.contains("found no member that is failed or detached"), "{text:?}");
+    std::fs::remove_file(path.join("b")).unwrap();
+    assert!(exits(path, 0, &["fail", "vol", "detached"]).out.ends_with("/b\n"));
+    assert!(exits(path, 0, &["remove", "vol", "failed"]).out.ends_with("/b\n"));
+    exits(path, 0, &["stop"]);
+    served.wait();
+
+    // Without --run, a member that is gone may be one that was misspelt.
+    let text = exits(path, 1, &["assemble", "a", "b", "c"]).err;
+    assert!(text.contains("b: No such file"), "{text}");
+    let text = exits(path, 0, &["assemble", "--run", "a", "b", "c"]);
+    assert!(text.err.contains("b: no such file; left out for --run"), "{text:?}");
+    let text = exits(path, 2, &["--stop", "/dev/md0"]).err;
+    assert_eq!(text, "weft: --stop is an option of mdadm; here: weft stop md0\n");
 }
 
 #[test]
@@ -386,7 +430,7 @@ fn signals_end_in_good_order_and_tell_systemd() {
         let socket = path.join("notify");
         let notified = UnixDatagram::bind(&socket).unwrap();
         let log = path.join("log");
-        let mut child = common::command(path, &["serve", "a", "b", "c"])
+        let mut child = command(path, &["serve", "a", "b", "c"])
             .env("NOTIFY_SOCKET", &socket)
             .stdout(std::process::Stdio::piped())
             .stderr(std::fs::File::create(&log).unwrap())
@@ -547,7 +591,7 @@ fn an_array_made_of_used_members_is_rebuilt_when_it_is_served() {
 fn a_log_that_nobody_takes_does_not_end_the_volume() {
     let dir = array();
     let path = dir.path();
-    let mut child = common::command(path, &["serve", "a", "b", "c"])
+    let mut child = command(path, &["serve", "a", "b", "c"])
         .stdout(std::process::Stdio::piped())
         .stderr(std::fs::File::options().write(true).open("/dev/full").unwrap())
         .spawn()
@@ -603,7 +647,7 @@ fn a_check_that_loses_the_last_parity_does_not_say_that_parity_agrees() {
     };
     // The check may have ended before it was polled.
     let check = loop {
-        let mut check = common::command(path, &["check", "vol"])
+        let mut check = command(path, &["check", "vol"])
             .stdout(std::process::Stdio::piped())
             .stderr(std::process::Stdio::piped())
             .spawn()

@@ -206,6 +206,10 @@ pub struct VolumeStatus {
     /// Stripes that the running or last resync or check has handled.
     #[serde(default)]
     pub sync_stripes: u64,
+    /// Bytes of each member per second that the running resync or check passes, over the last 10 to
+    /// 20 s; absent if none runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sync_speed: Option<u64>,
     /// Sectors in which a check found a mismatch, md's `mismatch_cnt`.
     pub mismatch_cnt: u64,
     /// Mismatches that checks have found, by the member that explains them, and those that were

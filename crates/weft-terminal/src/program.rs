@@ -34,6 +34,12 @@ pub fn run<C: Parser>(command: impl FnOnce(&C) -> Outcome) -> ExitCode {
     finish(outcome, wants_json(std::env::args_os()))
 }
 
+/// Reports the outcome of a program that does not parse its command line, as [`run`] does.
+pub fn end<C: Parser>(outcome: Outcome) -> ExitCode {
+    terminal::set_program(C::command().get_name());
+    finish(outcome, wants_json(std::env::args_os()))
+}
+
 /// Parses the command line. clap's `help` accepts no options: `help --help` is treated as `help
 /// help`, which prints the help of `help`, and `help COMMAND --help` as `help COMMAND`.
 fn parse<C: Parser>() -> Result<C, clap::Error> {

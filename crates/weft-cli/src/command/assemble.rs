@@ -40,6 +40,7 @@ pub(crate) struct Assemble {
 
 pub(crate) fn run(arguments: &Assemble) -> Outcome {
     let paths = member::paths(&arguments.members).map_err(Failure::Usage)?;
+    let paths = member::present(paths, arguments.assembly.run);
     let mut options = arguments.assembly.options(&arguments.selection)?;
     options.name = arguments.name.clone().or(options.name);
     let wait = arguments.assembly.member_wait();

@@ -35,15 +35,17 @@ pub(crate) struct Detail {
     json: bool,
     #[command(flatten)]
     selection: Selection,
-    /// Name or control socket of a running volume, or the members of an array
-    #[arg(value_name = "TARGET|MEMBER", required = true, value_parser = MemberArg::parser())]
+    /// Name or control socket of a running volume [default: the only one], or the members of an
+    /// array
+    #[arg(value_name = "TARGET|MEMBER", value_parser = MemberArg::parser())]
     members: Vec<MemberArg>,
 }
 
 pub(crate) fn run(arguments: &Detail) -> Outcome {
     let paths = member::paths(&arguments.members).map_err(Failure::Usage)?;
     let result = match paths.as_slice() {
-        [one] if names_target(one) => of_target(&one.to_string_lossy()),
+        [] => of_target(None),
+        [one] if names_target(one) => of_target(Some(&one.to_string_lossy())),
         paths => of_members(paths, arguments.selection.options()?),
     };
     let detail = match result {
@@ -123,9 +125,10 @@ fn of_members(paths: &[PathBuf], chosen: Options) -> Result<Facts, Failure> {
     Ok(Facts::new(&assembly, freshest, number_of))
 }
 
-fn of_target(name: &str) -> Result<Facts, Failure> {
-    let mut target = Target::connect(name)?;
+fn of_target(name: Option<&str>) -> Result<Facts, Failure> {
+    let mut target = Target::named_or_only(name)?;
     let status = target.status()?;
+    let name = &target.name;
     let volume = only_volume(name, &status)?;
     let Some(array) = &volume.array else {
         return Err(Failure::failed(format!("{name}: a bare member, which has no metadata")));

@@ -21,8 +21,8 @@ use crate::target::{Target, only_volume};
 #[derive(Debug, Args)]
 #[command(after_long_help = crate::knobs::table_of_running())]
 pub(crate) struct Get {
-    /// Name or control socket of a running volume
-    target: String,
+    /// Name or control socket of a running volume [default: the only one]
+    target: Option<String>,
     /// Names of knobs [default: all, with their meaning]
     knobs: Vec<String>,
     /// Print the values of this member's queue, by path, file name or device number
@@ -34,10 +34,10 @@ pub(crate) struct Get {
 }
 
 pub(crate) fn run(arguments: &Get) -> Outcome {
-    let mut target = Target::connect(&arguments.target)?;
-    let mut answer = target.ask(Command::Get { knobs: arguments.knobs.clone() })?;
+    let (mut target, names) = chosen(arguments)?;
+    let mut answer = target.ask(Command::Get { knobs: names.clone() })?;
     if let Some(member) = &arguments.member {
-        of_member(&mut target, member, &arguments.knobs, &mut answer)?;
+        of_member(&mut target, member, &names, &mut answer)?;
     }
     let Response { knobs, queues, .. } = answer;
     if arguments.json {
@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: &Get) -> Outcome {
         // Values requested by name are printed without their meaning, for scripts.
         let row = TABLE.iter().find(|row| row.name == name);
         let about = match row {
-            _ if !arguments.knobs.is_empty() => None,
+            _ if !names.is_empty() => None,
             Some(row) => Some((row.doc, row.unit, row.range_live())),
             None if name == BITMAP.name => Some((BITMAP.doc, BITMAP.unit, BITMAP.range.to_owned())),
             None => None,
@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: &Get) -> Outcome {
             writeln!(out, "{}: {name}={value}", queue.label)?;
         }
     }
-    if arguments.knobs.is_empty() {
+    if names.is_empty() {
         let status = target.status()?;
         let named = arguments.member.iter().cloned().collect::<Vec<_>>();
         let named = named_members::all(&mut target, &named)?;
@@ -91,6 +91,19 @@ pub(crate) fn run(arguments: &Get) -> Outcome {
     }
     out.flush()?;
     Ok(Exit::Done)
+}
+
+/// The volume, and the names of knobs. A first word that names a knob and no running volume is one
+/// of the names, for the only volume.
+fn chosen(arguments: &Get) -> Result<(Target, Vec<String>), Failure> {
+    let is_knob = |name: &&String| {
+        let known = TABLE.iter().map(|row| row.name).chain([BITMAP.name]);
+        known.into_iter().any(|known| known == *name) && Target::connect(name).is_err()
+    };
+    let knob = arguments.target.as_ref().filter(is_knob);
+    let target = arguments.target.as_deref().filter(|_| knob.is_none());
+    let names = knob.into_iter().chain(&arguments.knobs).cloned().collect();
+    Ok((Target::named_or_only(target)?, names))
 }
 
 /// Text about the queue of a member: its scheduler, whether the member counts as rotational, and

@@ -13,15 +13,15 @@ use crate::target::Target;
 /// A resync or rebuild that the array needs starts again by itself.
 #[derive(Debug, Args)]
 pub(crate) struct Idle {
-    /// Name or control socket of a running volume
-    target: String,
+    /// Name or control socket of a running volume [default: the only one]
+    target: Option<String>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(arguments: &Idle) -> Outcome {
-    let mut target = Target::connect(&arguments.target)?;
+    let mut target = Target::named_or_only(arguments.target.as_deref())?;
     target.ask(Command::SyncAction { action: "idle".into() })?;
     if arguments.json {
         print_json(&json!({"schema": "weft.idle/1", "volume": target.name}))?;

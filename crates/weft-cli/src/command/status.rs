@@ -3,8 +3,9 @@
 //! Programs that parse `/proc/mdstat` can parse it.
 
 use std::fmt::Write as _;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::Path;
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -32,11 +33,35 @@ pub(crate) struct StatusOf {
     /// and the array itself, with their shares in total and over the last seconds
     #[arg(long, conflicts_with = "json")]
     clients: bool,
+    /// Print again every SECONDS until interrupted; on a terminal in place
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "1",
+        value_parser = clap::value_parser!(u32).range(1..=3600),
+        conflicts_with = "json"
+    )]
+    watch: Option<u32>,
     /// Name or control socket of a running volume [default: all of them]
     target: Option<String>,
 }
 
 pub(crate) fn run(arguments: &StatusOf) -> Outcome {
+    let Some(seconds) = arguments.watch else { return print_once(arguments) };
+    let in_place = std::io::stdout().is_terminal();
+    loop {
+        if in_place {
+            // Clears the screen and begins at its top.
+            write!(stdout(), "\x1b[H\x1b[2J")?;
+        }
+        print_once(arguments)?;
+        std::thread::sleep(Duration::from_secs(seconds.into()));
+    }
+}
+
+fn print_once(arguments: &StatusOf) -> Outcome {
     let servers: Vec<Status> = match &arguments.target {
         Some(name) => vec![Target::connect(name)?.status()?],
         None => target::running().into_iter().map(|(_, status)| status).collect(),
@@ -274,13 +299,21 @@ fn progress_text(volume: &VolumeStatus) -> Option<String> {
     let per_mille = u128::from(done) * 1000 / u128::from(total.max(1));
     let cells = usize::try_from(per_mille / 50).unwrap_or(20).min(20);
     let bar = format!("{}>{}", "=".repeat(cells), ".".repeat(20 - cells));
-    Some(format!(
+    let mut text = format!(
         "[{bar}]  {action} ={:>3}.{}% ({}/{})",
         per_mille / 10,
         per_mille % 10,
         done / 2,
         total / 2
-    ))
+    );
+    if let Some(speed) = volume.sync_speed {
+        // As the kernel prints them: tenths of minutes, and KiB per second.
+        let tenths =
+            total.saturating_sub(done).saturating_mul(5120).checked_div(speed).unwrap_or(0) / 60;
+        let (minutes, tenth) = (tenths / 10, tenths % 10);
+        let _ = write!(text, " finish={minutes}.{tenth}min speed={}K/sec", speed / 1024);
+    }
+    Some(text)
 }
 
 #[cfg(test)]
@@ -425,6 +458,20 @@ mod tests {
             ..Status::default()
         };
         assert!(to_text(&[full]).contains("demo : active (no space) raid5 "));
+    }
+
+    /// A line of Linux 6.12: `finish=0.2min speed=4096K/sec`, for 60,416 KiB that are left.
+    #[test]
+    fn a_running_sync_has_its_speed_and_the_time_that_is_left() {
+        let of =
+            |speed| progress_text(&VolumeStatus { sync_speed: Some(speed), ..volume() }).unwrap();
+        assert!(
+            of(4 << 20).ends_with("(4096/64512) finish=0.2min speed=4096K/sec"),
+            "{}",
+            of(4 << 20)
+        );
+        assert!(of(512 << 10).ends_with(" finish=1.9min speed=512K/sec"), "{}", of(512 << 10));
+        assert!(of(0).ends_with(" finish=0.0min speed=0K/sec"), "{}", of(0));
     }
 
     #[test]

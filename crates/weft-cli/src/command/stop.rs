@@ -15,8 +15,8 @@ use crate::target::Target;
 /// of space say, the command fails and names the cause, and the volume goes on.
 #[derive(Debug, Args)]
 pub(crate) struct Stop {
-    /// Name or control socket of a running volume
-    target: String,
+    /// Name or control socket of a running volume [default: the only one]
+    target: Option<String>,
     /// Give up data that cannot be written: the data is lost and counted, and the exit status is 1
     #[arg(long)]
     discard: bool,
@@ -26,7 +26,7 @@ pub(crate) struct Stop {
 }
 
 pub(crate) fn run(arguments: &Stop) -> Outcome {
-    let mut target = Target::connect(&arguments.target)?;
+    let mut target = Target::named_or_only(arguments.target.as_deref())?;
     let stopped = target.ask(Command::Stop { discard: arguments.discard })?;
     if let Some(note) = &stopped.note {
         complain(&format!("{}: note: {note}", target.name));

@@ -21,15 +21,15 @@ use crate::target::{Target, only_volume};
 /// Shows a progress bar on a terminal. Exit status: 0, or 4 when the volume is degraded then.
 #[derive(Debug, Args)]
 pub(crate) struct Wait {
-    /// Name or control socket of a running volume
-    target: String,
+    /// Name or control socket of a running volume [default: the only one]
+    target: Option<String>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(arguments: &Wait) -> Outcome {
-    let mut target = Target::connect(&arguments.target)?;
+    let mut target = Target::named_or_only(arguments.target.as_deref())?;
     let start = Instant::now();
     let volume = settled(&mut target)?;
     let frozen = volume.sync_action == "frozen";

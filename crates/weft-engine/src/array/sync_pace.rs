@@ -58,6 +58,10 @@ pub(crate) struct Pace {
     step_began: Option<Time>,
     /// Duration of the last finished step.
     step_took: Span,
+    /// Number of bytes that the sync has begun to transfer.
+    asked: u64,
+    /// Times at which the last two periods of [`SPEED_PERIOD`] began, with `asked` at each.
+    marks: [(Time, u64); 2],
 }
 
 impl Pace {
@@ -75,6 +79,8 @@ impl Pace {
             client_waits: false,
             step_began: None,
             step_took: IDLE_AFTER,
+            asked: 0,
+            marks: [(now, 0); 2],
         };
         pace.set(knobs);
         pace
@@ -102,6 +108,9 @@ impl Pace {
         }
         let elapsed = u128::from(now.since(self.at).0);
         self.at = now;
+        if now >= self.marks[1].0 + SPEED_PERIOD {
+            self.marks = [self.marks[1], (now, self.asked)];
+        }
         let bucket = |rate: u64, span: u128| (u128::from(rate) * span).max(STEP);
         let filled = self.floor + u128::from(self.min) * elapsed;
         self.floor = filled.min(bucket(self.min, SECOND / 5));
@@ -123,6 +132,15 @@ impl Pace {
     /// Whether the sync is behind its floor (`sync_speed_min`).
     pub(crate) fn is_behind(&self) -> bool {
         self.floor >= STEP
+    }
+
+    /// Speed of the sync in bytes per second, over the current period of [`SPEED_PERIOD`] and the
+    /// one before it; `None` in the first instant.
+    pub(crate) fn speed(&self) -> Option<Bytes> {
+        let (since, before) = self.marks[0];
+        let (took, moved) = (self.at.since(since).0, self.asked - before);
+        let speed = (u128::from(moved) * SECOND).checked_div(u128::from(took))?;
+        Some(Bytes(u64::try_from(speed).unwrap_or(u64::MAX)))
     }
 
     /// I/O class for the member requests of the sync.
@@ -162,6 +180,7 @@ impl Pace {
         // While no client is active, steps follow each other without a measured end.
         self.step_began = self.is_busy().then(|| self.step_began.unwrap_or(self.at));
         let moved = u128::from(bytes.0) * SECOND;
+        self.asked += bytes.0;
         self.left = self.left.saturating_sub(bytes.0);
         self.floor = self.floor.saturating_sub(moved);
         self.ceiling = self.ceiling.saturating_sub(moved);
@@ -199,6 +218,10 @@ const STEP: u128 = STEP_BYTES as u128 * SECOND;
 /// Time without a client request after which clients count as idle.
 const IDLE_AFTER: Span = Span::millis(100);
 
+/// Length of a period for which the speed of a sync is measured. md's marks lie 3 s apart, and its
+/// speed covers ten of them.
+const SPEED_PERIOD: Span = Span::secs(10);
+
 /// Shortest pause of clients in which a step may begin.
 const PAUSE_MIN: Span = Span::millis(1);
 
@@ -207,6 +230,23 @@ mod tests {
     use super::*;
 
     const STRIPE: Bytes = Bytes(4096);
+
+    #[test]
+    fn the_speed_is_that_of_the_last_two_periods() {
+        let knobs = Knobs::default();
+        let mut pace = Pace::new(&knobs, Time(0));
+        assert_eq!(pace.speed(), None);
+        // One stripe a second for 30 s, then two.
+        for second in 1..=60 {
+            (0..if second <= 30 { 1 } else { 2 }).for_each(|_| pace.asked(STRIPE));
+            pace.look(Time(second * 1_000_000_000), &knobs, 0, false, true);
+            match second {
+                5 | 25 => assert_eq!(pace.speed(), Some(Bytes(4096)), "{second}"),
+                60 => assert_eq!(pace.speed(), Some(Bytes(8192))),
+                _ => {}
+            }
+        }
+    }
 
     /// Bytes that a sync transfers in ten seconds with a call of [`Pace::look`] each millisecond.
     /// Its requests are done `lag` calls later, and a client sends a request in each millisecond

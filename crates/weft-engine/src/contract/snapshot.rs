@@ -108,6 +108,9 @@ pub struct VolumeSnapshot {
     pub sync_completed: Option<(Sectors, Sectors)>,
     /// Number of stripes that the running or last sync has covered.
     pub sync_stripes: u64,
+    /// Speed of the running sync in bytes per second, on each member, over the last 10 to 20 s;
+    /// `None` if none runs.
+    pub sync_speed: Option<Bytes>,
     /// md's `mismatch_cnt` of the running or last sync, in sectors.
     pub mismatch_cnt: u64,
     /// Mismatches that the running or last check found.

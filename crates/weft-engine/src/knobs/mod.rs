@@ -140,7 +140,7 @@ pub enum KnobError {
         expected: String,
     },
     /// No knob has this name.
-    #[error("{0}: no such knob; expected one of {list}", list = names())]
+    #[error("{0}: no such knob; {meant}", meant = meant(.0))]
     Unknown(String),
 }
 
@@ -288,8 +288,20 @@ fn row(name: &str) -> Result<&'static KnobRow, KnobError> {
     })
 }
 
-fn names() -> String {
-    TABLE.iter().map(|row| row.name).collect::<Vec<_>>().join(", ")
+/// End of a message about an unknown knob.
+fn meant(wrong: &str) -> String {
+    match nearest(wrong, TABLE.iter().map(|row| row.name)) {
+        Some(near) => format!("did you mean {near}?"),
+        None => "weft set --help lists all".to_owned(),
+    }
+}
+
+/// The known name that is most similar to a wrong one; `None` if none is similar enough.
+#[must_use]
+pub fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let near = names.into_iter().map(|name| (strsim::damerau_levenshtein(wrong, name), name));
+    let near = near.min().filter(|(distance, _)| *distance <= 1 + wrong.len() / 4);
+    near.map(|(_, name)| name)
 }
 
 #[cfg(test)]

@@ -526,6 +526,7 @@ impl Volume {
             },
             sync_completed: sync.map(|sync| (sync.completed(), sync.total())),
             sync_stripes: sync.map_or(0, |sync| sync.units),
+            sync_speed: self.sync.as_ref().and_then(|sync| sync.pace.speed()),
             mismatch_cnt: sync.map_or(0, |sync| sync.mismatch_cnt),
             mismatches: sync.map(|sync| sync.mismatches.clone()).unwrap_or_default(),
             no_space: self.full_since.is_some() || self.array.update_waits_for_space(),

@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use weft_engine::knobs::{Knob, Knobs, TABLE};
+use weft_engine::knobs::{Knob, KnobError, Knobs, TABLE};
 use weft_engine::{
     BitmapSnapshot, MemberSnapshot, Mismatch, Mismatches, ReplyError, SyncAction, Verb,
     VolumeSnapshot, WriteBackSnapshot,
@@ -189,7 +189,7 @@ pub(super) fn get(cx: &mut Context<'_, '_>, volume: VolumeId, names: &[String]) 
         match Some(bitmap.to_owned()).filter(|_| name == BITMAP).or_else(|| knobs.show(name)) {
             Some(value) => found.push((name.clone(), value)),
             None => {
-                let text = format!("{name}: no such knob; expected one of {}", all.join(", "));
+                let text = KnobError::Unknown(name.clone()).to_string();
                 return *refusal(FailureKind::Usage, text);
             }
         }

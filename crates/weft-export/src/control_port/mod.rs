@@ -324,6 +324,7 @@ impl ControlPort {
                 sync_action: sync_word(volume.sync_action).to_owned(),
                 sync_completed: volume.sync_completed.map(|(done, all)| (done.0, all.0)),
                 sync_stripes: volume.sync_stripes,
+                sync_speed: volume.sync_speed.map(|speed| speed.0),
                 mismatch_cnt: volume.mismatch_cnt,
                 mismatches: mismatches_of(volume),
                 resync_from: volume.resync_from.map(|sectors| sectors.0),

@@ -1,5 +1,7 @@
 //! Errors of job files, with option, section, file and line.
 
+use weft_engine::knobs::nearest;
+
 use super::option::known_names;
 
 /// Reasons why a job file is refused.
@@ -124,11 +126,8 @@ const HELP: &str = "; weft sim --help lists those";
 /// Suggestion of the option that may have been meant, as the end of a message; `otherwise` if no
 /// name is near.
 fn suggestion(option: &str, otherwise: &str) -> String {
-    let near = known_names()
-        .map(|name| (strsim::damerau_levenshtein(option, name), name))
-        .min()
-        .filter(|(distance, _)| *distance <= option.len().div_ceil(4));
-    near.map_or_else(|| otherwise.to_owned(), |(_, name)| format!("; did you mean {name}?"))
+    nearest(option, known_names())
+        .map_or_else(|| otherwise.to_owned(), |name| format!("; did you mean {name}?"))
 }
 
 /// Message with a line for each error, up to a limit.

@@ -27,6 +27,7 @@ use super::ssd::{FlashParameters, Shape, SsdParameters};
 use fields::{Fields, wrong};
 use std::sync::{Arc, OnceLock};
 use toml::{Table, Value};
+use weft_engine::knobs::nearest;
 use weft_units::{Bytes, Sectors, Span};
 
 /// Names and texts of the named models.
@@ -166,13 +167,6 @@ fn meant(near: Option<&String>) -> String {
     near.map_or_else(String::new, |near| format!("; did you mean {near}?"))
 }
 
-/// The known name that is most similar to a wrong one; `None` if none is similar enough.
-fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Option<String> {
-    let near = names.into_iter().map(|name| (strsim::damerau_levenshtein(wrong, name), name));
-    let near = near.min().filter(|(distance, _)| *distance <= 1 + wrong.len() / 3);
-    near.map(|(_, name)| name.to_owned())
-}
-
 impl Model {
     /// Makes a model from a user's text.
     ///
@@ -199,7 +193,7 @@ impl Model {
         let (_, text) = text.ok_or_else(|| ModelError::Name {
             found: name.to_owned(),
             known: TEXTS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
-            near: nearest(name, TEXTS.iter().map(|(name, _)| *name)),
+            near: nearest(name, TEXTS.iter().map(|(name, _)| *name)).map(str::to_owned),
         })?;
         Self::from_toml(text)
     }

@@ -227,6 +227,7 @@ struct Plan {
 /// be served.
 fn plan(arguments: &Serve) -> Result<Plan, Failure> {
     let paths = member::paths(&arguments.members).map_err(Failure::Usage)?;
+    let paths = member::present(paths, arguments.assembly.run);
     let knobs = knobs(arguments, |_| true)?;
     let mut options = arguments.assembly.options(&arguments.selection)?;
     options.run |= arguments.overlay.dir.is_some();

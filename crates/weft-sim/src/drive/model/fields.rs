@@ -1,9 +1,10 @@
 //! Keys of a drive model: the value of each, with its unit and range.
 
-use super::{ModelError, nearest};
+use super::ModelError;
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use toml::{Table, Value};
+use weft_engine::knobs::nearest;
 use weft_units::{Bytes, Sectors, Span};
 
 /// Reader of a model's keys. A key that was never read is an error at the end.
@@ -115,7 +116,7 @@ impl<'a> Fields<'a> {
             None => Ok(()),
             Some(key) => {
                 let known: Vec<&str> = self.asked.iter().copied().collect();
-                let near = nearest(key, known.iter().copied());
+                let near = nearest(key, known.iter().copied()).map(str::to_owned);
                 Err(ModelError::Unknown { key: key.clone(), expected: known.join(", "), near })
             }
         }
