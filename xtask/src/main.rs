@@ -55,7 +55,8 @@ usage: cargo xtask TASK
   map                prints every source file of the crates with its content
   statements         writes the states of docs/statements.md
   tests [OPTION…]    tests alone, each with a limit of ten minutes (-p CRATE, --workspace, …)
-  tests of CRATE…    those of some crates, built as the workspace is
+  tests of CRATE… [-CRATE/FILE…]   those of some crates, built as the workspace is, without some
+                     files of tests
   unsafe             every unsafe block with its SAFETY comment
   needs              the Debian packages that the suites want and this machine lacks";
 

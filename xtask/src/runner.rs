@@ -24,15 +24,27 @@ const SLOWEST: usize = 30;
 const LIMIT_OF_ALL: Duration = Duration::from_secs(1800);
 
 /// Runs the tests of some crates from the build of the workspace: built alone the crates have other
-/// features, and most of the build would be repeated.
-pub(crate) fn tests_of(crates: &[&str]) -> Ending {
+/// features, and most of the build would be repeated. A word `CRATE/FILE` with a minus sign before
+/// it leaves out the tests of that file.
+pub(crate) fn tests_of(words: &[&str]) -> Ending {
+    let (left_out, crates): (Vec<&str>, Vec<&str>) =
+        words.iter().partition(|word| word.starts_with('-'));
     if nextest_is_here() {
         let packages: Vec<String> = crates.iter().map(|name| format!("package({name})")).collect();
-        return tests(&["--workspace", "-E", &packages.join(" + ")]);
+        let without = left_out.iter().filter_map(|word| word[1..].split_once('/'));
+        let without = without.map(|(_, file)| format!(" - binary(={file})")).collect::<String>();
+        return tests(&["--workspace", "-E", &format!("({}){without}", packages.join(" + "))]);
     }
     let of_crates = |binaries: Vec<Binary>| -> anyhow::Result<Vec<Binary>> {
-        let name = |binary: &Binary| binary.folder.file_name().map(|name| name.to_owned());
-        let named = |binary: &Binary| crates.iter().any(|it| name(binary) == Some((*it).into()));
+        let is_of = |binary: &Binary, name: &str| binary.folder.ends_with(name);
+        for word in &left_out {
+            let known = binaries.iter().any(|binary| binary.is_left_out_by(word));
+            anyhow::ensure!(known, "{word}: found no such file of tests to leave out");
+        }
+        let named = |binary: &Binary| {
+            crates.iter().any(|name| is_of(binary, name))
+                && !left_out.iter().any(|word| binary.is_left_out_by(word))
+        };
         let found: Vec<Binary> = binaries.into_iter().filter(named).collect();
         anyhow::ensure!(!found.is_empty(), "no tests of {}", crates.join(", "));
         Ok(found)
@@ -63,6 +75,16 @@ pub(crate) fn tests(selection: &[&str]) -> Ending {
 pub(crate) struct Binary {
     pub(crate) program: PathBuf,
     pub(crate) folder: PathBuf,
+}
+
+impl Binary {
+    /// Whether a word `-CRATE/FILE` means this program, whose name is that of the file and a hash.
+    fn is_left_out_by(&self, word: &str) -> bool {
+        let name = self.program.file_name().unwrap_or_default().to_string_lossy();
+        let file = name.rsplit_once('-').map_or(&*name, |(file, _)| file);
+        let words = word.strip_prefix('-').and_then(|word| word.split_once('/'));
+        words.is_some_and(|(name, of)| self.folder.ends_with(name) && of == file)
+    }
 }
 
 /// Builds the selected tests.
@@ -204,6 +226,20 @@ mod tests {
         assert!(problem.contains("101") && problem.contains("the reason"), "{problem}");
         // The output is larger than a pipe.
         assert_eq!(one(shell("head -c 1000000 /dev/zero"), LIMIT), Ok(()));
+    }
+
+    #[test]
+    fn a_file_of_tests_is_left_out_by_its_crate_and_name() {
+        let of = |folder: &str, program: &str| Binary {
+            program: PathBuf::from("/target/debug/deps").join(program),
+            folder: PathBuf::from("/crates").join(folder),
+        };
+        assert!(of("weft-cli", "compare_repeats-0a1b").is_left_out_by("-weft-cli/compare_repeats"));
+        for (folder, program) in
+            [("weft-lab", "sim-0a1b"), ("weft-cli", "sim_more-0a1b"), ("weft-cli", "weft-0a1b")]
+        {
+            assert!(!of(folder, program).is_left_out_by("-weft-cli/sim"), "{folder} {program}");
+        }
     }
 
     #[test]

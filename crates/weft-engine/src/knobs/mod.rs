@@ -300,7 +300,7 @@ fn meant(wrong: &str) -> String {
 #[must_use]
 pub fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let near = names.into_iter().map(|name| (strsim::damerau_levenshtein(wrong, name), name));
-    let near = near.min().filter(|(distance, _)| *distance <= 1 + wrong.len() / 4);
+    let near = near.min().filter(|(distance, _)| *distance <= wrong.len().div_ceil(4));
     near.map(|(_, name)| name)
 }
 
