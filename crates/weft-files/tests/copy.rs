@@ -107,7 +107,7 @@ impl Tree for Fake {
     fn entries(&self, node: &Node) -> Result<Entries, TreeError> {
         let names = &self.nodes[usize::try_from(node.id).unwrap()].2;
         let entry = |(name, id): &(&[u8], u64)| Entry { name: name.to_vec(), id: *id };
-        Ok(Entries { list: names.iter().map(entry).collect(), faults: Vec::new() })
+        Ok(Entries { list: names.iter().map(entry).collect(), ..Entries::default() })
     }
 
     fn pieces(&self, node: &Node) -> Result<Pieces, TreeError> {

@@ -133,7 +133,7 @@ fn a_journal_that_was_not_replayed_counts_and_stays_as_it_is() {
         let before = fs::read(&at).unwrap();
         let tree = Ext4::open(&source(&at)).unwrap();
         assert!(tree.notes.iter().any(|note| note.contains("3 transactions")), "{:?}", tree.notes);
-        assert!(tree.is_replayed, "{kind:?}: {:?}", tree.notes);
+        assert!(tree.is_replayed(), "{kind:?}: {:?}", tree.notes);
         let to = tempdir().unwrap();
         let report = copied(&source(&at), to.path());
         assert!(report.is_complete(), "{kind:?}: {report:?}");
@@ -150,7 +150,7 @@ fn a_journal_that_was_not_replayed_counts_and_stays_as_it_is() {
             hurt[first] ^= 1;
             let hurt: Shared = std::rc::Rc::new(hurt);
             let tree = Ext4::open(&hurt).unwrap();
-            assert!(!tree.is_replayed, "{:?}", tree.notes);
+            assert!(!tree.is_replayed(), "{:?}", tree.notes);
         }
     }
 }
