@@ -3,8 +3,8 @@
 //! Bare integers stay inside this crate, the parity kernels and wire structs. All other code states
 //! by type whether it counts sectors, bytes or nanoseconds, and which of the many small indices it
 //! holds. [`rng`] is the only source of random numbers, for simulations, benchmarks and tests; the
-//! engine may not use it. [`digest`] tells whether two runs of a simulation are the same. [`fields`]
-//! reads integers out of bytes.
+//! engine may not use it. [`digest`] tells whether two runs of a simulation are the same.
+//! [`fields`] reads integers out of bytes.
 #![forbid(unsafe_code)]
 
 pub mod digest;

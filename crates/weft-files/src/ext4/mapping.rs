@@ -122,7 +122,8 @@ impl Map<'_> {
         let range = self.bytes(blocks);
         if (at + 4 > bytes.len() || stored != computed) && range.start < range.end {
             let why = format!(
-                "block {number} of extents, checksum: found {stored:#010x}, expected {computed:#010x}"
+                "block {number} of extents, checksum: found {stored:#010x}, expected \
+                 {computed:#010x}"
             );
             self.pieces.doubts.push((range, why));
         }

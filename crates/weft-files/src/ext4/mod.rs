@@ -139,8 +139,8 @@ impl Ext4 {
     }
 }
 
-/// Bytes of the first backup of a superblock on a device without the first one, and a note that says
-/// where it is.
+/// Bytes of the first backup of a superblock on a device without the first one, and a note that
+/// says where the backup is.
 pub(crate) fn backup(source: &dyn Source) -> Option<(Vec<u8>, String)> {
     let found = Superblock::backup(source)?;
     let note = found.backup.as_ref().map(Backup::note)?;

@@ -66,8 +66,8 @@ impl Backup {
         let Self { at, group, why } = self;
         let why = if why.is_empty() { String::new() } else { format!(" ({why})") };
         format!(
-            "its first superblock is lost or damaged{why}; the copy at byte {at}, in group {group}, \
-             is used"
+            "its first superblock is lost or damaged{why}; the copy at byte {at}, in group \
+             {group}, is used"
         )
     }
 }
