@@ -1,35 +1,6 @@
 //! Integers and texts in the bytes of on-disk structures.
-//!
-//! A field beyond the end of the bytes is 0; callers check the length where that matters.
 
-pub(crate) fn le16(bytes: &[u8], at: usize) -> u16 {
-    u16::from_le_bytes(array(bytes, at))
-}
-
-pub(crate) fn le32(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(array(bytes, at))
-}
-
-pub(crate) fn le64(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(array(bytes, at))
-}
-
-pub(crate) fn be16(bytes: &[u8], at: usize) -> u16 {
-    u16::from_be_bytes(array(bytes, at))
-}
-
-pub(crate) fn be32(bytes: &[u8], at: usize) -> u32 {
-    u32::from_be_bytes(array(bytes, at))
-}
-
-pub(crate) fn be64(bytes: &[u8], at: usize) -> u64 {
-    u64::from_be_bytes(array(bytes, at))
-}
-
-/// The `N` bytes at `at`; zeros if the bytes end before them.
-pub(crate) fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    bytes.get(at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; N])
-}
+pub(crate) use weft_units::fields::{array, be16, be32, be64, le16, le32, le64};
 
 /// The `len` bytes at `at`, or as many of them as there are.
 pub(crate) fn part(bytes: &[u8], at: usize, len: usize) -> &[u8] {

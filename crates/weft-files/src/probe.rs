@@ -2,7 +2,7 @@
 //!
 //! A superblock gives the label, the UUID, the size and, where it has it, the time of the last use.
 //! Nothing is checked beyond the signature and what these fields need: a damaged file system is
-//! named too.
+//! named too, and one of ext that has lost its first superblock by a backup of it.
 //!
 //! Source   ext4: Linux documentation, "ext4 Data Structures and Algorithms", "Super Block"; btrfs:
 //!          "On-disk Format" of its wiki; XFS: "XFS Algorithms & Data Structures", "Superblocks";
@@ -10,12 +10,14 @@
 
 use std::fmt;
 
+use weft_ondisk::ext;
 use weft_ondisk::partition::{self, Table, TableError};
 use weft_ondisk::probe::{HEAD_BYTES, TAIL_BYTES, foreign_signature};
 use weft_units::Bytes;
 
 use crate::bytes::{array, be16, be32, be64, le16, le32, le64, part, text, uuid};
-use crate::source::{ReadError, Source};
+use crate::ext4;
+use crate::source::{BLOCK_BYTES, ReadError, Source};
 
 /// Content of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,9 +85,17 @@ pub fn probe(source: &dyn Source) -> Content {
         .or_else(|| lvm(&head))
         .or_else(|| btrfs(&head))
         .or_else(|| xfs(&head))
-        .or_else(|| ext(&head))
+        .or_else(|| extended(part(&head, ext::SUPERBLOCK_AT, ext::SUPERBLOCK_BYTES)))
         .or_else(|| swap(&head));
     let mut content = found.unwrap_or_else(|| other(source, &head, &mut notes));
+    // What begins without a signature may have lost it.
+    if content.kind == Kind::Nothing
+        && let Some((backup, note)) = ext4::backup(source)
+        && let Some(found) = extended(&backup)
+    {
+        notes.push(note);
+        content = found;
+    }
     if let Some(size) = content.size.filter(|size| *size > source.size()) {
         notes.push(format!("its size is {size} bytes, of which {} are here", source.size()));
     }
@@ -101,7 +111,7 @@ fn lossy(source: &dyn Source, at: u64, len: u64, notes: &mut Vec<String>) -> Vec
         return bytes;
     }
     let mut lost = 0;
-    for (block, offset) in bytes.chunks_mut(BLOCK).zip((at..).step_by(BLOCK)) {
+    for (block, offset) in bytes.chunks_mut(BLOCK_BYTES).zip((at..).step_by(BLOCK_BYTES)) {
         if source.read_at(offset, block).is_err() {
             block.fill(0);
             lost += block.len();
@@ -156,24 +166,12 @@ fn xfs(head: &[u8]) -> Option<Content> {
     })
 }
 
-fn ext(head: &[u8]) -> Option<Content> {
-    let superblock = part(head, 1024, 1024);
-    if superblock.len() < 1024 || le16(superblock, 0x38) != 0xef53 {
+/// ext2, ext3 or ext4, by the bytes of a superblock.
+fn extended(superblock: &[u8]) -> Option<Content> {
+    let generation = ext::generation(superblock)?;
+    if le32(superblock, 0x60) & ext::JOURNAL_DEVICE != 0 {
         return None;
     }
-    let shift = le32(superblock, 0x18);
-    let (compat, incompat) = (le32(superblock, 0x5c), le32(superblock, 0x60));
-    if shift > 6 || incompat & JOURNAL_DEVICE != 0 {
-        return None;
-    }
-    let wide = incompat & WIDE != 0;
-    let high = if wide { u64::from(le32(superblock, 0x150)) << 32 } else { 0 };
-    let blocks = high | u64::from(le32(superblock, 4));
-    let version = match (incompat & EXT4_ONLY != 0, compat & HAS_JOURNAL != 0) {
-        (true, _) => 4,
-        (false, true) => 3,
-        (false, false) => 2,
-    };
     let seconds = |at: usize, high: usize| {
         i64::from(le32(superblock, at)) | i64::from(superblock[high]) << 32
     };
@@ -185,10 +183,10 @@ fn ext(head: &[u8]) -> Option<Content> {
     Some(Content {
         label: text(part(superblock, 0x78, 16)),
         uuid: uuid(array(superblock, 0x68)),
-        size: blocks.checked_mul(1024 << shift),
+        size: ext::blocks(superblock).checked_mul(1024 << le32(superblock, 0x18)),
         last_use: (used > 0).then_some(used),
         notes,
-        ..content(Kind::Ext(version))
+        ..content(Kind::Ext(generation))
     })
 }
 
@@ -238,18 +236,7 @@ fn other(source: &dyn Source, head: &[u8], notes: &mut Vec<String>) -> Content {
     }
 }
 
-/// Unit of what cannot be read.
-const BLOCK: usize = 4096;
 /// Largest number of partitions: that of Linux.
 const PARTITIONS_MAX: usize = 256;
-/// Compatible feature of ext: it has a journal.
-const HAS_JOURNAL: u32 = 0x4;
-/// Incompatible feature of ext: the device is the journal of another file system.
-const JOURNAL_DEVICE: u32 = 0x8;
-/// Incompatible feature of ext: block numbers of 64 bits.
-const WIDE: u32 = 0x80;
-/// Incompatible features that only ext4 has: extents, 64 bits, flexible groups, and what came
-/// later.
-const EXT4_ONLY: u32 = 0x40 | 0x80 | 0x200 | 0x400 | 0x1000 | 0x2000 | 0x4000 | 0x8000 | 0x1_0000;
 /// State of ext: errors were detected.
 const ERRORS: u16 = 2;

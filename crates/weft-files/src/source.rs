@@ -104,7 +104,11 @@ pub(crate) fn moved(error: ReadError, below: u64, above: u64) -> ReadError {
     ReadError { range: up(error.range.start)..up(error.range.end), why: error.why }
 }
 
-/// Source with a cache of lines in memory.
+/// Source with a cache of lines in memory, and with a memory for what cannot be read.
+///
+/// A disk that fails takes seconds for each attempt and may get worse by it. Of a line that cannot
+/// be read at once, each block is read once; the blocks that cannot be read are remembered with the
+/// cause and are not read again, however often they are asked for.
 pub struct Cached {
     of: Shared,
     lines: RefCell<Lines>,
@@ -112,9 +116,13 @@ pub struct Cached {
 
 #[derive(Default)]
 struct Lines {
-    /// Lines by number, each with the time of its last use.
+    /// Lines by number, each with the time of its last use. Blocks of `bad` are zeros in them.
     kept: BTreeMap<u64, (u64, Vec<u8>)>,
     clock: u64,
+    /// Ranges that cannot be read: each first byte with the end and the cause.
+    bad: BTreeMap<u64, (u64, String)>,
+    /// Line before which one line is read at a time: a longer read failed before it.
+    slow_until: u64,
 }
 
 /// Bytes of a line: a read of one costs about as much as one of a block.
@@ -129,6 +137,50 @@ const AHEAD_LINES: u64 = 16;
 /// Shortest read that goes past the cache: contents of large files would displace all of it.
 const PAST_BYTES: u64 = 256 << 10;
 
+/// Unit of what cannot be read: that of the arrays below.
+pub(crate) const BLOCK_BYTES: usize = 4096;
+
+/// Largest number of ranges that are remembered as bad. Neighbours with the same cause are one.
+const BAD_MAX: usize = 1 << 16;
+
+impl Lines {
+    /// First remembered fault in a range.
+    fn fault(&self, range: &Range<u64>) -> Option<ReadError> {
+        let over = self.bad.range(..=range.start).next_back();
+        let over = over.filter(|(_, (end, _))| *end > range.start);
+        let (start, (end, why)) = over.or_else(|| self.bad.range(range.start..range.end).next())?;
+        let range = (*start).max(range.start)..(*end).min(range.end);
+        Some(ReadError { range, why: why.clone() })
+    }
+
+    /// Remembers a fault. Returns whether there was room for it.
+    fn remember(&mut self, range: Range<u64>, why: String) -> bool {
+        if let Some((_, (end, its))) = self.bad.range_mut(..range.end).next_back()
+            && *end == range.start
+            && *its == why
+        {
+            *end = range.end;
+            return true;
+        }
+        let has_room = self.bad.len() < BAD_MAX;
+        if has_room {
+            self.bad.insert(range.start, (range.end, why));
+        }
+        has_room
+    }
+
+    /// Makes room for another line.
+    fn make_room(&mut self) {
+        if self.kept.len() >= LINES_MAX {
+            // Half of the lines go at once, so that the search for old ones is rare.
+            let mut uses: Vec<u64> = self.kept.values().map(|(used, _)| *used).collect();
+            uses.sort_unstable();
+            let middle = uses.get(uses.len() / 2).copied().unwrap_or(self.clock);
+            self.kept.retain(|_, (used, _)| *used > middle);
+        }
+    }
+}
+
 impl Cached {
     /// A cache over a source.
     #[must_use]
@@ -142,8 +194,11 @@ impl Cached {
         let start = number * LINE_BYTES;
         let within = usize::try_from(offset - start).unwrap_or(0);
         let range = offset..offset + into.len() as u64;
-        let wrong = |why| ReadError { range, why };
         let mut lines = self.lines.borrow_mut();
+        if let Some(fault) = lines.fault(&range) {
+            return Err(fault);
+        }
+        let wrong = |why| ReadError { range: range.clone(), why };
         lines.clock += 1;
         let clock = lines.clock;
         if let Some((used, line)) = lines.kept.get_mut(&number) {
@@ -151,18 +206,23 @@ impl Cached {
             return copy_part(line, within, into).map_err(wrong);
         }
         // Files of a folder lie beside each other: a reader that reads on gets more.
-        let ahead = match number.checked_sub(1).is_some_and(|one| lines.kept.contains_key(&one)) {
-            true => AHEAD_LINES,
-            false => 1,
-        };
-        let line = self.read_lines(&mut lines, number, ahead);
-        let Some(line) = line.or_else(|| self.read_lines(&mut lines, number, 1)) else {
-            // Another part of the line may be the one that cannot be read.
+        let reads_on = number.checked_sub(1).is_some_and(|one| lines.kept.contains_key(&one));
+        let ahead = if reads_on && number >= lines.slow_until { AHEAD_LINES } else { 1 };
+        let mut line = self.read_lines(&mut lines, number, ahead);
+        if line.is_none() && ahead > 1 {
+            lines.slow_until = number + ahead;
+            line = self.read_lines(&mut lines, number, 1);
+        }
+        let Some(line) = line.or_else(|| self.read_blocks(&mut lines, number)) else {
             return self.of.read_at(offset, into);
         };
-        copy_part(&line, within, into).map_err(wrong)?;
+        let result = match lines.fault(&range) {
+            Some(fault) => Err(fault),
+            None => copy_part(&line, within, into).map_err(wrong),
+        };
+        lines.make_room();
         lines.kept.insert(number, (clock, line));
-        Ok(())
+        result
     }
 
     /// Reads `count` lines from `number` on, keeps the later ones and returns the first. `None` if
@@ -170,21 +230,40 @@ impl Cached {
     fn read_lines(&self, lines: &mut Lines, number: u64, count: u64) -> Option<Vec<u8>> {
         let start = number * LINE_BYTES;
         let len = (count * LINE_BYTES).min(self.size() - start);
-        let all = read_vec(&*self.of, start, len).ok()?;
-        if lines.kept.len() >= LINES_MAX {
-            // Half of the lines go at once, so that the search for old ones is rare.
-            let mut uses: Vec<u64> = lines.kept.values().map(|(used, _)| *used).collect();
-            uses.sort_unstable();
-            let middle = uses.get(uses.len() / 2).copied().unwrap_or(lines.clock);
-            lines.kept.retain(|_, (used, _)| *used > middle);
+        if lines.fault(&(start..start + len)).is_some() {
+            return None;
         }
+        let all = read_vec(&*self.of, start, len).ok()?;
         let clock = lines.clock;
         let mut parts = all.chunks(usize::try_from(LINE_BYTES).unwrap_or(usize::MAX));
         let first = parts.next()?.to_vec();
+        lines.make_room();
         for (part, later) in parts.zip(number + 1..) {
             lines.kept.entry(later).or_insert_with(|| (clock, part.to_vec()));
         }
         Some(first)
+    }
+
+    /// Reads a line block by block, and remembers those that cannot be read. `None` if there is no
+    /// room for them.
+    fn read_blocks(&self, lines: &mut Lines, number: u64) -> Option<Vec<u8>> {
+        let start = number * LINE_BYTES;
+        let len = usize::try_from(LINE_BYTES.min(self.size() - start)).unwrap_or(0);
+        let mut line = vec![0; len];
+        let blocks = line.chunks_mut(BLOCK_BYTES);
+        for (block, at) in blocks.zip((start..).step_by(BLOCK_BYTES)) {
+            let range = at..at + block.len() as u64;
+            if lines.fault(&range).is_some() {
+                continue;
+            }
+            if let Err(error) = self.of.read_at(at, block) {
+                block.fill(0);
+                if !lines.remember(range, error.why) {
+                    return None;
+                }
+            }
+        }
+        Some(line)
     }
 }
 
@@ -206,7 +285,9 @@ impl Source for Cached {
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), ReadError> {
         inside(self.size(), offset, into.len() as u64)?;
         if into.len() as u64 >= PAST_BYTES {
-            return self.of.read_at(offset, into);
+            let range = offset..offset + into.len() as u64;
+            let known = self.lines.borrow().fault(&range);
+            return known.map_or_else(|| self.of.read_at(offset, into), Err);
         }
         let mut done = 0;
         while done < into.len() {
@@ -222,10 +303,12 @@ impl Source for Cached {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
-    /// A source with one byte range that cannot be read.
-    struct Holed(Vec<u8>, Range<u64>);
+    /// A source with one byte range that cannot be read, and the number of reads that met it.
+    struct Holed(Vec<u8>, Range<u64>, Cell<usize>);
 
     impl Source for Holed {
         fn size(&self) -> u64 {
@@ -235,16 +318,22 @@ mod tests {
         fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), ReadError> {
             let end = offset + into.len() as u64;
             if offset < self.1.end && self.1.start < end {
+                self.2.set(self.2.get() + 1);
                 return Err(ReadError { range: self.1.clone(), why: "bad".into() });
             }
             self.0.read_at(offset, into)
         }
     }
 
+    fn holed(len: u32, bad: Range<u64>) -> Rc<Holed> {
+        let bytes = (0..len).map(|i| u8::try_from(i * 7 % 251).unwrap()).collect();
+        Rc::new(Holed(bytes, bad, Cell::new(0)))
+    }
+
     #[test]
     fn a_window_reads_its_part_and_names_its_own_bytes_in_errors() {
         let bytes: Vec<u8> = (0..=255).collect();
-        let window = Window::new(Rc::new(Holed(bytes, 100..110)), 50, 100);
+        let window = Window::new(Rc::new(Holed(bytes, 100..110, Cell::new(0))), 50, 100);
         assert_eq!(read_vec(&window, 2, 3).unwrap(), [52, 53, 54]);
         assert_eq!(read_vec(&window, 40, 20).unwrap_err().range, 50..60);
         assert_eq!(read_vec(&window, 99, 2).unwrap_err().range, 99..101);
@@ -253,15 +342,52 @@ mod tests {
 
     #[test]
     fn a_cache_gives_the_same_bytes_and_reads_around_a_bad_range() {
-        let bytes: Vec<u8> = (0..700_000_u32).map(|i| u8::try_from(i * 7 % 251).unwrap()).collect();
-        let cached = Cached::new(Rc::new(Holed(bytes.clone(), 70_000..70_100)));
-        for (offset, len) in [(0, 10), (65_530, 20), (60_000, 10_000), (70_100, 200_000)] {
+        let source = holed(700_000, 70_000..70_100);
+        let cached = Cached::new(source.clone());
+        // The block with the bad range is 69,632..73,728.
+        for (offset, len) in [(0, 10), (65_530, 20), (60_000, 9_632), (73_728, 200_000)] {
             for _ in 0..2 {
                 let read = read_vec(&cached, offset, len).unwrap();
                 let start = usize::try_from(offset).unwrap();
-                assert!(read[..] == bytes[start..start + read.len()], "{offset}+{len}");
+                assert!(read[..] == source.0[start..start + read.len()], "{offset}+{len}");
             }
         }
-        assert_eq!(read_vec(&cached, 70_050, 1).unwrap_err().range, 70_000..70_100);
+        for (offset, len, lost) in [
+            (70_050, 1, 70_050..70_051),
+            (60_000, 20_000, 69_632..73_728),
+            (0, 600_000, 69_632..73_728),
+        ] {
+            assert_eq!(read_vec(&cached, offset, len).unwrap_err().range, lost);
+        }
+    }
+
+    #[test]
+    fn a_bad_range_is_read_a_few_times_only_however_often_it_is_asked_for() {
+        let source = holed(4 << 20, 1_000_000..1_000_001);
+        let cached = Cached::new(source.clone());
+        let mut lost = 0;
+        // Three walks over all of it in blocks, which displaces no line, and in long reads.
+        for len in [1024, 4096, 300_000, 1024] {
+            for offset in (0..4_u64 << 20).step_by(len) {
+                let len = (len as u64).min(source.size() - offset);
+                lost += usize::from(read_vec(&cached, offset, len).is_err());
+            }
+        }
+        assert_eq!(lost, 4 + 1 + 1 + 4);
+        // Once with the lines that follow, as one line, as a block.
+        assert_eq!(source.2.get(), 3);
+        assert_eq!(cached.lines.borrow().bad.len(), 1);
+    }
+
+    #[test]
+    fn faults_without_room_are_errors_and_never_zeros() {
+        let source = holed(1 << 20, 500_000..500_001);
+        let cached = Cached::new(source.clone());
+        let full = |at: u64| (at << 32, ((at << 32) + 1, String::new()));
+        cached.lines.borrow_mut().bad = (1..).map(full).take(BAD_MAX).collect();
+        for _ in 0..2 {
+            assert!(read_vec(&cached, 499_712, 4096).is_err());
+            assert!(read_vec(&cached, 495_616, 4096).is_ok());
+        }
     }
 }

@@ -105,6 +105,8 @@ pub struct Entries {
     pub list: Vec<Entry>,
     /// Faults, for people.
     pub faults: Vec<String>,
+    /// Parts that were read and may be wrong, for people.
+    pub doubts: Vec<String>,
 }
 
 /// Bytes of a piece.
@@ -132,6 +134,8 @@ pub struct Pieces {
     pub list: Vec<Piece>,
     /// Byte ranges in the file of which the place is not known, with the cause.
     pub faults: Vec<(Range<u64>, String)>,
+    /// Byte ranges in the file of which the place may be wrong, with the cause.
+    pub doubts: Vec<(Range<u64>, String)>,
 }
 
 /// Extended attribute.
@@ -150,6 +154,16 @@ pub trait Tree {
 
     /// Bytes in use, as a bound of the work; an estimate.
     fn used_bytes(&self) -> u64;
+
+    /// Whether the newest state is read: false if what is in a log was not replayed, or in part.
+    fn is_replayed(&self) -> bool {
+        true
+    }
+
+    /// Faults of the file system as a whole, which make all of its files doubtful, for people.
+    fn doubts(&self) -> &[String] {
+        &[]
+    }
 
     /// Number of the root directory.
     fn root(&self) -> u64;

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
 use tempfile::tempdir;
-use weft_files::copy::{Folder, PART, Report, copy};
+use weft_files::copy::{Event, Folder, PART, Report, copy};
 use weft_files::source::{ReadError, Source};
 use weft_files::tree::{
     Attribute, Entries, Entry, Node, NodeKind, NodeTime, Piece, PieceBytes, Pieces, Tree, TreeError,
@@ -107,7 +107,7 @@ impl Tree for Fake {
     fn entries(&self, node: &Node) -> Result<Entries, TreeError> {
         let names = &self.nodes[usize::try_from(node.id).unwrap()].2;
         let entry = |(name, id): &(&[u8], u64)| Entry { name: name.to_vec(), id: *id };
-        Ok(Entries { list: names.iter().map(entry).collect(), faults: Vec::new() })
+        Ok(Entries { list: names.iter().map(entry).collect(), ..Entries::default() })
     }
 
     fn pieces(&self, node: &Node) -> Result<Pieces, TreeError> {
@@ -144,7 +144,7 @@ fn no_name_and_no_link_leads_out_of_the_folder() {
     let dir = tempdir().unwrap();
     let (to, away) = (dir.path().join("to"), dir.path().join("away"));
     fs::create_dir(&away).unwrap();
-    // The link `d` of the file system comes before its folder of the same name.
+    // The link `d` of the file system comes before its folder of the same name, which is left out.
     let fake = Fake::of(&[
         (b"..", 1),
         (b"../evil", 1),
@@ -167,8 +167,8 @@ fn no_name_and_no_link_leads_out_of_the_folder() {
         fs::read_dir(dir.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
     assert_eq!(names.len(), 2, "{names:?}");
     assert_eq!(fs::read(to.join("fs/good")).unwrap(), b"content");
-    assert_eq!(paths(&report.kept), ["d"]);
-    assert_eq!(report.failed.len(), 8, "{report:?}");
+    assert_eq!(report.failed.len(), 9, "{report:?}");
+    assert!(report.failed.iter().any(|told| told.path == b"d" && told.why.contains("same name")));
     assert!(!report.is_complete());
     assert!(!to.join(std::str::from_utf8(PART).unwrap()).exists());
 }
@@ -306,4 +306,73 @@ fn a_copy_that_ends_early_leaves_no_part() {
     let ended = copy(&fake, &folder, b"fs", false, &mut |_| {});
     assert!(ended.is_err());
     assert!(!dir.path().join(".weft-rescue.part").exists());
+}
+
+#[test]
+fn two_names_that_the_folder_takes_for_one_are_told_and_nothing_is_overwritten() {
+    let dir = tempdir().unwrap();
+    // A folder that folds names resolves the second one to the file of the first, as this link.
+    let fake = Fake::of(&[(b"Name", 1), (b"name", 2), (b"other", 2), (b"again", 1)])
+        .add(NodeKind::File, b"content", &[])
+        .add(NodeKind::File, b"CONTENT", &[]);
+    fs::create_dir_all(dir.path().join("fs")).unwrap();
+    let time = UNIX_EPOCH + Duration::new(1_000_000_000, 123_456_789);
+    fs::write(dir.path().join("fs/Name"), "content").unwrap();
+    fs::hard_link(dir.path().join("fs/Name"), dir.path().join("fs/name")).unwrap();
+    let file = File::options().write(true).open(dir.path().join("fs/Name")).unwrap();
+    file.set_modified(time).unwrap();
+    let report = fake.copy(dir.path());
+    assert_eq!(paths(&report.failed), ["name"], "{report:?}");
+    assert!(report.failed[0].why.contains("takes its name for Name"), "{report:?}");
+    // Of the same size and time, and yet not taken for a copy of the second file.
+    assert_eq!((report.skipped, report.files, report.hard_links), (1, 1, 1));
+    assert_eq!(fs::read(dir.path().join("fs/Name")).unwrap(), b"content");
+    assert_eq!(fs::read(dir.path().join("fs/other")).unwrap(), b"CONTENT");
+}
+
+#[test]
+fn a_folder_without_permissions_takes_new_files_and_gets_its_mode_back() {
+    let dir = tempdir().unwrap();
+    let fake = Fake::of(&[(b"inner", 2)]).add(NodeKind::File, b"content", &[]).add(
+        NodeKind::Directory,
+        b"",
+        &[(b"file", 1)],
+    );
+    let inner = dir.path().join("fs/inner");
+    for mode in [0o500, 0o300, 0o000] {
+        fs::create_dir_all(&inner).unwrap();
+        let set = |mode| {
+            let permissions = std::os::unix::fs::PermissionsExt::from_mode(mode);
+            fs::set_permissions(&inner, permissions).unwrap();
+        };
+        set(mode);
+        let report = fake.copy(dir.path());
+        assert_eq!((report.files, report.failed.len()), (1, 0), "{mode:o}: {report:?}");
+        assert_eq!(fs::read(inner.join("file")).unwrap(), b"content");
+        let now =
+            std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&inner).unwrap().permissions());
+        assert_eq!(now & 0o7777, 0o755, "{mode:o}");
+        fs::remove_file(inner.join("file")).unwrap();
+    }
+}
+
+#[test]
+fn owners_that_are_not_set_are_told_once_for_each_node() {
+    let dir = tempdir().unwrap();
+    let fake = Fake::of(&[(b"file", 1), (b"same file", 1), (b"link", 2)])
+        .add(NodeKind::File, b"content", &[])
+        .add(NodeKind::Link, b"target", &[]);
+    for _ in 0..2 {
+        let folder = Folder::open(dir.path()).unwrap();
+        let mut told = Vec::new();
+        let mut tell = |event: Event<'_>| {
+            if let Event::Owner { path, node } = event {
+                told.push((String::from_utf8_lossy(path).into_owned(), node.uid, node.gid));
+            }
+        };
+        let report = copy(&fake, &folder, b"fs", false, &mut tell).unwrap();
+        let expected = ["file", "link", ""].map(|path| (path.to_owned(), 12345, 54321));
+        assert_eq!(told, expected);
+        assert_eq!(report.owners_lost, 3);
+    }
 }

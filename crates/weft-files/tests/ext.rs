@@ -6,10 +6,12 @@ use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use common::{bytes, image, list, make_folder, source, tool};
+use common::{bytes, file_source, image, list, make_folder, source, tool};
 use tempfile::tempdir;
 use weft_files::copy::{Folder, Report, copy};
 use weft_files::ext4::Ext4;
+use weft_files::inside::look;
+use weft_files::probe::Kind;
 use weft_files::source::Shared;
 use weft_files::tree::{Tree, TreeError};
 
@@ -133,7 +135,7 @@ fn a_journal_that_was_not_replayed_counts_and_stays_as_it_is() {
         let before = fs::read(&at).unwrap();
         let tree = Ext4::open(&source(&at)).unwrap();
         assert!(tree.notes.iter().any(|note| note.contains("3 transactions")), "{:?}", tree.notes);
-        assert!(tree.is_replayed, "{kind:?}: {:?}", tree.notes);
+        assert!(tree.is_replayed(), "{kind:?}: {:?}", tree.notes);
         let to = tempdir().unwrap();
         let report = copied(&source(&at), to.path());
         assert!(report.is_complete(), "{kind:?}: {report:?}");
@@ -150,7 +152,7 @@ fn a_journal_that_was_not_replayed_counts_and_stays_as_it_is() {
             hurt[first] ^= 1;
             let hurt: Shared = std::rc::Rc::new(hurt);
             let tree = Ext4::open(&hurt).unwrap();
-            assert!(!tree.is_replayed, "{:?}", tree.notes);
+            assert!(!tree.is_replayed(), "{:?}", tree.notes);
         }
     }
 }
@@ -246,4 +248,201 @@ fn a_hole_in_a_directory_is_reported() {
     assert!(report.failed[0].why.contains("bytes 3072..4096: found a hole"), "{report:?}");
     unlock(&to);
     unlock(&from);
+}
+
+/// Copies an image with other bytes at some places; returns the notes of the file system too.
+fn changed(image: &[u8], changes: &[usize], to: &Path) -> (Report, Vec<String>) {
+    let mut image = image.to_vec();
+    changes.iter().for_each(|at| image[*at] ^= 0x10);
+    let image: Shared = std::rc::Rc::new(image);
+    let notes = Ext4::open(&image).unwrap().notes;
+    (copied(&image, to), notes)
+}
+
+/// The only place of these bytes at a multiple of `step`.
+fn place_of(image: &[u8], wanted: &[u8], step: usize) -> usize {
+    let found: Vec<usize> =
+        (0..image.len()).step_by(step).filter(|at| image[*at..].starts_with(wanted)).collect();
+    assert_eq!(found.len(), 1, "{found:?}");
+    found[0]
+}
+
+#[test]
+fn wrong_checksums_are_told_with_file_and_block_and_the_data_is_copied() {
+    let dir = tempdir().unwrap();
+    let (from, at) = (dir.path().join("from"), dir.path().join("image"));
+    fs::create_dir_all(from.join("folder")).unwrap();
+    fs::write(from.join("folder/name-of-it"), bytes(5, 12_345)).unwrap();
+    let deep = fs::File::create(from.join("deep")).unwrap();
+    for part in 0..8 {
+        deep.write_all_at(&bytes(part, 4096), part * 16384).unwrap();
+    }
+    if image(&from, &at, 8, &["-t", "ext4", "-b", "1024", "-O", "metadata_csum"]).is_none() {
+        return;
+    }
+    let value = "long value ".repeat(60);
+    let script = format!("ea_set /deep user.long \"{value}\"\n");
+    tool("debugfs", &["-w", "-f", "/dev/stdin", at.to_str().unwrap()], &script);
+    let whole = fs::read(&at).unwrap();
+    let leaf = place_of(&whole, &[0x0a, 0xf3], 1024);
+    let attributes = place_of(&whole, &0xea02_0000_u32.to_le_bytes(), 1024);
+    let name = place_of(&whole, b"name-of-it", 4);
+    let inode = inode_of(&whole, 12_345);
+    let to = tempdir().unwrap();
+    let (report, _) = changed(&whole, &[], to.path());
+    assert!(report.is_complete() && report.files == 2, "{report:?}");
+    for (place, path, says) in [
+        // Behind the last extent.
+        (leaf + 500, "deep", format!("bytes 0..118784 may be wrong: block {} of", leaf / 1024)),
+        (attributes + 40, "deep", format!("block {} of attributes, checksum", attributes / 1024)),
+        (name + 4, "folder", "names at byte 0, checksum".to_owned()),
+        // The time of the last access.
+        (inode + 8, "folder/name-of-it", "checksum: found".to_owned()),
+    ] {
+        let to = tempdir().unwrap();
+        let (report, _) = changed(&whole, &[place], to.path());
+        assert_eq!((report.files, report.damaged.len()), (2, 0), "{report:?}");
+        assert_eq!(report.suspect.len(), 1, "{report:?}");
+        assert_eq!(report.suspect[0].path, path.as_bytes(), "{report:?}");
+        assert!(report.suspect[0].why.contains(&says), "{says}: {report:?}");
+        assert!(!report.is_complete());
+        let found = list(&to.path().join("fs"));
+        let file = found.get(Path::new("deep")).unwrap();
+        assert_eq!(file.what, list(&from)[Path::new("deep")].what, "the data is all there");
+    }
+}
+
+#[test]
+fn damaged_descriptors_of_groups_are_replaced_by_their_copies() {
+    let dir = tempdir().unwrap();
+    let (from, at) = (dir.path().join("from"), dir.path().join("image"));
+    make_folder(&from);
+    let kinds: [&[&str]; 5] = [
+        &["-t", "ext4", "-b", "1024", "-O", "metadata_csum,64bit"],
+        &["-t", "ext4", "-b", "1024", "-O", "metadata_csum,^64bit"],
+        &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum,uninit_bg,^64bit"],
+        &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum,uninit_bg,64bit"],
+        &["-t", "ext4", "-b", "1024", "-O", "metadata_csum,meta_bg,^resize_inode"],
+    ];
+    for kind in kinds {
+        if image(&from, &at, 64, kind).is_none() {
+            return;
+        }
+        let mut whole = fs::read(&at).unwrap();
+        // The block of descriptors is the third one, with copies behind the backups.
+        let first = 2048;
+        let to = dir.path().join("to");
+        let (report, notes) = changed(&whole, &[first + 8, first + 9], &to);
+        assert!(report.is_complete(), "{kind:?}: {report:?}");
+        let says = "descriptor of group 0: checksum: found";
+        assert!(notes.iter().any(|note| note.contains(says)), "{kind:?}: {notes:?}");
+        assert_eq!(list(&to.join("fs")).len(), list(&from).len(), "{kind:?}");
+        unlock(&to);
+        fs::remove_dir_all(&to).unwrap();
+        // With no sound copy, what the descriptor says counts as far as it goes, and is doubtful.
+        let descriptor = whole[first..first + 32].to_vec();
+        for at in (0..whole.len()).step_by(1024) {
+            if whole[at + 8..at + 12] == descriptor[8..12]
+                && whole[at + 4..at + 8] == descriptor[4..8]
+            {
+                whole[at + 0x1e] ^= 1;
+            }
+        }
+        let (report, _) = changed(&whole, &[], &to);
+        assert!(!report.is_complete() && report.doubts[0].contains(says), "{kind:?}: {report:?}");
+        assert_eq!(list(&to.join("fs")).len(), list(&from).len(), "{kind:?}");
+        unlock(&to);
+        fs::remove_dir_all(&to).unwrap();
+    }
+    unlock(&from);
+}
+
+#[test]
+fn a_lost_first_superblock_is_replaced_by_a_backup_of_any_group_and_block_size() {
+    let dir = tempdir().unwrap();
+    let (from, at) = (dir.path().join("from"), dir.path().join("image"));
+    fs::create_dir(&from).unwrap();
+    fs::write(from.join("a"), bytes(5, 10_000)).unwrap();
+    for (block, mib) in [(1024, 40), (2048, 100), (4096, 390)] {
+        let size = block.to_string();
+        if image(&from, &at, mib, &["-t", "ext4", "-b", &size, "-N", "256"]).is_none() {
+            return;
+        }
+        let file = fs::File::options().write(true).open(&at).unwrap();
+        let backup = |group: u64| (group * block * 8 + u64::from(block == 1024)) * block;
+        // The first superblock, then its first backup too.
+        for (lost, group) in [(1024, 1), (backup(1), 3)] {
+            file.write_all_at(&[0; 1024], lost).unwrap();
+            let places = look(vec![("x".into(), file_source(&at))]).places;
+            let content = &places[0].content.as_ref().unwrap().0;
+            assert_eq!(content.kind, Kind::Ext(4), "{block}");
+            let says = format!("the copy at byte {}, in group {group}, is used", backup(group));
+            assert!(content.notes.iter().any(|note| note.contains(&says)), "{content:?}");
+            let to = tempdir().unwrap();
+            let report = copied(&file_source(&at), to.path());
+            assert!(report.is_complete(), "{block}: {report:?}");
+            assert!(fs::read(to.path().join("fs/a")).unwrap() == bytes(5, 10_000));
+            let notes = Ext4::open(&file_source(&at)).unwrap().notes;
+            assert!(notes.iter().any(|note| note.contains(&says)), "{notes:?}");
+        }
+        // The backup of another group at this place is none of this file system.
+        file.write_all_at(&[7, 0], backup(3) + 0x5a).unwrap();
+        assert!(Ext4::open(&file_source(&at)).is_err());
+        assert_eq!(
+            look(vec![("x".into(), file_source(&at))]).places[0].content.as_ref().unwrap().0.kind,
+            Kind::Nothing
+        );
+    }
+}
+
+#[test]
+fn a_superblock_with_a_wrong_checksum_gives_way_to_a_backup_or_counts_as_doubtful() {
+    let dir = tempdir().unwrap();
+    let (from, at) = (dir.path().join("from"), dir.path().join("image"));
+    fs::create_dir(&from).unwrap();
+    fs::write(from.join("a"), bytes(5, 10_000)).unwrap();
+    if image(&from, &at, 20, &["-t", "ext4", "-b", "1024", "-O", "metadata_csum"]).is_none() {
+        return;
+    }
+    let whole = fs::read(&at).unwrap();
+    let (label, backup) = (1024 + 0x78, 8193 * 1024 + 0x78);
+    let to = tempdir().unwrap();
+    let (report, notes) = changed(&whole, &[label], to.path());
+    assert!(report.is_complete(), "{report:?}");
+    assert!(notes.iter().any(|note| note.contains("checksum: found")), "{notes:?}");
+    let to = tempdir().unwrap();
+    let (report, _) = changed(&whole, &[label, backup], to.path());
+    assert!(report.doubts[0].contains("superblock checksum: found"), "{report:?}");
+    assert!(!report.is_complete() && report.files == 1, "{report:?}");
+}
+
+#[test]
+fn an_index_of_names_has_a_checksum_of_its_own() {
+    let dir = tempdir().unwrap();
+    let (from, at) = (dir.path().join("from"), dir.path().join("image"));
+    fs::create_dir(&from).unwrap();
+    for number in 0..400 {
+        fs::write(from.join(format!("{number:0100}")), "").unwrap();
+    }
+    let kind = ["-t", "ext4", "-b", "1024", "-O", "metadata_csum", "-N", "512"];
+    if image(&from, &at, 8, &kind).is_none() {
+        return;
+    }
+    // e2fsck indexes directories, and says by its status that it has.
+    let script =
+        format!("PATH=/usr/sbin:/sbin:$PATH; e2fsck -fyD '{}'; [ $? -le 1 ]", at.display());
+    tool("sh", &["-c", &script], "");
+    let whole = fs::read(&at).unwrap();
+    // The first block: the names `.` and `..`, the second as long as the rest; eight bytes follow.
+    let start = [2, 0, 0, 0, 12, 0, 1, 2, b'.', 0, 0, 0, 2, 0, 0, 0, 0xf4, 3, 2, 2, b'.', b'.'];
+    let root = place_of(&whole, &start, 1024);
+    assert_eq!(whole[root + 29], 8, "an index");
+    let to = tempdir().unwrap();
+    let (report, _) = changed(&whole, &[], to.path());
+    assert!(report.is_complete() && report.files == 400, "{report:?}");
+    let to = tempdir().unwrap();
+    // A block number of the index, which the copy does not need.
+    let (report, _) = changed(&whole, &[root + 44], to.path());
+    assert_eq!((report.suspect.len(), report.files), (1, 400), "{report:?}");
+    assert!(report.suspect[0].why.contains("index of names at byte 0, checksum"), "{report:?}");
 }

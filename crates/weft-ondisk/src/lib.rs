@@ -13,6 +13,7 @@
 //! - [`JournalScan`]: whether a journal holds data that the members lack.
 //! - [`Metadata`]: all of these for one member, read through a callback.
 //! - [`partition`]: partition tables of disks and of arrays.
+//! - [`ext`]: signature, features and size of ext2, ext3 and ext4.
 //! - [`probe`]: signatures of other formats on a member.
 //!
 //! ```
@@ -40,6 +41,7 @@ mod create_bitmap;
 mod create_error;
 mod error;
 mod examine;
+pub mod ext;
 mod features;
 mod journal;
 pub mod layout_id;

@@ -5,9 +5,11 @@
 //!
 //! Source: the on-disk documentation of each format, offsets and bytes only.
 
+use crate::ext;
 use crate::super1::Super1;
 use crate::version::Minor;
 use crate::{SUPER_BYTES, Super090, Superblock};
+use weft_units::fields::le32;
 use weft_units::{SECTOR_BYTES, Sectors};
 
 /// Bytes at the start of a member that [`foreign_signature`] needs: the signature of ZFS is the
@@ -187,31 +189,13 @@ fn has(bytes: &[u8], at: usize, signature: &[u8]) -> bool {
     bytes.get(at..).is_some_and(|rest| rest.starts_with(signature))
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes.get(at..)?.first_chunk().map(|word| u32::from_le_bytes(*word))
-}
-
-/// Name of an ext2, ext3 or ext4 file system. The three share a magic of two bytes and differ in
-/// their features; a plausible revision and block size exclude chance matches.
+/// Name of an ext2, ext3 or ext4 file system.
 fn extended_fs(head: &[u8]) -> Option<&'static str> {
-    const SUPERBLOCK: usize = 1024;
-    const HAS_JOURNAL: u32 = 0x4;
-    /// Features that ext3 lacks: extents, 64 bits, flexible groups.
-    const EXT4_INCOMPAT: u32 = 0x40 | 0x80 | 0x200;
-    if !has(head, SUPERBLOCK + 0x38, b"\x53\xef")
-        || u32_at(head, SUPERBLOCK + 0x18)? > 6
-        || u32_at(head, SUPERBLOCK + 0x4c)? > 1
-    {
-        return None;
-    }
-    let compat = u32_at(head, SUPERBLOCK + 0x5c)?;
-    let incompat = u32_at(head, SUPERBLOCK + 0x60)?;
-    Some(if incompat & EXT4_INCOMPAT != 0 {
-        "an ext4 file system"
-    } else if compat & HAS_JOURNAL != 0 {
-        "an ext3 file system"
-    } else {
-        "an ext2 file system"
+    let superblock = head.get(ext::SUPERBLOCK_AT..)?;
+    Some(match ext::generation(superblock.get(..ext::SUPERBLOCK_BYTES)?)? {
+        2 => "an ext2 file system",
+        3 => "an ext3 file system",
+        _ => "an ext4 file system",
     })
 }
 
@@ -233,7 +217,7 @@ fn partition_table(head: &[u8]) -> Option<&'static str> {
     let entries = head.get(446..510).filter(|_| has(head, 510, b"\x55\xaa"))?;
     let mut used = false;
     for entry in entries.chunks_exact(16) {
-        let (boot, kind, sectors) = (entry.first()?, entry.get(4)?, u32_at(entry, 12)?);
+        let (boot, kind, sectors) = (entry.first()?, entry.get(4)?, le32(entry, 12));
         if !matches!(boot, 0 | 0x80) {
             return None;
         }

@@ -85,11 +85,12 @@ pub(crate) fn set_program(name: &str) {
     let _ = PROGRAM.set(name.to_owned());
 }
 
-/// Prints a message on standard error, after the name of the program: `weft: MESSAGE`.
+/// Prints a message on standard error, after the name of the program: `weft: MESSAGE`. Names in it
+/// are escaped.
 pub fn complain(message: &str) {
     let program = PROGRAM.get().map_or("weft", String::as_str);
     // An error is ignored: there is no other place to report it.
-    let _ = writeln!(anstream::stderr(), "{program}: {message}");
+    let _ = writeln!(anstream::stderr(), "{program}: {}", printable_lines(message));
 }
 
 /// Prints a value on standard output, as indented JSON.
@@ -99,9 +100,27 @@ pub fn complain(message: &str) {
 pub fn print_json(value: &impl Serialize) -> io::Result<()> {
     PRINTED_JSON.store(true, Ordering::SeqCst);
     let mut out = io::stdout().lock();
-    serde_json::to_writer_pretty(&mut out, value)?;
-    out.write_all(b"\n")?;
+    out.write_all(json_line(&serde_json::to_string_pretty(value)?).as_bytes())?;
     out.flush()
+}
+
+/// JSON text with an end of line; non-printable characters, which are in strings only, are escaped.
+#[must_use]
+pub fn json_line(json: &str) -> String {
+    let mut escaped = String::with_capacity(json.len() + 1);
+    for letter in json.chars() {
+        if is_printable(letter) || letter == '\n' {
+            escaped.push(letter);
+        } else {
+            let mut units = [0; 2];
+            letter
+                .encode_utf16(&mut units)
+                .iter()
+                .for_each(|unit| escaped += &format!("\\u{unit:04x}"));
+        }
+    }
+    escaped.push('\n');
+    escaped
 }
 
 /// Whether a JSON value went to standard output.
@@ -165,7 +184,7 @@ pub fn quoted(name: &OsStr) -> String {
     if !bytes.is_empty() && bytes.iter().all(plain) {
         return name.to_string_lossy().into_owned();
     }
-    if let Some(text) = name.to_str().filter(|text| !text.chars().any(char::is_control)) {
+    if let Some(text) = name.to_str().filter(|text| text.chars().all(is_printable)) {
         return format!("'{}'", text.replace('\'', "'\\''"));
     }
     let mut quoted = String::from("$'");
@@ -181,21 +200,87 @@ pub fn quoted(name: &OsStr) -> String {
     quoted
 }
 
-/// A path as text; non-printable characters are escaped, so a name cannot send control sequences to
-/// the terminal.
+/// A path as text; non-printable characters and bytes are escaped, so a name cannot send control
+/// sequences to the terminal.
 #[must_use]
 pub fn label(path: &Path) -> String {
-    let text = path.to_string_lossy();
-    if text.chars().any(char::is_control) {
-        text.chars()
-            .flat_map(|c| {
-                let escaped: Vec<char> =
-                    if c.is_control() { c.escape_default().collect() } else { vec![c] };
-                escaped
-            })
-            .collect()
-    } else {
-        text.into_owned()
+    let mut text = String::new();
+    for chunk in path.as_os_str().as_bytes().utf8_chunks() {
+        text += &printable(chunk.valid());
+        chunk.invalid().iter().for_each(|byte| text += &format!("\\x{byte:02x}"));
+    }
+    text
+}
+
+/// A text in one line that changes nothing but its own place on a terminal: characters that control
+/// a terminal, that are invisible, or that change the direction of a text are escaped.
+#[must_use]
+pub fn printable(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match is_printable(letter) {
+            true => escaped.push(letter),
+            false => escaped.extend(letter.escape_default()),
+        }
+    }
+    escaped
+}
+
+/// Lines of text, each of them [`printable`]; tabs stay too.
+fn printable_lines(text: &str) -> String {
+    let line = |line: &str| line.split('\t').map(printable).collect::<Vec<_>>().join("\t");
+    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Whether a letter may go to a terminal as it is.
+#[must_use]
+pub fn is_printable(letter: char) -> bool {
+    // Marks of direction and embedding, spaces of no width, tags; a line may look like another one.
+    let is_hidden = matches!(
+        letter,
+        '\u{61c}'
+            | '\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e007f}'
+    );
+    !letter.is_control() && !is_hidden
+}
+
+/// Standard output for text with names and messages of others in it: each line is printable.
+pub fn printable_stdout() -> impl Write {
+    Printable { to: anstream::stdout(), line: Vec::new() }
+}
+
+/// Writer that passes on whole lines, escaped.
+struct Printable<W: Write> {
+    to: W,
+    line: Vec<u8>,
+}
+
+impl<W: Write> Printable<W> {
+    fn pass_on(&mut self, end: usize) -> io::Result<()> {
+        let rest = self.line.split_off(end);
+        let lines = std::mem::replace(&mut self.line, rest);
+        self.to.write_all(printable_lines(&String::from_utf8_lossy(&lines)).as_bytes())
+    }
+}
+
+impl<W: Write> Write for Printable<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.line.extend_from_slice(bytes);
+        if let Some(end) = self.line.iter().rposition(|byte| *byte == b'\n') {
+            self.pass_on(end + 1)?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.pass_on(self.line.len())?;
+        self.to.flush()
     }
 }
 
@@ -318,5 +403,28 @@ mod tests {
     #[test]
     fn a_name_sends_no_control_sequence() {
         assert_eq!(label(Path::new("a\u{1b}[2Jb")), "a\\u{1b}[2Jb");
+        assert_eq!(label(Path::new(OsStr::from_bytes(b"a\xff\xc3\xa9"))), "a\\xff\u{e9}");
+        // Control sequence introducer of C1, right-to-left override, space of no width, a new line.
+        for letter in ['\u{9b}', '\u{202e}', '\u{200b}', '\u{2066}', '\n', '\u{7f}'] {
+            let escaped = printable(&format!("a{letter}b"));
+            assert!(escaped.is_ascii() && escaped.starts_with("a\\") && escaped.ends_with('b'));
+            let quoted = quoted(OsStr::new(&format!("a{letter}b")));
+            assert!(quoted.is_ascii() && quoted.starts_with("$'a\\"), "{quoted}");
+            let json = json_line(&serde_json::to_string(&letter.to_string()).unwrap());
+            assert!(json.trim_end().chars().all(|it| it.is_ascii_graphic()), "{json}");
+            assert_eq!(serde_json::from_str::<String>(&json).unwrap(), letter.to_string());
+        }
+        assert_eq!(printable("\u{e9}\u{5d0} '\\"), "\u{e9}\u{5d0} '\\");
+    }
+
+    #[test]
+    fn lines_of_output_are_escaped_and_stay_lines() {
+        let mut out = Printable { to: Vec::new(), line: Vec::new() };
+        for bytes in [&b"one\t\x1b[31m\ntw"[..], b"o \xc3", b"\xa9\n", b"end \xe2\x80\xae"] {
+            out.write_all(bytes).unwrap();
+        }
+        out.flush().unwrap();
+        let expected = "one\t\\u{1b}[31m\ntwo \u{e9}\nend \\u{202e}";
+        assert_eq!(String::from_utf8(out.to).unwrap(), expected);
     }
 }

@@ -4,9 +4,11 @@
 //! by type whether it counts sectors, bytes or nanoseconds, and which of the many small indices it
 //! holds. [`rng`] is the only source of random numbers, for simulations, benchmarks and tests; the
 //! engine may not use it. [`digest`] tells whether two runs of a simulation are the same.
+//! [`fields`] reads integers out of bytes.
 #![forbid(unsafe_code)]
 
 pub mod digest;
+pub mod fields;
 mod ids;
 mod ranges;
 pub mod rng;

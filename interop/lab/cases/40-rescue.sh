@@ -134,6 +134,19 @@ equal "r5: without --run or --overlay it is not written (exit 3)" $? 3
 mounted r5 ext4 rw --overlay /tmp/changes 'disk0.img#2' 'disk2.img#2'
 cd /tmp/r/r6 || exit 1
 mounted r6 lvm rw --overlay /tmp/changes 'disk1.img#2' 'disk2.img#2'
+# A folder without space: the report comes all the same, and the same command goes on.
+cd /tmp/r/r1 || exit 1
+mkdir -p /tmp/small
+mount -t tmpfs -o size=1M none /tmp/small || fail "tmpfs"
+"$weft" rescue disk1.img --to /tmp/small >/tmp/small.out 2>/tmp/small.err
+equal "r1: a folder without space (exit 1)" $? 1
+check "r1: the report of it is printed" grep -q 'copied to /tmp/small/r1' /tmp/small.out
+check "r1: it says how to go on" grep -q 'no space left in the folder; free some and run the same command again' /tmp/small.err
+mount -o remount,size=16M /tmp/small || fail "remount"
+check "r1: the same command goes on there" "$weft" rescue disk1.img --to /tmp/small
+(cd /tmp/small/r1 && sha256sum --quiet -c /lab/rescue/r1/sums) >&2 || fail "r1: files"
+ok "r1: every file is right after that"
+umount /tmp/small
 cd /lab || exit 1
 equal "no byte of an image was written" "$(cat /tmp/r/*/disk*.img | sha256sum)" "$before"
-plan 19
+plan 24

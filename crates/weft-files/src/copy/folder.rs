@@ -4,12 +4,13 @@
 //! there, so that nothing outside is reached, whatever the folder holds.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{self, AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat};
+use rustix::fs::{self, AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, Uid};
 use rustix::io::Errno;
 
 /// An open folder.
@@ -39,6 +40,14 @@ impl Folder {
         }
     }
 
+    /// Makes a file of this name, where nothing has that name.
+    ///
+    /// # Errors
+    /// Something has that name ([`io::ErrorKind::AlreadyExists`]), or the file cannot be made.
+    pub fn new_file(&self, name: &str) -> io::Result<File> {
+        Ok(self.create(name.as_bytes())?.into())
+    }
+
     /// Bytes that a user may still write.
     ///
     /// # Errors
@@ -60,26 +69,44 @@ impl Folder {
         self.0.as_fd()
     }
 
-    /// Folder of this name, created if it is missing.
+    /// Makes a folder of this name, unless there is one.
+    pub(super) fn make(&self, name: &[u8]) -> Result<(), Errno> {
+        match fs::mkdirat(&self.0, OsStr::from_bytes(name), Mode::from_raw_mode(0o700)) {
+            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Folder of this name, created if it is missing. One of the user's own without the permission
+    /// to write gets it until the end of the copy.
     pub(super) fn enter(&self, name: &[u8]) -> Result<Self, Errno> {
+        self.make(name)?;
         let name = OsStr::from_bytes(name);
-        match fs::mkdirat(&self.0, name, Mode::from_raw_mode(0o700)) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(error) => return Err(error),
-        }
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
-        let opened = fs::openat(&self.0, name, flags, Mode::empty());
-        match opened {
-            // The folder is the user's own, left without permissions by an interrupted copy.
-            Err(Errno::ACCESS)
-                if self.stat(name.as_bytes()).is_some_and(|stat| is_folder(&stat)) =>
-            {
-                fs::chmodat(&self.0, name, Mode::from_raw_mode(0o700), AtFlags::SYMLINK_NOFOLLOW)
-                    .or(Err(Errno::ACCESS))?;
-                fs::openat(&self.0, name, flags, Mode::empty()).map(Self)
+        let folder = match fs::openat(&self.0, name, flags, Mode::empty()) {
+            // Left without permissions by an earlier copy.
+            Err(Errno::ACCESS) => {
+                let path = flags.difference(OFlags::RDONLY) | OFlags::PATH;
+                let found = fs::openat(&self.0, name, path, Mode::empty())?;
+                let stat = fs::fstat(&found)?;
+                if Uid::from_raw(stat.st_uid) != rustix::process::geteuid() {
+                    return Err(Errno::ACCESS);
+                }
+                // The number of an open file: no name is followed.
+                let own = format!("/proc/self/fd/{}", found.as_raw_fd());
+                let mode = Mode::from_raw_mode(stat.st_mode | 0o700);
+                fs::chmod(own, mode).or(Err(Errno::ACCESS))?;
+                fs::openat(&self.0, name, flags, Mode::empty())?
             }
-            opened => opened.map(Self),
+            opened => opened?,
+        };
+        let stat = fs::fstat(&folder)?;
+        if stat.st_mode & 0o300 != 0o300 && Uid::from_raw(stat.st_uid) == rustix::process::geteuid()
+        {
+            // An error is ignored: what is written next fails and is reported.
+            let _ = fs::fchmod(&folder, Mode::from_raw_mode(stat.st_mode | 0o700));
         }
+        Ok(Self(folder))
     }
 
     /// Folder of a path below this one; the names are separated by `/`.
@@ -132,10 +159,6 @@ impl Folder {
 
 pub(super) fn is_file(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
-}
-
-fn is_folder(stat: &Stat) -> bool {
-    FileType::from_raw_mode(stat.st_mode) == FileType::Directory
 }
 
 /// Whether a name can be one in a folder.

@@ -6,14 +6,20 @@
 //! for an error of the last write-back, which is why [`copy`] names that error: each file would
 //! need an `fdatasync` of its own, which on a disk takes longer than to copy a small file.
 //!
-//! A file of the same size and time is not copied again; another one of that name stays as it is. A
-//! file with unreadable bytes keeps the time of the copy, so that a later copy names it again.
+//! A file of the same size and time is not read again; another one of that name stays as it is. A
+//! file with unreadable or doubtful bytes keeps the time of the copy, so that a later copy names it
+//! again.
 //!
-//! No name leads out of the folder and no link in it is followed (`folder.rs`). Directories get
-//! their modes and times at the end, because new names in them change their times.
+//! No name leads out of the folder and no link in it is followed (`folder.rs`). A folder that takes
+//! two names for one (`Name` and `name`) has the first; the other one is in the report. Directories
+//! get their modes and times at the end, because new names in them change their times.
+//!
+//! A folder without space, or one that fails, ends the copy: [`Stopped`] has the report so far.
 
 mod folder;
 mod report;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -26,10 +32,21 @@ use rustix::fs::{self, AtFlags, Gid, Mode, Stat, Timespec, Timestamps, Uid, Xatt
 use rustix::io::Errno;
 use thiserror::Error;
 
+use crate::source::BLOCK_BYTES;
 use crate::tree::{Node, NodeKind, NodeTime, PieceBytes, Tree};
 pub use folder::Folder;
 use folder::{is_file, is_name};
-pub use report::{Damaged, Report, Told};
+pub use report::{Damaged, Event, Report, Told};
+
+/// A copy that ended early.
+#[derive(Debug, Error)]
+#[error("{error}")]
+pub struct Stopped {
+    /// Report up to the end.
+    pub report: Box<Report>,
+    /// Reason of the end.
+    pub error: CopyError,
+}
 
 /// Reason why a copy ended early.
 #[derive(Debug, Error)]
@@ -49,24 +66,53 @@ pub enum CopyError {
         "no space left in the folder; free some and run the same command again: it goes on there"
     )]
     NoSpace,
+    /// The folder cannot be written any more.
+    #[error(
+        "the folder cannot be written any more: {0}; mend that and run the same command again: it \
+         goes on there"
+    )]
+    Target(io::Error),
 }
 
+/// Writes bytes to a file, at an offset.
+type Write<'w> = dyn FnMut(&OwnedFd, &[u8], u64) -> Result<(), Errno> + 'w;
+
 /// Copies all of a file system into `name` below `base`. `owners` sets owners, which needs root;
-/// `progress` gets numbers of bytes that are done.
+/// `tell` gets what happens, when it happens: a caller can keep the findings of a copy that is
+/// killed.
 ///
 /// # Errors
-/// There is no space left, the folder cannot be made, or writing back failed. Everything else is in
-/// the report.
+/// The folder has no space left or cannot be written, it cannot be made, or writing back failed.
+/// The error has the report up to there. Everything else is in the report.
 pub fn copy(
     tree: &dyn Tree,
     base: &Folder,
     name: &[u8],
     owners: bool,
-    progress: &mut dyn FnMut(u64),
-) -> Result<Report, CopyError> {
+    tell: &mut dyn FnMut(Event<'_>),
+) -> Result<Report, Stopped> {
+    copy_by(tree, base, name, owners, tell, &mut write_all)
+}
+
+/// [`copy`] with a function that writes.
+fn copy_by(
+    tree: &dyn Tree,
+    base: &Folder,
+    name: &[u8],
+    owners: bool,
+    tell: &mut dyn FnMut(Event<'_>),
+    write: &mut Write<'_>,
+) -> Result<Report, Stopped> {
     base.remove(PART);
-    let opened = base.enter(name).map_err(io::Error::from);
-    let (top, folds) = opened.and_then(|top| Ok((top, folds_case(base)?)))?;
+    let opened = base.enter(name).map_err(CopyError::of);
+    let opened = opened.and_then(|top| {
+        let folds = folds_case(base, &top)?;
+        Ok((top, folds))
+    });
+    let (top, folds) = match opened {
+        Ok(opened) => opened,
+        Err(error) => return Err(Stopped { report: Box::default(), error }),
+    };
     let own = (rustix::process::geteuid(), rustix::process::getegid());
     let mut copy = Copy {
         tree,
@@ -75,8 +121,13 @@ pub fn copy(
         owners,
         own,
         folds,
-        progress,
-        report: Report::default(),
+        tell,
+        write,
+        report: Report {
+            is_replayed: tree.is_replayed(),
+            doubts: tree.doubts().to_vec(),
+            ..Report::default()
+        },
         first_names: BTreeMap::new(),
         buffer: Vec::new(),
     };
@@ -86,16 +137,52 @@ pub fn copy(
     if let Err(error) = base.sync() {
         ended = ended.and(Err(CopyError::Sync(error)));
     }
-    ended.map(|()| report)
+    match ended {
+        Ok(()) => Ok(report),
+        Err(error) => Err(Stopped { report: Box::new(report), error }),
+    }
 }
 
-/// Whether the folder takes names for the same that differ in case only.
-fn folds_case(base: &Folder) -> io::Result<bool> {
-    drop(base.create(PART)?);
-    let folds = base.stat(PART.to_ascii_uppercase().as_slice()).is_some();
-    base.remove(PART);
+impl CopyError {
+    /// End of a copy by an error that is no report of one path.
+    fn of(error: Errno) -> Self {
+        match error {
+            Errno::NOSPC | Errno::DQUOT => Self::NoSpace,
+            error => Self::Folder(error.into()),
+        }
+    }
+}
+
+/// The end of the copy, if an error is one of the whole folder and not of one path.
+fn goes_on(error: Errno) -> Result<(), CopyError> {
+    match error {
+        Errno::NOSPC | Errno::DQUOT => Err(CopyError::NoSpace),
+        Errno::IO
+        | Errno::ROFS
+        | Errno::NODEV
+        | Errno::NXIO
+        | Errno::STALE
+        | Errno::NOTCONN
+        | Errno::SHUTDOWN
+        | Errno::TIMEDOUT
+        | Errno::HOSTDOWN => Err(CopyError::Target(error.into())),
+        _ => Ok(()),
+    }
+}
+
+/// Whether one of the folders takes names for the same that differ in case only.
+fn folds_case(base: &Folder, top: &Folder) -> Result<bool, CopyError> {
+    let mut folds = false;
+    for folder in [base, top] {
+        drop(folder.create(PART).map_err(CopyError::of)?);
+        folds |= folder.stat(PART.to_ascii_uppercase().as_slice()).is_some();
+        folder.remove(PART);
+    }
     Ok(folds)
 }
+
+/// Names of one directory by the number of what they name in the folder, with their nodes.
+type Claimed = BTreeMap<u64, (Vec<u8>, u64)>;
 
 /// A copy under way.
 struct Copy<'c> {
@@ -105,7 +192,8 @@ struct Copy<'c> {
     owners: bool,
     own: (Uid, Gid),
     folds: bool,
-    progress: &'c mut dyn FnMut(u64),
+    tell: &'c mut dyn FnMut(Event<'_>),
+    write: &'c mut Write<'c>,
     report: Report,
     /// First path of each node with several names.
     first_names: BTreeMap<u64, Vec<u8>>,
@@ -116,8 +204,14 @@ impl Copy<'_> {
     fn all(&mut self) -> Result<(), CopyError> {
         let root = match self.tree.node(self.tree.root()) {
             Ok(root) if root.kind == NodeKind::Directory => root,
-            Ok(_) => return self.lost(b"", "the root is no directory"),
-            Err(error) => return self.lost(b"", error),
+            Ok(_) => {
+                self.failed(b"", "the root is no directory");
+                return Ok(());
+            }
+            Err(error) => {
+                self.failed(b"", error);
+                return Ok(());
+            }
         };
         let mut seen = BTreeSet::from([root.id]);
         let mut waiting = vec![(Vec::new(), root)];
@@ -125,12 +219,12 @@ impl Copy<'_> {
         while let Some((path, node)) = waiting.pop() {
             let folder = match self.top.walk(&path) {
                 Ok(folder) => folder,
-                Err(Errno::NOSPC | Errno::DQUOT) => return Err(CopyError::NoSpace),
                 Err(Errno::NOTDIR | Errno::LOOP) => {
                     self.kept(&path, "exists and is no directory; nothing below it is copied");
                     continue;
                 }
                 Err(error) => {
+                    goes_on(error)?;
                     self.failed(&path, error);
                     continue;
                 }
@@ -175,6 +269,10 @@ impl Copy<'_> {
         for fault in entries.faults {
             self.failed(path, format!("a part of the directory is lost: {fault}"));
         }
+        for doubt in entries.doubts {
+            self.doubtful(path, format!("a part of the directory may be wrong: {doubt}"));
+        }
+        let mut claimed = Claimed::new();
         let mut inner = Vec::new();
         let mut folded = BTreeSet::new();
         for entry in entries.list {
@@ -199,13 +297,33 @@ impl Copy<'_> {
                     continue;
                 }
             };
+            if child.kind == NodeKind::Directory {
+                // An error is ignored: it comes again when the directory is walked.
+                let _ = folder.make(&entry.name);
+            }
+            let there = folder.stat(&entry.name);
+            if let Some((other, id)) = there.and_then(|stat| claimed.get(&stat.st_ino))
+                && *id != child.id
+            {
+                let why = match *other == entry.name {
+                    true => "another entry of its directory has the same name".to_owned(),
+                    false => format!("the folder takes its name for {}", other.escape_ascii()),
+                };
+                self.failed(&path, why);
+                continue;
+            }
             match child.kind {
-                NodeKind::Directory => inner.push((path, child)),
+                NodeKind::Directory => inner.push((path, child.clone())),
                 NodeKind::File => self.file(folder, &path, &entry.name, &child)?,
                 NodeKind::Link => self.link(folder, &path, &entry.name, &child)?,
                 NodeKind::Special(kind) => {
-                    self.report.special.push(Told { path, why: kind.to_owned() });
+                    let told = Told { path, why: kind.to_owned() };
+                    (self.tell)(Event::Special(&told));
+                    self.report.special.push(told);
                 }
+            }
+            if let Some(stat) = folder.stat(&entry.name) {
+                claimed.entry(stat.st_ino).or_insert((entry.name, child.id));
             }
         }
         Ok(inner)
@@ -213,22 +331,26 @@ impl Copy<'_> {
 
     #[expect(clippy::needless_pass_by_value, reason = "texts and errors of several types")]
     fn failed(&mut self, path: &[u8], why: impl ToString) {
-        self.report.failed.push(Told { path: path.to_vec(), why: why.to_string() });
-    }
-
-    /// Reports a path that cannot be restored; the copy goes on.
-    fn lost(&mut self, path: &[u8], why: impl ToString) -> Result<(), CopyError> {
-        self.failed(path, why);
-        Ok(())
+        let told = Told { path: path.to_vec(), why: why.to_string() };
+        (self.tell)(Event::Failed(&told));
+        self.report.failed.push(told);
     }
 
     fn kept(&mut self, path: &[u8], why: &str) {
-        self.report.kept.push(Told { path: path.to_vec(), why: why.to_owned() });
+        let told = Told { path: path.to_vec(), why: why.to_owned() };
+        (self.tell)(Event::Kept(&told));
+        self.report.kept.push(told);
+    }
+
+    fn doubtful(&mut self, path: &[u8], why: String) {
+        let told = Told { path: path.to_vec(), why };
+        (self.tell)(Event::Suspect(&told));
+        self.report.suspect.push(told);
     }
 
     fn suspect(&mut self, path: &[u8], node: &Node) {
         if let Some(why) = &node.fault {
-            self.report.suspect.push(Told { path: path.to_vec(), why: why.clone() });
+            self.doubtful(path, why.clone());
         }
     }
 
@@ -245,13 +367,17 @@ impl Copy<'_> {
         if let Some(stat) = folder.stat(name) {
             if is_file(&stat) && is_same(&stat, node) {
                 self.report.skipped += 1;
-                (self.progress)(node.size);
+                (self.tell)(Event::Bytes(node.size));
+                if !self.owners && first.is_none() {
+                    self.count_owner(path, node);
+                }
                 if node.links > 1 {
                     self.first_names.entry(node.id).or_insert_with(|| path.to_vec());
                 }
             } else {
-                let why = "exists and differs in size or time (an earlier copy with unreadable \
-                           bytes does too); it stays as it is";
+                let why = "exists and differs in size or time (an earlier copy with unreadable or \
+                           doubtful bytes does too, and its report lists them); it stays as it is, \
+                           and is copied again if it is removed";
                 self.kept(path, why);
             }
             return Ok(());
@@ -262,8 +388,10 @@ impl Copy<'_> {
                     self.report.hard_links += 1;
                     return Ok(());
                 }
-                Err(Errno::NOSPC | Errno::DQUOT) => return Err(CopyError::NoSpace),
-                Err(_) => self.report.links_copied += 1,
+                Err(error) => {
+                    goes_on(error)?;
+                    self.report.links_copied += 1;
+                }
             }
         }
         if !self.write(path, node)? {
@@ -276,8 +404,10 @@ impl Copy<'_> {
                     self.first_names.insert(node.id, path.to_vec());
                 }
             }
-            Err(Errno::NOSPC | Errno::DQUOT) => return Err(CopyError::NoSpace),
-            Err(error) => self.failed(path, error),
+            Err(error) => {
+                goes_on(error)?;
+                self.failed(path, error);
+            }
         }
         Ok(())
     }
@@ -304,8 +434,8 @@ impl Copy<'_> {
         self.base.remove(PART);
         let file = match self.base.create(PART) {
             Ok(file) => file,
-            Err(Errno::NOSPC | Errno::DQUOT) => return Err(CopyError::NoSpace),
             Err(error) => {
+                goes_on(error)?;
                 self.failed(path, format!("cannot be written: {error}"));
                 return Ok(false);
             }
@@ -314,7 +444,7 @@ impl Copy<'_> {
         let mut result = Ok(());
         for piece in pieces.list {
             result = match piece.bytes {
-                PieceBytes::Here(bytes) => write_all(&file, &bytes, piece.range.start),
+                PieceBytes::Here(bytes) => (self.write)(&file, &bytes, piece.range.start),
                 PieceBytes::Source(at) => self.source(&file, piece.range, at, &mut damaged),
             };
             if result.is_err() {
@@ -323,8 +453,8 @@ impl Copy<'_> {
         }
         match result.and_then(|()| fs::ftruncate(&file, node.size)) {
             Ok(()) => {}
-            Err(Errno::NOSPC | Errno::DQUOT) => return Err(CopyError::NoSpace),
             Err(error) => {
+                goes_on(error)?;
                 self.failed(path, format!("cannot be written: {error}"));
                 return Ok(false);
             }
@@ -333,9 +463,14 @@ impl Copy<'_> {
             damaged.ranges.push((range, why));
         }
         damaged.ranges.sort_by_key(|(range, _)| range.start);
-        let is_whole = damaged.ranges.is_empty();
-        if !is_whole {
+        let is_whole = damaged.ranges.is_empty() && pieces.doubts.is_empty();
+        if !damaged.ranges.is_empty() {
+            (self.tell)(Event::Damaged(&damaged));
             self.report.damaged.push(damaged);
+        }
+        for (range, why) in pieces.doubts {
+            let why = format!("bytes {}..{} may be wrong: {why}", range.start, range.end);
+            self.doubtful(path, why);
         }
         self.finish(&file, path, node, is_whole);
         Ok(true)
@@ -357,23 +492,29 @@ impl Copy<'_> {
             let bytes = &mut self.buffer[..usize::try_from(len).unwrap_or(0)];
             let from = at + (next - range.start);
             if source.read_at(from, bytes).is_err() {
-                // Only the blocks that cannot be read become zeros.
-                let blocks = bytes.chunks_mut(BLOCK).zip((0..).step_by(BLOCK));
-                for (block, offset) in blocks {
-                    if let Err(error) = source.read_at(from + offset, block) {
+                // Only the blocks that cannot be read become zeros: blocks of the source. A file of
+                // a file system with smaller blocks may begin within one.
+                let (mut rest, mut offset) = (&mut *bytes, 0);
+                while !rest.is_empty() {
+                    let at = from + offset;
+                    let left = BLOCK_BYTES as u64 - at % BLOCK_BYTES as u64;
+                    let len = rest.len().min(usize::try_from(left).unwrap_or(BLOCK_BYTES));
+                    let (block, behind) = rest.split_at_mut(len);
+                    if let Err(error) = source.read_at(at, block) {
                         block.fill(0);
                         let start = next + offset;
-                        damaged.add(start..start + block.len() as u64, error.why);
+                        damaged.add(start..start + len as u64, error.why);
                     }
+                    (rest, offset) = (behind, offset + len as u64);
                 }
             }
             for (part, offset) in bytes.chunks(HOLE_BYTES).zip((next..).step_by(HOLE_BYTES)) {
                 if part.iter().any(|&byte| byte != 0) {
-                    write_all(file, part, offset)?;
+                    (self.write)(file, part, offset)?;
                 }
             }
             self.report.bytes += len;
-            (self.progress)(len);
+            (self.tell)(Event::Bytes(len));
             next += len;
         }
         Ok(())
@@ -389,7 +530,10 @@ impl Copy<'_> {
         self.suspect(path, node);
         let target = match self.tree.target(node) {
             Ok(target) => target,
-            Err(error) => return self.lost(path, error),
+            Err(error) => {
+                self.failed(path, error);
+                return Ok(());
+            }
         };
         let name = OsStr::from_bytes(name);
         match fs::symlinkat(OsStr::from_bytes(&target), folder.fd(), name) {
@@ -398,31 +542,41 @@ impl Copy<'_> {
                 let is_same = fs::readlinkat(folder.fd(), name, Vec::new())
                     .is_ok_and(|there| there.as_bytes() == target);
                 match is_same {
-                    true => self.report.skipped += 1,
+                    true => {
+                        self.report.skipped += 1;
+                        if !self.owners {
+                            self.count_owner(path, node);
+                        }
+                    }
                     false => self.kept(path, "exists and is another link or no link"),
                 }
                 return Ok(());
             }
-            Err(Errno::NOSPC | Errno::DQUOT) => return Err(CopyError::NoSpace),
-            Err(error) => return self.lost(path, error),
+            Err(error) => {
+                goes_on(error)?;
+                self.failed(path, error);
+                return Ok(());
+            }
         }
         let flags = AtFlags::SYMLINK_NOFOLLOW;
         if self.owners {
             let (uid, gid) = owner(node);
             if fs::chownat(folder.fd(), name, uid, gid, flags).is_err() {
-                self.report.owners_lost += 1;
+                self.count_owner(path, node);
             }
         } else {
-            self.count_owner(node);
+            self.count_owner(path, node);
         }
         // An error is ignored: few programs read the time of a link.
         let _ = fs::utimensat(folder.fd(), name, &times(node), flags);
         Ok(())
     }
 
-    fn count_owner(&mut self, node: &Node) {
+    /// Reports an owner that is not set, unless it is that of this process.
+    fn count_owner(&mut self, path: &[u8], node: &Node) {
         if (node.uid, node.gid) != (self.own.0.as_raw(), self.own.1.as_raw()) {
             self.report.owners_lost += 1;
+            (self.tell)(Event::Owner { path, node });
         }
     }
 
@@ -432,10 +586,11 @@ impl Copy<'_> {
         if self.owners {
             let (uid, gid) = owner(node);
             if fs::fchown(file, uid, gid).is_err() {
-                (has_owner, self.report.owners_lost) = (false, self.report.owners_lost + 1);
+                has_owner = false;
+                self.count_owner(path, node);
             }
         } else {
-            self.count_owner(node);
+            self.count_owner(path, node);
         }
         // Before the mode, which may forbid attributes to all but root.
         match self.tree.attributes(node) {
@@ -449,10 +604,7 @@ impl Copy<'_> {
                 }
             }
             Err(error) => {
-                self.report.suspect.push(Told {
-                    path: path.to_vec(),
-                    why: format!("extended attributes: {error}"),
-                });
+                self.doubtful(path, format!("extended attributes: {error}"));
             }
         }
         // Without its owner, a program would run as the user who copied it.
@@ -509,8 +661,6 @@ pub const PART: &[u8] = b".weft-rescue.part";
 const TIME_UNITS: [u32; 5] = [1, 100, 1_000, 10_000_000, 1_000_000_000];
 /// Size of a read: several full stripes of common arrays.
 const READ_BYTES: usize = 4 << 20;
-/// Unit of what cannot be read.
-const BLOCK: usize = 4096;
 /// Unit of holes: zeros of this length are not written.
 const HOLE_BYTES: usize = 64 << 10;
 /// Largest number of directories above a file.

@@ -2,6 +2,32 @@
 
 use std::ops::Range;
 
+use crate::tree::Node;
+
+/// Event of a copy, told when it happens. The findings are those of the report.
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'e> {
+    /// Number of further bytes of files that are done.
+    Bytes(u64),
+    /// A file has bytes that could not be read.
+    Damaged(&'e Damaged),
+    /// A path could not be restored, or a part of a directory could not be read.
+    Failed(&'e Told),
+    /// A path exists and differs.
+    Kept(&'e Told),
+    /// Owner and group of a path were not set.
+    Owner {
+        /// Path below the folder of the file system.
+        path: &'e [u8],
+        /// Node with its owner, and with the mode that counts once the owner is set.
+        node: &'e Node,
+    },
+    /// A device, pipe or socket is not restored.
+    Special(&'e Told),
+    /// A path was restored and may be wrong.
+    Suspect(&'e Told),
+}
+
 /// A path and why it is in the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
@@ -43,7 +69,7 @@ pub struct Report {
     pub kept: Vec<Told>,
     /// Devices, pipes and sockets, which are not restored.
     pub special: Vec<Told>,
-    /// Nodes with a fault that did not prevent reading.
+    /// Nodes, directories or byte ranges with a fault that did not prevent reading.
     pub suspect: Vec<Told>,
     /// Extended attributes that were not set.
     pub attributes_lost: u64,
@@ -51,17 +77,23 @@ pub struct Report {
     pub owners_lost: u64,
     /// Further names of files that became files of their own.
     pub links_copied: u64,
+    /// Whether the newest state was read: false if a journal was not replayed, or in part.
+    pub is_replayed: bool,
+    /// Faults of the file system as a whole, which make all of its files doubtful.
+    pub doubts: Vec<String>,
 }
 
 impl Report {
-    /// Whether every file, directory and link is there, with every byte. Devices, pipes and sockets
-    /// are not counted.
+    /// Whether every file, directory and link is there, in its newest state and with every byte,
+    /// and none is doubtful. Devices, pipes and sockets are not counted.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.damaged.is_empty()
             && self.failed.is_empty()
             && self.kept.is_empty()
             && self.suspect.is_empty()
+            && self.is_replayed
+            && self.doubts.is_empty()
     }
 
     /// Number of unreadable bytes.

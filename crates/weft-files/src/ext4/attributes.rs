@@ -5,6 +5,8 @@
 //! Source   Linux documentation, "ext4 Data Structures and Algorithms", "Extended Attributes"; for
 //!          the form of lists in system calls: `linux/posix_acl_xattr.h`
 
+use weft_ondisk::crc::crc32c_raw;
+
 use crate::bytes::{le16, le32, part};
 use crate::tree::{Attribute, TreeError};
 
@@ -41,6 +43,24 @@ pub(super) fn in_block(block: &[u8]) -> Result<Vec<Stored>, TreeError> {
         return Err(TreeError::damaged("block of attributes, magic", found, format!("{MAGIC:#x}")));
     }
     parse(part(block, 32, block.len()), block)
+}
+
+/// Compares the checksum of block `number`, which holds attributes. `start` is the start of the
+/// checksums of the file system.
+pub(super) fn verify(start: u32, number: u64, block: &[u8]) -> Result<(), TreeError> {
+    let (before, after) = (part(block, 0, 16), part(block, 20, block.len()));
+    let pieces = [&number.to_le_bytes()[..], before, &[0; 4], after];
+    let computed = pieces.iter().fold(start, |sum, piece| crc32c_raw(sum, piece));
+    let stored = le32(block, 16);
+    if stored != computed {
+        let what = format!("block {number} of attributes, checksum");
+        return Err(TreeError::damaged(
+            what,
+            format!("{stored:#010x}"),
+            format!("{computed:#010x}"),
+        ));
+    }
+    Ok(())
 }
 
 /// Parses entries; places of values count from the start of `values`.

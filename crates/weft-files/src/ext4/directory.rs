@@ -3,7 +3,10 @@
 //! Blocks of a hash tree look like blocks without names to a reader that goes from entry to entry,
 //! and so do checksums.
 //!
-//! Source   Linux documentation, "ext4 Data Structures and Algorithms", "Directory Entries"
+//! Source   Linux documentation, "ext4 Data Structures and Algorithms", "Directory Entries" and
+//!          "Checksums"
+
+use weft_ondisk::crc::crc32c_raw;
 
 use crate::bytes::{le16, le32, part};
 use crate::tree::{Entries, Entry};
@@ -37,3 +40,51 @@ pub(super) fn parse(bytes: &[u8], place: u64, into: &mut Entries) {
         at += len;
     }
 }
+
+/// Fault of the checksum of a block, which begins at byte `place` of its directory. `start` is the
+/// start of the checksums of its inode; `is_indexed` says whether some blocks are an index.
+pub(super) fn checksum_fault(
+    start: u32,
+    bytes: &[u8],
+    place: u64,
+    is_indexed: bool,
+) -> Option<String> {
+    let wrong = |what: &str, stored: u32, computed: u32| {
+        format!("{what} at byte {place}, checksum: found {stored:#010x}, expected {computed:#010x}")
+    };
+    if let Some(at) = index_at(bytes, place).filter(|_| is_indexed) {
+        // The number of entries that there may be, and that there are, is in place of the first.
+        let (limit, count) = (usize::from(le16(bytes, at)), usize::from(le16(bytes, at + 2)));
+        let tail = at + limit * 8;
+        let sum = crc32c_raw(start, part(bytes, 0, at + count * 8));
+        let sum = crc32c_raw(crc32c_raw(sum, part(bytes, tail, 4)), &[0; 4]);
+        let stored = le32(bytes, tail + 4);
+        let is_sound = count <= limit && tail + 8 <= bytes.len() && stored == sum;
+        return (!is_sound).then(|| wrong("index of names", stored, sum));
+    }
+    let tail = bytes.len().checked_sub(TAIL_BYTES)?;
+    // An entry without a name, of the length of the checksum.
+    let is_tail = le32(bytes, tail) == 0
+        && le16(bytes, tail + 4) == 12
+        && bytes[tail + 6] == 0
+        && bytes[tail + 7] == 0xde;
+    let (stored, computed) = (le32(bytes, tail + 8), crc32c_raw(start, part(bytes, 0, tail)));
+    match is_tail {
+        false => Some(format!("names at byte {place}: found no checksum, expected one")),
+        true => (stored != computed).then(|| wrong("names", stored, computed)),
+    }
+}
+
+/// Byte of the entries of an index, if a block looks like one to a reader of names: the first one
+/// behind the names `.` and `..`, any other one behind an entry of all of the block.
+fn index_at(bytes: &[u8], place: u64) -> Option<usize> {
+    let rest = |from: usize| bytes.len() - from;
+    let has_len = |at: usize, len: usize| usize::from(le16(bytes, at + 4)) == len & 0xffff;
+    if place == 0 {
+        return (has_len(0, 12) && has_len(12, rest(12)) && bytes[29] == 8).then_some(32);
+    }
+    (le32(bytes, 0) == 0 && has_len(0, rest(0))).then_some(8)
+}
+
+/// Bytes of the checksum at the end of a block of names.
+const TAIL_BYTES: usize = 12;

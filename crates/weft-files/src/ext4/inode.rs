@@ -19,6 +19,8 @@ pub(super) struct Inode {
     pub(super) attribute_block: u64,
     /// Bytes behind the fields, with extended attributes.
     pub(super) rest: Vec<u8>,
+    /// Start of the checksums of its blocks of extents and names; `None` without that feature.
+    pub(super) sum_start: Option<u32>,
 }
 
 impl Inode {
@@ -79,7 +81,14 @@ impl Inode {
             block: bytes[0x28..0x64].to_vec(),
             attribute_block: u64::from(le32(bytes, 0x68)) | u64::from(le16(bytes, 0x76)) << 32,
             rest: bytes.get(128 + extra..).unwrap_or(&[]).to_vec(),
+            sum_start: Self::sum_start(superblock, number, bytes),
         })
+    }
+
+    /// Start of the checksums of an inode: its number and its generation.
+    fn sum_start(superblock: &Superblock, number: u32, bytes: &[u8]) -> Option<u32> {
+        let sum = crc32c_raw(superblock.sum_start?, &number.to_le_bytes());
+        Some(crc32c_raw(sum, &bytes[0x64..0x68]))
     }
 
     fn checksum_fault(
@@ -88,15 +97,13 @@ impl Inode {
         bytes: &[u8],
         extra: usize,
     ) -> Option<String> {
-        let start = superblock.sum_start?;
+        let mut sum = Self::sum_start(superblock, number, bytes)?;
         let mut zeroed = bytes.to_vec();
         zeroed[0x7c..0x7e].fill(0);
         let wide = extra >= 4;
         if wide {
             zeroed[0x82..0x84].fill(0);
         }
-        let mut sum = crc32c_raw(start, &number.to_le_bytes());
-        sum = crc32c_raw(sum, &bytes[0x64..0x68]);
         sum = crc32c_raw(sum, &zeroed);
         let mut stored = u32::from(le16(bytes, 0x7c));
         match wide {
@@ -115,11 +122,17 @@ impl Inode {
         self.flags & EXTENTS != 0
     }
 
+    /// Whether the directory has an index of its names.
+    pub(super) fn is_indexed(&self) -> bool {
+        self.flags & INDEXED != 0
+    }
+
     pub(super) fn is_inline(&self) -> bool {
         self.flags & INLINE != 0
     }
 }
 
 const ENCRYPTED: u32 = 0x800;
+const INDEXED: u32 = 0x1000;
 const EXTENTS: u32 = 0x8_0000;
 const INLINE: u32 = 0x1000_0000;

@@ -1,7 +1,8 @@
 //! Places of a file's content: extents, or block numbers with indirect blocks.
 //!
 //! Each block of a map is read once at most, and extents ascend: a map that refers to itself ends
-//! with a fault. A part of the map that cannot be read is a fault of the range that it maps.
+//! with a fault. A part of the map that cannot be read is a fault of the range that it maps; a part
+//! with a wrong checksum counts, and its range is doubtful.
 //!
 //! Source   Linux documentation, "ext4 Data Structures and Algorithms", "The Contents of
 //!          inode.i_block"
@@ -9,9 +10,11 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use weft_ondisk::crc::crc32c_raw;
+
 use super::inode::Inode;
 use super::superblock::Superblock;
-use crate::bytes::{le16, le32};
+use crate::bytes::{le16, le32, part};
 use crate::source::{Source, read_vec};
 use crate::tree::{Piece, PieceBytes, Pieces};
 
@@ -21,6 +24,7 @@ pub(super) fn pieces(source: &dyn Source, superblock: &Superblock, inode: &Inode
     let mut map = Map {
         source,
         superblock,
+        sum_start: inode.sum_start,
         size,
         mapped: 0,
         seen: BTreeSet::new(),
@@ -38,6 +42,8 @@ pub(super) fn pieces(source: &dyn Source, superblock: &Superblock, inode: &Inode
 struct Map<'s> {
     source: &'s dyn Source,
     superblock: &'s Superblock,
+    /// Start of the checksums of blocks of extents.
+    sum_start: Option<u32>,
     /// Size of the file.
     size: u64,
     /// Bytes mapped so far.
@@ -106,6 +112,23 @@ impl Map<'_> {
         }
     }
 
+    /// Compares the checksum of a block of extents; a wrong one makes its part of the file
+    /// doubtful.
+    fn verify(&mut self, number: u64, bytes: &[u8], blocks: &Range<u64>) {
+        let Some(start) = self.sum_start else { return };
+        // The checksum follows the last entry for which the block has room.
+        let at = 12 + 12 * usize::from(le16(bytes, 4));
+        let (stored, computed) = (le32(bytes, at), crc32c_raw(start, part(bytes, 0, at)));
+        let range = self.bytes(blocks);
+        if (at + 4 > bytes.len() || stored != computed) && range.start < range.end {
+            let why = format!(
+                "block {number} of extents, checksum: found {stored:#010x}, expected \
+                 {computed:#010x}"
+            );
+            self.pieces.doubts.push((range, why));
+        }
+    }
+
     /// Adds the extents of a node, which maps `blocks`. `depth` is the one that its parent expects.
     fn extents(&mut self, bytes: &[u8], depth: Option<u16>, blocks: Range<u64>) {
         let (magic, count, its) = (le16(bytes, 0), le16(bytes, 2), le16(bytes, 6));
@@ -169,6 +192,7 @@ impl Map<'_> {
                 let child = u64::from(le32(entry, 4)) | u64::from(le16(entry, 8)) << 32;
                 next = inner.end;
                 if let Some(bytes) = self.block(child, &inner) {
+                    self.verify(child, &bytes, &inner);
                     self.extents(&bytes, Some(its - 1), inner);
                 }
             }

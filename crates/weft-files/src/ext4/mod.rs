@@ -7,6 +7,7 @@
 
 mod attributes;
 mod directory;
+mod group;
 mod inode;
 mod journal;
 mod mapping;
@@ -14,21 +15,24 @@ mod superblock;
 
 use std::ops::Range;
 
-use crate::bytes::le32;
 use crate::source::{Shared, Source, read_vec};
 use crate::tree::{Attribute, Entries, Node, NodeKind, Piece, PieceBytes, Pieces, Tree, TreeError};
+use group::Groups;
 use inode::Inode;
 use journal::Replayed;
-use superblock::Superblock;
+use superblock::{Backup, Superblock};
 
 /// A file system.
 pub struct Ext4 {
     source: Replayed,
     superblock: Superblock,
+    groups: Groups,
     /// Whether no block of the journal is missing: false if it could not be read to its end.
-    pub is_replayed: bool,
-    /// Oddities for people: what was replayed, or could not be.
+    is_replayed: bool,
+    /// Oddities for people: what was replayed, or could not be; which copies are used.
     pub notes: Vec<String>,
+    /// Faults of the superblock and of groups for which there is no sound copy.
+    doubts: Vec<String>,
 }
 
 impl Ext4 {
@@ -45,21 +49,14 @@ impl Ext4 {
             is_replayed = false;
             notes.push("its journal is on another device and is not replayed".into());
         } else if superblock.has_journal() {
-            let number = superblock.journal_inode;
-            let journal = inode(&replayed, &superblock, number).and_then(|inode| {
-                let pieces = mapping::pieces(&**source, &superblock, &inode);
-                journal::read(&**source, &superblock, &pieces)
-            });
-            match journal {
+            match Self::journal(source, &superblock) {
                 Ok(mut found) => {
                     is_replayed = found.is_whole;
                     notes.append(&mut found.notes);
                     if !found.blocks.is_empty() {
                         replayed.blocks = found.blocks;
                         // The superblock may be among the replayed blocks.
-                        let backup_at = superblock.backup_at;
                         superblock = Superblock::read(&replayed).unwrap_or(superblock);
-                        superblock.backup_at = backup_at;
                     }
                 }
                 Err(error) => {
@@ -71,15 +68,27 @@ impl Ext4 {
                 }
             }
         }
-        if let Some(at) = superblock.backup_at {
-            notes.push(format!("its first superblock is damaged; the one at byte {at} is used"));
-        }
-        Ok(Self { source: replayed, superblock, is_replayed, notes })
+        notes.extend(superblock.backup.as_ref().map(Backup::note));
+        let mut groups = Groups::read(&replayed, &superblock, u64::MAX);
+        notes.append(&mut groups.notes);
+        let mut doubts: Vec<String> = superblock.doubt.iter().cloned().collect();
+        doubts.append(&mut groups.doubts);
+        Ok(Self { source: replayed, superblock, groups, is_replayed, notes, doubts })
+    }
+
+    /// Reads the journal of a file system, as it is before the journal is replayed.
+    fn journal(source: &Shared, superblock: &Superblock) -> Result<journal::Found, TreeError> {
+        let number = superblock.journal_inode;
+        let group = u64::from(number.saturating_sub(1) / superblock.inodes_per_group);
+        let groups = Groups::read(&**source, superblock, group + 1);
+        let inode = inode(&**source, superblock, &groups, number)?;
+        let pieces = mapping::pieces(&**source, superblock, &inode);
+        journal::read(&**source, superblock, &pieces)
     }
 
     fn inode(&self, id: u64) -> Result<Inode, TreeError> {
         let number = u32::try_from(id).unwrap_or(0);
-        inode(&self.source, &self.superblock, number)
+        inode(&self.source, &self.superblock, &self.groups, number)
     }
 
     fn stored(&self, inode: &Inode) -> Result<Vec<attributes::Stored>, TreeError> {
@@ -87,7 +96,11 @@ impl Ext4 {
         if inode.attribute_block != 0 {
             let size = self.superblock.block_bytes;
             let at = inode.attribute_block.saturating_mul(size);
-            all.extend(attributes::in_block(&read_vec(&self.source, at, size)?)?);
+            let block = read_vec(&self.source, at, size)?;
+            if let Some(start) = self.superblock.sum_start {
+                attributes::verify(start, inode.attribute_block, &block)?;
+            }
+            all.extend(attributes::in_block(&block)?);
         }
         Ok(all)
     }
@@ -126,23 +139,29 @@ impl Ext4 {
     }
 }
 
+/// Bytes of the first backup of a superblock on a device without the first one, and a note that
+/// says where the backup is.
+pub(crate) fn backup(source: &dyn Source) -> Option<(Vec<u8>, String)> {
+    let found = Superblock::backup(source)?;
+    let note = found.backup.as_ref().map(Backup::note)?;
+    Some((found.raw, note))
+}
+
 /// Reads an inode.
-fn inode(source: &dyn Source, superblock: &Superblock, number: u32) -> Result<Inode, TreeError> {
+fn inode(
+    source: &dyn Source,
+    superblock: &Superblock,
+    groups: &Groups,
+    number: u32,
+) -> Result<Inode, TreeError> {
     let Some(index) = number.checked_sub(1).filter(|_| number <= superblock.inodes) else {
         let expected = format!("1 to {}", superblock.inodes);
         return Err(TreeError::damaged("number of an inode", number, expected));
     };
     let (group, within) =
         (index / superblock.inodes_per_group, index % superblock.inodes_per_group);
-    let (at, len) = superblock.descriptor(u64::from(group));
-    let descriptor = read_vec(source, at, len)?;
-    let high = if len >= 64 { u64::from(le32(&descriptor, 0x28)) << 32 } else { 0 };
-    let table = high | u64::from(le32(&descriptor, 8));
-    if table == 0 || table >= superblock.blocks {
-        let what = format!("table of inodes of group {group}");
-        return Err(TreeError::damaged(what, table, "a block of the file system"));
-    }
-    let at = table
+    let at = groups
+        .table(source, superblock, u64::from(group))?
         .saturating_mul(superblock.block_bytes)
         .saturating_add(u64::from(within) * superblock.inode_bytes);
     let bytes = read_vec(source, at, superblock.inode_bytes)?;
@@ -172,6 +191,14 @@ impl Tree for Ext4 {
     fn used_bytes(&self) -> u64 {
         let used = self.superblock.blocks.saturating_sub(self.superblock.free_blocks);
         used.saturating_mul(self.superblock.block_bytes)
+    }
+
+    fn is_replayed(&self) -> bool {
+        self.is_replayed
+    }
+
+    fn doubts(&self) -> &[String] {
+        &self.doubts
     }
 
     fn root(&self) -> u64 {
@@ -206,6 +233,9 @@ impl Tree for Ext4 {
         for (range, why) in pieces.faults {
             entries.faults.push(format!("bytes {}..{}: {why}", range.start, range.end));
         }
+        for (range, why) in pieces.doubts {
+            entries.doubts.push(format!("bytes {}..{}: {why}", range.start, range.end));
+        }
         for Piece { range, bytes } in pieces.list {
             let PieceBytes::Source(place) = bytes else { continue };
             if range.end > DIRECTORY_MAX {
@@ -218,7 +248,14 @@ impl Tree for Ext4 {
             for block in 0..blocks {
                 let (at, within) = (place + block * size, range.start + block * size);
                 match read_vec(&self.source, at, size) {
-                    Ok(bytes) => directory::parse(&bytes, within, &mut entries),
+                    Ok(bytes) => {
+                        let fault = inode.sum_start.and_then(|start| {
+                            let is_indexed = inode.is_indexed();
+                            directory::checksum_fault(start, &bytes, within, is_indexed)
+                        });
+                        entries.doubts.extend(fault);
+                        directory::parse(&bytes, within, &mut entries);
+                    }
                     Err(error) => entries.faults.push(error.to_string()),
                 }
             }

@@ -1,11 +1,18 @@
 //! Superblock of ext2, ext3 and ext4: geometry and features.
 //!
-//! If the first superblock is not valid, the backups at the usual places are tried.
+//! If the first superblock is not valid, the backups are tried: those of the groups 1 and powers of
+//! 3, 5 and 7, for each block size. A backup names its block size and its group, so that a file
+//! system that was there before, or one in a partition, is not taken for it.
 //!
 //! Source   Linux documentation, "ext4 Data Structures and Algorithms", "Super Block" and "Block
 //!          Group Descriptors"
 
 use weft_ondisk::crc::crc32c_raw;
+use weft_ondisk::ext::{
+    BLOCK_SHIFT_MAX, GROUP_SUMS, HAS_JOURNAL, LARGE_DIRECTORIES, MAGIC, META_GROUPS, METADATA_SUMS,
+    SPARSE_SUPER, SPARSE_SUPER2, SUM_SEED, SUPERBLOCK_AT, SUPERBLOCK_BYTES, WIDE, blocks,
+    free_blocks, is_sparse_group,
+};
 
 use crate::bytes::{array, le16, le32};
 use crate::source::{Source, read_vec};
@@ -24,17 +31,45 @@ pub(super) struct Superblock {
     own_block: u64,
     first_data_block: u64,
     blocks_per_group: u64,
-    descriptor_bytes: u64,
+    pub(super) descriptor_bytes: u64,
     first_meta_group: u64,
     backup_groups: [u32; 2],
     compat: u32,
     incompat: u32,
     ro_compat: u32,
     pub(super) journal_inode: u32,
+    pub(super) uuid: [u8; 16],
     /// Start of the checksums of metadata; `None` without that feature.
     pub(super) sum_start: Option<u32>,
-    /// Byte at which this superblock was found, if it is not the first one.
-    pub(super) backup_at: Option<u64>,
+    /// Bytes of this superblock as they are on the device.
+    pub(super) raw: Vec<u8>,
+    /// Checksum that does not fit: the fields may be wrong.
+    pub(super) doubt: Option<String>,
+    /// Place of this superblock, if it is a backup.
+    pub(super) backup: Option<Backup>,
+}
+
+/// Place of a backup, and the fault of the first superblock.
+#[derive(Clone, Debug)]
+pub(super) struct Backup {
+    /// First byte on the device.
+    at: u64,
+    /// Group with this backup.
+    group: u64,
+    /// Fault of the first superblock; empty if it was not read.
+    why: String,
+}
+
+impl Backup {
+    /// The note for people.
+    pub(super) fn note(&self) -> String {
+        let Self { at, group, why } = self;
+        let why = if why.is_empty() { String::new() } else { format!(" ({why})") };
+        format!(
+            "its first superblock is lost or damaged{why}; the copy at byte {at}, in group \
+             {group}, is used"
+        )
+    }
 }
 
 impl Superblock {
@@ -43,39 +78,54 @@ impl Superblock {
     /// # Errors
     /// None is valid; the error is that of the first one.
     pub(super) fn read(source: &dyn Source) -> Result<Self, TreeError> {
-        let first = Self::at(source, 1024, None);
-        let Err(error) = first else { return first };
-        if matches!(error, TreeError::Refused(_)) {
-            return Err(error);
-        }
-        // The first backup is in group 1. A group is as many blocks as a block has bits.
-        for block in [1024_u64, 2048, 4096] {
-            let at = (block * 8 + u64::from(block == 1024)) * block;
-            if let Ok(found) = Self::at(source, at, Some(block)) {
-                return Ok(found);
+        let bytes = read_vec(source, SUPERBLOCK_AT as u64, SUPERBLOCK_BYTES as u64);
+        let first = bytes.map_err(TreeError::from).and_then(|bytes| Self::parse(&bytes));
+        let why = match &first {
+            Ok(Self { doubt: None, .. }) | Err(TreeError::Refused(_)) => return first,
+            Ok(Self { doubt: Some(doubt), .. }) => doubt.clone(),
+            Err(error) => error.to_string(),
+        };
+        match Self::backup(source) {
+            Some(mut found) => {
+                if let Some(backup) = &mut found.backup {
+                    backup.why = why;
+                }
+                Ok(found)
             }
+            None => first,
         }
-        Err(error)
     }
 
-    fn at(source: &dyn Source, at: u64, block: Option<u64>) -> Result<Self, TreeError> {
-        let bytes = read_vec(source, at, 1024)?;
-        let mut found = Self::parse(&bytes)?;
-        if let Some(block) = block {
-            if found.block_bytes != block {
-                return Err(TreeError::damaged("backup superblock", found.block_bytes, "its size"));
-            }
-            found.own_block = at / block;
-            found.backup_at = Some(at);
-        }
-        Ok(found)
+    /// First backup that is valid, of the usual places of each block size.
+    pub(super) fn backup(source: &dyn Source) -> Option<Self> {
+        // The usual size first.
+        [4096_u64, 1024, 2048, 8192, 16_384, 32_768, 65_536].into_iter().find_map(|block| {
+            // A group is as many blocks as a block has bits; with blocks of 1 KiB, block 0 is
+            // before the first group.
+            let at = |group: u64| (group * block * 8 + u64::from(block == 1024)) * block;
+            let last = source.size() / (block * block * 8);
+            sparse_groups(last)
+                .into_iter()
+                .find_map(|group| Self::backup_at(source, at(group), block, group))
+        })
+    }
+
+    fn backup_at(source: &dyn Source, at: u64, block: u64, group: u64) -> Option<Self> {
+        let bytes = read_vec(source, at, SUPERBLOCK_BYTES as u64).ok()?;
+        let mut found = Self::parse(&bytes).ok()?;
+        let is_it = found.block_bytes == block
+            && u64::from(le16(&bytes, 0x5a)) == group & 0xffff
+            && found.doubt.is_none();
+        found.own_block = at / block;
+        found.backup = Some(Backup { at, group, why: String::new() });
+        is_it.then_some(found)
     }
 
     fn parse(bytes: &[u8]) -> Result<Self, TreeError> {
         let wrong = |field: &str, found: &dyn ToString, expected: &str| {
             Err(TreeError::damaged(format!("superblock {field}"), found.to_string(), expected))
         };
-        if le16(bytes, 0x38) != 0xef53 {
+        if le16(bytes, 0x38) != MAGIC {
             return wrong("magic", &format!("{:#06x}", le16(bytes, 0x38)), "0xef53");
         }
         let (incompat, ro_compat) = (le32(bytes, 0x60), le32(bytes, 0x64));
@@ -89,17 +139,15 @@ impl Superblock {
             _ => le32(bytes, 0x270),
         });
         let (stored, computed) = (le32(bytes, 0x3fc), crc32c_raw(u32::MAX, &bytes[..0x3fc]));
-        if sum_start.is_some() && stored != computed {
-            return wrong("checksum", &format!("{stored:#x}"), &format!("{computed:#x}"));
-        }
+        let doubt = (sum_start.is_some() && stored != computed)
+            .then(|| format!("superblock checksum: found {stored:#x}, expected {computed:#x}"));
         let shift = le32(bytes, 0x18);
-        if shift > 6 {
+        if shift > BLOCK_SHIFT_MAX {
             return wrong("s_log_block_size", &shift, "0 to 6");
         }
         let block_bytes = 1024_u64 << shift;
         let wide = incompat & WIDE != 0;
-        let high = |at| if wide { u64::from(le32(bytes, at)) << 32 } else { 0 };
-        let blocks = high(0x150) | u64::from(le32(bytes, 4));
+        let blocks = blocks(bytes);
         if blocks > u64::MAX >> 20 {
             return wrong("s_blocks_count", &blocks, "one that fits a device");
         }
@@ -119,7 +167,7 @@ impl Superblock {
         Ok(Self {
             block_bytes,
             blocks,
-            free_blocks: high(0x158) | u64::from(le32(bytes, 0xc)),
+            free_blocks: free_blocks(bytes),
             inodes: le32(bytes, 0),
             inodes_per_group,
             inode_bytes,
@@ -133,8 +181,11 @@ impl Superblock {
             incompat,
             ro_compat,
             journal_inode: le32(bytes, 0xe0),
+            uuid: array(bytes, 0x68),
             sum_start,
-            backup_at: None,
+            raw: bytes.to_vec(),
+            doubt,
+            backup: None,
         })
     }
 
@@ -147,48 +198,104 @@ impl Superblock {
         self.incompat & LARGE_DIRECTORIES != 0
     }
 
-    /// Bytes `start..` of the descriptor of a group on the device, and their number.
-    pub(super) fn descriptor(&self, group: u64) -> (u64, u64) {
+    /// Whether descriptors of groups have a checksum, of either kind.
+    pub(super) fn has_group_sums(&self) -> bool {
+        self.sum_start.is_some() || self.ro_compat & GROUP_SUMS != 0
+    }
+
+    /// Number of groups with inodes.
+    pub(super) fn groups(&self) -> u64 {
+        u64::from(self.inodes.div_ceil(self.inodes_per_group))
+    }
+
+    /// First byte of the descriptor of a group on the device.
+    pub(super) fn descriptor(&self, group: u64) -> u64 {
         let per_block = self.block_bytes / self.descriptor_bytes;
         let number = group / per_block;
-        let block = if self.incompat & META_GROUPS == 0 || number < self.first_meta_group {
-            self.own_block.saturating_add(1 + number)
-        } else {
+        let block = if self.is_beside(number) {
             let first = number.saturating_mul(per_block);
-            let start = self.first_data_block + first.saturating_mul(self.blocks_per_group);
-            let shifted = self.block_bytes == 1024 && self.first_data_block == 0 && number == 0;
-            start.saturating_add(u64::from(self.has_superblock(first)) + u64::from(shifted))
+            self.meta_block(first, number)
+        } else {
+            self.own_block.saturating_add(1 + number)
         };
+        self.within(block, group)
+    }
+
+    /// First bytes of the copies of the descriptor of a group, nearest first.
+    pub(super) fn descriptor_copies(&self, group: u64) -> Vec<u64> {
+        let per_block = self.block_bytes / self.descriptor_bytes;
+        let number = group / per_block;
+        let blocks: Vec<u64> = if self.is_beside(number) {
+            // The second and the last group of those that the block describes.
+            let first = number.saturating_mul(per_block);
+            [first + 1, first.saturating_add(per_block - 1)]
+                .into_iter()
+                .map(|group| self.meta_block(group, number))
+                .collect()
+        } else {
+            let with_first = std::iter::once(0).chain(self.backups());
+            with_first
+                .map(|group| self.group_start(group).saturating_add(1 + number))
+                .filter(|block| *block != self.own_block.saturating_add(1 + number))
+                .collect()
+        };
+        blocks.into_iter().map(|block| self.within(block, group)).collect()
+    }
+
+    /// Whether a block of descriptors is beside the groups that it describes.
+    fn is_beside(&self, number: u64) -> bool {
+        self.incompat & META_GROUPS != 0 && number >= self.first_meta_group
+    }
+
+    fn group_start(&self, group: u64) -> u64 {
+        self.first_data_block.saturating_add(group.saturating_mul(self.blocks_per_group))
+    }
+
+    /// Block of descriptors in a group, which is one of those that it describes.
+    fn meta_block(&self, group: u64, number: u64) -> u64 {
+        let shifted = self.block_bytes == 1024 && self.first_data_block == 0 && number == 0;
+        let before = u64::from(self.has_superblock(group)) + u64::from(shifted);
+        self.group_start(group).saturating_add(before)
+    }
+
+    /// Byte of the descriptor of a group in a block of descriptors.
+    fn within(&self, block: u64, group: u64) -> u64 {
+        let per_block = self.block_bytes / self.descriptor_bytes;
         let at = block.saturating_mul(self.block_bytes);
-        (at.saturating_add(group % per_block * self.descriptor_bytes), self.descriptor_bytes)
+        at.saturating_add(group % per_block * self.descriptor_bytes)
+    }
+
+    /// Groups with a backup of the superblock.
+    fn backups(&self) -> Vec<u64> {
+        let last = self.blocks / self.blocks_per_group;
+        if self.compat & SPARSE_SUPER2 != 0 {
+            return self.backup_groups.iter().map(|group| u64::from(*group)).collect();
+        }
+        // Without the feature each group has one; these are enough.
+        sparse_groups(last)
     }
 
     fn has_superblock(&self, group: u64) -> bool {
-        let power = |base: u64| {
-            let mut power = base;
-            while power < group {
-                power *= base;
-            }
-            power == group
-        };
-        if group == 0 {
-            return true;
+        if self.compat & SPARSE_SUPER2 != 0 {
+            return group == 0
+                || self.backup_groups.iter().any(|&backup| u64::from(backup) == group);
         }
-        if self.compat & SPARSE2 != 0 {
-            return self.backup_groups.iter().any(|&backup| u64::from(backup) == group);
-        }
-        self.ro_compat & SPARSE == 0 || group == 1 || power(3) || power(5) || power(7)
+        self.ro_compat & SPARSE_SUPER == 0 || is_sparse_group(group)
     }
 }
 
-const HAS_JOURNAL: u32 = 0x4;
-const SPARSE2: u32 = 0x200;
-const SPARSE: u32 = 0x1;
-const METADATA_SUMS: u32 = 0x400;
-const META_GROUPS: u32 = 0x10;
-const WIDE: u32 = 0x80;
-const SUM_SEED: u32 = 0x2000;
-const LARGE_DIRECTORIES: u32 = 0x4000;
+/// Groups from 1 to `last` with a backup, in ascending order.
+fn sparse_groups(last: u64) -> Vec<u64> {
+    let mut groups = vec![1];
+    for base in [3_u64, 5, 7] {
+        let powers = std::iter::successors(Some(base), |power| power.checked_mul(base));
+        groups.extend(powers.take_while(|power| *power <= last));
+    }
+    groups.retain(|group| *group <= last);
+    groups.sort_unstable();
+    groups
+}
+
 /// Incompatible features that are read: types in directories, recovery, meta groups, extents, 64
 /// bits, multiple mount protection, flexible groups, attributes in inodes, seeds of checksums,
 /// large directories, inline data, encryption (its files are refused), folded case.

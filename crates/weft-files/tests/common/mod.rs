@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use sha2::{Digest, Sha256};
-use weft_files::source::Shared;
+use weft_files::source::{ReadError, Shared, Source};
 
 /// Runs a program; `None` if it is not installed, which is a skip.
 pub(crate) fn tool(program: &str, arguments: &[&str], input: &str) -> Option<String> {
@@ -130,6 +130,25 @@ pub(crate) fn image(of: &Path, at: &Path, mib: u64, options: &[&str]) -> Option<
     arguments.extend(options);
     arguments.push(at.to_str().unwrap());
     tool("mke2fs", &arguments, "").map(|_| ())
+}
+
+/// A large image as a source that reads the file.
+pub(crate) fn file_source(at: &Path) -> Shared {
+    struct OnFile(File, u64);
+    impl Source for OnFile {
+        fn size(&self) -> u64 {
+            self.1
+        }
+
+        fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), ReadError> {
+            let range = offset..offset + into.len() as u64;
+            self.0
+                .read_exact_at(into, offset)
+                .map_err(|error| ReadError { range, why: error.to_string() })
+        }
+    }
+    let size = fs::metadata(at).unwrap().len();
+    Rc::new(OnFile(File::options().read(true).write(true).open(at).unwrap(), size))
 }
 
 /// The image as a source.

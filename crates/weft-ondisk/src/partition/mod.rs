@@ -20,6 +20,7 @@ use std::io;
 
 use thiserror::Error;
 use weft_units::SECTOR_BYTES;
+use weft_units::fields::{le32, le64};
 
 /// Callback that fills a buffer from an offset of the disk.
 pub type ReadAt<'a> = dyn FnMut(u64, &mut [u8]) -> io::Result<()> + 'a;
@@ -306,22 +307,22 @@ impl GptHeader {
                 at + offset
             )))
         };
-        let header_bytes = u32_at(bytes, 12);
+        let header_bytes = le32(bytes, 12);
         if u64::from(header_bytes) > block || header_bytes < HEADER_BYTES {
             return damaged("size", 12, &header_bytes, &format!("{HEADER_BYTES} to {block}"));
         }
         let mut header = bytes[..header_bytes as usize].to_vec();
         header[16..20].fill(0);
-        let (stored, computed) = (u32_at(bytes, 16), crc32fast::hash(&header));
+        let (stored, computed) = (le32(bytes, 16), crc32fast::hash(&header));
         if stored != computed {
             let expected = format!("{computed:#010x}");
             return damaged("checksum", 16, &format!("{stored:#010x}"), &expected);
         }
-        let own = u64_at(bytes, 24);
+        let own = le64(bytes, 24);
         if own != lba {
             return damaged("own place", 24, &own, &lba.to_string());
         }
-        let (entries, entry_bytes) = (u32_at(bytes, 80), u32_at(bytes, 84));
+        let (entries, entry_bytes) = (le32(bytes, 80), le32(bytes, 84));
         if entry_bytes < ENTRY_BYTES || !entry_bytes.is_power_of_two() || entry_bytes > 4096 {
             let expected = format!("{ENTRY_BYTES} times a power of two, at most 4096");
             return damaged("size of an entry", 84, &entry_bytes, &expected);
@@ -331,12 +332,12 @@ impl GptHeader {
             let expected = format!("at most {}", ARRAY_BYTES_MAX / u64::from(entry_bytes));
             return damaged("number of entries", 80, &entries, &expected);
         }
-        let array_at = u64_at(bytes, 72).checked_mul(block);
+        let array_at = le64(bytes, 72).checked_mul(block);
         let end = array_at.and_then(|at| at.checked_add(array_bytes));
         let Some(array_at) = array_at.filter(|_| end.is_some_and(|end| end <= size)) else {
-            return damaged("place of the entries", 72, &u64_at(bytes, 72), "one within the disk");
+            return damaged("place of the entries", 72, &le64(bytes, 72), "one within the disk");
         };
-        let (alternate, array_crc) = (u64_at(bytes, 32), u32_at(bytes, 88));
+        let (alternate, array_crc) = (le64(bytes, 32), le32(bytes, 88));
         Ok(Self { block, alternate, array_at, entries, entry_bytes, array_crc })
     }
 
@@ -368,7 +369,7 @@ impl GptHeader {
     /// Source   UEFI specification 2.10, table 5.6
     fn partition(&self, entry: &[u8], number: u32) -> Option<Partition> {
         let guid: [u8; 16] = entry.get(..16)?.try_into().ok()?;
-        let (first, last) = (u64_at(entry, 32), u64_at(entry, 40));
+        let (first, last) = (le64(entry, 32), le64(entry, 40));
         if guid == [0; 16] || last < first {
             return None;
         }
@@ -406,7 +407,7 @@ impl BootSector {
             if !matches!(bytes[0], 0 | 0x80) {
                 return None;
             }
-            *entry = Entry { kind: bytes[4], start: u32_at(bytes, 8), blocks: u32_at(bytes, 12) };
+            *entry = Entry { kind: bytes[4], start: le32(bytes, 8), blocks: le32(bytes, 12) };
         }
         Some(Self { entries })
     }
@@ -525,7 +526,7 @@ fn read_logical(
 fn gpt_kind(guid: &[u8; 16]) -> String {
     let text = format!(
         "{:08X}-{:04X}-{:04X}-{:02X}{:02X}-{}",
-        u32_at(guid, 0),
+        le32(guid, 0),
         u16::from_le_bytes([guid[4], guid[5]]),
         u16::from_le_bytes([guid[6], guid[7]]),
         guid[8],
@@ -550,17 +551,6 @@ fn mbr_kind(kind: u8) -> String {
         _ => return format!("type {kind:#04x}"),
     };
     name.into()
-}
-
-/// The word at `at`, or 0 if the bytes end before it; callers check the length where that matters.
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    let word = bytes.get(at..).and_then(|rest| rest.first_chunk());
-    word.map_or(0, |word| u32::from_le_bytes(*word))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    let word = bytes.get(at..).and_then(|rest| rest.first_chunk());
-    word.map_or(0, |word| u64::from_le_bytes(*word))
 }
 
 /// Names of types of partitions, by GUID.

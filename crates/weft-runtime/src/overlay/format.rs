@@ -10,6 +10,7 @@
 //! mixture of old and new sectors of the map was the correct map at some time.
 
 use weft_ondisk::crc::crc32c;
+use weft_units::fields::{le32, le64};
 
 /// Bytes of a granule: the unit in which the overlay has data of the member.
 pub(super) const GRANULE_LEN: usize = 4096;
@@ -91,20 +92,20 @@ impl Header {
             let found = String::from_utf8_lossy(&bytes[..12]).escape_debug().to_string();
             return wrong("magic", 0, found, "\"weft overlay\"".into());
         }
-        let (stored, computed) = (u32_at(bytes, HEADER - 4), crc32c(&bytes[..HEADER - 4]));
+        let (stored, computed) = (le32(bytes, HEADER - 4), crc32c(&bytes[..HEADER - 4]));
         if stored != computed {
             let (found, expected) = (format!("{stored:#010x}"), format!("{computed:#010x}"));
             return wrong("checksum", HEADER - 4, found, expected);
         }
-        let version = u32_at(bytes, 12);
+        let version = le32(bytes, 12);
         if version != VERSION {
             let expected = format!("{VERSION}; a newer weft made it");
             return wrong("version", 12, version.to_string(), expected);
         }
-        if u64_at(bytes, 64) != GRANULE {
-            return wrong("granule", 64, u64_at(bytes, 64).to_string(), GRANULE.to_string());
+        if le64(bytes, 64) != GRANULE {
+            return wrong("granule", 64, le64(bytes, 64).to_string(), GRANULE.to_string());
         }
-        let state = match u32_at(bytes, 16) {
+        let state = match le32(bytes, 16) {
             0 => OverlayState::Open,
             1 => OverlayState::Committing,
             other => return wrong("state", 16, other.to_string(), "0 or 1".into()),
@@ -114,11 +115,11 @@ impl Header {
         array.copy_from_slice(&bytes[40..56]);
         Ok(Self {
             state,
-            size: u64_at(bytes, 24),
-            base_sum: u32_at(bytes, 20),
-            events: u64_at(bytes, 32),
+            size: le64(bytes, 24),
+            base_sum: le32(bytes, 20),
+            events: le64(bytes, 32),
             array,
-            written: i64::from_le_bytes(u64_at(bytes, 56).to_le_bytes()),
+            written: i64::from_le_bytes(le64(bytes, 56).to_le_bytes()),
             label: String::from_utf8_lossy(label.unwrap_or_default()).escape_debug().to_string(),
         })
     }
@@ -138,14 +139,6 @@ pub(super) fn map_bytes(size: u64) -> u64 {
 /// Size of the overlay file in bytes.
 pub(super) fn file_bytes(size: u64) -> u64 {
     data_at(size) + size.next_multiple_of(GRANULE)
-}
-
-fn u32_at(bytes: &[u8; HEADER], at: usize) -> u32 {
-    u32::from_le_bytes(*bytes[at..].first_chunk().expect("within the header"))
-}
-
-fn u64_at(bytes: &[u8; HEADER], at: usize) -> u64 {
-    u64::from_le_bytes(*bytes[at..].first_chunk().expect("within the header"))
 }
 
 #[cfg(test)]

@@ -10,16 +10,17 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use weft_engine::assemble::Options;
-use weft_files::copy::{Folder, PART, Report, copy};
+use weft_files::copy::{Event, Folder, PART, Stopped, copy};
 use weft_files::ext4::Ext4;
 use weft_files::inside::{Inside as Contents, Place, look};
 use weft_files::source::Shared;
 use weft_files::tree::Tree;
 use weft_terminal::outcome::{Exit, Failure, Outcome};
-use weft_terminal::terminal::{self, complain, print_json, progress};
+use weft_terminal::terminal::{self, complain, is_printable, print_json, progress};
 use weft_units::Bytes;
 
-use super::contents::{self, Restored};
+use super::contents::{self, All, Restored};
+use super::record::Record;
 use super::{Array, FORCE_DIRTY, WITHOUT_JOURNAL, array_source};
 use crate::inside::Inside;
 use crate::size;
@@ -73,12 +74,13 @@ pub(super) fn run(arrays: &[Array<'_>], asked: &Asked<'_>) -> Outcome {
             names.join(", ")
         )));
     }
-    let restored = match asked.to {
+    let mut restored = match asked.to {
         Some(to) => restore_all(&found, asked, to)?,
-        None => Vec::new(),
+        None => All::default(),
     };
+    restored.is_whole &= is_whole;
     if asked.json {
-        print_json(&to_json(&found, &restored))?;
+        print_json(&to_json(&found, &restored, asked))?;
     } else {
         contents::print(&found, &restored, asked)?;
     }
@@ -89,12 +91,16 @@ pub(super) fn run(arrays: &[Array<'_>], asked: &Asked<'_>) -> Outcome {
     if asked.to.is_none() {
         return Ok(Exit::Done);
     }
-    if restored.is_empty() {
+    if restored.list.is_empty() {
         complain("found no file system in the arrays; --list says what is inside");
     }
-    let is_complete = |copied: &Restored| copied.result.as_ref().is_ok_and(Report::is_complete);
-    let all = is_whole && !restored.is_empty() && restored.iter().all(is_complete);
-    Ok(if all { Exit::Done } else { Exit::Of(1) })
+    if restored.is_complete() {
+        return Ok(Exit::Done);
+    }
+    if let Some(says) = restored.verdict() {
+        complain(&says);
+    }
+    Ok(Exit::Of(1))
 }
 
 fn text(failure: &Failure) -> &str {
@@ -139,11 +145,13 @@ fn open(array: &Array<'_>, name: &str, directory: &Path) -> Result<(Inside, Shar
     array_source::serve(opening.open(&names)?, name, directory)
 }
 
-/// Copies the files of every file system that is read.
-fn restore_all(found: &Contents, asked: &Asked<'_>, to: &Path) -> Result<Vec<Restored>, Failure> {
+/// Copies the files of every file system that is read. After an error of the folder itself, the
+/// others are not begun.
+fn restore_all(found: &Contents, asked: &Asked<'_>, to: &Path) -> Result<All, Failure> {
     let base = Folder::open(to)
         .map_err(|error| Failure::failed(format!("{}: {error}", terminal::label(to))))?;
     terminal::remove_when_interrupted(&[to.join(OsStr::from_bytes(PART))])?;
+    let mut record = Record::new(&base, to);
     let mut all: Vec<Restored> = Vec::new();
     for place in &found.places {
         if !asked.only.is_empty() && !asked.only.contains(&place.name) {
@@ -154,58 +162,74 @@ fn restore_all(found: &Contents, asked: &Asked<'_>, to: &Path) -> Result<Vec<Res
         while all.iter().any(|other| other.folder == folder) {
             folder.push('_');
         }
-        let mut notes = Vec::new();
-        let result = match has_files {
-            Ok(source) => restore(place, source, (&base, to), &folder, &mut notes)?,
-            Err(why) => Err(why),
-        };
-        all.push(Restored { place: place.name.clone(), folder, notes, result });
+        let place_name = place.name.clone();
+        let mut restored = Restored { place: place_name, folder, ..Restored::default() };
+        let is_stopped = all.iter().any(|copied| copied.stopped.is_some());
+        match has_files {
+            Ok(_) if is_stopped => restored.refused = Some("the copy ended before it".to_owned()),
+            Ok(source) => restore(place, source, (&base, to), &mut restored, &mut record),
+            Err(why) => restored.refused = Some(why),
+        }
+        restored.finish(&mut record);
+        all.push(restored);
     }
-    Ok(all)
+    let owned = |state: Option<Result<PathBuf, &str>>| state.map(|it| it.map_err(str::to_owned));
+    let (findings, owners) = (owned(record.findings()), owned(record.owners()));
+    Ok(All { list: all, is_whole: true, findings, owners })
 }
 
-/// Copies the files of one file system. The inner error says why it cannot be read.
+/// Copies the files of one file system.
 fn restore(
     place: &Place,
     source: &Shared,
     (base, to): (&Folder, &Path),
-    folder: &str,
-    notes: &mut Vec<String>,
-) -> Result<Result<Report, String>, Failure> {
+    restored: &mut Restored,
+    record: &mut Record<'_>,
+) {
     let tree = match Ext4::open(source) {
         Ok(tree) => tree,
-        Err(error) => return Ok(Err(error.to_string())),
+        Err(error) => {
+            restored.refused = Some(error.to_string());
+            return;
+        }
     };
-    notes.clone_from(&tree.notes);
+    restored.notes.clone_from(&tree.notes);
     let used = tree.used_bytes().min(place.size);
-    let failed = |error: &dyn ToString| {
-        Failure::failed(format!("{}: {}", terminal::label(to), error.to_string()))
-    };
-    let free = base.free_bytes().map_err(|error| failed(&error))?;
+    // A file system that does not say how much is free ends the copy when nothing is.
+    let free = base.free_bytes().unwrap_or(u64::MAX);
     if used > free {
         let (used, free) = (size::human(Bytes(used)), size::human(Bytes(free)));
         complain(&format!(
             "note: {}: found {free} free in {}, expected {used} for {}",
             place.name,
             terminal::label(to),
-            "all of its files; what fits is copied"
+            "all of its files; what fits is copied, and the same command goes on there"
         ));
     }
     let bar = progress("files", used);
     let done = Cell::new(0);
-    let mut count = |bytes: u64| {
-        done.set(done.get() + bytes);
-        bar.set_position(done.get().min(used));
+    let mut tell = |event: Event<'_>| {
+        if let Event::Bytes(bytes) = event {
+            done.set(done.get() + bytes);
+            bar.set_position(done.get().min(used));
+        }
+        record.event(&restored.place, &restored.folder, &event);
     };
     let is_root = rustix::process::geteuid().is_root();
-    let report = copy(&tree, base, folder.as_bytes(), is_root, &mut count);
+    let copied = copy(&tree, base, restored.folder.as_bytes(), is_root, &mut tell);
     bar.finish_and_clear();
-    report.map(Ok).map_err(|error| failed(&error))
+    restored.report = Some(match copied {
+        Ok(report) => report,
+        Err(Stopped { report, error }) => {
+            restored.stopped = Some(format!("{}: {error}", terminal::label(to)));
+            *report
+        }
+    });
 }
 
 /// Name of the folder for a place: without separators, and no hidden one.
 fn folder_name(place: &str) -> String {
-    let plain = |c: char| if c.is_control() || matches!(c, '/' | '#') { '-' } else { c };
+    let plain = |c: char| if matches!(c, '/' | '#') || !is_printable(c) { '-' } else { c };
     let name: String = place.chars().map(plain).collect();
     match name.starts_with('.') {
         true => name.replacen('.', "_", 1),
@@ -213,7 +237,7 @@ fn folder_name(place: &str) -> String {
     }
 }
 
-fn to_json(found: &Contents, restored: &[Restored]) -> Value {
+fn to_json(found: &Contents, restored: &All, asked: &Asked<'_>) -> Value {
     let places: Vec<Value> = found
         .places
         .iter()
@@ -233,7 +257,7 @@ fn to_json(found: &Contents, restored: &[Restored]) -> Value {
                 }
                 Err(why) => object["refused"] = json!(why),
             }
-            let mine = restored.iter().find(|restored| restored.place == place.name);
+            let mine = restored.list.iter().find(|restored| restored.place == place.name);
             object["copied"] = mine.map_or(Value::Null, Restored::to_json);
             object
         })
@@ -248,5 +272,16 @@ fn to_json(found: &Contents, restored: &[Restored]) -> Value {
             })
         })
         .collect();
-    json!({"schema": "weft.rescue.files/1", "places": places, "groups": groups})
+    let mut object = json!({"schema": "weft.rescue.files/1", "places": places, "groups": groups});
+    if asked.to.is_some() {
+        object["complete"] = json!(restored.is_complete());
+        object["verdict"] = json!(restored.verdict());
+        let path = |state: &Option<Result<PathBuf, String>>| match state {
+            Some(Ok(path)) => json!(terminal::label(path)),
+            Some(Err(_)) | None => Value::Null,
+        };
+        object["findings_file"] = path(&restored.findings);
+        object["owners_file"] = path(&restored.owners);
+    }
+    object
 }

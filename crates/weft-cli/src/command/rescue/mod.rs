@@ -7,10 +7,11 @@
 mod array_source;
 mod contents;
 mod files;
+mod record;
 mod search;
 
 use weft_terminal::outcome::{Exit, Failure, Outcome};
-use weft_terminal::terminal::{complain, print_json, quoted, stdout};
+use weft_terminal::terminal::{complain, print_json, printable_stdout, quoted};
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -32,7 +33,7 @@ use search::{Disk, End, Found};
 ///
 /// Looks at each disk as a whole, at its partitions, and near both of its ends for superblocks in
 /// odd places. Reads the disks only. Exit status: 0 when the data of an array can be read, 1 when
-/// of none; with --to, 0 when all files were copied, 1 when some could not be.
+/// of none; with --to, 0 when everything was copied as it was, 1 otherwise.
 #[derive(Debug, Args)]
 pub(crate) struct Rescue {
     /// Read every sector, for superblocks of members whose partition table is lost
@@ -42,8 +43,8 @@ pub(crate) struct Rescue {
     #[arg(long, conflicts_with = "to")]
     list: bool,
     /// Copy the files of ext2, ext3 and ext4 inside of the arrays to DIR, which is made if it is
-    /// missing: a folder for each file system. Existing files are not overwritten; the same command
-    /// goes on after an interruption
+    /// missing: a folder for each file system, and a list of what was not copied as it was.
+    /// Existing files are not overwritten; the same command goes on after an interruption
     #[arg(long, value_name = "DIR")]
     to: Option<PathBuf>,
     /// Copy only the file system of this name in --list; may be repeated
@@ -307,7 +308,7 @@ fn decide(
 /// Prints the disks, the arrays and, if one can be read, the way to its files; `given` names the
 /// disks.
 fn print(disks: &[Disk], arrays: &[Array<'_>], given: &str) -> Result<(), Failure> {
-    let mut out = stdout();
+    let mut out = printable_stdout();
     for disk in disks {
         disk.print(&mut out)?;
     }
