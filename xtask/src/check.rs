@@ -3,7 +3,7 @@
 use crate::part::{Ending, Report, cargo, run};
 use crate::runner::{tests, tests_of};
 use crate::{
-    circles, citations, costs, deny, deps, fresh, instructions, interop, links, long, map,
+    circles, citations, costs, deny, deps, fresh, instructions, interop, links, long, map, package,
     packages, product, purity, skips, statements, words,
 };
 use std::process::Command;
@@ -38,6 +38,7 @@ pub(crate) fn test(install: bool) -> anyhow::Result<Report> {
         });
     }
     lints(&mut report);
+    package::parts(&mut report);
     let weft = interop::build_release(&mut report);
     if let Some(weft) = &weft {
         report.part("size of weft", || product::size(weft));

@@ -8,7 +8,7 @@
 //! runs beside other parts.
 
 use crate::part::{Ending, Job, Report, cargo, run};
-use crate::{costs, packages, tree};
+use crate::{costs, package, packages, tree};
 use anyhow::Context;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -213,6 +213,9 @@ const LAB: &str = "lab";
 /// `cargo xtask interop [NAME…]`: the named suites, or all.
 pub(crate) fn interop(names: &[&str]) -> anyhow::Result<Report> {
     let mut report = Report::default();
+    if names.is_empty() || names.contains(&"package") {
+        package::parts(&mut report);
+    }
     if let Some(weft) = build_release(&mut report) {
         if names.is_empty() {
             start_lab(&mut report, &weft)?;

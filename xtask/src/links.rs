@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// The changelog is not, because it names what existed once.
 pub(crate) fn documents() -> anyhow::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
-    for folder in ["", "docs", "interop", "experiments", "spec"] {
+    for folder in ["", "docs", "interop", "experiments", "packaging", "spec"] {
         for entry in std::fs::read_dir(root().join(folder)).context(folder)? {
             let path = entry?.path();
             let is_document = path.extension().is_some_and(|extension| extension == "md");

@@ -21,6 +21,7 @@ mod map;
 mod mutants;
 #[cfg(test)]
 mod opens;
+mod package;
 mod packages;
 mod part;
 mod product;
@@ -53,6 +54,7 @@ usage: cargo xtask TASK
   long [PART [MINUTES]]   what CI has no time for, an hour at a time; alone: how long ago it was
   sweep N            simulates N more seeds of each profile, beyond CI; adds a line to the ledger
   map                prints every source file of the crates with its content
+  package            a static binary, .tar.gz, .deb, .rpm and checksums, in target/package
   statements         writes the states of docs/statements.md
   tests [OPTION…]    tests alone, each with a limit of ten minutes (-p CRATE, --workspace, …)
   tests of CRATE… [-CRATE/FILE…]   those of some crates, built as the workspace is, without some
@@ -79,6 +81,7 @@ fn main() -> ExitCode {
             println!("{}", packages::apt_line(&interop::packages_missing()));
             return ExitCode::SUCCESS;
         }
+        ["package"] => package::package(),
         ["statements"] => statements::write().map(|()| Report::default()),
         ["sweep", each] if each.parse::<u64>().is_ok() => {
             let each = each.parse().expect("looked at just now");

@@ -4,6 +4,9 @@
 //! or a profile that keeps the symbols, is found here.
 
 use crate::part::Ending;
+use anyhow::{Context, ensure};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Largest release binary, in bytes. With symbols and line tables it has some 80 MB.
@@ -29,11 +32,46 @@ fn too_large(bytes: u64) -> Option<String> {
     })
 }
 
+/// Output of `cargo metadata` with the packages that each package is built of on x86-64.
+pub(crate) fn resolved() -> anyhow::Result<Value> {
+    let arguments = ["metadata", "--format-version", "1", "--offline", "--filter-platform"];
+    let mut command = crate::part::cargo(&arguments);
+    let output = command.arg("x86_64-unknown-linux-gnu").output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// Whether a dependency in that output is more than a development dependency.
+pub(crate) fn is_built(to: &Value) -> bool {
+    to["dep_kinds"].as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind["kind"] != "dev"))
+}
+
+/// Ids of the packages that a package is built of, without development dependencies.
+pub(crate) fn built_of(metadata: &Value, program: &str) -> anyhow::Result<BTreeSet<String>> {
+    let list = |value: &'_ Value| value.as_array().cloned().unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let packages = list(&metadata["packages"]);
+    let program = packages.iter().find(|package| package["name"] == program);
+    let program = text(&program.context("not in cargo metadata")?["id"]);
+    let nodes = list(&metadata["resolve"]["nodes"]);
+    let nodes: BTreeMap<String, &Value> = nodes.iter().map(|it| (text(&it["id"]), it)).collect();
+    let mut found = BTreeSet::new();
+    let mut open = vec![program];
+    while let Some(id) = open.pop() {
+        let node = nodes.get(&id).with_context(|| format!("{id}: not in cargo metadata"))?;
+        if found.insert(id) {
+            open.extend(
+                list(&node["deps"]).iter().filter(|to| is_built(to)).map(|to| text(&to["pkg"])),
+            );
+        }
+    }
+    Ok(found)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Value, json};
-    use std::collections::{BTreeMap, BTreeSet};
+    use serde_json::json;
 
     #[test]
     fn a_larger_binary_is_found() {
@@ -51,50 +89,25 @@ mod tests {
     /// and code for tests.
     const WORKSHOP: [&str; 3] = ["libloading", "weft-bench", "weft-testing"];
 
-    /// Output of `cargo metadata` with the packages that each package is built of.
-    fn resolved() -> Value {
-        let arguments = ["metadata", "--format-version", "1", "--offline", "--filter-platform"];
-        let mut command = crate::part::cargo(&arguments);
-        let output = command.arg("x86_64-unknown-linux-gnu").output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        serde_json::from_slice(&output.stdout).unwrap()
-    }
-
-    /// Names of the packages that a package is built of, without development dependencies.
-    fn built_of(metadata: &Value, program: &str) -> BTreeSet<String> {
-        let text = |value: &Value| value.as_str().unwrap().to_owned();
+    /// Names of the packages that a package is built of.
+    fn names(metadata: &Value, program: &str) -> BTreeSet<String> {
+        let found = built_of(metadata, program).unwrap();
         let packages = metadata["packages"].as_array().unwrap().iter();
-        let names: BTreeMap<String, String> =
-            packages.map(|package| (text(&package["id"]), text(&package["name"]))).collect();
-        let nodes = metadata["resolve"]["nodes"].as_array().unwrap().iter();
-        let nodes: BTreeMap<String, &Value> = nodes.map(|node| (text(&node["id"]), node)).collect();
-        let is_built = |to: &&Value| {
-            let kinds = to["dep_kinds"].as_array().unwrap();
-            kinds.iter().any(|kind| kind["kind"] != "dev")
-        };
-        let program = names.iter().find(|(_, name)| *name == program).unwrap().0;
-        let mut found = BTreeSet::new();
-        let mut open = vec![program.clone()];
-        while let Some(id) = open.pop() {
-            if found.insert(id.clone()) {
-                let to = nodes[&id]["deps"].as_array().unwrap();
-                open.extend(to.iter().filter(is_built).map(|to| text(&to["pkg"])));
-            }
-        }
-        found.iter().map(|id| names[id].clone()).collect()
+        let built = packages.filter(|package| found.contains(package["id"].as_str().unwrap()));
+        built.map(|package| package["name"].as_str().unwrap().to_owned()).collect()
     }
 
     fn of_the_workshop(metadata: &Value) -> Vec<String> {
-        let found = built_of(metadata, "weft-cli").into_iter();
+        let found = names(metadata, "weft-cli").into_iter();
         found.filter(|name| WORKSHOP.contains(&name.as_str())).collect()
     }
 
     #[test]
     fn weft_is_built_without_the_benchmarks_and_planted_ones_are_found() {
-        let mut metadata = resolved();
-        let product = built_of(&metadata, "weft-cli");
+        let mut metadata = resolved().unwrap();
+        let product = names(&metadata, "weft-cli");
         assert!(product.contains("weft-engine") && product.len() >= 100, "{product:?}");
-        assert!(built_of(&metadata, "weft-bench").contains("libloading"));
+        assert!(names(&metadata, "weft-bench").contains("libloading"));
         assert_eq!(of_the_workshop(&metadata), Vec::<String>::new());
         let id = |metadata: &Value, name: &str| -> Value {
             let packages = metadata["packages"].as_array().unwrap();

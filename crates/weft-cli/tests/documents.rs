@@ -379,6 +379,24 @@ fn command_table() -> String {
     table
 }
 
+/// Table of files and variables, from the man page of the program.
+fn environment_table() -> String {
+    let output = command(&root(), &["man"]).output().unwrap();
+    let page = String::from_utf8(output.stdout).unwrap();
+    let page = page.replace("\\&", "").replace("\\-", "-").replace("\\(aq", "'");
+    let mut table = String::from("| variable or file | use |\n|---|---|\n");
+    for title in ["ENVIRONMENT", "FILES"] {
+        let section = page.split_once(&format!(".SH \"{title}\"\n")).unwrap().1;
+        let section = section.split(".SH ").next().unwrap();
+        for entry in section.split(".TP\n").skip(1) {
+            let (term, text) = entry.trim_end().split_once('\n').unwrap();
+            let term = term.trim_start_matches("\\fB").trim_end_matches("\\fR");
+            writeln!(table, "| `{}` | {text} |", term.replace(", ", "`, `")).unwrap();
+        }
+    }
+    table
+}
+
 /// Table of the engine's knobs.
 fn knob_table() -> String {
     let defaults = Knobs::default();
@@ -476,8 +494,12 @@ fn with_lists(page: &str, lists: &[(&str, String)]) -> String {
 
 #[test]
 fn the_lists_of_the_pages_are_those_of_the_program() {
-    let reference =
-        [("commands", command_table()), ("knobs", knob_table()), ("schemas", schema_list())];
+    let reference = [
+        ("commands", command_table()),
+        ("environment", environment_table()),
+        ("knobs", knob_table()),
+        ("schemas", schema_list()),
+    ];
     let tune = [
         ("options read", fio_options()),
         ("options left out", fio_reasons(job::LEFT_OUT)),

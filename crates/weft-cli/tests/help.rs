@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::exits;
+use common::{Served, array, command, exits};
 use tempfile::tempdir;
 
 const COMMANDS: [&str; 28] = [
@@ -195,19 +195,61 @@ fn every_knob_is_in_the_help_of_get_and_set() {
     }
 }
 
+/// Candidates that weft offers a shell for the last of `words`.
+fn offered(dir: &std::path::Path, shell: &str, words: &[&str]) -> Vec<String> {
+    let mut weft = command(dir, &[&["--"], words].concat());
+    weft.env("_WEFT_COMPLETE", shell).env("_CLAP_IFS", "\n");
+    weft.env("_CLAP_COMPLETE_INDEX", (words.len() - 1).to_string());
+    let output = weft.output().unwrap();
+    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    let out = String::from_utf8(output.stdout).unwrap();
+    // fish and zsh get a description behind each candidate.
+    out.lines().map(|line| line.split(['\t', ':']).next().unwrap().to_owned()).collect()
+}
+
 #[test]
-fn completions_know_every_command() {
+fn completions_know_every_command_and_knob() {
     let dir = tempdir().unwrap();
     for shell in ["bash", "zsh", "fish"] {
         let script = exits(dir.path(), 0, &["completions", shell]).out;
+        let asks = script.replace('"', "").contains(&format!("_WEFT_COMPLETE={shell} "));
+        assert!(asks, "{script}");
+        let commands = offered(dir.path(), shell, &["weft", ""]);
         for command in COMMANDS {
-            assert!(script.contains(command), "{command} in {shell}");
+            assert!(commands.contains(&command.to_owned()), "{command} in {shell}");
         }
-        for option in ["raid-devices", "force-dirty", "no-wait"] {
-            assert!(script.contains(option), "{option} in {shell}");
+        for (words, option) in [
+            (["weft", "create", "--raid"], "--raid-devices"),
+            (["weft", "serve", "--force-d"], "--force-dirty"),
+            (["weft", "check", "--no"], "--no-wait"),
+        ] {
+            assert_eq!(offered(dir.path(), shell, &words), [option], "{shell}");
+        }
+        for row in weft_engine::knobs::TABLE {
+            let knob = offered(dir.path(), shell, &["weft", "set", "tour", row.name]);
+            assert!(knob.contains(&format!("{}=", row.name)), "{} in {shell}: {knob:?}", row.name);
         }
     }
+    let values = offered(dir.path(), "bash", &["weft", "serve", "--set", "scheduler=m"]);
+    assert_eq!(values, ["scheduler=mq-deadline"]);
+    assert_eq!(offered(dir.path(), "bash", &["weft", "stop", "t"]), Vec::<String>::new());
     exits(dir.path(), 2, &["completions", "tcsh"]);
+}
+
+#[test]
+fn completions_know_running_volumes_and_their_members() {
+    let dir = array();
+    let path = dir.path();
+    let served = Served::start(path, &["a", "b", "c"]);
+    for shell in ["bash", "zsh", "fish"] {
+        assert_eq!(offered(path, shell, &["weft", "stop", "v"]), ["vol"], "{shell}");
+        let members = offered(path, shell, &["weft", "fail", "vol", ""]);
+        let labels: Vec<String> =
+            ["a", "b", "c"].iter().map(|name| path.join(name).display().to_string()).collect();
+        let members: Vec<&String> = members.iter().filter(|it| !it.starts_with('-')).collect();
+        assert_eq!(members, labels.iter().collect::<Vec<_>>(), "{shell}");
+    }
+    drop(served);
 }
 
 #[test]
@@ -224,6 +266,10 @@ fn man_writes_a_page_for_every_command() {
         assert!(page.contains(&format!("weft\\-{name}")), "{command}: {page}");
         assert!(page.contains(&format!("\\&weft {name}")), "{command}: {page}");
         assert!(!page.contains("EXTRA"), "{command}: {page}");
+        assert!(page.contains(".SH \"EXAMPLES\"\n.TP\n\\fB\\&weft "), "{command}: {page}");
+        assert!(page.is_ascii(), "{command}: {page}");
+        let talks = page.contains("control socket of a running volume");
+        assert!(!talks || page.contains(".SH \"ENVIRONMENT\""), "{command}: {page}");
     }
     std::fs::write(dir.path().join("file"), "").unwrap();
     let text = exits(dir.path(), 1, &["man", "file"]).err;

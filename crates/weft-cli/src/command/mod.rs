@@ -95,7 +95,7 @@ pub(crate) fn run(command: &Command, cli: fn() -> clap::Command) -> Outcome {
         Command::Merge(arguments) => merge::run(arguments),
         Command::Compare(arguments) => compare::run(arguments),
         Command::Demo(arguments) => demo::run(arguments),
-        Command::Completions(arguments) => completions::run(arguments, cli()),
+        Command::Completions(arguments) => completions::run(arguments),
         Command::Man(arguments) => man::run(arguments, cli()),
     }
 }

@@ -1,6 +1,7 @@
 //! Options of a new array, and their check before any member is opened.
 
 use clap::Args;
+use rustix::rand::{GetRandomFlags, getrandom};
 use weft_ondisk::layout_id::Layouts;
 use weft_ondisk::{ChunkRule, Level, MdTime, Minor, NewArray, NewBitmap, Redundancy, Uuid};
 use weft_terminal::outcome::Failure;
@@ -244,7 +245,7 @@ pub(super) fn whole_sectors(option: &str, bytes: Bytes) -> Result<Sectors, Failu
 
 pub(super) fn random_uuid() -> Result<Uuid, Failure> {
     let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes)
+    getrandom(&mut bytes, GetRandomFlags::empty())
         .map_err(|error| Failure::failed(format!("random numbers: {error}")))?;
     Ok(Uuid(bytes))
 }

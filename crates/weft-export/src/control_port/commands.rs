@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
+use rustix::rand::{GetRandomFlags, getrandom};
 use weft_engine::knobs::{Knob, KnobError, Knobs, TABLE};
 use weft_engine::{
     BitmapSnapshot, MemberSnapshot, Mismatch, Mismatches, ReplyError, SyncAction, Verb,
@@ -141,7 +142,7 @@ pub(super) fn add(
         found => found.ok(),
     };
     let mut uuid = [0; 16];
-    getrandom::fill(&mut uuid).map_err(|error| failed(&error))?;
+    getrandom(&mut uuid, GetRandomFlags::empty()).map_err(|error| failed(&error))?;
     cx.driver.add_member(open).map_err(|error| failed(&error))?;
     if let (Some(superblock), true) = (&superblock, back) {
         let superblock = superblock.clone();

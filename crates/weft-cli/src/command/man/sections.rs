@@ -1,0 +1,252 @@
+//! Sections of man pages that help texts do not have: examples, files, environment.
+//!
+//! A test parses each example, and the table of docs/reference.md is made of the page.
+
+/// Examples of a command: what is typed, and what it does.
+pub(super) struct Examples {
+    /// Name of the command, or `weft` for the page of the program.
+    pub(super) command: &'static str,
+    pub(super) lines: &'static [(&'static str, &'static str)],
+}
+
+/// Examples of every page.
+pub(super) const EXAMPLES: &[Examples] = &[
+    Examples {
+        command: "weft",
+        lines: &[
+            ("weft demo", "Shows what weft does, on files in a temporary directory."),
+            ("weft rescue /dev/sdb /dev/sdc", "Lists what is on the disks of a dead machine."),
+            (
+                "weft create -l 5 -n 4 --member-size 1G --name tour m0 m1 m2 m3",
+                "Makes a RAID 5 on four new files.",
+            ),
+            ("weft serve m0 m1 m2 m3", "Serves it over NBD until Ctrl-C."),
+        ],
+    },
+    Examples {
+        command: "create",
+        lines: &[
+            (
+                "weft create -l 5 -n 4 --member-size 1G --name tour m0 m1 m2 m3",
+                "Makes a RAID 5 on four new files of 1 GiB.",
+            ),
+            (
+                "weft create -l 1 -n 2 /dev/sdb1 missing",
+                "Makes a mirror of one partition, to which the second is added later.",
+            ),
+        ],
+    },
+    Examples {
+        command: "examine",
+        lines: &[("weft examine /dev/sdb1", "Prints the superblock of a member.")],
+    },
+    Examples {
+        command: "detail",
+        lines: &[
+            ("weft detail tour", "Prints the state of a running volume."),
+            ("weft detail m0 m1 m2 m3", "Prints that of an array from its members."),
+        ],
+    },
+    Examples {
+        command: "assemble",
+        lines: &[(
+            "weft assemble m0 m1 m2 m3",
+            "Prints which members would be used, with reasons; writes nothing.",
+        )],
+    },
+    Examples {
+        command: "rescue",
+        lines: &[
+            ("weft rescue /dev/sdb /dev/sdc", "Lists the arrays on two disks."),
+            ("weft rescue /dev/sdb /dev/sdc --list", "Lists the volumes and files inside."),
+            ("weft rescue /dev/sdb /dev/sdc --to files", "Copies the files out."),
+        ],
+    },
+    Examples {
+        command: "cat",
+        lines: &[("weft cat m0 m1 m3 > array.img", "Copies a RAID 5 that lacks one member.")],
+    },
+    Examples {
+        command: "serve",
+        lines: &[
+            ("weft serve m0 m1 m2 m3 --name tour", "Serves an array until Ctrl-C."),
+            (
+                "weft serve --overlay changes m0 m1 m2 m3",
+                "Serves it with all changes in files below changes; members are only read.",
+            ),
+            (
+                "weft serve m0 m1 m2 m3 --exec 'qemu-img info $uri'",
+                "Serves it while a command runs.",
+            ),
+        ],
+    },
+    Examples {
+        command: "status",
+        lines: &[("weft status", "Prints the running volumes in the form of /proc/mdstat.")],
+    },
+    Examples {
+        command: "fail",
+        lines: &[("weft fail tour m3", "Marks a member faulty; the volume goes on without it.")],
+    },
+    Examples { command: "remove", lines: &[("weft remove tour m3", "Removes a faulty member.")] },
+    Examples {
+        command: "add",
+        lines: &[("weft add tour m4", "Adds a spare, onto which a degraded array rebuilds.")],
+    },
+    Examples {
+        command: "re-add",
+        lines: &[("weft re-add tour m3", "Takes a former member back; what it missed is copied.")],
+    },
+    Examples {
+        command: "check",
+        lines: &[("weft check tour", "Reads every stripe and compares parity with data.")],
+    },
+    Examples {
+        command: "repair",
+        lines: &[("weft repair tour", "Does the same, and corrects parity that differs.")],
+    },
+    Examples { command: "idle", lines: &[("weft idle tour", "Ends a check that is running.")] },
+    Examples {
+        command: "wait",
+        lines: &[("weft wait tour", "Returns when no rebuild, resync or check runs.")],
+    },
+    Examples { command: "get", lines: &[("weft get tour stripe_cache_size", "Prints one knob.")] },
+    Examples {
+        command: "set",
+        lines: &[
+            ("weft set tour stripe_cache_bytes=64M", "Changes a knob until the volume stops."),
+            ("weft set tour --member m0 scheduler=bfq", "Changes the queue of one member."),
+        ],
+    },
+    Examples {
+        command: "explain",
+        lines: &[("weft explain tour 1M 64K", "Says where 64 KiB at 1 MiB are on the members.")],
+    },
+    Examples {
+        command: "stop",
+        lines: &[("weft stop tour", "Flushes, marks the array clean and ends the server.")],
+    },
+    Examples {
+        command: "reproduce",
+        lines: &[(
+            "weft reproduce 004 --quick --runs 10",
+            "Measures a published kernel patch on simulated disks.",
+        )],
+    },
+    Examples {
+        command: "sim",
+        lines: &[(
+            "weft sim job.fio --device ssd-nvme-dc-2019 -n 6 --sweep stripe_size=4K,64K,auto",
+            "Compares three stripe sizes for a job of fio.",
+        )],
+    },
+    Examples {
+        command: "replay",
+        lines: &[(
+            "weft replay work.iolog -n 4 --device hdd-2011-7200",
+            "Runs a recorded trace on four simulated disks.",
+        )],
+    },
+    Examples {
+        command: "merge",
+        lines: &[("weft merge part1.json part2.json", "Joins the parts of a sweep.")],
+    },
+    Examples {
+        command: "compare",
+        lines: &[("weft compare before after", "Compares two sets of runs, case by case.")],
+    },
+    Examples {
+        command: "demo",
+        lines: &[("weft demo --patches", "The tour, and the effects of five kernel patches.")],
+    },
+    Examples {
+        command: "completions",
+        lines: &[(
+            "weft completions bash > ~/.local/share/bash-completion/completions/weft",
+            "Installs the completions of bash for one user.",
+        )],
+    },
+    Examples {
+        command: "man",
+        lines: &[
+            ("weft man ~/.local/share/man/man1", "Installs the pages for one user."),
+            ("weft man | man -l -", "Shows the page of weft."),
+        ],
+    },
+];
+
+/// Files that running volumes have, by name below the directory of sockets.
+pub(super) const FILES: &[(&str, &str)] = &[
+    ("$XDG_RUNTIME_DIR/weft, /run/weft", "Directory of the sockets of running volumes."),
+    ("NAME.sock", "Control socket of the volume NAME, in that directory."),
+    ("NAME.nbd", "Its socket for NBD clients, if serve has no --listen."),
+    (
+        "NAME.unwritten",
+        "Mark of serve --write-back: data that was only in memory is lost if the server is killed.",
+    ),
+];
+
+/// Variables of the environment.
+pub(super) const ENVIRONMENT: &[(&str, &str)] = &[
+    (
+        "XDG_RUNTIME_DIR",
+        "Sockets of volumes are in $XDG_RUNTIME_DIR/weft; without it in /run/weft as root, else in \
+         weft-UID in the temporary directory, as weft then says.",
+    ),
+    ("TMPDIR", "The temporary directory, /tmp if it is not set."),
+    (
+        "NO_COLOR, CLICOLOR_FORCE, TERM, COLUMNS",
+        "Colours, progress bars and width of the output on a terminal; TERM=dumb has no bars.",
+    ),
+    (
+        "NOTIFY_SOCKET, LISTEN_FDS",
+        "Set by systemd: where serve reports that it is ready, and sockets to listen on.",
+    ),
+];
+
+/// Whether a command talks to running volumes, so that its page has FILES and ENVIRONMENT.
+pub(super) fn is_of_volumes(command: &clap::Command) -> bool {
+    let has_target = command.get_arguments().any(|arg| arg.get_id() == "target");
+    has_target || ["detail", "explain", "serve", "status", "weft"].contains(&command.get_name())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{CommandFactory, Parser};
+
+    /// Words of a shell's line up to a pipe or redirection; single quotes are the only quotes.
+    fn words(line: &str) -> Vec<String> {
+        let line =
+            line.split([" | ", " > "].into_iter().find(|it| line.contains(it)).unwrap_or("\0"));
+        let line = line.into_iter().next().unwrap_or_default();
+        let parts = line.split('\'').enumerate();
+        parts
+            .flat_map(|(index, part)| match index % 2 {
+                0 => part.split_whitespace().map(str::to_owned).collect(),
+                _ => vec![part.to_owned()],
+            })
+            .collect()
+    }
+
+    #[test]
+    fn every_command_has_examples_that_parse_and_a_wrong_one_does_not() {
+        let cli = crate::Cli::command();
+        let mut commands: Vec<&str> = cli.get_subcommands().map(clap::Command::get_name).collect();
+        commands.insert(0, "weft");
+        let named: Vec<&str> = EXAMPLES.iter().map(|examples| examples.command).collect();
+        assert_eq!(named, commands);
+        for Examples { command, lines } in EXAMPLES {
+            assert!(!lines.is_empty(), "{command}");
+            for (line, does) in *lines {
+                let words = words(line);
+                let parsed = crate::Cli::try_parse_from(&words);
+                assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
+                assert!(*command == "weft" || words[1] == *command, "{line}");
+                assert!(does.ends_with('.'), "{line}: {does}");
+            }
+        }
+        assert!(crate::Cli::try_parse_from(words("weft serve --no-such-option m0")).is_err());
+        assert_eq!(words("weft a 'b c' > d"), ["weft", "a", "b c"]);
+    }
+}

@@ -1,0 +1,140 @@
+//! Packages of the product: a static binary, archives for every distribution, checksums.
+//!
+//! All go to `target/package`: the program, `.tar.gz`, `.deb`, `.rpm`, a bill of materials, the
+//! context of a container, and `SHA256SUMS`. The same commit, compiler and folder give the same
+//! bytes. Archives are made twice, and have to be equal.
+//!
+//! The program is linked with glibc statically. With musl, `memcpy` and the allocator would be
+//! others than those that tests and benchmarks run.
+
+mod bill;
+mod contents;
+mod deb;
+mod notices;
+mod rpm;
+mod tarball;
+
+use crate::lines::printed;
+use crate::part::{Ending, Report, cargo, run};
+use crate::product;
+use anyhow::{Context, ensure};
+use contents::Product;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// `cargo xtask package`: builds the program and writes all packages.
+pub(crate) fn package() -> anyhow::Result<Report> {
+    let mut report = Report::default();
+    parts(&mut report);
+    Ok(report)
+}
+
+/// The two parts of packaging, which `test` has too. They come before the release build, which
+/// leaves the program that is not static in `target/release`.
+pub(crate) fn parts(report: &mut Report) {
+    if report.part("static build", build) {
+        report.part("packages", || match write() {
+            Ok(()) => Ending::Passed,
+            Err(error) => Ending::Failed(format!("{error:#}")),
+        });
+    }
+}
+
+/// Folder of the packages.
+fn folder() -> PathBuf {
+    crate::interop::target_folder().join("package")
+}
+
+/// Builds the static program. Only its own crate is compiled for it: dependencies, which have the
+/// same features, are those of the release build.
+fn build() -> Ending {
+    let program = ["rustc", "--release", "--locked", "-p", "weft-cli", "--bin", "weft"];
+    let built = run(
+        cargo(&[&program[..], &["--", "-C", "target-feature=+crt-static"]].concat()),
+        Duration::from_secs(1800),
+    );
+    if !matches!(built, Ending::Passed) {
+        return built;
+    }
+    let made = crate::interop::target_folder().join("release/weft");
+    let kept = folder().join("weft");
+    let copied = std::fs::create_dir_all(folder())
+        // A copy of its own, because the release build replaces the other.
+        .and_then(|()| std::fs::copy(&made, &kept));
+    match copied {
+        Ok(_) => product::size(&kept),
+        Err(error) => Ending::Failed(format!("{}: {error}", kept.display())),
+    }
+}
+
+/// Writes the packages beside the program.
+fn write() -> anyhow::Result<()> {
+    let folder = folder();
+    let made = all(&folder)?;
+    let again = all(&folder)?;
+    for (name, bytes) in &made {
+        ensure!(again.get(name) == Some(bytes), "{name}: a second run made other bytes");
+    }
+    for entry in std::fs::read_dir(&folder)? {
+        let path = entry?.path();
+        if path.is_file() && path.file_name().is_some_and(|name| name != "weft") {
+            std::fs::remove_file(path)?;
+        }
+    }
+    let mut sums = String::new();
+    for (name, bytes) in &made {
+        std::fs::write(folder.join(name), bytes)?;
+        sums.push_str(&format!("{}  {name}\n", rpm::hex(bytes)));
+        println!("{:9} bytes  {name}", bytes.len());
+    }
+    sums.push_str(&format!("{}  weft\n", rpm::hex(&std::fs::read(folder.join("weft"))?)));
+    std::fs::write(folder.join("SHA256SUMS"), sums)?;
+    // Empty folders of the container, which has nothing else than the program.
+    for name in ["run", "tmp"] {
+        std::fs::create_dir_all(folder.join(name))?;
+    }
+    println!("in {}", crate::tree::shown(&folder));
+    Ok(())
+}
+
+/// All packages, by file name.
+fn all(folder: &Path) -> anyhow::Result<BTreeMap<String, Vec<u8>>> {
+    let metadata = product::resolved()?;
+    let ids = product::built_of(&metadata, "weft-cli")?;
+    let time = time()?;
+    let made = Product::gather(&folder.join("weft"), &metadata, folder)?;
+    let version = made.version.clone();
+    let date = printed("date", &["-u", "+%FT%TZ", "-d", &format!("@{time}")])?;
+    let prefix = format!("weft-{version}-x86_64-linux/");
+    let tar = tarball::gzip(&tarball::tar(&made.files, &prefix, time)?)?;
+    Ok(BTreeMap::from([
+        (format!("weft-{version}-x86_64-linux.tar.gz"), tar),
+        (format!("weft_{version}-1_amd64.deb"), deb::deb(&made, time)?),
+        (format!("weft-{version}-1.x86_64.rpm"), rpm::rpm(&made, time)?),
+        (format!("weft-{version}.cdx.json"), bill::bill(&metadata, &ids, date.trim())?.into()),
+    ]))
+}
+
+/// Time of all files in packages, in seconds since 1970: `SOURCE_DATE_EPOCH`, or that of the
+/// commit.
+fn time() -> anyhow::Result<u64> {
+    let text = match std::env::var("SOURCE_DATE_EPOCH") {
+        Ok(text) => text,
+        Err(_) => printed("git", &["log", "-1", "--format=%ct"])?,
+    };
+    let text = text.trim();
+    text.parse().with_context(|| format!("time of the packages: found {text:?}, expected seconds"))
+}
+
+/// Packages in the output of `cargo metadata`.
+fn packages(metadata: &Value) -> &[Value] {
+    metadata["packages"].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Package of that name in the output of `cargo metadata`.
+fn package_of<'a>(metadata: &'a Value, name: &str) -> anyhow::Result<&'a Value> {
+    let found = packages(metadata).iter().find(|package| package["name"] == name);
+    found.with_context(|| format!("{name}: not in cargo metadata"))
+}
