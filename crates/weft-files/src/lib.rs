@@ -12,6 +12,7 @@
 //! | what `copy` asks of a file system | `tree.rs` |
 //! | ext2, ext3 and ext4, behind their journal | `ext4/` |
 //! | btrfs, behind its log | `btrfs/` |
+//! | one way to open them all | `open.rs` |
 //! | files out of a file system, into a folder | `copy/` |
 //!
 //! Everything that is read may be damaged or hostile: each length is checked before it is used,
@@ -24,6 +25,7 @@ pub mod copy;
 pub mod ext4;
 pub mod inside;
 pub mod lvm;
+pub mod open;
 pub mod probe;
 pub mod source;
 pub mod tree;

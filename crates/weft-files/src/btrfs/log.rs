@@ -3,7 +3,7 @@
 //! A log is a tree with the items of a few inodes, which win over those of the subvolume:
 //!
 //! - an inode replaces the one of its number. With the generation 0 it only says that the inode
-//!   exists: the size of the other one stays;
+//!   exists: the other one stays, if there is one;
 //! - attributes of an inode in the log are all of its attributes;
 //! - extents replace the bytes that they cover;
 //! - the references of an inode to a directory are all of its names there, and take the place of
@@ -55,7 +55,9 @@ impl Log {
             log.faults.push("it is larger than any that the kernel writes".into());
         }
         for (key, item) in &log.items {
-            for reference in names::references(*key, item) {
+            // The root of a subvolume refers to itself.
+            let all = names::references(*key, item).into_iter();
+            for reference in all.filter(|it| it.inode != it.directory) {
                 log.references.entry(reference.directory).or_default().push(reference);
             }
         }

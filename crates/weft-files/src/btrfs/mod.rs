@@ -36,7 +36,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use crate::source::{Shared, Source, read_vec};
-use crate::tree::{Attribute, Entries, Entry, Node, NodeKind, Packed, Pieces, Tree, TreeError};
+use crate::tree::{Attribute, Entries, Entry, Node, Packed, Pieces, Tree, TreeError};
 use block::Key;
 use extents::Extents;
 use inode::Inode;
@@ -153,13 +153,33 @@ impl Btrfs {
         };
         let Some(logged) = logged else { return old() };
         let mut inode = Inode::parse(number, id, logged)?;
-        if inode.generation == 0
-            && inode.node.kind == NodeKind::File
-            && let Ok(old) = old()
-        {
-            inode.node.size = old.node.size;
+        if inode.generation == 0 {
+            inode = old().unwrap_or(inode);
         }
+        let links = u32::try_from(self.references(subvolume, number).len());
+        inode.node.links = inode.node.links.max(links.unwrap_or(u32::MAX));
         Ok(inode)
+    }
+
+    /// Names of an inode, with those that only its log has: at least as many as it has after the
+    /// replay.
+    fn references(&self, of: &Subvolume, inode: u64) -> BTreeSet<(u64, Vec<u8>)> {
+        let (first, last) = (all(inode, kinds::INODE_REF).0, all(inode, kinds::INODE_EXTREF).1);
+        let mut names = BTreeSet::new();
+        let mut add = |key: Key, item: &[u8]| {
+            let found = names::references(key, item).into_iter();
+            names.extend(found.map(|it| (it.directory, it.name)));
+        };
+        self.volume.scan(&of.root, first..=last, &mut |key, item| {
+            add(key, item);
+            true
+        });
+        if let Some(log) = &of.log {
+            for kind in [kinds::INODE_REF, kinds::INODE_EXTREF] {
+                log.of(inode, kind).for_each(|(key, item)| add(key, item));
+            }
+        }
+        names
     }
 
     /// Extents of a file, up to a size.

@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use weft_engine::assemble::Options;
 use weft_files::copy::{Folder, PART, Report, copy};
-use weft_files::ext4::Ext4;
 use weft_files::inside::{Inside as Contents, Place, look};
+use weft_files::open::{Opened, open as open_files};
+use weft_files::probe::Kind;
 use weft_files::source::Shared;
-use weft_files::tree::Tree;
 use weft_terminal::outcome::{Exit, Failure, Outcome};
 use weft_terminal::terminal::{self, complain, print_json, progress};
 use weft_units::Bytes;
@@ -150,13 +150,17 @@ fn restore_all(found: &Contents, asked: &Asked<'_>, to: &Path) -> Result<Vec<Res
             continue;
         }
         let Some(has_files) = contents::has_files(place) else { continue };
+        // A snapshot is most of its origin once more.
+        if asked.only.is_empty() && is_snapshot(place) {
+            continue;
+        }
         let mut folder = folder_name(&place.name);
         while all.iter().any(|other| other.folder == folder) {
             folder.push('_');
         }
         let mut notes = Vec::new();
         let result = match has_files {
-            Ok(source) => restore(place, source, (&base, to), &folder, &mut notes)?,
+            Ok(_) => restore(place, (&base, to), &folder, &mut notes)?,
             Err(why) => Err(why),
         };
         all.push(Restored { place: place.name.clone(), folder, notes, result });
@@ -167,16 +171,21 @@ fn restore_all(found: &Contents, asked: &Asked<'_>, to: &Path) -> Result<Vec<Res
 /// Copies the files of one file system. The inner error says why it cannot be read.
 fn restore(
     place: &Place,
-    source: &Shared,
     (base, to): (&Folder, &Path),
     folder: &str,
     notes: &mut Vec<String>,
 ) -> Result<Result<Report, String>, Failure> {
-    let tree = match Ext4::open(source) {
-        Ok(tree) => tree,
+    let opened = match &place.content {
+        Ok((content, _)) => open_files(&content.kind, &place.devices()),
+        Err(why) => return Ok(Err(why.clone())),
+    };
+    let tree = match opened {
+        Ok(Opened { tree, notes: found }) => {
+            *notes = found;
+            tree
+        }
         Err(error) => return Ok(Err(error.to_string())),
     };
-    notes.clone_from(&tree.notes);
     let used = tree.used_bytes().min(place.size);
     let failed = |error: &dyn ToString| {
         Failure::failed(format!("{}: {}", terminal::label(to), error.to_string()))
@@ -198,9 +207,13 @@ fn restore(
         bar.set_position(done.get().min(used));
     };
     let is_root = rustix::process::geteuid().is_root();
-    let report = copy(&tree, base, folder.as_bytes(), is_root, &mut count);
+    let report = copy(&*tree, base, folder.as_bytes(), is_root, &mut count);
     bar.finish_and_clear();
     report.map(Ok).map_err(|error| failed(&error))
+}
+
+fn is_snapshot(place: &Place) -> bool {
+    matches!(&place.content, Ok((content, _)) if matches!(content.kind, Kind::Snapshot(_)))
 }
 
 /// Name of the folder for a place: without separators, and no hidden one.
