@@ -16,7 +16,7 @@ use crate::tree::{Packed, Packing, Piece, PieceBytes, Pieces, TreeError};
 enum Content {
     /// The bytes themselves; what follows them in the range is zeros.
     Here(Vec<u8>),
-    /// What is not read.
+    /// Bytes that are not read, with the reason.
     Lost(String),
     Packed(Packed),
     /// First of the bytes in the logical addresses.

@@ -3,7 +3,8 @@
 //! A log is a tree with the items of a few inodes, which win over those of the subvolume:
 //!
 //! - an inode replaces the one of its number. With the generation 0 it only says that the inode
-//!   exists: the other one stays, if there is one;
+//!   exists: the other one stays, if there is one, with a size that is not 0. One without a name
+//!   counts as not in the log, with all of its items;
 //! - attributes of an inode in the log are all of its attributes;
 //! - extents replace the bytes that they cover;
 //! - the references of an inode to a directory are all of its names there, and take the place of
@@ -15,7 +16,7 @@
 //! Source   btrfs documentation, "On-disk Format" (items); "Tree log" of the developer
 //!          documentation. The kernel's own replay of the same logs is what the tests compare with
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use super::block::Key;
@@ -23,6 +24,7 @@ use super::kinds;
 use super::names::{self, Reference};
 use super::superblock::Root;
 use super::volume::Volume;
+use crate::bytes::{le32, le64};
 
 /// Items of a log, in memory.
 #[derive(Debug, Default)]
@@ -54,6 +56,11 @@ impl Log {
         if is_full {
             log.faults.push("it is larger than any that the kernel writes".into());
         }
+        let nameless = |(key, item): (&Key, &Vec<u8>)| {
+            (key.kind == kinds::INODE_ITEM && le32(item, 40) == 0).then_some(key.object)
+        };
+        let nameless: BTreeSet<u64> = log.items.iter().filter_map(nameless).collect();
+        log.items.retain(|key, _| !nameless.contains(&key.object));
         for (key, item) in &log.items {
             // The root of a subvolume refers to itself.
             let all = names::references(*key, item).into_iter();
@@ -88,7 +95,7 @@ impl Log {
     /// Ranges of the indexes of a directory of which the log has all names.
     pub(super) fn known(&self, directory: u64) -> Vec<RangeInclusive<u64>> {
         let items = self.of(directory, kinds::DIR_LOG_INDEX);
-        items.map(|(key, item)| key.offset..=crate::bytes::le64(item, 0)).collect()
+        items.map(|(key, item)| key.offset..=le64(item, 0)).collect()
     }
 }
 

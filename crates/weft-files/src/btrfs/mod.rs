@@ -33,10 +33,13 @@ mod volume;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::rc::Rc;
 
 use crate::source::{Shared, Source, read_vec};
-use crate::tree::{Attribute, Entries, Entry, Node, Packed, Pieces, Tree, TreeError};
+use crate::tree::{
+    Attribute, Entries, Entry, Node, NodeKind, Packed, PieceBytes, Pieces, Tree, TreeError,
+};
 use block::Key;
 use extents::Extents;
 use inode::Inode;
@@ -56,6 +59,8 @@ pub struct Btrfs {
     unpacked: RefCell<Option<(Packed, Rc<Vec<u8>>)>>,
     /// Snapshots that are left out of the tree.
     pub snapshots: Vec<Snapshot>,
+    /// Whether nothing of a log is missing.
+    pub is_replayed: bool,
     /// Oddities for people: copies that are damaged, what was replayed, or could not be.
     pub notes: Vec<String>,
 }
@@ -95,8 +100,10 @@ impl Btrfs {
         if volume.sums.is_none() {
             notes.push("its checksums of data are not found: content is not checked".into());
         }
+        let mut is_replayed = true;
         if let Some(logs) = volume.superblock.logs {
             let faults = roots.read_logs(&mut volume, &logs);
+            is_replayed = faults.is_empty();
             notes.extend(faults.iter().map(|why| {
                 format!(
                     "a part of its log is not replayed: {why}; files that were being written \
@@ -121,7 +128,7 @@ impl Btrfs {
         };
         let left_out = left.into_iter().collect();
         let unpacked = RefCell::default();
-        Ok(Self { volume, subvolumes, top, left_out, unpacked, snapshots, notes })
+        Ok(Self { volume, subvolumes, top, left_out, unpacked, snapshots, is_replayed, notes })
     }
 
     /// Subvolume and inode of a node.
@@ -153,8 +160,15 @@ impl Btrfs {
         };
         let Some(logged) = logged else { return old() };
         let mut inode = Inode::parse(number, id, logged)?;
-        if inode.generation == 0 {
-            inode = old().unwrap_or(inode);
+        if inode.generation == 0
+            && let Ok(old) = old()
+        {
+            // Size 0 says nothing: the inode was not logged for its content.
+            let size = inode.node.size;
+            inode = old;
+            if inode.node.kind == NodeKind::File && size != 0 {
+                inode.node.size = size;
+            }
         }
         let links = u32::try_from(self.references(subvolume, number).len());
         inode.node.links = inode.node.links.max(links.unwrap_or(u32::MAX));
@@ -407,7 +421,18 @@ impl Tree for Btrfs {
     }
 
     fn pieces(&self, node: &Node) -> Result<Pieces, TreeError> {
-        Ok(self.extents(node)?.pieces(node.size))
+        let mut pieces = self.extents(node)?.pieces(node.size);
+        for piece in &mut pieces.list {
+            let PieceBytes::Source(at) = piece.bytes else { continue };
+            let Range { start, end } = piece.range;
+            let there = start + self.volume.reach(at, end - start);
+            if there < end {
+                piece.range.end = there;
+                pieces.faults.push((there..end, NO_PLACE.into()));
+            }
+        }
+        pieces.list.retain(|piece| !piece.range.is_empty());
+        Ok(pieces)
     }
 
     fn unpack(&self, packed: &Packed) -> Result<Rc<Vec<u8>>, TreeError> {
@@ -471,6 +496,7 @@ impl Tree for Btrfs {
     }
 }
 
+const NO_PLACE: &str = "found no place on a device that has these bytes";
 /// Bits of a node's number that are its inode.
 const INODE_BITS: u32 = 44;
 const INODE_MAX: u64 = (1 << INODE_BITS) - 1;

@@ -37,7 +37,7 @@ pub(super) struct Link {
     pub(super) name: Vec<u8>,
 }
 
-/// What the tree of roots says.
+/// Content of the tree of roots.
 #[derive(Debug, Default)]
 pub(super) struct Roots {
     /// Subvolumes by their number.

@@ -52,10 +52,14 @@ impl Superblock {
         for place in PLACES.into_iter().filter(|place| place + BYTES <= source.size()) {
             let bytes = read_vec(source, place, BYTES).map_err(TreeError::from);
             match bytes.and_then(|bytes| Self::parse(place, &bytes)) {
-                Ok(found) if newest.as_ref().is_none_or(|it| it.generation < found.generation) => {
-                    newest = Some(found);
+                Ok(found) => {
+                    // What an older file system left behind has another UUID.
+                    let is_newer =
+                        |it: &Self| it.uuid == found.uuid && it.generation < found.generation;
+                    if newest.as_ref().is_none_or(is_newer) {
+                        newest = Some(found);
+                    }
                 }
-                Ok(_) => {}
                 Err(why) => {
                     error.get_or_insert(why);
                 }

@@ -213,6 +213,25 @@ impl Volume {
         sums
     }
 
+    /// Number of the bytes from an address on, at most `len`, that a device may have: not those of
+    /// no chunk, or behind the end of a device that was cut off.
+    pub(super) fn reach(&self, address: u64, len: u64) -> u64 {
+        let mut done = 0;
+        while done < len {
+            let Ok(copies) = self.chunks.copies(address.saturating_add(done)) else { break };
+            let left = |place: &Place| {
+                let size = self.devices.get(&place.device).map_or(0, |device| device.size());
+                size.saturating_sub(place.at)
+            };
+            let there = copies.places.iter().map(left).max().unwrap_or(0);
+            done += copies.len.min(len - done).min(there);
+            if there < copies.len {
+                break;
+            }
+        }
+        done
+    }
+
     /// Reads data of whole sectors, checked.
     fn read_sectors(&self, start: u64, into: &mut [u8]) -> Result<(), ReadError> {
         let sector = step(self.superblock.sector_bytes);
