@@ -4,13 +4,15 @@ use std::rc::Rc;
 
 use weft_ondisk::partition::Partition;
 
+use crate::btrfs::{Btrfs, Snapshot};
 use crate::lvm::{Group, LvmError, PhysicalVolume, groups};
 use crate::probe::{Content, Kind, probe};
 use crate::source::{Shared, Window};
 
-/// A place that holds something: an array, a partition in it, a logical volume.
+/// A place that holds something: an array, a partition in it, a logical volume, a snapshot.
 pub struct Place {
-    /// Name: that of the array, `ARRAY#N` for a partition, `GROUP/VOLUME`.
+    /// Name: that of the array, `ARRAY#N` for a partition, `GROUP/VOLUME`; of a snapshot that of
+    /// its file system and its path there, `ARRAY:PATH`.
     pub name: String,
     /// Size in bytes.
     pub size: u64,
@@ -18,6 +20,17 @@ pub struct Place {
     pub content: Result<(Content, Shared), String>,
     /// Oddities of the place itself, for people.
     pub notes: Vec<String>,
+    /// Further devices of a file system on several.
+    pub further: Vec<Shared>,
+}
+
+impl Place {
+    /// Devices of the content: the place itself and the further ones.
+    #[must_use]
+    pub fn devices(&self) -> Vec<Shared> {
+        let own = self.content.iter().map(|(_, source)| source);
+        own.chain(&self.further).map(Rc::clone).collect()
+    }
 }
 
 /// Everything that was found.
@@ -52,7 +65,8 @@ pub fn look(sources: Vec<(String, Shared)>) -> Inside {
             Ok(volumes) => volumes,
             Err(error) => {
                 let (name, content) = (group.name.clone(), Err(error.to_string()));
-                places.push(Place { name, size: 0, content, notes: Vec::new() });
+                let (notes, further) = (Vec::new(), Vec::new());
+                places.push(Place { name, size: 0, content, notes, further });
                 continue;
             }
         };
@@ -72,11 +86,66 @@ pub fn look(sources: Vec<(String, Shared)>) -> Inside {
                     size: volume.size,
                     content: Err(why.clone()),
                     notes: missing,
+                    further: Vec::new(),
                 }),
             }
         }
     }
+    join_devices(&mut places);
+    add_snapshots(&mut places);
     Inside { places, groups: found }
+}
+
+/// Gives the first device of each btrfs on several the others, which then are no places with files.
+fn join_devices(places: &mut [Place]) {
+    for index in 0..places.len() {
+        let uuid = match &places[index].content {
+            Ok((Content { kind: Kind::Btrfs(2..), uuid, .. }, _)) => uuid.clone(),
+            _ => continue,
+        };
+        let (before, after) = places.split_at_mut(index + 1);
+        for other in after {
+            if let Ok((content, source)) = &mut other.content
+                && matches!(content.kind, Kind::Btrfs(2..))
+                && content.uuid == uuid
+            {
+                before[index].further.push(Rc::clone(source));
+                content.kind = Kind::Other("further device of btrfs");
+            }
+        }
+    }
+}
+
+/// Adds a place for each snapshot that is left out of its file system.
+fn add_snapshots(places: &mut Vec<Place>) {
+    for index in 0..places.len() {
+        let place = &places[index];
+        let Ok((content, source)) = &place.content else { continue };
+        if !matches!(content.kind, Kind::Btrfs(_)) {
+            continue;
+        }
+        // An error is told where the files are copied.
+        let Ok(tree) = Btrfs::open(&place.devices()) else { continue };
+        let mut found: Vec<Place> = Vec::new();
+        for Snapshot { id, path } in tree.snapshots.iter().take(PLACES_MAX) {
+            let content = Content { kind: Kind::Snapshot(*id), ..content.clone() };
+            let content = Content { notes: Vec::new(), ..content };
+            found.push(Place {
+                name: format!("{}:{}", place.name, String::from_utf8_lossy(path)),
+                size: place.size,
+                content: Ok((content, Rc::clone(source))),
+                notes: Vec::new(),
+                further: place.further.clone(),
+            });
+        }
+        if !found.is_empty() {
+            let many = found.len();
+            places[index].notes.push(format!(
+                "{many} read-only snapshots of it are left out of a copy unless they are named"
+            ));
+        }
+        places.append(&mut found);
+    }
 }
 
 fn look_into(
@@ -92,7 +161,8 @@ fn look_into(
     let kind = content.kind.clone();
     let size = source.size();
     let shared = Rc::clone(source);
-    places.push(Place { name: name.to_owned(), size, content: Ok((content, shared)), notes });
+    let (name_here, content, further) = (name.to_owned(), Ok((content, shared)), Vec::new());
+    places.push(Place { name: name_here, size, content, notes, further });
     match kind {
         Kind::Table(table) if depth < DEPTH_MAX => {
             // A partition that starts at byte 0 holds this table again.

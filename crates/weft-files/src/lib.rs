@@ -11,17 +11,21 @@
 //! | volume groups, logical volumes | `lvm/` |
 //! | what `copy` asks of a file system | `tree.rs` |
 //! | ext2, ext3 and ext4, behind their journal | `ext4/` |
+//! | btrfs, behind its log | `btrfs/` |
+//! | one way to open them all | `open.rs` |
 //! | files out of a file system, into a folder | `copy/` |
 //!
 //! Everything that is read may be damaged or hostile: each length is checked before it is used,
 //! each loop has a bound, and no name leads out of the folder.
 #![forbid(unsafe_code)]
 
+pub mod btrfs;
 mod bytes;
 pub mod copy;
 pub mod ext4;
 pub mod inside;
 pub mod lvm;
+pub mod open;
 pub mod probe;
 pub mod source;
 pub mod tree;

@@ -51,6 +51,8 @@ pub enum Kind {
     Nothing,
     /// Another signature, by its name for people.
     Other(&'static str),
+    /// Read-only snapshot in a btrfs, with the number of its subvolume.
+    Snapshot(u64),
     /// Swap space.
     Swap,
     /// Partition table.
@@ -69,6 +71,7 @@ impl fmt::Display for Kind {
             Self::LvmPhysical => f.write_str("LVM2 physical volume"),
             Self::Nothing => f.write_str("nothing known"),
             Self::Other(name) => f.write_str(name),
+            Self::Snapshot(_) => f.write_str("btrfs snapshot"),
             Self::Swap => f.write_str("swap"),
             Self::Table(table) => write!(f, "{}", table.scheme),
             Self::Xfs => f.write_str("XFS"),
@@ -83,7 +86,7 @@ pub fn probe(source: &dyn Source) -> Content {
     let head = lossy(source, 0, HEAD_BYTES as u64, &mut notes);
     let found = luks(&head)
         .or_else(|| lvm(&head))
-        .or_else(|| btrfs(&head))
+        .or_else(|| btrfs(part(&head, 64 << 10, 4096)))
         .or_else(|| xfs(&head))
         .or_else(|| extended(part(&head, ext::SUPERBLOCK_AT, ext::SUPERBLOCK_BYTES)))
         .or_else(|| swap(&head));
@@ -95,6 +98,13 @@ pub fn probe(source: &dyn Source) -> Content {
     {
         notes.push(note);
         content = found;
+    }
+    // The first superblock of btrfs may be gone: the second one says where it is itself.
+    if content.kind == Kind::Nothing && source.size() > BTRFS_SECOND {
+        let second = lossy(source, BTRFS_SECOND, 4096, &mut Vec::new());
+        if le64(&second, 0x30) == BTRFS_SECOND {
+            content = btrfs(&second).unwrap_or(content);
+        }
     }
     if let Some(size) = content.size.filter(|size| *size > source.size()) {
         notes.push(format!("its size is {size} bytes, of which {} are here", source.size()));
@@ -141,16 +151,18 @@ fn lvm(head: &[u8]) -> Option<Content> {
     (part(head, at + 24, 8) == b"LVM2 001").then(|| content(Kind::LvmPhysical))
 }
 
-fn btrfs(head: &[u8]) -> Option<Content> {
-    let superblock = part(head, 64 << 10, 4096);
+fn btrfs(superblock: &[u8]) -> Option<Content> {
     if part(superblock, 0x40, 8) != b"_BHRfS_M" {
         return None;
     }
+    let devices = le64(superblock, 0x88);
+    // Of several devices, each has its own size.
+    let size_at = if devices > 1 { 0xd1 } else { 0x70 };
     Some(Content {
         label: text(part(superblock, 0x12b, 256)),
         uuid: uuid(array(superblock, 0x20)),
-        size: Some(le64(superblock, 0x70)),
-        ..content(Kind::Btrfs(le64(superblock, 0x88)))
+        size: Some(le64(superblock, size_at)),
+        ..content(Kind::Btrfs(devices))
     })
 }
 
@@ -236,6 +248,8 @@ fn other(source: &dyn Source, head: &[u8], notes: &mut Vec<String>) -> Content {
     }
 }
 
+/// Byte of the second superblock of btrfs.
+const BTRFS_SECOND: u64 = 64 << 20;
 /// Largest number of partitions: that of Linux.
 const PARTITIONS_MAX: usize = 256;
 /// State of ext: errors were detected.

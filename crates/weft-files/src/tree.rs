@@ -4,6 +4,7 @@
 //! beside what could be read, and an error concerns one node.
 
 use std::ops::Range;
+use std::rc::Rc;
 
 use thiserror::Error;
 
@@ -114,8 +115,36 @@ pub struct Entries {
 pub enum PieceBytes {
     /// The bytes themselves.
     Here(Vec<u8>),
+    /// Packed bytes, which [`Tree::unpack`] gives.
+    Packed(Packed),
     /// First of as many bytes of [`Tree::source`].
     Source(u64),
+}
+
+/// Bytes that are packed with others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packed {
+    /// First packed byte of [`Tree::source`].
+    pub at: u64,
+    /// Number of packed bytes.
+    pub len: u64,
+    /// Number of bytes when they are unpacked.
+    pub unpacked_len: u64,
+    /// How they are packed.
+    pub packing: Packing,
+    /// First of the unpacked bytes that is the piece's.
+    pub skip: u64,
+}
+
+/// How bytes are packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packing {
+    /// LZO1X, in the segments of btrfs.
+    Lzo,
+    /// zlib.
+    Zlib,
+    /// Zstandard.
+    Zstd,
 }
 
 /// Piece of a file's content.
@@ -185,6 +214,14 @@ pub trait Tree {
     /// # Errors
     /// No part of the node's map of blocks can be read.
     fn pieces(&self, node: &Node) -> Result<Pieces, TreeError>;
+
+    /// All of the unpacked bytes, [`Packed::unpacked_len`] of them.
+    ///
+    /// # Errors
+    /// They cannot be read or unpacked, or the file system has none of them.
+    fn unpack(&self, _packed: &Packed) -> Result<Rc<Vec<u8>>, TreeError> {
+        Err(TreeError::Refused("packed content".into()))
+    }
 
     /// Target of a symbolic link.
     ///

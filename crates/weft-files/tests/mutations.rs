@@ -9,9 +9,11 @@ use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use common::kernel::{blocks, fixture, seal};
 use common::volumes::{EXTENT, FIRST, group, physical, set_text, uuid, volume};
 use common::{bytes, image, tool};
 use tempfile::tempdir;
+use weft_files::btrfs::Btrfs;
 use weft_files::copy::{Folder, copy};
 use weft_files::ext4::Ext4;
 use weft_files::inside::look;
@@ -199,6 +201,74 @@ fn changed_bytes_of_ext_give_errors_and_no_panic() {
     }
     assert!(opened > 4 * CASES && nodes > 40_000, "{opened} opened, {nodes} nodes, {slowest:?}");
     assert!(memory_max() < MEMORY_MAX, "{}", memory_max());
+}
+
+/// Bytes with changes, which cost no copy of the whole.
+struct Changed {
+    of: Rc<Vec<u8>>,
+    changes: Vec<(usize, Vec<u8>)>,
+}
+
+impl Source for Changed {
+    fn size(&self) -> u64 {
+        self.of.size()
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), ReadError> {
+        self.of.read_at(offset, into)?;
+        let start = usize::try_from(offset).unwrap();
+        for (at, bytes) in &self.changes {
+            let (first, end) = (start.max(*at), (start + into.len()).min(at + bytes.len()));
+            if first < end {
+                into[first - start..end - start].copy_from_slice(&bytes[first - at..end - at]);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn changed_bytes_of_btrfs_give_errors_and_no_panic() {
+    let (mut rng, mut opened, mut nodes, mut slowest) = (Rng::new(31), 0, 0, Duration::ZERO);
+    for (name, block_len) in [("log", 4096), ("packed", 16384)] {
+        let whole = Rc::new(fixture(name));
+        let blocks = blocks(&whole, block_len);
+        for case in 0..1000 {
+            let start = Instant::now();
+            // The checksum is right again behind a change, in every copy of the block.
+            let at = if case % 8 == 0 { 0x1_0000 } else { rng.pick(&blocks) };
+            let len = if case % 8 == 0 { 4096 } else { block_len };
+            let mut block = whole[at..at + len].to_vec();
+            let places: Vec<usize> =
+                (32..len).filter(|at| block[*at] != 0 || at % 64 == 0).collect();
+            // Every other case changes the header and the first keys.
+            let head = places.partition_point(|at| *at < 512);
+            mutate(&mut rng, &mut block, if case % 2 == 0 { &places[..head] } else { &places });
+            seal(&mut block, 0, len);
+            let is_copy = |other: &&usize| whole[**other..**other + len] == whole[at..at + len];
+            let mut places: Vec<usize> = blocks.iter().filter(is_copy).copied().collect();
+            places.push(at);
+            let changes = places.into_iter().map(|at| (at, block.clone())).collect();
+            let source: Shared = Rc::new(Changed { of: Rc::clone(&whole), changes });
+            if let Ok(tree) = Btrfs::open(&[Rc::clone(&source)]) {
+                opened += 1;
+                nodes += walk(&tree);
+                if case % 50 == 0 {
+                    let to = tempdir().unwrap();
+                    let folder = Folder::open(to.path()).unwrap();
+                    let report = copy(&tree, &folder, b"fs", false, &mut |_| {}).unwrap();
+                    assert!(report.bytes <= 64 << 20, "{name} {case}: {}", report.bytes);
+                    tool("chmod", &["-R", "u+rwx", to.path().to_str().unwrap()], "");
+                }
+            }
+            if case % 10 == 0 {
+                drop(look(vec![("x".into(), source)]));
+            }
+            slowest = slowest.max(start.elapsed());
+            assert!(start.elapsed() < LIMIT, "{name} {case}: {:?}", start.elapsed());
+        }
+    }
+    assert!(opened > 1000 && nodes > 20_000, "{opened} opened, {nodes} nodes, {slowest:?}");
 }
 
 #[test]

@@ -33,7 +33,7 @@ use rustix::io::Errno;
 use thiserror::Error;
 
 use crate::source::BLOCK_BYTES;
-use crate::tree::{Node, NodeKind, NodeTime, PieceBytes, Tree};
+use crate::tree::{Node, NodeKind, NodeTime, Packed, PieceBytes, Tree};
 pub use folder::Folder;
 use folder::{is_file, is_name};
 pub use report::{Damaged, Event, Report, Told};
@@ -445,6 +445,9 @@ impl Copy<'_> {
         for piece in pieces.list {
             result = match piece.bytes {
                 PieceBytes::Here(bytes) => (self.write)(&file, &bytes, piece.range.start),
+                PieceBytes::Packed(packed) => {
+                    self.packed(&file, piece.range, &packed, &mut damaged)
+                }
                 PieceBytes::Source(at) => self.source(&file, piece.range, at, &mut damaged),
             };
             if result.is_err() {
@@ -508,15 +511,36 @@ impl Copy<'_> {
                     (rest, offset) = (behind, offset + len as u64);
                 }
             }
-            for (part, offset) in bytes.chunks(HOLE_BYTES).zip((next..).step_by(HOLE_BYTES)) {
-                if part.iter().any(|&byte| byte != 0) {
-                    (self.write)(file, part, offset)?;
-                }
-            }
+            write_holed(self.write, file, bytes, next)?;
             self.report.bytes += len;
             (self.tell)(Event::Bytes(len));
             next += len;
         }
+        Ok(())
+    }
+
+    /// Copies a range of a file that is packed; what cannot be unpacked stays zeros.
+    fn packed(
+        &mut self,
+        file: &OwnedFd,
+        range: Range<u64>,
+        packed: &Packed,
+        damaged: &mut Damaged,
+    ) -> Result<(), Errno> {
+        let len = range.end - range.start;
+        let unpacked = self.tree.unpack(packed).map_err(|error| error.to_string());
+        let bytes = unpacked.and_then(|bytes| {
+            let start = usize::try_from(packed.skip).unwrap_or(usize::MAX);
+            let end = usize::try_from(packed.skip.saturating_add(len)).unwrap_or(usize::MAX);
+            let expected = || format!("found {} unpacked bytes, expected {end}", bytes.len());
+            bytes.get(start..end).map(<[u8]>::to_vec).ok_or_else(expected)
+        });
+        match bytes {
+            Ok(bytes) => write_holed(self.write, file, &bytes, range.start)?,
+            Err(why) => damaged.add(range, why),
+        }
+        self.report.bytes += len;
+        (self.tell)(Event::Bytes(len));
         Ok(())
     }
 
@@ -638,6 +662,21 @@ fn is_same(stat: &Stat, node: &Node) -> bool {
     let same_time =
         same_second && TIME_UNITS.iter().any(|unit| nanos == u64::from(own / unit * unit));
     u64::try_from(stat.st_size).is_ok_and(|size| size == node.size) && (same_time || close)
+}
+
+/// Writes bytes; long zeros become holes.
+fn write_holed(
+    write: &mut Write<'_>,
+    file: &OwnedFd,
+    bytes: &[u8],
+    offset: u64,
+) -> Result<(), Errno> {
+    for (part, offset) in bytes.chunks(HOLE_BYTES).zip((offset..).step_by(HOLE_BYTES)) {
+        if part.iter().any(|&byte| byte != 0) {
+            write(file, part, offset)?;
+        }
+    }
+    Ok(())
 }
 
 fn write_all(file: &OwnedFd, mut bytes: &[u8], mut offset: u64) -> Result<(), Errno> {

@@ -265,7 +265,7 @@ impl<'s> Log<'s> {
             PieceBytes::Source(at) if piece.range.start <= byte => {
                 Some(at + (byte - piece.range.start))
             }
-            PieceBytes::Source(_) | PieceBytes::Here(_) => None,
+            PieceBytes::Source(_) | PieceBytes::Here(_) | PieceBytes::Packed(_) => None,
         }
     }
 

@@ -1,6 +1,7 @@
-//! Images that e2fsprogs makes, and what a folder holds.
+//! Images that e2fsprogs or the kernel make, and what a folder holds.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub(crate) mod kernel;
 pub(crate) mod volumes;
 
 use std::collections::BTreeMap;

@@ -133,8 +133,8 @@ impl All {
 pub(super) fn has_files(place: &Place) -> Option<Result<&Shared, String>> {
     match &place.content {
         Ok((content, source)) => match &content.kind {
-            Kind::Ext(_) => Some(Ok(source)),
-            Kind::Btrfs(_) | Kind::Xfs | Kind::Luks(_) => Some(Err(format!(
+            Kind::Btrfs(_) | Kind::Ext(_) | Kind::Snapshot(_) => Some(Ok(source)),
+            Kind::Xfs | Kind::Luks(_) => Some(Err(format!(
                 "{} is not read by this release; the kernel reads it over weft serve --overlay",
                 content.kind
             ))),

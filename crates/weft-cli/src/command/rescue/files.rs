@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use weft_engine::assemble::Options;
 use weft_files::copy::{Event, Folder, PART, Stopped, copy};
-use weft_files::ext4::Ext4;
 use weft_files::inside::{Inside as Contents, Place, look};
+use weft_files::open::{Opened, open as open_files};
+use weft_files::probe::Kind;
 use weft_files::source::Shared;
-use weft_files::tree::Tree;
 use weft_terminal::outcome::{Exit, Failure, Outcome};
 use weft_terminal::terminal::{self, complain, is_printable, print_json, progress};
 use weft_units::Bytes;
@@ -158,6 +158,10 @@ fn restore_all(found: &Contents, asked: &Asked<'_>, to: &Path) -> Result<All, Fa
             continue;
         }
         let Some(has_files) = contents::has_files(place) else { continue };
+        // A snapshot is most of its origin once more.
+        if asked.only.is_empty() && is_snapshot(place) {
+            continue;
+        }
         let mut folder = folder_name(&place.name);
         while all.iter().any(|other| other.folder == folder) {
             folder.push('_');
@@ -167,7 +171,7 @@ fn restore_all(found: &Contents, asked: &Asked<'_>, to: &Path) -> Result<All, Fa
         let is_stopped = all.iter().any(|copied| copied.stopped.is_some());
         match has_files {
             Ok(_) if is_stopped => restored.refused = Some("the copy ended before it".to_owned()),
-            Ok(source) => restore(place, source, (&base, to), &mut restored, &mut record),
+            Ok(_) => restore(place, (&base, to), &mut restored, &mut record),
             Err(why) => restored.refused = Some(why),
         }
         restored.finish(&mut record);
@@ -181,19 +185,27 @@ fn restore_all(found: &Contents, asked: &Asked<'_>, to: &Path) -> Result<All, Fa
 /// Copies the files of one file system.
 fn restore(
     place: &Place,
-    source: &Shared,
     (base, to): (&Folder, &Path),
     restored: &mut Restored,
     record: &mut Record<'_>,
 ) {
-    let tree = match Ext4::open(source) {
-        Ok(tree) => tree,
+    let opened = match &place.content {
+        Ok((content, _)) => open_files(&content.kind, &place.devices()),
+        Err(why) => {
+            restored.refused = Some(why.clone());
+            return;
+        }
+    };
+    let tree = match opened {
+        Ok(Opened { tree, notes }) => {
+            restored.notes = notes;
+            tree
+        }
         Err(error) => {
             restored.refused = Some(error.to_string());
             return;
         }
     };
-    restored.notes.clone_from(&tree.notes);
     let used = tree.used_bytes().min(place.size);
     // A file system that does not say how much is free ends the copy when nothing is.
     let free = base.free_bytes().unwrap_or(u64::MAX);
@@ -216,7 +228,7 @@ fn restore(
         record.event(&restored.place, &restored.folder, &event);
     };
     let is_root = rustix::process::geteuid().is_root();
-    let copied = copy(&tree, base, restored.folder.as_bytes(), is_root, &mut tell);
+    let copied = copy(&*tree, base, restored.folder.as_bytes(), is_root, &mut tell);
     bar.finish_and_clear();
     restored.report = Some(match copied {
         Ok(report) => report,
@@ -225,6 +237,10 @@ fn restore(
             *report
         }
     });
+}
+
+fn is_snapshot(place: &Place) -> bool {
+    matches!(&place.content, Ok((content, _)) if matches!(content.kind, Kind::Snapshot(_)))
 }
 
 /// Name of the folder for a place: without separators, and no hidden one.

@@ -42,12 +42,12 @@ pub(crate) struct Rescue {
     /// List what is inside of the arrays: partitions, LVM, file systems
     #[arg(long, conflicts_with = "to")]
     list: bool,
-    /// Copy the files of ext2, ext3 and ext4 inside of the arrays to DIR, which is made if it is
-    /// missing: a folder for each file system, and a list of what was not copied as it was.
+    /// Copy the files of ext2, ext3, ext4 and btrfs inside of the arrays to DIR, which is made if
+    /// it is missing: a folder for each file system, and a list of what was not copied as it was.
     /// Existing files are not overwritten; the same command goes on after an interruption
     #[arg(long, value_name = "DIR")]
     to: Option<PathBuf>,
-    /// Copy only the file system of this name in --list; may be repeated
+    /// Copy only the file system or snapshot of this name in --list; may be repeated
     #[arg(long, value_name = "NAME", requires = "to")]
     only: Vec<String>,
     #[command(flatten)]

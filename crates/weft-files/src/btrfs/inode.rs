@@ -1,0 +1,59 @@
+//! Inode of btrfs.
+//!
+//! Source   btrfs documentation, "On-disk Format", "INODE_ITEM"
+
+use crate::bytes::{le32, le64};
+use crate::tree::{Node, NodeKind, NodeTime, TreeError};
+
+/// An inode.
+#[derive(Clone, Debug)]
+pub(super) struct Inode {
+    pub(super) node: Node,
+    /// Transaction that made it; 0 in a log that only says that it exists.
+    pub(super) generation: u64,
+}
+
+impl Inode {
+    /// Parses the item of an inode; `id` is the number of its node.
+    pub(super) fn parse(number: u64, id: u64, item: &[u8]) -> Result<Self, TreeError> {
+        let field = |name: &str| format!("inode {number}, {name}");
+        if item.len() < 160 {
+            return Err(TreeError::damaged(field("bytes"), item.len(), "160"));
+        }
+        let mode = le32(item, 52);
+        let kind = match mode >> 12 {
+            0x1 => NodeKind::Special("pipe"),
+            0x2 => NodeKind::Special("character device"),
+            0x4 => NodeKind::Directory,
+            0x6 => NodeKind::Special("block device"),
+            0x8 => NodeKind::File,
+            0xa => NodeKind::Link,
+            0xc => NodeKind::Special("socket"),
+            _ => {
+                let found = format!("{mode:#o}");
+                return Err(TreeError::damaged(field("mode"), found, "a kind and permissions"));
+            }
+        };
+        let size = le64(item, 16);
+        if size > i64::MAX.cast_unsigned() {
+            return Err(TreeError::damaged(field("size"), size, "less than 2^63"));
+        }
+        let time = |at: usize| NodeTime {
+            seconds: le64(item, at).cast_signed(),
+            nanos: le32(item, at + 8).min(999_999_999),
+        };
+        let node = Node {
+            id,
+            kind,
+            size,
+            mode: mode & 0o7777,
+            uid: le32(item, 44),
+            gid: le32(item, 48),
+            links: le32(item, 40),
+            accessed: time(112),
+            modified: time(136),
+            fault: None,
+        };
+        Ok(Self { node, generation: le64(item, 0) })
+    }
+}

@@ -1,0 +1,35 @@
+//! Opens a file system, whatever its kind.
+
+use crate::btrfs::Btrfs;
+use crate::ext4::Ext4;
+use crate::probe::Kind;
+use crate::source::Shared;
+use crate::tree::{Tree, TreeError};
+
+/// Open file system.
+pub struct Opened {
+    /// Its files.
+    pub tree: Box<dyn Tree>,
+    /// Oddities for people: what was replayed, or could not be.
+    pub notes: Vec<String>,
+}
+
+/// Opens the file system of a place on its devices, which is one for most kinds.
+///
+/// # Errors
+/// The content is none of the kinds that are read, or the file system refuses.
+pub fn open(kind: &Kind, devices: &[Shared]) -> Result<Opened, TreeError> {
+    match (kind, devices.first()) {
+        (Kind::Btrfs(_), _) => Btrfs::open(devices).map(of_btrfs),
+        (Kind::Snapshot(id), _) => Btrfs::open_at(devices, *id).map(of_btrfs),
+        (Kind::Ext(_), Some(source)) => {
+            let tree = Ext4::open(source)?;
+            Ok(Opened { notes: tree.notes.clone(), tree: Box::new(tree) })
+        }
+        _ => Err(TreeError::Refused(format!("{kind} is not read by this release"))),
+    }
+}
+
+fn of_btrfs(tree: Btrfs) -> Opened {
+    Opened { notes: tree.notes.clone(), tree: Box::new(tree) }
+}
