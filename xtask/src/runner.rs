@@ -78,7 +78,7 @@ pub(crate) struct Binary {
 }
 
 impl Binary {
-    /// Whether a word `-CRATE/FILE` means this program, whose name is that of the file and a hash.
+    /// Whether a word `-CRATE/FILE` means this program: its name is that of the file and a hash.
     fn is_left_out_by(&self, word: &str) -> bool {
         let name = self.program.file_name().unwrap_or_default().to_string_lossy();
         let file = name.rsplit_once('-').map_or(&*name, |(file, _)| file);

@@ -21,7 +21,7 @@ pub(crate) struct NamedMembers {
     /// Name or control socket of a running volume
     target: String,
     /// Members by path, file name or device number, as weft status shows them; `failed`: all that
-    /// have failed; `detached`: all whose file or device is no longer there
+    /// have failed; `detached`: all without their file or device
     #[arg(value_name = "MEMBER", required = true)]
     members: Vec<String>,
     /// Print one JSON object

@@ -194,6 +194,7 @@ fn what_makes_no_sense_is_usage() {
         (&["cat", "--offset", "99G", "x", "y", "z"], "--offset"),
         (&["cat", "--length", "99G", "x", "y", "z"], "--length"),
         (&["serve", "--set", "stripe_cache_size=1", "x", "y", "z"], "17..=32768"),
+        (&["create", "/dev/md0", "-l5", "-n3", "x", "y", "z"], "/dev/md0 is no member: --name"),
         (&["serve", "--set", "nothing=1", "x", "y", "z"], "no such knob"),
         (&["serve", "--set", "nothing", "x", "y", "z"], "KNOB=VALUE"),
         (&["serve", "--name", "../x", "x", "y", "z"], "--name"),
@@ -209,6 +210,11 @@ fn what_makes_no_sense_is_usage() {
         assert!(!text.contains("panicked"), "{arguments:?}: {text}");
     }
     assert_eq!(contents(dir.path()), before);
+    // A slip is told a similar command, but none that ends a volume.
+    for (slip, suggested) in [("statsu", true), ("top", false), ("sto", false), ("remve", false)] {
+        let text = exits(dir.path(), 2, &[slip]).err;
+        assert_eq!(text.contains("similar"), suggested, "{slip}: {text}");
+    }
 }
 
 #[test]

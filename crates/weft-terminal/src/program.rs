@@ -27,7 +27,7 @@ pub fn run<C: Parser>(command: impl FnOnce(&C) -> Outcome) -> ExitCode {
     terminal::set_program(C::command().get_name());
     let arguments = match parse::<C>() {
         Ok(arguments) => arguments,
-        Err(error) => return not_parsed(&error),
+        Err(error) => return not_parsed(error),
     };
     let outcome = command(&arguments);
     terminal::wait_if_interrupted();
@@ -58,9 +58,17 @@ fn parse<C: Parser>() -> Result<C, clap::Error> {
     C::try_parse_from(&words)
 }
 
+/// Commands that are not suggested for a slip, because they end a volume or take a member from it.
+const RISKY: [&str; 3] = ["fail", "remove", "stop"];
+
 /// Prints what clap returned instead of arguments: an error, or help or the version, which go to
 /// standard output and are no error.
-fn not_parsed(error: &clap::Error) -> ExitCode {
+fn not_parsed(mut error: clap::Error) -> ExitCode {
+    let suggested = error.get(ContextKind::SuggestedSubcommand);
+    let is_risky = |name: &String| RISKY.contains(&name.as_str());
+    if matches!(suggested, Some(ContextValue::Strings(names)) if names.iter().any(is_risky)) {
+        error.remove(ContextKind::SuggestedSubcommand);
+    }
     let status = u8::try_from(error.exit_code()).unwrap_or(2);
     if error.use_stderr() && wants_json(std::env::args_os()) {
         print_error(status, &error.to_string());

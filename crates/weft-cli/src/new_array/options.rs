@@ -105,9 +105,16 @@ fn check_members(arguments: &NewArrayOptions, level: Level) -> Result<(), Failur
     }
     let (found, expected) = (arguments.members().count(), slots.saturating_add(spares));
     if found != expected {
+        // mdadm has the device of the array first.
+        let device = arguments.members().next().map(|(member, _)| member.to_string());
+        let device = device.filter(|name| name.starts_with("/dev/md"));
+        let hint = device.map_or_else(
+            || "'missing' stands for a slot to leave empty".to_owned(),
+            |device| format!("{device} is no member: --name names the array"),
+        );
         return Err(Failure::usage(format!(
             "members: found {found}, expected {expected} (--raid-devices {slots} and \
-             --spare-devices {spares}); 'missing' stands for a slot to leave empty"
+             --spare-devices {spares}); {hint}"
         )));
     }
     Ok(())

@@ -84,7 +84,7 @@ pub const TABLE: [StateRow; 35] = [
         AssemblyState::NoMember,
         "no-member",
         "none of the devices is a member of an md array",
-        "weft examine --deep DEVICE… finds superblocks in odd places; a partition is DEVICE#N",
+        "weft rescue DISK… looks into partitions, weft examine --deep DEVICE… into odd places",
     ),
     refused(
         AssemblyState::SeveralArrays,

@@ -296,12 +296,15 @@ fn meant(wrong: &str) -> String {
     }
 }
 
-/// The known name that is most similar to a wrong one; `None` if none is similar enough.
+/// The known name that is most similar to a wrong one; `None` if none is similar enough: a quarter
+/// of the letters differ at most, or the name only goes on where the wrong one ends.
 #[must_use]
 pub fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let near = names.into_iter().map(|name| (strsim::damerau_levenshtein(wrong, name), name));
-    let near = near.min().filter(|(distance, _)| *distance <= wrong.len().div_ceil(4));
-    near.map(|(_, name)| name)
+    let begins_so = |name: &str| wrong.len() > 2 && name.starts_with(wrong);
+    near.min()
+        .filter(|(distance, name)| *distance <= wrong.len().div_ceil(4) || begins_so(name))
+        .map(|(_, name)| name)
 }
 
 #[cfg(test)]
