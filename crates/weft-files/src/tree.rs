@@ -56,6 +56,23 @@ pub enum NodeKind {
     Special(&'static str),
 }
 
+impl NodeKind {
+    /// Kind that the bits of a mode above the permissions say, as in `stat`; `None` if they say
+    /// none.
+    pub(crate) fn of_mode(mode: u32) -> Option<Self> {
+        Some(match mode >> 12 {
+            0x1 => Self::Special("pipe"),
+            0x2 => Self::Special("character device"),
+            0x4 => Self::Directory,
+            0x6 => Self::Special("block device"),
+            0x8 => Self::File,
+            0xa => Self::Link,
+            0xc => Self::Special("socket"),
+            _ => return None,
+        })
+    }
+}
+
 /// Time of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeTime {

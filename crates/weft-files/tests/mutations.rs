@@ -3,7 +3,6 @@
 
 mod common;
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
@@ -79,13 +78,13 @@ fn walk(tree: &dyn Tree) -> usize {
     seen.len()
 }
 
-/// An image with other bytes at a few places.
-struct Patched {
+/// Bytes with changes, which cost no copy of the whole.
+struct Changed {
     of: Rc<Vec<u8>>,
-    changes: BTreeMap<usize, u8>,
+    changes: Vec<(usize, Vec<u8>)>,
 }
 
-impl Source for Patched {
+impl Source for Changed {
     fn size(&self) -> u64 {
         self.of.size()
     }
@@ -93,8 +92,11 @@ impl Source for Patched {
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), ReadError> {
         self.of.read_at(offset, into)?;
         let start = usize::try_from(offset).unwrap();
-        for (at, byte) in self.changes.range(start..start + into.len()) {
-            into[at - start] = *byte;
+        for (at, bytes) in &self.changes {
+            let (first, end) = (start.max(*at), (start + into.len()).min(at + bytes.len()));
+            if first < end {
+                into[first - start..end - start].copy_from_slice(&bytes[first - at..end - at]);
+            }
         }
         Ok(())
     }
@@ -173,12 +175,12 @@ fn changed_bytes_of_ext_give_errors_and_no_panic() {
         for (part, places) in parts(&whole) {
             for case in 0..CASES / kinds.len() {
                 let start = Instant::now();
-                let mut changes = BTreeMap::new();
+                let mut changes = Vec::new();
                 for _ in 0..=rng.below(8) {
                     let at = rng.pick(&places);
-                    changes.insert(at, mutated(&mut rng, whole[at]));
+                    changes.push((at, vec![mutated(&mut rng, whole[at])]));
                 }
-                let source: Shared = Rc::new(Patched { of: Rc::clone(&whole), changes });
+                let source: Shared = Rc::new(Changed { of: Rc::clone(&whole), changes });
                 if let Ok(tree) = Ext4::open(&source) {
                     opened += 1;
                     nodes += walk(&tree);
@@ -201,30 +203,6 @@ fn changed_bytes_of_ext_give_errors_and_no_panic() {
     }
     assert!(opened > 4 * CASES && nodes > 40_000, "{opened} opened, {nodes} nodes, {slowest:?}");
     assert!(memory_max() < MEMORY_MAX, "{}", memory_max());
-}
-
-/// Bytes with changes, which cost no copy of the whole.
-struct Changed {
-    of: Rc<Vec<u8>>,
-    changes: Vec<(usize, Vec<u8>)>,
-}
-
-impl Source for Changed {
-    fn size(&self) -> u64 {
-        self.of.size()
-    }
-
-    fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), ReadError> {
-        self.of.read_at(offset, into)?;
-        let start = usize::try_from(offset).unwrap();
-        for (at, bytes) in &self.changes {
-            let (first, end) = (start.max(*at), (start + into.len()).min(at + bytes.len()));
-            if first < end {
-                into[first - start..end - start].copy_from_slice(&bytes[first - at..end - at]);
-            }
-        }
-        Ok(())
-    }
 }
 
 #[test]

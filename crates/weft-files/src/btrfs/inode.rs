@@ -21,19 +21,10 @@ impl Inode {
             return Err(TreeError::damaged(field("bytes"), item.len(), "160"));
         }
         let mode = le32(item, 52);
-        let kind = match mode >> 12 {
-            0x1 => NodeKind::Special("pipe"),
-            0x2 => NodeKind::Special("character device"),
-            0x4 => NodeKind::Directory,
-            0x6 => NodeKind::Special("block device"),
-            0x8 => NodeKind::File,
-            0xa => NodeKind::Link,
-            0xc => NodeKind::Special("socket"),
-            _ => {
-                let found = format!("{mode:#o}");
-                return Err(TreeError::damaged(field("mode"), found, "a kind and permissions"));
-            }
-        };
+        let kind = NodeKind::of_mode(mode).ok_or_else(|| {
+            let found = format!("{mode:#o}");
+            TreeError::damaged(field("mode"), found, "a kind and permissions")
+        })?;
         let size = le64(item, 16);
         if size > i64::MAX.cast_unsigned() {
             return Err(TreeError::damaged(field("size"), size, "less than 2^63"));

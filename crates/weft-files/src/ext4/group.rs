@@ -75,7 +75,7 @@ impl Groups {
     /// Block of the table of inodes of a group.
     ///
     /// # Errors
-    /// It is not known.
+    /// The group has no sound descriptor, and no sound copy of one.
     pub(super) fn table(
         &self,
         source: &dyn Source,

@@ -31,19 +31,10 @@ impl Inode {
         bytes: &[u8],
     ) -> Result<Self, TreeError> {
         let mode = u32::from(le16(bytes, 0));
-        let kind = match mode >> 12 {
-            0x1 => NodeKind::Special("pipe"),
-            0x2 => NodeKind::Special("character device"),
-            0x4 => NodeKind::Directory,
-            0x6 => NodeKind::Special("block device"),
-            0x8 => NodeKind::File,
-            0xa => NodeKind::Link,
-            0xc => NodeKind::Special("socket"),
-            _ => {
-                let what = format!("inode {number}, mode");
-                return Err(TreeError::damaged(what, format!("{mode:#o}"), "an inode in use"));
-            }
-        };
+        let kind = NodeKind::of_mode(mode).ok_or_else(|| {
+            let what = format!("inode {number}, mode");
+            TreeError::damaged(what, format!("{mode:#o}"), "an inode in use")
+        })?;
         let high_size = match kind {
             NodeKind::File => true,
             NodeKind::Directory => superblock.has_large_directories(),
