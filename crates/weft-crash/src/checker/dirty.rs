@@ -152,17 +152,25 @@ impl Dirty {
         if clean_to == 0 {
             return;
         }
-        // Under 0.90 the device number of a member is its slot, which another disk may occupy by
-        // now.
-        let replaced = |disk: usize| {
+        // A superblock that found no space is written again as it was, after others have recorded
+        // what it says. A restart believes it no less without this copy.
+        let recorded = |disk: usize| {
+            let own = view.record.of(disk).filter(|_| disk != to && view.record.is_in_sync(disk));
+            own.is_some_and(|own| own.events() == sb.events())
+        };
+        let repeats = (0..view.disks.len()).any(recorded);
+        // A member that failed since a superblock was first written has not left in it. Under 0.90
+        // the device number of a member is its slot, which another disk may occupy by now.
+        let failed = |disk: usize| {
             let index = view.disk_of.iter().rposition(|known| *known == disk);
             let index = index.map(|index| MemberIndex(index as u16));
-            sb.version() == Version::V0_90 && index.is_some_and(|it| self.failed.contains(&it))
+            let known = repeats || sb.version() == Version::V0_90;
+            known && index.is_some_and(|it| self.failed.contains(&it))
         };
         // Writes to a member that the superblock itself says has left do not count.
         let has_left = |write: &Write| {
             let role = write.number.and_then(|number| sb.role(number).ok());
-            role.is_some_and(|role| !matches!(role, Role::Active(_))) || replaced(write.place.0)
+            role.is_some_and(|role| !matches!(role, Role::Active(_))) || failed(write.place.0)
         };
         let covered = |write: &Write| write.counts && write.column < clean_to;
         if self.writes.values().any(|write| covered(write) && !has_left(write)) {
@@ -176,7 +184,7 @@ impl Dirty {
             if view.record.is_in_sync(disk)
                 && matches!(active, Some(Role::Active(_)))
                 && !state.faults.gone
-                && !replaced(disk)
+                && !failed(disk)
                 && view.record.own_slot(disk).is_some_and(|slot| {
                     let range =
                         |(at, count): (u64, u64)| state.volatile().touches(data + at, count);
