@@ -19,8 +19,8 @@ const FIRST: u64 = 1_000_000_000;
 /// Number of seeds reserved for a commit.
 const STRIDE: u64 = 1_000;
 
-/// Number of seeds of each profile in a run; other kinds of work have a tenth as many. All together
-/// take some nine minutes of a CPU.
+/// Number of seeds of each profile in a run; other kinds of work have a fiftieth as many. All
+/// together take some eight minutes of a CPU.
 const EACH: u64 = 450;
 
 /// Runs `cargo xtask fresh`, which is also a part of `test`.

@@ -547,12 +547,12 @@ const GATE_STRAIGHT_SEEDS: std::ops::Range<u64> = 1_000_000..1_000_200;
 const GATE_BITMAP_SEEDS: std::ops::Range<u64> = 1_000_000..1_000_150;
 const GATE_LACKS_SEEDS: std::ops::Range<u64> = 1_000_000..1_000_100;
 const GATE_SCOPES: u64 = 16;
-const GATE_STEADY: u64 = 100;
+const GATE_STEADY: u64 = 62;
 /// Number of loads with failing members, of 20,000 requests each.
-const GATE_FAULTY: u64 = 60;
+const GATE_FAULTY: u64 = 40;
 const GATE_SILENT: u64 = 100;
 /// Number of searches of the small scope without parity: eight arrays times three initial states.
 const GATE_STRAIGHT_SCOPES: u64 = 24;
 /// Number of steady loads without parity, and again of loads on mirrors with failing members; each
 /// has 20,000 requests.
-const GATE_STRAIGHT_LOADS: u64 = 30;
+const GATE_STRAIGHT_LOADS: u64 = 26;
