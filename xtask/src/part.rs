@@ -30,6 +30,8 @@ pub(crate) enum Ending {
 /// Parts of one task that have run so far, with their results.
 pub(crate) struct Report {
     parts: Vec<(String, Ending, Duration)>,
+    /// Names of failed parts, each with the last lines of its output.
+    tails: Vec<(String, String)>,
     beside: Vec<Beside>,
     started: usize,
     /// Number of parts that the task has; 0 if the task does not know it.
@@ -65,8 +67,8 @@ impl Report {
     pub(crate) fn of(count: usize) -> Self {
         // A test checks that the table can be read; parts run without it.
         let costs = costs::table().unwrap_or_default();
-        let (parts, beside) = (Vec::new(), Vec::new());
-        Self { parts, beside, started: 0, of: count, costs, start: Instant::now() }
+        let (parts, tails, beside) = (Vec::new(), Vec::new(), Vec::new());
+        Self { parts, tails, beside, started: 0, of: count, costs, start: Instant::now() }
     }
 
     /// Prints the name of the part that begins, and its usual duration.
@@ -143,10 +145,7 @@ impl Report {
             for (name, log, ended) in receiver {
                 match ended {
                     None => self.begin(&name, ", beside another"),
-                    Some((ending, took)) => {
-                        print_log(&name, &log);
-                        passed &= self.end(&name, ending, took);
-                    }
+                    Some((ending, took)) => passed &= self.end_with(&name, &log, ending, took),
                 }
             }
         });
@@ -171,15 +170,31 @@ impl Report {
         let taken: Vec<Beside> = taken;
         let last = self.beside.is_empty() && !taken.is_empty();
         for Beside { name, log, work } in taken {
-            let joined = work.join();
-            print_log(&name, &log);
-            let (ending, took) = joined
+            let (ending, took) = work
+                .join()
                 .unwrap_or_else(|_| (Ending::Failed("it panicked".to_owned()), Duration::ZERO));
-            self.end(&name, ending, took);
+            self.end_with(&name, &log, ending, took);
         }
         if last {
             give_way(0);
         }
+    }
+
+    /// Ends a part that ran beside others: prints its output, and keeps the last lines of a part
+    /// that failed for the end of the report. Returns whether the part passed.
+    fn end_with(&mut self, name: &str, log: &Path, ending: Ending, took: Duration) -> bool {
+        let text = match std::fs::read(log) {
+            Ok(text) => String::from_utf8_lossy(&text).into_owned(),
+            Err(error) => format!("{}: {error}\n", log.display()),
+        };
+        print!("\n━━ {name}, which went on beside others, printed:\n{text}");
+        let passed = self.end(name, ending, took);
+        if !passed {
+            let lines: Vec<&str> = text.lines().collect();
+            let tail = &lines[lines.len().saturating_sub(TAIL)..];
+            self.tails.push((name.to_owned(), tail.join("\n")));
+        }
+        passed
     }
 
     /// Prints the result of a part and stores it in the report. Returns whether the part passed.
@@ -223,6 +238,9 @@ impl Report {
             };
             println!("{:8.1}  {name}{note}", took.as_secs_f64());
         }
+        for (name, tail) in &self.tails {
+            println!("\n━━ {name} ended with:\n{tail}");
+        }
         if !self.parts.is_empty() {
             println!("{:8.1}  from start to end", self.start.elapsed().as_secs_f64());
             for slow in self.parts.iter().filter_map(|(name, _, took)| self.slow(name, *took)) {
@@ -246,14 +264,8 @@ impl Report {
     }
 }
 
-/// Prints the output of a part that ran beside others.
-fn print_log(name: &str, log: &Path) {
-    println!("\n━━ {name}, which went on beside others, printed:");
-    match std::fs::read(log) {
-        Ok(text) => print!("{}", String::from_utf8_lossy(&text)),
-        Err(error) => println!("{}: {error}", log.display()),
-    }
-}
+/// Number of lines of a failed part's output that the end of a report repeats.
+const TAIL: usize = 20;
 
 /// Sets the niceness of the main thread and of its child processes. Lowering the niceness again
 /// requires privileges. Without them, later parts keep it, which does no harm, because nothing runs
@@ -368,6 +380,7 @@ mod tests {
         });
         report.part("short", || Ending::Passed);
         report.alone();
+        assert_eq!(report.tails, [("long".to_owned(), "what it said".to_owned())]);
         let mut names: Vec<&str> = report.parts.iter().map(|part| part.0.as_str()).collect();
         names.sort_unstable();
         assert_eq!((names, report.started), (vec!["long", "short"], 2));
