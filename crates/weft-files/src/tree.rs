@@ -180,7 +180,7 @@ pub struct Pieces {
     pub list: Vec<Piece>,
     /// Byte ranges in the file of which the place is not known, with the cause.
     pub faults: Vec<(Range<u64>, String)>,
-    /// Byte ranges in the file of which the place may be wrong, with the cause.
+    /// Byte ranges in the file of which the place or the bytes may be wrong, with the cause.
     pub doubts: Vec<(Range<u64>, String)>,
 }
 

@@ -88,10 +88,11 @@ fn every_file_that_mkfs_put_there_comes_out() {
     let dir = tempdir().unwrap();
     let from = dir.path().join("from");
     make_folder(&from);
-    let kinds: [&[&str]; 4] = [
+    let kinds: [&[&str]; 5] = [
         &["--csum", "crc32c"],
         &["--csum", "xxhash", "-n", "4096"],
         &["--csum", "sha256", "-n", "65536", "-m", "single"],
+        &["--csum", "blake2", "-m", "dup"],
         &["-M", "-O", "^no-holes"],
     ];
     // mkfs.btrfs gives each name of a file an inode of its own.
@@ -270,6 +271,30 @@ fn wrong_bytes_of_a_file_are_named_and_are_zeros() {
     let mut expected = plain;
     expected[4096..8192].fill(0);
     assert!(fs::read(dir.path().join("fs/plain")).unwrap() == expected);
+}
+
+#[test]
+fn files_of_which_the_checksums_are_lost_come_out_and_are_named() {
+    let whole = fixture("packed");
+    let mut image = whole.clone();
+    let of_sums = blocks(&whole, 16384).into_iter().filter(|at| le64(&whole, at + 0x58) == 7);
+    let of_sums: Vec<usize> = of_sums.collect();
+    assert!(!of_sums.is_empty());
+    for at in of_sums {
+        image[at + 120] ^= 0x10;
+    }
+    let (dir, of_whole) = (tempdir().unwrap(), tempdir().unwrap());
+    let report = copied(&open(image), dir.path());
+    let same = copied(&open(whole), of_whole.path());
+    assert!(report.failed.is_empty() && report.damaged.is_empty(), "{report:?}");
+    assert!(same.suspect.is_empty(), "{same:?}");
+    let plain = report.suspect.iter().find(|it| it.path == b"plain").unwrap();
+    assert!(
+        plain.why.contains("bytes 0..20000 may be wrong: its checksums are lost: block at"),
+        "{plain:?}"
+    );
+    let [found, expected] = [&dir, &of_whole].map(|it| fs::read(it.path().join("fs/plain")));
+    assert!(found.unwrap() == expected.unwrap());
 }
 
 #[test]

@@ -436,6 +436,17 @@ impl Tree for Btrfs {
             }
         }
         pieces.list.retain(|piece| !piece.range.is_empty());
+        for piece in &pieces.list {
+            let Range { start, end } = piece.range;
+            let stored = match piece.bytes {
+                PieceBytes::Source(at) => at..at.saturating_add(end - start),
+                PieceBytes::Packed(packed) => packed.at..packed.at.saturating_add(packed.len),
+                PieceBytes::Here(_) => continue,
+            };
+            if let Some(lost) = self.volume.lost_sums(&stored) {
+                pieces.doubts.push((start..end, format!("its checksums are lost: {}", lost.why)));
+            }
+        }
         Ok(pieces)
     }
 

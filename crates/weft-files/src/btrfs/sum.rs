@@ -1,8 +1,10 @@
-//! Checksums of btrfs: CRC-32C, xxHash64 and SHA-256.
+//! Checksums of btrfs: CRC-32C, xxHash64, SHA-256 and BLAKE2b with 256 bits.
 //!
 //! Source   btrfs documentation, "Checksum Algorithms"; xxHash fast digest algorithm, "XXH64
 //!          Algorithm Description"
 
+use blake2::Blake2b;
+use blake2::digest::consts::U32;
 use sha2::{Digest, Sha256};
 use weft_ondisk::crc::crc32c;
 
@@ -15,6 +17,7 @@ pub(super) enum Sum {
     Crc32c,
     Xxhash64,
     Sha256,
+    Blake2b,
 }
 
 impl Sum {
@@ -24,7 +27,7 @@ impl Sum {
             0 => Ok(Self::Crc32c),
             1 => Ok(Self::Xxhash64),
             2 => Ok(Self::Sha256),
-            3 => Err(TreeError::Refused("btrfs with checksums by BLAKE2b is not read".into())),
+            3 => Ok(Self::Blake2b),
             other => Err(TreeError::damaged("superblock, checksum type", other, "0 to 3")),
         }
     }
@@ -34,7 +37,7 @@ impl Sum {
         match self {
             Self::Crc32c => 4,
             Self::Xxhash64 => 8,
-            Self::Sha256 => 32,
+            Self::Sha256 | Self::Blake2b => 32,
         }
     }
 
@@ -44,6 +47,7 @@ impl Sum {
             Self::Crc32c => crc32c(bytes).to_le_bytes().to_vec(),
             Self::Xxhash64 => xxhash64(bytes).to_le_bytes().to_vec(),
             Self::Sha256 => Sha256::digest(bytes).to_vec(),
+            Self::Blake2b => Blake2b::<U32>::digest(bytes).to_vec(),
         }
     }
 
@@ -118,5 +122,6 @@ mod tests {
         assert_eq!(xxhash64(b"abc"), 0x44bc_2cf5_ad77_0999);
         assert_eq!(Sum::Crc32c.of_bytes(b"123456789"), 0xe306_9283_u32.to_le_bytes());
         assert_eq!(Sum::Sha256.of_bytes(b"")[..4], [0xe3, 0xb0, 0xc4, 0x42]);
+        assert_eq!(Sum::Blake2b.of_bytes(b"")[..4], [0x0e, 0x57, 0x51, 0xc0]);
     }
 }

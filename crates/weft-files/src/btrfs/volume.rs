@@ -185,12 +185,35 @@ impl Volume {
         lost
     }
 
+    /// Calls `visit` for the items with checksums of the sectors of a range, and perhaps others.
+    /// What cannot be read is left out and returned.
+    fn scan_sums(&self, range: &Range<u64>, visit: &mut dyn FnMut(Key, &[u8])) -> Vec<Lost> {
+        let Some(root) = &self.sums else { return Vec::new() };
+        let first = Key::new(kinds::SUMS, kinds::EXTENT_CSUM, self.first_sums_of(range.start));
+        let last = Key::new(kinds::SUMS, kinds::EXTENT_CSUM, range.end.saturating_sub(1));
+        self.scan(root, first..=last, &mut |key, item| {
+            visit(key, item);
+            true
+        })
+    }
+
+    /// Least address at which an item with the checksum of a sector may begin: an item has at most
+    /// the sums that a leaf has room for.
+    fn first_sums_of(&self, sector: u64) -> u64 {
+        let most = self.superblock.node_bytes / self.superblock.sum.len() as u64;
+        sector.saturating_sub(most * self.superblock.sector_bytes)
+    }
+
+    /// The part of the tree of checksums that would have those of a range and cannot be read.
+    pub(super) fn lost_sums(&self, range: &Range<u64>) -> Option<Lost> {
+        let start = Key::new(kinds::SUMS, kinds::EXTENT_CSUM, range.start);
+        let mut lost = self.scan_sums(range, &mut |_, _| ()).into_iter();
+        lost.find(|lost| lost.end.is_none_or(|end| end > start))
+    }
+
     /// Checksums of the sectors of a range, by their logical address.
     fn data_sums(&self, range: &Range<u64>) -> BTreeMap<u64, Vec<u8>> {
         let (sector, len) = (self.superblock.sector_bytes, self.superblock.sum.len());
-        // An item has at most the sums that a leaf has room for.
-        let reach = self.superblock.node_bytes / len as u64 * sector;
-        let start = range.start.saturating_sub(reach);
         let mut sums = BTreeMap::new();
         let mut add = |first: u64, item: &[u8]| {
             for (sum, at) in item.chunks_exact(len).zip((first..).step_by(step(sector))) {
@@ -199,15 +222,8 @@ impl Volume {
                 }
             }
         };
-        if let Some(root) = &self.sums {
-            let first = Key::new(kinds::SUMS, kinds::EXTENT_CSUM, start);
-            let last = Key::new(kinds::SUMS, kinds::EXTENT_CSUM, range.end.saturating_sub(1));
-            self.scan(root, first..=last, &mut |key, item| {
-                add(key.offset, item);
-                true
-            });
-        }
-        for (first, item) in self.log_sums.range(start..range.end) {
+        self.scan_sums(range, &mut |key, item| add(key.offset, item));
+        for (first, item) in self.log_sums.range(self.first_sums_of(range.start)..range.end) {
             add(*first, item);
         }
         sums
