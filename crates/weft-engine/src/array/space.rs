@@ -41,6 +41,17 @@ impl Array {
         self.need_resync_from(sector);
     }
 
+    /// Records that the member under recovery at `slot` had no space for a write at data sector
+    /// `sector`: it is no longer rebuilt from there on. The stripe cache keeps the strip and writes
+    /// it later, but not if the array is stopped before.
+    pub(crate) fn rebuilt_only_to(&mut self, slot: Slot, sector: Sectors) {
+        let Some(position) = self.position_at(slot) else { return };
+        if let MemberState::Rebuilding { recovery_offset } = &mut self.members[position].state {
+            *recovery_offset = sector.min(*recovery_offset);
+            self.membership.rebuilt(&self.members);
+        }
+    }
+
     /// Whether lack of space on a member is the only reason why members may disagree.
     pub(crate) fn resyncs_only_for_space(&self) -> bool {
         self.resyncs_for_space

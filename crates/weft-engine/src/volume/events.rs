@@ -103,7 +103,9 @@ impl Volume {
                 // Strips under recovery or of a failed member do not leave the others in
                 // disagreement.
                 let membership = &self.array.membership;
-                if membership.present().contains(slot) && !membership.is_rebuilding(slot) {
+                if membership.is_rebuilding(slot) {
+                    self.array.rebuilt_only_to(slot, sector);
+                } else if membership.present().contains(slot) {
                     self.array.resync_for_space(sector, SlotSet::EMPTY);
                 }
                 self.no_space(slot, sector, out);
