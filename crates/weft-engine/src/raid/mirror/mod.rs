@@ -21,7 +21,7 @@ use weft_units::{ByteRange, Bytes, FRAME_BYTES, SectorRange, Sectors, Slot, Time
 
 use self::mirror_part::{CopyIo, MirrorPart};
 use self::read_balance::{ReadBalance, Readable};
-use self::sync::Copier;
+use self::sync::{Copier, Correction};
 use super::clear::Clears;
 use super::personality::{Discards, RaidLevel, Requests, Settings};
 use super::straight::{self, StraightPart, Target, Targets};
@@ -349,16 +349,21 @@ impl Mirror {
 
     /// Begins to correct the copies that members failed to read, now that another copy has been
     /// read. The range is rounded out to blocks of 4 KiB, the sector size of many drives, except
-    /// where copies may differ.
+    /// where copies may differ: there the copy that was read replaces the others, so that a later
+    /// read finds the same.
     fn read_elsewhere(&mut self, part: StraightPart, array: ArrayView<'_>) {
         let Some(place) = self.asked.iter().position(|(of, _)| *of == part) else { return };
         let (_, slots) = self.asked.swap_remove(place);
         let (mut range, most) = (range_of(part), self.copier.part_bytes());
+        let mut replaced = slots;
         if self.around(range, array) == ReadAround::Always {
             let start = range.start.0 / FRAME_BYTES * FRAME_BYTES;
             range = ByteRange::new(start, range.end().0.next_multiple_of(FRAME_BYTES) - start);
+            replaced = SlotSet::EMPTY;
         }
-        slots.ascending().for_each(|slot| self.copier.correct(slot, range, most));
+        for slot in slots.ascending() {
+            self.copier.correct(Correction { slot, replaced }, range, most);
+        }
     }
 
     /// Handles a member's answer for a copy of a sync or correction.

@@ -62,9 +62,8 @@ pub(super) struct Copier {
     /// Slots of members that missed a write for lack of space since the copies were last equal. At
     /// least one other member has the missed data.
     pub(super) behind: SlotSet,
-    /// Ranges of the array that wait for memory to be corrected, each with the slot of the member
-    /// that could not read it.
-    to_correct: VecDeque<(Slot, ByteRange)>,
+    /// Ranges of the array that wait for memory to be corrected.
+    to_correct: VecDeque<(Correction, ByteRange)>,
 }
 
 /// Unit of a sync, with the combined result of its parts. It consists of one part, or in a recovery
@@ -116,8 +115,29 @@ struct Part {
 enum Task {
     /// Sync of a range of the unit numbered `key`. A recovery writes to the slots in `rebuilding`.
     Sync { key: u64, action: SyncAction, rebuilding: SlotSet },
-    /// Correction of a range that the member at this slot failed to read.
-    Correct(Slot),
+    /// Correction of a range that a member failed to read.
+    Correct(Correction),
+}
+
+/// Copy that is corrected after a read error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Correction {
+    /// Slot of the member that failed to read.
+    pub(super) slot: Slot,
+    /// Slots that are not read. Where copies may differ, they are those that failed when a client
+    /// read the range: the client was given another copy, which has to replace theirs even if they
+    /// can be read by now. Elsewhere a read error may have been temporary, and no slot is left out.
+    pub(super) replaced: SlotSet,
+}
+
+impl Task {
+    /// Slots that count as unreadable without being read.
+    fn replaced(self) -> SlotSet {
+        match self {
+            Self::Correct(correction) => correction.replaced,
+            Self::Sync { .. } => SlotSet::EMPTY,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -252,7 +272,7 @@ impl Copier {
             pins: 0,
             read: SlotSet::EMPTY,
             given_up: SlotSet::EMPTY,
-            unreadable: SlotSet::EMPTY,
+            unreadable: task.replaced(),
             differ: SlotSet::EMPTY,
             written: SlotSet::EMPTY,
             failed: SlotSet::EMPTY,
@@ -301,7 +321,7 @@ impl Copier {
         }
         match part.task {
             // The member that failed comes first, because its error may have been temporary.
-            Task::Correct(slot) => {
+            Task::Correct(Correction { slot, .. }) => {
                 sources.sort_by_key(|other| *other != slot);
                 sources.truncate(1);
             }
@@ -415,7 +435,7 @@ impl Copier {
                 let only = part.copies.iter().filter(|copy| part.read.contains(copy.slot)).count();
                 match part.task {
                     // The read error was temporary: the member has read the range.
-                    Task::Correct(slot) if part.read.contains(slot) => {
+                    Task::Correct(it) if part.read.contains(it.slot) => {
                         self.finish(place, level, events, cx);
                     }
                     _ if only == 0 => self.read(place, level, events, cx),
@@ -460,7 +480,7 @@ impl Copier {
         let part = self.part(place);
         let of_copies: SlotSet = part.copies.iter().map(|copy| copy.slot).collect();
         let wanted = match part.task {
-            Task::Correct(slot) => SlotSet::only(slot),
+            Task::Correct(it) => SlotSet::only(it.slot),
             Task::Sync { action: SyncAction::Recover, rebuilding, .. } => rebuilding,
             Task::Sync { action: SyncAction::Check, .. } => part.unreadable,
             Task::Sync { action, .. } if reads_one(action, level) => of_copies,
@@ -547,11 +567,11 @@ impl Copier {
         let (range, differ) = (part.range, part.differ);
         // No member has the whole range, but each may have some of its blocks: the range is
         // corrected block by block.
-        let slots = match part.task {
-            _ if ok || range.len <= Bytes(FRAME_BYTES) => SlotSet::EMPTY,
-            Task::Sync { action: SyncAction::Recover, .. } => SlotSet::EMPTY,
-            Task::Sync { .. } => part.unreadable,
-            Task::Correct(slot) => SlotSet::only(slot),
+        let (slots, replaced) = match part.task {
+            _ if ok || range.len <= Bytes(FRAME_BYTES) => (SlotSet::EMPTY, SlotSet::EMPTY),
+            Task::Sync { action: SyncAction::Recover, .. } => (SlotSet::EMPTY, SlotSet::EMPTY),
+            Task::Sync { .. } => (part.unreadable, SlotSet::EMPTY),
+            Task::Correct(it) => (SlotSet::only(it.slot), it.replaced),
         };
         let task = part.task;
         match task {
@@ -571,10 +591,12 @@ impl Copier {
                     self.rest.push_back((task, rest));
                 }
             }
-            Task::Correct(slot) if more && !goes_on => self.correct(slot, rest, FRAME_BYTES),
+            Task::Correct(it) if more && !goes_on => self.correct(it, rest, FRAME_BYTES),
             Task::Correct(_) => {}
         }
-        slots.ascending().for_each(|slot| self.correct(slot, range, FRAME_BYTES));
+        for slot in slots.ascending() {
+            self.correct(Correction { slot, replaced }, range, FRAME_BYTES);
+        }
         if goes_on {
             self.part(place).take_section(range.end(), cx.view().request_unit());
             self.read(place, level, events, cx);
@@ -601,13 +623,13 @@ impl Copier {
 
     // Correction of read errors.
 
-    /// Queues the correction of a range of the array that the member at `slot` failed to read and
-    /// that other members hold. The range is divided into parts of at most `most` bytes.
-    pub(super) fn correct(&mut self, slot: Slot, range: ByteRange, most: u64) {
+    /// Queues the correction of a range of the array that a member failed to read and that others
+    /// hold. The range is divided into parts of at most `most` bytes.
+    pub(super) fn correct(&mut self, correction: Correction, range: ByteRange, most: u64) {
         let (mut start, end) = (range.start.0, range.end().0);
         while start < end && self.to_correct.len() < CORRECTIONS_MAX {
             let len = (most - start % most).min(end - start);
-            self.to_correct.push_back((slot, ByteRange::new(start, len)));
+            self.to_correct.push_back((correction, ByteRange::new(start, len)));
             start += len;
         }
     }
@@ -626,13 +648,13 @@ impl Copier {
     ) {
         self.begin_rest(places, events);
         while self.has_waiting()
-            && let Some((slot, range)) = self.to_correct.pop_front()
+            && let Some((it, range)) = self.to_correct.pop_front()
         {
             let len = range.len.sectors_ceil();
             let range = part_range(range.start.sectors_floor(), len, array);
             let sealed = array.membership().read_only || array.membership().broken;
-            if range.len > Bytes::ZERO && array.position_at(slot).is_some() && !sealed {
-                self.lock(Task::Correct(slot), range, places, events);
+            if range.len > Bytes::ZERO && array.position_at(it.slot).is_some() && !sealed {
+                self.lock(Task::Correct(it), range, places, events);
             }
         }
     }
@@ -690,7 +712,7 @@ impl Part {
         self.range = ByteRange { start, len };
         self.step = Step::Reading;
         self.read = SlotSet::EMPTY;
-        self.unreadable = SlotSet::EMPTY;
+        self.unreadable = self.task.replaced();
         self.differ = SlotSet::EMPTY;
         self.written = SlotSet::EMPTY;
         self.failed = SlotSet::EMPTY;

@@ -33,6 +33,8 @@ struct Machine {
     bad: BTreeSet<(u16, u64)>,
     /// If set, members do not store data that is written to a sector of `bad`.
     stubborn: bool,
+    /// If set, sectors of `bad` can be read again after a read has failed.
+    temporary: bool,
     /// Member that never answers reads of a resync or a correction, and the memory of these reads.
     stuck: Option<(MemberIndex, Vec<Segment>)>,
     /// Member that does not answer its reads of a resync yet, and these reads.
@@ -70,6 +72,7 @@ impl Machine {
             frames: BTreeMap::new(),
             bad: BTreeSet::new(),
             stubborn: false,
+            temporary: false,
             stuck: None,
             slow: None,
             fails: BTreeMap::new(),
@@ -164,6 +167,8 @@ impl Machine {
                 assert!(stuck.into_iter().all(|it| !sectors.contains(&it)), "memory of two reads");
                 self.log.push((member.0, first, count, false));
                 if (first..first + count).any(|sector| self.bad.contains(&(member.0, sector))) {
+                    let here = (member.0, first)..(member.0, first + count);
+                    self.bad.retain(|place| !self.temporary || !here.contains(place));
                     return Err(Fault::Io);
                 }
                 for ((frame, nth), sector) in sectors.into_iter().zip(first..) {
@@ -541,6 +546,27 @@ fn what_a_member_cannot_read_is_read_elsewhere_written_again_and_read_back() {
     assert_eq!(machine.ask(RequestOp::Read, 200, 1, 0), [5]);
     let states: Vec<_> = machine.volume().members.iter().map(|it| it.state).collect();
     assert_eq!(states, [MemberState::Faulty, MemberState::InSync]);
+}
+
+/// A client that has read the second copy is not to read the first one later. Where the copies are
+/// equal, a read error that was temporary needs no write.
+#[test]
+fn where_copies_may_differ_what_was_read_replaces_the_copy_that_failed_even_for_a_moment() {
+    for (from, expected) in [(Some(Sectors::ZERO), 2), (None, 1)] {
+        let mut assembly = array(Level::Raid1, None, 2);
+        assembly.resync_from = from;
+        let mut machine = Machine::new(assembly);
+        machine.command(Verb::SyncAction(SyncAction::Frozen));
+        (machine.members[0][9], machine.members[1][9]) = (1, 2);
+        assert_eq!(machine.ask(RequestOp::Read, 9, 1, 0), [1], "the first copy");
+        machine.temporary = true;
+        machine.bad.insert((0, 9));
+        machine.written();
+        assert_eq!(machine.ask(RequestOp::Read, 9, 1, 0), [2], "the second one");
+        assert_eq!(machine.ask(RequestOp::Read, 9, 1, 0), [expected], "{from:?}");
+        let written = machine.written();
+        assert_eq!(written, BTreeMap::from_iter(from.map(|_| (0, 1))), "{from:?}");
+    }
 }
 
 #[test]
