@@ -8,6 +8,7 @@
 mod assembly;
 mod candidates;
 mod command;
+mod contents;
 mod inside;
 mod knobs;
 mod look;
