@@ -9,6 +9,7 @@ mod assembly;
 mod candidates;
 mod command;
 mod contents;
+mod foreground;
 mod inside;
 mod knobs;
 mod look;

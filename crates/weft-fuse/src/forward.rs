@@ -7,9 +7,10 @@ use std::sync::mpsc::SyncSender;
 use std::time::SystemTime;
 
 use fuser::{
-    BsdFileFlags, Errno, FileHandle, Filesystem, INodeNo, InitFlags, KernelConfig, LockOwner,
-    OpenAccMode, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
-    ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, TimeOrNow, WriteFlags,
+    BsdFileFlags, Errno, FileHandle, Filesystem, FopenFlags, INodeNo, InitFlags, KernelConfig,
+    LockOwner, OpenAccMode, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
+    ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, TimeOrNow,
+    WriteFlags,
 };
 
 use crate::request::Request;
@@ -19,8 +20,8 @@ pub(crate) struct Forward {
     pub(crate) to: SyncSender<Request>,
     /// Whether nothing changes, so that no file has to be opened.
     pub(crate) is_fixed: bool,
-    /// Whether the kernel does without answers to `open` and `opendir`.
-    pub(crate) without_open: (bool, bool),
+    /// Whether the kernel does without an answer to `open`.
+    pub(crate) without_open: bool,
 }
 
 impl Forward {
@@ -40,10 +41,7 @@ impl Filesystem for Forward {
             | InitFlags::FUSE_PARALLEL_DIROPS;
         // What the kernel does not have is left out, and costs time only.
         let _ = config.add_capabilities(wanted & kernel);
-        self.without_open = (
-            self.is_fixed && kernel.contains(InitFlags::FUSE_NO_OPEN_SUPPORT),
-            kernel.contains(InitFlags::FUSE_NO_OPENDIR_SUPPORT),
-        );
+        self.without_open = self.is_fixed && kernel.contains(InitFlags::FUSE_NO_OPEN_SUPPORT);
         let _ = config.set_max_write(REQUEST_BYTES);
         let _ =
             config.set_max_readahead(REQUEST_BYTES).or_else(|most| config.set_max_readahead(most));
@@ -107,7 +105,7 @@ impl Filesystem for Forward {
     }
 
     fn open(&self, _: &fuser::Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        if self.without_open.0 {
+        if self.without_open {
             return reply.error(Errno::ENOSYS);
         }
         let writes = flags.acc_mode() != OpenAccMode::O_RDONLY;
@@ -115,10 +113,10 @@ impl Filesystem for Forward {
     }
 
     fn opendir(&self, _: &fuser::Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        match self.without_open.1 {
-            true => reply.error(Errno::ENOSYS),
-            false => reply.opened(FileHandle(0), fuser::FopenFlags::FOPEN_KEEP_CACHE),
-        }
+        // The kernel would do without this too; but then a directory that it knows would be listed
+        // when this process is dead.
+        let flags = FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_CACHE_DIR;
+        reply.opened(FileHandle(0), flags);
     }
 
     fn read(

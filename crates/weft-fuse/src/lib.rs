@@ -40,5 +40,5 @@ mod tests;
 mod view;
 
 pub use folder::{FolderError, check};
-pub use mount::{MountError, Mounted, Options, Unmounted, Unmounter};
+pub use mount::{MountError, Mounted, Options, Unmounted, Unmounter, permitted};
 pub use view::{Finding, Shown, Sink, View, What};

@@ -115,7 +115,7 @@ impl Mounted {
         config.mount_options = mount_options;
         let (to, requests) = sync_channel(WAITING_MAX);
         let end = to.clone();
-        let forward = Forward { to, is_fixed: view.is_fixed(), without_open: (false, false) };
+        let forward = Forward { to, is_fixed: view.is_fixed(), without_open: false };
         let session = Session::new(forward, dir, &config).and_then(Session::spawn);
         let session = session.map_err(|error| MountError::refused(dir, &error.to_string()))?;
         let is_mounted = Arc::new(AtomicBool::new(true));
@@ -181,8 +181,11 @@ impl MountError {
     }
 }
 
-/// Whether this process may mount by FUSE.
-fn permitted() -> Result<(), MountError> {
+/// Whether this process may mount by FUSE, so that it is known before disks are read.
+///
+/// # Errors
+/// FUSE is missing or not permitted here.
+pub fn permitted() -> Result<(), MountError> {
     match rustix::fs::access(DEVICE, Access::READ_OK | Access::WRITE_OK) {
         Ok(()) => {}
         Err(Errno::NOENT | Errno::NODEV | Errno::NXIO) => return Err(MountError::NoDevice),

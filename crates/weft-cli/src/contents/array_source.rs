@@ -42,10 +42,15 @@ pub(super) fn serve(
 
 /// Connects to a server on a unix socket; `uri` names its export.
 pub(super) fn connect(uri: &str) -> Result<Shared, Failure> {
+    Ok(Rc::new(Cached::new(connect_live(uri)?)))
+}
+
+/// Connects to a server of which the content may change: nothing is kept.
+pub(super) fn connect_live(uri: &str) -> Result<Shared, Failure> {
     let client = NbdClient::connect(uri).map_err(Failure::Failed)?;
     let size = client.size();
     let connection = RefCell::new(Connection { client, ahead: Vec::new(), last: 0 });
-    Ok(Rc::new(Cached::new(Rc::new(ArraySource { connection, size }))))
+    Ok(Rc::new(ArraySource { connection, size }))
 }
 
 impl Connection {

@@ -75,7 +75,6 @@ impl Contents {
     ///
     /// # Errors
     /// No volume runs under the name, a disk cannot be opened, or no array can be read.
-    #[allow(dead_code, reason = "for commands that come next: ls, cp and mount")]
     pub(crate) fn named(names: &[PathBuf], maps: &Maps) -> Result<Self, Failure> {
         match names {
             [one] if target::is_named_by(one) => Self::of_target(&one.to_string_lossy()),
@@ -89,12 +88,22 @@ impl Contents {
     /// # Errors
     /// No running volume has the name, or it has no unix socket.
     pub(crate) fn of_target(name: &str) -> Result<Self, Failure> {
-        let mut target = Target::connect(name)?;
-        let status = target.status()?;
-        let volume = only_volume(&target.name, &status)?.name.clone();
-        let source = array_source::connect(&socket_uri(&target.name, &status)?)?;
+        let Running { volume, uri } = Running::of(name)?;
+        Ok(Self::of_server(volume, array_source::connect(&uri)?))
+    }
+
+    /// Contents of a running volume that may change while it is read.
+    ///
+    /// # Errors
+    /// Its server cannot be reached.
+    pub(crate) fn of_live(running: &Running) -> Result<Self, Failure> {
+        let source = array_source::connect_live(&running.uri)?;
+        Ok(Self::of_server(running.volume.clone(), source))
+    }
+
+    fn of_server(volume: String, source: Shared) -> Self {
         let found = look(vec![(volume, source)]);
-        Ok(Self { found, is_whole: true, servers: Vec::new(), _sockets: None })
+        Self { found, is_whole: true, servers: Vec::new(), _sockets: None }
     }
 
     /// Contents of the arrays on disks. Says on standard error which arrays cannot be read, and
@@ -162,6 +171,27 @@ impl Contents {
         let Self { found, mut servers, _sockets, .. } = self;
         drop(found);
         servers.iter_mut().try_for_each(Inside::stop)
+    }
+}
+
+/// A running volume, and where it is reached.
+pub(crate) struct Running {
+    /// Name of the volume.
+    pub(crate) volume: String,
+    /// Address on a unix socket.
+    pub(crate) uri: String,
+}
+
+impl Running {
+    /// The volume of this name or control socket.
+    ///
+    /// # Errors
+    /// No running volume has the name, or it has no unix socket.
+    pub(crate) fn of(name: &str) -> Result<Self, Failure> {
+        let mut target = Target::connect(name)?;
+        let status = target.status()?;
+        let volume = only_volume(&target.name, &status)?.name.clone();
+        Ok(Self { volume, uri: socket_uri(&target.name, &status)? })
     }
 }
 
@@ -277,7 +307,7 @@ fn free_name(name: &str, taken: &[(String, Shared)]) -> String {
 }
 
 /// Name of the folder for a place: without separators, and no hidden one.
-fn folder_name(place: &str) -> String {
+pub(crate) fn folder_name(place: &str) -> String {
     let plain = |c: char| if matches!(c, '/' | '#') || !is_printable(c) { '-' } else { c };
     let name: String = place.chars().map(plain).collect();
     match name.starts_with('.') {
