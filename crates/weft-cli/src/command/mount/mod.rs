@@ -7,7 +7,7 @@ mod live;
 
 use std::io::Write;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 
 use clap::Args;
@@ -37,6 +37,7 @@ use live::Live;
 /// fusermount3 (package fuse3) without it. Prints one line, ready and DIR, once they are there, and
 /// tells systemd; SIGINT, SIGTERM, SIGHUP and fusermount3 -u DIR end it.
 #[derive(Debug, Args)]
+#[command(override_usage = "weft mount [OPTIONS] <TARGET|DISK>... <DIR>")]
 pub(crate) struct Mount {
     /// Show the files of the file systems
     #[arg(long)]
@@ -56,17 +57,18 @@ pub(crate) struct Mount {
     #[command(flatten)]
     unreadable: Unreadable,
     /// Name or control socket of a running volume; or disks, images of disks, or members, as many
-    /// as are left
+    /// as are left. Last DIR, an existing empty folder
     #[arg(value_name = "TARGET|DISK", required = true, value_parser = MemberArg::parser())]
     disks: Vec<MemberArg>,
-    /// Existing empty folder
-    #[arg(value_name = "DIR")]
-    dir: PathBuf,
 }
 
 pub(crate) fn run(arguments: &Mount) -> Outcome {
-    let names = member::paths(&arguments.disks).map_err(Failure::Usage)?;
-    let dir = weft_fuse::check(&arguments.dir).map_err(|error| match error {
+    let (folder, disks) = match arguments.disks.split_last() {
+        Some((MemberArg::Path(folder), disks)) if !disks.is_empty() => (folder, disks),
+        _ => return Err(Failure::usage("found no DIR, expected an empty folder behind the disks")),
+    };
+    let names = member::paths(disks).map_err(Failure::Usage)?;
+    let dir = weft_fuse::check(folder).map_err(|error| match error {
         FolderError::Io { .. } => Failure::failed(error),
         _ => Failure::refused(error),
     })?;
@@ -99,7 +101,7 @@ pub(crate) fn run(arguments: &Mount) -> Outcome {
     let options = Options { allow_other: arguments.allow_other };
     let mounted = mount(&view, &dir, options)?;
     notify("READY=1");
-    announce(&arguments.dir);
+    announce(folder);
     let served = mounted.serve(&mut view);
     notify("STOPPING=1");
     drop(view);
