@@ -25,7 +25,7 @@ pub(crate) struct Ahead {
 }
 
 /// Fills a buffer with bytes from an offset on.
-type Fetch<'f, E> = dyn FnMut(u64, &mut [u8]) -> Result<(), E> + 'f;
+pub(crate) type Fetch<'f, E> = dyn FnMut(u64, &mut [u8]) -> Result<(), E> + 'f;
 
 impl Ahead {
     /// Reads `len` bytes of a file of `size` bytes, all of which lie before its end.

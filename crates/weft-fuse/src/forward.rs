@@ -13,13 +13,16 @@ use fuser::{
     WriteFlags,
 };
 
-use crate::request::Request;
+use crate::request::{Request, extended};
+use crate::view::{Latest, latest};
 
 /// Sender of requests.
 pub(crate) struct Forward {
     pub(crate) to: SyncSender<Request>,
     /// Whether nothing changes, so that no file has to be opened.
     pub(crate) is_fixed: bool,
+    /// Attributes that were last asked for.
+    pub(crate) latest: Latest,
     /// Whether the kernel does without an answer to `open`.
     pub(crate) without_open: bool,
 }
@@ -30,13 +33,24 @@ impl Forward {
         // request is then an error.
         let _ = self.to.send(request);
     }
+
+    /// Answers from what was read last, or passes the request on.
+    fn extended(&self, number: INodeNo, name: Option<&[u8]>, size: u32, reply: ReplyXattr) {
+        match latest(&self.latest, number.0) {
+            Some(all) => extended(&all, name, size, reply),
+            None => {
+                let name = name.map(<[u8]>::to_vec);
+                self.send(Request::Extended { number: number.0, name, size, reply });
+            }
+        }
+    }
 }
 
 impl Filesystem for Forward {
     fn init(&mut self, _: &fuser::Request, config: &mut KernelConfig) -> io::Result<()> {
         let kernel = config.capabilities();
+        // Names always with attributes: kinds have to be read for a list anyway.
         let wanted = InitFlags::FUSE_DO_READDIRPLUS
-            | InitFlags::FUSE_READDIRPLUS_AUTO
             | InitFlags::FUSE_CACHE_SYMLINKS
             | InitFlags::FUSE_PARALLEL_DIROPS;
         // What the kernel does not have is left out, and costs time only.
@@ -221,12 +235,11 @@ impl Filesystem for Forward {
         size: u32,
         reply: ReplyXattr,
     ) {
-        let name = name.as_bytes().to_vec();
-        self.send(Request::Extended { number: number.0, name, size, reply });
+        self.extended(number, Some(name.as_bytes()), size, reply);
     }
 
     fn listxattr(&self, _: &fuser::Request, number: INodeNo, size: u32, reply: ReplyXattr) {
-        self.send(Request::ExtendedNames { number: number.0, size, reply });
+        self.extended(number, None, size, reply);
     }
 }
 

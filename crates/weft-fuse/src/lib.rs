@@ -6,7 +6,7 @@
 //!
 //! | part | file |
 //! |---|---|
-//! | answers to what the kernel asks | `view.rs` |
+//! | answers to what the kernel asks | `view/` |
 //! | numbers of inodes | `numbers.rs` |
 //! | names and nodes of a directory | `directory.rs` |
 //! | bytes of a file out of its pieces | `content.rs` |

@@ -115,7 +115,8 @@ impl Mounted {
         config.mount_options = mount_options;
         let (to, requests) = sync_channel(WAITING_MAX);
         let end = to.clone();
-        let forward = Forward { to, is_fixed: view.is_fixed(), without_open: false };
+        let (is_fixed, latest) = (view.is_fixed(), view.latest());
+        let forward = Forward { to, is_fixed, latest, without_open: false };
         let session = Session::new(forward, dir, &config).and_then(Session::spawn);
         let session = session.map_err(|error| MountError::refused(dir, &error.to_string()))?;
         let is_mounted = Arc::new(AtomicBool::new(true));

@@ -10,6 +10,7 @@ use fuser::{
     ReplyXattr,
 };
 use rustix::io::Errno;
+use weft_files::tree::Attribute;
 
 use crate::view::{BLOCK_BYTES, View};
 
@@ -76,14 +77,10 @@ pub(crate) enum Request {
         number: u64,
         reply: ReplyStatfs,
     },
+    /// The value of an attribute, or the names of all.
     Extended {
         number: u64,
-        name: Vec<u8>,
-        size: u32,
-        reply: ReplyXattr,
-    },
-    ExtendedNames {
-        number: u64,
+        name: Option<Vec<u8>>,
         size: u32,
         reply: ReplyXattr,
     },
@@ -149,21 +146,7 @@ impl Request {
                 reply.statfs(blocks, free, free, 0, 0, BLOCK_BYTES, NAME_MAX, BLOCK_BYTES);
             }
             Self::Extended { number, name, size, reply } => match view.extended(number) {
-                Ok(all) => match all.iter().find(|it| it.name == name) {
-                    Some(found) => value(reply, size, &found.value),
-                    None => reply.error(number_of(Errno::NODATA)),
-                },
-                Err(error) => reply.error(number_of(error)),
-            },
-            Self::ExtendedNames { number, size, reply } => match view.extended(number) {
-                Ok(all) => {
-                    let mut names = Vec::new();
-                    for attribute in &*all {
-                        names.extend(&attribute.name);
-                        names.push(0);
-                    }
-                    value(reply, size, &names);
-                }
+                Ok(all) => extended(&all, name.as_deref(), size, reply),
                 Err(error) => reply.error(number_of(error)),
             },
             Self::End => return false,
@@ -180,6 +163,18 @@ fn resize(view: &mut View, number: u64, size: u64, by_file: bool) -> Result<File
     match by_file && size != attributes.size {
         true => Err(Errno::INVAL),
         false => Ok(attributes),
+    }
+}
+
+/// Answers with the value of an attribute, or with the names of all.
+pub(crate) fn extended(all: &[Attribute], name: Option<&[u8]>, size: u32, reply: ReplyXattr) {
+    let Some(name) = name else {
+        let names = all.iter().flat_map(|it| it.name.iter().chain(&[0]));
+        return value(reply, size, &names.copied().collect::<Vec<u8>>());
+    };
+    match all.iter().find(|it| it.name == name) {
+        Some(found) => value(reply, size, &found.value),
+        None => reply.error(number_of(Errno::NODATA)),
     }
 }
 

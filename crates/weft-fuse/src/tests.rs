@@ -361,7 +361,7 @@ fn what_cannot_be_read_is_an_error_of_that_part_and_is_told_once() {
         assert_eq!(view.read(suspect, 0, 10).unwrap().len(), 10);
     }
     let told = told.borrow();
-    let lines: Vec<(&[u8], Option<Range<u64>>, bool, &str)> = told
+    let lines: Vec<_> = told
         .iter()
         .filter(|it| it.path != b"nas")
         .map(|it| (it.path.as_slice(), it.range.clone(), it.is_doubt, it.why.as_str()))

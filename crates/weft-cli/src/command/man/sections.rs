@@ -224,7 +224,8 @@ pub(super) const ENVIRONMENT: &[(&str, &str)] = &[
 /// Whether a command talks to running volumes, so that its page has FILES and ENVIRONMENT.
 pub(super) fn is_of_volumes(command: &clap::Command) -> bool {
     let has_target = command.get_arguments().any(|arg| arg.get_id() == "target");
-    has_target || ["detail", "explain", "serve", "status", "weft"].contains(&command.get_name())
+    has_target
+        || ["detail", "explain", "mount", "serve", "status", "weft"].contains(&command.get_name())
 }
 
 #[cfg(test)]

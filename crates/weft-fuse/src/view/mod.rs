@@ -3,86 +3,39 @@
 //! Everything is answered from the sources and trees; caches hold what the next request will
 //! probably need, and no answer depends on them. What cannot be read is told once for each file.
 
+mod list;
+mod shown;
+mod stat;
+
 use std::collections::HashSet;
 use std::ops::Range;
 use std::rc::Rc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 use fuser::{FileAttr, FileType, INodeNo};
 use rustix::io::Errno;
 use weft_files::source::Shared;
-use weft_files::tree::{Attribute, Node, NodeKind, NodeTime, Tree};
+use weft_files::tree::{Attribute, Node, NodeKind, Tree, TreeError};
 
-use crate::ahead::Ahead;
+use crate::ahead::{Ahead, Fetch};
 use crate::content::{Content, Lost};
 use crate::directory::Directory;
 use crate::kept::Kept;
-use crate::numbers::{Named, Numbers, ROOT};
+use crate::numbers::{Named, Numbers};
 use crate::paths::Paths;
 
-/// Writes to the bytes of a file.
-pub trait Sink {
-    /// Writes bytes, all of which lie before the end.
-    ///
-    /// # Errors
-    /// The cause, for people; some of the bytes may be written.
-    fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), String>;
+pub use shown::{Finding, Shown, Sink, What};
+use stat::of_node;
 
-    /// Makes what was written durable.
-    ///
-    /// # Errors
-    /// The cause, for people.
-    fn flush(&self) -> Result<(), String>;
-}
+/// Attributes of the inode that was last asked for some: a list is followed by values, and the
+/// thread of the kernel answers these.
+pub(crate) type Latest = Arc<Mutex<Option<(u64, Arc<Vec<Attribute>>)>>>;
 
-/// Content of an entry of the top folder.
-pub enum What {
-    /// A file with the bytes of a source.
-    Bytes {
-        /// The bytes.
-        source: Shared,
-        /// Where writes go; `None` for a file that is only read.
-        sink: Option<Rc<dyn Sink>>,
-        /// Whether the bytes change by others. What was read is then kept until the file is opened
-        /// again, and no longer.
-        changes: bool,
-    },
-    /// A folder with the files of a file system.
-    Files {
-        /// The file system.
-        tree: Box<dyn Tree>,
-        /// Size of the place that it is on, in bytes.
-        size: u64,
-    },
-}
-
-/// Entry of the top folder.
-pub struct Shown {
-    /// Name, which is a plain one: no separator, not empty, and no other entry has it.
-    pub name: String,
-    /// Content.
-    pub what: What,
-}
-
-/// Something that a reader would not notice, or for which it gets no more than an error number.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// Path below the mount, not checked.
-    pub path: Vec<u8>,
-    /// Byte range in the file; `None` if it concerns all of it.
-    pub range: Option<Range<u64>>,
-    /// Whether the bytes were given although they may be wrong.
-    pub is_doubt: bool,
-    /// Cause, for people.
-    pub why: String,
-}
-
-/// A name of a directory with what it names.
-pub(crate) struct Listed<'v> {
-    pub(crate) name: &'v [u8],
-    pub(crate) attributes: FileAttr,
-    /// Whether the attributes are those of the node, which otherwise cannot be read.
-    pub(crate) is_read: bool,
+/// The attributes of an inode, if they were asked for last.
+pub(crate) fn latest(latest: &Latest, number: u64) -> Option<Arc<Vec<Attribute>>> {
+    let latest = latest.lock().unwrap_or_else(PoisonError::into_inner);
+    latest.as_ref().filter(|it| it.0 == number).map(|(_, attributes)| Arc::clone(attributes))
 }
 
 /// What a mount shows.
@@ -96,8 +49,7 @@ pub struct View {
     directories: Kept<Rc<Directory>>,
     contents: Kept<Rc<Content>>,
     ahead: Ahead,
-    /// Attributes of the last inode that was asked for some: a list is followed by values.
-    attributes: Option<(u64, Rc<Vec<Attribute>>)>,
+    latest: Latest,
     /// Inodes about which something was told, with whether it was a doubt.
     told: HashSet<(u64, bool)>,
     tell: Box<dyn FnMut(&Finding)>,
@@ -126,7 +78,7 @@ impl View {
             directories: Kept::new(ENTRIES_KEPT),
             contents: Kept::new(PIECES_KEPT),
             ahead: Ahead::default(),
-            attributes: None,
+            latest: Latest::default(),
             told: HashSet::new(),
             tell,
             since: SystemTime::now(),
@@ -187,7 +139,7 @@ impl View {
     }
 
     /// An input/output error of an inode, which is told.
-    fn lost(&mut self, number: u64, why: impl ToString) -> Errno {
+    fn lost(&mut self, number: u64, why: &TreeError) -> Errno {
         self.note(number, None, false, why.to_string());
         Errno::IO
     }
@@ -202,7 +154,7 @@ impl View {
                 }
                 Ok((at, node))
             }
-            Err(error) => Err(self.lost(number, error)),
+            Err(error) => Err(self.lost(number, &error)),
         }
     }
 
@@ -275,111 +227,13 @@ impl View {
         }
     }
 
-    /// Names of a directory of a tree.
-    fn directory(&mut self, number: u64) -> Result<Rc<Directory>, Errno> {
-        if let Some(directory) = self.directories.get(number) {
-            return Ok(directory);
-        }
-        let (at, node) = self.node(number)?;
-        if node.kind != NodeKind::Directory {
-            return Err(Errno::NOTDIR);
-        }
-        let entries = self.tree(at).0.entries(&node).map_err(|error| self.lost(number, error))?;
-        let mut directory = Directory::of(entries);
-        let faults = std::mem::take(&mut directory.faults);
-        if let Some(first) = faults.first() {
-            let more = match faults.len() {
-                1 => String::new(),
-                many => format!(", and {} more", many - 1),
-            };
-            let why = format!("a part of the directory: {first}{more}");
-            self.note(number, None, !directory.is_damaged, why);
-        }
-        let weight = 1 + directory.entries.len();
-        let directory = Rc::new(directory);
-        self.directories.put(number, weight, Rc::clone(&directory));
-        Ok(directory)
-    }
-
-    /// Lists a directory from an entry on, as long as `add` returns true; it gets each entry with
-    /// the number of the next one. `with_lookup` counts a lookup for each.
-    ///
-    /// # Errors
-    /// A directory of which a part is lost has an error behind its last entry.
-    pub(crate) fn list(
-        &mut self,
-        number: u64,
-        from: u64,
-        with_lookup: bool,
-        add: &mut dyn FnMut(&Listed<'_>, u64) -> bool,
-    ) -> Result<(), Errno> {
-        let start = usize::try_from(from).unwrap_or(usize::MAX);
-        let dots = [(&b"."[..], number), (b"..", if number == ROOT { ROOT } else { UNKNOWN })];
-        for ((name, its), next) in dots.into_iter().zip(1..).skip(start) {
-            let attributes = self.own(its, FileType::Directory, 0o555, 0);
-            if !add(&Listed { name, attributes, is_read: false }, next) {
-                return Ok(());
-            }
-        }
-        let skip = start.saturating_sub(dots.len());
-        let first = start.max(dots.len()) as u64 + 1;
-        let (at, _) = match self.named(number)? {
-            Named::Root => {
-                for (at, next) in (skip..self.shown.len()).zip(first..) {
-                    let name = self.shown[at].name.clone();
-                    let its = self.entry_number(at)?;
-                    if !self.add(number, name.as_bytes(), its, with_lookup, next, add) {
-                        break;
-                    }
-                }
-                return Ok(());
-            }
-            Named::File(_) => return Err(Errno::NOTDIR),
-            Named::Node(at, id) => (at, id),
-        };
-        let directory = self.directory(number)?;
-        for (entry, next) in directory.entries.iter().skip(skip).zip(first..) {
-            let Some(its) = self.numbers.node(at, entry.id) else { continue };
-            if !self.add(number, &entry.name, its, with_lookup, next, add) {
-                return Ok(());
-            }
-        }
-        // The last entries were listed by an earlier request.
-        match directory.is_damaged && skip >= directory.entries.len() {
-            true => Err(Errno::IO),
-            false => Ok(()),
-        }
-    }
-
-    /// Adds an entry to a list. Returns whether there was room for it.
-    fn add(
-        &mut self,
-        parent: u64,
-        name: &[u8],
-        number: u64,
-        with_lookup: bool,
-        next: u64,
-        add: &mut dyn FnMut(&Listed<'_>, u64) -> bool,
-    ) -> bool {
-        self.paths.looked_up(number, parent, name);
-        let read = self.attributes(number);
-        let unread = |_| self.own(number, FileType::RegularFile, 0, 0);
-        let is_read = read.is_ok();
-        let attributes = read.unwrap_or_else(unread);
-        let is_added = add(&Listed { name, attributes, is_read }, next);
-        if !is_added || !with_lookup {
-            self.paths.forget(number, 1);
-        }
-        is_added
-    }
-
     /// Target of a symbolic link.
     pub(crate) fn target(&mut self, number: u64) -> Result<Vec<u8>, Errno> {
         let (at, node) = self.node(number)?;
         if node.kind != NodeKind::Link {
             return Err(Errno::INVAL);
         }
-        self.tree(at).0.target(&node).map_err(|error| self.lost(number, error))
+        self.tree(at).0.target(&node).map_err(|error| self.lost(number, &error))
     }
 
     /// Begins to use a file: what changes is read anew from here on. Returns whether the kernel may
@@ -408,11 +262,18 @@ impl View {
             Named::Root => return Err(Errno::ISDIR),
             Named::File(at) => {
                 let (source, ..) = self.bytes(at);
-                self.read_ahead(number, offset, len, source.size(), &mut |offset, into| {
-                    source
-                        .read_at(offset, into)
-                        .map_err(|error| Lost { range: error.range, why: error.why })
-                })
+                read_ahead(
+                    &mut self.ahead,
+                    number,
+                    offset,
+                    len,
+                    source.size(),
+                    &mut |offset, into| {
+                        source
+                            .read_at(offset, into)
+                            .map_err(|error| Lost { range: error.range, why: error.why })
+                    },
+                )
             }
             Named::Node(at, _) => {
                 let content = self.content(number)?;
@@ -431,17 +292,6 @@ impl View {
         })
     }
 
-    fn read_ahead(
-        &mut self,
-        number: u64,
-        offset: u64,
-        len: u32,
-        size: u64,
-        fetch: &mut dyn FnMut(u64, &mut [u8]) -> Result<(), Lost>,
-    ) -> Result<Vec<u8>, Lost> {
-        read_ahead(&mut self.ahead, number, offset, len, size, fetch)
-    }
-
     /// Map of a regular file.
     fn content(&mut self, number: u64) -> Result<Rc<Content>, Errno> {
         if let Some(content) = self.contents.get(number) {
@@ -453,7 +303,7 @@ impl View {
             NodeKind::Directory => return Err(Errno::ISDIR),
             NodeKind::Link | NodeKind::Special(_) => return Err(Errno::INVAL),
         }
-        let pieces = self.tree(at).0.pieces(&node).map_err(|error| self.lost(number, error))?;
+        let pieces = self.tree(at).0.pieces(&node).map_err(|error| self.lost(number, &error))?;
         let content = Rc::new(Content::of(&node, pieces));
         if let Some((range, why)) = content.doubts().first() {
             self.note(number, Some(range.clone()), true, why.clone());
@@ -522,16 +372,27 @@ impl View {
     }
 
     /// Extended attributes of an inode.
-    pub(crate) fn extended(&mut self, number: u64) -> Result<Rc<Vec<Attribute>>, Errno> {
-        if let Some((_, attributes)) = self.attributes.as_ref().filter(|it| it.0 == number) {
-            return Ok(Rc::clone(attributes));
+    pub(crate) fn extended(&mut self, number: u64) -> Result<Arc<Vec<Attribute>>, Errno> {
+        if let Some(attributes) = latest(&self.latest, number) {
+            return Ok(attributes);
         }
-        let Named::Node(..) = self.named(number)? else { return Ok(Rc::default()) };
-        let (at, node) = self.node(number)?;
-        let found = self.tree(at).0.attributes(&node);
-        let found = Rc::new(found.map_err(|error| self.lost(number, error))?);
-        self.attributes = Some((number, Rc::clone(&found)));
+        let found = match self.named(number)? {
+            Named::Root | Named::File(_) => Vec::new(),
+            Named::Node(..) => {
+                let (at, node) = self.node(number)?;
+                let found = self.tree(at).0.attributes(&node);
+                found.map_err(|error| self.lost(number, &error))?
+            }
+        };
+        let found = Arc::new(found);
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        *latest = Some((number, Arc::clone(&found)));
         Ok(found)
+    }
+
+    /// The attributes that were last asked for, for another thread.
+    pub(crate) fn latest(&self) -> Latest {
+        Arc::clone(&self.latest)
     }
 
     /// Blocks of 4 KiB of what an inode is on: all, and those that are free.
@@ -560,7 +421,7 @@ fn read_ahead(
     offset: u64,
     len: u32,
     size: u64,
-    fetch: &mut dyn FnMut(u64, &mut [u8]) -> Result<(), Lost>,
+    fetch: &mut Fetch<'_, Lost>,
 ) -> Result<Vec<u8>, Lost> {
     let len = u64::from(len).min(size.saturating_sub(offset));
     match usize::try_from(len) {
@@ -569,57 +430,8 @@ fn read_ahead(
     }
 }
 
-/// Attributes of a node.
-fn of_node(number: u64, node: &Node) -> FileAttr {
-    let changed = time(node.changed);
-    FileAttr {
-        ino: INodeNo(number),
-        size: node.size,
-        blocks: node.stored.div_ceil(512),
-        atime: time(node.accessed),
-        mtime: time(node.modified),
-        ctime: changed,
-        crtime: changed,
-        kind: kind(node.kind),
-        perm: u16::try_from(node.mode & 0o7777).unwrap_or(0),
-        // A file that has a name has one link at least, whatever a damaged inode says.
-        nlink: node.links.max(1),
-        uid: node.uid,
-        gid: node.gid,
-        rdev: node.device,
-        blksize: BLOCK_BYTES,
-        flags: 0,
-    }
-}
-
-fn kind(kind: NodeKind) -> FileType {
-    match kind {
-        NodeKind::Directory => FileType::Directory,
-        NodeKind::File => FileType::RegularFile,
-        NodeKind::Link => FileType::Symlink,
-        NodeKind::Special("pipe") => FileType::NamedPipe,
-        NodeKind::Special("character device") => FileType::CharDevice,
-        NodeKind::Special("block device") => FileType::BlockDevice,
-        NodeKind::Special(_) => FileType::Socket,
-    }
-}
-
-/// A time; one that the system cannot have is 1970.
-fn time(time: NodeTime) -> SystemTime {
-    let seconds = Duration::from_secs(time.seconds.unsigned_abs());
-    let whole = match time.seconds < 0 {
-        true => UNIX_EPOCH.checked_sub(seconds),
-        false => UNIX_EPOCH.checked_add(seconds),
-    };
-    let exact = whole.and_then(|whole| whole.checked_add(Duration::from_nanos(time.nanos.into())));
-    exact.unwrap_or(UNIX_EPOCH)
-}
-
 /// Unit of space, and the best size of reads that programs are told.
 pub(crate) const BLOCK_BYTES: u32 = 4096;
-/// Number of the parent of a directory in a list of names; libfuse has the same. Programs that need
-/// the number ask for the attributes of `..`, which the kernel knows.
-const UNKNOWN: u64 = 0xffff_ffff;
 /// Names of directories in memory: at about 50 bytes each, 50 MB.
 const ENTRIES_KEPT: usize = 1 << 20;
 /// Pieces of maps of files in memory: at about 100 bytes each, 25 MB.
