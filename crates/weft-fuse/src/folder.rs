@@ -13,7 +13,7 @@ pub enum FolderError {
     /// There is nothing of this name.
     #[error("{0}: found nothing, expected an empty folder; mkdir makes it")]
     Missing(String),
-    /// It is no folder.
+    /// Another kind of file has this name.
     #[error("{0}: found no folder, expected an empty one")]
     NoFolder(String),
     /// Something is in it.
@@ -35,7 +35,7 @@ pub enum FolderError {
         /// The folder.
         dir: String,
     },
-    /// It cannot be read.
+    /// The folder cannot be read.
     #[error("{dir}: {error}")]
     Io {
         /// The folder.

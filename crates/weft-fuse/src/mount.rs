@@ -26,7 +26,7 @@ use crate::view::View;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     /// Whether other users may use the mount too. The kernel then checks the permissions of files;
-    /// otherwise the user who mounts reads all of them, whoever owns them.
+    /// otherwise the user who mounts reads all of them, whatever their owners are.
     pub allow_other: bool,
 }
 
@@ -60,7 +60,7 @@ pub enum MountError {
         /// Cause, of the kernel or of fusermount3.
         why: String,
     },
-    /// What was written may be lost.
+    /// Writes may be lost.
     #[error("flush: {0}; what was written since the last one that succeeded may be lost")]
     Flush(io::Error),
 }

@@ -3,7 +3,7 @@
 //! The lowest bits say which tree, 0 for the top folder and its files; the others have the number
 //! in the tree. The top folder itself has 1, FUSE's number of the root.
 
-/// What a number names.
+/// Thing that a number names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Named {
     /// The top folder.
@@ -38,7 +38,7 @@ impl Numbers {
         (number != ROOT).then_some(number)
     }
 
-    /// What a number names. `None` if it is no number that was given out.
+    /// The thing that a number names. `None` if it is no number that was given out.
     pub(crate) fn named(&self, number: u64) -> Option<Named> {
         let (low, high) = (number & ((1 << self.bits) - 1), number >> self.bits);
         Some(match (low, high) {

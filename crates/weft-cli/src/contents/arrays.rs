@@ -1,4 +1,4 @@
-//! Arrays on disks: the members that were found, grouped by array, and whether its data can be read.
+//! Arrays on disks: the members that were found, grouped by array, and whether data can be read.
 
 use std::path::Path;
 

@@ -38,7 +38,7 @@ pub(crate) fn latest(latest: &Latest, number: u64) -> Option<Arc<Vec<Attribute>>
     latest.as_ref().filter(|it| it.0 == number).map(|(_, attributes)| Arc::clone(attributes))
 }
 
-/// What a mount shows.
+/// Content of a mount.
 pub struct View {
     shown: Vec<Shown>,
     /// Indices in `shown` of those with a tree, and of those with bytes.
