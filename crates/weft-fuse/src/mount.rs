@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::time::{Duration, Instant};
 
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
 use rustix::fs::Access;
@@ -137,13 +138,29 @@ impl Mounted {
     /// # Errors
     /// What was written cannot be made durable.
     pub fn serve(self, view: &mut View) -> Result<(), MountError> {
-        while let Ok(request) = self.requests.recv() {
+        while let Some(request) = self.next() {
             if !request.answer(view) {
                 break;
             }
         }
         self.unmounter.is_mounted.store(false, Ordering::SeqCst);
         view.flush().map_err(|error| MountError::Flush(error.into()))
+    }
+}
+
+impl Mounted {
+    /// The next request. A program that has its answer sends the next request at once: to wait for
+    /// it a moment costs less than to sleep and be woken.
+    fn next(&self) -> Option<Request> {
+        let start = Instant::now();
+        while start.elapsed() < AWAKE {
+            match self.requests.try_recv() {
+                Ok(request) => return Some(request),
+                Err(TryRecvError::Disconnected) => return None,
+                Err(TryRecvError::Empty) => std::thread::yield_now(),
+            }
+        }
+        self.requests.recv().ok()
     }
 }
 
@@ -240,6 +257,8 @@ fn by_helper(helper: &Path, options: &[&str], dir: &Path) -> Result<(), String> 
     }
 }
 
+/// Time for which the view stays awake for the next request.
+const AWAKE: Duration = Duration::from_micros(100);
 const DEVICE: &str = "/dev/fuse";
 /// Largest number of requests that wait for the view: the kernel's thread then waits too.
 const WAITING_MAX: usize = 64;

@@ -119,7 +119,12 @@ impl Request {
                 Err(error) => reply.error(number_of(error)),
             },
             Self::Read { number, offset, len, reply } => match view.read(number, offset, len) {
-                Ok(bytes) => reply.data(&bytes),
+                Ok(bytes) => {
+                    reply.data(&bytes);
+                    if offset == 0 {
+                        view.expect_extended(number);
+                    }
+                }
                 Err(error) => reply.error(number_of(error)),
             },
             Self::Write { number, offset, data, reply } => {

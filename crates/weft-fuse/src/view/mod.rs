@@ -390,6 +390,20 @@ impl View {
         Ok(found)
     }
 
+    /// Reads the extended attributes of a file of which the content is being read: a copy asks for
+    /// them next, and the thread of the kernel then answers. An error is left to the request.
+    pub(crate) fn expect_extended(&mut self, number: u64) {
+        let Ok(Named::Node(at, id)) = self.named(number) else { return };
+        if latest(&self.latest, number).is_some() {
+            return;
+        }
+        let tree = self.tree(at).0;
+        if let Ok(found) = tree.node(id).and_then(|node| tree.attributes(&node)) {
+            let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+            *latest = Some((number, Arc::new(found)));
+        }
+    }
+
     /// The attributes that were last asked for, for another thread.
     pub(crate) fn latest(&self) -> Latest {
         Arc::clone(&self.latest)
