@@ -400,6 +400,22 @@ fn the_file_of_a_running_volume_is_written_on_request_and_read_anew_when_it_is_o
     File::open(&at).unwrap().read_exact_at(&mut found, 512_000).unwrap();
     assert_eq!(found, [9; 512]);
     drop(client);
+    // A partition table in place of the file system: the partition is a file too.
+    let mut head = vec![0; 4096];
+    head[446..462].copy_from_slice(&[0, 0, 0, 0, 0x83, 0, 0, 0, 0, 8, 0, 0, 0, 32, 0, 0]);
+    head[510..512].copy_from_slice(&[0x55, 0xaa]);
+    let file = File::options().write(true).open(&at).unwrap();
+    file.write_all_at(&head, 0).unwrap();
+    file.write_all_at(&data, 1 << 20).unwrap();
+    drop(file);
+    mount.stop(Signal::INT);
+    let mount = Mount::start(dir.path(), &["nas"]);
+    assert_eq!(names(&mount.dir), ["nas-1.img", "nas.img"]);
+    let part = fs::read(mount.at("nas-1.img")).unwrap();
+    assert!(part.len() == 8192 * 512 && part[..data.len()] == data);
+    mount.stop(Signal::INT);
+    let mount = Mount::start(dir.path(), &["--only", "nas#1", "nas"]);
+    assert_eq!(names(&mount.dir), ["nas-1.img"]);
     mount.stop(Signal::INT);
     kill_process(server.pid(), Signal::TERM).unwrap();
     assert_eq!(server.wait(), Some(0));
