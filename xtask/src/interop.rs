@@ -46,9 +46,9 @@ fn suites() -> anyhow::Result<Vec<Suite>> {
     Ok(suites)
 }
 
-/// Programs with which tests of weft-lab and weft-sim compare results; the tests are skipped
-/// without them.
-const OF_TESTS: [&str; 3] = ["blkparse", "dbench", "fio"];
+/// Programs with which tests of weft-lab and weft-sim compare results, and by which those of `weft
+/// mount` mount without root; the tests are skipped without them.
+const OF_TESTS: [&str; 4] = ["blkparse", "dbench", "fio", "fusermount3"];
 
 /// Packages that this machine lacks and that a suite, a test, or the count of instructions needs.
 pub(crate) fn packages_missing() -> Vec<&'static str> {

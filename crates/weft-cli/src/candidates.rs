@@ -54,6 +54,7 @@ fn with_candidates_of(command: &str, arg: Arg) -> Arg {
     // Only what runs takes the bitmap beside the knobs.
     let is_live = ["get", "set"].contains(&command);
     match (arg.get_id().as_str(), value) {
+        _ if !arg.get_action().takes_values() => arg,
         ("target", _) => arg.add(ArgValueCandidates::new(volumes)),
         ("knobs", "KNOB=VALUE") if is_live => arg.add(ArgValueCompleter::new(settings_live)),
         (_, "KNOB=VALUE") => arg.add(ArgValueCompleter::new(settings)),

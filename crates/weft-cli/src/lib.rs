@@ -8,6 +8,8 @@
 mod assembly;
 mod candidates;
 mod command;
+mod contents;
+mod foreground;
 mod inside;
 mod knobs;
 mod look;

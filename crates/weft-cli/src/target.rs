@@ -5,13 +5,14 @@
 //! below `$TMPDIR`. A TARGET is such a name, or the path of a control socket.
 
 use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use weft_export::control::{
     Client, Command, ControlError, ControlRequest, FailureKind, Response, Status, VolumeStatus,
 };
+use weft_runtime::spec::MemberSpec;
 use weft_terminal::outcome::Failure;
 use weft_terminal::terminal::complain;
 
@@ -121,6 +122,16 @@ impl Target {
         }
         Ok(status)
     }
+}
+
+/// Whether an argument names a running volume and not a member or a disk: it is a socket, or no
+/// file or device has that name. A folder is no member, so that its name may be that of a volume.
+pub(crate) fn is_named_by(path: &Path) -> bool {
+    if MemberSpec::path(path).is_part() {
+        return false;
+    }
+    std::fs::metadata(path)
+        .map_or(true, |metadata| metadata.file_type().is_socket() || metadata.is_dir())
 }
 
 /// Every volume that runs and responds, with the status of its server, in the order of the

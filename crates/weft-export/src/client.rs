@@ -13,7 +13,7 @@ use std::os::unix::net::UnixStream;
 
 use weft_nbd::{
     ClientConnection, ClientEvent, ClientHandshake, Goal, HandshakeEvent, NbdAddress, NbdError,
-    NbdUri, Op,
+    NbdUri, Op, TransmissionFlags,
 };
 
 /// Connection to a server with an open export.
@@ -62,6 +62,12 @@ impl NbdClient {
     #[must_use]
     pub fn size(&self) -> u64 {
         self.connection.export().size()
+    }
+
+    /// Whether the server refuses writes.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.connection.export().flags().contains(TransmissionFlags::READ_ONLY)
     }
 
     /// Number of requests that are not answered yet.

@@ -103,6 +103,12 @@ pub struct Node {
     pub accessed: NodeTime,
     /// Last change of the content.
     pub modified: NodeTime,
+    /// Last change of the content or of what is said here.
+    pub changed: NodeTime,
+    /// Bytes that the content takes in the file system: less than the size if it has holes.
+    pub stored: u64,
+    /// Number of a device, as the 32 bits in which Linux passes it on; 0 for other nodes.
+    pub device: u32,
     /// Fault of the node that does not prevent reading, for people.
     pub fault: Option<String>,
 }

@@ -100,6 +100,9 @@ impl Tree for Fake {
             links: 2,
             accessed: time,
             modified: time,
+            changed: time,
+            stored: content.len() as u64,
+            device: 0,
             fault: self.fault.clone().filter(|_| *kind == NodeKind::File),
         })
     }

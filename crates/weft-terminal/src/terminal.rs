@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, WeakProgressBar};
 use serde::Serialize;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::outcome::Failure;
 
@@ -310,29 +310,59 @@ pub fn remove_when_interrupted(paths: &[PathBuf]) -> Result<(), Failure> {
     if known {
         return Ok(());
     }
+    [SIGINT, SIGTERM].into_iter().try_for_each(listen)
+}
+
+/// Starts the thread that waits for a signal.
+fn listen(signal: i32) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::failed(format!("signals: {error}"));
-    for signal in [SIGINT, SIGTERM] {
-        let (mut told, tell) = UnixStream::pair().map_err(failed)?;
-        signal_hook::low_level::pipe::register(signal, tell).map_err(failed)?;
-        std::thread::spawn(move || {
-            if told.read(&mut [0]).is_ok() {
-                INTERRUPTED.store(true, Ordering::SeqCst);
-                for bar in locked(&BARS).iter().filter_map(WeakProgressBar::upgrade) {
-                    bar.finish_and_clear();
-                }
-                for last in locked(&LAST).iter_mut() {
-                    last();
-                }
-                for path in locked(&PASSING).iter().flatten() {
-                    // Each path is a file or a directory, or does not exist yet.
-                    let _ = std::fs::remove_file(path);
-                    let _ = std::fs::remove_dir_all(path);
-                }
-                std::process::exit(128 + signal);
+    let (mut told, tell) = UnixStream::pair().map_err(failed)?;
+    signal_hook::low_level::pipe::register(signal, tell).map_err(failed)?;
+    std::thread::spawn(move || {
+        while told.read(&mut [0]).is_ok() {
+            if locked(&ENDING).as_mut().is_some_and(|end| end()) {
+                continue;
             }
-        });
-    }
+            INTERRUPTED.store(true, Ordering::SeqCst);
+            for bar in locked(&BARS).iter().filter_map(WeakProgressBar::upgrade) {
+                bar.finish_and_clear();
+            }
+            for last in locked(&LAST).iter_mut() {
+                last();
+            }
+            for path in locked(&PASSING).iter().flatten() {
+                // Each path is a file or a directory, or does not exist yet.
+                let _ = std::fs::remove_file(path);
+                let _ = std::fs::remove_dir_all(path);
+            }
+            std::process::exit(128 + signal);
+        }
+    });
     Ok(())
+}
+
+/// Lets a command end in its own way when the process is told to end (SIGINT, SIGTERM, SIGHUP
+/// unless it is ignored): `end` is called for each signal, on another thread, and says whether the
+/// command goes to its end by itself. Otherwise the process ends as [`remove_when_interrupted`]
+/// says.
+///
+/// # Errors
+/// The signals cannot be handled.
+pub fn end_when_interrupted(end: impl FnMut() -> bool + Send + 'static) -> Result<(), Failure> {
+    *locked(&ENDING) = Some(Box::new(end));
+    remove_when_interrupted(&[])?;
+    // A shell that exits sends SIGHUP; nohup sets the signal to be ignored, and it stays ignored.
+    if is_ignored(SIGHUP) { Ok(()) } else { listen(SIGHUP) }
+}
+
+/// Whether the parent process set a signal to be ignored.
+///
+/// Source   proc_pid_status(5) `SigIgn`: a mask in hexadecimal, signal 1 first
+pub fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
 /// Registers `last` to be called before files are removed, on the thread that
@@ -359,6 +389,8 @@ static PROGRAM: OnceLock<String> = OnceLock::new();
 static PASSING: Mutex<Option<Vec<PathBuf>>> = Mutex::new(None);
 /// Callbacks that [`when_interrupted`] has registered.
 static LAST: Mutex<Vec<Box<dyn FnMut() + Send>>> = Mutex::new(Vec::new());
+/// Function that [`end_when_interrupted`] has registered.
+static ENDING: Mutex<Option<Box<dyn FnMut() -> bool + Send>>> = Mutex::new(None);
 /// Whether a JSON value went to standard output, for [`printed_json`].
 static PRINTED_JSON: AtomicBool = AtomicBool::new(false);
 /// Progress bars of this process.

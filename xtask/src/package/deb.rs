@@ -23,7 +23,7 @@ fn control(product: &Product) -> String {
     let kib = product.files.iter().map(|file| file.bytes.len().div_ceil(1024)).sum::<usize>();
     format!(
         "Package: weft\nVersion: {version}-1\nArchitecture: amd64\nMaintainer: the weft \
-         maintainers\nInstalled-Size: {kib}\nSuggests: mdadm, nbd-client, qemu-utils\nSection: \
+         maintainers\nInstalled-Size: {kib}\nSuggests: fuse3, mdadm, nbd-client, qemu-utils\nSection: \
          admin\nPriority: optional\nDescription: {description}\n weft creates, reads, serves, \
          checks and rebuilds the arrays of Linux md,\n and copies files off the disks of a dead \
          machine, without root and without\n a kernel module.\n"

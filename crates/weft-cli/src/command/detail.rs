@@ -3,8 +3,7 @@
 //! The facts come from the superblocks of its members, or from the running volume.
 
 use std::io::Write;
-use std::os::unix::fs::FileTypeExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -19,7 +18,7 @@ use weft_terminal::terminal::{complain, print_json, stdout};
 use crate::assembly::{Selection, refusal, tell_dropped};
 use crate::look;
 use crate::member::{self, MemberArg};
-use crate::target::{Target, only_volume};
+use crate::target::{self, Target, only_volume};
 use crate::{size, states, superblock_json};
 
 /// Prints what is known of an array, as mdadm --detail
@@ -45,7 +44,7 @@ pub(crate) fn run(arguments: &Detail) -> Outcome {
     let paths = member::paths(&arguments.members).map_err(Failure::Usage)?;
     let result = match paths.as_slice() {
         [] => of_target(None),
-        [one] if names_target(one) => of_target(Some(&one.to_string_lossy())),
+        [one] if target::is_named_by(one) => of_target(Some(&one.to_string_lossy())),
         paths => of_members(paths, arguments.selection.options()?),
     };
     let detail = match result {
@@ -66,14 +65,6 @@ pub(crate) fn run(arguments: &Detail) -> Outcome {
         detail.print()?;
     }
     Ok(if arguments.test && detail.degraded > 0 { Exit::Of(1) } else { Exit::Done })
-}
-
-/// Whether the argument names a running volume: it is a socket, or there is no such file or device.
-fn names_target(path: &Path) -> bool {
-    if weft_runtime::spec::MemberSpec::path(path).is_part() {
-        return false;
-    }
-    std::fs::metadata(path).map_or(true, |metadata| metadata.file_type().is_socket())
 }
 
 /// Facts about the array that are printed.

@@ -16,6 +16,7 @@ mod get;
 mod idle;
 mod man;
 mod merge;
+mod mount;
 mod re_add;
 mod remove;
 mod repair;
@@ -42,6 +43,7 @@ pub(crate) enum Command {
     Assemble(assemble::Assemble),
     Rescue(rescue::Rescue),
     Cat(cat::Cat),
+    Mount(mount::Mount),
     Serve(Box<serve::Serve>),
     Status(status::StatusOf),
     Fail(fail::Fail),
@@ -75,6 +77,7 @@ pub(crate) fn run(command: &Command, cli: fn() -> clap::Command) -> Outcome {
         Command::Assemble(arguments) => assemble::run(arguments),
         Command::Rescue(arguments) => rescue::run(arguments),
         Command::Cat(arguments) => cat::run(arguments),
+        Command::Mount(arguments) => mount::run(arguments),
         Command::Serve(arguments) => serve::run(arguments),
         Command::Status(arguments) => status::run(arguments),
         Command::Fail(arguments) => fail::run(arguments),

@@ -43,8 +43,19 @@ impl Inode {
             links: le32(item, 40),
             accessed: time(112),
             modified: time(136),
+            changed: time(124),
+            stored: le64(item, 24),
+            device: device(le64(item, 56)),
             fault: None,
         };
         Ok(Self { node, generation: le64(item, 0) })
     }
+}
+
+/// Number of a device in the 32 bits of Linux. On btrfs the minor number has the lower 20 bits, the
+/// major number the next 12.
+fn device(number: u64) -> u32 {
+    let major = u32::try_from(number >> 20 & 0xfff).unwrap_or(0);
+    let minor = u32::try_from(number & 0xf_ffff).unwrap_or(0);
+    minor & 0xff | major << 8 | (minor & !0xff) << 12
 }

@@ -46,8 +46,23 @@ impl Tree for Five {
         let kind = if id == 0 { NodeKind::Directory } else { NodeKind::File };
         let (mode, links) = (0o755, 1);
         let (uid, gid, size) = (4711, 4712, FILE);
-        let (accessed, modified, fault) = (time, time, None);
-        Ok(Node { id, kind, size, mode, uid, gid, links, accessed, modified, fault })
+        let (accessed, modified, changed, fault) = (time, time, time, None);
+        let (stored, device) = (FILE, 0);
+        Ok(Node {
+            id,
+            kind,
+            size,
+            mode,
+            uid,
+            gid,
+            links,
+            accessed,
+            modified,
+            changed,
+            stored,
+            device,
+            fault,
+        })
     }
 
     fn entries(&self, _: &Node) -> Result<Entries, TreeError> {

@@ -64,6 +64,9 @@ impl Inode {
             links: u32::from(le16(bytes, 0x1a)),
             accessed: time(0x8, 0x8c),
             modified: time(0x10, 0x88),
+            changed: time(0xc, 0x84),
+            stored: Self::stored(superblock, bytes),
+            device: Self::device(kind, bytes),
             fault,
         };
         Ok(Self {
@@ -74,6 +77,23 @@ impl Inode {
             rest: bytes.get(128 + extra..).unwrap_or(&[]).to_vec(),
             sum_start: Self::sum_start(superblock, number, bytes),
         })
+    }
+
+    /// Bytes of the blocks of an inode: it counts sectors, or blocks if the file is huge.
+    fn stored(superblock: &Superblock, bytes: &[u8]) -> u64 {
+        let count = u64::from(le32(bytes, 0x1c)) | u64::from(le16(bytes, 0x74)) << 32;
+        let is_huge = le32(bytes, 0x20) & HUGE != 0;
+        count.saturating_mul(if is_huge { superblock.block_bytes } else { 512 })
+    }
+
+    /// Number of a device: the first block number has 16 bits of it, or the second one 32.
+    fn device(kind: NodeKind, bytes: &[u8]) -> u32 {
+        let (old, new) = (le32(bytes, 0x28), le32(bytes, 0x2c));
+        match kind {
+            NodeKind::Special(_) if old != 0 => old & 0xffff,
+            NodeKind::Special(_) => new,
+            NodeKind::Directory | NodeKind::File | NodeKind::Link => 0,
+        }
     }
 
     /// Start of the checksums of an inode: its number and its generation.
@@ -126,4 +146,5 @@ impl Inode {
 const ENCRYPTED: u32 = 0x800;
 const INDEXED: u32 = 0x1000;
 const EXTENTS: u32 = 0x8_0000;
+const HUGE: u32 = 0x4_0000;
 const INLINE: u32 = 0x1000_0000;

@@ -67,6 +67,23 @@ pub(super) const EXAMPLES: &[Examples] = &[
         lines: &[("weft cat m0 m1 m3 > array.img", "Copies a RAID 5 that lacks one member.")],
     },
     Examples {
+        command: "mount",
+        lines: &[
+            (
+                "weft mount /dev/sdb /dev/sdc /mnt/disks --files",
+                "Shows the files on two disks in a folder until Ctrl-C.",
+            ),
+            (
+                "weft mount m0 m1 m3 volumes",
+                "Shows the array, its partitions and logical volumes as files to read.",
+            ),
+            (
+                "weft mount tour volumes --writable",
+                "Shows the running volume tour as a file that can be written.",
+            ),
+        ],
+    },
+    Examples {
         command: "serve",
         lines: &[
             ("weft serve m0 m1 m2 m3 --name tour", "Serves an array until Ctrl-C."),
@@ -207,7 +224,8 @@ pub(super) const ENVIRONMENT: &[(&str, &str)] = &[
 /// Whether a command talks to running volumes, so that its page has FILES and ENVIRONMENT.
 pub(super) fn is_of_volumes(command: &clap::Command) -> bool {
     let has_target = command.get_arguments().any(|arg| arg.get_id() == "target");
-    has_target || ["detail", "explain", "serve", "status", "weft"].contains(&command.get_name())
+    has_target
+        || ["detail", "explain", "mount", "serve", "status", "weft"].contains(&command.get_name())
 }
 
 #[cfg(test)]

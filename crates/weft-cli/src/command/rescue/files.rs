@@ -1,7 +1,4 @@
 //! `weft rescue --list` and `--to`: what is inside of the arrays, and files out of it.
-//!
-//! Each array that can be read is served within this process, read-only, and read through that
-//! server: what is missing is reconstructed, and no image lies in between.
 
 use std::cell::Cell;
 use std::ffi::OsStr;
@@ -9,22 +6,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use weft_engine::assemble::Options;
 use weft_files::copy::{Event, Folder, PART, Stopped, copy};
-use weft_files::inside::{Inside as Contents, Place, look};
-use weft_files::open::{Opened, open as open_files};
-use weft_files::probe::Kind;
-use weft_files::source::Shared;
+use weft_files::inside::Inside as Found;
+use weft_files::open::Opened;
 use weft_terminal::outcome::{Exit, Failure, Outcome};
-use weft_terminal::terminal::{self, complain, is_printable, print_json, progress};
+use weft_terminal::terminal::{self, complain, print_json, progress};
 use weft_units::Bytes;
 
-use super::contents::{self, All, Restored};
 use super::record::Record;
-use super::{Array, FORCE_DIRTY, WITHOUT_JOURNAL, array_source};
-use crate::inside::Inside;
+use super::table::{self, All, Restored};
+use crate::contents::{Array, Contents, FileSystem, has_files};
 use crate::size;
-use crate::volume::Opening;
 
 /// Request for what is inside.
 pub(super) struct Asked<'a> {
@@ -38,33 +30,9 @@ pub(super) struct Asked<'a> {
 }
 
 /// Lists what is inside of the arrays, and copies the files out.
-pub(super) fn run(arrays: &[Array<'_>], asked: &Asked<'_>) -> Outcome {
-    let directory = terminal::scratch()?;
-    terminal::remove_when_interrupted(&[directory.path().to_owned()])?;
-    let mut servers = Vec::new();
-    let mut sources: Vec<(String, Shared)> = Vec::new();
-    let mut is_whole = true;
-    for array in arrays {
-        let Ok(assembly) = &array.decision else {
-            is_whole = false;
-            continue;
-        };
-        let name = free_name(&name_of(&assembly.name, &array.uuid.to_string()), &sources);
-        match open(array, &format!("rescue{}", servers.len()), directory.path()) {
-            Ok((server, source)) => {
-                servers.push(server);
-                sources.push((name, source));
-            }
-            Err(failure) => {
-                is_whole = false;
-                complain(&format!("array {name}: {}", text(&failure)));
-            }
-        }
-    }
-    if sources.is_empty() {
-        return Err(Failure::failed("found no array that can be read, expected one or more"));
-    }
-    let found = look(sources);
+pub(super) fn run(arrays: &[Array], asked: &Asked<'_>) -> Outcome {
+    let contents = Contents::of_arrays(arrays)?;
+    let found = &contents.found;
     if let Some(missing) =
         asked.only.iter().find(|name| !found.places.iter().any(|p| p.name == **name))
     {
@@ -75,19 +43,16 @@ pub(super) fn run(arrays: &[Array<'_>], asked: &Asked<'_>) -> Outcome {
         )));
     }
     let mut restored = match asked.to {
-        Some(to) => restore_all(&found, asked, to)?,
+        Some(to) => restore_all(&contents, asked, to)?,
         None => All::default(),
     };
-    restored.is_whole &= is_whole;
+    restored.is_whole &= contents.is_whole;
     if asked.json {
-        print_json(&to_json(&found, &restored, asked))?;
+        print_json(&to_json(found, &restored, asked))?;
     } else {
-        contents::print(&found, &restored, asked)?;
+        table::print(found, &restored, asked)?;
     }
-    drop(found);
-    for mut server in servers {
-        server.stop()?;
-    }
+    contents.stop()?;
     if asked.to.is_none() {
         return Ok(Exit::Done);
     }
@@ -103,76 +68,31 @@ pub(super) fn run(arrays: &[Array<'_>], asked: &Asked<'_>) -> Outcome {
     Ok(Exit::Of(1))
 }
 
-fn text(failure: &Failure) -> &str {
-    match failure {
-        Failure::Failed(text) | Failure::Usage(text) | Failure::Refused(text) => text,
-        Failure::BrokenPipe => "a closed pipe",
-    }
-}
-
-/// Name of an array without that of the machine; its UUID if it has none.
-fn name_of(name: &str, uuid: &str) -> String {
-    let own = name.rsplit(':').next().unwrap_or_default();
-    match own {
-        "" => format!("array-{}", uuid.split(':').next().unwrap_or(uuid)),
-        own => own.to_owned(),
-    }
-}
-
-/// The name, with a number if another array has it.
-fn free_name(name: &str, taken: &[(String, Shared)]) -> String {
-    let is_free = |name: &str| !taken.iter().any(|(its, _)| its == name);
-    let mut free = name.to_owned();
-    let mut number = 2;
-    while !is_free(&free) {
-        free = format!("{name}-{number}");
-        number += 1;
-    }
-    free
-}
-
-/// Opens and serves an array, with the options that its assembly needs.
-fn open(array: &Array<'_>, name: &str, directory: &Path) -> Result<(Inside, Shared), Failure> {
-    let mut opening = Opening::read_only();
-    opening.options = Options {
-        read_only: true,
-        force_dirty: array.consent.contains(&FORCE_DIRTY),
-        without_journal: array.consent.contains(&WITHOUT_JOURNAL),
-        ..Options::default()
-    };
-    opening.maps.clone_from(array.maps);
-    let names: Vec<PathBuf> = array.names().into_iter().map(Path::to_owned).collect();
-    array_source::serve(opening.open(&names)?, name, directory)
-}
-
 /// Copies the files of every file system that is read. After an error of the folder itself, the
 /// others are not begun.
-fn restore_all(found: &Contents, asked: &Asked<'_>, to: &Path) -> Result<All, Failure> {
+fn restore_all(contents: &Contents, asked: &Asked<'_>, to: &Path) -> Result<All, Failure> {
     let base = Folder::open(to)
         .map_err(|error| Failure::failed(format!("{}: {error}", terminal::label(to))))?;
     terminal::remove_when_interrupted(&[to.join(OsStr::from_bytes(PART))])?;
     let mut record = Record::new(&base, to);
     let mut all: Vec<Restored> = Vec::new();
-    for place in &found.places {
-        if !asked.only.is_empty() && !asked.only.contains(&place.name) {
-            continue;
-        }
-        let Some(has_files) = contents::has_files(place) else { continue };
+    for files in contents.file_systems() {
+        let place = &files.place.name;
         // A snapshot is most of its origin once more.
-        if asked.only.is_empty() && is_snapshot(place) {
+        let is_asked = match asked.only {
+            [] => !files.is_snapshot(),
+            only => only.contains(place),
+        };
+        if !is_asked {
             continue;
         }
-        let mut folder = folder_name(&place.name);
-        while all.iter().any(|other| other.folder == folder) {
-            folder.push('_');
-        }
-        let place_name = place.name.clone();
-        let mut restored = Restored { place: place_name, folder, ..Restored::default() };
+        let (place, folder) = (place.clone(), files.folder.clone());
+        let mut restored = Restored { place, folder, ..Restored::default() };
         let is_stopped = all.iter().any(|copied| copied.stopped.is_some());
-        match has_files {
-            Ok(_) if is_stopped => restored.refused = Some("the copy ended before it".to_owned()),
-            Ok(_) => restore(place, (&base, to), &mut restored, &mut record),
-            Err(why) => restored.refused = Some(why),
+        match &files.refused {
+            None if is_stopped => restored.refused = Some("the copy ended before it".to_owned()),
+            None => restore(&files, (&base, to), &mut restored, &mut record),
+            Some(why) => restored.refused = Some(why.clone()),
         }
         restored.finish(&mut record);
         all.push(restored);
@@ -184,28 +104,22 @@ fn restore_all(found: &Contents, asked: &Asked<'_>, to: &Path) -> Result<All, Fa
 
 /// Copies the files of one file system.
 fn restore(
-    place: &Place,
+    files: &FileSystem<'_>,
     (base, to): (&Folder, &Path),
     restored: &mut Restored,
     record: &mut Record<'_>,
 ) {
-    let opened = match &place.content {
-        Ok((content, _)) => open_files(&content.kind, &place.devices()),
-        Err(why) => {
-            restored.refused = Some(why.clone());
-            return;
-        }
-    };
-    let tree = match opened {
+    let tree = match files.open() {
         Ok(Opened { tree, notes }) => {
             restored.notes = notes;
             tree
         }
-        Err(error) => {
-            restored.refused = Some(error.to_string());
+        Err(why) => {
+            restored.refused = Some(why);
             return;
         }
     };
+    let place = files.place;
     let used = tree.used_bytes().min(place.size);
     // A file system that does not say how much is free ends the copy when nothing is.
     let free = base.free_bytes().unwrap_or(u64::MAX);
@@ -239,21 +153,7 @@ fn restore(
     });
 }
 
-fn is_snapshot(place: &Place) -> bool {
-    matches!(&place.content, Ok((content, _)) if matches!(content.kind, Kind::Snapshot(_)))
-}
-
-/// Name of the folder for a place: without separators, and no hidden one.
-fn folder_name(place: &str) -> String {
-    let plain = |c: char| if matches!(c, '/' | '#') || !is_printable(c) { '-' } else { c };
-    let name: String = place.chars().map(plain).collect();
-    match name.starts_with('.') {
-        true => name.replacen('.', "_", 1),
-        false => name,
-    }
-}
-
-fn to_json(found: &Contents, restored: &All, asked: &Asked<'_>) -> Value {
+fn to_json(found: &Found, restored: &All, asked: &Asked<'_>) -> Value {
     let places: Vec<Value> = found
         .places
         .iter()
@@ -267,9 +167,9 @@ fn to_json(found: &Contents, restored: &All, asked: &Asked<'_>) -> Value {
                     object["label"] = json!(content.label);
                     object["uuid"] = json!(content.uuid);
                     object["content_bytes"] = json!(content.size);
-                    object["last_use"] = json!(contents::last_use(content));
+                    object["last_use"] = json!(table::last_use(content));
                     object["content_notes"] = json!(content.notes);
-                    object["has_files"] = json!(matches!(contents::has_files(place), Some(Ok(_))));
+                    object["has_files"] = json!(matches!(has_files(place), Some(Ok(_))));
                 }
                 Err(why) => object["refused"] = json!(why),
             }

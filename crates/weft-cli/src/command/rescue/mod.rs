@@ -4,30 +4,25 @@
 //! unusual places, groups members by array, and reports for each array whether and how its data can
 //! be read.
 
-mod array_source;
-mod contents;
 mod files;
 mod record;
-mod search;
+mod table;
 
 use weft_terminal::outcome::{Exit, Failure, Outcome};
 use weft_terminal::terminal::{complain, print_json, printable_stdout, quoted};
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value, json};
-use weft_engine::assemble::{Assembly, Candidate, Options, Refused, assemble};
 use weft_engine::layout::Layout;
-use weft_ondisk::Uuid;
 
 use crate::assembly::{lines, missing, title, to_json};
-use crate::look::{self, Looked};
+use crate::contents::{Array, Disk, Searched};
 use crate::member::{self, MemberArg};
 use crate::states;
-use crate::unreadable::{Maps, Unreadable};
-use search::{Disk, End, Found};
+use crate::unreadable::Unreadable;
 
 /// Finds arrays on whole disks or images, and says how to get at their data
 ///
@@ -62,19 +57,12 @@ pub(crate) struct Rescue {
 
 pub(crate) fn run(arguments: &Rescue) -> Outcome {
     let names = member::paths(&arguments.disks).map_err(Failure::Usage)?;
-    let mut disks = Vec::new();
     let maps = arguments.unreadable.maps(&names)?;
-    for (name, looked) in names.iter().zip(look::open_all_with(&names, &maps)?) {
-        disks.push(search::search(name, &looked, arguments.deep)?);
-    }
-    let arrays = arrays(&mut disks, &maps);
-    let ends: Vec<End> = arrays.iter().filter_map(Array::end).collect();
-    disks.iter_mut().for_each(|disk| disk.tell_cut(&ends));
+    let Searched { disks, arrays } = Searched::of(&names, &maps, arguments.deep)?;
     let shown: Vec<String> = names.iter().map(|name| quoted(name.as_os_str())).collect();
     let given = maps.options(names.iter().map(PathBuf::as_path)) + &shown.join(" ");
     if arguments.list || arguments.to.is_some() {
         let (to, only) = (arguments.to.as_deref(), arguments.only.as_slice());
-        tell_refused(&arrays);
         return files::run(&arrays, &files::Asked { to, only, json: arguments.json, disks: given });
     }
     if arguments.json {
@@ -91,96 +79,7 @@ pub(crate) fn run(arguments: &Rescue) -> Outcome {
     Ok(if readable { Exit::Done } else { Exit::Of(1) })
 }
 
-/// Says which arrays cannot be read, and what the others lack.
-fn tell_refused(arrays: &[Array<'_>]) {
-    for array in arrays {
-        match &array.decision {
-            Ok(assembly) => {
-                for line in states::lines_reading(&assembly.states) {
-                    complain(&format!("note: array {}: {line}", assembly.name));
-                }
-            }
-            Err(refused) => {
-                let (why, next) = (array.why(refused), states::next_reading(refused.state));
-                complain(&format!("array {}: cannot be read: {why}; next: {next}", array.uuid));
-            }
-        }
-    }
-}
-
-/// An array, with the members of it that were found.
-struct Array<'m> {
-    uuid: Uuid,
-    found: Vec<Found>,
-    candidates: Vec<Candidate>,
-    /// Assembly, or the reason why the data cannot be read.
-    decision: Result<Assembly, Refused>,
-    /// Options that accept the risks of the assembly, such as `--force-dirty`; empty if it has
-    /// none.
-    consent: &'static [&'static str],
-    /// Whether the array can be served for writing with an overlay; otherwise the reason why not.
-    writable: Result<(), String>,
-    /// Maps of ddrescue that the command line names.
-    maps: &'m Maps,
-}
-
-/// Takes the members out of the disks, and groups them by array.
-fn arrays<'m>(disks: &mut [Disk], maps: &'m Maps) -> Vec<Array<'m>> {
-    let mut groups: Vec<(Uuid, Vec<Found>)> = Vec::new();
-    for found in disks.iter_mut().flat_map(|disk| std::mem::take(&mut disk.found)) {
-        match groups.iter_mut().find(|(uuid, _)| *uuid == found.set_uuid) {
-            Some((_, group)) => group.push(found),
-            None => groups.push((found.set_uuid, vec![found])),
-        }
-    }
-    groups.into_iter().map(|(uuid, found)| Array::of(uuid, found, maps)).collect()
-}
-
-impl<'m> Array<'m> {
-    fn of(uuid: Uuid, found: Vec<Found>, maps: &'m Maps) -> Self {
-        let looked: Vec<&Looked> = found.iter().map(|found| &found.looked).collect();
-        let (mut candidates, mut decision) = decide(&looked, true, &[]);
-        let mut consent: &[&str] = &[];
-        for more in CONSENTS {
-            if decision.is_ok() {
-                break;
-            }
-            if let (seen, Ok(assembly)) = decide(&looked, true, more) {
-                (candidates, decision, consent) = (seen, Ok(assembly), more);
-            }
-        }
-        let (_, writable) = decide(&looked, false, consent);
-        let writable = writable.map(|_| ()).map_err(|refused| refused.reason);
-        Self { uuid, found, candidates, decision, consent, writable, maps }
-    }
-
-    /// Identity of this array and the size of its smallest member, for the search for images that
-    /// were cut off. `None` if the superblocks are not at the end of the members.
-    fn end(&self) -> Option<End> {
-        let mut superblocks =
-            self.candidates.iter().filter_map(|candidate| candidate.superblock.as_ref().ok());
-        End::of(superblocks.next()?)
-    }
-
-    /// Names of the members that the assembly uses. A journal is included although it has no slot:
-    /// without it the array is refused.
-    fn names(&self) -> Vec<&Path> {
-        let Ok(assembly) = &self.decision else { return Vec::new() };
-        let used = self.found.iter().zip(&self.candidates).filter(|(_, candidate)| {
-            let index = candidate.member.index;
-            !assembly.dropped.iter().any(|dropped| dropped.member.index == index)
-        });
-        used.map(|(found, _)| found.name.as_path()).collect()
-    }
-
-    /// Arguments that name the members, preceded by options that name their maps.
-    fn arguments(&self) -> String {
-        let names = self.names();
-        let maps = self.maps.options(names.iter().copied());
-        let names: Vec<String> = names.iter().map(|name| quoted(name.as_os_str())).collect();
-        maps + &names.join(" ")
-    }
-
+impl Array {
     /// Commands that the user is advised to run next.
     fn next(&self) -> Vec<String> {
         if self.decision.is_err() {
@@ -221,15 +120,6 @@ impl<'m> Array<'m> {
             }
         }
         object
-    }
-
-    /// Reason why the array cannot be read. The usual advice is left out, because it includes
-    /// commands that write.
-    fn why(&self, refused: &Refused) -> String {
-        match (refused.dropped.as_slice(), self.candidates.len()) {
-            ([only], 1) => format!("{}: {}", only.member.label, only.reason),
-            _ => refused.reason.clone(),
-        }
     }
 
     fn print(&self, out: &mut dyn Write) -> Result<(), Failure> {
@@ -286,28 +176,9 @@ impl<'m> Array<'m> {
     }
 }
 
-/// Decides on an assembly of the members, as `cat` does (`read_only`) or as `serve --overlay` does.
-/// `consent` has the options that accept risks. Also returns the members as candidates.
-fn decide(
-    looked: &[&Looked],
-    read_only: bool,
-    consent: &[&str],
-) -> (Vec<Candidate>, Result<Assembly, Refused>) {
-    let options = Options {
-        read_only,
-        run: true,
-        force_dirty: consent.contains(&FORCE_DIRTY),
-        without_journal: consent.contains(&WITHOUT_JOURNAL),
-        ..Options::default()
-    };
-    let candidates = look::candidates(looked, &options);
-    let decision = assemble(&candidates, &options);
-    (candidates, decision)
-}
-
 /// Prints the disks, the arrays and, if one can be read, the way to its files; `given` names the
 /// disks.
-fn print(disks: &[Disk], arrays: &[Array<'_>], given: &str) -> Result<(), Failure> {
+fn print(disks: &[Disk], arrays: &[Array], given: &str) -> Result<(), Failure> {
     let mut out = printable_stdout();
     for disk in disks {
         disk.print(&mut out)?;
@@ -323,10 +194,3 @@ fn print(disks: &[Disk], arrays: &[Array<'_>], given: &str) -> Result<(), Failur
     out.flush()?;
     Ok(())
 }
-
-const FORCE_DIRTY: &str = "--force-dirty";
-const WITHOUT_JOURNAL: &str = "--without-journal";
-/// Sets of options that accept risks, in the order in which they are tried: with more risk from set
-/// to set.
-const CONSENTS: [&[&str]; 3] =
-    [&[FORCE_DIRTY], &[WITHOUT_JOURNAL], &[FORCE_DIRTY, WITHOUT_JOURNAL]];

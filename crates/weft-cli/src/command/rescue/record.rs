@@ -219,7 +219,21 @@ mod tests {
         let node = |uid, mode| {
             let (accessed, modified) = (NodeTime::default(), NodeTime::default());
             let (id, size, gid, links, kind) = (1, 0, 100, 1, NodeKind::File);
-            Node { id, kind, size, mode, uid, gid, links, accessed, modified, fault: None }
+            Node {
+                id,
+                kind,
+                size,
+                mode,
+                uid,
+                gid,
+                links,
+                accessed,
+                modified,
+                changed: modified,
+                stored: size,
+                device: 0,
+                fault: None,
+            }
         };
         let paths: [(&[u8], u32, u32); 5] = [
             (b"plain", 1000, 0o644),

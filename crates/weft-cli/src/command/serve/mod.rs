@@ -7,9 +7,7 @@
 use std::io::{Read, Write};
 use std::net::ToSocketAddrs;
 use std::os::fd::OwnedFd;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, ExitStatus};
@@ -29,6 +27,7 @@ use weft_runtime::unwritten::UnwrittenMark;
 use weft_units::Bytes;
 
 use crate::assembly::{AssemblyOptions, Selection, title};
+use crate::foreground::{notify, start_log};
 use crate::inside::{ended, not_served};
 use crate::knobs::{set_live, split};
 use crate::member::{self, MemberArg};
@@ -41,7 +40,7 @@ use overlay::Overlay;
 use record::Recording;
 use shares::{GroupArg, Shares, SharesArg};
 use weft_terminal::outcome::{Exit, Failure, Outcome};
-use weft_terminal::terminal::complain;
+use weft_terminal::terminal::{complain, is_ignored};
 
 mod bare;
 mod overlay;
@@ -170,7 +169,7 @@ enum BackendArg {
 pub(crate) fn run(arguments: &Serve) -> Outcome {
     // This runs before any thread starts, because it changes the environment.
     let passed = passed::sockets()?;
-    start_log();
+    start_log(tracing::Level::INFO);
     if let Some(name) = arguments.name.as_ref().filter(|name| !is_name(name)) {
         return Err(Failure::usage(format!(
             "--name: found {name:?}, expected letters, digits, '-', '_', '.' and '+', at most 64, \
@@ -449,16 +448,6 @@ fn listeners(arguments: &Serve) -> Result<Listeners, Failure> {
     Ok(Listeners { listen, export })
 }
 
-/// Whether the parent process set a signal to be ignored.
-///
-/// Source   proc_pid_status(5) `SigIgn`: a mask in hexadecimal, signal 1 first
-fn is_ignored(signal: i32) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
-}
-
 /// Makes a pipe for the stop of the server. Its reading end becomes readable on SIGTERM, SIGINT and
 /// SIGHUP. Signals often come in pairs, to the process and to its group; a signal that comes much
 /// later means that the user will not wait longer. With a write-back cache (`keeps`) the first
@@ -503,33 +492,6 @@ fn stop_pipe(keeps: bool) -> Result<(OwnedFd, UnixStream), Failure> {
     Ok((OwnedFd::from(end), stop))
 }
 
-fn start_log() {
-    let log = tracing_subscriber::fmt()
-        .with_writer(|| BestEffort)
-        .with_target(false)
-        .with_ansi(false)
-        .without_time()
-        .with_max_level(tracing::Level::INFO);
-    // An error means that the process already has a subscriber.
-    let _ = log.try_init();
-}
-
-/// Standard error for the log; a line that cannot be written is dropped. The subscriber would
-/// report the error with `eprintln!`, which panics if that write fails too, and would take the
-/// volume down.
-struct BestEffort;
-
-impl Write for BestEffort {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let _ = std::io::stderr().write_all(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 fn log_decision(volume: &Volume) {
     let assembly = &volume.assembly;
     tracing::info!("{}", title(assembly));
@@ -563,22 +525,6 @@ fn log_modes(members: &[OpenMember]) {
         if !labels.is_empty() {
             tracing::info!("{}: {how}", labels.join(", "));
         }
-    }
-}
-
-/// Tells systemd about the state of the service, if systemd asked for that.
-///
-/// Source   sd_notify(3): a datagram to `$NOTIFY_SOCKET`, where `@` begins an abstract address
-fn notify(state: &str) {
-    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
-    let address = match path.as_bytes() {
-        [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
-        _ => SocketAddr::from_pathname(&path),
-    };
-    let sent = address
-        .and_then(|address| UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address));
-    if let Err(error) = sent {
-        tracing::warn!("NOTIFY_SOCKET {}: {error}", path.to_string_lossy());
     }
 }
 

@@ -20,13 +20,13 @@ use crate::look::Looked;
 use crate::size;
 
 /// Disk that was searched, and the members found on it.
-pub(super) struct Disk {
+pub(crate) struct Disk {
     label: String,
     bytes: u64,
     table: String,
     notices: Vec<String>,
     /// Members found on the disk, in the order of the search.
-    pub(super) found: Vec<Found>,
+    pub(crate) found: Vec<Found>,
     members: usize,
     /// Whether the disk is an image without a partition table and without a member. The superblock
     /// of such an image may have been cut off.
@@ -34,18 +34,18 @@ pub(super) struct Disk {
 }
 
 /// A member found on a disk.
-pub(super) struct Found {
+pub(crate) struct Found {
     /// Name of the member as a MEMBER argument.
-    pub(super) name: PathBuf,
-    pub(super) looked: Looked,
-    pub(super) set_uuid: Uuid,
-    pub(super) kind: FoundKind,
+    pub(crate) name: PathBuf,
+    pub(crate) looked: Looked,
+    pub(crate) set_uuid: Uuid,
+    pub(crate) kind: FoundKind,
     /// Sector of the superblock on the disk.
     super_sector: Sectors,
 }
 
 /// Array with superblocks at the end of its members, and the smallest size that a member may have.
-pub(super) struct End {
+pub(crate) struct End {
     array: Uuid,
     version: Version,
     /// Size of the smallest member in bytes: its data and the space of its superblock.
@@ -55,7 +55,7 @@ pub(super) struct End {
 impl End {
     /// Creates the description of a member's end from its superblock; `None` if superblocks of this
     /// version are at the start of a member.
-    pub(super) fn of(superblock: &Superblock) -> Option<Self> {
+    pub(crate) fn of(superblock: &Superblock) -> Option<Self> {
         let version = superblock.version();
         let behind = match version {
             Version::V0_90 => RESERVED_090,
@@ -70,7 +70,7 @@ impl End {
 
 /// Way in which a member was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FoundKind {
+pub(crate) enum FoundKind {
     Cut,
     OddPlace,
     Partition,
@@ -78,7 +78,7 @@ pub(super) enum FoundKind {
 }
 
 impl FoundKind {
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Cut => "cut off",
             Self::OddPlace => "in no partition",
@@ -90,7 +90,7 @@ impl FoundKind {
 
 /// Searches a disk for members. `name` is the argument that named the disk; `deep` reads every
 /// sector.
-pub(super) fn search(name: &Path, disk: &Looked, deep: bool) -> Result<Disk, Failure> {
+pub(crate) fn search(name: &Path, disk: &Looked, deep: bool) -> Result<Disk, Failure> {
     let mut seen = Disk {
         label: disk.label.clone(),
         bytes: disk.probe.size().bytes().0,
@@ -168,7 +168,7 @@ impl Disk {
     /// Adds a notice that an image without a superblock may have been cut off. The notice names one
     /// of the arrays `ends` with members larger than the image, and the size of its smallest
     /// member.
-    pub(super) fn tell_cut(&mut self, ends: &[End]) {
+    pub(crate) fn tell_cut(&mut self, ends: &[End]) {
         if !self.may_be_cut {
             return;
         }
@@ -243,14 +243,14 @@ impl Disk {
         Ok(())
     }
 
-    pub(super) fn to_json(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         json!({
             "disk": self.label, "size_bytes": self.bytes, "table": self.table,
             "members": self.members, "notices": self.notices,
         })
     }
 
-    pub(super) fn print(&self, out: &mut dyn Write) -> Result<(), Failure> {
+    pub(crate) fn print(&self, out: &mut dyn Write) -> Result<(), Failure> {
         let (bytes, members) = (size::human(Bytes(self.bytes)), self.members);
         let plural = if members == 1 { "" } else { "s" };
         writeln!(out, "{}: {bytes}, {}; {members} member{plural}", self.label, self.table)?;

@@ -7,9 +7,8 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use weft_files::copy::{Damaged, Report, Told};
-use weft_files::inside::{Inside as Contents, Place};
-use weft_files::probe::{Content, Kind};
-use weft_files::source::Shared;
+use weft_files::inside::{Inside as Found, Place};
+use weft_files::probe::Content;
 use weft_ondisk::MdTime;
 use weft_terminal::outcome::Failure;
 use weft_terminal::terminal::{label, printable, printable_stdout, quoted};
@@ -17,6 +16,7 @@ use weft_units::Bytes;
 
 use super::files::Asked;
 use super::record::{Record, damaged_json, told_json};
+use crate::contents::has_files;
 use crate::size;
 
 /// Copies of all file systems, and the files that say what the terminal only counts.
@@ -128,27 +128,6 @@ impl All {
     }
 }
 
-/// Source of a place with files, or why they are not read. `None` for a place without files of its
-/// own: a table, a physical volume, swap, an empty one.
-pub(super) fn has_files(place: &Place) -> Option<Result<&Shared, String>> {
-    match &place.content {
-        Ok((content, source)) => match &content.kind {
-            Kind::Btrfs(_) | Kind::Ext(_) | Kind::Snapshot(_) => Some(Ok(source)),
-            Kind::Xfs | Kind::Luks(_) => Some(Err(format!(
-                "{} is not read by this release; the kernel reads it over weft serve --overlay",
-                content.kind
-            ))),
-            Kind::Other(name) if name.contains("file system") => {
-                Some(Err(format!("{name} is not read by this release")))
-            }
-            Kind::LvmPhysical | Kind::Nothing | Kind::Other(_) | Kind::Swap | Kind::Table(_) => {
-                None
-            }
-        },
-        Err(why) => Some(Err(why.clone())),
-    }
-}
-
 /// Time of the last use, by RFC 3339.
 pub(super) fn last_use(content: &Content) -> Option<String> {
     let secs = u64::try_from(content.last_use?).ok()?;
@@ -156,7 +135,7 @@ pub(super) fn last_use(content: &Content) -> Option<String> {
 }
 
 /// Prints the table, data first and the largest of it first, and the reports.
-pub(super) fn print(found: &Contents, restored: &All, asked: &Asked<'_>) -> Result<(), Failure> {
+pub(super) fn print(found: &Found, restored: &All, asked: &Asked<'_>) -> Result<(), Failure> {
     let mut out = printable_stdout();
     let mut places: Vec<&Place> = found.places.iter().collect();
     places.sort_by_key(|place| (has_files(place).is_none(), std::cmp::Reverse(place.size)));

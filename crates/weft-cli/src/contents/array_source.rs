@@ -1,4 +1,4 @@
-//! Content of an array as a source: reads of a server within this process.
+//! Content of an array as a source: reads of an NBD server, within this process or another one.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -36,10 +36,21 @@ pub(super) fn serve(
     directory: &Path,
 ) -> Result<(Inside, Shared), Failure> {
     let inside = Inside::start(volume, Knobs::default(), name, directory)?;
-    let client = NbdClient::connect(&inside.uri).map_err(Failure::Failed)?;
+    let source = connect(&inside.uri)?;
+    Ok((inside, source))
+}
+
+/// Connects to a server on a unix socket; `uri` names its export.
+pub(super) fn connect(uri: &str) -> Result<Shared, Failure> {
+    Ok(Rc::new(Cached::new(connect_live(uri)?)))
+}
+
+/// Connects to a server of which the content may change: nothing is kept.
+pub(super) fn connect_live(uri: &str) -> Result<Shared, Failure> {
+    let client = NbdClient::connect(uri).map_err(Failure::Failed)?;
     let size = client.size();
     let connection = RefCell::new(Connection { client, ahead: Vec::new(), last: 0 });
-    Ok((inside, Rc::new(Cached::new(Rc::new(ArraySource { connection, size })))))
+    Ok(Rc::new(ArraySource { connection, size }))
 }
 
 impl Connection {

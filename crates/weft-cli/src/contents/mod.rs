@@ -1,0 +1,317 @@
+//! What is inside of disks or of a running volume: partitions, LVM, file systems, and their files.
+//!
+//! `weft rescue`, `ls`, `cp` and `mount` look into the same things in the same way. Disks are
+//! searched for members (`search.rs`), the members are grouped by array (`arrays.rs`), and each
+//! array that can be read is served within this process, read-only, and read through that server
+//! (`array_source.rs`): what is missing is reconstructed, and no image lies in between. A running
+//! volume is read through its own NBD socket.
+
+mod array_source;
+mod arrays;
+mod search;
+
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+use weft_engine::assemble::Options;
+use weft_export::control::Status;
+use weft_files::inside::{Inside as Found, Place, look};
+use weft_files::open::{Opened, open as open_files};
+use weft_files::probe::{Content, Kind};
+use weft_files::source::Shared;
+use weft_nbd::{NbdAddress, NbdUri};
+use weft_terminal::outcome::Failure;
+use weft_terminal::terminal::{self, complain, is_printable};
+
+use crate::inside::Inside;
+use crate::look;
+use crate::target::{self, Target, only_volume};
+use crate::unreadable::Maps;
+use crate::volume::Opening;
+pub(crate) use arrays::Array;
+use arrays::{FORCE_DIRTY, WITHOUT_JOURNAL};
+pub(crate) use search::Disk;
+use search::End;
+
+/// Disks that were searched, and the arrays on them.
+pub(crate) struct Searched {
+    /// Disks, in the order of their names.
+    pub(crate) disks: Vec<Disk>,
+    /// Arrays, in the order in which their first members were found.
+    pub(crate) arrays: Vec<Array>,
+}
+
+impl Searched {
+    /// Searches the named disks for members of arrays; `deep` reads every sector.
+    ///
+    /// # Errors
+    /// A disk cannot be opened, or two names are of the same bytes.
+    pub(crate) fn of(names: &[PathBuf], maps: &Maps, deep: bool) -> Result<Self, Failure> {
+        let mut disks = Vec::new();
+        for (name, looked) in names.iter().zip(look::open_all_with(names, maps)?) {
+            disks.push(search::search(name, &looked, deep)?);
+        }
+        let arrays = arrays::arrays(&mut disks, maps);
+        let ends: Vec<End> = arrays.iter().filter_map(Array::end).collect();
+        disks.iter_mut().for_each(|disk| disk.tell_cut(&ends));
+        Ok(Self { disks, arrays })
+    }
+}
+
+/// Contents of arrays or of a running volume, with what keeps them readable.
+pub(crate) struct Contents {
+    /// Everything that was found. Declared first, so that it is dropped before the servers.
+    pub(crate) found: Found,
+    /// Whether every array could be read.
+    pub(crate) is_whole: bool,
+    servers: Vec<Inside>,
+    /// Folder with the sockets of the servers.
+    _sockets: Option<TempDir>,
+}
+
+impl Contents {
+    /// Contents of what a command line names: a running volume, by its name or control socket, or
+    /// else disks.
+    ///
+    /// # Errors
+    /// No volume runs under the name, a disk cannot be opened, or no array can be read.
+    pub(crate) fn named(names: &[PathBuf], maps: &Maps) -> Result<Self, Failure> {
+        match names {
+            [one] if target::is_named_by(one) => Self::of_target(&one.to_string_lossy()),
+            names => Self::of_disks(names, maps),
+        }
+    }
+
+    /// Contents of a running volume, read through its NBD socket. The name of the place is that of
+    /// the volume.
+    ///
+    /// # Errors
+    /// No running volume has the name, or it has no unix socket.
+    pub(crate) fn of_target(name: &str) -> Result<Self, Failure> {
+        let Running { volume, uri } = Running::of(name)?;
+        Ok(Self::of_server(volume, array_source::connect(&uri)?))
+    }
+
+    /// Contents of a running volume that may change while it is read.
+    ///
+    /// # Errors
+    /// Its server cannot be reached.
+    pub(crate) fn of_live(running: &Running) -> Result<Self, Failure> {
+        let source = array_source::connect_live(&running.uri)?;
+        Ok(Self::of_server(running.volume.clone(), source))
+    }
+
+    fn of_server(volume: String, source: Shared) -> Self {
+        let found = look(vec![(volume, source)]);
+        Self { found, is_whole: true, servers: Vec::new(), _sockets: None }
+    }
+
+    /// Contents of the arrays on disks. Says on standard error which arrays cannot be read, and
+    /// what the others lack.
+    ///
+    /// # Errors
+    /// A disk cannot be opened, or no array can be read.
+    pub(crate) fn of_disks(names: &[PathBuf], maps: &Maps) -> Result<Self, Failure> {
+        Self::of_arrays(&Searched::of(names, maps, false)?.arrays)
+    }
+
+    /// Contents of arrays. Says on standard error which cannot be read, and what the others lack.
+    ///
+    /// # Errors
+    /// No array can be read.
+    pub(crate) fn of_arrays(arrays: &[Array]) -> Result<Self, Failure> {
+        arrays::tell_refused(arrays);
+        let directory = terminal::scratch()?;
+        terminal::remove_when_interrupted(&[directory.path().to_owned()])?;
+        let mut servers = Vec::new();
+        let mut sources: Vec<(String, Shared)> = Vec::new();
+        let mut is_whole = true;
+        for array in arrays {
+            let Ok(assembly) = &array.decision else {
+                is_whole = false;
+                continue;
+            };
+            let name = free_name(&name_of(&assembly.name, &array.uuid.to_string()), &sources);
+            match open(array, &format!("rescue{}", servers.len()), directory.path()) {
+                Ok((server, source)) => {
+                    servers.push(server);
+                    sources.push((name, source));
+                }
+                Err(failure) => {
+                    is_whole = false;
+                    complain(&format!("array {name}: {}", text(&failure)));
+                }
+            }
+        }
+        if sources.is_empty() {
+            return Err(Failure::failed("found no array that can be read, expected one or more"));
+        }
+        Ok(Self { found: look(sources), is_whole, servers, _sockets: Some(directory) })
+    }
+
+    /// Places with files, in the order in which they were found, snapshots behind all others.
+    pub(crate) fn file_systems(&self) -> Vec<FileSystem<'_>> {
+        let mut all: Vec<FileSystem<'_>> = Vec::new();
+        for place in &self.found.places {
+            let Some(has_files) = has_files(place) else { continue };
+            let mut folder = folder_name(&place.name);
+            while all.iter().any(|other| other.folder == folder) {
+                folder.push('_');
+            }
+            all.push(FileSystem { place, folder, refused: has_files.err() });
+        }
+        all
+    }
+
+    /// Stops the servers.
+    ///
+    /// # Errors
+    /// A server had failed.
+    pub(crate) fn stop(self) -> Result<(), Failure> {
+        let Self { found, mut servers, _sockets, .. } = self;
+        drop(found);
+        servers.iter_mut().try_for_each(Inside::stop)
+    }
+}
+
+/// A running volume, and where it is reached.
+pub(crate) struct Running {
+    /// Name of the volume.
+    pub(crate) volume: String,
+    /// Address on a unix socket.
+    pub(crate) uri: String,
+}
+
+impl Running {
+    /// The volume of this name or control socket.
+    ///
+    /// # Errors
+    /// No running volume has the name, or it has no unix socket.
+    pub(crate) fn of(name: &str) -> Result<Self, Failure> {
+        let mut target = Target::connect(name)?;
+        let status = target.status()?;
+        let volume = only_volume(&target.name, &status)?.name.clone();
+        Ok(Self { volume, uri: socket_uri(&target.name, &status)? })
+    }
+}
+
+/// A place with files.
+pub(crate) struct FileSystem<'c> {
+    /// The place.
+    pub(crate) place: &'c Place,
+    /// Name of its folder where file systems lie side by side: in DIR of `rescue --to`, at the
+    /// root of `ls`.
+    pub(crate) folder: String,
+    /// Reason why this release does not read the files.
+    pub(crate) refused: Option<String>,
+}
+
+impl FileSystem<'_> {
+    /// Whether the place is a snapshot, which is most of its origin once more.
+    pub(crate) fn is_snapshot(&self) -> bool {
+        matches!(&self.place.content, Ok((Content { kind: Kind::Snapshot(_), .. }, _)))
+    }
+
+    /// Opens the files.
+    ///
+    /// # Errors
+    /// The reason why they cannot be read, which does not name the place.
+    pub(crate) fn open(&self) -> Result<Opened, String> {
+        if let Some(why) = &self.refused {
+            return Err(why.clone());
+        }
+        match &self.place.content {
+            Ok((content, _)) => {
+                open_files(&content.kind, &self.place.devices()).map_err(|error| error.to_string())
+            }
+            Err(why) => Err(why.clone()),
+        }
+    }
+}
+
+/// Whether a place has files that are read, or why they are not read. `None` for a place without
+/// files of its own: a table, a physical volume, swap, an empty one.
+pub(crate) fn has_files(place: &Place) -> Option<Result<(), String>> {
+    match &place.content {
+        Ok((content, _)) => match &content.kind {
+            Kind::Btrfs(_) | Kind::Ext(_) | Kind::Snapshot(_) => Some(Ok(())),
+            Kind::Xfs | Kind::Luks(_) => Some(Err(format!(
+                "{} is not read by this release; the kernel reads it over weft serve --overlay",
+                content.kind
+            ))),
+            Kind::Other(name) if name.contains("file system") => {
+                Some(Err(format!("{name} is not read by this release")))
+            }
+            Kind::LvmPhysical | Kind::Nothing | Kind::Other(_) | Kind::Swap | Kind::Table(_) => {
+                None
+            }
+        },
+        Err(why) => Some(Err(why.clone())),
+    }
+}
+
+/// Opens and serves an array, with the options that its assembly needs.
+fn open(array: &Array, name: &str, directory: &Path) -> Result<(Inside, Shared), Failure> {
+    let mut opening = Opening::read_only();
+    opening.options = Options {
+        read_only: true,
+        force_dirty: array.consent.contains(&FORCE_DIRTY),
+        without_journal: array.consent.contains(&WITHOUT_JOURNAL),
+        ..Options::default()
+    };
+    opening.maps.clone_from(&array.maps);
+    let names: Vec<PathBuf> = array.names().into_iter().map(Path::to_owned).collect();
+    array_source::serve(opening.open(&names)?, name, directory)
+}
+
+/// The first address of a server on a unix socket.
+fn socket_uri(name: &str, status: &Status) -> Result<String, Failure> {
+    let is_unix = |uri: &&String| {
+        matches!(uri.parse::<NbdUri>(), Ok(NbdUri { address: NbdAddress::Unix { .. }, .. }))
+    };
+    status.listen.iter().find(is_unix).cloned().ok_or_else(|| {
+        Failure::failed(format!(
+            "{name}: found the addresses {}, expected one on a unix socket; serve the volume with \
+             --listen nbd+unix:///?socket=PATH too",
+            status.listen.join(", ")
+        ))
+    })
+}
+
+fn text(failure: &Failure) -> &str {
+    match failure {
+        Failure::Failed(text) | Failure::Usage(text) | Failure::Refused(text) => text,
+        Failure::BrokenPipe => "a closed pipe",
+    }
+}
+
+/// Name of an array without that of the machine; its UUID if it has none.
+fn name_of(name: &str, uuid: &str) -> String {
+    let own = name.rsplit(':').next().unwrap_or_default();
+    match own {
+        "" => format!("array-{}", uuid.split(':').next().unwrap_or(uuid)),
+        own => own.to_owned(),
+    }
+}
+
+/// The name, with a number if another array has it.
+fn free_name(name: &str, taken: &[(String, Shared)]) -> String {
+    let is_free = |name: &str| !taken.iter().any(|(its, _)| its == name);
+    let mut free = name.to_owned();
+    let mut number = 2;
+    while !is_free(&free) {
+        free = format!("{name}-{number}");
+        number += 1;
+    }
+    free
+}
+
+/// Name of the folder for a place: without separators, and no hidden one.
+pub(crate) fn folder_name(place: &str) -> String {
+    let plain = |c: char| if matches!(c, '/' | '#') || !is_printable(c) { '-' } else { c };
+    let name: String = place.chars().map(plain).collect();
+    match name.starts_with('.') {
+        true => name.replacen('.', "_", 1),
+        false => name,
+    }
+}

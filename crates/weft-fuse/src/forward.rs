@@ -1,0 +1,252 @@
+//! File system of FUSE's crate, which passes each request on to the thread of the view.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::mpsc::SyncSender;
+use std::time::SystemTime;
+
+use fuser::{
+    BsdFileFlags, Errno, FileHandle, Filesystem, FopenFlags, INodeNo, InitFlags, KernelConfig,
+    LockOwner, OpenAccMode, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
+    ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, TimeOrNow,
+    WriteFlags,
+};
+
+use crate::request::{Request, extended};
+use crate::view::{Latest, latest};
+
+/// Sender of requests.
+pub(crate) struct Forward {
+    pub(crate) to: SyncSender<Request>,
+    /// Whether nothing changes, so that no file has to be opened.
+    pub(crate) is_fixed: bool,
+    /// Attributes that were last asked for.
+    pub(crate) latest: Latest,
+    /// Whether the kernel does without an answer to `open`.
+    pub(crate) without_open: bool,
+}
+
+impl Forward {
+    fn send(&self, request: Request) {
+        // The thread of the view has ended if this fails; the answer that is dropped with the
+        // request is then an error.
+        let _ = self.to.send(request);
+    }
+
+    /// Answers from what was read last, or passes the request on.
+    fn extended(&self, number: INodeNo, name: Option<&[u8]>, size: u32, reply: ReplyXattr) {
+        match latest(&self.latest, number.0) {
+            Some(all) => extended(&all, name, size, reply),
+            None => {
+                let name = name.map(<[u8]>::to_vec);
+                self.send(Request::Extended { number: number.0, name, size, reply });
+            }
+        }
+    }
+}
+
+impl Filesystem for Forward {
+    fn init(&mut self, _: &fuser::Request, config: &mut KernelConfig) -> io::Result<()> {
+        let kernel = config.capabilities();
+        // Names always with attributes: kinds have to be read for a list anyway.
+        let wanted = InitFlags::FUSE_DO_READDIRPLUS
+            | InitFlags::FUSE_CACHE_SYMLINKS
+            | InitFlags::FUSE_PARALLEL_DIROPS;
+        // What the kernel does not have is left out, and costs time only.
+        let _ = config.add_capabilities(wanted & kernel);
+        self.without_open = self.is_fixed && kernel.contains(InitFlags::FUSE_NO_OPEN_SUPPORT);
+        let _ = config.set_max_write(REQUEST_BYTES);
+        let _ =
+            config.set_max_readahead(REQUEST_BYTES).or_else(|most| config.set_max_readahead(most));
+        let _ = config.set_max_background(BACKGROUND_MAX);
+        Ok(())
+    }
+
+    /// The last call, when the kernel has ended the session.
+    fn destroy(&mut self) {
+        self.send(Request::End);
+    }
+
+    fn lookup(&self, _: &fuser::Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let name = name.as_bytes().to_vec();
+        self.send(Request::Lookup { parent: parent.0, name, reply });
+    }
+
+    fn forget(&self, _: &fuser::Request, number: INodeNo, lookups: u64) {
+        self.send(Request::Forget(vec![(number.0, lookups)]));
+    }
+
+    fn getattr(
+        &self,
+        _: &fuser::Request,
+        number: INodeNo,
+        _: Option<FileHandle>,
+        reply: ReplyAttr,
+    ) {
+        self.send(Request::Attributes { number: number.0, reply });
+    }
+
+    fn setattr(
+        &self,
+        _: &fuser::Request,
+        number: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        _: Option<TimeOrNow>,
+        _: Option<TimeOrNow>,
+        _: Option<SystemTime>,
+        file: Option<FileHandle>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        match (size, mode, uid, gid) {
+            (Some(size), None, None, None) => {
+                let by_file = file.is_some();
+                self.send(Request::Resize { number: number.0, size, by_file, reply });
+            }
+            _ => reply.error(Errno::EPERM),
+        }
+    }
+
+    fn readlink(&self, _: &fuser::Request, number: INodeNo, reply: ReplyData) {
+        self.send(Request::Target { number: number.0, reply });
+    }
+
+    fn open(&self, _: &fuser::Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        if self.without_open {
+            return reply.error(Errno::ENOSYS);
+        }
+        let writes = flags.acc_mode() != OpenAccMode::O_RDONLY;
+        self.send(Request::Open { number: number.0, writes, reply });
+    }
+
+    fn opendir(&self, _: &fuser::Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        // The kernel would do without this too; but then a directory that it knows would be listed
+        // when this process is dead.
+        let flags = FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_CACHE_DIR;
+        reply.opened(FileHandle(0), flags);
+    }
+
+    fn read(
+        &self,
+        _: &fuser::Request,
+        number: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        len: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        self.send(Request::Read { number: number.0, offset, len, reply });
+    }
+
+    fn write(
+        &self,
+        _: &fuser::Request,
+        number: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _: WriteFlags,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let data = data.to_vec();
+        self.send(Request::Write { number: number.0, offset, data, reply });
+    }
+
+    fn flush(
+        &self,
+        _: &fuser::Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: LockOwner,
+        reply: ReplyEmpty,
+    ) {
+        match self.is_fixed {
+            true => reply.error(Errno::ENOSYS),
+            false => self.send(Request::Flush { reply }),
+        }
+    }
+
+    fn fsync(&self, _: &fuser::Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        self.send(Request::Flush { reply });
+    }
+
+    fn lseek(
+        &self,
+        _: &fuser::Request,
+        number: INodeNo,
+        _: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        let is_data = match whence {
+            SEEK_DATA => true,
+            SEEK_HOLE => false,
+            _ => return reply.error(Errno::EINVAL),
+        };
+        match u64::try_from(offset) {
+            Ok(offset) => self.send(Request::Seek { number: number.0, offset, is_data, reply }),
+            Err(_) => reply.error(Errno::ENXIO),
+        }
+    }
+
+    fn readdir(
+        &self,
+        _: &fuser::Request,
+        number: INodeNo,
+        _: FileHandle,
+        from: u64,
+        reply: ReplyDirectory,
+    ) {
+        self.send(Request::List { number: number.0, from, reply });
+    }
+
+    fn readdirplus(
+        &self,
+        _: &fuser::Request,
+        number: INodeNo,
+        _: FileHandle,
+        from: u64,
+        reply: ReplyDirectoryPlus,
+    ) {
+        self.send(Request::ListPlus { number: number.0, from, reply });
+    }
+
+    fn statfs(&self, _: &fuser::Request, number: INodeNo, reply: ReplyStatfs) {
+        self.send(Request::Space { number: number.0, reply });
+    }
+
+    fn getxattr(
+        &self,
+        _: &fuser::Request,
+        number: INodeNo,
+        name: &OsStr,
+        size: u32,
+        reply: ReplyXattr,
+    ) {
+        self.extended(number, Some(name.as_bytes()), size, reply);
+    }
+
+    fn listxattr(&self, _: &fuser::Request, number: INodeNo, size: u32, reply: ReplyXattr) {
+        self.extended(number, None, size, reply);
+    }
+}
+
+/// Largest request: what the kernel accepts without root.
+const REQUEST_BYTES: u32 = 1 << 20;
+/// Largest number of requests that the kernel sends ahead of readers.
+const BACKGROUND_MAX: u16 = 64;
+/// Values of `whence` in lseek(2).
+const SEEK_DATA: i32 = 3;
+const SEEK_HOLE: i32 = 4;

@@ -1,0 +1,44 @@
+//! Volumes and the file systems in them, mounted by FUSE.
+//!
+//! A [`View`] is what a mount shows: one folder with files, each the bytes of a
+//! [`weft_files::source`], and with folders, each a [`weft_files::tree`]. A [`Mounted`] serves it
+//! until it is unmounted.
+//!
+//! | part | file |
+//! |---|---|
+//! | answers to what the kernel asks | `view/` |
+//! | numbers of inodes | `numbers.rs` |
+//! | names and nodes of a directory | `directory.rs` |
+//! | bytes of a file out of its pieces | `content.rs` |
+//! | what is read ahead of a reader | `ahead.rs` |
+//! | caches with a bound | `kept.rs` |
+//! | paths of what the kernel knows, for messages | `paths.rs` |
+//! | from the kernel's thread to the thread of the view | `request.rs`, `forward.rs` |
+//! | the folder, mounting, unmounting | `folder.rs`, `mount.rs` |
+//!
+//! Sources and trees belong to one thread. FUSE's crate wants a file system for any thread, so that
+//! its thread passes each request on through a channel, and the thread that has the view answers.
+//! A read through a server of this process is no deadlock: that server has threads of its own.
+//!
+//! Numbers of inodes are computed from those of the trees, and back. There is no table of inodes,
+//! and a file has the same number however long it is not used. Only names, which messages need, are
+//! kept as long as the kernel knows them.
+#![forbid(unsafe_code)]
+
+mod ahead;
+mod content;
+mod directory;
+mod folder;
+mod forward;
+mod kept;
+mod mount;
+mod numbers;
+mod paths;
+mod request;
+#[cfg(test)]
+mod tests;
+mod view;
+
+pub use folder::{FolderError, check};
+pub use mount::{MountError, Mounted, Options, Unmounted, Unmounter, permitted};
+pub use view::{Finding, Shown, Sink, View, What};

@@ -1,0 +1,227 @@
+//! Requests of the kernel, as they pass from its thread to the thread of the view.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+use fuser::{
+    FileAttr, FileHandle, FopenFlags, Generation, ReplyAttr, ReplyData, ReplyDirectory,
+    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite,
+    ReplyXattr,
+};
+use rustix::io::Errno;
+use weft_files::tree::Attribute;
+
+use crate::view::{BLOCK_BYTES, View};
+
+/// A request with its answer to be given.
+pub(crate) enum Request {
+    Lookup {
+        parent: u64,
+        name: Vec<u8>,
+        reply: ReplyEntry,
+    },
+    Forget(Vec<(u64, u64)>),
+    Attributes {
+        number: u64,
+        reply: ReplyAttr,
+    },
+    /// A new size; `by_file` for one of an open file.
+    Resize {
+        number: u64,
+        size: u64,
+        by_file: bool,
+        reply: ReplyAttr,
+    },
+    Target {
+        number: u64,
+        reply: ReplyData,
+    },
+    Open {
+        number: u64,
+        writes: bool,
+        reply: ReplyOpen,
+    },
+    Read {
+        number: u64,
+        offset: u64,
+        len: u32,
+        reply: ReplyData,
+    },
+    Write {
+        number: u64,
+        offset: u64,
+        data: Vec<u8>,
+        reply: ReplyWrite,
+    },
+    Flush {
+        reply: ReplyEmpty,
+    },
+    Seek {
+        number: u64,
+        offset: u64,
+        is_data: bool,
+        reply: ReplyLseek,
+    },
+    List {
+        number: u64,
+        from: u64,
+        reply: ReplyDirectory,
+    },
+    ListPlus {
+        number: u64,
+        from: u64,
+        reply: ReplyDirectoryPlus,
+    },
+    Space {
+        number: u64,
+        reply: ReplyStatfs,
+    },
+    /// The value of an attribute, or the names of all.
+    Extended {
+        number: u64,
+        name: Option<Vec<u8>>,
+        size: u32,
+        reply: ReplyXattr,
+    },
+    /// The end, before the kernel says so.
+    End,
+}
+
+impl Request {
+    /// Answers the request. Returns false at the end.
+    pub(crate) fn answer(self, view: &mut View) -> bool {
+        match self {
+            Self::Lookup { parent, name, reply } => match view.lookup(parent, &name) {
+                Ok(attributes) => reply.entry(&LONG, &attributes, Generation(0)),
+                Err(error) => reply.error(number_of(error)),
+            },
+            Self::Forget(all) => {
+                all.into_iter().for_each(|(number, lookups)| view.forget(number, lookups));
+            }
+            Self::Attributes { number, reply } => match view.attributes(number) {
+                Ok(attributes) => reply.attr(&LONG, &attributes),
+                Err(error) => reply.error(number_of(error)),
+            },
+            Self::Resize { number, size, by_file, reply } => {
+                match resize(view, number, size, by_file) {
+                    Ok(attributes) => reply.attr(&LONG, &attributes),
+                    Err(error) => reply.error(number_of(error)),
+                }
+            }
+            Self::Target { number, reply } => match view.target(number) {
+                Ok(target) => reply.data(&target),
+                Err(error) => reply.error(number_of(error)),
+            },
+            Self::Open { number, writes, reply } => match view.open(number, writes) {
+                Ok(true) => reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE),
+                Ok(false) => reply.opened(FileHandle(0), FopenFlags::empty()),
+                Err(error) => reply.error(number_of(error)),
+            },
+            Self::Read { number, offset, len, reply } => match view.read(number, offset, len) {
+                Ok(bytes) => {
+                    reply.data(&bytes);
+                    if offset == 0 {
+                        view.expect_extended(number);
+                    }
+                }
+                Err(error) => reply.error(number_of(error)),
+            },
+            Self::Write { number, offset, data, reply } => {
+                match view.write(number, offset, &data) {
+                    Ok(len) => reply.written(len),
+                    Err(error) => reply.error(number_of(error)),
+                }
+            }
+            Self::Flush { reply } => match view.flush() {
+                Ok(()) => reply.ok(),
+                Err(error) => reply.error(number_of(error)),
+            },
+            Self::Seek { number, offset, is_data, reply } => {
+                let found = view.seek(number, offset, is_data);
+                match found.and_then(|at| i64::try_from(at).or(Err(Errno::OVERFLOW))) {
+                    Ok(at) => reply.offset(at),
+                    Err(error) => reply.error(number_of(error)),
+                }
+            }
+            Self::List { number, from, reply } => list(view, number, from, reply),
+            Self::ListPlus { number, from, reply } => list_plus(view, number, from, reply),
+            Self::Space { number, reply } => {
+                let (blocks, free) = view.space(number);
+                reply.statfs(blocks, free, free, 0, 0, BLOCK_BYTES, NAME_MAX, BLOCK_BYTES);
+            }
+            Self::Extended { number, name, size, reply } => match view.extended(number) {
+                Ok(all) => extended(&all, name.as_deref(), size, reply),
+                Err(error) => reply.error(number_of(error)),
+            },
+            Self::End => return false,
+        }
+        true
+    }
+}
+
+/// A file has the size of its volume. Opening it to write it anew changes nothing, as that of a
+/// block device; another size is refused.
+fn resize(view: &mut View, number: u64, size: u64, by_file: bool) -> Result<FileAttr, Errno> {
+    view.open(number, true)?;
+    let attributes = view.attributes(number)?;
+    match by_file && size != attributes.size {
+        true => Err(Errno::INVAL),
+        false => Ok(attributes),
+    }
+}
+
+/// Answers with the value of an attribute, or with the names of all.
+pub(crate) fn extended(all: &[Attribute], name: Option<&[u8]>, size: u32, reply: ReplyXattr) {
+    let Some(name) = name else {
+        let names = all.iter().flat_map(|it| it.name.iter().chain(&[0]));
+        return value(reply, size, &names.copied().collect::<Vec<u8>>());
+    };
+    match all.iter().find(|it| it.name == name) {
+        Some(found) => value(reply, size, &found.value),
+        None => reply.error(number_of(Errno::NODATA)),
+    }
+}
+
+/// Answers with a value, or its length to one that asks for size 0.
+fn value(reply: ReplyXattr, size: u32, value: &[u8]) {
+    let len = u32::try_from(value.len()).unwrap_or(u32::MAX);
+    match size {
+        0 => reply.size(len),
+        room if room < len => reply.error(number_of(Errno::RANGE)),
+        _ => reply.data(value),
+    }
+}
+
+fn list(view: &mut View, number: u64, from: u64, mut reply: ReplyDirectory) {
+    let listed = view.list(number, from, false, &mut |entry, next| {
+        let FileAttr { ino, kind, .. } = entry.attributes;
+        !reply.add(ino, next, kind, OsStr::from_bytes(entry.name))
+    });
+    match listed {
+        Ok(()) => reply.ok(),
+        Err(error) => reply.error(number_of(error)),
+    }
+}
+
+fn list_plus(view: &mut View, number: u64, from: u64, mut reply: ReplyDirectoryPlus) {
+    let listed = view.list(number, from, true, &mut |entry, next| {
+        // What cannot be read is asked for again, and the answer is an error.
+        let time = if entry.is_read { LONG } else { Duration::ZERO };
+        let (attributes, name) = (&entry.attributes, OsStr::from_bytes(entry.name));
+        !reply.add(attributes.ino, next, name, &time, attributes, Generation(0))
+    });
+    match listed {
+        Ok(()) => reply.ok(),
+        Err(error) => reply.error(number_of(error)),
+    }
+}
+
+fn number_of(error: Errno) -> fuser::Errno {
+    fuser::Errno::from_i32(error.raw_os_error())
+}
+
+/// Time for which the kernel keeps names and attributes: nothing changes them.
+const LONG: Duration = Duration::from_secs(1 << 30);
+/// Longest name, as programs are told: that of the file systems that are read.
+const NAME_MAX: u32 = 255;

@@ -1,0 +1,59 @@
+//! Extended attributes, and those that the thread of the kernel answers by itself.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::io::Errno;
+use weft_files::tree::Attribute;
+
+use super::View;
+use crate::numbers::Named;
+
+/// Attributes of the inode that was last asked for some: a list is followed by values, and the
+/// thread of the kernel answers these.
+pub(crate) type Latest = Arc<Mutex<Option<(u64, Arc<Vec<Attribute>>)>>>;
+
+/// The attributes of an inode, if they were asked for last.
+pub(crate) fn latest(latest: &Latest, number: u64) -> Option<Arc<Vec<Attribute>>> {
+    let latest = latest.lock().unwrap_or_else(PoisonError::into_inner);
+    latest.as_ref().filter(|it| it.0 == number).map(|(_, attributes)| Arc::clone(attributes))
+}
+
+impl View {
+    /// Extended attributes of an inode.
+    pub(crate) fn extended(&mut self, number: u64) -> Result<Arc<Vec<Attribute>>, Errno> {
+        if let Some(attributes) = latest(&self.latest, number) {
+            return Ok(attributes);
+        }
+        let found = match self.named(number)? {
+            Named::Root | Named::File(_) => Vec::new(),
+            Named::Node(..) => {
+                let (at, node) = self.node(number)?;
+                let found = self.tree(at).0.attributes(&node);
+                found.map_err(|error| self.lost(number, &error))?
+            }
+        };
+        let found = Arc::new(found);
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        *latest = Some((number, Arc::clone(&found)));
+        Ok(found)
+    }
+
+    /// Reads the extended attributes of a file of which the content is being read: a copy asks for
+    /// them next, and the thread of the kernel then answers. An error is left to the request.
+    pub(crate) fn expect_extended(&mut self, number: u64) {
+        let Ok(Named::Node(at, id)) = self.named(number) else { return };
+        if latest(&self.latest, number).is_some() {
+            return;
+        }
+        let tree = self.tree(at).0;
+        if let Ok(found) = tree.node(id).and_then(|node| tree.attributes(&node)) {
+            let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+            *latest = Some((number, Arc::new(found)));
+        }
+    }
+
+    /// The attributes that were last asked for, for another thread.
+    pub(crate) fn latest(&self) -> Latest {
+        Arc::clone(&self.latest)
+    }
+}

@@ -1,0 +1,407 @@
+//! What a mount shows, and the answers to what the kernel asks about it.
+//!
+//! Everything is answered from the sources and trees; caches hold what the next request will
+//! probably need, and no answer depends on them. What cannot be read is told once for each file.
+
+mod extended;
+mod list;
+mod shown;
+mod stat;
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::SystemTime;
+
+use fuser::{FileAttr, FileType, INodeNo};
+use rustix::io::Errno;
+use weft_files::source::Shared;
+use weft_files::tree::{Node, NodeKind, Tree, TreeError};
+
+use crate::ahead::{Ahead, Fetch};
+use crate::content::{Content, Lost};
+use crate::directory::Directory;
+use crate::kept::Kept;
+use crate::numbers::{Named, Numbers};
+use crate::paths::Paths;
+
+pub(crate) use extended::{Latest, latest};
+pub use shown::{Finding, Shown, Sink, What};
+use stat::of_node;
+
+/// Content of a mount.
+pub struct View {
+    shown: Vec<Shown>,
+    /// Indices in `shown` of those with a tree, and of those with bytes.
+    trees: Vec<usize>,
+    files: Vec<usize>,
+    numbers: Numbers,
+    paths: Paths,
+    directories: Kept<Rc<Directory>>,
+    contents: Kept<Rc<Content>>,
+    ahead: Ahead,
+    latest: Latest,
+    /// Inodes about which something was told, with whether it was a doubt.
+    told: HashSet<(u64, bool)>,
+    tell: Box<dyn FnMut(&Finding)>,
+    since: SystemTime,
+    owner: (u32, u32),
+    is_unflushed: bool,
+}
+
+impl View {
+    /// A view of these entries. `tell` gets what a reader would not notice.
+    #[must_use]
+    pub fn new(shown: Vec<Shown>, tell: Box<dyn FnMut(&Finding)>) -> Self {
+        let of = |is_tree: bool| {
+            let entries = shown.iter().enumerate();
+            let own = entries.filter(|(_, it)| matches!(it.what, What::Files { .. }) == is_tree);
+            own.map(|(at, _)| at).collect::<Vec<usize>>()
+        };
+        let (trees, files) = (of(true), of(false));
+        let owner = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+        Self {
+            numbers: Numbers::new(trees.len()),
+            shown,
+            trees,
+            files,
+            paths: Paths::default(),
+            directories: Kept::new(ENTRIES_KEPT),
+            contents: Kept::new(PIECES_KEPT),
+            ahead: Ahead::default(),
+            latest: Latest::default(),
+            told: HashSet::new(),
+            tell,
+            since: SystemTime::now(),
+            owner,
+            is_unflushed: false,
+        }
+    }
+
+    /// Whether no file changes: nothing has to be opened then.
+    pub(crate) fn is_fixed(&self) -> bool {
+        let changes = |it: &Shown| {
+            matches!(it.what, What::Bytes { sink: Some(_), .. } | What::Bytes { changes: true, .. })
+        };
+        !self.shown.iter().any(changes)
+    }
+
+    /// Whether a file can be written.
+    pub(crate) fn is_writable(&self) -> bool {
+        self.shown.iter().any(|it| matches!(it.what, What::Bytes { sink: Some(_), .. }))
+    }
+
+    fn named(&self, number: u64) -> Result<Named, Errno> {
+        let named = self.numbers.named(number).ok_or(Errno::STALE)?;
+        let is_there = match named {
+            Named::Root => true,
+            Named::File(at) => at < self.files.len(),
+            Named::Node(at, _) => at < self.trees.len(),
+        };
+        is_there.then_some(named).ok_or(Errno::STALE)
+    }
+
+    fn tree(&self, at: usize) -> (&dyn Tree, u64) {
+        match &self.shown[self.trees[at]].what {
+            What::Files { tree, size } => (&**tree, *size),
+            What::Bytes { .. } => unreachable!("`trees` has the entries with a tree"),
+        }
+    }
+
+    fn bytes(&self, at: usize) -> (Shared, Option<Rc<dyn Sink>>, bool) {
+        match &self.shown[self.files[at]].what {
+            What::Bytes { source, sink, changes } => (Rc::clone(source), sink.clone(), *changes),
+            What::Files { .. } => unreachable!("`files` has the entries with bytes"),
+        }
+    }
+
+    /// Tells something about an inode, unless something of that kind was told before.
+    fn note(&mut self, number: u64, range: Option<Range<u64>>, is_doubt: bool, why: String) {
+        if self.told.len() >= TOLD_MAX || !self.told.insert((number, is_doubt)) {
+            return;
+        }
+        let mut path = self.paths.path(number);
+        let mut why = why;
+        if self.told.len() == TOLD_MAX {
+            (path, why) =
+                (Vec::new(), format!("{TOLD_MAX} files were named; further ones are not"));
+        }
+        (self.tell)(&Finding { path, range, is_doubt, why });
+    }
+
+    /// An input/output error of an inode, which is told.
+    fn lost(&mut self, number: u64, why: &TreeError) -> Errno {
+        self.note(number, None, false, why.to_string());
+        Errno::IO
+    }
+
+    /// The node of a number, in a tree.
+    fn node(&mut self, number: u64) -> Result<(usize, Node), Errno> {
+        let Named::Node(at, id) = self.named(number)? else { return Err(Errno::INVAL) };
+        match self.tree(at).0.node(id) {
+            Ok(node) => {
+                if let Some(why) = &node.fault {
+                    self.note(number, None, true, why.clone());
+                }
+                Ok((at, node))
+            }
+            Err(error) => Err(self.lost(number, &error)),
+        }
+    }
+
+    /// Looks a name up in a directory.
+    pub(crate) fn lookup(&mut self, parent: u64, name: &[u8]) -> Result<FileAttr, Errno> {
+        let number = match self.named(parent)? {
+            Named::Root => {
+                let at = self.shown.iter().position(|it| it.name.as_bytes() == name);
+                self.entry_number(at.ok_or(Errno::NOENT)?)?
+            }
+            Named::File(_) => return Err(Errno::NOTDIR),
+            Named::Node(at, _) => {
+                let id = self.directory(parent)?.find(name).ok_or(Errno::NOENT)?;
+                self.numbers.node(at, id).ok_or(Errno::OVERFLOW)?
+            }
+        };
+        self.paths.looked_up(number, parent, name);
+        self.attributes(number).inspect_err(|_| self.paths.forget(number, 1))
+    }
+
+    /// Takes back lookups.
+    pub(crate) fn forget(&mut self, number: u64, lookups: u64) {
+        self.paths.forget(number, lookups);
+    }
+
+    /// Number of an entry of the top folder.
+    fn entry_number(&self, at: usize) -> Result<u64, Errno> {
+        match self.trees.binary_search(&at) {
+            Ok(tree) => {
+                let root = self.tree(tree).0.root();
+                self.numbers.node(tree, root).ok_or(Errno::OVERFLOW)
+            }
+            Err(_) => {
+                self.files.binary_search(&at).map(|it| self.numbers.file(it)).or(Err(Errno::NOENT))
+            }
+        }
+    }
+
+    /// Attributes of an inode.
+    pub(crate) fn attributes(&mut self, number: u64) -> Result<FileAttr, Errno> {
+        match self.named(number)? {
+            Named::Root => Ok(self.own(number, FileType::Directory, 0o555, 0)),
+            Named::File(at) => {
+                let (source, sink, _) = self.bytes(at);
+                let mode = if sink.is_some() { 0o600 } else { 0o400 };
+                Ok(self.own(number, FileType::RegularFile, mode, source.size()))
+            }
+            Named::Node(..) => self.node(number).map(|(_, node)| of_node(number, &node)),
+        }
+    }
+
+    /// Attributes of the top folder or a file in it.
+    fn own(&self, number: u64, kind: FileType, perm: u16, size: u64) -> FileAttr {
+        FileAttr {
+            ino: INodeNo(number),
+            size,
+            blocks: size.div_ceil(512),
+            atime: self.since,
+            mtime: self.since,
+            ctime: self.since,
+            crtime: self.since,
+            kind,
+            perm,
+            nlink: if kind == FileType::Directory { 2 } else { 1 },
+            uid: self.owner.0,
+            gid: self.owner.1,
+            rdev: 0,
+            blksize: BLOCK_BYTES,
+            flags: 0,
+        }
+    }
+
+    /// Target of a symbolic link.
+    pub(crate) fn target(&mut self, number: u64) -> Result<Vec<u8>, Errno> {
+        let (at, node) = self.node(number)?;
+        if node.kind != NodeKind::Link {
+            return Err(Errno::INVAL);
+        }
+        self.tree(at).0.target(&node).map_err(|error| self.lost(number, &error))
+    }
+
+    /// Begins to use a file: what changes is read anew from here on. Returns whether the kernel may
+    /// keep what it has read.
+    pub(crate) fn open(&mut self, number: u64, writes: bool) -> Result<bool, Errno> {
+        match self.named(number)? {
+            Named::Root => Err(Errno::ISDIR),
+            Named::File(at) => {
+                let (_, sink, changes) = self.bytes(at);
+                if writes && sink.is_none() {
+                    return Err(Errno::ROFS);
+                }
+                if changes {
+                    self.ahead.drop_of(number);
+                }
+                Ok(!changes)
+            }
+            Named::Node(..) if writes => Err(Errno::ROFS),
+            Named::Node(..) => Ok(true),
+        }
+    }
+
+    /// Reads bytes of a file, fewer than `len` only at its end.
+    pub(crate) fn read(&mut self, number: u64, offset: u64, len: u32) -> Result<Vec<u8>, Errno> {
+        let result = match self.named(number)? {
+            Named::Root => return Err(Errno::ISDIR),
+            Named::File(at) => {
+                let (source, ..) = self.bytes(at);
+                read_ahead(
+                    &mut self.ahead,
+                    number,
+                    offset,
+                    len,
+                    source.size(),
+                    &mut |offset, into| {
+                        source
+                            .read_at(offset, into)
+                            .map_err(|error| Lost { range: error.range, why: error.why })
+                    },
+                )
+            }
+            Named::Node(at, _) => {
+                let content = self.content(number)?;
+                let What::Files { tree, .. } = &self.shown[self.trees[at]].what else {
+                    return Err(Errno::INVAL);
+                };
+                let size = content.size;
+                read_ahead(&mut self.ahead, number, offset, len, size, &mut |offset, into| {
+                    content.read(&**tree, offset, into)
+                })
+            }
+        };
+        result.map_err(|lost| {
+            self.note(number, Some(lost.range), false, lost.why);
+            Errno::IO
+        })
+    }
+
+    /// Map of a regular file.
+    fn content(&mut self, number: u64) -> Result<Rc<Content>, Errno> {
+        if let Some(content) = self.contents.get(number) {
+            return Ok(content);
+        }
+        let (at, node) = self.node(number)?;
+        match node.kind {
+            NodeKind::File => {}
+            NodeKind::Directory => return Err(Errno::ISDIR),
+            NodeKind::Link | NodeKind::Special(_) => return Err(Errno::INVAL),
+        }
+        let pieces = self.tree(at).0.pieces(&node).map_err(|error| self.lost(number, &error))?;
+        let content = Rc::new(Content::of(&node, pieces));
+        if let Some((range, why)) = content.doubts().first() {
+            self.note(number, Some(range.clone()), true, why.clone());
+        }
+        self.contents.put(number, content.weight(), Rc::clone(&content));
+        Ok(content)
+    }
+
+    /// Place of the next data or hole in a file.
+    pub(crate) fn seek(&mut self, number: u64, offset: u64, is_data: bool) -> Result<u64, Errno> {
+        let size = match self.named(number)? {
+            Named::Root => return Err(Errno::ISDIR),
+            Named::File(at) => self.bytes(at).0.size(),
+            Named::Node(..) => {
+                let content = self.content(number)?;
+                return match is_data {
+                    _ if offset >= content.size => Err(Errno::NXIO),
+                    true => content.data_from(offset).ok_or(Errno::NXIO),
+                    false => Ok(content.hole_from(offset)),
+                };
+            }
+        };
+        match is_data {
+            _ if offset >= size => Err(Errno::NXIO),
+            true => Ok(offset),
+            false => Ok(size),
+        }
+    }
+
+    /// Writes bytes to a file. What lies behind its end is not written.
+    pub(crate) fn write(&mut self, number: u64, offset: u64, data: &[u8]) -> Result<u32, Errno> {
+        let Named::File(at) = self.named(number)? else { return Err(Errno::ROFS) };
+        let (source, sink, _) = self.bytes(at);
+        let sink = sink.ok_or(Errno::ROFS)?;
+        let room = usize::try_from(source.size().saturating_sub(offset)).unwrap_or(usize::MAX);
+        let data = &data[..data.len().min(room)];
+        if data.is_empty() {
+            return Err(Errno::NOSPC);
+        }
+        self.ahead.drop_of(number);
+        self.is_unflushed = true;
+        let range = offset..offset + data.len() as u64;
+        match sink.write_at(offset, data) {
+            Ok(()) => u32::try_from(data.len()).or(Err(Errno::FBIG)),
+            Err(why) => {
+                self.note(number, Some(range), false, format!("write: {why}"));
+                Err(Errno::IO)
+            }
+        }
+    }
+
+    /// Makes what was written to any file durable.
+    pub(crate) fn flush(&mut self) -> Result<(), Errno> {
+        if !self.is_unflushed {
+            return Ok(());
+        }
+        for at in 0..self.files.len() {
+            let (_, sink, _) = self.bytes(at);
+            if let Some(Err(why)) = sink.map(|sink| sink.flush()) {
+                self.note(self.numbers.file(at), None, false, format!("flush: {why}"));
+                return Err(Errno::IO);
+            }
+        }
+        self.is_unflushed = false;
+        Ok(())
+    }
+
+    /// Blocks of 4 KiB of what an inode is on: all, and those that are free.
+    pub(crate) fn space(&self, number: u64) -> (u64, u64) {
+        let (size, free) = match self.named(number) {
+            Ok(Named::Node(at, _)) => {
+                let (tree, size) = self.tree(at);
+                (size, size.saturating_sub(tree.used_bytes()))
+            }
+            _ => {
+                let of = |it: &Shown| match &it.what {
+                    What::Bytes { source, .. } => source.size(),
+                    What::Files { size, .. } => *size,
+                };
+                (self.shown.iter().map(of).fold(0, u64::saturating_add), 0)
+            }
+        };
+        (size / u64::from(BLOCK_BYTES), free / u64::from(BLOCK_BYTES))
+    }
+}
+
+/// Reads bytes of a file of `size` bytes, with what a reader that reads on will ask for next.
+fn read_ahead(
+    ahead: &mut Ahead,
+    number: u64,
+    offset: u64,
+    len: u32,
+    size: u64,
+    fetch: &mut Fetch<'_, Lost>,
+) -> Result<Vec<u8>, Lost> {
+    let len = u64::from(len).min(size.saturating_sub(offset));
+    match usize::try_from(len) {
+        Ok(len) if len > 0 => Ok(ahead.read(number, offset, len, size, fetch)?.to_vec()),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// Unit of space, and the best size of reads that programs are told.
+pub(crate) const BLOCK_BYTES: u32 = 4096;
+/// Names of directories in memory: at about 50 bytes each, 50 MB.
+const ENTRIES_KEPT: usize = 1 << 20;
+/// Pieces of maps of files in memory: at about 100 bytes each, 25 MB.
+const PIECES_KEPT: usize = 1 << 18;
+/// Largest number of messages.
+const TOLD_MAX: usize = 10_000;
