@@ -158,14 +158,14 @@ impl Dirty {
             let own = view.record.of(disk).filter(|_| disk != to && view.record.is_in_sync(disk));
             own.is_some_and(|own| own.events() == sb.events())
         };
-        let repeats = (0..view.disks.len()).any(recorded);
+        let repeats = || (0..view.disks.len()).any(recorded);
         // A member that failed since a superblock was first written has not left in it. Under 0.90
         // the device number of a member is its slot, which another disk may occupy by now.
         let failed = |disk: usize| {
             let index = view.disk_of.iter().rposition(|known| *known == disk);
             let index = index.map(|index| MemberIndex(index as u16));
-            let known = repeats || sb.version() == Version::V0_90;
-            known && index.is_some_and(|it| self.failed.contains(&it))
+            index.is_some_and(|it| self.failed.contains(&it))
+                && (sb.version() == Version::V0_90 || repeats())
         };
         // Writes to a member that the superblock itself says has left do not count.
         let has_left = |write: &Write| {

@@ -168,7 +168,8 @@ impl Volume {
     }
 
     /// Calls `visit` for the items of a tree whose keys are in the range, in ascending order, until
-    /// it returns false. What cannot be read is left out and returned.
+    /// it returns false. Returns the parts of the tree that cannot be read; their items are not
+    /// visited.
     pub(super) fn scan(
         &self,
         root: &Root,
@@ -186,7 +187,7 @@ impl Volume {
     }
 
     /// Calls `visit` for the items with checksums of the sectors of a range, and perhaps others.
-    /// What cannot be read is left out and returned.
+    /// Returns the parts of the tree that cannot be read; their items are not visited.
     fn scan_sums(&self, range: &Range<u64>, visit: &mut dyn FnMut(Key, &[u8])) -> Vec<Lost> {
         let Some(root) = &self.sums else { return Vec::new() };
         let first = Key::new(kinds::SUMS, kinds::EXTENT_CSUM, self.first_sums_of(range.start));
