@@ -190,10 +190,10 @@ impl Resync {
     }
 
     /// Time at which the speed limits of the sync let it continue; `None` if they do not hold it
-    /// back.
-    pub(crate) fn wake(&self) -> Option<Time> {
+    /// back. `client_waits` tells whether a client waits for an answer now.
+    pub(crate) fn wake(&self, client_waits: bool) -> Option<Time> {
         let goes_on = !self.stopping && self.next < self.end;
-        if goes_on { self.pace.wake(self.has_all()) } else { None }
+        if goes_on { self.pace.wake(self.has_all(), client_waits) } else { None }
     }
 
     /// Whether the sync covers all sectors, and not only chunks with their bit set in the bitmap.

@@ -158,7 +158,8 @@ impl Pace {
         let drained = match self.kind {
             SyncPace::Md => has_all,
             SyncPace::Idle => {
-                has_all && self.quiet_at(self.step_took).is_some_and(|at| at <= self.at)
+                let quiet_at = self.quiet_at(self.step_took, self.client_waits);
+                has_all && quiet_at.is_some_and(|at| at <= self.at)
             }
         };
         let due = !self.is_busy() || self.is_behind() || drained;
@@ -167,8 +168,8 @@ impl Pace {
 
     /// Time at which clients will have been without a request for `pause`, if none arrives before;
     /// `None` while a client waits for an answer.
-    fn quiet_at(&self, pause: Span) -> Option<Time> {
-        self.client_at.filter(|_| !self.client_waits).map(|at| at + pause)
+    fn quiet_at(&self, pause: Span, client_waits: bool) -> Option<Time> {
+        self.client_at.filter(|_| !client_waits).map(|at| at + pause)
     }
 
     /// Counts bytes that the sync has begun to transfer against its floor, its ceiling and the
@@ -187,8 +188,9 @@ impl Pace {
     }
 
     /// Time at which the sync may continue by itself; `None` if it may continue now, or only after
-    /// an event.
-    pub(crate) fn wake(&self, has_all: bool) -> Option<Time> {
+    /// an event. `client_waits` tells whether a client waits for an answer now: the last one may
+    /// have got its answer after the last call of [`Pace::look`], and no event may follow.
+    pub(crate) fn wake(&self, has_all: bool, client_waits: bool) -> Option<Time> {
         if self.allows(has_all) {
             return None;
         }
@@ -197,7 +199,7 @@ impl Pace {
             (rate > 0).then(|| self.at + Span(missing.div_ceil(u128::from(rate.max(1))) as u64))
         };
         let steps = has_all && self.kind == SyncPace::Idle;
-        let idle = self.quiet_at(if steps { self.step_took } else { IDLE_AFTER });
+        let idle = self.quiet_at(if steps { self.step_took } else { IDLE_AFTER }, client_waits);
         let behind = filled(self.floor, self.min).filter(|_| !self.is_behind());
         let due = idle.into_iter().chain(behind).min().filter(|_| self.is_busy());
         let due = if self.is_behind() { None } else { due };
@@ -264,7 +266,7 @@ mod tests {
                 asked += 1;
                 done_at = millis + lag;
             }
-            if let Some(wake) = pace.wake(asked == 0 && millis >= done_at) {
+            if let Some(wake) = pace.wake(asked == 0 && millis >= done_at, false) {
                 assert!(wake > pace.at, "the next permitted time lies ahead");
             }
             moved += asked * STRIPE.0;
@@ -325,6 +327,19 @@ mod tests {
         assert!(step(20).abs_diff(expected(20)) < expected(20) / 3, "{}", step(20));
         let floor = moves(&knobs(SyncPace::Md, 50_000, 200_000), |_| true, 20);
         assert!(floor > 45_000 * 1024 * 10, "{floor}");
+    }
+
+    #[test]
+    fn a_sync_without_a_floor_wakes_once_the_last_client_has_its_answer() {
+        for kind in [SyncPace::Idle, SyncPace::Md] {
+            let slow = knobs(kind, 0, 200_000);
+            let mut pace = Pace::new(&slow, Time(0));
+            pace.look(Time(0), &slow, 7, false, true);
+            pace.asked(Bytes(STEP_BYTES));
+            pace.look(Time(1000), &slow, 8, true, false);
+            assert_eq!(pace.wake(false, true), None, "an event will follow");
+            assert_eq!(pace.wake(false, false), Some(Time(1000) + IDLE_AFTER), "none will");
+        }
     }
 
     #[test]

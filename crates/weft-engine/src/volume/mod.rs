@@ -505,7 +505,7 @@ impl Volume {
         let retry = self.retry_wake();
         let raid = self.raid.next_wake(ArrayView::of(&self.array), &self.knobs);
         let array = self.array.update_wake().into_iter().chain(self.array.bitmap_wake());
-        let sync = self.sync.as_ref().and_then(Resync::wake);
+        let sync = self.sync.as_ref().and_then(|sync| sync.wake(self.client_waits()));
         stalls.chain(sync).chain(enter_safe_mode).chain(retry).chain(array).chain(raid).min()
     }
 

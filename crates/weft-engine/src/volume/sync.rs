@@ -54,8 +54,8 @@ impl Volume {
     /// Updates the speed control of the running sync from the time and from the activity of
     /// clients.
     fn pace_sync(&mut self, out: &mut Outbox) {
+        let waits = self.sync.is_some() && self.client_waits();
         let Some(sync) = &mut self.sync else { return };
-        let waits = self.passing > 0 || self.requests.iter().flatten().any(Active::is_active);
         let (requests, has_all) = (self.clients.requests(), sync.has_all());
         sync.pace.look(out.now, &self.knobs, requests, waits, has_all);
         self.array.sync_class = sync.pace.class();
@@ -64,6 +64,11 @@ impl Volume {
         if sync.pace.is_busy() && sync.pace.is_behind() {
             self.array.promote_syncs(out);
         }
+    }
+
+    /// Whether a client waits for an answer.
+    pub(super) fn client_waits(&self) -> bool {
+        self.passing > 0 || self.requests.iter().flatten().any(Active::is_active)
     }
 
     /// Starts a sync that is due.
