@@ -1,4 +1,4 @@
-//! Arrays on disks: the members that were found, grouped by array, and whether its data can be read.
+//! Arrays on disks: their members, grouped by array, and whether their data can be read.
 
 use std::path::Path;
 

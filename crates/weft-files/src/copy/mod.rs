@@ -77,7 +77,7 @@ pub enum CopyError {
 /// Writes bytes to a file, at an offset.
 type Write<'w> = dyn FnMut(&OwnedFd, &[u8], u64) -> Result<(), Errno> + 'w;
 
-/// What of a file system is copied.
+/// The part of a file system that is copied.
 #[derive(Clone, Copy, Debug)]
 pub enum Start<'s> {
     /// These nodes, each under its name. Paths of the report lie below the folder of the copy.
