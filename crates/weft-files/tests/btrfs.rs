@@ -14,7 +14,7 @@ use common::{bytes, list, make_folder, source, tool};
 use sha2::{Digest, Sha256};
 use tempfile::tempdir;
 use weft_files::btrfs::Btrfs;
-use weft_files::copy::{Folder, Report, copy};
+use weft_files::copy::{Folder, Report, Start, copy};
 use weft_files::inside::look;
 use weft_files::probe::Kind;
 use weft_files::source::Shared;
@@ -51,7 +51,7 @@ fn found(at: &Path) -> BTreeMap<String, String> {
 }
 
 fn copied(tree: &Btrfs, to: &Path) -> Report {
-    copy(tree, &Folder::open(to).unwrap(), b"fs", false, &mut |_| {}).unwrap()
+    copy(tree, &Folder::open(to).unwrap(), Start::Root(b"fs"), false, &mut |_| {}).unwrap()
 }
 
 fn open(image: Vec<u8>) -> Btrfs {

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
 use tempfile::tempdir;
-use weft_files::copy::{Event, Folder, PART, Report, copy};
+use weft_files::copy::{Event, Folder, PART, Report, Start, copy};
 use weft_files::source::{ReadError, Source};
 use weft_files::tree::{
     Attribute, Entries, Entry, Node, NodeKind, NodeTime, Piece, PieceBytes, Pieces, Tree, TreeError,
@@ -65,7 +65,7 @@ impl Fake {
 
     fn copy(&self, to: &Path) -> Report {
         let folder = Folder::open(to).unwrap();
-        copy(self, &folder, b"fs", false, &mut |_| {}).unwrap()
+        copy(self, &folder, Start::Root(b"fs"), false, &mut |_| {}).unwrap()
     }
 }
 
@@ -140,6 +140,38 @@ impl Tree for Fake {
 
 fn paths(list: &[weft_files::copy::Told]) -> Vec<String> {
     list.iter().map(|told| String::from_utf8_lossy(&told.path).into_owned()).collect()
+}
+
+#[test]
+fn a_copy_of_entries_has_them_under_their_names_and_nothing_else() {
+    let dir = tempdir().unwrap();
+    let fake = Fake::of(&[(b"good", 1), (b"d", 2), (b"left out", 1)])
+        .add(NodeKind::File, b"content", &[])
+        .add(NodeKind::Directory, b"", &[(b"below", 3)])
+        .add(NodeKind::File, b"deep", &[]);
+    let root = fake.node(fake.root()).unwrap();
+    let of = |name: &[u8]| {
+        let list = fake.entries(&root).unwrap().list;
+        list.into_iter().find(|entry| entry.name == name).unwrap()
+    };
+    let evil = Entry { name: b"../evil".to_vec(), id: 1 };
+    let gone = Entry { name: b"gone".to_vec(), id: 77 };
+    let picked = [of(b"good"), of(b"d"), evil, gone];
+    let to = dir.path().join("to");
+    let folder = Folder::open(&to).unwrap();
+    let before = fs::metadata(&to).unwrap().permissions();
+    let report = copy(&fake, &folder, Start::Entries(&picked), false, &mut |_| {}).unwrap();
+    let mut names: Vec<_> =
+        fs::read_dir(&to).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["d", "good"]);
+    assert_eq!(fs::read(to.join("good")).unwrap(), b"content");
+    assert_eq!(fs::read(to.join("d/below")).unwrap(), b"deep");
+    assert_eq!((report.files, report.directories), (2, 1), "{report:?}");
+    assert_eq!(paths(&report.failed), ["../evil", "gone"]);
+    assert!(!dir.path().join("evil").exists());
+    // The folder that the user named keeps its mode: it is no part of the copy.
+    assert_eq!(fs::metadata(&to).unwrap().permissions(), before);
 }
 
 #[test]
@@ -306,7 +338,7 @@ fn a_copy_that_ends_early_leaves_no_part() {
     let fake = Fake::of(&[(b"file", 1)]).add(NodeKind::File, b"content", &[]);
     fs::write(dir.path().join(".weft-rescue.part"), "half of a file").unwrap();
     let folder = Folder::open(dir.path()).unwrap();
-    let ended = copy(&fake, &folder, b"fs", false, &mut |_| {});
+    let ended = copy(&fake, &folder, Start::Root(b"fs"), false, &mut |_| {});
     assert!(ended.is_err());
     assert!(!dir.path().join(".weft-rescue.part").exists());
 }
@@ -373,7 +405,7 @@ fn owners_that_are_not_set_are_told_once_for_each_node() {
                 told.push((String::from_utf8_lossy(path).into_owned(), node.uid, node.gid));
             }
         };
-        let report = copy(&fake, &folder, b"fs", false, &mut tell).unwrap();
+        let report = copy(&fake, &folder, Start::Root(b"fs"), false, &mut tell).unwrap();
         let expected = ["file", "link", ""].map(|path| (path.to_owned(), 12345, 54321));
         assert_eq!(told, expected);
         assert_eq!(report.owners_lost, 3);

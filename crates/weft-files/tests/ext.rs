@@ -8,7 +8,7 @@ use std::path::Path;
 
 use common::{bytes, file_source, image, list, make_folder, source, tool};
 use tempfile::tempdir;
-use weft_files::copy::{Folder, Report, copy};
+use weft_files::copy::{Folder, Report, Start, copy};
 use weft_files::ext4::Ext4;
 use weft_files::inside::look;
 use weft_files::probe::Kind;
@@ -17,7 +17,7 @@ use weft_files::tree::{Tree, TreeError};
 
 fn copied(from: &Shared, to: &Path) -> Report {
     let tree = Ext4::open(from).unwrap();
-    copy(&tree, &Folder::open(to).unwrap(), b"fs", false, &mut |_| {}).unwrap()
+    copy(&tree, &Folder::open(to).unwrap(), Start::Root(b"fs"), false, &mut |_| {}).unwrap()
 }
 
 /// Makes a folder that holds others without write permission removable.

@@ -13,7 +13,7 @@ use common::volumes::{EXTENT, FIRST, group, physical, set_text, uuid, volume};
 use common::{bytes, image, tool};
 use tempfile::tempdir;
 use weft_files::btrfs::Btrfs;
-use weft_files::copy::{Folder, copy};
+use weft_files::copy::{Folder, Start, copy};
 use weft_files::ext4::Ext4;
 use weft_files::inside::look;
 use weft_files::source::{ReadError, Shared, Source, read_vec};
@@ -187,7 +187,8 @@ fn changed_bytes_of_ext_give_errors_and_no_panic() {
                     if case % 50 == 0 {
                         let to = tempdir().unwrap();
                         let folder = Folder::open(to.path()).unwrap();
-                        let report = copy(&tree, &folder, b"fs", false, &mut |_| {}).unwrap();
+                        let report =
+                            copy(&tree, &folder, Start::Root(b"fs"), false, &mut |_| {}).unwrap();
                         let bytes = report.bytes;
                         assert!(bytes <= 64 << 20, "{kind:?}, {part} {case}: {bytes}");
                         tool("chmod", &["-R", "u+rwx", to.path().to_str().unwrap()], "");
@@ -234,7 +235,8 @@ fn changed_bytes_of_btrfs_give_errors_and_no_panic() {
                 if case % 50 == 0 {
                     let to = tempdir().unwrap();
                     let folder = Folder::open(to.path()).unwrap();
-                    let report = copy(&tree, &folder, b"fs", false, &mut |_| {}).unwrap();
+                    let report =
+                        copy(&tree, &folder, Start::Root(b"fs"), false, &mut |_| {}).unwrap();
                     assert!(report.bytes <= 64 << 20, "{name} {case}: {}", report.bytes);
                     tool("chmod", &["-R", "u+rwx", to.path().to_str().unwrap()], "");
                 }

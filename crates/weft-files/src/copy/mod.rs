@@ -33,7 +33,7 @@ use rustix::io::Errno;
 use thiserror::Error;
 
 use crate::source::BLOCK_BYTES;
-use crate::tree::{Node, NodeKind, NodeTime, Packed, PieceBytes, Tree};
+use crate::tree::{Entry, Node, NodeKind, NodeTime, Packed, PieceBytes, Tree};
 pub use folder::Folder;
 use folder::{is_file, is_name};
 pub use report::{Damaged, Event, Report, Told};
@@ -77,7 +77,16 @@ pub enum CopyError {
 /// Writes bytes to a file, at an offset.
 type Write<'w> = dyn FnMut(&OwnedFd, &[u8], u64) -> Result<(), Errno> + 'w;
 
-/// Copies all of a file system into `name` below `base`. `owners` sets owners, which needs root;
+/// The part of a file system that is copied.
+#[derive(Clone, Copy, Debug)]
+pub enum Start<'s> {
+    /// These nodes, each under its name. Paths of the report lie below the folder of the copy.
+    Entries(&'s [Entry]),
+    /// Everything, into a folder of this name. Paths of the report lie below that.
+    Root(&'s [u8]),
+}
+
+/// Copies what `start` says of a file system into `base`. `owners` sets owners, which needs root;
 /// `tell` gets what happens, when it happens: a caller can keep the findings of a copy that is
 /// killed.
 ///
@@ -87,24 +96,28 @@ type Write<'w> = dyn FnMut(&OwnedFd, &[u8], u64) -> Result<(), Errno> + 'w;
 pub fn copy(
     tree: &dyn Tree,
     base: &Folder,
-    name: &[u8],
+    start: Start<'_>,
     owners: bool,
     tell: &mut dyn FnMut(Event<'_>),
 ) -> Result<Report, Stopped> {
-    copy_by(tree, base, name, owners, tell, &mut write_all)
+    copy_by(tree, base, start, owners, tell, &mut write_all)
 }
 
 /// [`copy`] with a function that writes.
 fn copy_by(
     tree: &dyn Tree,
     base: &Folder,
-    name: &[u8],
+    start: Start<'_>,
     owners: bool,
     tell: &mut dyn FnMut(Event<'_>),
     write: &mut Write<'_>,
 ) -> Result<Report, Stopped> {
     base.remove(PART);
-    let opened = base.enter(name).map_err(CopyError::of);
+    let opened = match start {
+        Start::Entries(_) => base.walk(b""),
+        Start::Root(name) => base.enter(name),
+    };
+    let opened = opened.map_err(CopyError::of);
     let opened = opened.and_then(|top| {
         let folds = folds_case(base, &top)?;
         Ok((top, folds))
@@ -131,7 +144,10 @@ fn copy_by(
         first_names: BTreeMap::new(),
         buffer: Vec::new(),
     };
-    let mut ended = copy.all();
+    let mut ended = match start {
+        Start::Entries(entries) => copy.entries(entries),
+        Start::Root(_) => copy.all(),
+    };
     let report = copy.report;
     base.remove(PART);
     if let Err(error) = base.sync() {
@@ -213,8 +229,22 @@ impl Copy<'_> {
                 return Ok(());
             }
         };
-        let mut seen = BTreeSet::from([root.id]);
-        let mut waiting = vec![(Vec::new(), root)];
+        self.walk(Vec::new(), root)
+    }
+
+    /// Copies nodes by their names.
+    fn entries(&mut self, entries: &[Entry]) -> Result<(), CopyError> {
+        let top = self.top.walk(b"").map_err(CopyError::of)?;
+        for (path, node) in self.named(&top, b"", entries.to_vec())? {
+            self.walk(path, node)?;
+        }
+        Ok(())
+    }
+
+    /// Copies a directory with everything below it.
+    fn walk(&mut self, path: Vec<u8>, node: Node) -> Result<(), CopyError> {
+        let mut seen = BTreeSet::from([node.id]);
+        let mut waiting = vec![(path, node)];
         let mut done = Vec::new();
         while let Some((path, node)) = waiting.pop() {
             let folder = match self.top.walk(&path) {
@@ -272,10 +302,20 @@ impl Copy<'_> {
         for doubt in entries.doubts {
             self.doubtful(path, format!("a part of the directory may be wrong: {doubt}"));
         }
+        self.named(folder, path, entries.list)
+    }
+
+    /// Copies entries of a directory; returns the directories among them.
+    fn named(
+        &mut self,
+        folder: &Folder,
+        path: &[u8],
+        entries: Vec<Entry>,
+    ) -> Result<Vec<(Vec<u8>, Node)>, CopyError> {
         let mut claimed = Claimed::new();
         let mut inner = Vec::new();
         let mut folded = BTreeSet::new();
-        for entry in entries.list {
+        for entry in entries {
             let mut path = path.to_vec();
             if !path.is_empty() {
                 path.push(b'/');

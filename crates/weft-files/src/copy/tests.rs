@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::*;
 use crate::source::Source;
-use crate::tree::{Attribute, Entries, Entry, Piece, Pieces, TreeError};
+use crate::tree::{Attribute, Entries, Piece, Pieces, TreeError};
 
 /// A root with five files of 1 MiB; the second one has a block that cannot be read.
 struct Five(Holed);
@@ -103,7 +103,7 @@ fn limited(to: &Path, room: u64, error: Errno) -> (Result<Report, Stopped>, Vec<
         }
     };
     let folder = Folder::open(to).unwrap();
-    let ended = copy_by(&tree, &folder, b"fs", false, &mut tell, &mut write);
+    let ended = copy_by(&tree, &folder, Start::Root(b"fs"), false, &mut tell, &mut write);
     (ended, told, written)
 }
 

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use weft_files::copy::{Event, Folder, PART, Stopped, copy};
+use weft_files::copy::{Event, Folder, PART, Start, Stopped, copy};
 use weft_files::inside::Inside as Found;
 use weft_files::open::Opened;
 use weft_terminal::outcome::{Exit, Failure, Outcome};
@@ -142,7 +142,7 @@ fn restore(
         record.event(&restored.place, &restored.folder, &event);
     };
     let is_root = rustix::process::geteuid().is_root();
-    let copied = copy(&*tree, base, restored.folder.as_bytes(), is_root, &mut tell);
+    let copied = copy(&*tree, base, Start::Root(restored.folder.as_bytes()), is_root, &mut tell);
     bar.finish_and_clear();
     restored.report = Some(match copied {
         Ok(report) => report,
