@@ -161,7 +161,7 @@ struct Copied<'a> {
 /// Areas of a kind.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
-    areas: u64,
+    count: u64,
     bytes: u64,
     /// First byte of the first area.
     first: u64,
@@ -178,11 +178,15 @@ impl Sum {
             if sum.bytes == 0 {
                 sum.first = area.start;
             }
-            sum.areas += u64::from(end != Some(area.start));
+            sum.count += u64::from(end != Some(area.start));
             sum.bytes += area.end - area.start;
             end = Some(area.end);
         }
         sum
+    }
+
+    fn areas(self) -> String {
+        format!("{} area{}", self.count, if self.count == 1 { "" } else { "s" })
     }
 }
 
@@ -220,43 +224,34 @@ impl<'a> Copied<'a> {
 
     /// A sentence about what was not read.
     fn verdict(&self) -> String {
-        let (bad, left) = (self.bad, self.left);
-        let areas = |count: u64| if count == 1 { "area" } else { "areas" };
         let mut says = Vec::new();
-        if bad.bytes > 0 {
-            says.push(format!(
-                "{} bytes in {} bad {}, the first at byte {}",
-                bad.bytes,
-                bad.areas,
-                areas(bad.areas),
-                bad.first
-            ));
+        for (sum, what) in [
+            (self.bad, "cannot be read"),
+            (self.left, "lie between bad sectors and were not tried one by one"),
+        ] {
+            if sum.bytes > 0 {
+                let (bytes, areas, first) = (sum.bytes, sum.areas(), sum.first);
+                says.push(format!("{bytes} bytes in {areas} {what}, the first at byte {first}"));
+            }
         }
-        if left.bytes > 0 {
-            says.push(format!(
-                "{} bytes in {} {} between bad sectors that were not tried one by one",
-                left.bytes,
-                left.areas,
-                areas(left.areas)
-            ));
-        }
-        format!("not everything was read: {}; --retries N tries again", says.join(", "))
+        format!("not everything was read: {}; --retries N tries again", says.join("; "))
     }
 
     fn print(&self) -> Result<(), Failure> {
         let mut out = printable_stdout();
         let human = |bytes| size::human(Bytes(bytes));
-        writeln!(
-            out,
-            "{}: {} of {} read, {} bad in {} areas, {} not tried one by one; map {}",
+        let mut line = format!(
+            "{}: {} of {} read",
             label(self.file),
             human(self.read.bytes),
-            human(self.wanted),
-            human(self.bad.bytes),
-            self.bad.areas,
-            human(self.left.bytes),
-            label(self.map_path)
-        )?;
+            human(self.wanted)
+        );
+        for (sum, what) in [(self.bad, "bad"), (self.left, "not tried one by one")] {
+            if sum.bytes > 0 {
+                line += &format!(", {} {what} in {}", human(sum.bytes), sum.areas());
+            }
+        }
+        writeln!(out, "{line}; map {}", label(self.map_path))?;
         writeln!(out, "next, with the images of the other disks: {}", self.next())?;
         out.flush()?;
         Ok(())
@@ -267,8 +262,8 @@ impl<'a> Copied<'a> {
             "schema": "weft.image/1", "disk": disk, "file": label(self.file),
             "map": label(self.map_path), "size_bytes": self.size, "wanted_bytes": self.wanted,
             "read_bytes": self.read.bytes, "bad_bytes": self.bad.bytes,
-            "bad_areas": self.bad.areas, "left_bytes": self.left.bytes,
-            "left_areas": self.left.areas, "complete": self.is_complete(),
+            "bad_areas": self.bad.count, "left_bytes": self.left.bytes,
+            "left_areas": self.left.count, "complete": self.is_complete(),
             "reads": self.counts.reads, "errors": self.counts.errors,
             "timeouts": self.counts.timeouts, "seconds": self.took.as_secs_f64(),
             "next": self.next(),

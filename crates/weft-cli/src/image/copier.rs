@@ -287,7 +287,8 @@ impl Copier {
         loop {
             let area = self.first(Status::NonTrimmed, self.position..self.settings.domain.end)?;
             self.position = area.start;
-            let is_bad = |at: Option<u64>| at.and_then(|at| self.map.status(at)) == Some(Status::Bad);
+            let is_bad =
+                |at: Option<u64>| at.and_then(|at| self.map.status(at)) == Some(Status::Bad);
             if !is_bad(area.start.checked_sub(1)) {
                 return Some(self.sector_at(area.start, area.end));
             }

@@ -75,7 +75,8 @@ impl Disk {
         // The page cache has what a file system keeps there; files have no sectors of their own.
         let is_file = path.metadata().is_ok_and(|found| found.is_file());
         let options = OpenOptions { buffered: is_file, ..OpenOptions::new(Access::ReadOnly) };
-        let member = options.open(&spec, MemberIndex(0), []).map_err(|error| volume::device(&error))?;
+        let member =
+            options.open(&spec, MemberIndex(0), []).map_err(|error| volume::device(&error))?;
         let size = match is_file {
             true => path.metadata()?.len(),
             false => member.info().size.bytes().0,
@@ -126,7 +127,11 @@ impl Disk {
                 bytes.drain(..skip.min(bytes.len()));
                 bytes.truncate(most);
                 let is_cut = bytes.len() < most && self.member.is_cut();
-                if is_cut { Err(self.gone("is shorter than it was")) } else { Ok(Got::Bytes(bytes)) }
+                if is_cut {
+                    Err(self.gone("is shorter than it was"))
+                } else {
+                    Ok(Got::Bytes(bytes))
+                }
             }
             Err(ErrorKind::TimedOut) => Ok(Got::TimedOut),
             Err(_) => Ok(Got::Failed),
@@ -148,10 +153,8 @@ impl Disk {
         let limit = self.limit.map(|limit| Instant::now() + limit);
         let request = [start.to_le_bytes(), len.to_le_bytes()].concat();
         let mut head = [0; 8];
-        let answered = reader
-            .socket
-            .write_all(&request)
-            .and_then(|()| reader.receive(&mut head, limit, wait));
+        let answered =
+            reader.socket.write_all(&request).and_then(|()| reader.receive(&mut head, limit, wait));
         match answered {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::TimedOut => {
@@ -215,6 +218,8 @@ impl Reader {
             .process_group(0)
             .stdin(OwnedFd::from(theirs))
             .stdout(Stdio::from(disk.try_clone_to_owned()?))
+            // What waits for the end of a pipe must not wait for a child that is left behind.
+            .stderr(Stdio::null())
             .spawn()?;
         socket.set_read_timeout(Some(WAIT))?;
         Ok(Self { child, socket })
@@ -280,7 +285,8 @@ fn serve(socket: &mut UnixStream) -> io::Result<()> {
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(()),
             result => result?,
         }
-        let word = |at: usize| u64::from_le_bytes([0, 1, 2, 3, 4, 5, 6, 7].map(|i| request[at + i]));
+        let word =
+            |at: usize| u64::from_le_bytes([0, 1, 2, 3, 4, 5, 6, 7].map(|i| request[at + i]));
         let len = usize::try_from(word(8)).map_err(io::Error::other)?;
         if bytes.as_ref().len() < len {
             bytes = AlignedBytes::zeroed(len);

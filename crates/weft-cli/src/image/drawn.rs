@@ -242,7 +242,8 @@ fn another_run_goes_on_where_the_map_says() {
         let mut disk = Disk::draw(&mut rng);
         let first = settings(&mut rng, disk.size);
         let map = copy(&mut disk, &first, Planted::None, || u64::MAX);
-        let second = Settings { domain: 0..disk.size, scrapes: true, ..settings(&mut rng, disk.size) };
+        let second =
+            Settings { domain: 0..disk.size, scrapes: true, ..settings(&mut rng, disk.size) };
         let mut copier = Copier::new(map.clone(), second.clone());
         while let Some(range) = copier.next() {
             let read = map.areas_in(range.clone()).any(|(_, it)| it == Status::Finished);

@@ -50,12 +50,7 @@ pub(crate) struct Ended {
 }
 
 impl Session {
-    pub(crate) fn new(
-        copier: Copier,
-        image: SparseImage,
-        map: ResultFile,
-        title: String,
-    ) -> Self {
+    pub(crate) fn new(copier: Copier, image: SparseImage, map: ResultFile, title: String) -> Self {
         let (saved, counts) = (Instant::now(), Counts::default());
         Self { copier, image, map, title, saved, last: 0..0, counts }
     }

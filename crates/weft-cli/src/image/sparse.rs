@@ -56,7 +56,9 @@ impl SparseImage {
             // Not every file system has locks.
             Ok(()) | Err(_) => {}
         }
-        image.file.set_len(size).map_err(|error| image.failed(&error))?;
+        if image.file.metadata()?.len() != size {
+            image.file.set_len(size).map_err(|error| image.failed(&error))?;
+        }
         Ok(image)
     }
 
