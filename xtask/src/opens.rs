@@ -23,7 +23,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("weft-lab/src/replay/trace.rs", "traces"),
     ("weft-runtime/src/devices/", "members"),
     ("weft-runtime/src/overlay/", "overlays; anything but a file is refused"),
-    ("weft-runtime/src/rescued.rs", "maps of ddrescue"),
+    ("weft-runtime/src/mapfile.rs", "maps of ddrescue"),
     ("weft-runtime/src/unwritten.rs", "the mark beside a control socket"),
     ("weft-sim/src/drive/model.rs", "models of drives"),
     ("weft-sim/src/machine/cost_table.rs", "tables of costs"),

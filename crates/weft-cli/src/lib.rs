@@ -10,6 +10,7 @@ mod candidates;
 mod command;
 mod contents;
 mod foreground;
+mod image;
 mod inside;
 mod knobs;
 mod look;
@@ -63,9 +64,13 @@ Exit status: 0 done, 1 failed, 2 usage, 3 refused for safety (nothing written), 
 5 mismatches found (check).
 Start here: weft demo";
 
-/// Answers a shell that asks for completions, or runs the command line. Returns the exit status.
+/// Runs the command line. Returns the exit status. Also answers a shell that asks for completions,
+/// and reads a disk for another process of this program.
 #[must_use]
 pub fn main() -> ExitCode {
+    if let Some(code) = image::reader(std::env::args_os()) {
+        return code;
+    }
     match candidates::answer(Cli::command) {
         Ok(false) => {}
         Ok(true) => return ExitCode::SUCCESS,

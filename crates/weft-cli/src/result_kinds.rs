@@ -5,6 +5,10 @@ use std::path::Path;
 use weft_terminal::outcome::Failure;
 use weft_terminal::result_file::{Kind, Output, ResultFile};
 
+/// Map of a disk that is copied (`image --map`), in the form of GNU ddrescue.
+pub(crate) const IMAGE_MAP: Kind =
+    Kind { begin: "# Mapfile of weft image", name: "map of weft image" };
+
 /// Log of requests (`serve --record`).
 pub(crate) const LOG: Kind = Kind { begin: "fio version ", name: "log" };
 
@@ -34,7 +38,7 @@ mod tests {
     fn each_kind_recognises_its_own_files_only() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("kinds");
-        let kinds = [LOG, MAN_PAGE, MAP, REPORT];
+        let kinds = [IMAGE_MAP, LOG, MAN_PAGE, MAP, REPORT];
         for made in kinds {
             std::fs::write(&path, format!("{} and more", made.begin)).unwrap();
             for kind in kinds {

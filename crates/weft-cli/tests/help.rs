@@ -5,12 +5,13 @@ mod common;
 use common::{Served, array, command, exits};
 use tempfile::tempdir;
 
-const COMMANDS: [&str; 28] = [
+const COMMANDS: [&str; 29] = [
     "create",
     "examine",
     "detail",
     "assemble",
     "rescue",
+    "image",
     "cat",
     "serve",
     "status",
@@ -128,12 +129,13 @@ fn every_command_that_has_json_prints_it_when_it_fails() {
     let dir = tempdir().unwrap();
     std::fs::write(dir.path().join("small"), [0; 512]).unwrap();
     // Calls that fail inside of the command, with their exit status.
-    let failing: [(&str, &[&str], i32); 24] = [
+    let failing: [(&str, &[&str], i32); 25] = [
         ("create", &["-l", "7", "-n", "2", "a", "b"], 2),
         ("examine", &["absent"], 1),
         ("detail", &["absent"], 1),
         ("assemble", &["absent"], 1),
         ("rescue", &["absent"], 1),
+        ("image", &["absent", "absent2"], 1),
         ("status", &["absent"], 1),
         ("fail", &["absent", "m"], 1),
         ("remove", &["absent", "m"], 1),

@@ -20,7 +20,7 @@
 //! | overlays over members that stay unwritten | `overlay/` |
 //! | rings: io_uring, threads, at once, faulty | `io/` |
 //! | names of members | `spec.rs` |
-//! | maps of ddrescue beside images | `rescued.rs` |
+//! | maps of ddrescue, and those beside images | `mapfile.rs`, `rescued.rs` |
 //! | holes and locks of files | `holes.rs`, `file_lock.rs` |
 //! | payload memory and leases on it | `buffers.rs` |
 //! | mark of writes that are in memory only | `unwritten.rs` |
@@ -45,6 +45,7 @@ mod error;
 mod file_lock;
 pub mod holes;
 pub mod io;
+pub mod mapfile;
 pub mod member_io;
 pub mod overlay;
 pub mod rescued;

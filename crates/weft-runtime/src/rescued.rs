@@ -10,13 +10,13 @@
 //!
 //! Source   GNU ddrescue manual, "Mapfile structure"
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use weft_engine::assemble::Candidate;
 use weft_units::{Bytes, SectorRange, Sectors};
+
+use crate::mapfile::{Mapfile, Status};
 
 /// Ranges of a member that GNU ddrescue did not read, according to the map that it wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,24 +49,14 @@ impl Rescued {
     /// Reads the map that was named, which need not begin with ddrescue's title.
     fn named(map: &Path, bytes: &Range<u64>) -> Result<Self, String> {
         let name = map.display();
-        let failed = |error| format!("{name}: {error}");
-        if !map.metadata().map_err(failed)?.is_file() {
-            return Err(format!(
-                "{name}: found no regular file, expected a map of GNU ddrescue, which is read twice"
-            ));
-        }
-        let mut file = File::open(map).map_err(failed)?;
-        let mut begin = Vec::new();
-        file.by_ref().take(64).read_to_end(&mut begin).map_err(failed)?;
-        if begin.starts_with(TITLE_OF_ARRAYS.as_bytes()) {
+        if Mapfile::title(map).starts_with(TITLE_OF_ARRAYS) {
             return Err(format!(
                 "{name}: line 1: found a map of weft cat, which counts in bytes of an array, \
-                 expected one that GNU ddrescue wrote of the disk"
+                 expected one that GNU ddrescue or weft image wrote of the disk"
             ));
         }
-        file.seek(SeekFrom::Start(0)).map_err(failed)?;
-        let read = parse(BufReader::new(file)).map_err(|why| {
-            format!("{name}: {why}; name the map that GNU ddrescue wrote of the disk")
+        let read = Mapfile::read(map).map_err(|why| {
+            format!("{name}: {why}; name the map that GNU ddrescue or weft image wrote of the disk")
         })?;
         Ok(Self { map: map.to_owned(), unread: unread(&read, bytes) })
     }
@@ -83,8 +73,7 @@ impl Rescued {
             ));
         }
         let name = map.display();
-        let file = File::open(&map).map_err(|error| format!("{name}: {error}"))?;
-        let read = parse(BufReader::new(file)).map_err(|why| {
+        let read = Mapfile::read(&map).map_err(|why| {
             format!("{name}: {why}; mend the map, or move it away to take all for data")
         })?;
         let unread = unread(&read, bytes);
@@ -197,12 +186,17 @@ const READS: &str = "weft cat and serve --read-only compute that from the others
 /// First bytes of a map of `weft cat --map`, which counts in bytes of an array.
 const TITLE_OF_ARRAYS: &str = "# Mapfile of weft cat";
 
-/// First bytes of a map of ddrescue or ddrescuelog, and of a map of an older version.
-const TITLES: [&str; 2] =
-    ["# Mapfile. Created by GNU ddrescue", "# Rescue Logfile. Created by GNU ddrescue"];
+/// First bytes of maps of disks: of ddrescue or ddrescuelog, of their older versions, and of `weft
+/// image`.
+pub const TITLES: [&str; 3] = [
+    "# Mapfile. Created by GNU ddrescue",
+    "# Rescue Logfile. Created by GNU ddrescue",
+    "# Mapfile of weft image",
+];
 
-/// Possible names of a map beside an image.
-fn names(image: &Path) -> Vec<PathBuf> {
+/// Possible names of a map beside an image; the first one is the image's with `.map`.
+#[must_use]
+pub fn names(image: &Path) -> Vec<PathBuf> {
     let endings = ["map", "mapfile", "log"];
     let mut names: Vec<PathBuf> = Vec::new();
     for ending in endings {
@@ -219,103 +213,19 @@ fn names(image: &Path) -> Vec<PathBuf> {
     names
 }
 
-/// Whether a file begins like a map: a log of another program may have the same name.
-fn is_map(path: &Path) -> bool {
-    let is_file = path.metadata().is_ok_and(|found| found.is_file());
-    let Some(file) = is_file.then(|| File::open(path).ok()).flatten() else { return false };
-    let mut begin = Vec::new();
-    if file.take(64).read_to_end(&mut begin).is_err() {
-        return false;
-    }
-    TITLES.iter().any(|title| begin.starts_with(title.as_bytes()))
-}
-
-/// Reads the next line of a map; `None` at the end. The length is limited, because the file may be
-/// a disk without any line.
-fn next_line(map: &mut impl BufRead, number: u64) -> Result<Option<String>, String> {
-    let mut line = Vec::new();
-    let mut limited = map.by_ref().take(LINE_MAX);
-    limited.read_until(b'\n', &mut line).map_err(|error| format!("line {number}: {error}"))?;
-    let wrong = |found: &str| {
-        Err(format!("line {number}: found {found}, expected a line of a map of GNU ddrescue"))
-    };
-    match String::from_utf8(line) {
-        Ok(text) if text.is_empty() => Ok(None),
-        Ok(text) if text.contains('\0') => wrong("a byte of zero"),
-        Ok(text) if text.len() as u64 == LINE_MAX => wrong(&format!("{LINE_MAX} bytes or more")),
-        Ok(text) => Ok(Some(text)),
-        Err(_) => wrong("bytes that are no text"),
-    }
-}
-
-/// Longest line: longer than any that ddrescue writes, including the command line at the start of a
-/// map.
-const LINE_MAX: u64 = 64 << 10;
-
-/// Reads the ranges that a map marks as read, in ascending order and disjoint.
-fn parse(mut map: impl BufRead) -> Result<Vec<Range<u64>>, String> {
-    let mut read: Vec<Range<u64>> = Vec::new();
-    let (mut seen_status, mut last, mut lines) = (false, 0, 0);
-    for number in 1_u64.. {
-        let Some(line) = next_line(&mut map, number)? else { break };
-        let text = line.split('#').next().unwrap_or_default().trim();
-        if text.is_empty() {
-            continue;
-        }
-        let fields: Vec<&str> = text.split_whitespace().collect();
-        let wrong = |field: &str, found: &str, expected: &str| {
-            let found: String = found.chars().take(40).flat_map(char::escape_debug).collect();
-            Err(format!("line {number}: {field}: found {found}, expected {expected}"))
-        };
-        if !seen_status {
-            // Current position and status of the run, and in newer maps its pass.
-            if !(2..=3).contains(&fields.len()) || integer(fields[0]).is_none() {
-                return wrong("status line", text, "current_pos current_status [current_pass]");
-            }
-            seen_status = true;
-            continue;
-        }
-        let &[pos, size, status] = fields.as_slice() else {
-            return wrong("area", text, "pos size status");
-        };
-        let Some(start) = integer(pos) else { return wrong("pos", pos, "a number") };
-        let Some(size) = integer(size) else { return wrong("size", size, "a number") };
-        if start < last {
-            return wrong("pos", pos, &format!("at least {last:#x}, the end of the area before"));
-        }
-        let Some(end) = start.checked_add(size) else {
-            return wrong("size", fields[1], "an end below 2^64");
-        };
-        match status {
-            "+" => match read.last_mut() {
-                Some(before) if before.end == start => before.end = end,
-                _ => read.push(start..end),
-            },
-            "?" | "*" | "/" | "-" => {}
-            other => return wrong("status", other, "one of ? * / - +"),
-        }
-        (last, lines) = (end, lines + 1);
-    }
-    if lines == 0 {
-        return Err("found no area, expected lines of pos size status".into());
-    }
-    Ok(read)
-}
-
-/// Parses a number in C's notation.
-fn integer(text: &str) -> Option<u64> {
-    match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
-        Some(digits) => u64::from_str_radix(digits, 16).ok(),
-        None if text.len() > 1 && text.starts_with('0') => u64::from_str_radix(&text[1..], 8).ok(),
-        None => text.parse().ok(),
-    }
+/// Whether a file begins like a map of a disk: a log of another program may have the same name.
+#[must_use]
+pub fn is_map(path: &Path) -> bool {
+    let found = Mapfile::title(path);
+    TITLES.iter().any(|title| found.starts_with(title))
 }
 
 /// Ranges of a member that were not read, counted from its start.
-fn unread(read: &[Range<u64>], member: &Range<u64>) -> Vec<Range<u64>> {
+fn unread(map: &Mapfile, member: &Range<u64>) -> Vec<Range<u64>> {
     let mut unread = Vec::new();
     let mut next = member.start;
-    for range in read {
+    let read = map.areas().filter(|(_, status)| *status == Status::Finished);
+    for (range, _) in read {
         let start = range.start.min(member.end);
         if next < start {
             unread.push(next - member.start..start - member.start);
@@ -339,49 +249,20 @@ mod tests {
         ranges.iter().map(|range| (range.start, range.end)).collect()
     }
 
-    fn parsed(areas: &str) -> Result<Vec<Range<u64>>, String> {
-        parse(format!("{HEAD}{areas}").as_bytes())
+    fn parsed(areas: &str) -> Mapfile {
+        Mapfile::parse(format!("{HEAD}{areas}").as_bytes()).unwrap()
     }
 
     #[test]
     fn only_what_is_marked_as_read_is_read() {
-        let read =
-            parsed("0 0x1000 +\n0x1000 512 -\n4608 01000 *\n0x1400 1024 +\n6144 2 +\n").unwrap();
-        assert_eq!(read, [0..4096, 5120..6146]);
+        let read = parsed("0 0x1000 +\n0x1000 512 -\n4608 01000 *\n0x1400 1024 +\n6144 2 +\n");
         assert_eq!(unread(&read, &(0..8192)), [4096..5120, 6146..8192]);
         assert_eq!(pairs(&unread(&read, &(512..5120))), [(3584, 4608)]);
         assert_eq!(unread(&read, &(5120..6144)), []);
-        assert_eq!(pairs(&unread(&[], &(10..20))), [(0, 10)]);
+        assert_eq!(pairs(&unread(&Mapfile::new(5), &(10..20))), [(0, 10)]);
         // No line covers the bytes between the two areas.
-        let gap = parsed("0 512 +\n1024 512 +\n").unwrap();
+        let gap = parsed("0 512 +\n1024 512 +\n");
         assert_eq!(pairs(&unread(&gap, &(0..1536))), [(512, 1024)]);
-    }
-
-    #[test]
-    fn a_broken_map_names_line_and_field() {
-        for (areas, says) in [
-            ("0 512\n", "line 4: area: found 0 512, expected pos size status"),
-            ("0 512 +\n512 x +\n", "line 5: size: found x, expected a number"),
-            ("y 512 +\n", "line 4: pos: found y, expected a number"),
-            ("0 512 !\n", "line 4: status: found !, expected one of ? * / - +"),
-            ("0 1024 +\n512 512 +\n", "line 5: pos: found 512, expected at least 0x400"),
-            ("1 0xffffffffffffffff +\n", "line 4: size: found 0xffffffffffffffff, expected an end"),
-            ("", "found no area"),
-        ] {
-            let error = parsed(areas).unwrap_err();
-            assert!(error.starts_with(says), "{error}");
-        }
-        let long = vec![b'#'; 70_000];
-        for (bytes, says) in [
-            (&long[..], "line 1: found 65536 bytes or more, expected a line of a map"),
-            (&[0; 70_000], "line 1: found a byte of zero, expected a line of a map"),
-            (b"# a\n\xff\n", "line 2: found bytes that are no text, expected a line of a map"),
-        ] {
-            let error = parse(bytes).unwrap_err();
-            assert!(error.starts_with(says), "{error}");
-        }
-        let error = parse(&b"# Mapfile\nnonsense\n"[..]).unwrap_err();
-        assert!(error.starts_with("line 2: status line: found nonsense"), "{error}");
     }
 
     #[test]

@@ -135,6 +135,13 @@ pub fn progress(what: &'static str, total: u64) -> ProgressBar {
     bar(what, total, template)
 }
 
+/// A progress bar in bytes, with a message, drawn on standard error when that is a terminal.
+pub fn progress_with(what: &'static str, total: u64) -> ProgressBar {
+    let template = "{prefix:>12} [{bar:16}] {percent:>3}%  {binary_bytes} of {binary_total_bytes}  \
+                    {binary_bytes_per_sec}  {eta} left  {wide_msg}";
+    bar(what, total, template)
+}
+
 /// A progress bar in steps, each with a message, drawn on standard error when that is a terminal.
 pub fn steps(what: &'static str, total: u64) -> ProgressBar {
     bar(what, total, "{prefix:>12} [{bar:24}] {pos} of {len}  {eta} left  {wide_msg}")

@@ -14,6 +14,7 @@ mod explain;
 mod fail;
 mod get;
 mod idle;
+mod image;
 mod man;
 mod merge;
 mod mount;
@@ -42,6 +43,7 @@ pub(crate) enum Command {
     Detail(detail::Detail),
     Assemble(assemble::Assemble),
     Rescue(rescue::Rescue),
+    Image(image::Image),
     Cat(cat::Cat),
     Mount(mount::Mount),
     Serve(Box<serve::Serve>),
@@ -76,6 +78,7 @@ pub(crate) fn run(command: &Command, cli: fn() -> clap::Command) -> Outcome {
         Command::Detail(arguments) => detail::run(arguments),
         Command::Assemble(arguments) => assemble::run(arguments),
         Command::Rescue(arguments) => rescue::run(arguments),
+        Command::Image(arguments) => image::run(arguments),
         Command::Cat(arguments) => cat::run(arguments),
         Command::Mount(arguments) => mount::run(arguments),
         Command::Serve(arguments) => serve::run(arguments),

@@ -63,6 +63,19 @@ pub(super) const EXAMPLES: &[Examples] = &[
         ],
     },
     Examples {
+        command: "image",
+        lines: &[
+            (
+                "weft image /dev/sdd disk3.img",
+                "Copies a dying disk; the same command goes on after an interruption.",
+            ),
+            (
+                "weft image --read-timeout 30 --retries 2 /dev/sdd disk3.img",
+                "Gives up reads after 30 s, and tries bad sectors twice more.",
+            ),
+        ],
+    },
+    Examples {
         command: "cat",
         lines: &[("weft cat m0 m1 m3 > array.img", "Copies a RAID 5 that lacks one member.")],
     },

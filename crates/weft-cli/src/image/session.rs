@@ -1,0 +1,298 @@
+//! The copy itself: reads in the order of [`Copier`], and the map that is saved meanwhile.
+
+use std::io;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+use indicatif::ProgressBar;
+use weft_runtime::mapfile::{Mapfile, Status};
+use weft_terminal::outcome::Failure;
+use weft_terminal::result_file::ResultFile;
+use weft_terminal::terminal::{self, complain, progress_with};
+use weft_units::Bytes;
+
+use super::copier::{Answer, Copier, Phase};
+use super::disk::{Disk, Got};
+use super::plan;
+use super::sparse::{SparseImage, is_full};
+use crate::size;
+
+/// A copy that runs.
+pub(crate) struct Session {
+    copier: Copier,
+    image: SparseImage,
+    map: ResultFile,
+    /// First lines of the map.
+    title: String,
+    saved: Instant,
+    /// Bytes that were written last: their space is given back if the map needs it.
+    last: Range<u64>,
+    counts: Counts,
+}
+
+/// Numbers of reads.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) reads: u64,
+    /// Reads that failed, in full or in part.
+    pub(crate) errors: u64,
+    /// Those of them that took too long.
+    pub(crate) timeouts: u64,
+}
+
+/// End of a copy.
+pub(crate) struct Ended {
+    pub(crate) map: Mapfile,
+    pub(crate) domain: Range<u64>,
+    pub(crate) counts: Counts,
+}
+
+impl Session {
+    pub(crate) fn new(copier: Copier, image: SparseImage, map: ResultFile, title: String) -> Self {
+        let (saved, counts) = (Instant::now(), Counts::default());
+        Self { copier, image, map, title, saved, last: 0..0, counts }
+    }
+
+    /// Compares what was read before with the disk: an image of another disk is not mixed with
+    /// this one.
+    ///
+    /// # Errors
+    /// The bytes differ, or the image cannot be read.
+    pub(crate) fn compare(&self, disk: &mut Disk, len: u64) -> Result<(), Failure> {
+        for range in plan::samples(self.copier.map(), len) {
+            // What was read once need not be readable now.
+            let Got::Bytes(bytes) = disk.read(&range, &mut || ())? else { continue };
+            let copied = self.image.read(range.start, bytes.len());
+            let copied = copied.map_err(|error| self.image.failed(&error))?;
+            if let Some(at) = bytes.iter().zip(&copied).position(|(a, b)| a != b) {
+                return Err(Failure::refused(format!(
+                    "{}: byte {} is another one on the disk, which was read there before; found an \
+                     image of another disk, or of one that was written since; name the disk that \
+                     belongs to the image, or another file",
+                    self.image.label(),
+                    range.start + at as u64
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Says how much is free if that is less than what is left to read.
+    pub(crate) fn short_of_space(&self) -> Option<String> {
+        let domain = self.copier.domain();
+        let left = domain.end - domain.start - self.copier.bytes(Status::Finished);
+        self.image.short_of_space(left)
+    }
+
+    /// Saves the map, after the data that it says was read.
+    fn save(&mut self) -> io::Result<()> {
+        self.saved = Instant::now();
+        self.image.sync()?;
+        self.map.save(&self.copier.map().to_text(&self.title))
+    }
+
+    /// Saves the map before the copy ends early. If the file system is full, the bytes that were
+    /// written last make room, and are read again later.
+    fn save_at_last(&mut self) -> Result<(), Failure> {
+        let saved = self.save().or_else(|error| {
+            if !is_full(&error) || self.last.is_empty() {
+                return Err(error);
+            }
+            self.image.give_back(self.last.start, self.last.end - self.last.start);
+            self.copier.forget(self.last.clone());
+            self.save()
+        });
+        saved.map_err(|error| {
+            let pause = SAVE_INTERVAL.as_secs();
+            Failure::failed(format!("--map: {error}; the map of the last {pause} s is not saved"))
+        })
+    }
+
+    /// Takes the result of a read: into the image first, then into the map.
+    fn take(&mut self, range: &Range<u64>, got: Got) -> io::Result<()> {
+        self.counts.reads += 1;
+        let len = range.end - range.start;
+        let answer = match got {
+            Got::Bytes(bytes) => {
+                self.image.write(&bytes, range.start)?;
+                self.last = range.start..range.start + bytes.len() as u64;
+                Answer::Read(bytes.len() as u64)
+            }
+            Got::Failed => Answer::Failed,
+            Got::TimedOut => {
+                self.counts.timeouts += 1;
+                Answer::Failed
+            }
+        };
+        if answer != Answer::Read(len) {
+            self.counts.errors += 1;
+        }
+        self.copier.answer(range, answer);
+        Ok(())
+    }
+
+    /// Saves the map if it is old. A failed save does not stop the copy: a failing disk may not be
+    /// readable a second time.
+    fn save_if_old(&mut self) {
+        if self.saved.elapsed() >= SAVE_INTERVAL
+            && let Err(error) = self.save()
+        {
+            let pause = SAVE_INTERVAL.as_secs();
+            complain(&format!("--map: {error}; the copy goes on, tried again after {pause} s"));
+        }
+    }
+}
+
+/// Copies until nothing is left to read, and saves the map.
+///
+/// # Errors
+/// The image or the map cannot be written, or the disk is gone. The map is saved as far as possible.
+pub(crate) fn copy(session: Session, disk: &mut Disk) -> Result<Ended, Failure> {
+    let shared = Arc::new(Mutex::new(session));
+    let stop = Stop::new(&shared);
+    let domain = locked(&shared).copier.domain();
+    let shown = Shown::new(&locked(&shared).copier);
+    let result = run(&shared, disk, &stop, shown);
+    let mut session = locked(&shared);
+    let saved = session.save_at_last();
+    if let Err(failure) = result {
+        let goes_on = "the map is saved, and the same command goes on there";
+        return Err(match (failure, saved) {
+            (Failure::Failed(text), Ok(())) => Failure::failed(format!("{text}; {goes_on}")),
+            (Failure::Failed(text), Err(Failure::Failed(also))) => {
+                Failure::failed(format!("{text}; {also}"))
+            }
+            (failure, _) => failure,
+        });
+    }
+    saved?;
+    Ok(Ended { map: session.copier.map().clone(), domain, counts: session.counts })
+}
+
+fn run(
+    shared: &Mutex<Session>,
+    disk: &mut Disk,
+    stop: &Stop,
+    mut shown: Shown,
+) -> Result<(), Failure> {
+    loop {
+        let Some(range) = locked(shared).copier.next() else { break };
+        // The session is not locked during a read, so that it can be saved when the disk hangs.
+        let got = disk.read(&range, &mut || shown.tick())?;
+        let mut session = locked(shared);
+        if matches!(got, Got::Bytes(_)) {
+            shown.good = Instant::now();
+        }
+        session.take(&range, got).map_err(|error| session.image.failed(&error))?;
+        session.save_if_old();
+        shown.update(&session.copier);
+        drop(session);
+        stop.park_if_asked()?;
+    }
+    shown.bar.finish_and_clear();
+    Ok(())
+}
+
+/// End of the copy by SIGINT or SIGTERM.
+struct Stop {
+    asked: Arc<AtomicBool>,
+    parked: mpsc::Sender<()>,
+}
+
+impl Stop {
+    /// From now on a signal lets the present read end, saves the map, and ends the process.
+    fn new(shared: &Arc<Mutex<Session>>) -> Self {
+        let asked = Arc::new(AtomicBool::new(false));
+        let (parked, is_parked) = mpsc::channel();
+        let (flag, session) = (Arc::clone(&asked), Arc::clone(shared));
+        terminal::when_interrupted(move || {
+            flag.store(true, Ordering::SeqCst);
+            // An error is ignored: a read that does not end is read again later.
+            let _ = is_parked.recv_timeout(LAST_READ);
+            let mut session = locked(&session);
+            let saved = session.save_at_last();
+            let read = size::human(Bytes(session.copier.bytes(Status::Finished)));
+            match saved {
+                Ok(()) => complain(&format!(
+                    "stopped: {read} are read, the map is saved, and the same command goes on there"
+                )),
+                Err(Failure::Failed(text)) => complain(&format!("stopped: {text}")),
+                Err(_) => {}
+            }
+        });
+        Self { asked, parked }
+    }
+
+    /// Ends the copy if a signal has asked for that. Its thread then ends the process.
+    fn park_if_asked(&self) -> Result<(), Failure> {
+        if !self.asked.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        // An error is ignored: the other thread has waited long enough.
+        let _ = self.parked.send(());
+        Err(Failure::failed("stopped"))
+    }
+}
+
+/// What the terminal shows of the copy.
+struct Shown {
+    bar: ProgressBar,
+    /// Time of the last read that gave something.
+    good: Instant,
+    updated: Instant,
+    text: String,
+}
+
+impl Shown {
+    fn new(copier: &Copier) -> Self {
+        let domain = copier.domain();
+        let bar = progress_with("image", domain.end - domain.start);
+        // The rate is that of this run.
+        bar.set_position(copier.bytes(Status::Finished));
+        bar.reset_eta();
+        let now = Instant::now();
+        Self { bar, good: now, updated: now, text: String::new() }
+    }
+
+    fn update(&mut self, copier: &Copier) {
+        if self.bar.is_hidden() || self.updated.elapsed() < SHOW_INTERVAL {
+            return;
+        }
+        self.updated = Instant::now();
+        let phase = match copier.phase() {
+            Phase::Copy(pass) => format!("pass {pass}"),
+            Phase::Trim => "trimming".to_owned(),
+            Phase::Scrape => "scraping".to_owned(),
+            Phase::Retry(pass) => format!("retry {pass}"),
+            Phase::End => "end".to_owned(),
+        };
+        let domain = copier.domain();
+        let (read, bad) = (copier.bytes(Status::Finished), copier.bytes(Status::Bad));
+        let left = domain.end - domain.start - read - bad;
+        let human = |bytes| size::human(Bytes(bytes));
+        self.bar.set_position(read);
+        self.text = format!("{phase}, {} bad, {} unread", human(bad), human(left));
+        self.tick();
+    }
+
+    /// Shows how long nothing was read.
+    fn tick(&self) {
+        let quiet = self.good.elapsed().as_secs();
+        self.bar.set_message(format!("{}, last good read {quiet} s ago", self.text));
+    }
+}
+
+fn locked(session: &Mutex<Session>) -> MutexGuard<'_, Session> {
+    session.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Age of the map at which it is saved again, as in GNU ddrescue.
+const SAVE_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Time that a read may take to end after a signal.
+const LAST_READ: Duration = Duration::from_secs(5);
+
+/// Time between two changes of what the terminal shows.
+const SHOW_INTERVAL: Duration = Duration::from_millis(100);
