@@ -47,7 +47,8 @@ fn suites() -> anyhow::Result<Vec<Suite>> {
 }
 
 /// Programs with which tests of weft-lab and weft-sim compare results, and by which those of `weft
-/// mount` mount without root; the tests are skipped without them.
+/// mount` mount without root; the tests are skipped without them. What those of `weft image` need,
+/// suites need too.
 const OF_TESTS: [&str; 4] = ["blkparse", "dbench", "fio", "fusermount3"];
 
 /// Packages that this machine lacks and that a suite, a test, or the count of instructions needs.

@@ -47,15 +47,16 @@ impl Faulty {
             server.env("SERVICE", service);
         }
         let server = server.spawn().unwrap();
+        let faulty = Self { dir, server };
         let begun = Instant::now();
-        while !at("mnt/ready").exists() {
+        while !faulty.path().join("mnt/ready").exists() {
             if begun.elapsed() > Duration::from_secs(20) {
                 weft_testing::skip("FUSE does not mount");
                 return None;
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        Some(Self { dir, server })
+        Some(faulty)
     }
 
     fn path(&self) -> &Path {

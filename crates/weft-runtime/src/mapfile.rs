@@ -12,24 +12,24 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::ops::Range;
 use std::path::Path;
 
-/// What became of a byte of the disk.
+/// State of a byte of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Status {
     /// Its sector was read alone, and the read failed.
     Bad,
-    /// It was read, and is in the image.
+    /// Read, and in the image.
     Finished,
-    /// It lies between bad sectors at both ends of an area, and was not read alone.
+    /// Between bad sectors at both ends of an area, and not read alone.
     NonScraped,
     /// No read of it was tried.
     NonTried,
-    /// It was part of a larger read that failed.
+    /// Part of a larger read that failed.
     NonTrimmed,
 }
 
 impl Status {
-    /// Every status, each with its letter in a mapfile.
-    const LETTERS: [(Self, char); 5] = [
+    /// Every status, each with its sign in a mapfile.
+    const SIGNS: [(Self, char); 5] = [
         (Self::Bad, '-'),
         (Self::Finished, '+'),
         (Self::NonScraped, '/'),
@@ -37,15 +37,15 @@ impl Status {
         (Self::NonTrimmed, '*'),
     ];
 
-    /// Letter of the status in a mapfile.
+    /// Sign of the status in a mapfile.
     #[must_use]
-    pub fn letter(self) -> char {
-        Self::LETTERS[self as usize].1
+    pub fn sign(self) -> char {
+        Self::SIGNS[self as usize].1
     }
 
     fn of(text: &str) -> Option<Self> {
-        let mut rows = Self::LETTERS.iter();
-        rows.find(|(_, letter)| text.chars().eq([*letter])).map(|(status, _)| *status)
+        let mut rows = Self::SIGNS.iter();
+        rows.find(|(_, sign)| text.chars().eq([*sign])).map(|(status, _)| *status)
     }
 }
 
@@ -71,7 +71,7 @@ pub struct Mapfile {
     /// Size of the disk in bytes.
     size: u64,
     /// Number of bytes of each status.
-    sums: [u64; Status::LETTERS.len()],
+    sums: [u64; Status::SIGNS.len()],
 }
 
 impl Mapfile {
@@ -234,9 +234,9 @@ impl Mapfile {
              {position:#010x}     {phase}               {pass}\n#      pos        size  status\n"
         );
         for (area, status) in self.areas() {
-            let (start, len, letter) = (area.start, area.end - area.start, status.letter());
+            let (start, len, sign) = (area.start, area.end - area.start, status.sign());
             // Writing to a text does not fail.
-            let _ = writeln!(text, "{start:#010x}  {len:#010x}  {letter}");
+            let _ = writeln!(text, "{start:#010x}  {len:#010x}  {sign}");
         }
         text
     }
@@ -325,9 +325,9 @@ mod tests {
     }
 
     #[test]
-    fn each_status_has_its_letter() {
-        for (status, letter) in Status::LETTERS {
-            assert_eq!((status.letter(), Status::of(&letter.to_string())), (letter, Some(status)));
+    fn each_status_has_its_sign() {
+        for (status, sign) in Status::SIGNS {
+            assert_eq!((status.sign(), Status::of(&sign.to_string())), (sign, Some(status)));
         }
         assert_eq!((Status::of(""), Status::of("+-")), (None, None));
     }
@@ -383,7 +383,7 @@ mod tests {
             let mut list = vec![Status::NonTried; usize::try_from(size).unwrap()];
             for _ in 0..30 {
                 let (a, b) = (rng.below(size + 1), rng.below(size + 1));
-                let status = rng.pick(&Status::LETTERS).0;
+                let status = rng.pick(&Status::SIGNS).0;
                 map.set(a.min(b)..a.max(b), status);
                 (a.min(b)..a.max(b)).for_each(|at| list[usize::try_from(at).unwrap()] = status);
                 let mut next = 0;
@@ -396,7 +396,7 @@ mod tests {
                     }
                 }
                 assert_eq!(next, size);
-                for (status, _) in Status::LETTERS {
+                for (status, _) in Status::SIGNS {
                     let count = list.iter().filter(|other| **other == status).count();
                     assert_eq!(map.bytes(status), count as u64);
                 }

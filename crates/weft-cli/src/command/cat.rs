@@ -15,6 +15,7 @@ use weft_engine::assemble::Options;
 use weft_engine::knobs::Knobs;
 use weft_export::client::NbdClient;
 use weft_nbd::NbdError;
+use weft_runtime::mapfile::{Current, Mapfile, Status};
 use weft_terminal::outcome::{Exit, Failure, Outcome};
 use weft_terminal::result_file::{Output, ResultFile};
 use weft_terminal::terminal::{self, complain, progress};
@@ -181,31 +182,13 @@ impl Areas {
     }
 
     /// Text of the map in the format of GNU ddrescue. Positions are bytes of the array.
-    ///
-    /// Source   GNU ddrescue manual, "Mapfile structure"
     fn to_map(&self) -> String {
-        let state = if self.read_to == self.range.end { '+' } else { '?' };
-        let mut text = format!(
-            "{}# current_pos  current_status  current_pass\n\
-             {:#010x}     {state}               1\n#      pos        size  status\n",
-            MAP.begin, self.read_to
-        );
-        let mut line = |area: Range<u64>, status: char| {
-            if area.start < area.end {
-                let len = area.end - area.start;
-                text += &format!("{:#010x}  {len:#010x}  {status}\n", area.start);
-            }
-        };
-        line(0..self.range.start, '?');
-        let mut next = self.range.start;
-        for bad in &self.bad {
-            line(next..bad.start, '+');
-            line(bad.clone(), '-');
-            next = bad.end;
-        }
-        line(next..self.read_to, '+');
-        line(self.read_to..self.whole, '?');
-        text
+        let mut map = Mapfile::new(self.whole);
+        map.set(self.range.start..self.read_to, Status::Finished);
+        self.bad.iter().for_each(|bad| map.set(bad.clone(), Status::Bad));
+        let phase = if self.read_to == self.range.end { '+' } else { '?' };
+        map.current = Current { position: self.read_to, phase, pass: 1 };
+        map.to_text(MAP.begin)
     }
 }
 

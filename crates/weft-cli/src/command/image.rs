@@ -144,7 +144,7 @@ fn settings(arguments: &Image, disk: &Disk) -> Result<Settings, Failure> {
     })
 }
 
-/// What a copy has come to.
+/// Result of a copy, for people and as JSON.
 struct Copied<'a> {
     file: &'a Path,
     map_path: &'a Path,

@@ -60,12 +60,12 @@ pub(crate) enum Phase {
     End,
 }
 
-/// What became of a read.
+/// Result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// So many bytes from its start on were read. If it asked for more, the rest failed.
+    /// Number of bytes that were read, from its start on. If more were asked for, the rest failed.
     Read(u64),
-    /// It failed, or took too long.
+    /// Failed, or took too long.
     Failed,
 }
 

@@ -167,7 +167,7 @@ impl Disk {
         let (errno, count) = (word(0), usize::try_from(word(4)).unwrap_or(0));
         if errno != 0 {
             self.reader = Some(reader);
-            self.still_there(io::Error::from_raw_os_error(errno))?;
+            self.still_there(&io::Error::from_raw_os_error(errno))?;
             return Ok(Err(ErrorKind::Other));
         }
         let mut bytes = vec![0; count];
@@ -189,7 +189,7 @@ impl Disk {
     }
 
     /// Fails if an error of a read means that the disk is not there any more.
-    fn still_there(&self, error: io::Error) -> Result<(), Failure> {
+    fn still_there(&self, error: &io::Error) -> Result<(), Failure> {
         let gone = [Errno::NODEV, Errno::NXIO, Errno::NOTCONN, Errno::STALE, Errno::BADF];
         let code = error.raw_os_error().unwrap_or_default();
         if gone.iter().any(|errno| errno.raw_os_error() == code) {

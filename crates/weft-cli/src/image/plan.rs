@@ -63,8 +63,8 @@ pub(crate) fn map_of(
             mapped.size()
         )));
     }
-    let read = mapped.areas().filter(|(_, status)| *status == Status::Finished);
-    let end = read.last().map_or(0, |(area, _)| area.end);
+    let is_read = |area: &(Range<u64>, Status)| area.1 == Status::Finished;
+    let end = mapped.areas().rfind(is_read).map_or(0, |(area, _)| area.end);
     let found = copied.unwrap_or(0);
     if found < end || found > size {
         return Err(Failure::refused(format!(

@@ -38,7 +38,7 @@ pub(crate) struct Counts {
     pub(crate) reads: u64,
     /// Reads that failed, in full or in part.
     pub(crate) errors: u64,
-    /// Those of them that took too long.
+    /// Reads that took too long, which `errors` counts too.
     pub(crate) timeouts: u64,
 }
 
@@ -148,7 +148,7 @@ impl Session {
 /// Copies until nothing is left to read, and saves the map.
 ///
 /// # Errors
-/// The image or the map cannot be written, or the disk is gone. The map is saved as far as possible.
+/// The image or the map cannot be written, or the disk is gone. The map is saved if possible.
 pub(crate) fn copy(session: Session, disk: &mut Disk) -> Result<Ended, Failure> {
     let shared = Arc::new(Mutex::new(session));
     let stop = Stop::new(&shared);
@@ -236,7 +236,7 @@ impl Stop {
     }
 }
 
-/// What the terminal shows of the copy.
+/// Progress of the copy on the terminal.
 struct Shown {
     bar: ProgressBar,
     /// Time of the last read that gave something.

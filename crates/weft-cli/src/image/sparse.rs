@@ -48,13 +48,11 @@ impl SparseImage {
         let asked = Output { option, path, kind: IMAGE, force: !is_fresh, members: inputs };
         let (file, _) = asked.open()?;
         let image = Self { file, label: label(path), is_fresh };
-        match rustix::fs::flock(&image.file, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) => {
-                let says = "another process writes it; wait for its end";
-                return Err(Failure::refused(format!("{}: {says}", image.label)));
-            }
-            // Not every file system has locks.
-            Ok(()) | Err(_) => {}
+        // Other errors are ignored: not every file system has locks.
+        let lock = FlockOperation::NonBlockingLockExclusive;
+        if rustix::fs::flock(&image.file, lock) == Err(Errno::WOULDBLOCK) {
+            let says = "another process writes it; wait for its end";
+            return Err(Failure::refused(format!("{}: {says}", image.label)));
         }
         if image.file.metadata()?.len() != size {
             image.file.set_len(size).map_err(|error| image.failed(&error))?;
