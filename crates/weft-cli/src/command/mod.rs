@@ -15,6 +15,7 @@ mod fail;
 mod get;
 mod idle;
 mod image;
+mod ls;
 mod man;
 mod merge;
 mod mount;
@@ -45,6 +46,7 @@ pub(crate) enum Command {
     Rescue(rescue::Rescue),
     Image(image::Image),
     Cat(cat::Cat),
+    Ls(ls::Ls),
     Mount(mount::Mount),
     Serve(Box<serve::Serve>),
     Status(status::StatusOf),
@@ -80,6 +82,7 @@ pub(crate) fn run(command: &Command, cli: fn() -> clap::Command) -> Outcome {
         Command::Rescue(arguments) => rescue::run(arguments),
         Command::Image(arguments) => image::run(arguments),
         Command::Cat(arguments) => cat::run(arguments),
+        Command::Ls(arguments) => ls::run(arguments),
         Command::Mount(arguments) => mount::run(arguments),
         Command::Serve(arguments) => serve::run(arguments),
         Command::Status(arguments) => status::run(arguments),

@@ -1,6 +1,6 @@
 //! What is inside of disks or of a running volume: partitions, LVM, file systems, and their files.
 //!
-//! `weft rescue`, `ls`, `cp` and `mount` look into the same things in the same way. Disks are
+//! `weft rescue`, `ls` and `mount` look into the same things in the same way. Disks are
 //! searched for members (`search.rs`), the members are grouped by array (`arrays.rs`), and each
 //! array that can be read is served within this process, read-only, and read through that server
 //! (`array_source.rs`): what is missing is reconstructed, and no image lies in between. A running
@@ -8,10 +8,13 @@
 
 mod array_source;
 mod arrays;
+mod asked;
 mod search;
+mod walk;
 
 use std::path::{Path, PathBuf};
 
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use weft_engine::assemble::Options;
 use weft_export::control::Status;
@@ -30,8 +33,10 @@ use crate::unreadable::Maps;
 use crate::volume::Opening;
 pub(crate) use arrays::Array;
 use arrays::{FORCE_DIRTY, WITHOUT_JOURNAL};
+pub(crate) use asked::Asked;
 pub(crate) use search::Disk;
 use search::End;
+pub(crate) use walk::{Reached, Spot, Walk, shown};
 
 /// Disks that were searched, and the arrays on them.
 pub(crate) struct Searched {
@@ -304,6 +309,16 @@ fn free_name(name: &str, taken: &[(String, Shared)]) -> String {
         number += 1;
     }
     free
+}
+
+/// The object with a path: as text and, if that is not all of it, its bytes in hexadecimal.
+pub(crate) fn with_path(path: &[u8], mut object: Value) -> Value {
+    object["path"] = json!(String::from_utf8_lossy(path));
+    if std::str::from_utf8(path).is_err() {
+        let bytes: String = path.iter().map(|byte| format!("{byte:02x}")).collect();
+        object["path_bytes"] = json!(bytes);
+    }
+    object
 }
 
 /// Name of the folder for a place: without separators, and no hidden one.

@@ -80,6 +80,17 @@ pub(super) const EXAMPLES: &[Examples] = &[
         lines: &[("weft cat m0 m1 m3 > array.img", "Copies a RAID 5 that lacks one member.")],
     },
     Examples {
+        command: "ls",
+        lines: &[
+            ("weft ls /dev/sdb /dev/sdc", "Lists the file systems on two disks."),
+            ("weft ls -l disk0.img disk1.img :nas/photos", "Lists a folder with sizes and times."),
+            (
+                "weft ls -R tour:tour/docs",
+                "Lists a folder of the running volume tour, and all below.",
+            ),
+        ],
+    },
+    Examples {
         command: "mount",
         lines: &[
             (
@@ -238,7 +249,8 @@ pub(super) const ENVIRONMENT: &[(&str, &str)] = &[
 pub(super) fn is_of_volumes(command: &clap::Command) -> bool {
     let has_target = command.get_arguments().any(|arg| arg.get_id() == "target");
     has_target
-        || ["detail", "explain", "mount", "serve", "status", "weft"].contains(&command.get_name())
+        || ["detail", "explain", "ls", "mount", "serve", "status", "weft"]
+            .contains(&command.get_name())
 }
 
 #[cfg(test)]

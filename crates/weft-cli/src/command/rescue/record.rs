@@ -16,6 +16,8 @@ use weft_files::copy::{Damaged, Event, Folder, Told};
 use weft_files::tree::{Node, NodeKind};
 use weft_terminal::terminal::{json_line, quoted};
 
+use crate::contents::with_path;
+
 /// The files of one run.
 pub(super) struct Record<'f> {
     folder: &'f Folder,
@@ -190,16 +192,6 @@ pub(super) fn damaged_json(file: &Damaged) -> Value {
         ranges.push(json!({"start": range.start, "end": range.end, "why": why}));
     }
     with_path(&file.path, json!({"ranges": ranges}))
-}
-
-/// The object with a path: as text and, if that is not all of it, its bytes in hexadecimal.
-fn with_path(path: &[u8], mut object: Value) -> Value {
-    object["path"] = json!(String::from_utf8_lossy(path));
-    if std::str::from_utf8(path).is_err() {
-        let bytes: String = path.iter().map(|byte| format!("{byte:02x}")).collect();
-        object["path_bytes"] = json!(bytes);
-    }
-    object
 }
 
 /// Longest list of paths of a command, in bytes.

@@ -1,0 +1,194 @@
+//! Paths in the file systems of disks or of a running volume. The root has a folder for each file
+//! system, with the name that it has in DIR of `rescue --to`.
+//!
+//! No link is followed: its target is a path of the machine that the disks are from. A name with
+//! `*`, `?` or `[…]` means every name that it matches, unless there is one that is written so.
+
+use std::cell::OnceCell;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use glob::Pattern;
+use weft_files::open::Opened;
+use weft_files::tree::{Entries, Node, NodeKind, Tree};
+use weft_terminal::terminal::{complain, label, printable};
+
+use super::{Contents, FileSystem};
+
+/// File systems of some contents, opened when they are needed.
+pub(crate) struct Walk<'c> {
+    all: Vec<FileSystem<'c>>,
+    opened: Vec<OnceCell<Result<Opened, String>>>,
+}
+
+/// Thing that a path means.
+#[derive(Clone, Debug)]
+pub(crate) enum Spot {
+    /// The folder of the file systems.
+    Root,
+    /// A node of a file system, which is given by its index.
+    Node(usize, Box<Node>),
+}
+
+/// A spot with its path: names from the root on.
+pub(crate) type Reached = (Vec<Vec<u8>>, Spot);
+
+impl<'c> Walk<'c> {
+    pub(crate) fn new(contents: &'c Contents) -> Self {
+        let all = contents.file_systems();
+        let opened = all.iter().map(|_| OnceCell::new()).collect();
+        Self { all, opened }
+    }
+
+    /// File systems, in the order of the root's names.
+    pub(crate) fn file_systems(&self) -> &[FileSystem<'c>] {
+        &self.all
+    }
+
+    /// Files of a file system. Says its oddities on standard error when it is opened.
+    ///
+    /// # Errors
+    /// It cannot be read; the text names its folder.
+    pub(crate) fn tree(&self, at: usize) -> Result<&dyn Tree, String> {
+        let opened = self.opened[at].get_or_init(|| {
+            let opened = self.all[at].open();
+            let notes = opened.iter().flat_map(|it| it.notes.iter().chain(it.tree.doubts()));
+            notes.for_each(|note| complain(&format!("note: {}: {note}", self.all[at].folder)));
+            opened
+        });
+        match opened {
+            Ok(opened) => Ok(&*opened.tree),
+            Err(why) => Err(format!("{}: {why}", self.all[at].folder)),
+        }
+    }
+
+    /// The node of a number.
+    ///
+    /// # Errors
+    /// It cannot be read; the text names its path.
+    pub(crate) fn node(&self, at: usize, id: u64, path: &[Vec<u8>]) -> Result<Node, String> {
+        self.tree(at)?.node(id).map_err(|error| format!("{}: {error}", shown(path)))
+    }
+
+    /// Names of a directory.
+    ///
+    /// # Errors
+    /// None can be read; the text names its path.
+    pub(crate) fn entries(
+        &self,
+        at: usize,
+        node: &Node,
+        path: &[Vec<u8>],
+    ) -> Result<Entries, String> {
+        self.tree(at)?.entries(node).map_err(|error| format!("{}: {error}", shown(path)))
+    }
+
+    /// Everything that a path means.
+    ///
+    /// # Errors
+    /// There is nothing of that name, it lies behind a link or a file, or it cannot be read.
+    pub(crate) fn find(&self, parts: &[Vec<u8>]) -> Result<Vec<Reached>, String> {
+        let mut reached: Vec<Reached> = vec![(Vec::new(), Spot::Root)];
+        for part in parts {
+            let mut next = Vec::new();
+            let is_one = reached.len() == 1;
+            for (path, spot) in &reached {
+                match self.enter(path, spot, part) {
+                    Ok(found) => next.extend(found),
+                    // Of several spots that a pattern matched, files lead no further.
+                    Err(why) if is_one => return Err(why),
+                    Err(_) => {}
+                }
+            }
+            if next.is_empty() {
+                let above = reached.first().map_or_else(String::new, |(path, _)| shown(path));
+                return Err(self.missing(part, &above, is_one && above == "/"));
+            }
+            reached = next;
+        }
+        Ok(reached)
+    }
+
+    fn missing(&self, part: &[u8], above: &str, is_root: bool) -> String {
+        let part = label(Path::new(OsStr::from_bytes(part)));
+        if is_root {
+            let names: Vec<&str> = self.all.iter().map(|it| it.folder.as_str()).collect();
+            return match names.as_slice() {
+                [] => "found no file system, expected one or more; rescue --list says what is \
+                       inside"
+                    .to_owned(),
+                names => format!("found {part}, expected one of /{}", names.join(", /")),
+            };
+        }
+        format!("{above}: found no {part} in it; weft ls of {above} lists what is there")
+    }
+
+    /// Everything in a folder that has this name or matches it.
+    fn enter(&self, path: &[Vec<u8>], spot: &Spot, name: &[u8]) -> Result<Vec<Reached>, String> {
+        let below = |name: &[u8]| [path, &[name.to_vec()]].concat();
+        match spot {
+            Spot::Root => {
+                let names = self.all.iter().map(|it| it.folder.as_bytes());
+                let mut found = Vec::new();
+                for at in matching(name, names) {
+                    let path = below(self.all[at].folder.as_bytes());
+                    let node = self.node(at, self.tree(at)?.root(), &path)?;
+                    found.push((path, Spot::Node(at, Box::new(node))));
+                }
+                Ok(found)
+            }
+            Spot::Node(at, node) => {
+                self.must_be_folder(*at, node, path)?;
+                let entries = self.entries(*at, node, path)?;
+                let names = entries.list.iter().map(|entry| entry.name.as_slice());
+                let mut found = Vec::new();
+                for nth in matching(name, names) {
+                    let entry = &entries.list[nth];
+                    let path = below(&entry.name);
+                    let node = self.node(*at, entry.id, &path)?;
+                    found.push((path, Spot::Node(*at, Box::new(node))));
+                }
+                match entries.faults.first() {
+                    Some(why) if found.is_empty() => {
+                        Err(format!("{}: a part of it cannot be read: {why}", shown(path)))
+                    }
+                    _ => Ok(found),
+                }
+            }
+        }
+    }
+
+    fn must_be_folder(&self, at: usize, node: &Node, path: &[Vec<u8>]) -> Result<(), String> {
+        let found = match node.kind {
+            NodeKind::Directory => return Ok(()),
+            NodeKind::Link => match self.tree(at)?.target(node) {
+                Ok(target) => format!(
+                    "a link to {}, which is not followed",
+                    label(Path::new(OsStr::from_bytes(&target)))
+                ),
+                Err(error) => format!("a link with a target that cannot be read: {error}"),
+            },
+            NodeKind::File => "a file".to_owned(),
+            NodeKind::Special(kind) => format!("a {kind}"),
+        };
+        Err(format!("{}: found {found}, expected a folder", shown(path)))
+    }
+}
+
+/// Indices of the names that are `name`, or else of those that it matches as a pattern.
+fn matching<'n>(name: &[u8], names: impl Iterator<Item = &'n [u8]> + Clone) -> Vec<usize> {
+    if let Some(at) = names.clone().position(|other| other == name) {
+        return vec![at];
+    }
+    let pattern = std::str::from_utf8(name).ok().filter(|it| it.contains(['*', '?', '[']));
+    let Some(pattern) = pattern.and_then(|it| Pattern::new(it).ok()) else { return Vec::new() };
+    let matches = |other: &[u8]| pattern.matches(&String::from_utf8_lossy(other));
+    names.enumerate().filter(|(_, other)| matches(other)).map(|(at, _)| at).collect()
+}
+
+/// A path for messages.
+pub(crate) fn shown(path: &[Vec<u8>]) -> String {
+    let text = label(Path::new(OsStr::from_bytes(&path.join(&b'/'))));
+    printable(&format!("/{text}"))
+}
