@@ -183,10 +183,12 @@ impl Decision<'_> {
         })
     }
 
-    /// Refuses members that disagree about the array's level, layout, sizes or feature bits.
+    /// Refuses members that disagree about the array's level, layout, sizes or feature bits. The
+    /// bits are compared where the update counts are equal; that of a spare is equal by chance,
+    /// because not every update is written to spares.
     fn same_array(&self, current: &[(Member, Role)], reference: &Member) -> Result<(), Refused> {
         let expected = Described::of(&reference.superblock);
-        for (member, _) in current {
+        for (member, role) in current {
             let found = Described::of(&member.superblock);
             for ((field, byte, found), (_, _, expected)) in found.0.iter().zip(&expected.0) {
                 if found != expected {
@@ -201,7 +203,7 @@ impl Decision<'_> {
             let bits = |member: &Member| member.superblock.features().0 & ARRAY_FEATURES;
             let same_events = member.superblock.events() == reference.superblock.events();
             let (found, expected) = (bits(member), bits(reference));
-            if same_events && found != expected {
+            if same_events && matches!(role, Role::Active(_)) && found != expected {
                 let text = format!(
                     "{}: superblock feature_map at byte 8: found {}, expected the bits of the \
                      array as on {}, {}",

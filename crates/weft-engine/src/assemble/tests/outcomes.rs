@@ -311,6 +311,20 @@ const CASES: &[Case] = &[
         says: &[],
     },
     Case {
+        what: "a spare that lacks an update, under an update count that is theirs by chance",
+        level: Level::Raid5,
+        spoil: |set| {
+            add(set, Role::Spare);
+            edit(&mut set[4], |it| {
+                it.feature_map.insert(Features::BITMAP);
+                it.bitmap_offset_raw = 8i32.to_le_bytes();
+            });
+        },
+        options: run,
+        is: "UUUU []  | ",
+        says: &[],
+    },
+    Case {
         what: "a spare whose number is another's by now",
         level: Level::Raid5,
         spoil: |set| {
