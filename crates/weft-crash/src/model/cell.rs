@@ -511,18 +511,20 @@ pub(super) fn explain(
     let word = found.first_chunk().copied().unwrap_or_default();
     let same = found.chunks(8).all(|chunk| chunk == &word[..chunk.len()]);
     let tag = untag(word).filter(|_| same);
+    let is_zero = found.iter().all(|byte| *byte == 0);
     let looks = match tag {
-        _ if found.iter().all(|byte| *byte == 0) => "zeros".to_owned(),
+        _ if is_zero => "zeros".to_owned(),
         Some((write, of)) => format!("write {write} at sector {of}"),
         None => format!("a mixture that begins with {:02x?}", &found[..found.len().min(8)]),
     };
     // Versions that no read may return are kept for a while. A version dropped since is recognized
-    // by its tag.
+    // by its tag, and the first one, before any write, by its zeros.
     let older =
         older.map(|number| u64::from(cell.versions[(number - cell.first) as usize].write.0));
     let first = u64::from(cell.versions.front().expect("a cell is never empty").write.0);
     let forgotten = tag.filter(|(write, of)| *of == sector && *write < first);
-    match older.or(forgotten.map(|(write, _)| write)) {
+    let unwritten = (is_zero && cell.first > 0).then_some(0);
+    match older.or(forgotten.map(|(write, _)| write)).or(unwritten) {
         Some(write) => Violation::new(
             "I1 durability",
             format!(

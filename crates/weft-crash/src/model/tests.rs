@@ -317,3 +317,21 @@ fn bytes_of_a_sector_mix_in_order_of_issue() {
     sector[149] = 1;
     assert!(read(&mut model, ByteRange::new(0, 512), &sector).is_err());
 }
+
+#[test]
+fn zeros_from_before_the_first_write_are_old_data_however_many_writes_followed() {
+    for writes in [1, 2, 40] {
+        let mut model = Model::new(PayloadMode::Tags);
+        let mut last = Vec::new();
+        for _ in 0..writes {
+            let (write, bytes) = model.write_issued(SECTOR, Payload::Tags);
+            model.write_acknowledged(write, false);
+            assert!(read(&mut model, SECTOR, &bytes).is_ok());
+            last = bytes;
+        }
+        let mut zeros = vec![0; last.len()];
+        assert_eq!(read(&mut model, SECTOR, &zeros).unwrap_err().checker, "I1 durability");
+        zeros[0] = 3;
+        assert_eq!(read(&mut model, SECTOR, &zeros).unwrap_err().checker, "I2 old or new");
+    }
+}
