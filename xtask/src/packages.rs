@@ -31,6 +31,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("lvm", "lvm2"),
     ("man", "man-db"),
     ("mdadm", "mdadm"),
+    ("mkfs.btrfs", "btrfs-progs"),
     ("mkfs.ext4", "e2fsprogs"),
     ("nbdcopy", "libnbd-bin"),
     ("nbdinfo", "libnbd-bin"),
