@@ -186,8 +186,7 @@ impl Dirty {
                 && !state.faults.gone
                 && !failed(disk)
                 && view.record.own_slot(disk).is_some_and(|slot| {
-                    let range =
-                        |(at, count): (u64, u64)| state.volatile().touches(data + at, count);
+                    let range = |(at, count): (u64, u64)| state.can_lose(data + at, count);
                     clean_ranges(view, slot, clean_to).into_iter().any(range)
                 })
             {

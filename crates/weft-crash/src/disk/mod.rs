@@ -362,6 +362,17 @@ impl Disk {
         bytes
     }
 
+    /// Whether a power cut can change the content of any of the `count` sectors from `at` on: one
+    /// has a version in the cache that differs from what is durable, or whose content is not
+    /// represented. The rewrite of an unreadable block is no such version.
+    #[must_use]
+    pub fn can_lose(&self, at: u64, count: u64) -> bool {
+        self.cache.versions_of(at, count).any(|(sector, versions)| {
+            let stable = self.peek_stable(sector, 1);
+            versions.iter().any(|it| it.bytes.is_empty() || it.bytes[..] != stable[..])
+        })
+    }
+
     /// Content as a search for metadata reads it: 512 bytes of every sector. A shorter
     /// representation of payload is repeated to fill the sector.
     #[must_use]

@@ -254,3 +254,20 @@ fn a_cut_does_the_same_to_payload_however_much_of_it_is_there() {
         assert_eq!(cut(PayloadMode::None, seed), (report, Vec::new()));
     }
 }
+
+#[test]
+fn a_cut_can_change_content_only_where_the_cache_differs_from_what_is_durable() {
+    let mut disk = disk();
+    write(&mut disk, 1, 3, 1, 1, false);
+    disk.complete(Token(1)).unwrap();
+    assert!(disk.can_lose(0, 8) && !disk.can_lose(0, 3) && !disk.can_lose(4, 4));
+    disk.submit(Token(2), DiskOp::Flush);
+    disk.complete(Token(2)).unwrap();
+    assert!(!disk.can_lose(0, 8));
+    write(&mut disk, 3, 3, 1, 1, false);
+    disk.complete(Token(3)).unwrap();
+    assert!(disk.volatile().touches(3, 1) && !disk.can_lose(3, 1), "the same content again");
+    write(&mut disk, 4, 3, 2, 1, false);
+    disk.complete(Token(4)).unwrap();
+    assert!(disk.can_lose(3, 1));
+}

@@ -54,13 +54,23 @@ impl VolatileCache {
     /// Whether any of the `count` sectors from `at` on has versions.
     #[must_use]
     pub fn touches(&self, at: u64, count: u64) -> bool {
-        self.sectors.range(at..at + count).next().is_some()
+        self.versions_of(at, count).next().is_some()
+    }
+
+    /// Each of the `count` sectors from `at` on that has versions, with its versions, oldest first.
+    pub(super) fn versions_of(
+        &self,
+        at: u64,
+        count: u64,
+    ) -> impl Iterator<Item = (u64, &[Version])> {
+        let sectors = self.sectors.range(at..at + count);
+        sectors.map(|(sector, versions)| (sector, versions.as_slice()))
     }
 
     /// Newest content of each of the `count` sectors from `at` on that has versions in the cache,
     /// in order of sectors.
     pub(super) fn newest_of(&self, at: u64, count: u64) -> impl Iterator<Item = (u64, &[u8])> {
-        let sectors = self.sectors.range(at..at + count);
+        let sectors = self.versions_of(at, count);
         sectors.filter_map(|(sector, versions)| Some((sector, &versions.last()?.bytes[..])))
     }
 
