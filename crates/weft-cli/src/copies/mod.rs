@@ -21,7 +21,7 @@ use weft_units::Bytes;
 use crate::contents::FileSystem;
 use crate::size;
 use record::Record;
-pub(crate) use report::{All, Restored, counted};
+pub(crate) use report::{All, Restored};
 
 /// Copy from one file system.
 pub(crate) struct Job<'j> {

@@ -283,7 +283,7 @@ impl Lines<'_> {
 }
 
 /// A number with its noun.
-pub(crate) fn counted(count: u64, noun: &str) -> String {
+fn counted(count: u64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
