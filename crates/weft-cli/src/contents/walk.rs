@@ -188,7 +188,8 @@ impl<'c> Walk<'c> {
                     }
                 }
                 // Where the very name was found, nothing else is meant.
-                if !found.last().is_some_and(|(path, _)| path.last().is_some_and(|it| it == name)) {
+                let is_exact = |(path, _): &Reached| path.last().is_some_and(|it| it == name);
+                if !found.last().is_some_and(is_exact) {
                     let lost = |why| format!("{}: a part of it cannot be read: {why}", shown(path));
                     faults.extend(entries.faults.into_iter().map(lost));
                     let wrong = |why| format!("{}: a part of it may be wrong: {why}", shown(path));
