@@ -1,5 +1,5 @@
-//! `weft cp`: picked files and folders of disks and of a running volume, against the folder that was
-//! copied in.
+//! `weft cp`: picked files and folders of disks and of a running volume, against the folder that
+//! was copied in.
 
 mod common;
 

@@ -114,7 +114,7 @@ fn asked(arguments: &[OsString]) -> Result<(Asked, &Path), Failure> {
     Ok((asked, to))
 }
 
-/// What paths mean, each thing once.
+/// Files and folders that paths mean, each once.
 #[derive(Default)]
 struct Picks {
     /// File system with the number of the node, by path.

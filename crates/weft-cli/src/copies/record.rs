@@ -69,8 +69,8 @@ impl<'f> Record<'f> {
         Self { folder, to, findings: Lazy::Nothing, owners: Lazy::Nothing }
     }
 
-    /// Writes a finding about a place. `below` is the folder of its paths in that of the copy; empty
-    /// if they begin there.
+    /// Writes a finding about a place. `below` is the folder of its paths in that of the copy;
+    /// empty if they begin there.
     pub(super) fn event(&mut self, place: &str, below: &str, event: &Event<'_>) {
         let (what, told) = match event {
             Event::Bytes(_) => return,
