@@ -9,6 +9,7 @@ mod assembly;
 mod candidates;
 mod command;
 mod contents;
+mod copies;
 mod foreground;
 mod image;
 mod inside;

@@ -70,6 +70,12 @@ impl Target {
     }
 
     fn at(path: &Path, name: &str) -> Result<Self, Failure> {
+        if path.is_dir() {
+            return Err(Failure::failed(format!(
+                "{name}: found a folder, expected the control socket of a running volume, or its \
+                 name"
+            )));
+        }
         let client = Client::connect(path).map_err(|error| match error {
             ControlError::Connect { path, source } => Failure::failed(format!(
                 "{name}: control socket {}: {source}{}",

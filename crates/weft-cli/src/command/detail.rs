@@ -3,7 +3,7 @@
 //! The facts come from the superblocks of its members, or from the running volume.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -117,7 +117,12 @@ fn of_members(paths: &[PathBuf], chosen: Options) -> Result<Facts, Failure> {
 }
 
 fn of_target(name: Option<&str>) -> Result<Facts, Failure> {
-    let mut target = Target::named_or_only(name)?;
+    let mut target = Target::named_or_only(name).map_err(|failure| match (failure, name) {
+        (Failure::Failed(text), Some(name)) if !Path::new(name).exists() => {
+            Failure::Failed(format!("{text}; no file or device has this name either"))
+        }
+        (failure, _) => failure,
+    })?;
     let status = target.status()?;
     let name = &target.name;
     let volume = only_volume(name, &status)?;

@@ -56,7 +56,10 @@ pub(crate) fn run(arguments: &Ls) -> Outcome {
     let (mut reached, mut faults) = (Vec::new(), Vec::new());
     for path in &paths {
         match walk.find(path) {
-            Ok(found) => reached.extend(found),
+            Ok(found) => {
+                reached.extend(found.reached);
+                faults.extend(found.faults);
+            }
             Err(why) => faults.push(why),
         }
     }
@@ -117,12 +120,8 @@ impl<'l> Listing<'l> {
     /// Lists what paths mean.
     fn list(&mut self, reached: Vec<Reached>) -> Result<(), Failure> {
         self.has_heads |= reached.len() > 1;
-        let is_folder = |spot: &Spot| match spot {
-            Spot::Root => true,
-            Spot::Node(_, node) => node.kind == NodeKind::Directory,
-        };
         let (folders, named): (Vec<Reached>, Vec<Reached>) =
-            reached.into_iter().partition(|it| is_folder(&it.1) && !self.arguments.directory);
+            reached.into_iter().partition(|it| it.1.is_folder() && !self.arguments.directory);
         if !named.is_empty() {
             let lines = named.into_iter().map(|(path, spot)| {
                 let name = [b"/", path.join(&b'/').as_slice()].concat();

@@ -6,6 +6,7 @@ mod cat;
 mod check;
 mod compare;
 mod completions;
+mod cp;
 mod create;
 mod demo;
 mod detail;
@@ -47,6 +48,7 @@ pub(crate) enum Command {
     Image(image::Image),
     Cat(cat::Cat),
     Ls(ls::Ls),
+    Cp(cp::Cp),
     Mount(mount::Mount),
     Serve(Box<serve::Serve>),
     Status(status::StatusOf),
@@ -83,6 +85,7 @@ pub(crate) fn run(command: &Command, cli: fn() -> clap::Command) -> Outcome {
         Command::Image(arguments) => image::run(arguments),
         Command::Cat(arguments) => cat::run(arguments),
         Command::Ls(arguments) => ls::run(arguments),
+        Command::Cp(arguments) => cp::run(arguments),
         Command::Mount(arguments) => mount::run(arguments),
         Command::Serve(arguments) => serve::run(arguments),
         Command::Status(arguments) => status::run(arguments),

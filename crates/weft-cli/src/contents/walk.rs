@@ -34,6 +34,24 @@ pub(crate) enum Spot {
 /// A spot with its path: names from the root on.
 pub(crate) type Reached = (Vec<Vec<u8>>, Spot);
 
+/// Everything that a path means.
+#[derive(Debug, Default)]
+pub(crate) struct Meant {
+    pub(crate) reached: Vec<Reached>,
+    /// Things that a pattern may mean too and that cannot be read, for people.
+    pub(crate) faults: Vec<String>,
+}
+
+impl Spot {
+    /// Whether other names may lie below it.
+    pub(crate) fn is_folder(&self) -> bool {
+        match self {
+            Self::Root => true,
+            Self::Node(_, node) => node.kind == NodeKind::Directory,
+        }
+    }
+}
+
 impl<'c> Walk<'c> {
     pub(crate) fn new(contents: &'c Contents) -> Self {
         let all = contents.file_systems();
@@ -88,26 +106,33 @@ impl<'c> Walk<'c> {
     ///
     /// # Errors
     /// There is nothing of that name, it lies behind a link or a file, or it cannot be read.
-    pub(crate) fn find(&self, parts: &[Vec<u8>]) -> Result<Vec<Reached>, String> {
+    pub(crate) fn find(&self, parts: &[Vec<u8>]) -> Result<Meant, String> {
+        let mut faults = Vec::new();
         let mut reached: Vec<Reached> = vec![(Vec::new(), Spot::Root)];
         for part in parts {
             let mut next = Vec::new();
             let is_one = reached.len() == 1;
             for (path, spot) in &reached {
-                match self.enter(path, spot, part) {
+                // Of several spots that a pattern matched, files lead no further.
+                if !is_one && !spot.is_folder() {
+                    continue;
+                }
+                match self.enter(path, spot, part, &mut faults) {
                     Ok(found) => next.extend(found),
-                    // Of several spots that a pattern matched, files lead no further.
                     Err(why) if is_one => return Err(why),
-                    Err(_) => {}
+                    Err(why) => faults.push(why),
                 }
             }
             if next.is_empty() {
+                if let Some(why) = faults.into_iter().next() {
+                    return Err(why);
+                }
                 let above = reached.first().map_or_else(String::new, |(path, _)| shown(path));
                 return Err(self.missing(part, &above, is_one && above == "/"));
             }
             reached = next;
         }
-        Ok(reached)
+        Ok(Meant { reached, faults })
     }
 
     fn missing(&self, part: &[u8], above: &str, is_root: bool) -> String {
@@ -124,8 +149,15 @@ impl<'c> Walk<'c> {
         format!("{above}: found no {part} in it; weft ls of {above} lists what is there")
     }
 
-    /// Everything in a folder that has this name or matches it.
-    fn enter(&self, path: &[Vec<u8>], spot: &Spot, name: &[u8]) -> Result<Vec<Reached>, String> {
+    /// Everything in a folder that has this name or matches it. What else may match a pattern and
+    /// cannot be read goes to `faults`.
+    fn enter(
+        &self,
+        path: &[Vec<u8>],
+        spot: &Spot,
+        name: &[u8],
+        faults: &mut Vec<String>,
+    ) -> Result<Vec<Reached>, String> {
         let below = |name: &[u8]| [path, &[name.to_vec()]].concat();
         match spot {
             Spot::Root => {
@@ -133,8 +165,11 @@ impl<'c> Walk<'c> {
                 let mut found = Vec::new();
                 for at in matching(name, names) {
                     let path = below(self.all[at].folder.as_bytes());
-                    let node = self.node(at, self.tree(at)?.root(), &path)?;
-                    found.push((path, Spot::Node(at, Box::new(node))));
+                    match self.tree(at).and_then(|tree| self.node(at, tree.root(), &path)) {
+                        Ok(node) => found.push((path, Spot::Node(at, Box::new(node)))),
+                        Err(why) if path.last().is_some_and(|its| its == name) => return Err(why),
+                        Err(why) => faults.push(why),
+                    }
                 }
                 Ok(found)
             }
@@ -145,16 +180,22 @@ impl<'c> Walk<'c> {
                 let mut found = Vec::new();
                 for nth in matching(name, names) {
                     let entry = &entries.list[nth];
-                    let path = below(&entry.name);
-                    let node = self.node(*at, entry.id, &path)?;
-                    found.push((path, Spot::Node(*at, Box::new(node))));
-                }
-                match entries.faults.first() {
-                    Some(why) if found.is_empty() => {
-                        Err(format!("{}: a part of it cannot be read: {why}", shown(path)))
+                    let full = below(&entry.name);
+                    match self.node(*at, entry.id, &full) {
+                        Ok(node) => found.push((full, Spot::Node(*at, Box::new(node)))),
+                        Err(why) if entry.name == name => return Err(why),
+                        Err(why) => faults.push(why),
                     }
-                    _ => Ok(found),
                 }
+                // Where the very name was found, nothing else is meant.
+                let is_exact = |(path, _): &Reached| path.last().is_some_and(|it| it == name);
+                if !found.last().is_some_and(is_exact) {
+                    let lost = |why| format!("{}: a part of it cannot be read: {why}", shown(path));
+                    faults.extend(entries.faults.into_iter().map(lost));
+                    let wrong = |why| format!("{}: a part of it may be wrong: {why}", shown(path));
+                    faults.extend(entries.doubts.into_iter().map(wrong));
+                }
+                Ok(found)
             }
         }
     }

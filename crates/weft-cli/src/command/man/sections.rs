@@ -91,6 +91,20 @@ pub(super) const EXAMPLES: &[Examples] = &[
         ],
     },
     Examples {
+        command: "cp",
+        lines: &[
+            (
+                "weft cp /dev/sdb /dev/sdc :nas/photos/2026 photos",
+                "Copies a folder from two disks to photos/2026.",
+            ),
+            (
+                "weft cp disk0.img disk1.img ':nas/*.txt' letters",
+                "Copies the text files of one folder.",
+            ),
+            ("weft cp tour:tour/docs .", "Copies a folder of the running volume tour."),
+        ],
+    },
+    Examples {
         command: "mount",
         lines: &[
             (
@@ -249,7 +263,7 @@ pub(super) const ENVIRONMENT: &[(&str, &str)] = &[
 pub(super) fn is_of_volumes(command: &clap::Command) -> bool {
     let has_target = command.get_arguments().any(|arg| arg.get_id() == "target");
     has_target
-        || ["detail", "explain", "ls", "mount", "serve", "status", "weft"]
+        || ["cp", "detail", "explain", "ls", "mount", "serve", "status", "weft"]
             .contains(&command.get_name())
 }
 

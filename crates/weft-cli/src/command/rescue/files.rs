@@ -1,22 +1,15 @@
 //! `weft rescue --list` and `--to`: what is inside of the arrays, and files out of it.
 
-use std::cell::Cell;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::{Value, json};
-use weft_files::copy::{Event, Folder, PART, Start, Stopped, copy};
 use weft_files::inside::Inside as Found;
-use weft_files::open::Opened;
 use weft_terminal::outcome::{Exit, Failure, Outcome};
-use weft_terminal::terminal::{self, complain, print_json, progress};
-use weft_units::Bytes;
+use weft_terminal::terminal::{complain, print_json};
 
-use super::record::Record;
-use super::table::{self, All, Restored};
+use super::table;
 use crate::contents::{Array, Contents, FileSystem, has_files};
-use crate::size;
+use crate::copies::{All, Job, Part, Restored, copy_all};
 
 /// Request for what is inside.
 pub(super) struct Asked<'a> {
@@ -68,89 +61,16 @@ pub(super) fn run(arrays: &[Array], asked: &Asked<'_>) -> Outcome {
     Ok(Exit::Of(1))
 }
 
-/// Copies the files of every file system that is read. After an error of the folder itself, the
-/// others are not begun.
+/// Copies the files of every file system that is asked for.
 fn restore_all(contents: &Contents, asked: &Asked<'_>, to: &Path) -> Result<All, Failure> {
-    let base = Folder::open(to)
-        .map_err(|error| Failure::failed(format!("{}: {error}", terminal::label(to))))?;
-    terminal::remove_when_interrupted(&[to.join(OsStr::from_bytes(PART))])?;
-    let mut record = Record::new(&base, to);
-    let mut all: Vec<Restored> = Vec::new();
-    for files in contents.file_systems() {
-        let place = &files.place.name;
-        // A snapshot is most of its origin once more.
-        let is_asked = match asked.only {
-            [] => !files.is_snapshot(),
-            only => only.contains(place),
-        };
-        if !is_asked {
-            continue;
-        }
-        let (place, folder) = (place.clone(), files.folder.clone());
-        let mut restored = Restored { place, folder, ..Restored::default() };
-        let is_stopped = all.iter().any(|copied| copied.stopped.is_some());
-        match &files.refused {
-            None if is_stopped => restored.refused = Some("the copy ended before it".to_owned()),
-            None => restore(&files, (&base, to), &mut restored, &mut record),
-            Some(why) => restored.refused = Some(why.clone()),
-        }
-        restored.finish(&mut record);
-        all.push(restored);
-    }
-    let owned = |state: Option<Result<PathBuf, &str>>| state.map(|it| it.map_err(str::to_owned));
-    let (findings, owners) = (owned(record.findings()), owned(record.owners()));
-    Ok(All { list: all, is_whole: true, findings, owners })
-}
-
-/// Copies the files of one file system.
-fn restore(
-    files: &FileSystem<'_>,
-    (base, to): (&Folder, &Path),
-    restored: &mut Restored,
-    record: &mut Record<'_>,
-) {
-    let tree = match files.open() {
-        Ok(Opened { tree, notes }) => {
-            restored.notes = notes;
-            tree
-        }
-        Err(why) => {
-            restored.refused = Some(why);
-            return;
-        }
+    let all = contents.file_systems();
+    // A snapshot is most of its origin once more.
+    let is_asked = |files: &&FileSystem<'_>| match asked.only {
+        [] => !files.is_snapshot(),
+        only => only.contains(&files.place.name),
     };
-    let place = files.place;
-    let used = tree.used_bytes().min(place.size);
-    // A file system that does not say how much is free ends the copy when nothing is.
-    let free = base.free_bytes().unwrap_or(u64::MAX);
-    if used > free {
-        let (used, free) = (size::human(Bytes(used)), size::human(Bytes(free)));
-        complain(&format!(
-            "note: {}: found {free} free in {}, expected {used} for {}",
-            place.name,
-            terminal::label(to),
-            "all of its files; what fits is copied, and the same command goes on there"
-        ));
-    }
-    let bar = progress("files", used);
-    let done = Cell::new(0);
-    let mut tell = |event: Event<'_>| {
-        if let Event::Bytes(bytes) = event {
-            done.set(done.get() + bytes);
-            bar.set_position(done.get().min(used));
-        }
-        record.event(&restored.place, &restored.folder, &event);
-    };
-    let is_root = rustix::process::geteuid().is_root();
-    let copied = copy(&*tree, base, Start::Root(restored.folder.as_bytes()), is_root, &mut tell);
-    bar.finish_and_clear();
-    restored.report = Some(match copied {
-        Ok(report) => report,
-        Err(Stopped { report, error }) => {
-            restored.stopped = Some(format!("{}: {error}", terminal::label(to)));
-            *report
-        }
-    });
+    let jobs = all.iter().filter(is_asked).map(|files| Job { files, part: Part::Everything });
+    copy_all(to, &jobs.collect::<Vec<Job<'_>>>())
 }
 
 fn to_json(found: &Found, restored: &All, asked: &Asked<'_>) -> Value {
@@ -190,14 +110,7 @@ fn to_json(found: &Found, restored: &All, asked: &Asked<'_>) -> Value {
         .collect();
     let mut object = json!({"schema": "weft.rescue.files/1", "places": places, "groups": groups});
     if asked.to.is_some() {
-        object["complete"] = json!(restored.is_complete());
-        object["verdict"] = json!(restored.verdict());
-        let path = |state: &Option<Result<PathBuf, String>>| match state {
-            Some(Ok(path)) => json!(terminal::label(path)),
-            Some(Err(_)) | None => Value::Null,
-        };
-        object["findings_file"] = path(&restored.findings);
-        object["owners_file"] = path(&restored.owners);
+        restored.add_to(&mut object);
     }
     object
 }

@@ -5,7 +5,6 @@
 //! be read.
 
 mod files;
-mod record;
 mod table;
 
 use weft_terminal::outcome::{Exit, Failure, Outcome};

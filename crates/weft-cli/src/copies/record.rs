@@ -1,4 +1,4 @@
-//! Files in the folder of `--to` that hold what the terminal only counts: findings and owners.
+//! Files in the folder of a copy that hold what the terminal only counts: findings and owners.
 //!
 //! Findings are written one by one, when they are found: a copy that is interrupted, or that ends
 //! because there is no space left, leaves those up to there. Each run that has something to say has
@@ -69,7 +69,8 @@ impl<'f> Record<'f> {
         Self { folder, to, findings: Lazy::Nothing, owners: Lazy::Nothing }
     }
 
-    /// Writes a finding about a place. `below` is its folder in that of `--to`.
+    /// Writes a finding about a place. `below` is the folder of its paths in that of the copy;
+    /// empty if they begin there.
     pub(super) fn event(&mut self, place: &str, below: &str, event: &Event<'_>) {
         let (what, told) = match event {
             Event::Bytes(_) => return,
@@ -78,7 +79,10 @@ impl<'f> Record<'f> {
             }
             Event::Owner { path, node } => {
                 let folder = self.folder;
-                let path = [below.as_bytes(), b"/", path].concat();
+                let path = match below {
+                    "" => path.to_vec(),
+                    below => [below.as_bytes(), b"/", path].concat(),
+                };
                 self.owners.with(|| Owners::make(folder), |owners| owners.add(&path, node));
                 return;
             }
