@@ -9,13 +9,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::client::Client;
-use common::disks::{Files, bytes, files, image, into_raid1, lose};
-use common::{Served, contents, exits, json, weft};
+use common::disks::{Files, bytes, files, fill, image, into_raid1, lose};
+use common::{contents, exits, json, weft};
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 use volumes::{EXTENT, FIRST, group, physical, uuid, volume};
-use weft_nbd::Op;
 
 /// Makes some files in a folder.
 fn make_files(from: &Path) {
@@ -24,19 +22,6 @@ fn make_files(from: &Path) {
         std::fs::write(from.join(format!("photos/2026/{len}")), bytes(number, len)).unwrap();
     }
     std::fs::write(from.join("letter.txt"), "dear all\n").unwrap();
-}
-
-/// Writes the content of the array of these members.
-fn fill(dir: &Path, members: &[&str], content: &[u8]) {
-    let server = Served::start(dir, members);
-    let mut client = Client::connect(&server.uri);
-    for (part, number) in content.chunks(1 << 20).zip(0_u64..) {
-        let len = u32::try_from(part.len()).unwrap();
-        client.request(Op::Write { offset: number << 20, len, fua: false }, part).unwrap();
-    }
-    drop(client);
-    rustix::process::kill_process(server.pid(), rustix::process::Signal::TERM).unwrap();
-    assert_eq!(server.wait(), Some(0));
 }
 
 /// A RAID 5 with a volume group in it, of which the last member is gone.

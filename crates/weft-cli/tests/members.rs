@@ -231,6 +231,12 @@ fn rescue_puts_together_what_is_on_disks_and_names_the_next_command() {
     }
     let text = exits(path, 1, &["rescue", "old", "plain"]).out;
     assert!(text.contains("cannot be read (too-few-members): "), "{text}");
+    // A refused array keeps its name, level and size.
+    let title = text.lines().find(|line| line.starts_with("array ")).unwrap();
+    assert!(title.contains(":vol (") && title.ends_with("raid5, 21 MiB, 2 of 4 members found"));
+    let said = exits(path, 1, &["rescue", "--list", "old", "plain"]).err;
+    assert!(said.contains(&format!("{title}: cannot be read: need 3 of 4 ")), "{title} in {said}");
+    assert_eq!(said.matches("cannot be read: ").count(), 1, "{said}");
     let text = exits(path, 1, &["rescue", "/dev/null"]).err;
     assert!(text.contains("neither a file nor a block device"), "{text}");
 

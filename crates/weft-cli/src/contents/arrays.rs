@@ -1,13 +1,18 @@
 //! Arrays on disks: the members that were found, grouped by array, and whether data can be read.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
+use serde_json::{Value, json};
 use weft_engine::assemble::{Assembly, Candidate, Options, Refused, assemble};
-use weft_ondisk::Uuid;
+use weft_ondisk::{Role, Superblock, Uuid};
 use weft_terminal::terminal::{complain, quoted};
 
-use super::search::{Disk, End, Found};
+use super::search::{Disk, End, Found, FoundKind};
+use super::system::Shape;
+use crate::assembly;
 use crate::look::{self, Looked};
+use crate::size;
 use crate::states;
 use crate::unreadable::Maps;
 
@@ -77,12 +82,80 @@ impl Array {
         used.map(|(found, _)| found.name.as_path()).collect()
     }
 
+    /// Properties that tell the arrays of a NAS's system from those with data.
+    pub(super) fn shape(&self, name: String, assembly: &Assembly) -> Shape {
+        Shape {
+            name,
+            level: assembly.layout.level(),
+            size: assembly.layout.array_size().bytes().0,
+            disks: self.found.iter().map(|found| found.disk.clone()).collect(),
+            is_of_partitions: self
+                .found
+                .iter()
+                .all(|found| matches!(found.kind, FoundKind::Partition | FoundKind::Cut)),
+        }
+    }
+
     /// Arguments that name the members, preceded by options that name their maps.
     pub(crate) fn arguments(&self) -> String {
         let names = self.names();
         let maps = self.maps.options(names.iter().copied());
         let names: Vec<String> = names.iter().map(|name| quoted(name.as_os_str())).collect();
         maps + &names.join(" ")
+    }
+
+    /// Superblock that describes an array that was refused: the one with the most updates. The
+    /// array has one of every member that was found.
+    fn described_by(&self) -> Option<&Superblock> {
+        let superblocks = self.candidates.iter().filter_map(|it| it.superblock.as_ref().ok());
+        superblocks.max_by_key(|superblock| superblock.events()).map(Box::as_ref)
+    }
+
+    /// Name, UUID, level and size of the array in one line. Of an array that was refused it is what
+    /// a superblock says; the size is left out where only all members together tell it.
+    pub(crate) fn title(&self) -> String {
+        let superblock = match (&self.decision, self.described_by()) {
+            (Ok(assembly), _) => return assembly::title(assembly),
+            (Err(_), Some(superblock)) => superblock,
+            (Err(_), None) => return self.uuid.to_string(),
+        };
+        let size = superblock.array_size();
+        let size = size.map(|size| format!(", {}", size::human(size.bytes()))).unwrap_or_default();
+        let found: BTreeSet<u16> = self.slots_found().collect();
+        format!(
+            "{} ({}): {}{size}, {} of {} members found",
+            superblock.name(),
+            self.uuid,
+            superblock.level(),
+            found.len(),
+            superblock.raid_disks()
+        )
+    }
+
+    /// Slots of which a member was found.
+    fn slots_found(&self) -> impl Iterator<Item = u16> {
+        let superblocks = self.candidates.iter().filter_map(|it| it.superblock.as_ref().ok());
+        superblocks.filter_map(|superblock| match superblock.own_role() {
+            Ok(Role::Active(slot)) => Some(slot.0),
+            _ => None,
+        })
+    }
+
+    /// Description of an array that was refused, with the reason; `None` if it was not.
+    pub(crate) fn refused_to_json(&self) -> Option<Value> {
+        let refused = self.decision.as_ref().err()?;
+        let superblock = self.described_by();
+        let size = superblock.and_then(Superblock::array_size);
+        Some(json!({
+            "uuid": self.uuid.to_string(),
+            "name": superblock.map(Superblock::name),
+            "level": superblock.map(|it| it.level().name()),
+            "array_size_bytes": size.map(|size| size.bytes().0),
+            "raid_devices": superblock.map(Superblock::raid_disks),
+            "state": refused.state.id(),
+            "reason": self.why(refused),
+            "next": states::next_reading(refused.state),
+        }))
     }
 
     /// Reason why the array cannot be read. The usual advice is left out, because it includes
@@ -106,7 +179,8 @@ pub(super) fn tell_refused(arrays: &[Array]) {
             }
             Err(refused) => {
                 let (why, next) = (array.why(refused), states::next_reading(refused.state));
-                complain(&format!("array {}: cannot be read: {why}; next: {next}", array.uuid));
+                let title = array.title();
+                complain(&format!("array {title}: cannot be read: {why}; next: {next}"));
             }
         }
     }

@@ -10,6 +10,7 @@ mod array_source;
 mod arrays;
 mod asked;
 mod search;
+mod system;
 mod walk;
 
 use std::path::{Path, PathBuf};
@@ -36,6 +37,7 @@ use arrays::{FORCE_DIRTY, WITHOUT_JOURNAL};
 pub(crate) use asked::Asked;
 pub(crate) use search::Disk;
 use search::End;
+use system::Shape;
 pub(crate) use walk::{Reached, Spot, Walk, shown};
 
 /// Disks that were searched, and the arrays on them.
@@ -69,6 +71,8 @@ pub(crate) struct Contents {
     pub(crate) found: Found,
     /// Whether every array could be read.
     pub(crate) is_whole: bool,
+    /// Arrays that could be read; none of a running volume.
+    shapes: Vec<Shape>,
     servers: Vec<Inside>,
     /// Folder with the sockets of the servers.
     _sockets: Option<TempDir>,
@@ -108,7 +112,7 @@ impl Contents {
 
     fn of_server(volume: String, source: Shared) -> Self {
         let found = look(vec![(volume, source)]);
-        Self { found, is_whole: true, servers: Vec::new(), _sockets: None }
+        Self { found, is_whole: true, shapes: Vec::new(), servers: Vec::new(), _sockets: None }
     }
 
     /// Contents of the arrays on disks. Says on standard error which arrays cannot be read, and
@@ -131,6 +135,7 @@ impl Contents {
         let mut servers = Vec::new();
         let mut sources: Vec<(String, Shared)> = Vec::new();
         let mut is_whole = true;
+        let mut shapes = Vec::new();
         for array in arrays {
             let Ok(assembly) = &array.decision else {
                 is_whole = false;
@@ -140,6 +145,7 @@ impl Contents {
             match open(array, &format!("rescue{}", servers.len()), directory.path()) {
                 Ok((server, source)) => {
                     servers.push(server);
+                    shapes.push(array.shape(name.clone(), assembly));
                     sources.push((name, source));
                 }
                 Err(failure) => {
@@ -151,7 +157,18 @@ impl Contents {
         if sources.is_empty() {
             return Err(Failure::failed("found no array that can be read, expected one or more"));
         }
-        Ok(Self { found: look(sources), is_whole, servers, _sockets: Some(directory) })
+        Ok(Self { found: look(sources), is_whole, shapes, servers, _sockets: Some(directory) })
+    }
+
+    /// Whether a place is an array with the system of a NAS or its swap space.
+    pub(crate) fn is_system(&self, place: &Place) -> bool {
+        let array = self.shapes.iter().find(|array| array.name == place.name);
+        match (array, &place.content) {
+            (Some(array), Ok((content, _))) => {
+                system::is_system(array, &content.kind, &self.shapes)
+            }
+            _ => false,
+        }
     }
 
     /// Places with files, in the order in which they were found, snapshots behind all others.

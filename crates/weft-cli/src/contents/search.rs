@@ -37,6 +37,8 @@ pub(crate) struct Disk {
 pub(crate) struct Found {
     /// Name of the member as a MEMBER argument.
     pub(crate) name: PathBuf,
+    /// Label of the disk on which it was found.
+    pub(crate) disk: String,
     pub(crate) looked: Looked,
     pub(crate) set_uuid: Uuid,
     pub(crate) kind: FoundKind,
@@ -161,7 +163,8 @@ impl Disk {
             return Ok(());
         }
         let set_uuid = superblock.set_uuid();
-        self.found.push(Found { name, looked, set_uuid, kind, super_sector });
+        let disk = self.label.clone();
+        self.found.push(Found { name, disk, looked, set_uuid, kind, super_sector });
         Ok(())
     }
 

@@ -3,7 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::exits;
+use weft_nbd::Op;
+
+use super::client::Client;
+use super::{Served, exits};
 
 /// Paths below a folder, with contents.
 pub(crate) type Files = Vec<(PathBuf, Vec<u8>)>;
@@ -66,6 +69,19 @@ pub(crate) fn into_raid1(dir: &Path) {
     for name in ["b.img", "image"] {
         std::fs::remove_file(dir.join(name)).unwrap();
     }
+}
+
+/// Writes the content of the array of these members.
+pub(crate) fn fill(dir: &Path, members: &[&str], content: &[u8]) {
+    let server = Served::start(dir, members);
+    let mut client = Client::connect(&server.uri);
+    for (part, number) in content.chunks(1 << 20).zip(0_u64..) {
+        let len = u32::try_from(part.len()).unwrap();
+        client.request(Op::Write { offset: number << 20, len, fua: false }, part).unwrap();
+    }
+    drop(client);
+    rustix::process::kill_process(server.pid(), rustix::process::Signal::TERM).unwrap();
+    assert_eq!(server.wait(), Some(0));
 }
 
 /// Makes sectors of a disk unreadable: zeros, and a map of ddrescue that says so.

@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use weft_files::inside::Inside as Found;
 use weft_terminal::outcome::{Exit, Failure, Outcome};
 use weft_terminal::terminal::{complain, print_json};
 
@@ -17,6 +16,8 @@ pub(super) struct Asked<'a> {
     pub(super) to: Option<&'a Path>,
     /// Names of the places to copy; all if there are none.
     pub(super) only: &'a [String],
+    /// Whether the system of a NAS is asked for too.
+    pub(super) all: bool,
     pub(super) json: bool,
     /// Arguments of the command line that name the disks, for the line that is printed.
     pub(super) disks: String,
@@ -41,9 +42,9 @@ pub(super) fn run(arrays: &[Array], asked: &Asked<'_>) -> Outcome {
     };
     restored.is_whole &= contents.is_whole;
     if asked.json {
-        print_json(&to_json(found, &restored, asked))?;
+        print_json(&to_json(arrays, &contents, &restored, asked))?;
     } else {
-        table::print(found, &restored, asked)?;
+        table::print(&contents, &restored, asked)?;
     }
     contents.stop()?;
     if asked.to.is_none() {
@@ -66,20 +67,22 @@ fn restore_all(contents: &Contents, asked: &Asked<'_>, to: &Path) -> Result<All,
     let all = contents.file_systems();
     // A snapshot is most of its origin once more.
     let is_asked = |files: &&FileSystem<'_>| match asked.only {
-        [] => !files.is_snapshot(),
+        [] => !files.is_snapshot() && (asked.all || !contents.is_system(files.place)),
         only => only.contains(&files.place.name),
     };
     let jobs = all.iter().filter(is_asked).map(|files| Job { files, part: Part::Everything });
     copy_all(to, &jobs.collect::<Vec<Job<'_>>>())
 }
 
-fn to_json(found: &Found, restored: &All, asked: &Asked<'_>) -> Value {
+fn to_json(arrays: &[Array], contents: &Contents, restored: &All, asked: &Asked<'_>) -> Value {
+    let found = &contents.found;
     let places: Vec<Value> = found
         .places
         .iter()
         .map(|place| {
             let mut object = json!({
                 "name": place.name, "size_bytes": place.size, "notes": place.notes,
+                "is_system": contents.is_system(place),
             });
             match &place.content {
                 Ok((content, _)) => {
@@ -108,7 +111,10 @@ fn to_json(found: &Found, restored: &All, asked: &Asked<'_>) -> Value {
             })
         })
         .collect();
-    let mut object = json!({"schema": "weft.rescue.files/1", "places": places, "groups": groups});
+    let refused: Vec<Value> = arrays.iter().filter_map(Array::refused_to_json).collect();
+    let mut object = json!({
+        "schema": "weft.rescue.files/1", "places": places, "groups": groups, "refused": refused,
+    });
     if asked.to.is_some() {
         restored.add_to(&mut object);
     }

@@ -17,7 +17,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use weft_engine::layout::Layout;
 
-use crate::assembly::{lines, missing, title, to_json};
+use crate::assembly::{lines, missing, to_json};
 use crate::contents::{Array, Disk, Searched};
 use crate::member::{self, MemberArg};
 use crate::states;
@@ -44,6 +44,10 @@ pub(crate) struct Rescue {
     /// Copy only the file system or snapshot of this name in --list; may be repeated
     #[arg(long, value_name = "NAME", requires = "to")]
     only: Vec<String>,
+    /// List and copy the system of a NAS and its swap space too: small RAID 1 arrays of partitions
+    /// beside much larger ones on the same disks
+    #[arg(long)]
+    all: bool,
     #[command(flatten)]
     unreadable: Unreadable,
     /// Print one JSON object
@@ -62,7 +66,8 @@ pub(crate) fn run(arguments: &Rescue) -> Outcome {
     let given = maps.options(names.iter().map(PathBuf::as_path)) + &shown.join(" ");
     if arguments.list || arguments.to.is_some() {
         let (to, only) = (arguments.to.as_deref(), arguments.only.as_slice());
-        return files::run(&arrays, &files::Asked { to, only, json: arguments.json, disks: given });
+        let (all, json) = (arguments.all, arguments.json);
+        return files::run(&arrays, &files::Asked { to, only, all, json, disks: given });
     }
     if arguments.json {
         let disks: Vec<Value> = disks.iter().map(Disk::to_json).collect();
@@ -100,6 +105,11 @@ impl Array {
         let mut object = to_json(&self.candidates, &self.decision);
         object["schema"] = json!("weft.rescue.array/1");
         object["uuid"] = json!(self.uuid.to_string());
+        if let Some(Value::Object(known)) = self.refused_to_json() {
+            let own = ["name", "level", "array_size_bytes", "raid_devices"];
+            let known = known.into_iter().filter(|(key, _)| own.contains(&key.as_str()));
+            known.for_each(|(key, value)| object[key] = value);
+        }
         object["commands"] = json!(self.next());
         // Commands that write are not suggested.
         let states = match &self.decision {
@@ -122,10 +132,7 @@ impl Array {
     }
 
     fn print(&self, out: &mut dyn Write) -> Result<(), Failure> {
-        match &self.decision {
-            Ok(assembly) => writeln!(out, "array {}", title(assembly))?,
-            Err(_) => writeln!(out, "array {}", self.uuid)?,
-        }
+        writeln!(out, "array {}", self.title())?;
         for (line, found) in lines(&self.candidates, &self.decision).iter().zip(&self.found) {
             let slot = line.slot.map_or("-".to_owned(), |slot| slot.to_string());
             let events = line.events.map_or("-".to_owned(), |events| events.to_string());

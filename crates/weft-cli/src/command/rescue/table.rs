@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use weft_files::inside::{Inside as Found, Place};
+use weft_files::inside::Place;
 use weft_files::probe::Content;
 use weft_ondisk::MdTime;
 use weft_terminal::outcome::Failure;
@@ -10,7 +10,7 @@ use weft_terminal::terminal::{printable, printable_stdout};
 use weft_units::Bytes;
 
 use super::files::Asked;
-use crate::contents::has_files;
+use crate::contents::{Contents, has_files};
 use crate::copies::All;
 use crate::size;
 
@@ -21,9 +21,13 @@ pub(super) fn last_use(content: &Content) -> Option<String> {
 }
 
 /// Prints the table, data first and the largest of it first, and the reports.
-pub(super) fn print(found: &Found, restored: &All, asked: &Asked<'_>) -> Result<(), Failure> {
+pub(super) fn print(contents: &Contents, restored: &All, asked: &Asked<'_>) -> Result<(), Failure> {
     let mut out = printable_stdout();
-    let mut places: Vec<&Place> = found.places.iter().collect();
+    let found = &contents.found;
+    let is_folded = |place: &&Place| {
+        !asked.all && !asked.only.contains(&place.name) && contents.is_system(place)
+    };
+    let (folded, mut places): (Vec<&Place>, Vec<&Place>) = found.places.iter().partition(is_folded);
     places.sort_by_key(|place| (has_files(place).is_none(), std::cmp::Reverse(place.size)));
     let rows: Vec<[String; 3]> = places
         .iter()
@@ -60,6 +64,15 @@ pub(super) fn print(found: &Found, restored: &All, asked: &Asked<'_>) -> Result<
         if let Some(Err(why)) = has_files(place) {
             writeln!(out, "  its files are not copied: {}", printable(&why))?;
         }
+    }
+    if !folded.is_empty() {
+        let own = |place: &Place| {
+            let kind = place.content.iter().map(|(content, _)| content.kind.to_string());
+            let kind: String = kind.collect();
+            format!("{} ({kind}, {})", printable(&place.name), size::human(Bytes(place.size)))
+        };
+        let all: Vec<String> = folded.iter().map(|place| own(place)).collect();
+        writeln!(out, "left out, the system of a NAS: {}; --all for these too", all.join(", "))?;
     }
     for group in &found.groups {
         let on = printable(&group.on.join(", "));

@@ -1,0 +1,89 @@
+//! Which arrays hold the system of a NAS: its own programs and settings, and its swap space.
+//!
+//! Synology and QNAP put small partitions at the start of every disk and make RAID 1 arrays of
+//! them, with the system and with swap. Their users look for neither, and copies of them are never
+//! whole (device files). An array counts as one of these if
+//!
+//! - it is a RAID 1 of partitions of at most [`SYSTEM_MAX`], and holds swap or an ext file system;
+//! - another array is [`TIMES`] as large or larger, and every disk with a partition of that one has
+//!   a partition of this one too.
+//!
+//! So the only array, arrays beside each other on other disks, and arrays of like size are no
+//! system. What is left out is always named, and can be asked for.
+
+use std::collections::BTreeSet;
+
+use weft_files::probe::Kind;
+use weft_ondisk::Level;
+
+/// Largest size in bytes of an array of the system: Synology makes them of 2.4 to 8 GiB, QNAP up to
+/// 8 GB.
+const SYSTEM_MAX: u64 = 16 << 30;
+
+/// How many times larger than an array of the system an array of data is at least.
+const TIMES: u64 = 4;
+
+/// Properties of an array on which the decision depends.
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    /// Name of the array's place.
+    pub(super) name: String,
+    pub(super) level: Level,
+    /// Size in bytes.
+    pub(super) size: u64,
+    /// Disks with members of it.
+    pub(super) disks: BTreeSet<String>,
+    /// Whether all its members are partitions of disks.
+    pub(super) is_of_partitions: bool,
+}
+
+/// Whether an array with this content is one of a NAS's system, among `all`.
+pub(super) fn is_system(array: &Shape, holds: &Kind, all: &[Shape]) -> bool {
+    let is_small = array.level == Level::Raid1
+        && array.is_of_partitions
+        && array.size <= SYSTEM_MAX
+        && matches!(holds, Kind::Ext(_) | Kind::Swap);
+    let has_beside = |data: &Shape| {
+        data.is_of_partitions
+            && data.size / TIMES >= array.size
+            && data.disks.is_subset(&array.disks)
+    };
+    is_small && all.iter().any(has_beside)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    fn shape(name: &str, level: Level, size: u64, disks: &[&str]) -> Shape {
+        let disks = disks.iter().map(|disk| (*disk).to_owned()).collect();
+        Shape { name: name.to_owned(), level, size, disks, is_of_partitions: true }
+    }
+
+    #[test]
+    fn small_mirrors_beside_much_larger_data_on_the_same_disks_are_the_system() {
+        let system = shape("0", Level::Raid1, 2 * GIB, &["a", "b", "c"]);
+        let swap = shape("1", Level::Raid1, 2 * GIB, &["a", "b", "c"]);
+        let data = shape("2", Level::Raid5, 8000 * GIB, &["a", "b", "c"]);
+        let more = shape("3", Level::Raid1, 1000 * GIB, &["b", "c"]);
+        let all = [system.clone(), swap.clone(), data.clone(), more.clone()];
+        assert!(is_system(&swap, &Kind::Swap, &all));
+        assert!(!is_system(&data, &Kind::Swap, &all) && !is_system(&more, &Kind::Swap, &all));
+
+        let alone = [system.clone(), swap.clone()];
+        assert!(!is_system(&swap, &Kind::Swap, &alone), "nothing else is there");
+        let elsewhere = shape("2", Level::Raid5, 8000 * GIB, &["d", "e", "f"]);
+        assert!(!is_system(&swap, &Kind::Swap, &[swap.clone(), elsewhere]), "other disks");
+        let small = shape("2", Level::Raid5, 6 * GIB, &["a", "b", "c"]);
+        assert!(!is_system(&swap, &Kind::Swap, &[swap.clone(), small]), "of like size");
+        assert!(!is_system(&swap, &Kind::LvmPhysical, &all), "a volume group");
+        let whole = Shape { is_of_partitions: false, ..swap.clone() };
+        assert!(!is_system(&whole, &Kind::Swap, &all), "whole disks");
+        let large = shape("1", Level::Raid1, 17 * GIB, &["a", "b", "c"]);
+        assert!(!is_system(&large, &Kind::Swap, &all), "a large one");
+        let other = shape("1", Level::Raid5, 2 * GIB, &["a", "b", "c"]);
+        assert!(!is_system(&other, &Kind::Swap, &all), "no mirror");
+    }
+}
