@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 mod assembly;
+mod built;
 mod candidates;
 mod command;
 mod contents;
@@ -29,6 +30,7 @@ mod states;
 mod superblock_json;
 mod sync_action;
 mod target;
+mod trial;
 mod unreadable;
 mod volume;
 mod when;

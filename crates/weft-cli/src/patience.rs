@@ -172,10 +172,11 @@ mod tests {
         gates[1].send(11).unwrap();
         let mut patience = Patience::new(None);
         patience.notice = Duration::from_millis(5);
-        let mut said = 0;
+        let mut said = 0_u32;
         let found = patience.each(members, act, &mut |line| {
-            assert!(line.starts_with("m0: ") && line.contains("--member-wait"), "{line}");
-            said += 1;
+            assert!(line.contains("--member-wait"), "{line}");
+            // On a busy machine the other one may be late, and is then named as well.
+            said += u32::from(line.starts_with("m0: "));
             if said == 3 {
                 gates[0].send(10).unwrap();
             }

@@ -24,6 +24,11 @@ pub(crate) struct Unreadable {
 }
 
 impl Unreadable {
+    /// Values of the option as they were given.
+    pub(crate) fn texts(&self) -> &[OsString] {
+        &self.unreadable
+    }
+
     /// Parses the values of `--unreadable`: the maps of ddrescue, each for a disk that is one of
     /// `members` or holds some of them.
     ///

@@ -19,6 +19,7 @@ use weft_terminal::terminal::complain;
 use weft_units::{MemberIndex, Sectors};
 
 use crate::assembly::refusal;
+use crate::built::Built;
 use crate::member::MemberArg;
 use crate::patience::Patience;
 use crate::unreadable::Maps;
@@ -48,6 +49,8 @@ pub(crate) struct Opening {
     pub(crate) member_wait: Option<Duration>,
     /// Maps of ddrescue from the command line.
     pub(crate) maps: Maps,
+    /// Geometry that takes the place of the members' superblocks; `None` to read these.
+    pub(crate) built: Option<Built>,
 }
 
 impl Opening {
@@ -60,6 +63,7 @@ impl Opening {
             overlay: None,
             member_wait: None,
             maps: Maps::default(),
+            built: None,
         }
     }
 
@@ -126,6 +130,9 @@ impl Opening {
             patience.candidates(members, read_metadata, &mut complain);
         candidates.append(&mut empty);
         candidates.sort_by_key(|candidate| candidate.member.index);
+        if let Some(built) = &self.built {
+            candidates = built.candidates(candidates)?;
+        }
         journal::settle(&mut candidates, &self.options, |member, sector, len| {
             let open = members.iter().find(|open| open.info().index == member.index)?;
             Some(open.read(sector, len).ok()?.as_ref().to_vec())
@@ -140,8 +147,9 @@ impl Opening {
             map.apply(candidate, self.options.read_only)
         };
         let candidates: Vec<Candidate> = candidates.into_iter().map(rescued).collect();
-        let assembly = assemble(&candidates, &self.options)
+        let mut assembly = assemble(&candidates, &self.options)
             .map_err(|refused| refusal(&refused, candidates.len()))?;
+        assembly.is_built = self.built.is_some();
         members.retain(|open| {
             assembly.members().any(|(_, member)| member.info.index == open.info().index)
         });

@@ -171,6 +171,20 @@ impl Contents {
         }
     }
 
+    /// Content of an array with its geometry given by hand, under the name `built`.
+    ///
+    /// # Errors
+    /// The array cannot be opened.
+    pub(crate) fn of_built(opening: &Opening, names: &[PathBuf]) -> Result<Self, Failure> {
+        let directory = terminal::scratch()?;
+        terminal::remove_when_interrupted(&[directory.path().to_owned()])?;
+        let (server, source) =
+            array_source::serve(opening.open(names)?, "built", directory.path())?;
+        let found = look(vec![("built".to_owned(), source)]);
+        let (shapes, servers) = (Vec::new(), vec![server]);
+        Ok(Self { found, is_whole: true, shapes, servers, _sockets: Some(directory) })
+    }
+
     /// Places with files, in the order in which they were found, snapshots behind all others.
     pub(crate) fn file_systems(&self) -> Vec<FileSystem<'_>> {
         let mut all: Vec<FileSystem<'_>> = Vec::new();

@@ -1,8 +1,10 @@
-//! Files out of file systems into a folder, with a report: what `weft rescue --to` and `weft cp`
-//! have in common.
+//! Files out of file systems into a folder, with a report: the common part of `weft rescue --to`,
+//! `build --to` and `cp`.
 
+pub(crate) mod listed;
 mod record;
 mod report;
+mod table;
 
 use std::cell::Cell;
 use std::collections::HashSet;

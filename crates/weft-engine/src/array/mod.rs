@@ -59,6 +59,8 @@ pub(crate) struct Array {
     pub(crate) size: Sectors,
     /// Number of data sectors that the array uses of each member.
     pub(crate) member_size: Sectors,
+    /// Whether the array has no superblocks: its updates write none.
+    pub(super) is_built: bool,
     /// Granularity of requests, a power of two: the first byte and the length of a request must be
     /// multiples of it.
     pub(crate) request_unit: Bytes,
@@ -193,6 +195,7 @@ impl Array {
         let mut array = Self {
             size: layout.array_size(),
             member_size: layout.member_size(),
+            is_built: assembly.is_built,
             slots,
             roles,
             request_unit: Bytes(block.unwrap_or(1).into()),
@@ -239,6 +242,7 @@ impl Array {
             volume,
             size: Sectors::ZERO,
             member_size: Sectors::ZERO,
+            is_built: false,
             request_unit: Bytes(1),
             members,
             membership,

@@ -101,10 +101,23 @@ impl Array {
         if self.membership.read_only || self.membership.broken {
             return Err(ReplyError::ReadOnly);
         }
+        self.has_superblocks(&info.label)?;
         if self.position_of(info.index).is_some() {
             return Err(ReplyError::Invalid("the member index is taken"));
         }
         self.bitmap_stays()
+    }
+
+    /// Checks that the array has superblocks, in which a change can be recorded; `what` is to
+    /// change.
+    pub(super) fn has_superblocks(&self, what: &str) -> Result<(), ReplyError> {
+        if !self.is_built {
+            return Ok(());
+        }
+        Err(ReplyError::Refused(format!(
+            "{what}: found an array with its geometry given by hand, expected one with superblocks, \
+             which would record the change; copy the content to a new array"
+        )))
     }
 
     /// Number for a member that joins: its former number if that is free, otherwise, as in md, the

@@ -365,7 +365,9 @@ impl Array {
         if !(self.updates.catching_up && is_encoded) {
             self.encode_superblock(position, out.now);
         }
-        self.send_superblock(position, out);
+        if !self.is_built {
+            self.send_superblock(position, out);
+        }
     }
 
     fn encode_superblock(&mut self, position: usize, now: Time) {

@@ -559,6 +559,7 @@ impl Decision<'_> {
             events: freshest.events().max(bitmap_events),
             resync_from: dirty_from,
             read_only: self.options.read_only,
+            is_built: false,
             layout,
             slots,
             spares,

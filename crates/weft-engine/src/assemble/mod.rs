@@ -209,6 +209,9 @@ pub struct Assembly {
     pub resync_from: Option<Sectors>,
     /// Whether no member may be written.
     pub read_only: bool,
+    /// Whether the array has its geometry from its user, as by `mdadm --build`: no superblock is
+    /// ever written. [`assemble`] says that it has not.
+    pub is_built: bool,
     /// States of the array that need attention.
     pub states: Vec<AssemblyState>,
     /// Notes for people, one sentence each.

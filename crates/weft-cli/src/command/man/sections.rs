@@ -63,6 +63,19 @@ pub(super) const EXAMPLES: &[Examples] = &[
         ],
     },
     Examples {
+        command: "build",
+        lines: &[
+            (
+                "weft build --level 5 --chunk 64K --data-offset 1M d2.img missing d0.img --list",
+                "Says what is inside of an array without superblocks that lacks a disk.",
+            ),
+            (
+                "weft build -l 1 --overlay changes d0.img d1.img",
+                "Serves such an array for writing; changes go to files in a folder.",
+            ),
+        ],
+    },
+    Examples {
         command: "image",
         lines: &[
             (

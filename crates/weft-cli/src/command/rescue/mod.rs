@@ -4,8 +4,7 @@
 //! unusual places, groups members by array, and reports for each array whether and how its data can
 //! be read.
 
-mod files;
-mod table;
+mod tried;
 
 use weft_terminal::outcome::{Exit, Failure, Outcome};
 use weft_terminal::terminal::{complain, print_json, printable_stdout, quoted};
@@ -18,7 +17,8 @@ use serde_json::{Value, json};
 use weft_engine::layout::Layout;
 
 use crate::assembly::{lines, missing, to_json};
-use crate::contents::{Array, Disk, Searched};
+use crate::contents::{Array, Contents, Disk, Searched};
+use crate::copies::listed;
 use crate::member::{self, MemberArg};
 use crate::states;
 use crate::unreadable::Unreadable;
@@ -33,6 +33,11 @@ pub(crate) struct Rescue {
     /// Read every sector, for superblocks of members whose partition table is lost
     #[arg(long)]
     deep: bool,
+    /// Find the geometry of an array whose superblocks are lost or were overwritten: tries levels,
+    /// layouts, chunks, offsets and orders of the disks, and says which make sense. 'missing'
+    /// stands for a disk that is not here
+    #[arg(long = "try", conflicts_with_all = ["deep", "list", "to"])]
+    trial: bool,
     /// List what is inside of the arrays: partitions, LVM, file systems
     #[arg(long, conflicts_with = "to")]
     list: bool,
@@ -59,6 +64,9 @@ pub(crate) struct Rescue {
 }
 
 pub(crate) fn run(arguments: &Rescue) -> Outcome {
+    if arguments.trial {
+        return tried::run(arguments);
+    }
     let names = member::paths(&arguments.disks).map_err(Failure::Usage)?;
     let maps = arguments.unreadable.maps(&names)?;
     let Searched { disks, arrays } = Searched::of(&names, &maps, arguments.deep)?;
@@ -67,7 +75,9 @@ pub(crate) fn run(arguments: &Rescue) -> Outcome {
     if arguments.list || arguments.to.is_some() {
         let (to, only) = (arguments.to.as_deref(), arguments.only.as_slice());
         let (all, json) = (arguments.all, arguments.json);
-        return files::run(&arrays, &files::Asked { to, only, all, json, disks: given });
+        let command = format!("weft rescue {given}");
+        let contents = Contents::of_arrays(&arrays)?;
+        return listed::run(contents, &arrays, &listed::Asked { to, only, all, json, command });
     }
     if arguments.json {
         let disks: Vec<Value> = disks.iter().map(Disk::to_json).collect();

@@ -4,6 +4,7 @@
 //! `weft stop`, or the end of the command of `--exec` stops the server in order: it accepts nothing
 //! new, completes outstanding requests, flushes the members and marks the array clean.
 
+use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::net::ToSocketAddrs;
 use std::os::fd::OwnedFd;
@@ -14,7 +15,7 @@ use std::process::{Child, ExitStatus};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use clap::{Args, ValueEnum};
+use clap::{Args, FromArgMatches, ValueEnum};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use weft_engine::knobs::{Knob, Knobs};
 use weft_engine::{Class, WriteBackConfig};
@@ -27,6 +28,7 @@ use weft_runtime::unwritten::UnwrittenMark;
 use weft_units::Bytes;
 
 use crate::assembly::{AssemblyOptions, Selection, title};
+use crate::built::Built;
 use crate::foreground::{notify, start_log};
 use crate::inside::{ended, not_served};
 use crate::knobs::{set_live, split};
@@ -43,6 +45,7 @@ use weft_terminal::outcome::{Exit, Failure, Outcome};
 use weft_terminal::terminal::{complain, is_ignored};
 
 mod bare;
+pub(crate) mod build;
 mod overlay;
 mod passed;
 mod record;
@@ -140,6 +143,8 @@ pub(crate) struct Serve {
     /// Start with a knob changed; weft get lists them. Several times if wanted
     #[arg(long = "set", value_name = "KNOB=VALUE")]
     knobs: Vec<String>,
+    #[arg(skip)]
+    built: Option<Built>,
     #[command(flatten)]
     selection: Selection,
     /// Files, block devices, or parts of them: PATH, PATH#N (partition N), PATH@OFFSET[+LENGTH]
@@ -148,6 +153,19 @@ pub(crate) struct Serve {
 }
 
 impl Serve {
+    /// The arguments for an array with its geometry given by hand; `words` are those of a command
+    /// line of `serve`.
+    ///
+    /// # Errors
+    /// The words are none of `serve`'s.
+    pub(crate) fn of_built(built: Built, words: Vec<OsString>) -> Result<Self, Failure> {
+        let command = Self::augment_args(clap::Command::new("build").no_binary_name(true));
+        let matches = command.try_get_matches_from(words);
+        let found = matches.and_then(|matches| Self::from_arg_matches(&matches));
+        let found = found.map_err(|error| Failure::usage(error.to_string()))?;
+        Ok(Self { built: Some(built), ..found })
+    }
+
     /// Configuration of the write-back cache, if one was requested.
     fn write_back(&self) -> Option<WriteBackConfig> {
         self.write_back.map(WriteBackConfig::of)
@@ -236,6 +254,7 @@ fn plan(arguments: &Serve) -> Result<Plan, Failure> {
         overlay: arguments.overlay.dir.clone(),
         member_wait: arguments.assembly.member_wait(),
         maps: arguments.unreadable.maps(&paths)?,
+        built: arguments.built.clone(),
     };
     let volume = opening.open(&paths)?;
     log_decision(&volume);

@@ -59,6 +59,7 @@ impl Array {
     /// The array has no redundancy, a member has no room, or another change is in progress.
     pub(crate) fn add_bitmap(&mut self, new: &NewBitmap) -> Result<bool, ReplyError> {
         self.may_change_bitmap()?;
+        self.has_superblocks("bitmap")?;
         if self.bitmap.is_some() {
             return Ok(false);
         }

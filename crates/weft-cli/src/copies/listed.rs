@@ -1,4 +1,4 @@
-//! `weft rescue --list` and `--to`: what is inside of the arrays, and files out of it.
+//! `--list` and `--to` of `weft rescue` and `build`: contents of arrays, and files out of them.
 
 use std::path::Path;
 
@@ -7,25 +7,24 @@ use weft_terminal::outcome::{Exit, Failure, Outcome};
 use weft_terminal::terminal::{complain, print_json};
 
 use super::table;
+use super::{All, Job, Part, Restored, copy_all};
 use crate::contents::{Array, Contents, FileSystem, has_files};
-use crate::copies::{All, Job, Part, Restored, copy_all};
 
 /// Request for what is inside.
-pub(super) struct Asked<'a> {
+pub(crate) struct Asked<'a> {
     /// Folder for the files; `None` to list only.
-    pub(super) to: Option<&'a Path>,
+    pub(crate) to: Option<&'a Path>,
     /// Names of the places to copy; all if there are none.
-    pub(super) only: &'a [String],
+    pub(crate) only: &'a [String],
     /// Whether the system of a NAS is asked for too.
-    pub(super) all: bool,
-    pub(super) json: bool,
-    /// Arguments of the command line that name the disks, for the line that is printed.
-    pub(super) disks: String,
+    pub(crate) all: bool,
+    pub(crate) json: bool,
+    /// Command line without `--list` and `--to`, for the line that is printed.
+    pub(crate) command: String,
 }
 
 /// Lists what is inside of the arrays, and copies the files out.
-pub(super) fn run(arrays: &[Array], asked: &Asked<'_>) -> Outcome {
-    let contents = Contents::of_arrays(arrays)?;
+pub(crate) fn run(contents: Contents, arrays: &[Array], asked: &Asked<'_>) -> Outcome {
     let found = &contents.found;
     if let Some(missing) =
         asked.only.iter().find(|name| !found.places.iter().any(|p| p.name == **name))

@@ -9,9 +9,9 @@ use weft_terminal::outcome::Failure;
 use weft_terminal::terminal::{printable, printable_stdout};
 use weft_units::Bytes;
 
-use super::files::Asked;
+use super::All;
+use super::listed::Asked;
 use crate::contents::{Contents, has_files};
-use crate::copies::All;
 use crate::size;
 
 /// Time of the last use, by RFC 3339.
@@ -86,7 +86,7 @@ pub(super) fn print(contents: &Contents, restored: &All, asked: &Asked<'_>) -> R
         }
     }
     if asked.to.is_none() && places.iter().any(|place| matches!(has_files(place), Some(Ok(_)))) {
-        writeln!(out, "next: weft rescue {} --to FOLDER copies the files out", asked.disks)?;
+        writeln!(out, "next: {} --to FOLDER copies the files out", asked.command)?;
     }
     if let Some(to) = asked.to {
         restored.print(&mut out, to)?;

@@ -1,0 +1,104 @@
+//! `weft rescue --try`: prints the geometries that make sense, best first.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use weft_terminal::outcome::{Exit, Failure, Outcome};
+use weft_terminal::terminal::{print_json, printable_stdout, quoted};
+use weft_units::Bytes;
+
+use super::Rescue;
+use crate::look;
+use crate::member::{self, MemberArg};
+use crate::size;
+use crate::trial::{Guess, try_all};
+
+pub(super) fn run(arguments: &Rescue) -> Outcome {
+    let is_missing = |it: &&MemberArg| **it == MemberArg::Missing;
+    let missing = arguments.disks.iter().filter(is_missing).count();
+    let disks: Vec<MemberArg> =
+        arguments.disks.iter().filter(|it| !is_missing(it)).cloned().collect();
+    let names = member::paths(&disks).map_err(Failure::Usage)?;
+    let slots = names.len() + missing;
+    if !(2..=16).contains(&slots) {
+        return Err(Failure::usage(format!("--try: found {slots} disks, expected 2 to 16")));
+    }
+    let maps = arguments.unreadable.maps(&names)?;
+    let opened = look::open_all_with(&names, &maps)?;
+    let (guesses, read) = try_all(&opened, missing);
+    let given = maps.options(names.iter().map(PathBuf::as_path));
+    let shown: Vec<&Guess> = guesses.iter().take(SHOWN).collect();
+    if arguments.json {
+        let all: Vec<Value> = shown.iter().map(|it| to_json(it, &names, &given)).collect();
+        print_json(&json!({
+            "schema": "weft.rescue.try/1", "read_bytes": read, "geometries": all,
+        }))?;
+    } else {
+        let mut out = printable_stdout();
+        for guess in &shown {
+            let (found, all) = guess.hits;
+            writeln!(
+                out,
+                "score {}: {}: an ext4 at byte {} of the array: {found} of {all} points of its \
+                 structures are where they should be",
+                guess.score,
+                command(guess, &names, &given),
+                guess.start
+            )?;
+        }
+        let alike = guesses.iter().filter(|it| it.score == guesses[0].score).count();
+        if alike > 1 {
+            writeln!(out, "note: the first {alike} make as much sense; look at the files of each")?;
+        }
+        if let Some(best) = shown.first() {
+            writeln!(out, "next: {} --list", command(best, &names, &given))?;
+        }
+        out.flush()?;
+    }
+    if shown.is_empty() {
+        return Err(Failure::failed(format!(
+            "--try: read {}, found no first superblock of ext4 in the first 160 MiB of a disk under \
+             which a geometry makes sense, expected one; name all disks of the array, and 'missing' \
+             for each that is gone",
+            size::human(Bytes(read))
+        )));
+    }
+    Ok(Exit::Done)
+}
+
+/// Command that reads the array with this geometry.
+fn command(guess: &Guess, names: &[PathBuf], given: &str) -> String {
+    let mut words = vec![format!("weft build {given}--level {}", guess.level)];
+    if guess.chunk.0 > 0 {
+        words.push(format!("--chunk {}K", guess.chunk.0 / 2));
+    }
+    if let Some(layout) = layout(guess) {
+        words.push(format!("--layout {layout}"));
+    }
+    words.push(format!("--data-offset {}K", guess.data_offset / 1024));
+    words.extend(guess.order.iter().map(|disk| match disk.and_then(|disk| names.get(disk)) {
+        Some(name) => quoted(name.as_os_str()),
+        None => "missing".to_owned(),
+    }));
+    words.join(" ")
+}
+
+fn layout(guess: &Guess) -> Option<String> {
+    let name = guess.level.row().layouts.name(guess.layout);
+    name.filter(|_| guess.level.is_striped())
+}
+
+fn to_json(guess: &Guess, names: &[PathBuf], given: &str) -> Value {
+    let order = guess.order.iter().map(|disk| disk.map(|disk| names[disk].to_string_lossy()));
+    json!({
+        "score": guess.score, "level": guess.level.name(), "layout": layout(guess),
+        "chunk_bytes": guess.chunk.bytes().0, "data_offset_bytes": guess.data_offset,
+        "start_bytes": guess.start, "members": order.collect::<Vec<_>>(),
+        "points": guess.hits.0, "points_possible": guess.hits.1,
+        "command": command(guess, names, given),
+    })
+}
+
+/// Number of geometries that are shown.
+const SHOWN: usize = 5;

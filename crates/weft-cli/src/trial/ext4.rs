@@ -1,0 +1,263 @@
+//! ext4 as evidence: blocks of which the superblock, a group descriptor or an inode says what they
+//! are, each within one block of the file system and so on one member.
+//!
+//! Source   Linux documentation, "ext4 Data Structures and Algorithms"
+
+use weft_ondisk::crc::crc32c_raw;
+use weft_units::fields::{le16, le32};
+
+/// Facts of a superblock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Super {
+    pub(super) uuid: [u8; 16],
+    block: u64,
+    blocks: u64,
+    first: u64,
+    group_blocks: u64,
+    group_inodes: u64,
+    inode: usize,
+    descriptor: usize,
+    has_sums: bool,
+}
+
+/// Something that a block has to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Check {
+    /// First byte in the file system.
+    pub(super) at: u64,
+    pub(super) len: usize,
+    pub(super) weight: u64,
+    what: What,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum What {
+    /// Copy of the superblock of this group.
+    Backup(u64),
+    /// Bitmap of so many bits, of which so many are 0.
+    Bitmap(usize, u32),
+    /// Group descriptors from this group on.
+    Descriptors(u64),
+    /// First block of the folder with this inode.
+    Folder(u32),
+    /// Inodes from this number on.
+    Inodes(u64),
+    /// Last block of a file, of which this many bytes are the file's.
+    Tail(usize),
+}
+
+impl Super {
+    /// Facts of the first superblock of a file system; `None` if the bytes are none.
+    pub(super) fn of(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() < 1024 || le16(bytes, 56) != 0xef53 || le16(bytes, 0x5a) != 0 {
+            return None;
+        }
+        let (incompatible, log) = (le32(bytes, 0x60), le32(bytes, 24));
+        let has_sums = le32(bytes, 0x64) & 0x400 != 0;
+        if has_sums && crc32c_raw(u32::MAX, &bytes[..1020]) != le32(bytes, 1020) {
+            return None;
+        }
+        let wide = incompatible & 0x80 != 0;
+        let high = if wide { u64::from(le32(bytes, 0x150)) << 32 } else { 0 };
+        let found = Self {
+            uuid: bytes[0x68..0x78].try_into().ok()?,
+            block: 1024 << (log.min(7)),
+            blocks: high | u64::from(le32(bytes, 4)),
+            first: le32(bytes, 20).into(),
+            group_blocks: le32(bytes, 32).into(),
+            group_inodes: le32(bytes, 40).into(),
+            inode: if le32(bytes, 0x4c) == 0 { 128 } else { le16(bytes, 0x58).into() },
+            descriptor: if wide { le16(bytes, 0xfe).into() } else { 32 },
+            has_sums,
+        };
+        let is_sane = log <= 2
+            && (1..=8 * found.block).contains(&found.group_blocks)
+            && (1..=8 * found.block).contains(&found.group_inodes)
+            && [128, 256, 512, 1024].contains(&found.inode)
+            && [32, 64].contains(&found.descriptor)
+            && found.blocks > found.first
+            && found.blocks < 1 << 48;
+        is_sane.then_some(found)
+    }
+
+    /// Size of the file system in bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.blocks * self.block
+    }
+
+    fn groups(&self) -> u64 {
+        (self.blocks - self.first).div_ceil(self.group_blocks)
+    }
+
+    fn check(&self, block: u64, weight: u64, what: What) -> Check {
+        let len = usize::try_from(self.block).unwrap_or(4096);
+        Check { at: block * self.block, len, weight, what }
+    }
+
+    /// Checks that the superblock gives: its copies, and the group descriptors.
+    pub(super) fn checks(&self) -> Vec<Check> {
+        let mut checks = Vec::new();
+        let is_power = |mut group: u64, of: u64| {
+            while group > 1 && group.is_multiple_of(of) {
+                group /= of;
+            }
+            group == 1
+        };
+        let copies = (1..self.groups()).filter(|it| [3, 5, 7].iter().any(|of| is_power(*it, *of)));
+        checks.extend(copies.take(64).map(|group| {
+            let block = self.first + group * self.group_blocks;
+            let check = self.check(block, 4, What::Backup(group));
+            Check { len: 1024, ..check }
+        }));
+        let each = self.block / self.descriptor as u64;
+        let tables = self.groups().div_ceil(each).min(64);
+        let table = |it| self.check(self.first + 1 + it, 4, What::Descriptors(it * each));
+        checks.extend((0..tables).map(table));
+        checks
+    }
+
+    /// Whether the bytes are what the check says.
+    pub(super) fn holds(&self, check: &Check, bytes: &[u8]) -> bool {
+        match check.what {
+            What::Backup(group) => {
+                le16(bytes, 56) == 0xef53
+                    && u64::from(le16(bytes, 0x5a)) == group & 0xffff
+                    && bytes[0x68..0x78] == self.uuid
+            }
+            What::Bitmap(bits, zeros) => {
+                let ones: u32 = bytes[..bits / 8].iter().map(|byte| byte.count_ones()).sum();
+                u32::try_from(bits).is_ok_and(|bits| bits - ones == zeros)
+            }
+            What::Descriptors(first) => {
+                let last = self.groups() - first;
+                let all = bytes.chunks_exact(self.descriptor).zip(0..last);
+                all.clone().count() > 0
+                    && all.into_iter().all(|(it, _)| self.descriptor(it).is_some())
+            }
+            What::Folder(inode) => {
+                le32(bytes, 0) == inode && le16(bytes, 4) == 12 && bytes[6] == 1 && bytes[8] == b'.'
+            }
+            What::Inodes(first) => {
+                let mut seen = 0;
+                for (inode, number) in bytes.chunks_exact(self.inode).zip(first..) {
+                    if le16(inode, 0) == 0 {
+                        continue;
+                    }
+                    let is_sane = matches!(le16(inode, 0) >> 12, 1 | 2 | 4 | 6 | 8 | 10 | 12);
+                    if !is_sane || self.has_sums && !self.is_summed(inode, number) {
+                        return false;
+                    }
+                    seen += 1;
+                }
+                seen > 0
+            }
+            What::Tail(len) => bytes[len - 1] != 0 && bytes[len..].iter().all(|byte| *byte == 0),
+        }
+    }
+
+    /// Block bitmap, inode bitmap and inode table of a descriptor, if it is sane.
+    fn descriptor(&self, bytes: &[u8]) -> Option<[u64; 3]> {
+        let wide = bytes.len() >= 64;
+        let at = |low: usize| {
+            let high = if wide { u64::from(le32(bytes, 32 + low)) << 32 } else { 0 };
+            high | u64::from(le32(bytes, low))
+        };
+        let all = [at(0), at(4), at(8)];
+        let is_sane = all.iter().all(|it| *it > self.first && *it < self.blocks)
+            && all[0] != all[1]
+            && all[1] != all[2];
+        is_sane.then_some(all)
+    }
+
+    /// Whether the checksum of an inode fits its number.
+    fn is_summed(&self, inode: &[u8], number: u64) -> bool {
+        let sum = crc32c_raw(u32::MAX, &self.uuid);
+        let number = u32::try_from(number).unwrap_or(0);
+        let sum = crc32c_raw(sum, &number.to_le_bytes());
+        let sum = crc32c_raw(sum, &inode[100..104]);
+        let mut zeroed = inode.to_vec();
+        zeroed[124..126].fill(0);
+        let is_wide = inode.len() > 132 && le16(inode, 128) >= 4;
+        if is_wide {
+            zeroed[130..132].fill(0);
+        }
+        let sum = crc32c_raw(sum, &zeroed);
+        let low = u32::from(le16(inode, 124));
+        if is_wide { sum == u32::from(le16(inode, 130)) << 16 | low } else { sum & 0xffff == low }
+    }
+
+    /// Checks that a block gives which is what its own check says.
+    pub(super) fn further(&self, check: &Check, bytes: &[u8]) -> Vec<Check> {
+        match check.what {
+            What::Descriptors(first) => {
+                let last = self.groups() - first;
+                let all = bytes.chunks_exact(self.descriptor).zip(0..last);
+                all.flat_map(|(it, group)| self.of_group(it, first + group)).collect()
+            }
+            What::Inodes(first) => {
+                let all = bytes.chunks_exact(self.inode).zip(first..);
+                all.filter_map(|(inode, number)| self.of_inode(inode, number)).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn of_group(&self, bytes: &[u8], group: u64) -> Vec<Check> {
+        let Some([blocks, inodes, table]) = self.descriptor(bytes) else { return Vec::new() };
+        let (flags, mut checks) = (le16(bytes, 18), Vec::new());
+        let bits = |count: u64| usize::try_from(count).unwrap_or(0);
+        let is_last = group + 1 == self.groups();
+        if flags & 2 == 0 && !is_last && self.group_blocks.is_multiple_of(8) {
+            let what = What::Bitmap(bits(self.group_blocks), le16(bytes, 12).into());
+            checks.push(self.check(blocks, 2, what));
+        }
+        let free = u64::from(le16(bytes, 14));
+        if flags & 1 == 0 && free < self.group_inodes {
+            let zeros = u32::try_from(free).unwrap_or(0);
+            checks.push(self.check(inodes, 2, What::Bitmap(bits(self.group_inodes), zeros)));
+            let each = self.block / self.inode as u64;
+            let used = self.group_inodes - u64::from(le16(bytes, 28));
+            let used = if flags & 4 == 0 { self.group_inodes - free } else { used };
+            let count = used.div_ceil(each).min(48);
+            checks.extend((0..count).map(|it| {
+                self.check(table + it, 2, What::Inodes(1 + group * self.group_inodes + it * each))
+            }));
+        }
+        checks
+    }
+
+    /// Check of the first block of a folder, or of the last of a file.
+    fn of_inode(&self, inode: &[u8], number: u64) -> Option<Check> {
+        // Extents within the inode, one or more.
+        let count = usize::from(le16(inode, 42));
+        if le16(inode, 40) != 0xf30a || le16(inode, 46) != 0 || !(1..=4).contains(&count) {
+            return None;
+        }
+        let at = |extent: usize| {
+            let byte = 52 + 12 * extent;
+            let start = u64::from(le16(inode, byte + 6)) << 32 | u64::from(le32(inode, byte + 8));
+            (u64::from(le32(inode, byte)), u64::from(le16(inode, byte + 4)), start)
+        };
+        let size = u64::from(le32(inode, 108)) << 32 | u64::from(le32(inode, 4));
+        let is_there = |block: &u64| *block < self.blocks;
+        match le16(inode, 0) >> 12 {
+            4 => {
+                let number = u32::try_from(number).ok()?;
+                let block = Some(at(0).2).filter(is_there)?;
+                Some(self.check(block, 3, What::Folder(number)))
+            }
+            8 => {
+                let (logical, len, start) = at(count - 1);
+                let tail = usize::try_from(size % self.block).ok()?;
+                let last = size / self.block;
+                if len > 0x8000 || tail == 0 || tail as u64 + 16 > self.block {
+                    return None;
+                }
+                let within = last.checked_sub(logical).filter(|it| *it < len)?;
+                let block = Some(start + within).filter(is_there)?;
+                Some(self.check(block, 2, What::Tail(tail)))
+            }
+            _ => None,
+        }
+    }
+}
