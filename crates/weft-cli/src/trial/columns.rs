@@ -10,7 +10,7 @@ use crate::look::Looked;
 /// Line of a disk; `None` if it cannot be read.
 type Line = Option<Rc<[u8]>>;
 
-/// Disks that are read in lines, which are kept.
+/// Disks that are read in lines, of which the last [`LINES_MAX`] or fewer are kept.
 pub(super) struct Columns<'a> {
     disks: &'a [Looked],
     missing: usize,
@@ -83,10 +83,17 @@ impl<'a> Columns<'a> {
         let probe = &self.disks.get(column)?.probe;
         let start = number * LINE;
         let len = LINE.min(probe.size().bytes().0.checked_sub(start)?);
+        if self.read.get() >= self.disks.len() as u64 * READ_MAX {
+            return None;
+        }
         let mut bytes = vec![0; usize::try_from(len).ok()?];
         self.read.set(self.read.get() + len);
         let line = probe.read_exact_at(&mut bytes, start).ok().map(|()| Rc::from(bytes));
-        self.lines.borrow_mut().insert((column, number), line.clone());
+        let mut lines = self.lines.borrow_mut();
+        if lines.len() >= LINES_MAX {
+            lines.clear();
+        }
+        lines.insert((column, number), line.clone());
         line
     }
 
@@ -122,6 +129,10 @@ impl<'a> Columns<'a> {
 
 /// Bytes of a line.
 const LINE: u64 = 16 << 10;
+/// Largest number of lines that are kept: 256 MiB.
+const LINES_MAX: usize = 1 << 14;
+/// Bytes that are read of each disk on average; what lies beyond counts as unreadable.
+const READ_MAX: u64 = 1 << 30;
 /// Bytes of a disk in which a superblock is searched: behind mdadm's largest usual data offset.
 const SEARCH: u64 = 160 << 20;
 /// Bytes that the search reads at once.
