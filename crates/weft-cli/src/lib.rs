@@ -13,6 +13,7 @@ mod contents;
 mod copies;
 mod foreground;
 mod image;
+mod image_file;
 mod inside;
 mod knobs;
 mod look;

@@ -21,6 +21,11 @@ pub(crate) const MAN_PAGE: Kind =
 pub(crate) const MAP: Kind =
     Kind { begin: "# Mapfile of weft cat --skip-unreadable\n", name: "map of weft cat" };
 
+/// Map of a copy of an array (`cat --output`), in the form of GNU ddrescue. It counts in bytes of
+/// the copy.
+pub(crate) const OUTPUT_MAP: Kind =
+    Kind { begin: weft_runtime::rescued::TITLE_OF_COPIES, name: "map of weft cat --output" };
+
 /// Page with charts (`--report`).
 const REPORT: Kind = Kind { begin: weft_lab::report::BEGIN, name: "report of weft" };
 
@@ -38,7 +43,7 @@ mod tests {
     fn each_kind_recognises_its_own_files_only() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("kinds");
-        let kinds = [IMAGE_MAP, LOG, MAN_PAGE, MAP, REPORT];
+        let kinds = [IMAGE_MAP, LOG, MAN_PAGE, MAP, OUTPUT_MAP, REPORT];
         for made in kinds {
             std::fs::write(&path, format!("{} and more", made.begin)).unwrap();
             for kind in kinds {

@@ -5,125 +5,15 @@ mod common;
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use common::faulty::{Faulty, areas, random};
 use common::{command, contents, exits, json, weft};
 use serde_json::Value;
-use tempfile::{TempDir, tempdir};
-use weft_units::rng::Rng;
+use tempfile::tempdir;
 
 const MIB: u64 = 1 << 20;
-
-/// Files of a folder, seen through a file system that fails on demand.
-struct Faulty {
-    dir: TempDir,
-    server: Child,
-}
-
-impl Faulty {
-    /// The file system in its folders; `None`, after a skip, where there is no FUSE or compiler.
-    fn mount(service: Option<&str>) -> Option<Self> {
-        let source =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../interop/faulty_members/faultfs.c");
-        let dir = tempdir().unwrap();
-        let program = dir.path().join("faultfs");
-        let built = Command::new("cc")
-            .args(["-O1", "-D_FILE_OFFSET_BITS=64", "-I/usr/include/fuse3", "-o"])
-            .args([&program, &source])
-            .arg("-lfuse3")
-            .output();
-        if !built.is_ok_and(|built| built.status.success()) || !Path::new("/dev/fuse").exists() {
-            weft_testing::skip("no FUSE, or cc with its headers");
-            return None;
-        }
-        let at = |name: &str| dir.path().join(name);
-        std::fs::create_dir(at("under")).unwrap();
-        std::fs::create_dir(at("mnt")).unwrap();
-        std::fs::write(at("under/ready"), "").unwrap();
-        let mut server = Command::new(&program);
-        server.args([at("under"), at("mnt")]).stderr(Stdio::null());
-        if let Some(service) = service {
-            server.env("SERVICE", service);
-        }
-        let server = server.spawn().unwrap();
-        let faulty = Self { dir, server };
-        let begun = Instant::now();
-        while !faulty.path().join("mnt/ready").exists() {
-            if begun.elapsed() > Duration::from_secs(20) {
-                weft_testing::skip("FUSE does not mount");
-                return None;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Some(faulty)
-    }
-
-    fn path(&self) -> &Path {
-        self.dir.path()
-    }
-
-    /// Makes a disk with random content and these unreadable ranges of bytes.
-    fn disk(&self, name: &str, size: u64, bad: &[(u64, u64)]) -> Vec<u8> {
-        let content = random(size);
-        std::fs::write(self.path().join("under").join(name), &content).unwrap();
-        self.spoil(name, bad);
-        content
-    }
-
-    fn spoil(&self, name: &str, bad: &[(u64, u64)]) {
-        let lines: String = bad.iter().map(|(at, len)| format!("{at} {len}\n")).collect();
-        std::fs::write(self.path().join(format!("under/{name}.bad")), lines).unwrap();
-    }
-
-    fn fault(&self, name: &str, text: &str) {
-        std::fs::write(self.path().join(format!("under/{name}.fault")), text).unwrap();
-    }
-
-    fn mend(&self, name: &str) {
-        for ending in ["bad", "fault"] {
-            let _ = std::fs::remove_file(self.path().join(format!("under/{name}.{ending}")));
-        }
-    }
-}
-
-impl Drop for Faulty {
-    fn drop(&mut self) {
-        // Reads that hang end, so that it can be unmounted.
-        for entry in std::fs::read_dir(self.path().join("under")).unwrap().flatten() {
-            if entry.path().extension().is_some_and(|it| it == "fault") {
-                let _ = std::fs::remove_file(entry.path());
-            }
-        }
-        let mount = self.path().join("mnt");
-        let _ = Command::new("fusermount3").args(["-u", "-z"]).arg(mount).status();
-        let _ = self.server.kill();
-        let _ = self.server.wait();
-    }
-}
-
-fn random(size: u64) -> Vec<u8> {
-    let mut rng = Rng::new(size);
-    let mut bytes = Vec::new();
-    while (bytes.len() as u64) < size {
-        bytes.extend(rng.next_u64().to_le_bytes());
-    }
-    bytes.truncate(usize::try_from(size).unwrap());
-    bytes
-}
-
-/// Areas of a map: start, length, status.
-fn areas(map: &Path) -> Vec<(u64, u64, String)> {
-    let text = std::fs::read_to_string(map).unwrap();
-    let number = |text: &str| u64::from_str_radix(&text[2..], 16).unwrap();
-    let lines = text.lines().filter(|line| !line.starts_with('#')).skip(1);
-    lines
-        .map(|line| {
-            let fields: Vec<&str> = line.split_whitespace().collect();
-            (number(fields[0]), number(fields[1]), fields[2].to_owned())
-        })
-        .collect()
-}
 
 /// Expects that the image has the bytes of the disk where its map says so, and zeros elsewhere.
 /// Returns the areas that were not read.

@@ -102,14 +102,14 @@ impl Mapfile {
     /// First line of the file at `path`, as far as its first 64 bytes; empty if it cannot be read.
     #[must_use]
     pub fn title(path: &Path) -> String {
-        let mut begin = Vec::new();
-        let is_file = path.metadata().is_ok_and(|found| found.is_file());
-        if let Some(file) = is_file.then(|| File::open(path).ok()).flatten()
-            && file.take(64).read_to_end(&mut begin).is_err()
-        {
-            begin.clear();
-        }
-        String::from_utf8_lossy(&begin).lines().next().unwrap_or_default().to_owned()
+        line_of(path, 64, 0)
+    }
+
+    /// Second line of the file at `path`, as far as its first 1000 bytes; empty if there is none,
+    /// or it cannot be read. Programs name there the origin of a copy, as a comment.
+    #[must_use]
+    pub fn subtitle(path: &Path) -> String {
+        line_of(path, 1000, 1)
     }
 
     /// Parses a map.
@@ -240,6 +240,18 @@ impl Mapfile {
         }
         text
     }
+}
+
+/// Line `number`, from 0 on, of the first `len` bytes of the file at `path`; empty without one.
+fn line_of(path: &Path, len: u64, number: usize) -> String {
+    let mut begin = Vec::new();
+    let is_file = path.metadata().is_ok_and(|found| found.is_file());
+    if let Some(file) = is_file.then(|| File::open(path).ok()).flatten()
+        && file.take(len).read_to_end(&mut begin).is_err()
+    {
+        begin.clear();
+    }
+    String::from_utf8_lossy(&begin).lines().nth(number).unwrap_or_default().to_owned()
 }
 
 /// Parses the status line: position and phase of the copy, and in newer maps its pass.

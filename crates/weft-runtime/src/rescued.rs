@@ -183,8 +183,11 @@ impl Rescued {
 const READS: &str = "weft cat and serve --read-only compute that from the others; for \
                                 writing, give the slot a new member";
 
-/// First bytes of a map of `weft cat --map`, which counts in bytes of an array.
-const TITLE_OF_ARRAYS: &str = "# Mapfile of weft cat";
+/// First bytes of a map of `weft cat --skip-unreadable`, which counts in bytes of an array.
+const TITLE_OF_ARRAYS: &str = "# Mapfile of weft cat --skip-unreadable";
+
+/// First bytes of a map of `weft cat --output`, which counts in bytes of the image beside it.
+pub const TITLE_OF_COPIES: &str = "# Mapfile of weft cat --output";
 
 /// First bytes of maps of disks: of ddrescue or ddrescuelog, of their older versions, and of `weft
 /// image`.
@@ -213,11 +216,11 @@ pub fn names(image: &Path) -> Vec<PathBuf> {
     names
 }
 
-/// Whether a file begins like a map of a disk: a log of another program may have the same name.
+/// Whether a file begins like a map of an image: a log of another program may have the same name.
 #[must_use]
 pub fn is_map(path: &Path) -> bool {
     let found = Mapfile::title(path);
-    TITLES.iter().any(|title| found.starts_with(title))
+    TITLES.iter().chain([&TITLE_OF_COPIES]).any(|title| found.starts_with(title))
 }
 
 /// Ranges of a member that were not read, counted from its start.

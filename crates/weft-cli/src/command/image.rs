@@ -12,10 +12,8 @@ use weft_terminal::result_file::{Output, ResultFile};
 use weft_terminal::terminal::{complain, label, print_json, printable_stdout, quoted};
 use weft_units::Bytes;
 
-use crate::image::{
-    Copier, Counts, Disk, Ended, Session, Settings, SparseImage, copy, is_beside, map_beside,
-    map_of,
-};
+use crate::image::{Copier, Counts, Disk, Ended, Session, Settings, copy};
+use crate::image_file::{MappedImage, Origin, SparseImage, is_beside, map_beside, map_of};
 use crate::size;
 
 /// Copies a dying disk into an image
@@ -75,11 +73,11 @@ pub(crate) fn run(arguments: &Image) -> Outcome {
     let mut disk = Disk::open(&arguments.disk, limit)?;
     let settings = settings(arguments, &disk)?;
     let map_path = arguments.map.clone().unwrap_or_else(|| map_beside(&arguments.file));
-    let (map, kind) = map_of(&arguments.file, &map_path, disk.label(), disk.size())?;
+    let (map, kind) = map_of(&arguments.file, &map_path, &Origin::disk(disk.label(), disk.size()))?;
     let inputs = [arguments.disk.clone(), arguments.file.clone()];
     let asked = Output { option: "--map", path: &map_path, kind, force: true, members: &inputs };
     let map_file = ResultFile::at(&asked)?;
-    let image = SparseImage::open("image", &arguments.file, disk.size(), &inputs[..1])?;
+    let image = SparseImage::open("image", &arguments.file, disk.size(), &inputs[..1], false)?;
     let title = format!(
         "{}\n# Copy of {} in {}\n",
         crate::result_kinds::IMAGE_MAP.begin,
@@ -87,7 +85,8 @@ pub(crate) fn run(arguments: &Image) -> Outcome {
         label(&arguments.file)
     );
     let block = settings.block;
-    let session = Session::new(Copier::new(map, settings), image, map_file, title);
+    let session =
+        Session::new(Copier::new(map, settings), MappedImage::new(image, map_file, title));
     session.compare(&mut disk, block)?;
     if let Some(note) = session.short_of_space() {
         complain(&format!("note: {note}"));

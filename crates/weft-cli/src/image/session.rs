@@ -9,26 +9,18 @@ use std::time::{Duration, Instant};
 use indicatif::ProgressBar;
 use weft_runtime::mapfile::{Mapfile, Status};
 use weft_terminal::outcome::Failure;
-use weft_terminal::result_file::ResultFile;
-use weft_terminal::terminal::{self, complain, progress_with};
+use weft_terminal::terminal::{self, progress_with};
 use weft_units::Bytes;
 
 use super::copier::{Answer, Copier, Phase};
 use super::disk::{Disk, Got};
-use super::plan;
-use super::sparse::{SparseImage, is_full};
+use crate::image_file::{MappedImage, ended_by, samples};
 use crate::size;
 
 /// A copy that runs.
 pub(crate) struct Session {
     copier: Copier,
-    image: SparseImage,
-    map: ResultFile,
-    /// First lines of the map.
-    title: String,
-    saved: Instant,
-    /// Bytes that were written last: their space is given back if the map needs it.
-    last: Range<u64>,
+    file: MappedImage,
     counts: Counts,
 }
 
@@ -50,9 +42,8 @@ pub(crate) struct Ended {
 }
 
 impl Session {
-    pub(crate) fn new(copier: Copier, image: SparseImage, map: ResultFile, title: String) -> Self {
-        let (saved, counts) = (Instant::now(), Counts::default());
-        Self { copier, image, map, title, saved, last: 0..0, counts }
+    pub(crate) fn new(copier: Copier, file: MappedImage) -> Self {
+        Self { copier, file, counts: Counts::default() }
     }
 
     /// Compares what was read before with the disk: an image of another disk is not mixed with
@@ -61,17 +52,17 @@ impl Session {
     /// # Errors
     /// The bytes differ, or the image cannot be read.
     pub(crate) fn compare(&self, disk: &mut Disk, len: u64) -> Result<(), Failure> {
-        for range in plan::samples(self.copier.map(), len) {
+        for range in samples(self.copier.map(), len) {
             // What was read once need not be readable now.
             let Got::Bytes(bytes) = disk.read(&range, &mut || ())? else { continue };
-            let copied = self.image.read(range.start, bytes.len());
-            let copied = copied.map_err(|error| self.image.failed(&error))?;
+            let copied = self.file.image.read(range.start, bytes.len());
+            let copied = copied.map_err(|error| self.file.image.failed(&error))?;
             if let Some(at) = bytes.iter().zip(&copied).position(|(a, b)| a != b) {
                 return Err(Failure::refused(format!(
                     "{}: byte {} is another one on the disk, which was read there before; found an \
                      image of another disk, or of one that was written since; name the disk that \
                      belongs to the image, or another file",
-                    self.image.label(),
+                    self.file.image.label(),
                     range.start + at as u64
                 )));
             }
@@ -83,31 +74,14 @@ impl Session {
     pub(crate) fn short_of_space(&self) -> Option<String> {
         let domain = self.copier.domain();
         let left = domain.end - domain.start - self.copier.bytes(Status::Finished);
-        self.image.short_of_space(left)
+        self.file.image.short_of_space(left)
     }
 
-    /// Saves the map, after the data that it says was read.
-    fn save(&mut self) -> io::Result<()> {
-        self.saved = Instant::now();
-        self.image.sync()?;
-        self.map.save(&self.copier.map().to_text(&self.title))
-    }
-
-    /// Saves the map before the copy ends early. If the file system is full, the bytes that were
-    /// written last make room, and are read again later.
-    fn save_at_last(&mut self) -> Result<(), Failure> {
-        let saved = self.save().or_else(|error| {
-            if !is_full(&error) || self.last.is_empty() {
-                return Err(error);
-            }
-            self.image.give_back(self.last.start, self.last.end - self.last.start);
-            self.copier.forget(self.last.clone());
-            self.save()
-        });
-        saved.map_err(|error| {
-            let pause = SAVE_INTERVAL.as_secs();
-            Failure::failed(format!("--map: {error}; the map of the last {pause} s is not saved"))
-        })
+    /// Saves the map before the copy ends.
+    fn save_at_last(&mut self) -> Result<Range<u64>, Failure> {
+        let given_back = self.file.save_at_last(self.copier.map())?;
+        self.copier.forget(given_back.clone());
+        Ok(given_back)
     }
 
     /// Takes the result of a read: into the image first, then into the map.
@@ -116,8 +90,7 @@ impl Session {
         let len = range.end - range.start;
         let answer = match got {
             Got::Bytes(bytes) => {
-                self.image.write(&bytes, range.start)?;
-                self.last = range.start..range.start + bytes.len() as u64;
+                self.file.write(&bytes, range.start)?;
                 Answer::Read(bytes.len() as u64)
             }
             Got::Failed => Answer::Failed,
@@ -131,17 +104,6 @@ impl Session {
         }
         self.copier.answer(range, answer);
         Ok(())
-    }
-
-    /// Saves the map if it is old. A failed save does not stop the copy: a failing disk may not be
-    /// readable a second time.
-    fn save_if_old(&mut self) {
-        if self.saved.elapsed() >= SAVE_INTERVAL
-            && let Err(error) = self.save()
-        {
-            let pause = SAVE_INTERVAL.as_secs();
-            complain(&format!("--map: {error}; the copy goes on, tried again after {pause} s"));
-        }
     }
 }
 
@@ -158,14 +120,7 @@ pub(crate) fn copy(session: Session, disk: &mut Disk) -> Result<Ended, Failure> 
     let mut session = locked(&shared);
     let saved = session.save_at_last();
     if let Err(failure) = result {
-        let goes_on = "the map is saved, and the same command goes on there";
-        return Err(match (failure, saved) {
-            (Failure::Failed(text), Ok(())) => Failure::failed(format!("{text}; {goes_on}")),
-            (Failure::Failed(text), Err(Failure::Failed(also))) => {
-                Failure::failed(format!("{text}; {also}"))
-            }
-            (failure, _) => failure,
-        });
+        return Err(ended_by(failure, saved));
     }
     saved?;
     Ok(Ended { map: session.copier.map().clone(), domain, counts: session.counts })
@@ -185,8 +140,9 @@ fn run(
         if matches!(got, Got::Bytes(_)) {
             shown.good = Instant::now();
         }
-        session.take(&range, got).map_err(|error| session.image.failed(&error))?;
-        session.save_if_old();
+        session.take(&range, got).map_err(|error| session.file.image.failed(&error))?;
+        let Session { file, copier, .. } = &mut *session;
+        file.save_if_old(copier.map());
         shown.update(&session.copier);
         drop(session);
         stop.park_if_asked()?;
@@ -212,15 +168,8 @@ impl Stop {
             // An error is ignored: a read that does not end is read again later.
             let _ = is_parked.recv_timeout(LAST_READ);
             let mut session = locked(&session);
-            let saved = session.save_at_last();
-            let read = size::human(Bytes(session.copier.bytes(Status::Finished)));
-            match saved {
-                Ok(()) => complain(&format!(
-                    "stopped: {read} are read, the map is saved, and the same command goes on there"
-                )),
-                Err(Failure::Failed(text)) => complain(&format!("stopped: {text}")),
-                Err(_) => {}
-            }
+            let Session { file, copier, .. } = &mut *session;
+            file.stopped(copier.map(), copier.bytes(Status::Finished));
         });
         Self { asked, parked }
     }
@@ -287,9 +236,6 @@ impl Shown {
 fn locked(session: &Mutex<Session>) -> MutexGuard<'_, Session> {
     session.lock().unwrap_or_else(PoisonError::into_inner)
 }
-
-/// Age of the map at which it is saved again, as in GNU ddrescue.
-const SAVE_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Time that a read may take to end after a signal.
 const LAST_READ: Duration = Duration::from_secs(5);

@@ -4,6 +4,7 @@
 
 pub(crate) mod client;
 pub(crate) mod disks;
+pub(crate) mod faulty;
 pub(crate) mod table;
 
 use std::ffi::OsStr;

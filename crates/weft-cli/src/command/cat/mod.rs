@@ -1,26 +1,29 @@
-//! `weft cat`: writes the content of an array to standard output.
+//! `weft cat`: writes the content of an array to standard output or into an image.
 //!
 //! Reads go through the engine, so missing members are reconstructed and stale members are not
 //! used. Nothing is written to a member.
 
-use std::collections::{BTreeMap, VecDeque};
+mod output;
+mod reads;
+
 use std::io::{self, Write};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use weft_engine::assemble::Options;
 use weft_engine::knobs::Knobs;
 use weft_export::client::NbdClient;
-use weft_nbd::NbdError;
 use weft_runtime::mapfile::{Current, Mapfile, Status};
 use weft_terminal::outcome::{Exit, Failure, Outcome};
 use weft_terminal::result_file::{Output, ResultFile};
 use weft_terminal::terminal::{self, complain, progress};
 use weft_units::Bytes;
 
+use self::output::Copy;
+use self::reads::{Piece, Reads};
 use crate::assembly::{Consent, Selection, tell_dropped};
 use crate::inside::Inside;
 use crate::member::{self, MemberArg};
@@ -29,11 +32,13 @@ use crate::size;
 use crate::unreadable::Unreadable;
 use crate::volume::{Opening, files};
 
-/// Writes the content of an array to standard output
+/// Writes the content of an array to standard output or into an image
 ///
 /// Never writes to a member. Members that are missing are reconstructed from the others. Sizes are
 /// in bytes, or take K, M, G, T (binary) or sectors with s.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("mapped").args(["output", "skip_unreadable"]).multiple(true))]
+#[command(group = ArgGroup::new("files").args(["output", "map"]).multiple(true))]
 pub(crate) struct Cat {
     /// First byte
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = size::bytes)]
@@ -49,13 +54,20 @@ pub(crate) struct Cat {
     /// Write zeros for blocks of 4 KiB that cannot be read, and go on; the exit status is then 1
     #[arg(long)]
     skip_unreadable: bool,
+    /// Write an image in place of standard output: zeros take no space, and the same command goes
+    /// on after an interruption. The map says what was read. An existing file is refused, unless
+    /// its map says that it is a copy of the same bytes
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
     /// Record in FILE which ranges were read and which were not, as a mapfile of GNU ddrescue; it
     /// is updated every 30 s, at the end and when the command is interrupted. An existing file that
-    /// is not such a map of weft cat is never overwritten
-    #[arg(long, value_name = "FILE", requires = "skip_unreadable")]
+    /// is not such a map of weft cat is never overwritten [default with --output: the map beside
+    /// the image, or its name with .map]
+    #[arg(long, value_name = "FILE", requires = "mapped")]
     map: Option<PathBuf>,
-    /// Overwrite the map of an earlier weft cat that --map names
-    #[arg(long, requires = "map")]
+    /// Overwrite the map of an earlier weft cat that --map names; with --output, overwrite the
+    /// image of an earlier weft cat, known by its map
+    #[arg(long, requires = "files")]
     force: bool,
     #[command(flatten)]
     unreadable: Unreadable,
@@ -68,8 +80,10 @@ pub(crate) struct Cat {
 
 pub(crate) fn run(arguments: &Cat) -> Outcome {
     let paths = member::paths(&arguments.members).map_err(Failure::Usage)?;
-    let file = arguments.map.as_deref().map(|path| {
-        let (force, members) = (arguments.force, &files(&arguments.members));
+    let members = files(&arguments.members);
+    let plain_map = arguments.map.as_deref().filter(|_| arguments.output.is_none());
+    let file = plain_map.map(|path| {
+        let (force, members) = (arguments.force, &members);
         ResultFile::at(&Output { option: "--map", path, kind: MAP, force, members })
     });
     let file = file.transpose()?;
@@ -90,30 +104,57 @@ pub(crate) fn run(arguments: &Cat) -> Outcome {
     }
     let all = assembly.layout.array_size().bytes().0;
     let range = range(arguments, all)?;
+    let copy = arguments.output.as_deref().map(|file| {
+        let (map, force) = (arguments.map.as_deref(), arguments.force);
+        let asked = output::Files { file, map, force, members: &members };
+        Copy::open(&asked, &assembly.uuid.to_string(), range.clone())
+    });
+    let copy = copy.transpose()?;
     let directory = terminal::scratch()?;
     terminal::remove_when_interrupted(&[directory.path().to_owned()])?;
     let mut inside = Inside::start(volume, Knobs::default(), "cat", directory.path())?;
     let mut client = NbdClient::connect(&inside.uri).map_err(Failure::Failed)?;
+    let skip = arguments.skip_unreadable;
+    let result = match copy {
+        Some(copy) => copy.run(&mut client, skip).map(|map| unreadable_in(&map, range.start)),
+        None => to_stdout(&mut client, all, range, skip, file),
+    };
+    drop(client);
+    // An error of the server is the cause of a connection error, so it is reported first.
+    inside.stop()?;
+    let bad = result?;
+    let Some(first) = bad.first() else { return Ok(Exit::Done) };
+    let (bytes, count) = (bad.iter().map(|area| area.end - area.start).sum::<u64>(), bad.len());
+    let first = first.start;
+    Err(Failure::failed(format!(
+        "{bytes} bytes in {count} areas could not be read and are zeros, the first at byte {first}"
+    )))
+}
+
+/// Areas of the array that its copy lacks; `start` is the first byte of the copy in the array.
+fn unreadable_in(map: &Mapfile, start: u64) -> Vec<Range<u64>> {
+    let bad = map.areas().filter(|(_, status)| *status == Status::Bad);
+    bad.map(|(area, _)| area.start + start..area.end + start).collect()
+}
+
+/// Copies a range to standard output, and writes its map. Returns the areas that could not be read.
+fn to_stdout(
+    client: &mut NbdClient,
+    all: u64,
+    range: Range<u64>,
+    skip: bool,
+    file: Option<ResultFile>,
+) -> Result<Vec<Range<u64>>, Failure> {
     let areas = Areas { whole: all, range: range.clone(), read_to: range.start, bad: Vec::new() };
     let map = Arc::new(Mutex::new(Map { areas, file, saved: Instant::now() }));
     let interrupted = Arc::clone(&map);
     // An error is ignored: the process ends, and the map of the last interval stays.
     terminal::when_interrupted(move || drop(locked(&interrupted).save()));
-    let result = copy(&mut client, range, arguments.skip_unreadable, &map);
-    drop(client);
+    let result = copy(client, range, skip, &map);
     let (written, areas) = locked(&map).end();
-    // An error of the server is the cause of a connection error, so it is reported first.
-    inside.stop()?;
     result?;
     written?;
-    if areas.bad.is_empty() {
-        return Ok(Exit::Done);
-    }
-    let (bytes, count) = (areas.bad_bytes(), areas.bad.len());
-    let first = areas.bad[0].start;
-    Err(Failure::failed(format!(
-        "{bytes} bytes in {count} areas could not be read and are zeros, the first at byte {first}"
-    )))
+    Ok(areas.bad)
 }
 
 /// State of the reading: the ranges read so far, and the file of `--map` that lists them.
@@ -177,10 +218,6 @@ impl Areas {
         }
     }
 
-    fn bad_bytes(&self) -> u64 {
-        self.bad.iter().map(|area| area.end - area.start).sum()
-    }
-
     /// Text of the map in the format of GNU ddrescue. Positions are bytes of the array.
     fn to_map(&self) -> String {
         let mut map = Mapfile::new(self.whole);
@@ -208,7 +245,7 @@ fn range(arguments: &Cat, all: u64) -> Result<Range<u64>, Failure> {
     Ok(start..start + len)
 }
 
-/// Copies a range to standard output, from start to end, with several reads in flight.
+/// Copies a range to standard output, from start to end.
 fn copy(
     client: &mut NbdClient,
     range: Range<u64>,
@@ -217,38 +254,9 @@ fn copy(
 ) -> Result<(), Failure> {
     let bar = progress("cat", range.end - range.start);
     let mut out = io::stdout().lock();
-    let mut next = range.start;
-    let mut waiting: VecDeque<(u64, u64)> = VecDeque::new();
-    let mut here = BTreeMap::new();
-    loop {
-        while next < range.end && waiting.len() < READS_MAX {
-            let len = (range.end - next).min(READ_BYTES);
-            let cookie = client
-                .read(next, u32::try_from(len).unwrap_or(u32::MAX))
-                .map_err(Failure::Failed)?;
-            waiting.push_back((cookie, next));
-            next += len;
-        }
-        let Some((first, offset)) = waiting.front().copied() else { break };
-        let data = match here.remove(&first) {
-            None => {
-                let answer = client.answer().map_err(Failure::Failed)?;
-                here.insert(answer.cookie, answer.result);
-                continue;
-            }
-            Some(Ok(data)) => data,
-            Some(Err(_)) if skip => {
-                let end = (offset + READ_BYTES).min(range.end);
-                read_blocks(client, offset..end, &mut here, map)?
-            }
-            Some(Err(error)) => {
-                return Err(Failure::failed(format!(
-                    "read of {READ_BYTES} bytes at byte {offset}: {error}; what came before it was \
-                     written; --skip-unreadable goes on with zeros"
-                )));
-            }
-        };
-        waiting.pop_front();
+    let mut reads = Reads::new(client, vec![range], skip);
+    while let Some(Piece { offset, data, bad }) = reads.next()? {
+        bad.into_iter().for_each(|bad| locked(map).areas.add_bad(bad));
         out.write_all(&data)?;
         locked(map).read_to(offset + data.len() as u64);
         bar.inc(data.len() as u64);
@@ -258,50 +266,8 @@ fn copy(
     Ok(())
 }
 
-/// Reads a range with unreadable parts block by block. Unreadable blocks are replaced by zeros, and
-/// recorded in the map.
-fn read_blocks(
-    client: &mut NbdClient,
-    range: Range<u64>,
-    here: &mut BTreeMap<u64, Result<Vec<u8>, NbdError>>,
-    map: &Mutex<Map>,
-) -> Result<Vec<u8>, Failure> {
-    let mut all = Vec::new();
-    let mut next = range.start;
-    while next < range.end {
-        let end = (next + 1).next_multiple_of(BLOCK_BYTES).min(range.end);
-        let len = u32::try_from(end - next).expect("at most a block");
-        let cookie = client.read(next, len).map_err(Failure::Failed)?;
-        let result = loop {
-            let answer = client.answer().map_err(Failure::Failed)?;
-            if answer.cookie == cookie {
-                break answer.result;
-            }
-            here.insert(answer.cookie, answer.result);
-        };
-        match result {
-            Ok(data) => all.extend(data),
-            Err(_) => {
-                all.resize(all.len() + len as usize, 0);
-                locked(map).areas.add_bad(next..end);
-            }
-        }
-        next = end;
-    }
-    Ok(all)
-}
-
-/// Unit of unreadable areas: a block is read completely or replaced by zeros.
-const BLOCK_BYTES: u64 = 4096;
-
-/// Size of a read: a few full stripes of common arrays, so every member is busy.
-const READ_BYTES: u64 = 1 << 20;
-
 /// Age of the map at which it is saved again, as in GNU ddrescue.
 const MAP_INTERVAL: Duration = Duration::from_secs(30);
-
-/// Largest number of reads in flight. It keeps members busy, and takes 8 MiB of memory.
-const READS_MAX: usize = 8;
 
 #[cfg(test)]
 mod tests {

@@ -33,7 +33,7 @@ impl SparseImage {
     }
 
     /// Opens the image to be written, and makes it if it is missing. The caller has checked that a
-    /// file with content is the image of the same map.
+    /// file with content is the image of the same map. With `anew` its content is dropped.
     ///
     /// # Errors
     /// The file is one of `inputs` or no regular file, cannot be made, has no room for `size`
@@ -43,16 +43,20 @@ impl SparseImage {
         path: &Path,
         size: u64,
         inputs: &[PathBuf],
+        anew: bool,
     ) -> Result<Self, Failure> {
-        let is_fresh = Self::size_at(path).is_none();
-        let asked = Output { option, path, kind: IMAGE, force: !is_fresh, members: inputs };
+        let is_there = Self::size_at(path).is_some();
+        let asked = Output { option, path, kind: IMAGE, force: is_there, members: inputs };
         let (file, _) = asked.open()?;
-        let image = Self { file, label: label(path), is_fresh };
+        let image = Self { file, label: label(path), is_fresh: anew || !is_there };
         // Other errors are ignored: not every file system has locks.
         let lock = FlockOperation::NonBlockingLockExclusive;
         if rustix::fs::flock(&image.file, lock) == Err(Errno::WOULDBLOCK) {
             let says = "another process writes it; wait for its end";
             return Err(Failure::refused(format!("{}: {says}", image.label)));
+        }
+        if anew {
+            image.file.set_len(0).map_err(|error| image.failed(&error))?;
         }
         if image.file.metadata()?.len() != size {
             image.file.set_len(size).map_err(|error| image.failed(&error))?;
@@ -169,7 +173,7 @@ mod tests {
         bytes[HOLE_BYTES * 4] = 2;
         bytes[HOLE_BYTES * 9] = 3;
         let size = bytes.len() as u64 + 1000;
-        let open = || SparseImage::open("image", &path, size, &[]).unwrap();
+        let open = || SparseImage::open("image", &path, size, &[], false).unwrap();
         open().write(&bytes, 1000).unwrap();
         let read = std::fs::read(&path).unwrap();
         assert!(read[..1000].iter().all(|byte| *byte == 0) && read[1000..] == bytes);
@@ -179,7 +183,8 @@ mod tests {
         open().write(&other, 1000).unwrap();
         assert!(std::fs::read(&path).unwrap().iter().all(|byte| *byte == 0));
         let first = open();
-        let Err(Failure::Refused(says)) = SparseImage::open("image", &path, size, &[]).map(drop)
+        let Err(Failure::Refused(says)) =
+            SparseImage::open("image", &path, size, &[], false).map(drop)
         else {
             panic!("refused")
         };
