@@ -105,10 +105,11 @@ fn is_found(rng: &mut Rng) -> Result<(), String> {
     if same.status().unwrap().success() { Ok(()) } else { Err(format!("{case}: {text}{said}")) }
 }
 
+/// Draws six arrays, of which each must be found; with `WEFT_TRIALS=100` so many, of which 95 must.
 #[test]
 fn the_geometry_of_drawn_arrays_is_found_first_in_95_of_100() {
     let count: u64 =
-        std::env::var("WEFT_TRIALS").ok().and_then(|text| text.parse().ok()).unwrap_or(12);
+        std::env::var("WEFT_TRIALS").ok().and_then(|text| text.parse().ok()).unwrap_or(6);
     let mut rng = Rng::new(27);
     let results: Vec<_> = (0..count).map(|_| is_found(&mut rng)).collect();
     let wrong: Vec<&String> = results.iter().filter_map(|it| it.as_ref().err()).collect();
