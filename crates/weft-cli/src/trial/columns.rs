@@ -10,17 +10,21 @@ use crate::look::Looked;
 /// Line of a disk; `None` if it cannot be read.
 type Line = Option<Rc<[u8]>>;
 
-/// Disks that are read in lines, of which the last [`LINES_MAX`] or fewer are kept.
+/// Disks that are read in lines, which are kept as long as there is room.
 pub(super) struct Columns<'a> {
     disks: &'a [Looked],
     missing: usize,
     lines: RefCell<BTreeMap<(usize, u64), Line>>,
-    read: Cell<u64>,
+    /// Number of bytes that were read of each disk.
+    read: Vec<Cell<u64>>,
+    /// Whether a read was left out because of [`READ_MAX`].
+    is_limited: Cell<bool>,
 }
 
 impl<'a> Columns<'a> {
     pub(super) fn new(disks: &'a [Looked], missing: usize) -> Self {
-        Self { disks, missing, lines: RefCell::default(), read: Cell::new(0) }
+        let read = disks.iter().map(|_| Cell::new(0)).collect();
+        Self { disks, missing, lines: RefCell::default(), read, is_limited: Cell::new(false) }
     }
 
     /// Size of the smallest disk in bytes.
@@ -42,8 +46,25 @@ impl<'a> Columns<'a> {
         self.is_disk(column) || can_xor && column < self.readable()
     }
 
+    /// Number of bytes that were read of all disks.
     pub(super) fn bytes_read(&self) -> u64 {
-        self.read.get()
+        self.read.iter().map(Cell::get).sum()
+    }
+
+    /// Whether something was not read because as much of its disk had been read as is allowed.
+    pub(super) fn is_limited(&self) -> bool {
+        self.is_limited.get()
+    }
+
+    /// Counts bytes that are about to be read of a disk; `None` if these would be too many.
+    fn count(&self, disk: usize, len: u64) -> Option<()> {
+        let read = self.read.get(disk)?;
+        if read.get() + len > READ_MAX {
+            self.is_limited.set(true);
+            return None;
+        }
+        read.set(read.get() + len);
+        Some(())
     }
 
     /// The bytes `at..at + len` of a column; `None` if they cannot be read.
@@ -83,11 +104,8 @@ impl<'a> Columns<'a> {
         let probe = &self.disks.get(column)?.probe;
         let start = number * LINE;
         let len = LINE.min(probe.size().bytes().0.checked_sub(start)?);
-        if self.read.get() >= self.disks.len() as u64 * READ_MAX {
-            return None;
-        }
+        self.count(column, len)?;
         let mut bytes = vec![0; usize::try_from(len).ok()?];
-        self.read.set(self.read.get() + len);
         let line = probe.read_exact_at(&mut bytes, start).ok().map(|()| Rc::from(bytes));
         let mut lines = self.lines.borrow_mut();
         if lines.len() >= LINES_MAX {
@@ -109,6 +127,7 @@ impl<'a> Columns<'a> {
             }
             at += PIECE;
         }
+        found.truncate(FOUND_MAX);
         found
     }
 
@@ -118,7 +137,9 @@ impl<'a> Columns<'a> {
         let all = 0..self.disks.len();
         for disk in all.filter(|disk| !self.is_disk(column) || *disk == column) {
             let mut bytes = vec![0; len];
-            self.read.set(self.read.get() + len as u64);
+            if self.count(disk, len as u64).is_none() {
+                continue;
+            }
             if self.disks[disk].probe.read_exact_at(&mut bytes, at).is_ok() {
                 sum.iter_mut().zip(bytes).for_each(|(sum, byte)| *sum ^= byte);
             }
@@ -129,11 +150,14 @@ impl<'a> Columns<'a> {
 
 /// Bytes of a line.
 const LINE: u64 = 16 << 10;
-/// Largest number of lines that are kept: 256 MiB.
-const LINES_MAX: usize = 1 << 14;
-/// Bytes that are read of each disk on average; what lies beyond counts as unreadable.
-const READ_MAX: u64 = 1 << 30;
+/// Number of lines that are kept: 256 MiB.
+const LINES_MAX: usize = 16 << 10;
 /// Bytes of a disk in which a superblock is searched: behind mdadm's largest usual data offset.
-const SEARCH: u64 = 160 << 20;
+pub(crate) const SEARCH: u64 = 160 << 20;
+/// Number of superblocks of one column that are tried: copies of images, or a journal, may have
+/// many.
+const FOUND_MAX: usize = 64;
+/// Largest number of bytes that are read of one disk: 1 GiB.
+const READ_MAX: u64 = 1 << 30;
 /// Bytes that the search reads at once.
 const PIECE: u64 = 1 << 20;

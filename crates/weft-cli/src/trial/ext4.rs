@@ -103,7 +103,8 @@ impl Super {
             }
             group == 1
         };
-        let copies = (1..self.groups()).filter(|it| [3, 5, 7].iter().any(|of| is_power(*it, *of)));
+        let groups = self.groups().min(GROUPS_MAX);
+        let copies = (1..groups).filter(|it| [3, 5, 7].iter().any(|of| is_power(*it, *of)));
         checks.extend(copies.take(64).map(|group| {
             let block = self.first + group * self.group_blocks;
             let check = self.check(block, 4, What::Backup(group));
@@ -216,7 +217,7 @@ impl Super {
             let zeros = u32::try_from(free).unwrap_or(0);
             checks.push(self.check(inodes, 2, What::Bitmap(bits(self.group_inodes), zeros)));
             let each = self.block / self.inode as u64;
-            let used = self.group_inodes - u64::from(le16(bytes, 28));
+            let used = self.group_inodes.saturating_sub(le16(bytes, 28).into());
             let used = if flags & 4 == 0 { self.group_inodes - free } else { used };
             let count = used.div_ceil(each).min(48);
             checks.extend((0..count).map(|it| {
@@ -259,5 +260,69 @@ impl Super {
             }
             _ => None,
         }
+    }
+}
+
+/// Number of groups of which copies of the superblock are looked for: 16 TiB with usual blocks.
+const GROUPS_MAX: u64 = 1 << 17;
+
+#[cfg(test)]
+mod tests {
+    use weft_units::rng::Rng;
+
+    use super::*;
+
+    /// Superblock of 64 MiB in blocks of 4 KiB, without checksums.
+    fn superblock() -> Vec<u8> {
+        let mut bytes = vec![0; 1024];
+        let mut put =
+            |at: usize, value: u32| bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        put(4, 16_384);
+        put(24, 2);
+        put(32, 8192);
+        put(40, 4096);
+        put(56, 0xef53);
+        put(0x4c, 1);
+        put(0x58, 256);
+        bytes
+    }
+
+    fn byte(rng: &mut Rng) -> u8 {
+        // Extreme values are the ones that overflow.
+        let all = [0, 1, 0x7f, 0x80, 0xff, rng.below(256).to_le_bytes()[0]];
+        all[usize::try_from(rng.below(6)).unwrap()]
+    }
+
+    #[test]
+    fn damaged_superblocks_and_blocks_are_judged_without_a_panic_or_endless_work() {
+        let whole = Super::of(&superblock()).unwrap();
+        assert_eq!((whole.groups(), whole.checks().len()), (2, 2));
+        let mut rng = Rng::new(5);
+        let (mut read, mut held, mut further) = (0, 0, 0);
+        for _ in 0..2000 {
+            let mut bytes = superblock();
+            for _ in 0..rng.below(12) {
+                let at = usize::try_from(rng.below(0x180)).unwrap();
+                bytes[at] = byte(&mut rng);
+            }
+            let Some(found) = Super::of(&bytes) else { continue };
+            read += 1;
+            let mut checks = found.checks();
+            let mut done = 0;
+            while let Some(check) = checks.get(done).cloned().filter(|_| done < 200) {
+                done += 1;
+                let mut block: Vec<u8> = (0..check.len).map(|_| byte(&mut rng)).collect();
+                if rng.below(2) == 0 {
+                    block.fill(0);
+                    block[..64].iter_mut().for_each(|it| *it = byte(&mut rng));
+                }
+                held += u32::from(found.holds(&check, &block));
+                let more = found.further(&check, &block);
+                further += more.len();
+                checks.extend(more);
+            }
+        }
+        println!("{read} {held} {further}");
+        assert!(read > 200 && held > 100 && further > 1000, "{read} {held} {further}");
     }
 }

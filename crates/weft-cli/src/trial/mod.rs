@@ -18,6 +18,7 @@ use weft_units::{Bytes, Sectors};
 
 use crate::look::Looked;
 use columns::Columns;
+pub(crate) use columns::SEARCH;
 use ext4::{Check, Super};
 
 /// Geometry under which the disks make sense, with its score.
@@ -38,9 +39,27 @@ pub(crate) struct Guess {
     pub(crate) hits: (u64, u64),
 }
 
-/// Tries geometries of an array on these disks, with so many further members missing. Returns
-/// those that make sense, best first, and the number of bytes read.
-pub(crate) fn try_all(disks: &[Looked], missing: usize) -> (Vec<Guess>, u64) {
+/// Geometries that make sense, and what was read for them.
+#[derive(Clone, Debug)]
+pub(crate) struct Tried {
+    /// Best first.
+    pub(crate) guesses: Vec<Guess>,
+    /// Number of bytes that were read of all disks.
+    pub(crate) read: u64,
+    /// Whether the limit of what is read of a disk was reached, so that scores may be too low.
+    pub(crate) is_limited: bool,
+}
+
+impl Tried {
+    /// Number of geometries with the best score.
+    pub(crate) fn best_count(&self) -> usize {
+        let best = self.guesses.first().map(|it| it.score);
+        self.guesses.iter().take_while(|it| Some(it.score) == best).count()
+    }
+}
+
+/// Tries geometries of an array on these disks, with so many further members missing.
+pub(crate) fn try_all(disks: &[Looked], missing: usize) -> Tried {
     let columns = Columns::new(disks, missing);
     let slots = disks.len() + missing;
     let mut guesses: Vec<Guess> = Vec::new();
@@ -68,7 +87,8 @@ pub(crate) fn try_all(disks: &[Looked], missing: usize) -> (Vec<Guess>, u64) {
         let usual = u8::from(!USUAL.contains(&it.data_offset));
         (std::cmp::Reverse(it.score), usual, it.chunk != Sectors(1024), it.start)
     });
-    (guesses, columns.bytes_read())
+    let (read, is_limited) = (columns.bytes_read(), columns.is_limited());
+    Tried { guesses, read, is_limited }
 }
 
 /// Level, layout number and chunk of a hypothesis.
@@ -195,6 +215,8 @@ fn places(map: &Layout, byte: u64) -> Vec<(usize, u64)> {
 /// Bytes of an array at which file systems begin: without a table, behind LVM's or a partition
 /// table's first MiB, and behind old ones of 63 sectors or 192 KiB.
 const STARTS: [u64; 4] = [0, 1 << 20, 63 * 512, 192 << 10];
+/// The bytes of [`STARTS`] that are not 0, for messages.
+pub(crate) const STARTS_TEXT: &str = "31.5 KiB, 192 KiB or 1 MiB";
 /// Chunks in sectors: 4 KiB to 2 MiB.
 const CHUNKS: [u64; 10] = [1024, 128, 8, 16, 32, 64, 256, 512, 2048, 4096];
 /// Data offsets of mdadm's versions in bytes.

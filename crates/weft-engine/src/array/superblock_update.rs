@@ -365,9 +365,7 @@ impl Array {
         if !(self.updates.catching_up && is_encoded) {
             self.encode_superblock(position, out.now);
         }
-        if !self.is_built {
-            self.send_superblock(position, out);
-        }
+        self.send_superblock(position, out);
     }
 
     fn encode_superblock(&mut self, position: usize, now: Time) {
@@ -393,8 +391,12 @@ impl Array {
         self.members[position].superblock_mut().update(&update);
     }
 
-    /// Sends a member's superblock as it was last encoded, or zeros if its area is being wiped.
+    /// Sends a member's superblock as it was last encoded, or zeros if its area is being wiped. An
+    /// array with its geometry given by hand has no superblocks, and none is sent.
     fn send_superblock(&mut self, position: usize, out: &mut Outbox) {
+        if self.is_built {
+            return;
+        }
         let member = &self.members[position];
         let superblock = member.superblock();
         let mut bytes = superblock.encode_for(member.info.logical_block).into_boxed_slice();

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use weft_terminal::outcome::{Exit, Failure, Outcome};
-use weft_terminal::terminal::{print_json, printable_stdout, quoted};
+use weft_terminal::terminal::{complain, print_json, printable_stdout, quoted};
 use weft_units::Bytes;
 
 use super::Rescue;
 use crate::look;
 use crate::member::{self, MemberArg};
 use crate::size;
-use crate::trial::{Guess, try_all};
+use crate::trial::{Guess, SEARCH, STARTS_TEXT, try_all};
 
 pub(super) fn run(arguments: &Rescue) -> Outcome {
     let is_missing = |it: &&MemberArg| **it == MemberArg::Missing;
@@ -26,45 +26,62 @@ pub(super) fn run(arguments: &Rescue) -> Outcome {
     }
     let maps = arguments.unreadable.maps(&names)?;
     let opened = look::open_all_with(&names, &maps)?;
-    let (guesses, read) = try_all(&opened, missing);
+    let tried = try_all(&opened, missing);
     let given = maps.options(names.iter().map(PathBuf::as_path));
-    let shown: Vec<&Guess> = guesses.iter().take(SHOWN).collect();
+    let alike = tried.best_count();
+    let shown: Vec<&Guess> = tried.guesses.iter().take(SHOWN).collect();
     if arguments.json {
         let all: Vec<Value> = shown.iter().map(|it| to_json(it, &names, &given)).collect();
         print_json(&json!({
-            "schema": "weft.rescue.try/1", "read_bytes": read, "geometries": all,
+            "schema": "weft.rescue.try/1", "read_bytes": tried.read, "geometries": all,
+            "best_alike": alike, "reached_read_limit": tried.is_limited,
         }))?;
     } else {
-        let mut out = printable_stdout();
-        for guess in &shown {
-            let (found, all) = guess.hits;
-            writeln!(
-                out,
-                "score {}: {}: an ext4 at byte {} of the array: {found} of {all} points of its \
-                 structures are where they should be",
-                guess.score,
-                command(guess, &names, &given),
-                guess.start
-            )?;
-        }
-        let alike = guesses.iter().filter(|it| it.score == guesses[0].score).count();
-        if alike > 1 {
-            writeln!(out, "note: the first {alike} make as much sense; look at the files of each")?;
-        }
-        if let Some(best) = shown.first() {
-            writeln!(out, "next: {} --list", command(best, &names, &given))?;
-        }
-        out.flush()?;
+        print(&shown, alike, |guess| command(guess, &names, &given))?;
+    }
+    if tried.is_limited {
+        complain("--try: 1 GiB was read of a disk, and no more of it; scores may be too low");
     }
     if shown.is_empty() {
         return Err(Failure::failed(format!(
-            "--try: read {}, found no first superblock of ext4 in the first 160 MiB of a disk under \
-             which a geometry makes sense, expected one; name all disks of the array, and 'missing' \
-             for each that is gone",
-            size::human(Bytes(read))
+            "--try: read {}, found no geometry under which an ext2, ext3 or ext4 makes sense, \
+             expected one: at the start of the array, or {STARTS_TEXT} into it, with its first \
+             superblock in the first {} of a disk. XFS, btrfs, and volumes of LVM behind others are \
+             not found so. Name all disks of the array, or its partitions, and 'missing' for each \
+             that is gone",
+            size::human(Bytes(tried.read)),
+            size::human(Bytes(SEARCH)),
         )));
     }
     Ok(Exit::Done)
+}
+
+/// Prints the geometries and the next command. `alike` is the number of those with the best score.
+fn print(
+    shown: &[&Guess],
+    alike: usize,
+    command: impl Fn(&Guess) -> String,
+) -> Result<(), Failure> {
+    let mut out = printable_stdout();
+    for guess in shown {
+        let (found, all) = guess.hits;
+        writeln!(
+            out,
+            "score {}: {}: an ext2, ext3 or ext4 at byte {} of the array: {found} of {all} points \
+             of its structures are where they should be",
+            guess.score,
+            command(guess),
+            guess.start
+        )?;
+    }
+    if alike > 1 {
+        writeln!(out, "{alike} geometries score alike; look at some files of each")?;
+    }
+    if let Some(best) = shown.first() {
+        writeln!(out, "next: {} --list", command(best))?;
+    }
+    out.flush()?;
+    Ok(())
 }
 
 /// Command that reads the array with this geometry.
