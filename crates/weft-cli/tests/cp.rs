@@ -7,10 +7,10 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
-use common::disks::{bytes, files, image, into_raid1, lose};
+use common::disks::{bytes, files, half_of_raid1, image, lose};
 use common::{Served, command, contents, exits, json, weft};
 use serde_json::Value;
-use tempfile::{TempDir, tempdir};
+use tempfile::tempdir;
 
 /// A name that no other directory has, so that its sector is found on the disk.
 const MARK: &str = "a-name-that-stands-in-one-sector";
@@ -29,14 +29,6 @@ fn make_files(from: &Path) {
     fs::write(from.join("marked").join(MARK), "").unwrap();
 }
 
-/// Half of a RAID 1 of these files: `a.img`, with its file system in the folder `nas`.
-fn disk() -> Option<TempDir> {
-    let dir = tempdir().unwrap();
-    image(dir.path(), 16, "family", make_files)?;
-    into_raid1(dir.path());
-    Some(dir)
-}
-
 /// Names in a folder, sorted.
 fn names(at: &Path) -> Vec<String> {
     let entries = fs::read_dir(at).unwrap();
@@ -48,7 +40,7 @@ fn names(at: &Path) -> Vec<String> {
 
 #[test]
 fn picked_files_and_folders_lie_side_by_side_as_they_were() {
-    let Some(dir) = disk() else { return };
+    let Some(dir) = half_of_raid1(make_files) else { return };
     let dir = dir.path();
     let before = contents(dir);
     let line = ["cp", "a.img", ":nas/photos/2026", ":/nas/*.txt", ":nas/link", "out"];
@@ -132,7 +124,7 @@ fn a_degraded_raid_5_and_a_running_volume_give_the_same_files() {
 
 #[test]
 fn nothing_is_overwritten_and_no_link_in_the_folder_is_followed() {
-    let Some(dir) = disk() else { return };
+    let Some(dir) = half_of_raid1(make_files) else { return };
     let dir = dir.path();
     let (out, away) = (dir.join("out"), dir.join("away"));
     fs::create_dir_all(&out).unwrap();
@@ -157,7 +149,7 @@ fn nothing_is_overwritten_and_no_link_in_the_folder_is_followed() {
 
 #[test]
 fn what_a_pattern_may_mean_in_a_lost_sector_is_told() {
-    let Some(dir) = disk() else { return };
+    let Some(dir) = half_of_raid1(make_files) else { return };
     let dir = dir.path();
     exits(dir, 0, &["cp", "a.img", ":nas/*/a*", "before"]);
     assert!(names(&dir.join("before")).contains(&MARK.to_owned()));
@@ -173,7 +165,7 @@ fn what_a_pattern_may_mean_in_a_lost_sector_is_told() {
 
 #[test]
 fn wrong_input_says_what_is_expected_and_makes_no_folder() {
-    let Some(dir) = disk() else { return };
+    let Some(dir) = half_of_raid1(make_files) else { return };
     let dir = dir.path();
     for (arguments, status, says) in [
         (

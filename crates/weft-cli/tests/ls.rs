@@ -8,10 +8,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use common::disks::{bytes, image, into_raid1, lose};
+use common::disks::{bytes, half_of_raid1, lose};
 use common::{Served, command, contents, exits, json, weft};
 use serde_json::Value;
-use tempfile::{TempDir, tempdir};
 
 /// A name that no other directory has, so that its sector is found on the disk.
 const MARK: &str = "a-name-that-stands-in-one-sector";
@@ -29,14 +28,6 @@ fn make_files(from: &Path) {
     symlink("photos/2026", from.join("latest")).unwrap();
     fs::create_dir(from.join("marked")).unwrap();
     fs::write(from.join("marked").join(MARK), "").unwrap();
-}
-
-/// Half of a RAID 1 of these files: `a.img`, with its file system in the folder `nas`.
-fn disk() -> Option<TempDir> {
-    let dir = tempdir().unwrap();
-    image(dir.path(), 16, "family", make_files)?;
-    into_raid1(dir.path());
-    Some(dir)
 }
 
 fn stdout(dir: &Path, arguments: &[&str]) -> String {
@@ -63,7 +54,7 @@ fn below(at: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn names_are_those_of_the_folder_on_disks_and_in_a_running_volume() {
-    let Some(dir) = disk() else { return };
+    let Some(dir) = half_of_raid1(make_files) else { return };
     let dir = dir.path();
     let before = contents(dir);
     assert_eq!(stdout(dir, &["ls", "a.img"]), "nas\n");
@@ -95,7 +86,7 @@ fn names_are_those_of_the_folder_on_disks_and_in_a_running_volume() {
 
 #[test]
 fn everything_below_is_listed_once_with_what_stat_says() {
-    let Some(dir) = disk() else { return };
+    let Some(dir) = half_of_raid1(make_files) else { return };
     let dir = dir.path();
     let from = dir.join("from");
     let listed = json(dir, &["ls", "-R", "--json", "a.img", ":nas"]);
@@ -143,7 +134,7 @@ fn everything_below_is_listed_once_with_what_stat_says() {
 
 #[test]
 fn a_path_to_nothing_says_where_it_ends() {
-    let Some(dir) = disk() else { return };
+    let Some(dir) = half_of_raid1(make_files) else { return };
     let dir = dir.path();
     for (arguments, status, says) in [
         (&["a.img:gone"][..], 1, "found gone, expected one of /nas"),
@@ -169,7 +160,7 @@ fn a_path_to_nothing_says_where_it_ends() {
 
 #[test]
 fn a_folder_that_is_lost_is_told_and_the_rest_is_listed() {
-    let Some(dir) = disk() else { return };
+    let Some(dir) = half_of_raid1(make_files) else { return };
     let dir = dir.path();
     exits(dir, 0, &["ls", "-R", "a.img"]);
     let disk = fs::read(dir.join("a.img")).unwrap();

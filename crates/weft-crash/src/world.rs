@@ -391,7 +391,7 @@ impl World {
     /// Reads the records of superblocks again, after some were written or became unreadable.
     pub(crate) fn read_record(&mut self) {
         let (first, end) = self.beside();
-        self.record = Record::read(&self.disks, self.options.version);
+        self.record = self.record.read_again(&self.disks, self.options.version);
         self.record.leave_out(first..end);
         self.written = Record::written(&self.disks, self.options.version);
         self.written.iter_mut().for_each(|record| record.leave_out(first..end));

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use weft_engine::assemble::{Assembly, Candidate, Options, Refused, assemble};
 use weft_ondisk::{Role, Superblock, Uuid};
 use weft_terminal::terminal::{complain, quoted};
@@ -141,21 +141,27 @@ impl Array {
         })
     }
 
-    /// Description of an array that was refused, with the reason; `None` if it was not.
-    pub(crate) fn refused_to_json(&self) -> Option<Value> {
-        let refused = self.decision.as_ref().err()?;
+    /// Description of an array that was refused, by its superblocks; `None` if it was not.
+    pub(crate) fn refused_described(&self) -> Option<Map<String, Value>> {
+        self.decision.as_ref().err()?;
         let superblock = self.described_by();
         let size = superblock.and_then(Superblock::array_size);
-        Some(json!({
-            "uuid": self.uuid.to_string(),
-            "name": superblock.map(Superblock::name),
-            "level": superblock.map(|it| it.level().name()),
-            "array_size_bytes": size.map(|size| size.bytes().0),
-            "raid_devices": superblock.map(Superblock::raid_disks),
-            "state": refused.state.id(),
-            "reason": self.why(refused),
-            "next": states::next_reading(refused.state),
-        }))
+        let mut known = Map::new();
+        known.insert("uuid".into(), json!(self.uuid.to_string()));
+        known.insert("name".into(), json!(superblock.map(Superblock::name)));
+        known.insert("level".into(), json!(superblock.map(|it| it.level().name())));
+        known.insert("array_size_bytes".into(), json!(size.map(|size| size.bytes().0)));
+        known.insert("raid_devices".into(), json!(superblock.map(Superblock::raid_disks)));
+        Some(known)
+    }
+
+    /// Description of an array that was refused, with the reason.
+    pub(crate) fn refused_to_json(&self) -> Option<Value> {
+        let (refused, mut object) = (self.decision.as_ref().err()?, self.refused_described()?);
+        object.insert("state".into(), json!(refused.state.id()));
+        object.insert("reason".into(), json!(self.why(refused)));
+        object.insert("next".into(), json!(states::next_reading(refused.state)));
+        Some(Value::Object(object))
     }
 
     /// Reason why the array cannot be read. The usual advice is left out, because it includes

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use tempfile::{TempDir, tempdir};
 use weft_nbd::Op;
 
 use super::client::Client;
@@ -69,6 +70,15 @@ pub(crate) fn into_raid1(dir: &Path) {
     for name in ["b.img", "image"] {
         std::fs::remove_file(dir.join(name)).unwrap();
     }
+}
+
+/// Half of a RAID 1 of 16 MiB with the files that `make` makes: `a.img` in a folder, with its file
+/// system in the folder `nas`, and the files in the folder `from`. `None` for a skip.
+pub(crate) fn half_of_raid1(make: fn(&Path)) -> Option<TempDir> {
+    let dir = tempdir().unwrap();
+    image(dir.path(), 16, "family", make)?;
+    into_raid1(dir.path());
+    Some(dir)
 }
 
 /// Writes the content of the array of these members.

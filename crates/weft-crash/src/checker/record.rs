@@ -2,6 +2,8 @@
 //!
 //! Checkers take this record from the media and never ask the engine for it.
 
+use std::sync::Arc;
+
 use weft_ondisk::{
     BITMAP_HEADER_BYTES, Bitmap, BitmapContext, ChunkState, Role, Superblock, Version,
 };
@@ -13,22 +15,41 @@ use crate::disk::Disk;
 /// The durable superblock and bitmap of every disk.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Record {
-    supers: Vec<Option<Superblock>>,
+    supers: Vec<Option<Arc<Parsed>>>,
     /// Bitmap of each disk; `None` where no readable superblock announces one.
     bitmaps: Vec<Option<Bitmap>>,
     gone: Vec<bool>,
     freshest: Option<usize>,
+    /// Slot at which the freshest superblock counts each disk as in sync.
+    in_sync: Vec<Option<Slot>>,
+}
+
+/// A superblock, and what it was parsed from.
+#[derive(Debug, PartialEq)]
+struct Parsed {
+    superblock: Superblock,
+    bytes: Vec<u8>,
+    /// Size of the disk when it was parsed.
+    size: Sectors,
 }
 
 /// The superblock of a disk, even if a fault makes its sectors unreadable; `None` if it does not
-/// parse.
-fn parsed(disk: &Disk, version: Version) -> Option<Superblock> {
-    let at = version.position(disk.size()).filter(|at| at.0 + 8 <= disk.size().0)?;
+/// parse. It is not parsed again where `known` has the same bytes.
+fn parsed(disk: &Disk, version: Version, known: Option<&Arc<Parsed>>) -> Option<Arc<Parsed>> {
+    let size = disk.size();
+    let at = version.position(size).filter(|at| at.0 + 8 <= size.0)?;
     let bytes = disk.peek_stable(at.0, 8);
+    if let Some(known) = known
+        && known.size == size
+        && known.bytes == bytes
+    {
+        return Some(known.clone());
+    }
     // A member that joined when the disk was short has a superblock for the short size. A disk that
     // was cut short behind its superblock has one for the original size.
     let of_size = |size| Superblock::parse(&bytes, version, size).ok();
-    of_size(disk.size()).or_else(|| of_size(disk.whole_size()))
+    let superblock = of_size(size).or_else(|| of_size(disk.whole_size()))?;
+    Some(Arc::new(Parsed { superblock, bytes, size }))
 }
 
 /// The sectors of a disk that are reserved for its bitmap.
@@ -55,27 +76,37 @@ impl Record {
     /// Reads the superblocks of all disks, each at the position that `version` defines.
     #[must_use]
     pub fn read(disks: &[Disk], version: impl Into<Version>) -> Self {
+        Self::default().read_again(disks, version)
+    }
+
+    /// Reads as [`Record::read`] does, from a record of the same disks: superblocks that have not
+    /// changed are not parsed again.
+    #[must_use]
+    pub fn read_again(&self, disks: &[Disk], version: impl Into<Version>) -> Self {
         let version = version.into();
-        let read = |disk: &Disk| {
+        let read = |(number, disk): (usize, &Disk)| {
             let at = version.position(disk.size())?;
             // An unreadable superblock does not exist until it is written anew.
             if !disk.is_readable(at.0, 8) {
                 return None;
             }
-            parsed(disk, version)
+            parsed(disk, version, self.known(number))
         };
         let gone = disks.iter().map(|disk| disk.faults.gone).collect();
-        let mut record = Self::new(disks.iter().map(read).collect(), gone);
-        let bitmap = |(disk, sb): (&Disk, &Option<Superblock>)| bitmap_of(disk, sb.as_ref()?);
-        let bitmaps = disks.iter().zip(&record.supers).map(bitmap);
-        record.bitmaps = bitmaps.collect();
+        let mut record = Self::new(disks.iter().enumerate().map(read).collect(), gone);
+        let bitmap = |(number, disk)| bitmap_of(disk, record.of(number)?);
+        record.bitmaps = disks.iter().enumerate().map(bitmap).collect();
         record
+    }
+
+    fn known(&self, disk: usize) -> Option<&Arc<Parsed>> {
+        self.supers.get(disk)?.as_ref()
     }
 
     /// Forgets the superblocks of disks, which are of another array.
     pub fn leave_out(&mut self, disks: std::ops::Range<usize>) {
         let supers = self.supers.iter().enumerate();
-        let kept = |(disk, sb): (usize, &Option<Superblock>)| {
+        let kept = |(disk, sb): (usize, &Option<Arc<Parsed>>)| {
             sb.clone().filter(|_| !disks.contains(&disk))
         };
         if !disks.is_empty() {
@@ -95,7 +126,8 @@ impl Record {
             at.is_some_and(|at| !disk.is_readable(at.0, 8))
         };
         let gone = || disks.iter().map(|disk| disk.faults.gone).collect();
-        let written = || Self::new(disks.iter().map(|it| parsed(it, version)).collect(), gone());
+        let supers = || disks.iter().map(|disk| parsed(disk, version, None)).collect();
+        let written = || Self::new(supers(), gone());
         disks.iter().any(dead).then(written)
     }
 
@@ -108,19 +140,22 @@ impl Record {
             let bytes = disk.peek_stable(version.position(size)?.0, 8);
             Superblock::parse(&bytes, version, size).ok()
         };
-        parsed(disk, version).or_else(beyond).map(|sb| sb.events())
+        let here = parsed(disk, version, None).map(|it| it.superblock.events());
+        here.or_else(|| beyond().map(|sb| sb.events()))
     }
 
     /// A record of superblocks that are already parsed, by disk, without bitmaps. Disks for which
     /// `gone` is true are absent.
-    #[must_use]
-    pub fn new(supers: Vec<Option<Superblock>>, gone: Vec<bool>) -> Self {
+    fn new(supers: Vec<Option<Arc<Parsed>>>, gone: Vec<bool>) -> Self {
         let present = (0..supers.len()).filter(|disk| !gone[*disk]);
         // The freshest superblock is one with a slot: a spare may lag or lead. Of equals, one is
         // preferred that no other of them records as failed.
         let has_slot = |sb: &&Superblock| matches!(sb.own_role(), Ok(Role::Active(_)));
         let with_slot: Vec<(usize, &Superblock)> = present
-            .filter_map(|disk| Some((disk, supers[disk].as_ref().filter(has_slot)?)))
+            .filter_map(|disk| {
+                let superblock = &supers[disk].as_ref()?.superblock;
+                Some((disk, Some(superblock).filter(has_slot)?))
+            })
             .collect();
         let most = with_slot.iter().map(|(_, sb)| sb.events()).max();
         let equals = || with_slot.iter().filter(|(_, sb)| Some(sb.events()) == most);
@@ -128,7 +163,11 @@ impl Record {
             |of: &Superblock| equals().any(|(_, by)| by.role(of.dev_number()) == Ok(Role::Faulty));
         let freshest = equals().min_by_key(|(disk, sb)| (has_failed(sb), *disk));
         let freshest = freshest.map(|(disk, _)| *disk);
-        Self { supers, bitmaps: Vec::new(), gone, freshest }
+        let disks = 0..supers.len();
+        let mut record = Self { supers, bitmaps: Vec::new(), gone, freshest, in_sync: Vec::new() };
+        let counted = |disk: usize| freshest.and_then(|freshest| record.slot_by(freshest, disk));
+        record.in_sync = disks.map(counted).collect();
+        record
     }
 
     /// Copy of this record in which the disks for which `left_out` is true count as gone: the
@@ -205,7 +244,7 @@ impl Record {
     /// The superblock of a disk; `None` if it cannot be read.
     #[must_use]
     pub fn of(&self, disk: usize) -> Option<&Superblock> {
-        self.supers.get(disk)?.as_ref()
+        self.known(disk).map(|known| &known.superblock)
     }
 
     /// The superblock with the most events among those of present disks that claim a slot.
@@ -238,9 +277,7 @@ impl Record {
     /// The disk that is in sync at a slot, according to the freshest superblock.
     #[must_use]
     pub fn in_sync(&self, slot: Slot) -> Option<usize> {
-        let freshest = self.freshest?;
-        (0..self.supers.len())
-            .find(|disk| !self.gone[*disk] && self.slot_by(freshest, *disk) == Some(slot))
+        (0..self.supers.len()).find(|disk| !self.gone[*disk] && self.in_sync[*disk] == Some(slot))
     }
 
     /// The disk that at least one survivor counts as in sync at a slot: if the other survivors were
@@ -262,7 +299,7 @@ impl Record {
     /// Whether the freshest superblock counts a disk as in sync at any slot.
     #[must_use]
     pub fn is_in_sync(&self, disk: usize) -> bool {
-        self.freshest.is_some_and(|freshest| self.slot_by(freshest, disk).is_some())
+        self.in_sync.get(disk).is_some_and(Option::is_some)
     }
 
     /// Whether the superblocks of all disks in sync say that the array is dirty.

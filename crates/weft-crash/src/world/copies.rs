@@ -31,7 +31,13 @@ impl World {
 
     /// Compares the copies of one sector of an array without parity when an engine starts; see
     /// [`World::measure_all`].
-    pub(super) fn measure_copies(&mut self, column: u64, assembly: &Assembly, before: &Suspects) {
+    /// `older` says what [`World::is_older_than_gone`] says of the assembly.
+    pub(super) fn measure_copies(
+        &mut self,
+        column: u64,
+        (assembly, older): (&Assembly, bool),
+        before: &Suspects,
+    ) {
         let copies = self.copies(column, |place| match assembly.slots.get(place.slot.index()) {
             Some(SlotState::InSync(member)) => {
                 let disk = member.info.index.index();
@@ -44,7 +50,6 @@ impl World {
             _ => None,
         });
         self.excuses.measured += 1;
-        let older = self.is_older_than_gone(assembly);
         let known = before.errors_if_lost(&self.array, column, Slot(0));
         for (slot, found) in &copies {
             if self.model.why_now(column, found).is_some()
@@ -84,7 +89,7 @@ impl World {
     /// Whether any disk outside of the assembly has recorded more events than the disks in sync in
     /// it: the disk is gone, or its superblock cannot be read or was torn. A mirror assembles from
     /// a single copy, however old it is; durability is not promised then.
-    fn is_older_than_gone(&self, assembly: &Assembly) -> bool {
+    pub(super) fn is_older_than_gone(&self, assembly: &Assembly) -> bool {
         let events = |disk: usize| {
             let before = self.record_before.of(disk).map(weft_ondisk::Superblock::events);
             before.max(Record::events_on(&self.disks[disk], self.options.version))

@@ -103,7 +103,7 @@ impl World {
         self.resizes.clear();
         self.waiting.clear();
         self.checkers.stopped();
-        self.record_before = std::mem::take(&mut self.record);
+        self.record_before = self.record.clone();
         self.read_record();
         // A disk keeps its number; member indexes start anew with the next engine.
         self.disk_of = (0..self.disks.len()).collect();

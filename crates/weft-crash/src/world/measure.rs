@@ -48,9 +48,10 @@ impl World {
         }
         let columns = self.columns_of_interest();
         let before = self.suspects.take();
+        let older = !self.array.has_parity() && self.is_older_than_gone(assembly);
         for column in columns {
             if !self.array.has_parity() {
-                self.measure_copies(column, assembly, &before);
+                self.measure_copies(column, (assembly, older), &before);
                 continue;
             }
             let disk_of = |slot: Slot| match assembly.slots.get(slot.index()) {

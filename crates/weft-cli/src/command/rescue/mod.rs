@@ -115,10 +115,8 @@ impl Array {
         let mut object = to_json(&self.candidates, &self.decision);
         object["schema"] = json!("weft.rescue.array/1");
         object["uuid"] = json!(self.uuid.to_string());
-        if let Some(Value::Object(known)) = self.refused_to_json() {
-            let own = ["name", "level", "array_size_bytes", "raid_devices"];
-            let known = known.into_iter().filter(|(key, _)| own.contains(&key.as_str()));
-            known.for_each(|(key, value)| object[key] = value);
+        for (key, value) in self.refused_described().into_iter().flatten() {
+            object[key] = value;
         }
         object["commands"] = json!(self.next());
         // Commands that write are not suggested.
