@@ -11,7 +11,8 @@
  *   fsync eio      every fsync and fdatasync
  *   fsync slow     all of them take 50 ms more
  *   once write WHAT …  the first one only
- * Reads that touch a range of FOLDER/NAME.bad, whose lines are "FIRST LENGTH" in bytes, are EIO.
+ * Reads that touch a range of FOLDER/NAME.bad, whose lines are "FIRST LENGTH" in bytes, are EIO; those that touch
+ * one of FOLDER/NAME.hang have no answer until that file is gone.
  * Nothing is cached in between, so that every request of weft is one here. Each fault that was done is a line
  * in FOLDER/NAME.done. With UNIT=BYTES in the environment, what is not whole units is EINVAL, as on a device
  * with logical blocks of that size. With SERVICE=MICROSECONDS a file answers its reads and writes one after the
@@ -28,6 +29,12 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 12)
+#define THREADS ",max_threads=100"
+#else
+#define THREADS ""
+#endif
 
 static const char *folder;
 static size_t unit = 1;
@@ -75,15 +82,15 @@ static int fault_at(const char *path, const char *kind, char *what, unsigned lon
 	return hit;
 }
 
-/* Whether a range of a file has a bad part. */
-static int bad(const char *path, size_t len, off_t at)
+/* Whether a range of a file touches one that is listed in the file with that END. */
+static int listed(const char *path, const char *end, size_t len, off_t at)
 {
 	char name[4096];
 	unsigned long long first, count;
 	int hit = 0;
 	FILE *file;
 
-	path_of(name, path, ".bad");
+	path_of(name, path, end);
 	file = fopen(name, "r");
 	while (file && !hit && fscanf(file, "%llu %llu", &first, &count) == 2)
 		hit = first < at + len && at < (off_t)(first + count);
@@ -148,8 +155,10 @@ static int do_read(const char *path, char *into, size_t len, off_t at, struct fu
 
 	if (at % unit || len % unit)
 		return -EINVAL;
-	if (bad(path, len, at))
+	if (listed(path, ".bad", len, at))
 		return -EIO;
+	while (listed(path, ".hang", len, at))
+		usleep(20000);
 	if (fault_at(path, "read", what, at / 512, (len + 511) / 512)) {
 		if (!strcmp(what, "eio") || !strcmp(what, "at"))
 			return -EIO;
@@ -221,7 +230,8 @@ static const struct fuse_operations operations = {
 
 int main(int count, char **arguments)
 {
-	char *given[] = { arguments[0], "-f", "-o", "attr_timeout=0,entry_timeout=0", arguments[2], NULL };
+	/* Requests that hang leave threads to the others. */
+	char *given[] = { arguments[0], "-f", "-o", "attr_timeout=0,entry_timeout=0" THREADS, arguments[2], NULL };
 
 	if (count != 3)
 		return 2;

@@ -23,6 +23,7 @@ mod named_members;
 mod new_array;
 mod patience;
 mod pattern;
+mod reading;
 mod reproduced;
 mod result_kinds;
 mod simulated;
@@ -32,7 +33,7 @@ mod superblock_json;
 mod sync_action;
 mod target;
 mod trial;
-mod unreadable;
+
 mod volume;
 mod when;
 
@@ -72,7 +73,7 @@ Start here: weft demo";
 /// and reads a disk for another process of this program.
 #[must_use]
 pub fn main() -> ExitCode {
-    if let Some(code) = image::reader(std::env::args_os()) {
+    if let Some(code) = weft_runtime::timed::reader(std::env::args_os()) {
         return code;
     }
     match candidates::answer(Cli::command) {

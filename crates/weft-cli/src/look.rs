@@ -24,7 +24,7 @@ use weft_terminal::terminal::{self, complain};
 use weft_units::{MemberIndex, Sectors};
 
 use crate::patience::Patience;
-use crate::unreadable::Maps;
+use crate::reading::Reading;
 use crate::volume;
 
 /// Member that is examined without changing it.
@@ -42,13 +42,13 @@ impl Looked {
     /// # Errors
     /// The path cannot be opened, or is neither a file nor a block device.
     pub(crate) fn open(name: &Path) -> Result<Self, Failure> {
-        Self::open_with(name, &Maps::default())
+        Self::open_with(name, &Reading::default())
     }
 
-    /// Opens a member as [`Self::open`] does, with the maps of ddrescue from the command line.
-    pub(crate) fn open_with(name: &Path, maps: &Maps) -> Result<Self, Failure> {
+    /// Opens a member as [`Self::open`] does, read as the command line says.
+    pub(crate) fn open_with(name: &Path, reading: &Reading) -> Result<Self, Failure> {
         let label = terminal::label(name);
-        let mut spec = maps.with_map(MemberSpec::path(name));
+        let mut spec = reading.apply(MemberSpec::path(name));
         spec.label.clone_from(&label);
         let mut notice = |text: &str| complain(&format!("{label}: note: {text}"));
         let probe = Probe::open(&spec, &mut notice).map_err(|error| match error {
@@ -307,14 +307,14 @@ pub(crate) struct Shown {
 /// # Errors
 /// A member cannot be opened, or two arguments name the same bytes.
 pub(crate) fn open_all(paths: &[PathBuf]) -> Result<Vec<Looked>, Failure> {
-    open_all_with(paths, &Maps::default())
+    open_all_with(paths, &Reading::default())
 }
 
-/// Opens members as [`open_all`] does, with the maps of ddrescue from the command line.
-pub(crate) fn open_all_with(paths: &[PathBuf], maps: &Maps) -> Result<Vec<Looked>, Failure> {
+/// Opens members as [`open_all`] does, read as the command line says.
+pub(crate) fn open_all_with(paths: &[PathBuf], reading: &Reading) -> Result<Vec<Looked>, Failure> {
     let mut opened: Vec<Looked> = Vec::with_capacity(paths.len());
     for path in paths {
-        let looked = Looked::open_with(path, maps)?;
+        let looked = Looked::open_with(path, reading)?;
         if let Some(first) = opened.iter().find(|first| first.probe.overlaps(&looked.probe)) {
             return Err(Failure::usage(twice(&looked, first)));
         }

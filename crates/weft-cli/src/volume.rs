@@ -22,7 +22,7 @@ use crate::assembly::refusal;
 use crate::built::Built;
 use crate::member::MemberArg;
 use crate::patience::Patience;
-use crate::unreadable::Maps;
+use crate::reading::Reading;
 use crate::when;
 
 /// An assembled array with its open members, for [`weft_export::serve`].
@@ -47,8 +47,8 @@ pub(crate) struct Opening {
     pub(crate) overlay: Option<PathBuf>,
     /// Longest wait for a member's metadata; `None` waits forever.
     pub(crate) member_wait: Option<Duration>,
-    /// Maps of ddrescue from the command line.
-    pub(crate) maps: Maps,
+    /// How the members are read: maps of ddrescue, and the time limit.
+    pub(crate) reading: Reading,
     /// Geometry that takes the place of the members' superblocks; `None` to read these.
     pub(crate) built: Option<Built>,
 }
@@ -62,7 +62,7 @@ impl Opening {
             buffered: true,
             overlay: None,
             member_wait: None,
-            maps: Maps::default(),
+            reading: Reading::default(),
             built: None,
         }
     }
@@ -72,7 +72,7 @@ impl Opening {
     /// # Errors
     /// A member cannot be opened, or the assembly is refused.
     pub(crate) fn open(&self, paths: &[PathBuf]) -> Result<Volume, Failure> {
-        let specs = paths.iter().map(|path| self.maps.with_map(spec(path)));
+        let specs = paths.iter().map(|path| self.reading.apply(spec(path)));
         let specs: Vec<MemberSpec> = specs.collect();
         let volume = self.attempt(&specs, Access::ReadOnly)?;
         if volume.assembly.read_only {

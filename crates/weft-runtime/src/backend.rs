@@ -5,6 +5,7 @@ use crate::devices::OpenMember;
 use crate::error::RuntimeError;
 use crate::io::auto::AutoRing;
 use crate::io::threads::ThreadRing;
+use crate::io::timed::TimedRing;
 use crate::io::uring::UringRing;
 use crate::overlay::{MemberRing, OverlayRing};
 
@@ -22,8 +23,8 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// Opens the backend like [`Backend::open`]; if any of `members` has an overlay, with support
-    /// for overlays.
+    /// Opens the backend like [`Backend::open`]; if any of `members` has an overlay or a time limit
+    /// for reads, with support for these.
     ///
     /// # Errors
     /// The errors of [`Backend::open`].
@@ -32,12 +33,16 @@ impl Backend {
         slab: &Slab,
         members: &[OpenMember],
     ) -> Result<Box<dyn MemberRing>, RuntimeError> {
-        let ring = self.open(slab)?;
-        if members.iter().all(|member| member.overlay().is_none()) {
-            return Ok(ring);
+        let mut ring = self.open(slab)?;
+        if members.iter().any(|member| member.timed().is_some()) {
+            let failed = |source| RuntimeError::Io { what: "setting up time limits", source };
+            ring = Box::new(TimedRing::new(ring).map_err(failed)?);
         }
-        let failed = |source| RuntimeError::Io { what: "setting up overlays", source };
-        Ok(Box::new(OverlayRing::new(ring).map_err(failed)?))
+        if members.iter().any(|member| member.overlay().is_some()) {
+            let failed = |source| RuntimeError::Io { what: "setting up overlays", source };
+            ring = Box::new(OverlayRing::new(ring).map_err(failed)?);
+        }
+        Ok(ring)
     }
 
     /// Sets up the backend that was asked for. A fall-back to threads is logged with its cause.

@@ -539,6 +539,19 @@ impl Buffer {
         }
     }
 
+    /// Copies bytes into the buffer, after its first `skip` bytes.
+    ///
+    /// # Panics
+    /// Panics for a shared lease, and if the buffer is shorter.
+    pub(crate) fn fill(&mut self, skip: usize, mut bytes: &[u8]) {
+        for slice in &mut self.slices_mut(skip, bytes.len()) {
+            let (part, rest) = bytes.split_at(slice.len());
+            slice.copy_from_slice(part);
+            bytes = rest;
+        }
+        assert!(bytes.is_empty(), "more bytes than the buffer has");
+    }
+
     /// The bytes of a metadata buffer; `None` if the buffer consists of parts of the slab.
     #[must_use]
     pub fn into_owned(self) -> Option<AlignedBytes> {

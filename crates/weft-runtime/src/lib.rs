@@ -18,10 +18,11 @@
 //! | commit of overlays | `commit.rs` |
 //! | opening of devices: to serve them, to look at them, to make members | `devices/` |
 //! | overlays over members that stay unwritten | `overlay/` |
-//! | rings: io_uring, threads, at once, faulty | `io/` |
 //! | names of members | `spec.rs` |
+//! | rings: io_uring, threads, at once, with a time limit, faulty | `io/` |
 //! | maps of ddrescue, and those beside images | `mapfile.rs`, `rescued.rs` |
 //! | holes and locks of files | `holes.rs`, `file_lock.rs` |
+//! | reads with a time limit, by a child process | `timed/` |
 //! | payload memory and leases on it | `buffers.rs` |
 //! | mark of writes that are in memory only | `unwritten.rs` |
 //! | the only clock | `clock.rs` |
@@ -51,6 +52,7 @@ pub mod overlay;
 pub mod rescued;
 pub mod serve;
 pub mod spec;
+pub mod timed;
 pub mod unwritten;
 
 pub use backend::Backend;

@@ -16,11 +16,12 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use rustix::io::Errno;
 use weft_units::SECTOR_BYTES;
 
 use crate::device_error::DeviceError;
+use crate::timed::{ReadTimeout, TimedFile};
 use weft_ondisk::partition::{self, TableError};
 
 /// Name of a member, parsed.
@@ -31,6 +32,8 @@ pub struct MemberSpec {
     pub(crate) place: Place,
     /// Map of ddrescue that was named for the file or device; `None` if none was named.
     map: Option<PathBuf>,
+    /// Time limit for reads of the file or device; `None` for no limit.
+    timeout: Option<Arc<ReadTimeout>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +70,8 @@ impl MemberSpec {
             let found = || "a size that is none".to_owned();
             let bytes = parse_size(size)
                 .ok_or_else(|| DeviceError::Spec { label: text.to_owned(), found: found() })?;
-            return Ok(Self { label: text.to_owned(), place: Place::Ram { bytes }, map: None });
+            let place = Place::Ram { bytes };
+            return Ok(Self { label: text.to_owned(), place, map: None, timeout: None });
         }
         Ok(Self::path(Path::new(text)))
     }
@@ -81,7 +85,8 @@ impl MemberSpec {
             Some((path, window)) if !name.exists() => (path, window),
             _ => (name, Window::Whole),
         };
-        Self { label, place: Place::File { path: path.to_owned(), window }, map: None }
+        let place = Place::File { path: path.to_owned(), window };
+        Self { label, place, map: None, timeout: None }
     }
 
     /// Sets the map of ddrescue for the file or device, which is then used instead of a map beside
@@ -89,6 +94,12 @@ impl MemberSpec {
     #[must_use]
     pub fn with_map(self, map: &Path) -> Self {
         Self { map: Some(map.to_owned()), ..self }
+    }
+
+    /// Sets the time limit for reads of the file or device.
+    #[must_use]
+    pub fn with_read_timeout(self, timeout: Arc<ReadTimeout>) -> Self {
+        Self { timeout: Some(timeout), ..self }
     }
 
     /// Path of the file or device that the member is in; `None` for memory.
@@ -123,18 +134,25 @@ impl MemberSpec {
     /// Returns the spec of this member with another place: all of the file or device at `path`.
     pub(crate) fn of_whole(&self, path: &Path) -> Self {
         let place = Place::File { path: path.to_owned(), window: Window::Whole };
-        Self { label: self.label.clone(), place, map: None }
+        Self { place, map: None, ..self.clone() }
+    }
+
+    /// Adds the time limit for reads, if there is one, to the file or device that was opened.
+    pub(crate) fn timed(&self, file: impl AsFd) -> io::Result<Option<Arc<TimedFile>>> {
+        let (Some(timeout), Some(path)) = (&self.timeout, self.file()) else { return Ok(None) };
+        let name = path.display().to_string();
+        TimedFile::new(timeout, file, &name).map(Arc::new).map(Some)
     }
 
     /// Locates the member in its file. `end` is the size of the file and `block` the logical block
-    /// size of a device. Reads the partition table if a partition is named.
+    /// size of a device. Reads the partition table with `read` if a partition is named.
     ///
     /// # Errors
     /// Fails when the bytes are not within the file or are not whole sectors, or when there is no
     /// such partition.
-    pub fn locate<F: AsFd>(
+    pub fn locate(
         &self,
-        file: F,
+        read: &mut dyn FnMut(u64, &mut [u8]) -> io::Result<()>,
         end: u64,
         block: Option<u32>,
     ) -> Result<Located, DeviceError> {
@@ -142,7 +160,7 @@ impl MemberSpec {
             Place::Ram { .. } | Place::File { window: Window::Whole, .. } => (0, None, Vec::new()),
             Place::File { window: Window::Area { offset, len }, .. } => (*offset, *len, Vec::new()),
             Place::File { window: Window::Partition(number), .. } => {
-                let (start, len, notices) = self.partition(file, end, block, *number)?;
+                let (start, len, notices) = self.partition(read, end, block, *number)?;
                 (start, Some(len), notices)
             }
         };
@@ -150,15 +168,14 @@ impl MemberSpec {
         Ok(Located { bytes, notices })
     }
 
-    fn partition<F: AsFd>(
+    fn partition(
         &self,
-        file: F,
+        mut read: &mut dyn FnMut(u64, &mut [u8]) -> io::Result<()>,
         end: u64,
         block: Option<u32>,
         number: u32,
     ) -> Result<(u64, u64, Vec<String>), DeviceError> {
         let label = || self.label.clone();
-        let mut read = |at: u64, into: &mut [u8]| read_exact_at(&file, into, at);
         let table = partition::read(&mut read, end, block).map_err(|error| match error {
             TableError::Io(source) => {
                 DeviceError::Io { label: label(), what: "reading its partition table", source }
@@ -270,23 +287,6 @@ pub(crate) fn window_within(
         return size_error("length", len, format!("at least {SECTOR_BYTES}"));
     }
     Ok(offset..offset + len / SECTOR_BYTES * SECTOR_BYTES)
-}
-
-/// Reads from offset `at` until `into` is full.
-///
-/// # Errors
-/// Fails when reading fails, or when the file ends first.
-pub(crate) fn read_exact_at<F: AsFd>(file: F, into: &mut [u8], at: u64) -> io::Result<()> {
-    let mut filled = 0;
-    while filled < into.len() {
-        match rustix::io::pread(&file, &mut into[filled..], at + filled as u64) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(count) => filled += count,
-            Err(Errno::INTR | Errno::AGAIN) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ use weft_terminal::terminal::{print_json, stdout};
 use crate::assembly::{AssemblyOptions, Selection, lines, missing, sentence, title, to_json};
 use crate::look;
 use crate::member::{self, MemberArg};
+use crate::reading::ReadingOptions;
 use crate::states;
-use crate::unreadable::Unreadable;
 
 /// Says which members would be believed, whether the array could be served, and why
 ///
@@ -26,7 +26,7 @@ pub(crate) struct Assemble {
     #[command(flatten)]
     selection: Selection,
     #[command(flatten)]
-    unreadable: Unreadable,
+    reading: ReadingOptions,
     /// Alias of --array, as in mdadm. (For serve it names the volume.)
     #[arg(short = 'N', long, hide = true, conflicts_with = "array")]
     name: Option<String>,
@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &Assemble) -> Outcome {
     let mut options = arguments.assembly.options(&arguments.selection)?;
     options.name = arguments.name.clone().or(options.name);
     let wait = arguments.assembly.member_wait();
-    let opened = look::open_all_with(&paths, &arguments.unreadable.maps(&paths)?)?;
+    let opened = look::open_all_with(&paths, &arguments.reading.of(&paths)?)?;
     let candidates = look::candidates_within(&opened, &options, wait);
     let decision = assemble(&candidates, &options);
     if arguments.json {

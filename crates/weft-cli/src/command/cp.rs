@@ -14,7 +14,7 @@ use weft_terminal::terminal::{complain, label, print_json, printable_stdout};
 
 use crate::contents::{Asked, Contents, Spot, Walk, shown, with_path};
 use crate::copies::{All, Job, Part, copy_all};
-use crate::unreadable::Unreadable;
+use crate::reading::ReadingOptions;
 
 /// Copies files and folders from disks, or from a running volume
 ///
@@ -32,7 +32,7 @@ pub(crate) struct Cp {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    unreadable: Unreadable,
+    reading: ReadingOptions,
     /// Name or control socket of a running volume; or disks, images of disks, or members, as many
     /// as are left. A path is told by the colon before it. Last DIR, which is made if it is missing
     #[arg(value_name = "TARGET|DISK|:PATH", required = true)]
@@ -41,7 +41,8 @@ pub(crate) struct Cp {
 
 pub(crate) fn run(arguments: &Cp) -> Outcome {
     let (Asked { names, paths }, to) = asked(&arguments.names)?;
-    let contents = Contents::named(&names, &arguments.unreadable.maps(&names)?)?;
+    let reading = arguments.reading.of(&names)?;
+    let contents = Contents::named(&names, &reading)?;
     let walk = Walk::new(&contents);
     let (mut picks, mut faults) = (Picks::default(), Vec::new());
     for path in &paths {
@@ -67,7 +68,9 @@ pub(crate) fn run(arguments: &Cp) -> Outcome {
     };
     let is_complete = all.is_complete() && faults.is_empty();
     if arguments.json {
-        print_json(&to_json(&picks, &all, &faults, is_complete))?;
+        let mut object = to_json(&picks, &all, &faults, is_complete);
+        object["timed_out"] = reading.timed_out();
+        print_json(&object)?;
     } else if !all.list.is_empty() {
         let mut out = printable_stdout();
         all.print(&mut out, to)?;

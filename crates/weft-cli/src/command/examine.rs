@@ -15,8 +15,8 @@ use weft_units::Sectors;
 
 use crate::look::{Looked, Shown};
 use crate::member::{self, MemberArg};
+use crate::reading::{Reading, ReadingOptions};
 use crate::superblock_json;
-use crate::unreadable::{Maps, Unreadable};
 use crate::when;
 
 /// Prints what the metadata of members says, field by field, as mdadm --examine
@@ -29,7 +29,7 @@ pub(crate) struct Examine {
     #[arg(value_name = "MEMBER", required = true, value_parser = MemberArg::parser())]
     members: Vec<MemberArg>,
     #[command(flatten)]
-    unreadable: Unreadable,
+    reading: ReadingOptions,
     /// Read all of each device and say where superblocks are, in odd places too
     #[arg(long)]
     deep: bool,
@@ -40,12 +40,12 @@ pub(crate) struct Examine {
 
 pub(crate) fn run(arguments: &Examine) -> Outcome {
     let paths = member::paths(&arguments.members).map_err(Failure::Usage)?;
-    let maps = arguments.unreadable.maps(&paths)?;
+    let reading = arguments.reading.of(&paths)?;
     let mut reports = Vec::new();
     let mut good = true;
     for path in paths {
         let label = terminal::label(&path);
-        match look(&path, &maps) {
+        match look(&path, &reading) {
             Ok((looked, shown)) => {
                 good &= report(&looked, &shown, arguments.json, &mut reports)?;
                 if arguments.deep {
@@ -156,8 +156,8 @@ fn print_places(label: &str, places: &[Place]) -> Result<(), Failure> {
 /// Least distance from the superblock of a 1.0 member to the end of the member, in sectors.
 const V1_0_BEHIND: u64 = 16;
 
-fn look(path: &Path, maps: &Maps) -> Result<(Looked, Shown), Failure> {
-    let looked = Looked::open_with(path, maps)?;
+fn look(path: &Path, reading: &Reading) -> Result<(Looked, Shown), Failure> {
+    let looked = Looked::open_with(path, reading)?;
     let shown = looked.superblocks();
     Ok((looked, shown))
 }

@@ -14,7 +14,7 @@ use weft_terminal::outcome::{Exit, Failure, Outcome};
 use weft_terminal::terminal::{complain, label, print_json, printable_stdout};
 
 use crate::contents::{Asked, Contents, Reached, Spot, Walk, shown, with_path};
-use crate::unreadable::Unreadable;
+use crate::reading::ReadingOptions;
 
 /// Lists the files on disks, or in a running volume
 ///
@@ -39,7 +39,7 @@ pub(crate) struct Ls {
     #[arg(long, conflicts_with = "long")]
     json: bool,
     #[command(flatten)]
-    unreadable: Unreadable,
+    reading: ReadingOptions,
     /// Name or control socket of a running volume; or disks, images of disks, or members, as many
     /// as are left. A path is told by the colon before it
     #[arg(value_name = "TARGET|DISK|:PATH", required = true)]
@@ -51,7 +51,7 @@ pub(crate) fn run(arguments: &Ls) -> Outcome {
     if paths.is_empty() {
         paths.push(Vec::new());
     }
-    let contents = Contents::named(&names, &arguments.unreadable.maps(&names)?)?;
+    let contents = Contents::named(&names, &arguments.reading.of(&names)?)?;
     let walk = Walk::new(&contents);
     let (mut reached, mut faults) = (Vec::new(), Vec::new());
     for path in &paths {

@@ -12,9 +12,9 @@ use super::search::{Disk, End, Found, FoundKind};
 use super::system::Shape;
 use crate::assembly;
 use crate::look::{self, Looked};
+use crate::reading::Reading;
 use crate::size;
 use crate::states;
-use crate::unreadable::Maps;
 
 /// An array, with the members of it that were found.
 pub(crate) struct Array {
@@ -28,12 +28,12 @@ pub(crate) struct Array {
     pub(crate) consent: &'static [&'static str],
     /// Whether the array can be served for writing with an overlay; otherwise the reason why not.
     pub(crate) writable: Result<(), String>,
-    /// Maps of ddrescue that the command line names.
-    pub(crate) maps: Maps,
+    /// How the disks are read.
+    pub(crate) reading: Reading,
 }
 
 /// Takes the members out of the disks, and groups them by array.
-pub(crate) fn arrays(disks: &mut [Disk], maps: &Maps) -> Vec<Array> {
+pub(crate) fn arrays(disks: &mut [Disk], reading: &Reading) -> Vec<Array> {
     let mut groups: Vec<(Uuid, Vec<Found>)> = Vec::new();
     for found in disks.iter_mut().flat_map(|disk| std::mem::take(&mut disk.found)) {
         match groups.iter_mut().find(|(uuid, _)| *uuid == found.set_uuid) {
@@ -41,11 +41,11 @@ pub(crate) fn arrays(disks: &mut [Disk], maps: &Maps) -> Vec<Array> {
             None => groups.push((found.set_uuid, vec![found])),
         }
     }
-    groups.into_iter().map(|(uuid, found)| Array::of(uuid, found, maps)).collect()
+    groups.into_iter().map(|(uuid, found)| Array::of(uuid, found, reading)).collect()
 }
 
 impl Array {
-    fn of(uuid: Uuid, found: Vec<Found>, maps: &Maps) -> Self {
+    fn of(uuid: Uuid, found: Vec<Found>, reading: &Reading) -> Self {
         let looked: Vec<&Looked> = found.iter().map(|found| &found.looked).collect();
         let (mut candidates, mut decision) = decide(&looked, true, &[]);
         let mut consent: &[&str] = &[];
@@ -59,8 +59,8 @@ impl Array {
         }
         let (_, writable) = decide(&looked, false, consent);
         let writable = writable.map(|_| ()).map_err(|refused| refused.reason);
-        let maps = maps.clone();
-        Self { uuid, found, candidates, decision, consent, writable, maps }
+        let reading = reading.clone();
+        Self { uuid, found, candidates, decision, consent, writable, reading }
     }
 
     /// Identity of this array and the size of its smallest member, for the search for images that
@@ -96,12 +96,12 @@ impl Array {
         }
     }
 
-    /// Arguments that name the members, preceded by options that name their maps.
+    /// Arguments that name the members, preceded by options that say how they are read.
     pub(crate) fn arguments(&self) -> String {
         let names = self.names();
-        let maps = self.maps.options(names.iter().copied());
+        let options = self.reading.options(names.iter().copied());
         let names: Vec<String> = names.iter().map(|name| quoted(name.as_os_str())).collect();
-        maps + &names.join(" ")
+        options + &names.join(" ")
     }
 
     /// Superblock that describes an array that was refused: the one with the most updates. The

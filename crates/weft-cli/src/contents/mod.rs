@@ -29,8 +29,8 @@ use weft_terminal::terminal::{self, complain, is_printable};
 
 use crate::inside::Inside;
 use crate::look;
+use crate::reading::Reading;
 use crate::target::{self, Target, only_volume};
-use crate::unreadable::Maps;
 use crate::volume::Opening;
 pub(crate) use arrays::Array;
 use arrays::{FORCE_DIRTY, WITHOUT_JOURNAL};
@@ -53,12 +53,12 @@ impl Searched {
     ///
     /// # Errors
     /// A disk cannot be opened, or two names are of the same bytes.
-    pub(crate) fn of(names: &[PathBuf], maps: &Maps, deep: bool) -> Result<Self, Failure> {
+    pub(crate) fn of(names: &[PathBuf], reading: &Reading, deep: bool) -> Result<Self, Failure> {
         let mut disks = Vec::new();
-        for (name, looked) in names.iter().zip(look::open_all_with(names, maps)?) {
+        for (name, looked) in names.iter().zip(look::open_all_with(names, reading)?) {
             disks.push(search::search(name, &looked, deep)?);
         }
-        let arrays = arrays::arrays(&mut disks, maps);
+        let arrays = arrays::arrays(&mut disks, reading);
         let ends: Vec<End> = arrays.iter().filter_map(Array::end).collect();
         disks.iter_mut().for_each(|disk| disk.tell_cut(&ends));
         Ok(Self { disks, arrays })
@@ -84,10 +84,10 @@ impl Contents {
     ///
     /// # Errors
     /// No volume runs under the name, a disk cannot be opened, or no array can be read.
-    pub(crate) fn named(names: &[PathBuf], maps: &Maps) -> Result<Self, Failure> {
+    pub(crate) fn named(names: &[PathBuf], reading: &Reading) -> Result<Self, Failure> {
         match names {
             [one] if target::is_named_by(one) => Self::of_target(&one.to_string_lossy()),
-            names => Self::of_disks(names, maps),
+            names => Self::of_disks(names, reading),
         }
     }
 
@@ -120,8 +120,8 @@ impl Contents {
     ///
     /// # Errors
     /// A disk cannot be opened, or no array can be read.
-    pub(crate) fn of_disks(names: &[PathBuf], maps: &Maps) -> Result<Self, Failure> {
-        Self::of_arrays(&Searched::of(names, maps, false)?.arrays)
+    pub(crate) fn of_disks(names: &[PathBuf], reading: &Reading) -> Result<Self, Failure> {
+        Self::of_arrays(&Searched::of(names, reading, false)?.arrays)
     }
 
     /// Contents of arrays. Says on standard error which cannot be read, and what the others lack.
@@ -295,7 +295,7 @@ fn open(array: &Array, name: &str, directory: &Path) -> Result<(Inside, Shared),
         without_journal: array.consent.contains(&WITHOUT_JOURNAL),
         ..Options::default()
     };
-    opening.maps.clone_from(&array.maps);
+    opening.reading.clone_from(&array.reading);
     let names: Vec<PathBuf> = array.names().into_iter().map(Path::to_owned).collect();
     array_source::serve(opening.open(&names)?, name, directory)
 }

@@ -9,6 +9,7 @@ use weft_terminal::terminal::{complain, print_json};
 use super::table;
 use super::{All, Job, Part, Restored, copy_all};
 use crate::contents::{Array, Contents, FileSystem, has_files};
+use crate::reading::Reading;
 
 /// Request for what is inside.
 pub(crate) struct Asked<'a> {
@@ -21,6 +22,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) json: bool,
     /// Command line without `--list` and `--to`, for the line that is printed.
     pub(crate) command: String,
+    /// How the disks are read.
+    pub(crate) reading: &'a Reading,
 }
 
 /// Lists what is inside of the arrays, and copies the files out.
@@ -113,6 +116,7 @@ fn to_json(arrays: &[Array], contents: &Contents, restored: &All, asked: &Asked<
     let refused: Vec<Value> = arrays.iter().filter_map(Array::refused_to_json).collect();
     let mut object = json!({
         "schema": "weft.rescue.files/1", "places": places, "groups": groups, "refused": refused,
+        "timed_out": asked.reading.timed_out(),
     });
     if asked.to.is_some() {
         restored.add_to(&mut object);

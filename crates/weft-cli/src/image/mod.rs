@@ -1,4 +1,4 @@
-//! Copies of dying disks: what is read next (`copier.rs`), the disk and its reader (`disk.rs`), the
+//! Copies of dying disks: what is read next (`copier.rs`), the disk (`disk.rs`), the
 //! copy (`session.rs`).
 
 mod copier;
@@ -8,5 +8,5 @@ mod drawn;
 mod session;
 
 pub(crate) use copier::{Copier, Settings};
-pub(crate) use disk::{Disk, reader};
+pub(crate) use disk::Disk;
 pub(crate) use session::{Counts, Ended, Session, copy};

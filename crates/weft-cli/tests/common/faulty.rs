@@ -64,8 +64,17 @@ impl Faulty {
     }
 
     pub(crate) fn spoil(&self, name: &str, bad: &[(u64, u64)]) {
-        let lines: String = bad.iter().map(|(at, len)| format!("{at} {len}\n")).collect();
-        std::fs::write(self.path().join(format!("under/{name}.bad")), lines).unwrap();
+        self.list(&format!("{name}.bad"), bad);
+    }
+
+    /// Lets reads of these ranges of bytes hang.
+    pub(crate) fn hang(&self, name: &str, ranges: &[(u64, u64)]) {
+        self.list(&format!("{name}.hang"), ranges);
+    }
+
+    fn list(&self, file: &str, ranges: &[(u64, u64)]) {
+        let lines: String = ranges.iter().map(|(at, len)| format!("{at} {len}\n")).collect();
+        std::fs::write(self.path().join("under").join(file), lines).unwrap();
     }
 
     pub(crate) fn fault(&self, name: &str, text: &str) {
@@ -73,7 +82,7 @@ impl Faulty {
     }
 
     pub(crate) fn mend(&self, name: &str) {
-        for ending in ["bad", "fault"] {
+        for ending in ["bad", "fault", "hang"] {
             let _ = std::fs::remove_file(self.path().join(format!("under/{name}.{ending}")));
         }
     }
@@ -83,7 +92,7 @@ impl Drop for Faulty {
     fn drop(&mut self) {
         // Reads that hang end, so that it can be unmounted.
         for entry in std::fs::read_dir(self.path().join("under")).unwrap().flatten() {
-            if entry.path().extension().is_some_and(|it| it == "fault") {
+            if entry.path().extension().is_some_and(|it| it == "fault" || it == "hang") {
                 let _ = std::fs::remove_file(entry.path());
             }
         }

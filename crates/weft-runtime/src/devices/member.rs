@@ -19,6 +19,7 @@ use crate::file_lock::unlock_file;
 use crate::io::ring::FileKind;
 use crate::overlay::{Overlay, Underlay};
 use crate::rescued::Rescued;
+use crate::timed::{TimedFile, read_exact_at};
 
 impl OpenMember {
     /// Description of the member, as the engine takes it.
@@ -97,6 +98,7 @@ impl OpenMember {
     pub fn share_memory(&self) -> Option<Self> {
         self.is_memory().then(|| Self {
             file: Arc::clone(&self.file),
+            timed: None,
             info: self.info.clone(),
             spec: self.spec.clone(),
             extent: self.extent.clone(),
@@ -134,7 +136,13 @@ impl OpenMember {
     /// The member as its overlay reads it, without that overlay.
     pub(crate) fn underlay(&self) -> Underlay<'_> {
         let info = &self.info;
-        Underlay { label: &info.label, size: info.size, start: self.start(), file: &self.file }
+        Underlay {
+            label: &info.label,
+            size: info.size,
+            start: self.start(),
+            file: &self.file,
+            timed: self.timed.as_ref(),
+        }
     }
 
     /// Adds the overlay of this member in `dir`: writes go to it, and reads return its data where
@@ -186,16 +194,8 @@ impl OpenMember {
             overlay.read_at(bytes.as_mut(), at.bytes().0)?;
             return Ok(bytes);
         }
-        let mut filled = 0;
-        while filled < len {
-            let offset = self.start + at.bytes().0 + filled as u64;
-            match rustix::io::pread(&self.file, &mut bytes.as_mut()[filled..], offset) {
-                Ok(0) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
-                Ok(count) => filled += count,
-                Err(Errno::INTR | Errno::AGAIN) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-        }
+        let offset = self.start + at.bytes().0;
+        read_exact_at(&self.file, self.timed.as_ref(), bytes.as_mut(), offset)?;
         Ok(bytes)
     }
 
@@ -243,6 +243,11 @@ impl OpenMember {
 
     pub(crate) fn file(&self) -> &Arc<OwnedFd> {
         &self.file
+    }
+
+    /// The file with the time limit for its reads, if there is one.
+    pub(crate) fn timed(&self) -> Option<&Arc<TimedFile>> {
+        self.timed.as_ref()
     }
 
     /// Releases the locks of the member at once. They do not wait for the file to be closed, which

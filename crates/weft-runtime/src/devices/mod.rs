@@ -32,6 +32,7 @@ use weft_engine::MemberInfo;
 use crate::io::ring::FileKind;
 use crate::overlay::Overlay;
 use crate::rescued::Rescued;
+use crate::timed::TimedFile;
 use extent::{Extent, Identity};
 
 pub use crate::device_error::DeviceError;
@@ -68,6 +69,8 @@ pub enum IoMode {
 #[derive(Debug)]
 pub struct OpenMember {
     file: Arc<OwnedFd>,
+    /// The file with the time limit for its reads, if there is one.
+    timed: Option<Arc<TimedFile>>,
     info: MemberInfo,
     spec: MemberSpec,
     mode: IoMode,

@@ -19,6 +19,7 @@ use crate::device_error::error_of;
 use crate::io::ring::FileKind;
 use crate::rescued::Rescued;
 use crate::spec::{Located, Place, window_within};
+use crate::timed::{TimedFile, read_exact_at};
 
 impl OpenOptions {
     /// Options that use `O_DIRECT` where it works, and wait two seconds for the lock.
@@ -96,7 +97,12 @@ impl OpenOptions {
         let io = |what| move |errno: Errno| (what, errno);
         let failed = |(what, errno)| error_of(&label, what, errno);
         let identity = identity_of(&file).map_err(io("statx")).map_err(failed)?;
-        let bytes = locate(&spec, &file, is_block)?;
+        let timed = spec.timed(&file).map_err(|source| DeviceError::Io {
+            label: spec.label.clone(),
+            what: "its time limit for reads",
+            source,
+        })?;
+        let bytes = locate(&spec, (&file, timed.as_ref()), is_block)?;
         let rescued = self.rescued(&spec, &bytes, is_block)?;
         let (start, size) = (bytes.start, bytes.end - bytes.start);
         let extent = Extent::of(identity, &bytes);
@@ -133,6 +139,7 @@ impl OpenOptions {
         let file_kind = if is_block { kind_of_device(mode) } else { kind_of_file(&file, mode) };
         let mut member = OpenMember {
             file,
+            timed,
             info,
             spec,
             mode,
@@ -262,7 +269,11 @@ fn is_block(label: &str, stat: &rustix::fs::Stat) -> Result<bool, DeviceError> {
 }
 
 /// Byte range of the member in its file or device.
-fn locate(spec: &MemberSpec, file: &OwnedFd, is_block: bool) -> Result<Range<u64>, DeviceError> {
+fn locate(
+    spec: &MemberSpec,
+    (file, timed): (&OwnedFd, Option<&Arc<TimedFile>>),
+    is_block: bool,
+) -> Result<Range<u64>, DeviceError> {
     let label = &spec.label;
     let failed = |what| move |errno: Errno| error_of(label, what, errno);
     let (end, block) = if is_block {
@@ -274,7 +285,8 @@ fn locate(spec: &MemberSpec, file: &OwnedFd, is_block: bool) -> Result<Range<u64
         let stat = rustix::fs::fstat(file).map_err(failed("stat"))?;
         (u64::try_from(stat.st_size).unwrap_or(0), None)
     };
-    let Located { bytes, notices } = spec.locate(file, end, block)?;
+    let mut read = |at: u64, into: &mut [u8]| read_exact_at(file, timed, into, at);
+    let Located { bytes, notices } = spec.locate(&mut read, end, block)?;
     for notice in notices {
         tracing::warn!("{label}: {notice}");
     }
@@ -307,6 +319,7 @@ fn open_ram(spec: &MemberSpec, index: MemberIndex, bytes: u64) -> Result<OpenMem
     let identity = identity_of(&file).map_err(io("statx"))?;
     Ok(OpenMember {
         file: Arc::new(file),
+        timed: None,
         info: MemberInfo {
             space: identity.space(),
             discards: true,

@@ -8,7 +8,6 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use rustix::fs::{FileType, Mode, OFlags, SeekFrom, seek};
@@ -21,12 +20,15 @@ use super::sysfs::is_rotational;
 use crate::device_error::DeviceError;
 use crate::rescued::Rescued;
 use crate::spec::{Located, MemberSpec};
+use crate::timed::{TimedFile, read_exact_at};
 use weft_ondisk::partition::{self, Table, TableError};
 
 /// A file or device, or part of one, opened read-only and not locked.
 #[derive(Clone, Debug)]
 pub struct Probe {
     file: Arc<File>,
+    /// The file with the time limit for its reads, if there is one.
+    timed: Option<Arc<TimedFile>>,
     identity: Identity,
     logical_block: u32,
     is_ssd: bool,
@@ -76,8 +78,11 @@ impl Probe {
             FileType::RegularFile => (u64::try_from(stat.st_size).unwrap_or(0), None),
             _ => return Err(ProbeError::Kind),
         };
+        let timed = spec.timed(&file).map_err(ProbeError::Open)?;
         let (start, size) = if spec.is_part() {
-            let located = spec.locate(&file, bytes, block).map_err(ProbeError::Part)?;
+            let mut read =
+                |at: u64, into: &mut [u8]| read_exact_at(&file, timed.as_ref(), into, at);
+            let located = spec.locate(&mut read, bytes, block).map_err(ProbeError::Part)?;
             let Located { bytes, notices } = located;
             notices.iter().for_each(|text| notice(text));
             (bytes.start, Bytes(bytes.end - bytes.start).sectors_floor())
@@ -92,6 +97,7 @@ impl Probe {
             logical_block: block.unwrap_or(512),
             is_ssd: is_rotational(&file) == Some(false),
             file: Arc::new(file),
+            timed,
             start,
             size,
             rescued,
@@ -167,7 +173,7 @@ impl Probe {
     /// # Errors
     /// Fails when reading fails, or when the file ends first.
     pub fn read_exact_at(&self, into: &mut [u8], at: u64) -> io::Result<()> {
-        self.file.read_exact_at(into, self.start + at)
+        read_exact_at(&self.file, self.timed.as_ref(), into, self.start + at)
     }
 
     /// Reads `len` bytes from a sector on.

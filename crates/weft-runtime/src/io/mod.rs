@@ -1,8 +1,10 @@
 //! Operations on files: rings that carry out many at once. They know no member and no overlay.
 
 pub mod auto;
+pub(crate) mod completions;
 pub mod faulty;
 pub mod ring;
 pub mod threads;
+pub(crate) mod timed;
 #[allow(unsafe_code, reason = "hands addresses to the kernel")]
 pub mod uring;

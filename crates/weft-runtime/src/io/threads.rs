@@ -12,9 +12,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use rustix::event::EventfdFlags;
 use rustix::io::{Errno, ReadWriteFlags};
 
+use super::completions::Completions;
 use super::ring::{Action, Ring, RingDone, RingOp, share_of};
 use crate::holes::punch;
 
@@ -33,8 +33,7 @@ pub struct ThreadRing {
 struct Shared {
     queue: Mutex<Queue>,
     work: Condvar,
-    done: Mutex<Vec<RingDone>>,
-    event: OwnedFd,
+    done: Completions<RingDone>,
 }
 
 #[derive(Debug, Default)]
@@ -81,12 +80,10 @@ impl ThreadRing {
     /// Fails when no thread or descriptor is left.
     pub fn new(workers: usize, capacity: usize) -> std::io::Result<Self> {
         assert!(workers > 0 && capacity > 0);
-        let event = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let shared = Arc::new(Shared {
             queue: Mutex::new(Queue { share: workers, ..Queue::default() }),
             work: Condvar::new(),
-            done: Mutex::default(),
-            event,
+            done: Completions::new()?,
         });
         let mut ring = Self {
             shared,
@@ -145,15 +142,7 @@ impl Ring for ThreadRing {
     }
 
     fn reap(&mut self, done: &mut Vec<RingDone>) {
-        let mut ended = lock(&self.shared.done);
-        if ended.is_empty() {
-            return;
-        }
-        // The event is cleared while the list is locked, so that a later completion raises it
-        // again.
-        let _ = rustix::io::read(&self.shared.event, &mut [0; 8]);
-        self.outstanding -= ended.len();
-        done.append(&mut ended);
+        self.outstanding -= self.shared.done.take(done);
     }
 
     fn cancel(&mut self, id: u32) {
@@ -164,11 +153,12 @@ impl Ring for ThreadRing {
         });
         drop(queue);
         let Some(job) = found else { return };
-        self.shared.end(RingDone { op: job.op, result: Err(Errno::CANCELED), panicked: false });
+        let result = Err(Errno::CANCELED);
+        self.shared.done.add(RingDone { op: job.op, result, panicked: false });
     }
 
     fn wait_fd(&self) -> BorrowedFd<'_> {
-        self.shared.event.as_fd()
+        self.shared.done.as_fd()
     }
 
     fn outstanding(&self) -> usize {
@@ -231,7 +221,7 @@ impl Shared {
         while let Some(job) = self.next() {
             let ended = job.carry_out();
             lock(&self.queue).files[usize::from(ended.op.file)].running -= 1;
-            self.end(ended);
+            self.done.add(ended);
         }
     }
 
@@ -247,16 +237,6 @@ impl Shared {
             queue.idle += 1;
             queue = self.work.wait(queue).unwrap_or_else(PoisonError::into_inner);
             queue.idle -= 1;
-        }
-    }
-
-    fn end(&self, ended: RingDone) {
-        let mut done = lock(&self.done);
-        let first = done.is_empty();
-        done.push(ended);
-        if first {
-            // Cannot fail: the counter is far from its limit.
-            let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
         }
     }
 }

@@ -124,6 +124,9 @@ impl<R: MemberRing> MemberIo<R> {
         }
         assert!(self.members[index.index()].is_none(), "member indices are unique");
         self.ring.set_file(index.0, Some(Arc::clone(member.file())))?;
+        if let Some(timed) = member.timed() {
+            self.ring.set_timed(index.0, Arc::clone(timed))?;
+        }
         if let Some(overlay) = member.overlay() {
             self.ring.set_overlay(index.0, Arc::clone(overlay))?;
         }

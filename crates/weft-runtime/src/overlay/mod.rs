@@ -40,7 +40,7 @@ use crate::device_error::DeviceError;
 use crate::file_lock::{Access, lock_file, unlock_file};
 use crate::holes::{Stretch, can_punch, punch, stretch_of};
 use crate::io::ring::{Action, RingOp};
-use crate::spec::read_exact_at;
+use crate::timed::{TimedFile, read_exact_at};
 
 pub use ring::{MemberRing, OverlayRing};
 
@@ -57,6 +57,8 @@ pub(crate) struct Underlay<'a> {
     /// First byte of the member in its file.
     pub(crate) start: Bytes,
     pub(crate) file: &'a Arc<OwnedFd>,
+    /// The file with the time limit for its reads, if there is one.
+    pub(crate) timed: Option<&'a Arc<TimedFile>>,
 }
 
 /// Overlay of one member: a file with its changes.
@@ -65,6 +67,8 @@ pub struct Overlay {
     path: PathBuf,
     file: File,
     base: Arc<OwnedFd>,
+    /// The base with the time limit for its reads, if there is one.
+    timed: Option<Arc<TimedFile>>,
     /// First byte of the member in its file.
     base_start: u64,
     header: Header,
@@ -194,6 +198,7 @@ impl Overlay {
             path: path.to_owned(),
             file,
             base: Arc::clone(member.file),
+            timed: member.timed.cloned(),
             base_start: member.start.0,
             header,
             map: Mutex::new(map),
@@ -248,7 +253,7 @@ impl Overlay {
             if here {
                 self.file.read_exact_at(part, self.data_at() + run.start)?;
             } else {
-                read_exact_at(&self.base, part, self.base_start + run.start)?;
+                read_exact_at(&self.base, self.timed.as_ref(), part, self.base_start + run.start)?;
             }
         }
         Ok(())
@@ -314,6 +319,13 @@ impl Overlay {
                 false => (self.base.as_fd(), self.base_start),
             };
             let mut next = run.start;
+            if let Some(timed) = self.timed.as_ref().filter(|_| !here) {
+                let mut bytes = vec![0; index(run.end - next)];
+                read_exact_at(file, Some(timed), &mut bytes, start + next)
+                    .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::NODEV))?;
+                buffer.fill(skip + index(next - at), &bytes);
+                continue;
+            }
             while next < run.end {
                 let from = skip + index(next - at);
                 let mut slices = buffer.slices_mut(from, index(run.end - next));
@@ -424,7 +436,8 @@ impl Overlay {
                 io::ErrorKind::UnexpectedEof => Errno::NODEV,
                 _ => Errno::from_io_error(&error).unwrap_or(Errno::IO),
             };
-            read_exact_at(&self.base, bytes, self.base_start + start).map_err(errno)?;
+            let place = self.base_start + start;
+            read_exact_at(&self.base, self.timed.as_ref(), bytes, place).map_err(errno)?;
             self.file.write_all_at(bytes, self.data_at() + start).map_err(errno)?;
             copied = Some(granule);
         }
@@ -489,7 +502,7 @@ impl Base {
         let blocks = read_superblock_blocks(size, |sector, len| {
             let mut block = vec![0; len];
             let place = member.start.0 + sector.bytes().0;
-            read_exact_at(member.file, &mut block, place)?;
+            read_exact_at(member.file, member.timed, &mut block, place)?;
             Ok(block)
         });
         // A superblock place that cannot be read is left out: members on failing disks get overlays

@@ -8,19 +8,21 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
-use rustix::event::EventfdFlags;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 
 use super::Overlay;
 use crate::io::auto::AutoRing;
+use crate::io::completions::Completions;
 use crate::io::faulty::FaultyRing;
 use crate::io::ring::{Action, FileKind, NoRing, Ring, RingDone, RingOp};
 use crate::io::threads::ThreadRing;
+use crate::io::timed::TimedRing;
 use crate::io::uring::UringRing;
+use crate::timed::TimedFile;
 
 /// A ring for members, which may have overlays.
 pub trait MemberRing: Ring {
@@ -33,6 +35,15 @@ pub trait MemberRing: Ring {
         let _ = (index, overlay);
         Err(std::io::ErrorKind::Unsupported.into())
     }
+
+    /// Sends reads of the registered file at `index` to `timed`, which has a limit for them.
+    ///
+    /// # Errors
+    /// Fails when this ring has no time limits, or no thread is left.
+    fn set_timed(&mut self, index: u16, timed: Arc<TimedFile>) -> std::io::Result<()> {
+        let _ = (index, timed);
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
 }
 
 impl MemberRing for AutoRing {}
@@ -40,15 +51,29 @@ impl MemberRing for NoRing {}
 impl MemberRing for ThreadRing {}
 impl MemberRing for UringRing {}
 
+impl<R: Ring> MemberRing for TimedRing<R> {
+    fn set_timed(&mut self, index: u16, timed: Arc<TimedFile>) -> std::io::Result<()> {
+        self.start(index, timed)
+    }
+}
+
 impl<R: MemberRing> MemberRing for FaultyRing<R> {
     fn set_overlay(&mut self, index: u16, overlay: Arc<Overlay>) -> std::io::Result<()> {
         self.inner.set_overlay(index, overlay)
+    }
+
+    fn set_timed(&mut self, index: u16, timed: Arc<TimedFile>) -> std::io::Result<()> {
+        self.inner.set_timed(index, timed)
     }
 }
 
 impl<R: MemberRing + ?Sized> MemberRing for Box<R> {
     fn set_overlay(&mut self, index: u16, overlay: Arc<Overlay>) -> std::io::Result<()> {
         (**self).set_overlay(index, overlay)
+    }
+
+    fn set_timed(&mut self, index: u16, timed: Arc<TimedFile>) -> std::io::Result<()> {
+        (**self).set_timed(index, timed)
     }
 }
 
@@ -57,7 +82,7 @@ impl<R: MemberRing + ?Sized> MemberRing for Box<R> {
 pub struct OverlayRing<R> {
     inner: R,
     workers: Vec<Option<Worker>>,
-    shared: Arc<Shared>,
+    done: Arc<Completions<RingDone>>,
     /// epoll descriptor that is readable when the inner ring or a worker has completions.
     both: OwnedFd,
     /// Number of operations that workers have and have not handed back.
@@ -73,26 +98,19 @@ struct Worker {
     thread: JoinHandle<()>,
 }
 
-#[derive(Debug)]
-struct Shared {
-    done: Mutex<Vec<RingDone>>,
-    event: OwnedFd,
-}
-
 impl<R: Ring> OverlayRing<R> {
     /// Wraps a ring that has no files yet.
     ///
     /// # Errors
     /// Fails when no descriptor is left.
     pub fn new(inner: R) -> std::io::Result<Self> {
-        let event = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let done = Arc::new(Completions::new()?);
         let both = epoll::create(CreateFlags::CLOEXEC)?;
-        for fd in [inner.wait_fd(), event.as_fd()] {
+        for fd in [inner.wait_fd(), done.as_fd()] {
             epoll::add(&both, fd, EventData::new_u64(0), EventFlags::IN)?;
         }
-        let shared = Arc::new(Shared { done: Mutex::default(), event });
         let (workers, ending) = (Vec::new(), Vec::new());
-        Ok(Self { inner, workers, shared, both, given: 0, ending })
+        Ok(Self { inner, workers, done, both, given: 0, ending })
     }
 
     fn end_worker(&mut self, index: u16) {
@@ -103,7 +121,7 @@ impl<R: Ring> OverlayRing<R> {
     }
 }
 
-impl<R: Ring> MemberRing for OverlayRing<R> {
+impl<R: MemberRing> MemberRing for OverlayRing<R> {
     fn set_overlay(&mut self, index: u16, overlay: Arc<Overlay>) -> std::io::Result<()> {
         self.end_worker(index);
         let place = usize::from(index);
@@ -111,12 +129,16 @@ impl<R: Ring> MemberRing for OverlayRing<R> {
             self.workers.resize_with(place + 1, || None);
         }
         let (orders, received) = mpsc::channel();
-        let (shared, of) = (Arc::clone(&self.shared), Arc::clone(&overlay));
+        let (done, of) = (Arc::clone(&self.done), Arc::clone(&overlay));
         let name = format!("weft-overlay-{index}");
         let thread =
-            std::thread::Builder::new().name(name).spawn(move || shared.work(&of, &received))?;
+            std::thread::Builder::new().name(name).spawn(move || work(&of, &received, &done))?;
         self.workers[place] = Some(Worker { overlay, orders, thread });
         Ok(())
+    }
+
+    fn set_timed(&mut self, index: u16, timed: Arc<TimedFile>) -> std::io::Result<()> {
+        self.inner.set_timed(index, timed)
     }
 }
 
@@ -157,15 +179,7 @@ impl<R: Ring> Ring for OverlayRing<R> {
 
     fn reap(&mut self, done: &mut Vec<RingDone>) {
         self.inner.reap(done);
-        let mut ended = self.shared.done.lock().unwrap_or_else(PoisonError::into_inner);
-        if ended.is_empty() {
-            return;
-        }
-        // The event is cleared while the list is locked, so that a later completion raises it
-        // again.
-        let _ = rustix::io::read(&self.shared.event, &mut [0; 8]);
-        self.given -= ended.len();
-        done.append(&mut ended);
+        self.given -= self.done.take(done);
     }
 
     fn cancel(&mut self, id: u32) {
@@ -201,19 +215,11 @@ impl<R> Drop for OverlayRing<R> {
     }
 }
 
-impl Shared {
-    fn work(&self, overlay: &Overlay, orders: &mpsc::Receiver<RingOp>) {
-        while let Ok(mut op) = orders.recv() {
-            let performed = catch_unwind(AssertUnwindSafe(|| overlay.perform(&mut op)));
-            let panicked = performed.is_err();
-            let result = performed.unwrap_or(Err(Errno::IO));
-            let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
-            let first = done.is_empty();
-            done.push(RingDone { op, result, panicked });
-            if first {
-                // Cannot fail: the counter is far from its limit.
-                let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
-            }
-        }
+/// Work of the thread of an overlay: carries out operations, one after the other.
+fn work(overlay: &Overlay, orders: &mpsc::Receiver<RingOp>, done: &Completions<RingDone>) {
+    while let Ok(mut op) = orders.recv() {
+        let performed = catch_unwind(AssertUnwindSafe(|| overlay.perform(&mut op)));
+        let panicked = performed.is_err();
+        done.add(RingDone { op, result: performed.unwrap_or(Err(Errno::IO)), panicked });
     }
 }

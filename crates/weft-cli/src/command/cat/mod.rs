@@ -27,9 +27,9 @@ use self::reads::{Piece, Reads};
 use crate::assembly::{Consent, Selection, tell_dropped};
 use crate::inside::Inside;
 use crate::member::{self, MemberArg};
+use crate::reading::ReadingOptions;
 use crate::result_kinds::MAP;
 use crate::size;
-use crate::unreadable::Unreadable;
 use crate::volume::{Opening, files};
 
 /// Writes the content of an array to standard output or into an image
@@ -70,7 +70,7 @@ pub(crate) struct Cat {
     #[arg(long, requires = "files")]
     force: bool,
     #[command(flatten)]
-    unreadable: Unreadable,
+    reading: ReadingOptions,
     #[command(flatten)]
     selection: Selection,
     /// Files, block devices, or parts of them: PATH, PATH#N (partition N), PATH@OFFSET[+LENGTH]
@@ -95,7 +95,7 @@ pub(crate) fn run(arguments: &Cat) -> Outcome {
         ..arguments.selection.options()?
     };
     opening.overlay.clone_from(&arguments.overlay);
-    opening.maps = arguments.unreadable.maps(&paths)?;
+    opening.reading = arguments.reading.of(&paths)?;
     let volume = opening.open(&paths)?;
     let assembly = &volume.assembly;
     tell_dropped(&volume.not_used);

@@ -60,6 +60,10 @@ pub(super) const EXAMPLES: &[Examples] = &[
             ("weft rescue /dev/sdb /dev/sdc", "Lists the arrays on two disks."),
             ("weft rescue /dev/sdb /dev/sdc --list", "Lists the volumes and files inside."),
             ("weft rescue /dev/sdb /dev/sdc --to files", "Copies the files out."),
+            (
+                "weft rescue --read-timeout 30 /dev/sdb /dev/sdc --to files",
+                "Copies them past a disk that hangs: after 30 s the other one is asked.",
+            ),
         ],
     },
     Examples {

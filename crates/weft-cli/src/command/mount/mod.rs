@@ -25,8 +25,8 @@ use weft_terminal::terminal::{complain, end_when_interrupted, label};
 use crate::contents::{Contents, FileSystem, Running, folder_name};
 use crate::foreground::{notify, start_log};
 use crate::member::{self, MemberArg};
+use crate::reading::ReadingOptions;
 use crate::target::is_named_by;
-use crate::unreadable::Unreadable;
 use live::Live;
 
 /// Shows volumes, or the files in them, in a folder, by FUSE
@@ -55,7 +55,7 @@ pub(crate) struct Mount {
     #[arg(long)]
     allow_other: bool,
     #[command(flatten)]
-    unreadable: Unreadable,
+    reading: ReadingOptions,
     /// Name or control socket of a running volume; or disks, images of disks, or members, as many
     /// as are left. Last DIR, an existing empty folder
     #[arg(value_name = "TARGET|DISK", required = true, value_parser = MemberArg::parser())]
@@ -87,10 +87,10 @@ pub(crate) fn run(arguments: &Mount) -> Outcome {
     if running.is_none() {
         names.iter().try_for_each(|disk| refuse_own(disk, &dir))?;
     }
-    let maps = arguments.unreadable.maps(&names)?;
+    let reading = arguments.reading.of(&names)?;
     let contents = match &running {
         Some(running) if !arguments.files => Contents::of_live(running)?,
-        _ => Contents::named(&names, &maps)?,
+        _ => Contents::named(&names, &reading)?,
     };
     know_all(&contents.found.places, &arguments.only)?;
     let shown = match arguments.files {

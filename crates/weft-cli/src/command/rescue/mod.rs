@@ -20,8 +20,8 @@ use crate::assembly::{lines, missing, to_json};
 use crate::contents::{Array, Contents, Disk, Searched};
 use crate::copies::listed;
 use crate::member::{self, MemberArg};
+use crate::reading::ReadingOptions;
 use crate::states;
-use crate::unreadable::Unreadable;
 
 /// Finds arrays on whole disks or images, and says how to get at their data
 ///
@@ -54,7 +54,7 @@ pub(crate) struct Rescue {
     #[arg(long)]
     all: bool,
     #[command(flatten)]
-    unreadable: Unreadable,
+    reading: ReadingOptions,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -68,21 +68,25 @@ pub(crate) fn run(arguments: &Rescue) -> Outcome {
         return tried::run(arguments);
     }
     let names = member::paths(&arguments.disks).map_err(Failure::Usage)?;
-    let maps = arguments.unreadable.maps(&names)?;
-    let Searched { disks, arrays } = Searched::of(&names, &maps, arguments.deep)?;
+    let reading = arguments.reading.of(&names)?;
+    let Searched { disks, arrays } = Searched::of(&names, &reading, arguments.deep)?;
     let shown: Vec<String> = names.iter().map(|name| quoted(name.as_os_str())).collect();
-    let given = maps.options(names.iter().map(PathBuf::as_path)) + &shown.join(" ");
+    let given = reading.options(names.iter().map(PathBuf::as_path)) + &shown.join(" ");
     if arguments.list || arguments.to.is_some() {
         let (to, only) = (arguments.to.as_deref(), arguments.only.as_slice());
         let (all, json) = (arguments.all, arguments.json);
         let command = format!("weft rescue {given}");
+        let asked = listed::Asked { to, only, all, json, command, reading: &reading };
         let contents = Contents::of_arrays(&arrays)?;
-        return listed::run(contents, &arrays, &listed::Asked { to, only, all, json, command });
+        return listed::run(contents, &arrays, &asked);
     }
     if arguments.json {
         let disks: Vec<Value> = disks.iter().map(Disk::to_json).collect();
         let arrays: Vec<Value> = arrays.iter().map(Array::to_json).collect();
-        print_json(&json!({"schema": "weft.rescue/1", "arrays": arrays, "disks": disks}))?;
+        print_json(&json!({
+            "schema": "weft.rescue/1", "arrays": arrays, "disks": disks,
+            "timed_out": reading.timed_out(),
+        }))?;
     } else {
         print(&disks, &arrays, &given)?;
     }

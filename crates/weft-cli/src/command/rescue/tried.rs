@@ -24,10 +24,10 @@ pub(super) fn run(arguments: &Rescue) -> Outcome {
     if !(2..=16).contains(&slots) {
         return Err(Failure::usage(format!("--try: found {slots} disks, expected 2 to 16")));
     }
-    let maps = arguments.unreadable.maps(&names)?;
-    let opened = look::open_all_with(&names, &maps)?;
+    let reading = arguments.reading.of(&names)?;
+    let opened = look::open_all_with(&names, &reading)?;
     let tried = try_all(&opened, missing);
-    let given = maps.options(names.iter().map(PathBuf::as_path));
+    let given = reading.options(names.iter().map(PathBuf::as_path));
     let alike = tried.best_count();
     let shown: Vec<&Guess> = tried.guesses.iter().take(SHOWN).collect();
     if arguments.json {

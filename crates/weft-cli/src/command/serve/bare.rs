@@ -30,10 +30,10 @@ pub(super) fn plan(arguments: &Serve) -> Result<Plan, Failure> {
         MemberArg::Path(path) => vec![path.clone()],
         MemberArg::Missing | MemberArg::Ram(..) => Vec::new(),
     };
-    let maps = arguments.unreadable.maps(&paths)?;
+    let reading = arguments.reading.of(&paths)?;
     let (spec, stem) = match argument {
         MemberArg::Missing => return Err(Failure::usage("--bare: missing is not a member")),
-        MemberArg::Path(path) => (maps.with_map(spec(path)), path.file_stem()),
+        MemberArg::Path(path) => (reading.apply(spec(path)), path.file_stem()),
         MemberArg::Ram(text, _) => {
             (MemberSpec::parse(text).map_err(|error| device(&error))?, Some(OsStr::new("ram")))
         }

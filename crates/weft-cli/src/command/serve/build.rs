@@ -12,7 +12,7 @@ use crate::built::{Built, GeometryOptions};
 use crate::contents::Contents;
 use crate::copies::listed;
 use crate::member::{self, MemberArg};
-use crate::unreadable::Unreadable;
+use crate::reading::ReadingOptions;
 use crate::volume::Opening;
 
 /// Reads an array without superblocks, with its geometry given by hand
@@ -49,7 +49,7 @@ pub(crate) struct Build {
     #[arg(long, value_name = "COMMAND")]
     exec: Option<String>,
     #[command(flatten)]
-    unreadable: Unreadable,
+    reading: ReadingOptions,
     /// With --list or --to: print one JSON object
     #[arg(long)]
     json: bool,
@@ -81,12 +81,12 @@ pub(crate) fn run(arguments: &Build) -> Outcome {
         return super::run(&Serve::of_built(built, arguments.words(&paths))?);
     }
     let opening = Opening {
-        maps: arguments.unreadable.maps(&paths)?,
+        reading: arguments.reading.of(&paths)?,
         built: Some(built),
         ..Opening::read_only()
     };
     let contents = Contents::of_built(&opening, &paths)?;
-    let maps = opening.maps.options(paths.iter().map(PathBuf::as_path));
+    let options = opening.reading.options(paths.iter().map(PathBuf::as_path));
     listed::run(
         contents,
         &[],
@@ -95,7 +95,8 @@ pub(crate) fn run(arguments: &Build) -> Outcome {
             only: &arguments.only,
             all: true,
             json: arguments.json,
-            command: format!("weft build {maps}{}", arguments.shown()),
+            command: format!("weft build {options}{}", arguments.shown()),
+            reading: &opening.reading,
         },
     )
 }
@@ -113,9 +114,7 @@ impl Build {
         if let Some(command) = &self.exec {
             option("--exec", command.into());
         }
-        for text in self.unreadable.texts() {
-            option("--unreadable", text.clone());
-        }
+        self.reading.each(&mut option);
         match &self.overlay {
             Some(dir) => option("--overlay", dir.into()),
             None => words.push("--read-only".into()),

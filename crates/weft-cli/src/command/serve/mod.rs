@@ -33,9 +33,9 @@ use crate::foreground::{notify, start_log};
 use crate::inside::{ended, not_served};
 use crate::knobs::{set_live, split};
 use crate::member::{self, MemberArg};
+use crate::reading::ReadingOptions;
 use crate::size;
 use crate::target::directory_for_sockets;
-use crate::unreadable::Unreadable;
 use crate::volume::{Opening, Volume, is_name, short_name};
 
 use overlay::Overlay;
@@ -110,7 +110,7 @@ pub(crate) struct Serve {
     #[arg(long)]
     accept_lost_writes: bool,
     #[command(flatten)]
-    unreadable: Unreadable,
+    reading: ReadingOptions,
     #[command(flatten)]
     overlay: Overlay,
     /// Write every request of clients with its time to FILE, an fio iolog of version 3 that fio and
@@ -194,10 +194,14 @@ pub(crate) fn run(arguments: &Serve) -> Outcome {
              neither '-' nor '.' first"
         )));
     }
+    arguments.reading.refuse_writes(match arguments.overlay.dir {
+        Some(_) => arguments.overlay.commit_overlay,
+        None => !arguments.assembly.read_only,
+    })?;
     if arguments.overlay.dir.is_some() {
         let paths = member::paths(&arguments.members).map_err(Failure::Usage)?;
-        let maps = arguments.unreadable.maps(&paths)?;
-        if let Some(outcome) = arguments.overlay.end(&paths, &maps) {
+        let reading = arguments.reading.of(&paths)?;
+        if let Some(outcome) = arguments.overlay.end(&paths, &reading) {
             return outcome;
         }
     }
@@ -253,7 +257,7 @@ fn plan(arguments: &Serve) -> Result<Plan, Failure> {
         buffered: arguments.buffered,
         overlay: arguments.overlay.dir.clone(),
         member_wait: arguments.assembly.member_wait(),
-        maps: arguments.unreadable.maps(&paths)?,
+        reading: arguments.reading.of(&paths)?,
         built: arguments.built.clone(),
     };
     let volume = opening.open(&paths)?;

@@ -13,8 +13,8 @@ use weft_terminal::outcome::{Exit, Failure, Outcome};
 use weft_terminal::terminal::{complain, progress, stdout};
 use weft_units::Bytes;
 
+use crate::reading::Reading;
 use crate::size;
-use crate::unreadable::Maps;
 use crate::volume;
 
 /// Destination of changes.
@@ -27,7 +27,7 @@ pub(crate) struct Overlay {
     /// Write the changes in the overlay to the members, remove the overlay, and serve nothing.
     /// After an interruption, run it again
     #[arg(long, requires = "dir", conflicts_with_all = ["read_only", "exec", "listen"])]
-    commit_overlay: bool,
+    pub(crate) commit_overlay: bool,
     /// Drop the changes in the overlay, and serve nothing
     #[arg(long, requires = "dir", conflicts_with_all = ["commit_overlay", "exec", "listen"])]
     discard_overlay: bool,
@@ -38,9 +38,9 @@ pub(crate) struct Overlay {
 
 impl Overlay {
     /// Commits or discards the overlay, if an option requests it; otherwise returns `None`.
-    pub(crate) fn end(&self, paths: &[PathBuf], maps: &Maps) -> Option<Outcome> {
+    pub(crate) fn end(&self, paths: &[PathBuf], reading: &Reading) -> Option<Outcome> {
         let dir = self.dir.as_ref()?;
-        let specs = paths.iter().map(|path| maps.with_map(volume::spec(path)));
+        let specs = paths.iter().map(|path| reading.apply(volume::spec(path)));
         let specs: Vec<MemberSpec> = specs.collect();
         if self.commit_overlay {
             return Some(commit(dir, &specs, self.dry_run));

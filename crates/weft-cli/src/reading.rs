@@ -1,44 +1,70 @@
-//! `--unreadable DISK=MAP`: maps of GNU ddrescue by name, for disks without a map beside them.
+//! Options for disks that fail: `--unreadable DISK=MAP`, maps of GNU ddrescue by name, for disks
+//! without a map beside them, and `--read-timeout`, a time limit for reads of disks that hang.
 //!
 //! A map counts bytes of the disk, so DISK is a whole file or device; members may be parts of it.
 //! DISK is matched with the members by its path or, behind a link, by its device and inode.
 
 use std::ffi::{OsStr, OsString};
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
+use serde_json::{Value, json};
 use weft_runtime::spec::MemberSpec;
+use weft_runtime::timed::{ReadTimeout, TimedOut};
 use weft_terminal::outcome::Failure;
-use weft_terminal::terminal::{self, quoted};
+use weft_terminal::terminal::{self, complain, quoted};
 
-/// Unreadable areas of disks, by maps of ddrescue that are named on the command line.
+/// How disks that fail are read: which areas are not, and how long a read may take.
 #[derive(Clone, Debug, Default, Args)]
-pub(crate) struct Unreadable {
+pub(crate) struct ReadingOptions {
     /// Map of GNU ddrescue for DISK, a file or device that is a member or has members in it: bytes
     /// that MAP does not mark as rescued are not read. Once for each disk [default: the map beside
     /// an image, found by its name]
     #[arg(long, value_name = "DISK=MAP")]
     unreadable: Vec<OsString>,
+    /// Time after which a read of a disk counts as failed: what it was to give is computed from the
+    /// others. With 8 such places a disk is not read any more. Only where nothing is written to the
+    /// disks [default: that of the kernel and the disk]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    read_timeout: Option<u64>,
 }
 
-impl Unreadable {
-    /// Values of the option as they were given.
-    pub(crate) fn texts(&self) -> &[OsString] {
-        &self.unreadable
+impl ReadingOptions {
+    /// Gives each option as it was given, with its value, to another command line.
+    pub(crate) fn each(&self, mut option: impl FnMut(&str, OsString)) {
+        self.unreadable.iter().for_each(|text| option("--unreadable", text.clone()));
+        self.read_timeout.iter().for_each(|it| option("--read-timeout", it.to_string().into()));
+    }
+
+    /// Refuses the time limit for a command that writes to the disks.
+    ///
+    /// # Errors
+    /// There is a limit, and the disks are written.
+    pub(crate) fn refuse_writes(&self, is_written: bool) -> Result<(), Failure> {
+        match self.read_timeout {
+            Some(seconds) if is_written => Err(Failure::usage(format!(
+                "--read-timeout: found {seconds} s for disks that are written, expected \
+                 --read-only, or --overlay DIR that takes the writes"
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// Parses the values of `--unreadable`: the maps of ddrescue, each for a disk that is one of
-    /// `members` or holds some of them.
+    /// `members` or holds some of them. Adds the time limit.
     ///
     /// # Errors
     /// An argument names no disk of a member, or a disk has two maps.
-    pub(crate) fn maps(&self, members: &[PathBuf]) -> Result<Maps, Failure> {
-        let mut maps = Maps::default();
+    pub(crate) fn of(&self, members: &[PathBuf]) -> Result<Reading, Failure> {
+        let mut maps: Vec<Named> = Vec::new();
         for text in &self.unreadable {
             let named = named(text, members)?;
-            if let Some(other) = maps.0.iter().find(|other| is_same(&other.disk, &named.disk)) {
+            if let Some(other) = maps.iter().find(|other| is_same(&other.disk, &named.disk)) {
                 return Err(Failure::usage(format!(
                     "--unreadable: {}: found two maps of it, {} and {}, expected one",
                     terminal::label(&named.disk),
@@ -46,15 +72,20 @@ impl Unreadable {
                     terminal::label(&named.map)
                 )));
             }
-            maps.0.push(named);
+            maps.push(named);
         }
-        Ok(maps)
+        let limit = self.read_timeout.map(Duration::from_secs);
+        let timeout = limit.map(|limit| Arc::new(ReadTimeout::new(limit, complain)));
+        Ok(Reading { maps, timeout })
     }
 }
 
-/// Maps of ddrescue by disk, as named on the command line.
+/// How disks are read: with maps of ddrescue by disk, and with a time limit.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Maps(Vec<Named>);
+pub(crate) struct Reading {
+    maps: Vec<Named>,
+    timeout: Option<Arc<ReadTimeout>>,
+}
 
 #[derive(Clone, Debug)]
 struct Named {
@@ -62,35 +93,55 @@ struct Named {
     map: PathBuf,
 }
 
-impl Maps {
-    /// Adds the map of the disk that the member is on, if the command line names one.
-    pub(crate) fn with_map(&self, spec: MemberSpec) -> MemberSpec {
-        match self.of(&spec) {
+impl Reading {
+    /// Adds the map of the disk that the member is on, if the command line names one, and the time
+    /// limit.
+    pub(crate) fn apply(&self, spec: MemberSpec) -> MemberSpec {
+        let spec = match self.map_of(&spec) {
             Some(named) => spec.with_map(&named.map),
+            None => spec,
+        };
+        match &self.timeout {
+            Some(timeout) => spec.with_read_timeout(Arc::clone(timeout)),
             None => spec,
         }
     }
 
-    /// Options that name the maps of these members' disks again, for a suggested command. Each
-    /// option is followed by a space.
+    /// Disks with reads that took longer than the limit, for the JSON object of a command.
+    pub(crate) fn timed_out(&self) -> Value {
+        let disks = self.timeout.iter().flat_map(|timeout| timeout.timed_out());
+        let range = |it: &Range<u64>| json!({"start": it.start, "length": it.end - it.start});
+        let disk = |it: TimedOut| {
+            json!({
+                "disk": it.disk, "reads": it.reads, "given_up": it.is_given_up(),
+                "ranges": it.ranges.iter().map(range).collect::<Vec<_>>(),
+            })
+        };
+        disks.map(disk).collect()
+    }
+
+    /// Options that name the maps of these members' disks and the time limit again, for a suggested
+    /// command. Each option is followed by a space.
     pub(crate) fn options<'a>(&self, members: impl Iterator<Item = &'a Path>) -> String {
         let specs: Vec<MemberSpec> = members.map(MemberSpec::path).collect();
         let is_of = |named: &Named, spec: &MemberSpec| {
             spec.file().is_some_and(|file| is_same(file, &named.disk))
         };
-        let used = self.0.iter().filter(|named| specs.iter().any(|spec| is_of(named, spec)));
+        let used = self.maps.iter().filter(|named| specs.iter().any(|spec| is_of(named, spec)));
         let option = |named: &Named| {
             let mut text = named.disk.clone().into_os_string();
             text.push("=");
             text.push(&named.map);
             format!("--unreadable {} ", quoted(&text))
         };
-        used.map(option).collect()
+        let timeout = self.timeout.iter();
+        let timeout = timeout.map(|it| format!("--read-timeout {} ", it.limit().as_secs()));
+        used.map(option).chain(timeout).collect()
     }
 
-    fn of(&self, spec: &MemberSpec) -> Option<&Named> {
+    fn map_of(&self, spec: &MemberSpec) -> Option<&Named> {
         let file = spec.file()?;
-        self.0.iter().find(|named| is_same(file, &named.disk))
+        self.maps.iter().find(|named| is_same(file, &named.disk))
     }
 }
 
@@ -158,14 +209,18 @@ mod tests {
         let members = [path("a#1"), path("a@1M+2M"), path("b=c")];
         let maps = |texts: &[String]| {
             let unreadable = texts.iter().map(OsString::from).collect();
-            Unreadable { unreadable }.maps(&members)
+            ReadingOptions { unreadable, read_timeout: None }.of(&members)
         };
         let at = |text: &str| format!("{}/{text}", dir.path().display());
         for (text, disk, map) in
             [("a=x=y", "a", "x=y"), ("b=c=x", "b=c", "x"), ("link=x", "link", "x")]
         {
             let found = maps(&[at(text)]).unwrap();
-            assert_eq!((&found.0[0].disk, &found.0[0].map), (&path(disk), &map.into()), "{text}");
+            assert_eq!(
+                (&found.maps[0].disk, &found.maps[0].map),
+                (&path(disk), &map.into()),
+                "{text}"
+            );
         }
         let found = maps(&[at("link=x"), at("b=c=y z")]).unwrap();
         let options = |name: &str| found.options([path(name).as_path()].into_iter());

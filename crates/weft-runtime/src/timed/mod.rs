@@ -1,0 +1,354 @@
+//! Reads with a time limit, of disks that hang.
+//!
+//! A read that takes longer than the limit fails with `ETIMEDOUT`, like one of an unreadable
+//! sector: the other members of the array have the data. Each such range is remembered for its
+//! disk, however often the disk is opened: a read that has all of these bytes again fails at once,
+//! while a shorter one within them is tried, and its range takes the place of the longer one. With
+//! eight such ranges the disk is not read any more.
+//!
+//! What is written never comes here: only files that are open for reading have a limit.
+
+mod child;
+
+use std::fmt;
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::fs::{Advice, FileType};
+use rustix::io::Errno;
+
+pub use child::{ChildReads, ReadFault, reader};
+
+/// Time limit for reads, and the disks that exceeded it.
+pub struct ReadTimeout {
+    limit: Duration,
+    notice: fn(&str),
+    disks: Mutex<Vec<(DiskKey, Arc<TimedDisk>)>>,
+}
+
+/// Reads of a disk that took longer than the limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimedOut {
+    /// Name of the disk.
+    pub disk: String,
+    /// Number of reads.
+    pub reads: usize,
+    /// Byte ranges of the reads, in ascending order, without those that have all of another one.
+    pub ranges: Vec<Range<u64>>,
+}
+
+/// Device, and inode of a file: what tells disks apart.
+type DiskKey = (u64, u64);
+
+/// A file or device of which reads have a time limit.
+pub struct TimedFile {
+    file: OwnedFd,
+    reads: Mutex<ChildReads>,
+    timeout: Arc<ReadTimeout>,
+    disk: Arc<TimedDisk>,
+}
+
+/// A disk, which may be open several times.
+struct TimedDisk {
+    timed_out: Mutex<TimedOut>,
+}
+
+impl ReadTimeout {
+    /// Sets the limit. `notice` takes a sentence for each read that exceeds it, and for each disk
+    /// that is not read any more.
+    #[must_use]
+    pub fn new(limit: Duration, notice: fn(&str)) -> Self {
+        Self { limit, notice, disks: Mutex::default() }
+    }
+
+    /// Longest time of a read.
+    #[must_use]
+    pub fn limit(&self) -> Duration {
+        self.limit
+    }
+
+    /// Disks with reads that took longer than the limit, in the order in which they were opened.
+    #[must_use]
+    pub fn timed_out(&self) -> Vec<TimedOut> {
+        let disks = lock(&self.disks);
+        let timed_out = disks.iter().map(|(_, disk)| {
+            let mut timed_out = lock(&disk.timed_out).clone();
+            timed_out.ranges.sort_by_key(|range| range.start);
+            timed_out
+        });
+        timed_out.filter(|timed_out| timed_out.reads > 0).collect()
+    }
+
+    /// The disk of this name, or the same disk under the name of an earlier call.
+    fn disk(&self, file: &OwnedFd, name: &str) -> Result<Arc<TimedDisk>, Errno> {
+        let stat = rustix::fs::fstat(file)?;
+        let key = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::BlockDevice => (u64::MAX, stat.st_rdev),
+            _ => (stat.st_dev, stat.st_ino),
+        };
+        let mut disks = lock(&self.disks);
+        if let Some((_, disk)) = disks.iter().find(|(known, _)| *known == key) {
+            return Ok(Arc::clone(disk));
+        }
+        let timed_out = TimedOut { disk: name.to_owned(), reads: 0, ranges: Vec::new() };
+        let disk = Arc::new(TimedDisk { timed_out: Mutex::new(timed_out) });
+        disks.push((key, Arc::clone(&disk)));
+        Ok(disk)
+    }
+}
+
+impl TimedOut {
+    /// Whether the disk is not read any more.
+    #[must_use]
+    pub fn is_given_up(&self) -> bool {
+        self.ranges.len() >= PLACES_MAX
+    }
+
+    /// Whether a read fails at once: the disk was given up, or did not answer a read of some of
+    /// these bytes.
+    fn refuses(&self, range: &Range<u64>) -> bool {
+        self.is_given_up() || self.ranges.iter().any(|known| has_all(range, known))
+    }
+
+    fn add(&mut self, range: Range<u64>) {
+        self.reads += 1;
+        self.ranges.retain(|known| !has_all(known, &range));
+        self.ranges.push(range);
+    }
+}
+
+impl TimedFile {
+    /// Adds the limit to reads of a file that is open for reading; `name` names it in notices.
+    pub(crate) fn new(
+        timeout: &Arc<ReadTimeout>,
+        file: impl AsFd,
+        name: &str,
+    ) -> std::io::Result<Self> {
+        let file = file.as_fd().try_clone_to_owned()?;
+        let disk = timeout.disk(&file, name)?;
+        // An error is ignored: without the advice more is read ahead, and may hang.
+        let _ = rustix::fs::fadvise(&file, 0, None, Advice::Random);
+        Ok(Self { file, reads: Mutex::default(), timeout: Arc::clone(timeout), disk })
+    }
+
+    /// Reads from byte `at` on, like `pread`. Reads of one file wait for each other.
+    pub(crate) fn read_at(&self, into: &mut [u8], at: u64) -> Result<usize, Errno> {
+        let range = at..at.saturating_add(into.len() as u64);
+        let mut reads = lock(&self.reads);
+        if lock(&self.disk.timed_out).refuses(&range) {
+            return Err(Errno::TIMEDOUT);
+        }
+        let place = (at, into.len());
+        match reads.read(self.file.as_fd(), place, Some(self.timeout.limit), &mut || ()) {
+            Ok(bytes) => {
+                into[..bytes.len()].copy_from_slice(&bytes);
+                Ok(bytes.len())
+            }
+            Err(ReadFault::Disk(error)) => Err(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
+            Err(ReadFault::Child(error)) => {
+                let name = lock(&self.disk.timed_out).disk.clone();
+                (self.timeout.notice)(&format!("{name}: the process that reads it: {error}"));
+                Err(Errno::IO)
+            }
+            Err(ReadFault::TimedOut) => {
+                self.on_timed_out(range);
+                Err(Errno::TIMEDOUT)
+            }
+        }
+    }
+
+    /// Records a read that took longer than the limit, and says so.
+    fn on_timed_out(&self, range: Range<u64>) {
+        let mut timed_out = lock(&self.disk.timed_out);
+        timed_out.add(range.clone());
+        let (name, limit) = (&timed_out.disk, self.timeout.limit.as_secs());
+        (self.timeout.notice)(&format!(
+            "{name}: read of {} bytes at byte {}: no answer in {limit} s; taken for unreadable",
+            range.end - range.start,
+            range.start
+        ));
+        if timed_out.is_given_up() {
+            (self.timeout.notice)(&format!(
+                "{name}: {PLACES_MAX} places gave no answer in {limit} s; it is not read any more"
+            ));
+        }
+    }
+}
+
+impl fmt::Debug for TimedFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TimedFile").field("file", &self.file).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for ReadTimeout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadTimeout").field("limit", &self.limit).finish_non_exhaustive()
+    }
+}
+
+impl PartialEq for ReadTimeout {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Eq for ReadTimeout {}
+
+/// Reads a file from byte `at` on, like `pread`, within its time limit if it has one.
+fn read_at(
+    file: impl AsFd,
+    timed: Option<&Arc<TimedFile>>,
+    into: &mut [u8],
+    at: u64,
+) -> Result<usize, Errno> {
+    match timed {
+        Some(timed) => timed.read_at(into, at),
+        None => rustix::io::pread(file, into, at),
+    }
+}
+
+/// Reads a file from byte `at` on until `into` is full, within its time limit if it has one.
+pub(crate) fn read_exact_at(
+    file: impl AsFd,
+    timed: Option<&Arc<TimedFile>>,
+    mut into: &mut [u8],
+    mut at: u64,
+) -> std::io::Result<()> {
+    while !into.is_empty() {
+        match read_at(&file, timed, into, at) {
+            Ok(0) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => {
+                into = &mut into[count..];
+                at += count as u64;
+            }
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}
+
+fn has_all(range: &Range<u64>, of: &Range<u64>) -> bool {
+    range.start <= of.start && of.end <= range.end
+}
+
+/// Locks shared data, which is consistent after every statement.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Number of places of a disk from which on it is not read any more. Each costs the time limit once
+/// or, where no other disk has the data and shorter reads look for what can be read, several times.
+const PLACES_MAX: usize = 8;
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    thread_local! {
+        static SAID: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+    }
+
+    fn say(text: &str) {
+        SAID.with_borrow_mut(|said| said.push(text.to_owned()));
+    }
+
+    fn timeout() -> Arc<ReadTimeout> {
+        Arc::new(ReadTimeout::new(Duration::from_millis(1), say))
+    }
+
+    fn open(timeout: &Arc<ReadTimeout>, disk: &OwnedFd, reads: ChildReads) -> TimedFile {
+        let mut file = TimedFile::new(timeout, disk, "disk").unwrap();
+        file.reads = Mutex::new(reads);
+        file
+    }
+
+    /// A file of which reads have no limit to speak of, and succeed.
+    pub(crate) fn answering(content: &[u8]) -> TimedFile {
+        let disk = child::tests::disk(content);
+        let timeout = Arc::new(ReadTimeout::new(Duration::from_secs(600), say));
+        open(&timeout, &disk, child::tests::answering(disk.try_clone().unwrap()))
+    }
+
+    /// A file of which the first read times out.
+    pub(crate) fn silent() -> TimedFile {
+        open(&timeout(), &child::tests::disk(b"0123456789"), child::tests::silent())
+    }
+
+    /// A read that times out.
+    fn times_out(file: &TimedFile, range: Range<u64>) {
+        *lock(&file.reads) = child::tests::silent();
+        let before = file.disk.reads();
+        assert_eq!(read(file, range), Err(Errno::TIMEDOUT));
+        assert_eq!(file.disk.reads(), before + 1, "it was tried");
+    }
+
+    /// A read that fails without being tried.
+    fn is_refused(file: &TimedFile, range: Range<u64>) {
+        let before = file.disk.reads();
+        assert_eq!(read(file, range), Err(Errno::TIMEDOUT));
+        assert_eq!(file.disk.reads(), before);
+    }
+
+    fn read(file: &TimedFile, range: Range<u64>) -> Result<Vec<u8>, Errno> {
+        let mut bytes = vec![0; usize::try_from(range.end - range.start).unwrap()];
+        file.read_at(&mut bytes, range.start).map(|count| bytes[..count].to_vec())
+    }
+
+    impl TimedDisk {
+        fn reads(&self) -> usize {
+            lock(&self.timed_out).reads
+        }
+    }
+
+    #[test]
+    fn what_timed_out_is_not_asked_again_and_parts_of_it_are() {
+        let (timeout, disk) = (timeout(), child::tests::disk(b"0123456789"));
+        let file = open(&timeout, &disk, ChildReads::default());
+        times_out(&file, 2..8);
+        is_refused(&file, 2..8);
+        is_refused(&file, 0..9);
+        times_out(&file, 4..6);
+        is_refused(&file, 3..6);
+        // Another descriptor of the disk, which reads well, has the same memory.
+        let second = open(&timeout, &disk, child::tests::answering(disk.try_clone().unwrap()));
+        is_refused(&second, 2..8);
+        assert_eq!(read(&second, 5..9).unwrap(), b"5678");
+        let ranges = std::iter::once(4..6).collect();
+        let expected = TimedOut { disk: "disk".to_owned(), reads: 2, ranges };
+        assert_eq!(timeout.timed_out(), [expected]);
+        SAID.with_borrow(|said| {
+            assert_eq!(said.len(), 2, "{said:?}");
+            assert!(
+                said[0].starts_with("disk: read of 6 bytes at byte 2: no answer in"),
+                "{said:?}"
+            );
+        });
+    }
+
+    #[test]
+    fn after_eight_places_that_time_out_a_disk_is_given_up_and_others_are_not() {
+        let (timeout, disk) = (timeout(), child::tests::disk(b"0123456789"));
+        let other_disk = child::tests::disk(b"abcdefghij");
+        let other = child::tests::answering(other_disk.try_clone().unwrap());
+        let other = open(&timeout, &other_disk, other);
+        let file = open(&timeout, &disk, ChildReads::default());
+        for at in 0..8 {
+            assert!(!timeout.timed_out().iter().any(TimedOut::is_given_up), "{at}");
+            times_out(&file, at..at + 1);
+        }
+        is_refused(&file, 9..10);
+        is_refused(&open(&timeout, &disk, ChildReads::default()), 8..9);
+        assert_eq!(read(&other, 0..3).unwrap(), b"abc");
+        let timed_out = timeout.timed_out();
+        assert_eq!((timed_out.len(), timed_out[0].is_given_up()), (1, true));
+        SAID.with_borrow(|said| {
+            assert_eq!(said.len(), 9, "{said:?}");
+            assert!(said[8].contains("8 places gave no answer"), "{said:?}");
+        });
+    }
+}
