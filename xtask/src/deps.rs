@@ -10,7 +10,10 @@ use std::collections::BTreeMap;
 /// Each crate with the crates of this workspace that it may name; all without the prefix `weft-`.
 const ALLOWED: &[(&str, &str)] = &[
     ("weft-bench", "engine export lab nbd ondisk parity runtime sim terminal testing units"),
-    ("weft-cli", "engine export files fuse lab nbd ondisk runtime sim terminal testing units"),
+    (
+        "weft-cli",
+        "engine export files fuse lab nbd ondisk parity runtime sim terminal testing units",
+    ),
     ("weft-compute", "engine parity units"),
     // No crate may name it: no product contains the crash simulator.
     ("weft-crash", "compute engine ondisk parity sim units"),

@@ -47,9 +47,10 @@ fn suites() -> anyhow::Result<Vec<Suite>> {
 }
 
 /// Programs with which tests of weft-lab and weft-sim compare results, by which those of `weft
-/// mount` mount without root, and which make file systems for those of weft-files; the tests are
-/// skipped without them. What those of `weft image` need, suites need too.
-const OF_TESTS: [&str; 6] = ["blkparse", "dbench", "fio", "fusermount3", "mkfs.btrfs", "mkswap"];
+/// mount` mount without root, and which make file systems for those of weft-files and weft-cli; the
+/// tests are skipped without them. What those of `weft image` need, suites need too.
+const OF_TESTS: [&str; 7] =
+    ["blkparse", "dbench", "fio", "fusermount3", "mkfs.btrfs", "mkfs.xfs", "mkswap"];
 
 /// Packages that this machine lacks and that a suite, a test, or the count of instructions needs.
 pub(crate) fn packages_missing() -> Vec<&'static str> {

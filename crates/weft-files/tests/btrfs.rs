@@ -13,7 +13,7 @@ use common::kernel::{blocks, fixture, fixtures, le64, seal};
 use common::{bytes, list, make_folder, source, tool};
 use sha2::{Digest, Sha256};
 use tempfile::tempdir;
-use weft_files::btrfs::Btrfs;
+use weft_files::btrfs::{Btrfs, Point, Points};
 use weft_files::copy::{Folder, Report, Start, copy};
 use weft_files::inside::look;
 use weft_files::probe::Kind;
@@ -365,4 +365,41 @@ fn profiles_over_several_devices_are_read_when_all_are_there() {
         let places = look(sources).places;
         assert_eq!((places[0].devices().len(), places[1].devices().len()), (4, 1), "{profile}");
     }
+}
+
+#[test]
+fn points_lead_from_a_superblock_over_all_trees_without_a_device() {
+    let image = fixture("packed");
+    let part = |at: u64, len: u64| {
+        let at = usize::try_from(at).unwrap();
+        &image[at..at + usize::try_from(len).unwrap()]
+    };
+    assert!(Points::of(part(0, 4096)).is_none());
+    let mut points = Points::of(part(64 << 10, 4096)).unwrap();
+    assert!(points.superblocks().all(|at| points.is_superblock(at, part(at, 4096))));
+    assert!(!points.is_superblock(64 << 20, part(64 << 10, 4096)));
+    let (block, sector) = points.lens();
+    let (mut blocks, mut sectors) = (BTreeMap::new(), 0);
+    let mut waiting = points.roots();
+    while let Some(point) = waiting.pop() {
+        let len = if matches!(point, Point::Block(_)) { block } else { sector };
+        let places = points.places(&point);
+        for at in &places {
+            let mut bytes = part(*at, len).to_vec();
+            assert!(points.holds(&point, &bytes), "{point:?} at {at}");
+            *bytes.last_mut().unwrap() ^= 1;
+            assert!(!points.holds(&point, &bytes), "{point:?} with another byte");
+        }
+        match point {
+            Point::Block(at) => {
+                assert!(points.begins(at, part(places[0], 101)));
+                if blocks.insert(at, places.len()).is_none() {
+                    waiting.extend(points.below(at, part(places[0], len)));
+                }
+            }
+            Point::Sector(..) => sectors += 1,
+        }
+    }
+    let twice = blocks.values().filter(|copies| **copies == 2).count();
+    assert!(twice >= 10 && sectors > 10, "{blocks:?} {sectors}");
 }

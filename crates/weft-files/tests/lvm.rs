@@ -4,9 +4,9 @@ mod common;
 
 use std::rc::Rc;
 
-use common::volumes::{EXTENT, group, physical, set_text, uuid, volume};
+use common::volumes::{EXTENT, FIRST, group, physical, set_text, uuid, volume};
 use weft_files::inside::{Inside, look};
-use weft_files::lvm::{LvmError, PhysicalVolume};
+use weft_files::lvm::{LvmError, PhysicalVolume, beginnings};
 use weft_files::source::{Shared, read_vec};
 
 const LINEAR: &str = "stripe_count = 1\nstripes = [\"pv0\", 2]";
@@ -178,4 +178,24 @@ fn physical_volumes_and_groups_that_cannot_be_read_are_no_whole_answer() {
     let text = text.replace("extent_size = 128", "extent_size = 0");
     let found = inside(&[("a", &physical(&uuid('a'), text.as_bytes(), 512, 16))]);
     assert!(of(&found, "vg1000").err().unwrap().contains("extent_size"));
+}
+
+#[test]
+fn volumes_begin_where_the_first_linear_segment_lies_on_this_device() {
+    let other = "stripe_count = 1\nstripes = [\"pv1\", 2]";
+    let stripes = "stripe_count = 2\nstripe_size = 8\nstripes = [\"pv0\", 8, \"pv1\", 4]";
+    let volumes = volume("two", &[(0, 3, "striped", LINEAR), (3, 2, "striped", other)])
+        + &volume("elsewhere", &[(0, 2, "striped", other)])
+        + &volume("striped", &[(0, 4, "striped", stripes)])
+        + &volume("thin", &[(0, 1, "thin", "")]);
+    let mut device = physical(&uuid('a'), group(1, &volumes).as_bytes(), 512, 16);
+    let begin = |device: &[u8]| {
+        let source: Shared = Rc::new(device.to_vec());
+        beginnings(&PhysicalVolume::read("a", &source).unwrap())
+    };
+    let (start, len) = ((FIRST + 2 * EXTENT) as u64, 3 * EXTENT as u64);
+    assert_eq!(begin(&device), std::slice::from_ref(&(start..start + len)));
+    // A byte of the text, so that its checksum is wrong.
+    device[4096 + 600] ^= 1;
+    assert_eq!(begin(&device), []);
 }

@@ -1,30 +1,36 @@
-//! Columns: the disks, and of one missing member what the others say it had.
+//! Columns: the disks, and of one missing member the content that the others imply. With one parity
+//! it is their sum; with two, the sum of all but one of them, any of which may have Q at a place.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::rc::Rc;
 
-use super::ext4::Super;
+use weft_parity::Parity;
+
 use crate::look::Looked;
 
 /// Line of a disk; `None` if it cannot be read.
 type Line = Option<Rc<[u8]>>;
 
 /// Disks that are read in lines, which are kept as long as there is room.
-pub(super) struct Columns<'a> {
-    disks: &'a [Looked],
+pub(super) struct Columns {
+    disks: Vec<Looked>,
     missing: usize,
     lines: RefCell<BTreeMap<(usize, u64), Line>>,
     /// Number of bytes that were read of each disk.
     read: Vec<Cell<u64>>,
-    /// Whether a read was left out because of [`READ_MAX`].
+    /// Largest number of bytes that are read of one disk.
+    limit: Cell<u64>,
+    /// Whether a read was left out because of the limit.
     is_limited: Cell<bool>,
 }
 
-impl<'a> Columns<'a> {
-    pub(super) fn new(disks: &'a [Looked], missing: usize) -> Self {
+impl Columns {
+    pub(super) fn new(disks: Vec<Looked>, missing: usize) -> Self {
         let read = disks.iter().map(|_| Cell::new(0)).collect();
-        Self { disks, missing, lines: RefCell::default(), read, is_limited: Cell::new(false) }
+        let (limit, is_limited) = (Cell::new(READ_MAX), Cell::new(false));
+        Self { disks, missing, lines: RefCell::default(), read, limit, is_limited }
     }
 
     /// Size of the smallest disk in bytes.
@@ -32,18 +38,35 @@ impl<'a> Columns<'a> {
         self.disks.iter().map(|disk| disk.probe.size().bytes().0).min().unwrap_or(0)
     }
 
-    /// Number of columns that can be read: disks, and one missing member.
-    pub(super) fn readable(&self) -> usize {
-        self.disks.len() + usize::from(self.missing == 1)
+    /// Number of members, missing ones too.
+    pub(super) fn slots(&self) -> usize {
+        self.disks.len() + self.missing
+    }
+
+    /// Number of sources for the columns of a level with so many parities: each disk, and what the
+    /// disks together say that the one missing member had.
+    pub(super) fn sources(&self, parities: u32) -> usize {
+        let disks = self.disks.len();
+        match (self.missing, parities) {
+            (1, 1) => disks + 1,
+            // Any of the disks may have the other parity.
+            (1, 2) => 2 * disks,
+            _ => disks,
+        }
+    }
+
+    /// Column of a source: all sources but the disks are of the missing member.
+    pub(super) fn column_of(&self, source: usize) -> usize {
+        source.min(self.disks.len())
     }
 
     pub(super) fn is_disk(&self, column: usize) -> bool {
         column < self.disks.len()
     }
 
-    /// Whether a column can be read, also if that takes the XOR of all disks.
-    pub(super) fn is_readable(&self, column: usize, can_xor: bool) -> bool {
-        self.is_disk(column) || can_xor && column < self.readable()
+    /// Whether a column has a source.
+    pub(super) fn is_readable(&self, column: usize, parities: u32) -> bool {
+        self.is_disk(column) || column < self.sources(parities)
     }
 
     /// Number of bytes that were read of all disks.
@@ -56,10 +79,15 @@ impl<'a> Columns<'a> {
         self.is_limited.get()
     }
 
+    /// Allows so many percent of [`READ_MAX`] to be read of a disk, the rest of which is for later.
+    pub(super) fn allow(&self, percent: u64) {
+        self.limit.set(READ_MAX / 100 * percent);
+    }
+
     /// Counts bytes that are about to be read of a disk; `None` if these would be too many.
     fn count(&self, disk: usize, len: u64) -> Option<()> {
         let read = self.read.get(disk)?;
-        if read.get() + len > READ_MAX {
+        if read.get() + len > self.limit.get() {
             self.is_limited.set(true);
             return None;
         }
@@ -67,29 +95,34 @@ impl<'a> Columns<'a> {
         Some(())
     }
 
-    /// The bytes `at..at + len` of a column; `None` if they cannot be read.
+    /// The bytes `at..at + len` of a source; `None` if they cannot be read.
     pub(super) fn read(
         &self,
-        column: usize,
+        source: usize,
         at: u64,
         len: usize,
-        can_xor: bool,
+        parities: u32,
     ) -> Option<Vec<u8>> {
-        if !self.is_readable(column, can_xor) {
+        if source >= self.sources(parities) {
             return None;
         }
-        if !self.is_disk(column) {
+        if !self.is_disk(source) {
+            let without = (parities == 2).then(|| source - self.disks.len());
             let mut sum = vec![0; len];
-            for disk in 0..self.disks.len() {
-                let bytes = self.read(disk, at, len, false)?;
-                sum.iter_mut().zip(bytes).for_each(|(sum, byte)| *sum ^= byte);
+            for disk in (0..self.disks.len()).filter(|it| Some(*it) != without) {
+                Parity::detect().xor_into(&mut sum, &self.disk(disk, at, len)?);
             }
             return Some(sum);
         }
+        self.disk(source, at, len)
+    }
+
+    /// The bytes `at..at + len` of a disk.
+    pub(super) fn disk(&self, disk: usize, at: u64, len: usize) -> Option<Vec<u8>> {
         let mut bytes = Vec::with_capacity(len);
         while bytes.len() < len {
             let next = at.checked_add(bytes.len() as u64)?;
-            let line = self.line(column, next / LINE)?;
+            let line = self.line(disk, next / LINE)?;
             let within = usize::try_from(next % LINE).ok()?;
             let part = line.get(within..).filter(|part| !part.is_empty())?;
             bytes.extend_from_slice(&part[..part.len().min(len - bytes.len())]);
@@ -115,36 +148,36 @@ impl<'a> Columns<'a> {
         line
     }
 
-    /// First superblocks of ext4 in the first bytes of a column, each with its byte.
-    pub(super) fn superblocks(&self, column: usize) -> Vec<(u64, Super)> {
-        let mut found = Vec::new();
-        let mut at = 0;
-        while at < SEARCH.min(self.smallest()) {
-            let len = usize::try_from(PIECE.min(self.smallest() - at)).unwrap_or(0);
-            let piece = self.piece(column, at, len);
-            for (block, byte) in piece.chunks_exact(1024).zip((at..).step_by(1024)) {
-                found.extend(Super::of(block).map(|it| (byte, it)));
+    /// Reads a range of all disks once, piece by piece, without keeping it. `visit` gets the pieces
+    /// of each disk, and those that the missing member may have had, with their byte; what cannot
+    /// be read is zeros.
+    pub(super) fn scan(&self, range: Range<u64>, visit: &mut dyn FnMut(u64, &[u8])) {
+        let end = range.end.min(self.smallest());
+        for at in (range.start..end).step_by(PIECE) {
+            let len = PIECE.min(usize::try_from(end - at).unwrap_or(PIECE));
+            let read = |disk: usize| {
+                let mut bytes = vec![0; len];
+                if self.count(disk, len as u64).is_none()
+                    || self.disks[disk].probe.read_exact_at(&mut bytes, at).is_err()
+                {
+                    bytes.fill(0);
+                }
+                bytes
+            };
+            let pieces: Vec<Vec<u8>> = (0..self.disks.len()).map(read).collect();
+            pieces.iter().for_each(|piece| visit(at, piece));
+            if self.missing == 1 {
+                let mut sum = vec![0; len];
+                pieces.iter().for_each(|piece| Parity::detect().xor_into(&mut sum, piece));
+                visit(at, &sum);
+                // The sum without one disk, which has Q there.
+                for piece in pieces.iter().filter(|_| pieces.len() >= 3) {
+                    let mut rest = sum.clone();
+                    Parity::detect().xor_into(&mut rest, piece);
+                    visit(at, &rest);
+                }
             }
-            at += PIECE;
         }
-        found.truncate(FOUND_MAX);
-        found
-    }
-
-    /// Bytes that are read once and not kept; zeros for what cannot be read.
-    fn piece(&self, column: usize, at: u64, len: usize) -> Vec<u8> {
-        let mut sum = vec![0; len];
-        let all = 0..self.disks.len();
-        for disk in all.filter(|disk| !self.is_disk(column) || *disk == column) {
-            let mut bytes = vec![0; len];
-            if self.count(disk, len as u64).is_none() {
-                continue;
-            }
-            if self.disks[disk].probe.read_exact_at(&mut bytes, at).is_ok() {
-                sum.iter_mut().zip(bytes).for_each(|(sum, byte)| *sum ^= byte);
-            }
-        }
-        sum
     }
 }
 
@@ -152,12 +185,7 @@ impl<'a> Columns<'a> {
 const LINE: u64 = 16 << 10;
 /// Number of lines that are kept: 256 MiB.
 const LINES_MAX: usize = 16 << 10;
-/// Bytes of a disk in which a superblock is searched: behind mdadm's largest usual data offset.
-pub(crate) const SEARCH: u64 = 160 << 20;
-/// Number of superblocks of one column that are tried: copies of images, or a journal, may have
-/// many.
-const FOUND_MAX: usize = 64;
 /// Largest number of bytes that are read of one disk: 1 GiB.
 const READ_MAX: u64 = 1 << 30;
-/// Bytes that the search reads at once.
-const PIECE: u64 = 1 << 20;
+/// Bytes that a scan reads at once.
+const PIECE: usize = 1 << 20;

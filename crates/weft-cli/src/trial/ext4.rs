@@ -4,7 +4,10 @@
 //! Source   Linux documentation, "ext4 Data Structures and Algorithms"
 
 use weft_ondisk::crc::crc32c_raw;
+use weft_ondisk::ext::is_sparse_group;
 use weft_units::fields::{le16, le32};
+
+use super::inside::Check;
 
 /// Facts of a superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,20 +21,12 @@ pub(super) struct Super {
     inode: usize,
     descriptor: usize,
     has_sums: bool,
-}
-
-/// Something that a block has to be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Check {
-    /// First byte in the file system.
-    pub(super) at: u64,
-    pub(super) len: usize,
-    pub(super) weight: u64,
-    what: What,
+    /// Group that has this copy of the superblock.
+    group: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum What {
+pub(super) enum What {
     /// Copy of the superblock of this group.
     Backup(u64),
     /// Bitmap of so many bits, of which so many are 0.
@@ -47,9 +42,9 @@ enum What {
 }
 
 impl Super {
-    /// Facts of the first superblock of a file system; `None` if the bytes are none.
+    /// Facts of a superblock of a file system; `None` if the bytes are none.
     pub(super) fn of(bytes: &[u8]) -> Option<Self> {
-        if bytes.len() < 1024 || le16(bytes, 56) != 0xef53 || le16(bytes, 0x5a) != 0 {
+        if bytes.len() < 1024 || le16(bytes, 56) != 0xef53 {
             return None;
         }
         let (incompatible, log) = (le32(bytes, 0x60), le32(bytes, 24));
@@ -69,6 +64,7 @@ impl Super {
             inode: if le32(bytes, 0x4c) == 0 { 128 } else { le16(bytes, 0x58).into() },
             descriptor: if wide { le16(bytes, 0xfe).into() } else { 32 },
             has_sums,
+            group: le16(bytes, 0x5a).into(),
         };
         let is_sane = log <= 2
             && (1..=8 * found.block).contains(&found.group_blocks)
@@ -76,8 +72,17 @@ impl Super {
             && [128, 256, 512, 1024].contains(&found.inode)
             && [32, 64].contains(&found.descriptor)
             && found.blocks > found.first
+            && found.group < found.groups()
             && found.blocks < 1 << 48;
         is_sane.then_some(found)
+    }
+
+    /// Byte of this copy of the superblock in the file system.
+    pub(super) fn place(&self) -> u64 {
+        match self.group {
+            0 => 1024,
+            group => (self.first + group * self.group_blocks) * self.block,
+        }
     }
 
     /// Size of the file system in bytes.
@@ -89,37 +94,36 @@ impl Super {
         (self.blocks - self.first).div_ceil(self.group_blocks)
     }
 
-    fn check(&self, block: u64, weight: u64, what: What) -> Check {
+    fn check(&self, block: u64, weight: u64, what: What) -> Check<What> {
         let len = usize::try_from(self.block).unwrap_or(4096);
         Check { at: block * self.block, len, weight, what }
     }
 
     /// Checks that the superblock gives: its copies, and the group descriptors.
-    pub(super) fn checks(&self) -> Vec<Check> {
-        let mut checks = Vec::new();
-        let is_power = |mut group: u64, of: u64| {
-            while group > 1 && group.is_multiple_of(of) {
-                group /= of;
-            }
-            group == 1
-        };
+    pub(super) fn checks(&self) -> Vec<Check<What>> {
         let groups = self.groups().min(GROUPS_MAX);
-        let copies = (1..groups).filter(|it| [3, 5, 7].iter().any(|of| is_power(*it, *of)));
-        checks.extend(copies.take(64).map(|group| {
+        let copies = (1..groups).filter(|it| is_sparse_group(*it)).take(64).map(|group| {
             let block = self.first + group * self.group_blocks;
             let check = self.check(block, 4, What::Backup(group));
             Check { len: 1024, ..check }
-        }));
+        });
         let each = self.block / self.descriptor as u64;
         let tables = self.groups().div_ceil(each).min(64);
         let table = |it| self.check(self.first + 1 + it, 4, What::Descriptors(it * each));
-        checks.extend((0..tables).map(table));
+        // In turn: the first few checks lie in many places.
+        let mut tables = (0..tables).map(table);
+        let mut checks = Vec::new();
+        for copy in copies {
+            checks.push(copy);
+            checks.extend(tables.next());
+        }
+        checks.extend(tables);
         checks
     }
 
     /// Whether the bytes are what the check says.
-    pub(super) fn holds(&self, check: &Check, bytes: &[u8]) -> bool {
-        match check.what {
+    pub(super) fn holds(&self, what: &What, bytes: &[u8]) -> bool {
+        match *what {
             What::Backup(group) => {
                 le16(bytes, 56) == 0xef53
                     && u64::from(le16(bytes, 0x5a)) == group & 0xffff
@@ -188,8 +192,8 @@ impl Super {
     }
 
     /// Checks that a block gives which is what its own check says.
-    pub(super) fn further(&self, check: &Check, bytes: &[u8]) -> Vec<Check> {
-        match check.what {
+    pub(super) fn further(&self, what: &What, bytes: &[u8]) -> Vec<Check<What>> {
+        match *what {
             What::Descriptors(first) => {
                 let last = self.groups() - first;
                 let all = bytes.chunks_exact(self.descriptor).zip(0..last);
@@ -203,7 +207,7 @@ impl Super {
         }
     }
 
-    fn of_group(&self, bytes: &[u8], group: u64) -> Vec<Check> {
+    fn of_group(&self, bytes: &[u8], group: u64) -> Vec<Check<What>> {
         let Some([blocks, inodes, table]) = self.descriptor(bytes) else { return Vec::new() };
         let (flags, mut checks) = (le16(bytes, 18), Vec::new());
         let bits = |count: u64| usize::try_from(count).unwrap_or(0);
@@ -228,7 +232,7 @@ impl Super {
     }
 
     /// Check of the first block of a folder, or of the last of a file.
-    fn of_inode(&self, inode: &[u8], number: u64) -> Option<Check> {
+    fn of_inode(&self, inode: &[u8], number: u64) -> Option<Check<What>> {
         // Extents within the inode, one or more.
         let count = usize::from(le16(inode, 42));
         if le16(inode, 40) != 0xf30a || le16(inode, 46) != 0 || !(1..=4).contains(&count) {
@@ -316,8 +320,8 @@ mod tests {
                     block.fill(0);
                     block[..64].iter_mut().for_each(|it| *it = byte(&mut rng));
                 }
-                held += u32::from(found.holds(&check, &block));
-                let more = found.further(&check, &block);
+                held += u32::from(found.holds(&check.what, &block));
+                let more = found.further(&check.what, &block);
                 further += more.len();
                 checks.extend(more);
             }

@@ -81,13 +81,24 @@ pub(crate) fn half_of_raid1(make: fn(&Path)) -> Option<TempDir> {
     Some(dir)
 }
 
-/// Writes the content of the array of these members.
+/// Writes the content of the new array of these members, which holds zeros.
 pub(crate) fn fill(dir: &Path, members: &[&str], content: &[u8]) {
+    let parts = content.chunks(1 << 20).zip((0..).step_by(1 << 20));
+    let parts = parts.filter(|(part, _)| part.iter().any(|byte| *byte != 0));
+    fill_parts(dir, members, parts.map(|(part, offset)| (offset, part.to_vec())));
+}
+
+/// Writes parts of the content of the array of these members, each with its first byte.
+pub(crate) fn fill_parts(
+    dir: &Path,
+    members: &[&str],
+    parts: impl Iterator<Item = (u64, Vec<u8>)>,
+) {
     let server = Served::start(dir, members);
     let mut client = Client::connect(&server.uri);
-    for (part, number) in content.chunks(1 << 20).zip(0_u64..) {
+    for (offset, part) in parts {
         let len = u32::try_from(part.len()).unwrap();
-        client.request(Op::Write { offset: number << 20, len, fua: false }, part).unwrap();
+        client.request(Op::Write { offset, len, fua: false }, &part).unwrap();
     }
     drop(client);
     rustix::process::kill_process(server.pid(), rustix::process::Signal::TERM).unwrap();

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use super::block::{KEY_BYTES, Key};
+use super::kinds;
 use crate::bytes::{le16, le64};
 use crate::tree::TreeError;
 
@@ -87,6 +89,22 @@ impl Chunks {
         }
         self.0.insert(start, chunk);
         Ok(item_len)
+    }
+
+    /// Adds the chunks that a superblock has, in which the tree of all chunks lies.
+    pub(super) fn add_system(&mut self, bytes: &[u8]) -> Result<(), TreeError> {
+        let mut at = 0;
+        while at + KEY_BYTES < bytes.len() {
+            let key = Key::at(bytes, at);
+            if key.kind != kinds::CHUNK_ITEM {
+                let what = format!("superblock, byte {at} of its chunks, kind of the key");
+                let expected = kinds::CHUNK_ITEM.to_string();
+                return Err(TreeError::damaged(what, key.kind, expected));
+            }
+            at += KEY_BYTES;
+            at += self.add(key.offset, &bytes[at..])?;
+        }
+        Ok(())
     }
 
     /// End of the last chunk.

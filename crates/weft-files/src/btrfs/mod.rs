@@ -17,6 +17,7 @@
 //! | the log | `log.rs` |
 //! | inodes, names, extents | `inode.rs`, `names.rs`, `extents.rs` |
 //! | packed content | `unpack.rs` |
+//! | what a block says of others, without a device | `points.rs` |
 
 mod block;
 mod chunks;
@@ -25,6 +26,7 @@ mod inode;
 mod kinds;
 mod log;
 mod names;
+mod points;
 mod subvolumes;
 mod sum;
 mod superblock;
@@ -44,6 +46,7 @@ use block::Key;
 use extents::Extents;
 use inode::Inode;
 use names::Named;
+pub use points::{Point, Points};
 use subvolumes::{Roots, Subvolume};
 use volume::{Lost, Volume};
 

@@ -156,7 +156,7 @@ impl Subvolume {
 }
 
 /// Root of a tree, of an item of the tree of roots.
-fn root_of(item: &[u8]) -> Option<Root> {
+pub(super) fn root_of(item: &[u8]) -> Option<Root> {
     let level = *item.get(238)?;
     Some(Root { at: le64(item, 176), generation: le64(item, 160), level })
 }

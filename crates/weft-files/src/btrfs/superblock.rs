@@ -33,6 +33,8 @@ pub(super) struct Superblock {
     pub(super) chunks: Root,
     /// Root of the trees of logs; `None` after a clean end.
     pub(super) logs: Option<Root>,
+    /// Size of all devices together.
+    pub(super) total_bytes: u64,
     pub(super) used_bytes: u64,
     pub(super) devices: u64,
     /// Number of this device.
@@ -45,12 +47,17 @@ pub(super) struct Superblock {
 }
 
 impl Superblock {
+    /// Bytes of the copies.
+    pub(super) const PLACES: [u64; 3] = [64 << 10, 64 << 20, 256 << 30];
+    /// Length of a copy.
+    pub(super) const BYTES: u64 = 4096;
+
     /// Reads the valid copy with the highest generation.
     pub(super) fn read(source: &dyn Source) -> Result<Self, TreeError> {
         let mut newest: Option<Self> = None;
         let mut error = None;
-        for place in PLACES.into_iter().filter(|place| place + BYTES <= source.size()) {
-            let bytes = read_vec(source, place, BYTES).map_err(TreeError::from);
+        for place in Self::PLACES.into_iter().filter(|place| place + Self::BYTES <= source.size()) {
+            let bytes = read_vec(source, place, Self::BYTES).map_err(TreeError::from);
             match bytes.and_then(|bytes| Self::parse(place, &bytes)) {
                 Ok(found) => {
                     // What an older file system left behind has another UUID.
@@ -70,7 +77,7 @@ impl Superblock {
         newest.ok_or_else(|| error.unwrap_or_else(nothing))
     }
 
-    fn parse(place: u64, bytes: &[u8]) -> Result<Self, TreeError> {
+    pub(super) fn parse(place: u64, bytes: &[u8]) -> Result<Self, TreeError> {
         let field = |name: &str| format!("superblock at byte {place}, {name}");
         if part(bytes, 0x40, 8) != MAGIC {
             let found = part(bytes, 0x40, 8).escape_ascii();
@@ -124,6 +131,7 @@ impl Superblock {
             chunks: root(0x58, 0xc7, le64(bytes, 0xa4)),
             // A log belongs to the transaction after the last one that was committed.
             logs: (le64(bytes, 0x60) != 0).then(|| root(0x60, 0xc8, generation.wrapping_add(1))),
+            total_bytes: le64(bytes, 0x70),
             used_bytes: le64(bytes, 0x78),
             devices: le64(bytes, 0x88),
             device: le64(bytes, 0xc9),
@@ -137,7 +145,7 @@ impl Superblock {
     /// Oddities for people.
     pub(super) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        if self.place != PLACES[0] {
+        if self.place != Self::PLACES[0] {
             let place = self.place;
             notes.push(format!(
                 "its first superblock is damaged or old; the one at byte {place} is used"
@@ -154,9 +162,6 @@ impl Superblock {
 }
 
 const MAGIC: &[u8] = b"_BHRfS_M";
-/// Bytes of the copies.
-const PLACES: [u64; 3] = [64 << 10, 64 << 20, 256 << 30];
-const BYTES: u64 = 4096;
 /// Incompatible feature: tree blocks have a UUID of their own.
 const METADATA_UUID: u64 = 0x400;
 /// Incompatible features that are read: all up to profiles of three and four copies, and simple

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
-use super::block::{Block, KEY_BYTES, Key, LEVEL_MAX};
+use super::block::{Block, Key, LEVEL_MAX};
 use super::chunks::{Chunks, Place};
 use super::kinds;
 use super::superblock::{Root, Superblock};
@@ -78,7 +78,7 @@ impl Volume {
             log_sums: BTreeMap::new(),
             blocks: RefCell::default(),
         };
-        volume.system_chunks()?;
+        volume.chunks.add_system(&volume.superblock.system_chunks)?;
         let mut chunks = volume.chunks.clone();
         let mut wrong = None;
         let whole = Key::new(0, 0, 0)..=Key::new(u64::MAX, u8::MAX, u64::MAX);
@@ -98,23 +98,6 @@ impl Volume {
         }
         volume.chunks = chunks;
         Ok(volume)
-    }
-
-    /// Adds the chunks that the superblock has, in which the tree of all chunks lies.
-    fn system_chunks(&mut self) -> Result<(), TreeError> {
-        let bytes = &self.superblock.system_chunks;
-        let mut at = 0;
-        while at + KEY_BYTES < bytes.len() {
-            let key = Key::at(bytes, at);
-            if key.kind != kinds::CHUNK_ITEM {
-                let what = format!("superblock, byte {at} of its chunks, kind of the key");
-                let expected = kinds::CHUNK_ITEM.to_string();
-                return Err(TreeError::damaged(what, key.kind, expected));
-            }
-            at += KEY_BYTES;
-            at += self.chunks.add(key.offset, &bytes[at..])?;
-        }
-        Ok(())
     }
 
     /// Reads bytes that lie one behind the other in one copy.

@@ -4,6 +4,7 @@
 //! physical volumes missing keeps its logical volumes; what lies on the missing ones cannot be
 //! read.
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use super::physical::{LvmError, PhysicalVolume};
@@ -84,26 +85,15 @@ impl Group {
         found: &[PhysicalVolume],
     ) -> Result<Vec<LogicalVolume>, LvmError> {
         let name = self.name.clone();
-        let extent = number(section, &name, "extent_size")?;
-        let extent = sectors(extent, &name, "extent_size")?;
-        if extent == 0 {
-            return Err(field(&name, "extent_size", &0, "a size in sectors"));
-        }
-        let mut members = Vec::new();
-        let empty = Section::default();
-        for (key, volume) in section.section("physical_volumes").unwrap_or(&empty).sections() {
-            let place = format!("{name}/physical_volumes/{key}");
-            let uuid = volume
-                .text("id")
-                .ok_or_else(|| field(&place, "id", &"none", "the UUID of the volume"))?;
-            let start = sectors(number(volume, &place, "pe_start")?, &place, "pe_start")?;
-            let found = found.iter().find(|its| its.uuid == uuid);
-            match found {
+        let extent = extent_of(section, &name)?;
+        let members = members_of(section, &name, found)?;
+        for member in &members {
+            match member.found {
                 Some(found) => self.on.push(found.name.clone()),
-                None => self.missing.push(uuid.to_owned()),
+                None => self.missing.push(member.uuid.to_owned()),
             }
-            members.push(Member { key, uuid, start, found });
         }
+        let empty = Section::default();
         let all = section.section("logical_volumes").unwrap_or(&empty).sections();
         let mut volumes = Vec::new();
         for (key, volume) in all {
@@ -116,6 +106,71 @@ impl Group {
         }
         Ok(volumes)
     }
+}
+
+/// Where the logical volumes begin that begin on this physical volume: the bytes of the first
+/// segment of each that is linear. Empty without a valid text.
+#[must_use]
+pub fn beginnings(volume: &PhysicalVolume) -> Vec<Range<u64>> {
+    let Ok(text) = &volume.text else { return Vec::new() };
+    let group = text.sections().iter().find(|(_, section)| section.value("seqno").is_some());
+    let found = std::slice::from_ref(volume);
+    group.and_then(|(name, section)| beginnings_of(section, name, found).ok()).unwrap_or_default()
+}
+
+fn beginnings_of(
+    section: &Section,
+    name: &str,
+    found: &[PhysicalVolume],
+) -> Result<Vec<Range<u64>>, LvmError> {
+    let extent = extent_of(section, name)?;
+    let members = members_of(section, name, found)?;
+    let empty = Section::default();
+    let volumes = section.section("logical_volumes").unwrap_or(&empty).sections();
+    let mut all = Vec::new();
+    for (_, volume) in volumes.iter().filter(|(_, it)| it.has("status", "VISIBLE")) {
+        let first = |it: &&(String, Section)| it.1.number("start_extent") == Some(0);
+        let Some((key, segment)) = volume.sections().iter().find(first) else { continue };
+        if !matches!(segment.text("type"), Some("linear" | "striped")) {
+            continue;
+        }
+        let count = number(segment, key, "extent_count")?;
+        if let [Leg { source: Some(_), start, .. }] =
+            legs(segment, key, (count, extent), &members)?.1[..]
+        {
+            all.push(start..start.saturating_add(count.saturating_mul(extent)));
+        }
+    }
+    Ok(all)
+}
+
+/// Bytes of an extent.
+fn extent_of(section: &Section, name: &str) -> Result<u64, LvmError> {
+    let extent = number(section, name, "extent_size")?;
+    match sectors(extent, name, "extent_size")? {
+        0 => Err(field(name, "extent_size", &0, "a size in sectors")),
+        extent => Ok(extent),
+    }
+}
+
+/// Physical volumes of the text.
+fn members_of<'t>(
+    section: &'t Section,
+    name: &str,
+    found: &'t [PhysicalVolume],
+) -> Result<Vec<Member<'t>>, LvmError> {
+    let mut members = Vec::new();
+    let all = section.section("physical_volumes").map_or(&[][..], Section::sections);
+    for (key, volume) in all {
+        let place = format!("{name}/physical_volumes/{key}");
+        let uuid = volume
+            .text("id")
+            .ok_or_else(|| field(&place, "id", &"none", "the UUID of the volume"))?;
+        let start = sectors(number(volume, &place, "pe_start")?, &place, "pe_start")?;
+        let found = found.iter().find(|its| its.uuid == uuid);
+        members.push(Member { key, uuid, start, found });
+    }
+    Ok(members)
 }
 
 /// A logical volume of the text.

@@ -11,5 +11,5 @@ mod physical;
 pub mod text;
 mod volume;
 
-pub use group::{Group, LogicalVolume, groups};
+pub use group::{Group, LogicalVolume, beginnings, groups};
 pub use physical::{LvmError, PhysicalVolume};

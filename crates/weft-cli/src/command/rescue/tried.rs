@@ -44,11 +44,10 @@ pub(super) fn run(arguments: &Rescue) -> Outcome {
     }
     if shown.is_empty() {
         return Err(Failure::failed(format!(
-            "--try: read {}, found no geometry under which an ext2, ext3 or ext4 makes sense, \
-             expected one: at the start of the array, or {STARTS_TEXT} into it, with its first \
-             superblock in the first {} of a disk. XFS, btrfs, and volumes of LVM behind others are \
-             not found so. Name all disks of the array, or its partitions, and 'missing' for each \
-             that is gone",
+            "--try: read {}, found no geometry under which an ext2, ext3, ext4, btrfs or XFS makes \
+             sense, expected one: at the start of the array, {STARTS_TEXT} into it, or in a volume \
+             of LVM there, with its first superblock or LVM's label in the first {} of a disk. Name \
+             all disks of the array, or its partitions, and 'missing' for each that is gone",
             size::human(Bytes(tried.read)),
             size::human(Bytes(SEARCH)),
         )));
@@ -65,14 +64,19 @@ fn print(
     let mut out = printable_stdout();
     for guess in shown {
         let (found, all) = guess.hits;
-        writeln!(
+        write!(
             out,
-            "score {}: {}: an ext2, ext3 or ext4 at byte {} of the array: {found} of {all} points \
-             of its structures are where they should be",
+            "score {}: {}: {} at byte {} of the array: {found} of {all} points of its structures \
+             are where they should be",
             guess.score,
             command(guess),
+            guess.inside,
             guess.start
         )?;
+        match guess.parity {
+            (_, 0) => writeln!(out)?,
+            (right, places) => writeln!(out, ", parity is right at {right} of {places} places")?,
+        }
     }
     if alike > 1 {
         writeln!(out, "{alike} geometries score alike; look at some files of each")?;
@@ -112,7 +116,8 @@ fn to_json(guess: &Guess, names: &[PathBuf], given: &str) -> Value {
         "score": guess.score, "level": guess.level.name(), "layout": layout(guess),
         "chunk_bytes": guess.chunk.bytes().0, "data_offset_bytes": guess.data_offset,
         "start_bytes": guess.start, "members": order.collect::<Vec<_>>(),
-        "points": guess.hits.0, "points_possible": guess.hits.1,
+        "points": guess.hits.0, "points_possible": guess.hits.1, "inside": guess.inside,
+        "parity_right": guess.parity.0, "parity_places": guess.parity.1,
         "command": command(guess, names, given),
     })
 }

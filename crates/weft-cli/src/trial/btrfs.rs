@@ -1,0 +1,72 @@
+//! btrfs as evidence: its superblocks, the blocks of its trees and sectors of data, each by its
+//! checksum, its UUID and its own address.
+
+use weft_files::btrfs::{Point, Points};
+
+use super::inside::{Check, SUPER_BYTES};
+
+/// A file system by one of its superblocks.
+#[derive(Clone, Debug)]
+pub(super) struct Super {
+    pub(super) points: Points,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    /// Superblock that says that it is at this byte.
+    Copy(u64),
+    /// Block of a tree, or sector of data.
+    Point(Point),
+}
+
+impl Super {
+    /// Facts of a superblock; `None` if the bytes are none.
+    pub(super) fn of(bytes: &[u8]) -> Option<Self> {
+        let bytes = bytes.get(..SUPER_BYTES).filter(|it| it[0x40..0x48] == *b"_BHRfS_M")?;
+        Points::of(bytes).map(|points| Self { points })
+    }
+
+    /// Checks that the superblock gives: its copies, and the roots of two trees.
+    pub(super) fn checks(&mut self) -> Vec<Check<What>> {
+        let copy = |at| Check { at, len: SUPER_BYTES, weight: 4, what: What::Copy(at) };
+        let mut checks: Vec<_> = self.points.superblocks().map(copy).collect();
+        let roots = self.points.roots();
+        checks.extend(roots.into_iter().flat_map(|it| self.of_point(&it)));
+        checks
+    }
+
+    /// Checks of a point, one for each of its copies.
+    fn of_point(&self, point: &Point) -> Vec<Check<What>> {
+        let (block, sector) = self.points.lens();
+        let (len, weight) = match point {
+            Point::Block(_) => (block, 4),
+            Point::Sector(..) => (sector, 2),
+        };
+        let len = usize::try_from(len).unwrap_or(0);
+        let check = |at| Check { at, len, weight, what: What::Point(point.clone()) };
+        self.points.places(point).into_iter().map(check).collect()
+    }
+
+    pub(super) fn begins(&self, what: &What, bytes: &[u8]) -> bool {
+        match what {
+            What::Point(Point::Block(at)) => self.points.begins(*at, bytes),
+            What::Copy(_) | What::Point(Point::Sector(..)) => true,
+        }
+    }
+
+    /// Whether the bytes are what the check says.
+    pub(super) fn holds(&self, what: &What, bytes: &[u8]) -> bool {
+        self.begins(what, bytes)
+            && match what {
+                What::Copy(place) => self.points.is_superblock(*place, bytes),
+                What::Point(point) => self.points.holds(point, bytes),
+            }
+    }
+
+    /// Checks that a block gives which is what its own check says.
+    pub(super) fn further(&mut self, what: &What, bytes: &[u8]) -> Vec<Check<What>> {
+        let What::Point(Point::Block(at)) = what else { return Vec::new() };
+        let below = self.points.below(*at, bytes);
+        below.into_iter().flat_map(|it| self.of_point(&it)).collect()
+    }
+}

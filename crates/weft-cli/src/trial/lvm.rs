@@ -1,0 +1,110 @@
+//! LVM2 in an array of which the order is not known: where its logical volumes begin.
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::rc::Rc;
+
+use weft_engine::layout::Layout;
+use weft_files::lvm::{PhysicalVolume, beginnings};
+use weft_files::source::{ReadError, Shared, Source};
+
+use super::columns::Columns;
+use super::shape::{Shape, places};
+
+/// Bytes of the array at which the first segments of logical volumes lie, for a physical volume
+/// that begins at byte `start`. Empty if no order of the disks gives a text with a right checksum.
+pub(super) fn volumes(
+    columns: &Rc<Columns>,
+    shape: Shape,
+    offset: u64,
+    start: u64,
+) -> Vec<Range<u64>> {
+    let size = columns.smallest().checked_sub(offset);
+    let Some(map) = size.and_then(|size| shape.map(size)) else { return Vec::new() };
+    let columns = Rc::clone(columns);
+    let chosen =
+        Rc::new(Chosen { columns, shape, map, offset, start, choices: RefCell::default() });
+    let source: Shared = chosen.clone();
+    for _ in 0..CHOICES_MAX {
+        if let Ok(volume) = PhysicalVolume::read("", &source)
+            && volume.text.is_ok()
+        {
+            let moved = |it: Range<u64>| it.start + start..it.end.saturating_add(start);
+            return beginnings(&volume).into_iter().map(moved).collect();
+        }
+        if !chosen.next() {
+            break;
+        }
+    }
+    Vec::new()
+}
+
+/// The physical volume under a choice of a source for each chunk that is read. Sources are tried
+/// in turn for the chunk that was read last, then for the one before it.
+struct Chosen {
+    columns: Rc<Columns>,
+    shape: Shape,
+    map: Layout,
+    offset: u64,
+    start: u64,
+    /// First bytes of chunks in the array, in the order in which they were read first, and sources.
+    choices: RefCell<Vec<(u64, usize)>>,
+}
+
+impl Chosen {
+    /// Goes on to the next choice; false after the last one.
+    fn next(&self) -> bool {
+        let mut choices = self.choices.borrow_mut();
+        while let Some((chunk, source)) = choices.pop() {
+            if source + 1 < self.columns.sources(self.shape.parities()) {
+                choices.push((chunk, source + 1));
+                return true;
+            }
+        }
+        false
+    }
+
+    fn source(&self, chunk: u64) -> usize {
+        let mut choices = self.choices.borrow_mut();
+        let known = choices.iter().find(|(its, _)| *its == chunk).map(|(_, source)| *source);
+        known.unwrap_or_else(|| {
+            choices.push((chunk, 0));
+            0
+        })
+    }
+
+    /// The bytes of the array from `byte` on, which lie in one chunk.
+    fn piece(&self, byte: u64, len: usize) -> Option<Vec<u8>> {
+        let (_, at) = *places(&self.map, byte).first()?;
+        let chunk = match self.shape.chunk.bytes().0 {
+            0 => 0,
+            chunk => byte / chunk * chunk,
+        };
+        self.columns.read(self.source(chunk), self.offset + at, len, self.shape.parities())
+    }
+}
+
+impl Source for Chosen {
+    fn size(&self) -> u64 {
+        self.map.array_size().bytes().0.saturating_sub(self.start)
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), ReadError> {
+        let mut done = 0;
+        while done < into.len() {
+            let byte = self.start + offset + done as u64;
+            let left = usize::try_from(self.shape.left_in_chunk(byte)).unwrap_or(usize::MAX);
+            let len = left.min(into.len() - done);
+            let Some(bytes) = self.piece(byte, len) else {
+                let range = offset..offset + into.len() as u64;
+                return Err(ReadError { range, why: "its chunk cannot be read".into() });
+            };
+            into[done..done + len].copy_from_slice(&bytes);
+            done += len;
+        }
+        Ok(())
+    }
+}
+
+/// Largest number of choices for one hypothesis: three chunks of 16 disks.
+const CHOICES_MAX: usize = 5000;
