@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -17,7 +19,7 @@ fn nas() -> Option<(TempDir, Files)> {
     let dir = tempdir().unwrap();
     let path = dir.path();
     for disk in DISKS {
-        std::fs::File::create(path.join(disk)).unwrap().set_len(64 << 20).unwrap();
+        File::create(path.join(disk)).unwrap().set_len(64 << 20).unwrap();
         let parts = [(2048, 18_431), (18_432, 34_815), (34_816, 126_975)];
         table::gpt(&path.join(disk), &parts);
     }
@@ -50,7 +52,7 @@ fn nas() -> Option<(TempDir, Files)> {
     })?;
     content(1, system);
     let swap = path.join("swap");
-    std::fs::File::create(&swap).unwrap().set_len(7 << 20).unwrap();
+    File::create(&swap).unwrap().set_len(7 << 20).unwrap();
     let search = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap());
     let made = Command::new("mkswap").arg(&swap).env("PATH", search).output().unwrap();
     assert!(made.status.success(), "{made:?}");
@@ -114,6 +116,34 @@ fn arrays_like_those_of_a_system_are_shown_if_the_data_cannot_be_read() {
         err.contains(":volume (") && err.contains("raid5, 86 MiB, 1 of 3 members found"),
         "{err}"
     );
+}
+
+#[test]
+fn without_partition_tables_the_search_of_every_sector_is_offered_and_finds_the_same() {
+    let Some((dir, expected)) = nas() else { return };
+    let path = dir.path();
+    let (rescue, offer) = ([&["rescue"], &DISKS[..]].concat(), "weft rescue --deep sda.img");
+    let with_tables = exits(path, 0, &[&rescue[..], &["--list"]].concat());
+    assert!(!with_tables.err.contains(offer), "{}", with_tables.err);
+    for disk in DISKS {
+        let file = File::options().write(true).open(path.join(disk)).unwrap();
+        for at in [0, (64 << 20) - 34 * 512] {
+            file.write_all_at(&[0; 34 * 512], at).unwrap();
+        }
+    }
+    let Text { err, .. } = exits(path, 1, &[&rescue[..], &["--list"]].concat());
+    let says = "sda.img, sdb.img, sdc.img: found no partition table that can be read, and only the";
+    assert!(err.contains(says) && err.contains(&format!("{offer} sdb.img sdc.img\n")), "{err}");
+    let deep = |more: &[&str]| exits(path, 0, &[&rescue[..], &["--deep"], more].concat());
+    let Text { out, err } = deep(&["--list"]);
+    assert!(!err.contains(offer), "{err}");
+    let left_out = |text: &str| {
+        let line = text.lines().find(|line| line.starts_with("left out, the system of a NAS: "));
+        line.map(str::to_owned)
+    };
+    assert_eq!(left_out(&out), left_out(&with_tables.out));
+    deep(&["--to", "files"]);
+    assert_eq!(files(&path.join("files/volume")), expected);
 }
 
 const DISKS: [&str; 3] = ["sda.img", "sdb.img", "sdc.img"];

@@ -18,13 +18,21 @@ use weft_files::ext4::Ext4;
 use weft_files::inside::look;
 use weft_files::source::{ReadError, Shared, Source, read_vec};
 use weft_files::tree::{NodeKind, Tree};
-use weft_units::rng::Rng;
+use weft_testing::fuzz;
+use weft_units::rng::{Rng, mix};
 
 /// Longest time of one case: usual ones take milliseconds.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Cases of each part of each structure.
-const CASES: usize = 2000;
+/// Cases of each structure: 2000, and more by another seed under `cargo xtask long fuzz`.
+fn cases() -> usize {
+    fuzz::cases(2000)
+}
+
+/// Random numbers of a test.
+fn random(test: u64) -> Rng {
+    Rng::new(mix(fuzz::seed()) ^ mix(0) ^ test)
+}
 
 /// Largest memory of all cases: images of 4 MiB, and what is read of them.
 const MEMORY_MAX: u64 = 512 << 20;
@@ -162,7 +170,7 @@ fn changed_bytes_of_ext_give_errors_and_no_panic() {
         &["-t", "ext3", "-b", "1024", "-N", "64"],
         &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum,inline_data", "-N", "64"],
     ];
-    let (mut rng, mut opened, mut nodes, mut slowest) = (Rng::new(27), 0, 0, Duration::ZERO);
+    let (mut rng, mut opened, mut nodes, mut slowest) = (random(27), 0, 0, Duration::ZERO);
     for kind in kinds {
         if image(&from, &at, 4, kind).is_none() {
             return;
@@ -173,7 +181,7 @@ fn changed_bytes_of_ext_give_errors_and_no_panic() {
         tool("debugfs", &["-w", "-f", "/dev/stdin", at.to_str().unwrap()], &script);
         let whole = Rc::new(fs::read(&at).unwrap());
         for (part, places) in parts(&whole) {
-            for case in 0..CASES / kinds.len() {
+            for case in 0..cases() / kinds.len() {
                 let start = Instant::now();
                 let mut changes = Vec::new();
                 for _ in 0..=rng.below(8) {
@@ -202,17 +210,20 @@ fn changed_bytes_of_ext_give_errors_and_no_panic() {
             }
         }
     }
-    assert!(opened > 4 * CASES && nodes > 40_000, "{opened} opened, {nodes} nodes, {slowest:?}");
+    assert!(
+        opened > 4 * cases() && nodes > 20 * cases(),
+        "{opened} opened, {nodes} nodes, {slowest:?}"
+    );
     assert!(memory_max() < MEMORY_MAX, "{}", memory_max());
 }
 
 #[test]
 fn changed_bytes_of_btrfs_give_errors_and_no_panic() {
-    let (mut rng, mut opened, mut nodes, mut slowest) = (Rng::new(31), 0, 0, Duration::ZERO);
+    let (mut rng, mut opened, mut nodes, mut slowest) = (random(31), 0, 0, Duration::ZERO);
     for (name, block_len) in [("log", 4096), ("packed", 16384)] {
         let whole = Rc::new(fixture(name));
         let blocks = blocks(&whole, block_len);
-        for case in 0..1000 {
+        for case in 0..cases() / 2 {
             let start = Instant::now();
             // The checksum is right again behind a change, in every copy of the block.
             let at = if case % 8 == 0 { 0x1_0000 } else { rng.pick(&blocks) };
@@ -248,7 +259,10 @@ fn changed_bytes_of_btrfs_give_errors_and_no_panic() {
             assert!(start.elapsed() < LIMIT, "{name} {case}: {:?}", start.elapsed());
         }
     }
-    assert!(opened > 1000 && nodes > 20_000, "{opened} opened, {nodes} nodes, {slowest:?}");
+    assert!(
+        opened > cases() / 2 && nodes > 10 * cases(),
+        "{opened} opened, {nodes} nodes, {slowest:?}"
+    );
 }
 
 #[test]
@@ -260,8 +274,8 @@ fn changed_bytes_of_lvm_give_errors_and_no_panic() {
     let text = group(1, &volumes).into_bytes();
     let whole = physical(&uuid('a'), &text, 512, 16);
     let other: Shared = Rc::new(physical(&uuid('b'), b"", 512, 16));
-    let (mut rng, mut readable, mut faults) = (Rng::new(28), 0, 0);
-    for case in 0..CASES {
+    let (mut rng, mut readable, mut faults) = (random(28), 0, 0);
+    for case in 0..cases() {
         let start = Instant::now();
         let mut device = whole.clone();
         if case % 4 == 0 {
@@ -295,7 +309,10 @@ fn changed_bytes_of_lvm_give_errors_and_no_panic() {
         faults += found.groups.iter().filter(|group| group.volumes.is_err()).count();
         assert!(start.elapsed() < LIMIT, "{case}: {:?}", start.elapsed());
     }
-    assert!(readable > 800 && faults > 80, "{readable} volumes, {faults} faults");
+    assert!(
+        readable > cases() * 2 / 5 && faults > cases() / 25,
+        "{readable} volumes, {faults} faults"
+    );
     assert!(memory_max() < MEMORY_MAX, "{}", memory_max());
 }
 
@@ -326,15 +343,15 @@ fn changed_bytes_of_partition_tables_give_errors_and_no_panic() {
     assert_eq!(found.groups.len(), 1);
     let places: Vec<usize> =
         [0, 4096, 4696].iter().flat_map(|s| s * 512 + 440..s * 512 + 512).collect();
-    let (mut rng, mut several) = (Rng::new(29), 0);
-    for case in 0..CASES {
+    let (mut rng, mut several) = (random(29), 0);
+    for case in 0..cases() {
         let start = Instant::now();
         let mut changed = disk.clone();
         mutate(&mut rng, &mut changed, &places);
         several += usize::from(look(vec![("x".into(), Rc::new(changed))]).places.len() > 1);
         assert!(start.elapsed() < LIMIT, "{case}: {:?}", start.elapsed());
     }
-    assert!(several > 400, "{several}");
+    assert!(several > cases() / 5, "{several}");
 }
 
 #[test]

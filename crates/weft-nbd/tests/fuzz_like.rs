@@ -9,15 +9,14 @@ mod common;
 use common::client::Client;
 use common::{Server, client_flags, extended, info_data, option, request};
 use weft_nbd::{Goal, Op};
+use weft_testing::fuzz;
 use weft_units::rng::Rng;
 
 const MUTATIONS: usize = 20_000;
 const SEED: u64 = 0x7765_6674_2d6e_6264;
 
 fn random() -> Rng {
-    let seed = std::env::var("WEFT_FUZZ_SEED").ok();
-    let seed = seed.map_or(0, |text| text.parse().expect("WEFT_FUZZ_SEED is a number"));
-    Rng::new(SEED.wrapping_add(seed))
+    Rng::new(SEED.wrapping_add(fuzz::seed()))
 }
 
 const META: &[u8] = b"\0\0\0\x04disk\0\0\0\x02\0\0\0\x03x:y\0\0\0\x0fbase:allocation";

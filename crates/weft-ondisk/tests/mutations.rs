@@ -15,6 +15,7 @@ use weft_ondisk::{
     MetaBlock, PplContext, PplHeader, PplScan, Super1, Super090, Superblock, Version, crc,
     csum_090, csum_v1, journal_seed, raw_entries,
 };
+use weft_testing::fuzz;
 use weft_units::rng::{Rng, mix};
 use weft_units::{SectorRange, Sectors, Slot};
 
@@ -25,9 +26,7 @@ struct Random(Rng);
 impl Random {
     /// The random stream of one test.
     fn of(test: u64) -> Self {
-        let seed = std::env::var("WEFT_FUZZ_SEED").ok();
-        let seed: u64 = seed.map_or(0, |text| text.parse().expect("WEFT_FUZZ_SEED is a number"));
-        Self(Rng::at(mix(seed) ^ mix(0) ^ test))
+        Self(Rng::at(mix(fuzz::seed()) ^ mix(0) ^ test))
     }
 
     fn next(&mut self) -> u64 {

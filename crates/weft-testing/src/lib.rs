@@ -4,9 +4,11 @@
 //! returns. On a developer's machine the test passes and prints the reason. Under `CI=1` the test
 //! panics: a gate that silently tests less is worse than a red one. A test of xtask
 //! (`xtask/src/skips.rs`) finds skips that do not go through here. Only development dependencies
-//! use this crate, so no product contains it. [`documents`] reads the pages for users.
+//! use this crate, so no product contains it. [`documents`] reads the pages for users,
+//! [`fuzz`] says how many damaged inputs a test draws.
 
 pub mod documents;
+pub mod fuzz;
 
 /// Whether a skip is a failure, which is so where the variable `CI` is `1` or `true`.
 pub fn in_ci() -> bool {

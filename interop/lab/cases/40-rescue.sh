@@ -4,29 +4,19 @@
 # members short, with an overlay; the kernel's NBD client mounts what weft serves. The images go to
 # the host for the way without root.
 . /lab/tap.sh
-export XDG_RUNTIME_DIR=/tmp/run PYTHONDONTWRITEBYTECODE=1 PATH=/usr/bin:$PATH
+. /lab/disks.sh
+export XDG_RUNTIME_DIR=/tmp/run PYTHONDONTWRITEBYTECODE=1
 mkdir -p /tmp/run /tmp/mnt
-weft=/tmp/lab/weft.bin
-lvm() { command lvm "$@" --config 'activation{udev_sync=0 udev_rules=0} devices{use_devicesfile=0 obtain_device_list_from_udev=0 scan="/dev"} backup{backup=0 archive=0}' 2>/dev/null; }
-
-# part LOOP : the kernel's device for partition 2, which is what PATH#2 means
-part() {
-	local node=${1}p2
-	[ "$(blockdev --getsize64 "$node")" = $((8 << 20)) ] || fail "$node is not partition 2"
-	echo "$node"
-}
 
 # make NAME LEVEL MEMBERS INSIDE
 make() {
 	local name=$1 level=$2 members=$3 inside=$4 i out=/lab/rescue/$1 device=/dev/md0 parts=() chunk=(--chunk 64K)
 	[ "$level" = 1 ] && chunk=()
 	mkdir -p /tmp/w "$out"
-	for ((i = 0; i < members; i++)); do
-		truncate -s 11M "/tmp/w/disk$i.img"
-		python3 /tmp/lab/lib/gpt.py "/tmp/w/disk$i.img" 2048-4095 4096-20479 || fail "gpt.py"
-		loops[i]=$(losetup --show -P -f "/tmp/w/disk$i.img") || fail losetup
-		parts+=("$(part "${loops[i]}")")
-	done
+	loops=()
+	for ((i = 0; i < members; i++)); do disk "/tmp/w/disk$i.img" 11M 2048-4095 4096-20479; done
+	read -ra parts <<<"$(part 2 "${loops[@]}")"
+	for i in "${parts[@]}"; do [ "$(blockdev --getsize64 "$i")" = $((8 << 20)) ] || fail "$i is not partition 2"; done
 	ok "$name: the kernel finds partition 2 where gpt.py put it"
 	check "$name: mdadm --create on partitions" mdadm --create /dev/md0 --run --level "$level" --raid-devices "$members" \
 		"${chunk[@]}" --metadata 1.2 --bitmap none --assume-clean --name "$name" "${parts[@]}"
@@ -41,7 +31,7 @@ make() {
 	fi
 	# Small, and with nothing left to be written in the background.
 	mkfs.ext4 -q -b 1024 -N 64 -J size=1 -O ^resize_inode -E lazy_itable_init=0 "$device" >&2 &&
-		mount "$device" /tmp/mnt || fail "$name: ext4"
+		mount_quiet "$device" || fail "$name: ext4"
 	mkdir -p /tmp/mnt/photos/2024 /tmp/mnt/letters
 	head -c 1200000 /tmp/lab/pattern-a >/tmp/mnt/photos/2024/a.raw
 	tail -c 345678 /tmp/lab/pattern-b >/tmp/mnt/photos/b.raw
@@ -50,10 +40,8 @@ make() {
 	# These are in the journal alone, as far as names and sizes go.
 	head -c 200000 /tmp/lab/pattern-b >/tmp/mnt/photos/2024/late.raw
 	sync /tmp/mnt/photos/2024/late.raw
-	(cd /tmp/mnt && find . -type f -print0 | sort -z | xargs -0 sha256sum) >"$out/sums"
-	# md marks itself clean when nothing was written for a while.
-	for ((i = 0; i < 300; i++)); do [ "$(cat /sys/block/md0/md/array_state)" = clean ] && break; sleep 0.1; done
-	sleep 0.3
+	sums /tmp/mnt >"$out/sums"
+	wait_clean md0
 	mkdir -p "/tmp/r/$name"
 	cp --sparse=always /tmp/w/disk*.img "/tmp/r/$name/"
 	cp --sparse=always "/tmp/r/$name"/* "$out/"
@@ -81,14 +69,14 @@ mounted() {
 		device=/dev/mapper/vg$name-data
 	fi
 	mount -t ext4 -o "$options" "$device" /tmp/mnt || fail "$name: mount -o $options"
-	(cd /tmp/mnt && sha256sum --quiet -c "/lab/rescue/$name/sums") >&2 || fail "$name: files"
+	same_files "$name: mounted over NBD (-o $options), every file is right" /tmp/mnt "/lab/rescue/$name/sums"
 	umount /tmp/mnt
 	[ "$inside" = lvm ] && lvm vgchange -q -an "vg$name" >&2
 	python3 /tmp/lab/lib/nbdattach.py - /dev/nbd0
 	wait "$client"
 	"$weft" stop "$name" >&2
 	wait "$server" || { cat /tmp/serve.log >&2; fail "$name: weft serve ended with $?"; }
-	ok "$name: mounted over NBD (-o $options), every file is right"
+	ok "$name: weft serve ends well"
 }
 
 # by_text : two logical volumes on a RAID 5 of four, found by LVM's text alone, as docs/rescue.md says
@@ -144,9 +132,13 @@ check "r1: the report of it is printed" grep -q 'copied to /tmp/small/r1' /tmp/s
 check "r1: it says how to go on" grep -q 'no space left in the folder; free some and run the same command again' /tmp/small.err
 mount -o remount,size=16M /tmp/small || fail "remount"
 check "r1: the same command goes on there" "$weft" rescue disk1.img --to /tmp/small
-(cd /tmp/small/r1 && sha256sum --quiet -c /lab/rescue/r1/sums) >&2 || fail "r1: files"
-ok "r1: every file is right after that"
-umount /tmp/small
+same_files "r1: every file is right after that" /tmp/small/r1 /lab/rescue/r1/sums
+# Controls of the comparison: a file with another byte, and one too many.
+echo x >>/tmp/small/r1/letters/1
+(same_files "" /tmp/small/r1 /lab/rescue/r1/sums) >/tmp/control && fail "control: a changed file is taken for right"
+(same_files "" /tmp/small /lab/rescue/r1/sums) >/tmp/control && fail "control: other names are taken for right"
+ok "control: a changed file and other names are found"
 cd /lab || exit 1
+umount /tmp/small
 equal "no byte of an image was written" "$(cat /tmp/r/*/disk*.img | sha256sum)" "$before"
-plan 24
+plan 27

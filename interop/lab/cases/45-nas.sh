@@ -4,21 +4,15 @@
 # "power goes" with the file system mounted. weft brings the files back: with all disks, with one of
 # the large ones gone, and with bad sectors on another one as well (a map of ddrescue).
 . /lab/tap.sh
-export PATH=/usr/bin:$PATH
+. /lab/disks.sh
 mkdir -p /tmp/w /tmp/mnt /tmp/nas
-weft=/tmp/lab/weft.bin
-lvm() { command lvm "$@" --config 'activation{udev_sync=0 udev_rules=0} devices{use_devicesfile=0 obtain_device_list_from_udev=0 scan="/dev"} backup{backup=0 archive=0}' 2>/dev/null; }
 
 loops=()
-for disk in 0 1 2 3; do
+for number in 0 1 2 3; do
 	parts=(2048-22527 22528-38911 38912-71679)
-	if [ "$disk" -lt 2 ]; then mib=36; else mib=52 parts+=(71680-104447); fi
-	truncate -s "${mib}M" "/tmp/w/sd$disk.img"
-	python3 /tmp/lab/lib/gpt.py "/tmp/w/sd$disk.img" "${parts[@]}" || fail "gpt.py"
-	loops[disk]=$(losetup --show -P -f "/tmp/w/sd$disk.img") || fail losetup
+	if [ "$number" -lt 2 ]; then size=36M; else size=52M parts+=(71680-104447); fi
+	disk "/tmp/w/sd$number.img" "$size" "${parts[@]}"
 done
-# part NUMBER LOOP… : the partitions of these disks
-part() { local number=$1; shift; printf "%sp$number " "$@"; }
 # shellcheck disable=SC2046
 {
 	mdadm --create /dev/md0 --run -l1 -n4 -e0.90 --assume-clean --bitmap none $(part 1 "${loops[@]}") >&2 || fail "system"
@@ -33,7 +27,7 @@ mkswap -q /dev/md1 >&2 || mkswap /dev/md1 >&2 || fail "mkswap"
 lvm pvcreate -q -y /dev/md2 /dev/md3 >&2 && lvm vgcreate -q -y -s 1M vg1 /dev/md2 /dev/md3 >&2 || fail "LVM"
 lvm lvcreate -q -y -Wn -l 100%FREE -n volume_1 vg1 >&2 || fail "lvcreate"
 mkfs.ext4 -q -b 1024 -N 256 -J size=1 -O ^resize_inode -E lazy_itable_init=0 /dev/mapper/vg1-volume_1 >&2 &&
-	mount /dev/mapper/vg1-volume_1 /tmp/mnt || fail "ext4"
+	mount_quiet /dev/mapper/vg1-volume_1 || fail "ext4"
 mkdir -p /tmp/mnt/photos/2024 /tmp/mnt/music
 # More than the first array holds, so that files lie on both.
 for number in 1 2 3 4; do
@@ -43,9 +37,8 @@ for number in 1 2 3 4 5; do head -c $((number * 777)) /tmp/lab/pattern-b >"/tmp/
 sync
 head -c 200000 /tmp/lab/pattern-b >/tmp/mnt/photos/late.raw
 sync /tmp/mnt/photos/late.raw
-(cd /tmp/mnt && find . -type f -print0 | sort -z | xargs -0 sha256sum) >/tmp/nas/sums
-for ((t = 0; t < 300; t++)); do [ "$(cat /sys/block/md2/md/array_state /sys/block/md3/md/array_state | sort -u)" = clean ] && break; sleep 0.1; done
-sleep 0.3
+sums /tmp/mnt >/tmp/nas/sums
+wait_clean md2 md3
 cp --sparse=always /tmp/w/sd*.img /tmp/nas/
 ok "the kernel, mdadm and LVM made it: $(wc -l </tmp/nas/sums) files, then the power goes"
 umount /tmp/mnt
@@ -56,27 +49,15 @@ rm -rf /tmp/w
 
 cd /tmp/nas || exit 1
 before=$(cat sd[012].img | sha256sum)
-# copied WHAT DISK… : copies the files out of the disks, and compares every one
-copied() {
-	local what=$1
-	shift
-	rm -rf /tmp/out
-	"$weft" rescue "$@" --to /tmp/out >/tmp/copied 2>/tmp/copied.err || { cat /tmp/copied /tmp/copied.err >&2; fail "$what"; }
-	equal "$what: one file system is copied" "$(cd /tmp/out && ls -d */)" vg1-volume_1/
-	(cd /tmp/out/vg1-volume_1 && sha256sum --quiet -c /tmp/nas/sums) >&2 || fail "$what: files"
-	ok "$what: every file is right"
-}
 "$weft" rescue sd*.img --list >/tmp/list 2>/tmp/list.err || { cat /tmp/list.err >&2; fail "--list"; }
 cat /tmp/list >&2
 check "the system is one line" grep -q '^left out, the system of a NAS: array-.* (ext4, 9.93 MiB), array-.* (swap, 7.93 MiB); --all' /tmp/list
 check "the volume on two arrays is found" grep -q '^vg1/volume_1  *ext4 ' /tmp/list
-copied "all disks" sd*.img
-copied "a large disk gone" sd0.img sd1.img sd2.img
+copied "all disks" /tmp/nas/sums vg1-volume_1 sd*.img
+copied "a large disk gone" /tmp/nas/sums vg1-volume_1 sd0.img sd1.img sd2.img
 # Bad sectors on another disk where the missing one is not needed: in the half of a mirror that is whole.
-printf '# Mapfile. Created by GNU ddrescue version 1.27\n0x0 + 1\n0x0 0x2400000 +\n0x2400000 0x100000 -\n0x2500000 0x%x +\n' \
-	$(((52 << 20) - 0x2500000)) >sd3.img.map
-dd if=/dev/zero of=sd3.img bs=1M seek=36 count=1 conv=notrunc 2>/dev/null
-copied "a small disk gone, bad sectors on a large one" sd0.img sd2.img sd3.img
+not_rescued sd3.img $((52 << 20)) $((36 << 20)) $((1 << 20))
+copied "a small disk gone, bad sectors on a large one" /tmp/nas/sums vg1-volume_1 sd0.img sd2.img sd3.img
 "$weft" rescue sd0.img sd3.img --list >/tmp/list 2>/tmp/list.err
 grep -q '^left out' /tmp/list && fail "control: what is left out although the data cannot be read"
 check "too few disks: the array keeps its name" grep -q 'array nas:2 (.*): raid5, .* 2 of 4 members found: cannot be read' /tmp/list.err

@@ -89,10 +89,7 @@ impl Array {
             level: assembly.layout.level(),
             size: assembly.layout.array_size().bytes().0,
             disks: self.found.iter().map(|found| found.disk.clone()).collect(),
-            is_of_partitions: self
-                .found
-                .iter()
-                .all(|found| matches!(found.kind, FoundKind::Partition | FoundKind::Cut)),
+            is_of_parts: self.found.iter().all(|found| found.kind != FoundKind::WholeDisk),
         }
     }
 

@@ -25,7 +25,7 @@ use weft_files::probe::{Content, Kind};
 use weft_files::source::Shared;
 use weft_nbd::{NbdAddress, NbdUri};
 use weft_terminal::outcome::Failure;
-use weft_terminal::terminal::{self, complain, is_printable};
+use weft_terminal::terminal::{self, complain, is_printable, quoted};
 
 use crate::inside::Inside;
 use crate::look;
@@ -61,8 +61,25 @@ impl Searched {
         let arrays = arrays::arrays(&mut disks, reading);
         let ends: Vec<End> = arrays.iter().filter_map(Array::end).collect();
         disks.iter_mut().for_each(|disk| disk.tell_cut(&ends));
+        tell_unsearched(&disks, names, reading);
         Ok(Self { disks, arrays })
     }
+}
+
+/// Says on standard error which disks may have members where they were not searched.
+fn tell_unsearched(disks: &[Disk], names: &[PathBuf], reading: &Reading) {
+    let labels: Vec<&str> = disks.iter().filter_map(Disk::unsearched).collect();
+    if labels.is_empty() {
+        return;
+    }
+    let given: Vec<String> = names.iter().map(|name| quoted(name.as_os_str())).collect();
+    let options = reading.options(names.iter().map(PathBuf::as_path));
+    complain(&format!(
+        "{}: found no partition table that can be read, and only the first and the last 8 MiB were \
+         searched for members; to read every sector: weft rescue --deep {options}{}",
+        labels.join(", "),
+        given.join(" ")
+    ));
 }
 
 /// Contents of arrays or of a running volume, with what keeps them readable.

@@ -31,6 +31,9 @@ pub(crate) struct Disk {
     /// Whether the disk is an image without a partition table and without a member. The superblock
     /// of such an image may have been cut off.
     may_be_cut: bool,
+    /// Whether members may be where the search did not look: nothing says how the disk is divided,
+    /// and only its ends were read.
+    may_have_more: bool,
 }
 
 /// A member found on a disk.
@@ -101,6 +104,7 @@ pub(crate) fn search(name: &Path, disk: &Looked, deep: bool) -> Result<Disk, Fai
         found: Vec::new(),
         members: 0,
         may_be_cut: false,
+        may_have_more: false,
     };
     let mut has_table = true;
     match disk.probe.partitions() {
@@ -131,14 +135,20 @@ pub(crate) fn search(name: &Path, disk: &Looked, deep: bool) -> Result<Disk, Fai
                 }
             }
         }
-        Err(TableError::Nothing) => has_table = false,
-        Err(error) => seen.notices.push(error.to_string()),
+        Err(error) => {
+            has_table = false;
+            if !matches!(error, TableError::Nothing) {
+                seen.notices.push(error.to_string());
+            }
+        }
     }
     seen.look(disk, name.to_owned(), 0..seen.bytes, FoundKind::WholeDisk)?;
     for misplaced in odd_places(disk, deep) {
         seen.place(disk, name, &misplaced)?;
     }
     seen.members = seen.found.len();
+    let is_whole = seen.found.iter().any(|found| found.kind == FoundKind::WholeDisk);
+    seen.may_have_more = !has_table && !is_whole && !deep && disk.probe.size().0 > 2 * NEAR_SECTORS;
     seen.may_be_cut =
         !has_table && !disk.probe.is_device() && seen.members == 0 && seen.notices.is_empty();
     Ok(seen)
@@ -244,6 +254,11 @@ impl Disk {
             self.notices.push(format!("{what}, which does not fit what is around it"));
         }
         Ok(())
+    }
+
+    /// Label of the disk, if it may have members where it was not searched.
+    pub(crate) fn unsearched(&self) -> Option<&str> {
+        self.may_have_more.then_some(self.label.as_str())
     }
 
     pub(crate) fn to_json(&self) -> Value {

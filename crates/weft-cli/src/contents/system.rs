@@ -4,9 +4,10 @@
 //! them, with the system and with swap. Their users look for neither, and copies of them are never
 //! whole (device files). An array counts as one of these if
 //!
-//! - it is a RAID 1 of partitions of at most [`SYSTEM_MAX`], and holds swap or an ext file system;
-//! - another array is [`TIMES`] as large or larger, and every disk with a partition of that one has
-//!   a partition of this one too.
+//! - it is a RAID 1 of parts of disks of at most [`SYSTEM_MAX`], and holds swap or an ext file
+//!   system;
+//! - another array is [`TIMES`] as large or larger, and every disk with a part of that one has a
+//!   part of this one too.
 //!
 //! So the only array, arrays beside each other on other disks, and arrays of like size are no
 //! system. What is left out is always named, and can be asked for.
@@ -33,20 +34,18 @@ pub(super) struct Shape {
     pub(super) size: u64,
     /// Disks with members of it.
     pub(super) disks: BTreeSet<String>,
-    /// Whether all its members are partitions of disks.
-    pub(super) is_of_partitions: bool,
+    /// Whether all its members are parts of disks: partitions, or found where a partition was.
+    pub(super) is_of_parts: bool,
 }
 
 /// Whether an array with this content is one of a NAS's system, among `all`.
 pub(super) fn is_system(array: &Shape, holds: &Kind, all: &[Shape]) -> bool {
     let is_small = array.level == Level::Raid1
-        && array.is_of_partitions
+        && array.is_of_parts
         && array.size <= SYSTEM_MAX
         && matches!(holds, Kind::Ext(_) | Kind::Swap);
     let has_beside = |data: &Shape| {
-        data.is_of_partitions
-            && data.size / TIMES >= array.size
-            && data.disks.is_subset(&array.disks)
+        data.is_of_parts && data.size / TIMES >= array.size && data.disks.is_subset(&array.disks)
     };
     is_small && all.iter().any(has_beside)
 }
@@ -59,7 +58,7 @@ mod tests {
 
     fn shape(name: &str, level: Level, size: u64, disks: &[&str]) -> Shape {
         let disks = disks.iter().map(|disk| (*disk).to_owned()).collect();
-        Shape { name: name.to_owned(), level, size, disks, is_of_partitions: true }
+        Shape { name: name.to_owned(), level, size, disks, is_of_parts: true }
     }
 
     #[test]
@@ -79,7 +78,7 @@ mod tests {
         let small = shape("2", Level::Raid5, 6 * GIB, &["a", "b", "c"]);
         assert!(!is_system(&swap, &Kind::Swap, &[swap.clone(), small]), "of like size");
         assert!(!is_system(&swap, &Kind::LvmPhysical, &all), "a volume group");
-        let whole = Shape { is_of_partitions: false, ..swap.clone() };
+        let whole = Shape { is_of_parts: false, ..swap.clone() };
         assert!(!is_system(&whole, &Kind::Swap, &all), "whole disks");
         let large = shape("1", Level::Raid1, 17 * GIB, &["a", "b", "c"]);
         assert!(!is_system(&large, &Kind::Swap, &all), "a large one");

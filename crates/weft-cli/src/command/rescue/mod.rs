@@ -90,7 +90,8 @@ pub(crate) fn run(arguments: &Rescue) -> Outcome {
     } else {
         print(&disks, &arrays, &given)?;
     }
-    if arrays.is_empty() && !arguments.deep {
+    let is_told = disks.iter().any(|disk| disk.unsearched().is_some());
+    if arrays.is_empty() && !arguments.deep && !is_told {
         complain("no array was found; --deep reads every sector of the disks");
     }
     let readable = arrays.iter().any(|array| array.decision.is_ok());

@@ -1,0 +1,28 @@
+//! Damaged inputs: seed and number of cases of the tests that pass them to parsers.
+//!
+//! Without more, these tests draw the same cases every time. `cargo xtask long fuzz` sets
+//! `WEFT_FUZZ_SEED`, another one for each round, for more cases.
+
+/// Number of cases of a test under `cargo xtask long fuzz`.
+const CASES_LONG: usize = 20_000;
+
+/// Seed of this run; 0 if the environment has none.
+///
+/// # Panics
+/// Panics if the variable is not a number.
+pub fn seed() -> u64 {
+    given().unwrap_or(0)
+}
+
+/// Number of cases of a test: `usual`, and more where a seed is given.
+///
+/// # Panics
+/// Panics if the variable is not a number.
+pub fn cases(usual: usize) -> usize {
+    given().map_or(usual, |_| usual.max(CASES_LONG))
+}
+
+fn given() -> Option<u64> {
+    let text = std::env::var("WEFT_FUZZ_SEED").ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("WEFT_FUZZ_SEED: found {text}, expected a number")))
+}

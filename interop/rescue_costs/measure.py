@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""Costs of reading an array.
+
+    measure.py turns N PID IMAGE MEMBER…    copies of the array: weft cat, dd of IMAGE in the mount that process
+                                            PID serves; of members: cat, dd
+    measure.py memory COMMAND…              runs it, prints the most memory that it had at once, in KiB
+
+Copies are new files in this folder. The ways take turns, round after round, each second one backwards. A ratio
+is what the plain copy took divided by what the way after it took, the median of all rounds: of time, which on a
+busy machine says more about the others, and of time of the processor.
+"""
+
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+
+WEFT = os.environ.get("WEFT", "weft")
+
+
+def spent(pid):
+    """Seconds of processor that a process has had, and those of the children of this one."""
+    with open(f"/proc/{pid}/stat") as stat:
+        user, system = stat.read().rsplit(")", 1)[1].split()[11:13]
+    own = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK") + own.ru_utime + own.ru_stime
+
+
+def costs(command, pid):
+    """Seconds that pass, and seconds of processor, with those of the mount `pid`."""
+    begin, before = time.monotonic(), spent(pid)
+    subprocess.run(["bash", "-c", command], check=True)
+    return time.monotonic() - begin, spent(pid) - before
+
+
+def turns(rounds, pid, image, members):
+    """Prints how fast each way is beside a plain copy by the same program."""
+    size = os.path.getsize(image)
+    one = os.path.getsize(members[0])
+    plain = members[:round(size / one)]
+    # What a plain copy copies more, because members have metadata.
+    more = one * len(plain) / size
+    names = " ".join(members)
+    # Each way, and before it the plain copy that it is compared with.
+    ways = {
+        "weft cat": (f"cat {' '.join(plain)} >plain.img", f"'{WEFT}' cat {names} >cat.img 2>cat.log"),
+        "dd from weft mount": (
+            f"for m in {' '.join(plain)}; do dd if=$m bs=1M oflag=append conv=notrunc of=plain.img; done 2>dd.log",
+            f"dd if='{image}' bs=1M of=mount.img 2>dd.log"),
+    }
+    ratios = {name: [] for name in ways}
+    for turn in range(rounds):
+        for name in list(ways) if turn % 2 == 0 else reversed(ways):
+            took = []
+            for command in ways[name]:
+                for file in ("plain.img", "cat.img", "mount.img"):
+                    if os.path.exists(file):
+                        os.remove(file)
+                took.append(costs(command, pid))
+            ratios[name].append([plain / way / more for plain, way in zip(*took)])
+    for _, way in ways.values():  # copies of both are left
+        costs(way, pid)
+    for name, found in ratios.items():
+        elapsed, processor = map(statistics.median, zip(*found))
+        print(f"{name}: {elapsed:.2f} of a plain copy of {size >> 20} MiB by time, {processor:.2f} by processor time"
+              f" ({rounds} turns)")
+
+
+if sys.argv[1] == "turns":
+    turns(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5:])
+else:
+    subprocess.run(sys.argv[2:], check=True, stdout=subprocess.DEVNULL)
+    print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
