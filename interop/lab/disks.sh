@@ -22,6 +22,9 @@ part() { local number=$1; shift; printf "%sp$number " "$@"; }
 # loss of power leaves can be copied file by file
 mount_quiet() { mount -t ext4 -o commit=10000,noatime "$1" /tmp/mnt; }
 
+# place FILE : sector at which the file begins on its device
+place() { filefrag -b512 -v "$1" | awk '$1 == "0:" {print int($4); exit}'; }
+
 # wait_clean MD… : until these arrays are marked clean, which md does when nothing was written for a while
 wait_clean() {
 	local t states

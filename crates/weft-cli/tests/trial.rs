@@ -142,7 +142,7 @@ impl Drawn {
             level,
             layout,
             chunk: rng.pick(&["4K", "16K", "64K", "128K", "512K"]),
-            version: rng.pick(&["1.2", "1.2", "1.2", "1.0", "0.90"]),
+            version: rng.pick(&["1.2", "1.2", "1.2", "1.0", "1.0"]),
             is_large: rng.below(4) == 0,
             loss: rng.below(3),
             slots,
@@ -167,11 +167,7 @@ impl Drawn {
             ("6", count) => (count, count - 2),
             (_, count) => (count, count / 2),
         };
-        // 0.90 has no members of that size.
-        let mib = match self.is_large && self.version != "0.90" {
-            true => 140 << 10,
-            false => (content.len() >> 20) / data + 6,
-        };
+        let mib = if self.is_large { 140 << 10 } else { (content.len() >> 20) / data + 6 };
         let (shape, version, names) = (self.shape(self.chunk), self.version, self.slots.join(" "));
         let line = format!(
             "create {shape} -e {version} -n {count} --assume-clean --member-size {mib}M {names}"
@@ -213,7 +209,8 @@ impl Drawn {
     /// Whether the words of a line are those of this geometry. Mirrors may be exchanged.
     fn is_in(&self, next: &str) -> bool {
         let all = words(next);
-        let own = words(&self.shape(self.chunk).replace("--level ", "--level raid"));
+        let shape = self.shape(self.chunk).replace("--level ", "--level raid");
+        let own = words(&shape.replace(" n2 ", " near=2 "));
         let names = &all[all.len() - self.slots.len()..];
         let right = |index: usize, name: &String| match self.level {
             "1" => true,
