@@ -36,6 +36,9 @@ wait_clean() {
 	fail "$* do not become clean"
 }
 
+# content FILE… : a line that is the same while every byte of these is
+content() { python3 /tmp/lab/lib/content.py "$@"; }
+
 # sums FOLDER [LEFT-OUT] : SHA-256 of every file in it
 sums() { (cd "$1" && find . -path "./${2:-.}" -prune -o -type f -print0 | sort -z | xargs -0 sha256sum); }
 

@@ -151,3 +151,15 @@ resynced() {
 	check "$1: content above" cmp -i $((17 << 20)) /dev/md0 /tmp/expected
 	checked "$1"
 }
+
+# null_blk NUMBER KEY=VALUE… : a new device of that driver, /dev/nullbNUMBER; one of that name goes
+null_blk() {
+	local at=/sys/kernel/config/nullb/nullb$1 pair
+	if [ -d "$at" ]; then
+		rmdir "$at" || fail "nullb$1 goes"
+	fi
+	mkdir "$at" || fail "nullb$1"
+	for pair in "${@:2}" power=1; do
+		echo "${pair#*=}" >"$at/${pair%%=*}" || fail "nullb$1: $pair"
+	done
+}

@@ -37,8 +37,9 @@ pub(crate) fn test(install: bool) -> anyhow::Result<Report> {
             run(Command::new(crate::tree::root().join("interop/lab/build")), HALF_AN_HOUR)
         });
     }
+    package::start_build(&mut report);
     lints(&mut report);
-    package::parts(&mut report);
+    package::write_when_built(&mut report);
     let weft = interop::build_release(&mut report);
     if let Some(weft) = &weft {
         report.part("size of weft", || product::size(weft));

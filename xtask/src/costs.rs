@@ -100,7 +100,8 @@ mod tests {
         // The names are read from the files that run the parts.
         for file in ["check.rs", "interop.rs", "package/mod.rs"] {
             let text = std::fs::read_to_string(root().join("xtask/src").join(file)).unwrap();
-            let calls = text.split("report.part(\"").skip(1);
+            let calls = ["report.part(\"", "report.beside(\""];
+            let calls = calls.iter().flat_map(|call| text.split(call).skip(1));
             expected.extend(calls.filter_map(|call| Some(call.split_once('"')?.0.to_owned())));
         }
         expected.sort_unstable();

@@ -152,6 +152,14 @@ impl Report {
         passed
     }
 
+    /// Whether the part of that name ran and passed.
+    pub(crate) fn has_passed(&self, name: &str) -> bool {
+        let passed = |(part, ending, _): &(String, Ending, Duration)| {
+            part == name && matches!(ending, Ending::Passed)
+        };
+        self.parts.iter().any(passed)
+    }
+
     /// Whether any part was skipped so far.
     pub(crate) fn has_skipped(&self) -> bool {
         self.parts.iter().any(|(_, ending, _)| matches!(ending, Ending::Skipped(_)))

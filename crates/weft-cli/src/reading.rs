@@ -7,13 +7,13 @@
 use std::ffi::{OsStr, OsString};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
+use weft_runtime::identity::Identity;
 use weft_runtime::spec::MemberSpec;
 use weft_runtime::timed::{ReadTimeout, TimedOut};
 use weft_terminal::outcome::Failure;
@@ -107,6 +107,21 @@ impl Reading {
         }
     }
 
+    /// Refuses the time limit for a running volume, of which the server reads the members.
+    ///
+    /// # Errors
+    /// There is a limit.
+    pub(crate) fn refuse_running(&self, volume: &Path) -> Result<(), Failure> {
+        match self.timeout {
+            Some(_) => Err(Failure::usage(format!(
+                "--read-timeout: found {}, which is not a disk but the name of a running volume, \
+                 expected disks; weft serve --read-only takes the option for its members",
+                terminal::label(volume)
+            ))),
+            None => Ok(()),
+        }
+    }
+
     /// Disks with reads that took longer than the limit, for the JSON object of a command.
     pub(crate) fn timed_out(&self) -> Value {
         let disks = self.timeout.iter().flat_map(|timeout| timeout.timed_out());
@@ -184,11 +199,7 @@ fn named(text: &OsStr, members: &[PathBuf]) -> Result<Named, Failure> {
 /// Whether two paths lead to the same file or device.
 fn is_same(a: &Path, b: &Path) -> bool {
     let absolute = |path: &Path| std::path::absolute(path).ok();
-    let identity = |path: &Path| {
-        let found = path.metadata().ok()?;
-        let is_device = found.file_type().is_block_device();
-        Some(if is_device { (u64::MAX, found.rdev()) } else { (found.dev(), found.ino()) })
-    };
+    let identity = |path: &Path| Identity::at(path).ok();
     a == b
         || absolute(a).is_some_and(|a| Some(a) == absolute(b))
         || identity(a).is_some_and(|a| Some(a) == identity(b))

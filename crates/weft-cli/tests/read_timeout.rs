@@ -109,6 +109,34 @@ fn a_disk_with_eight_places_that_hang_is_not_read_any_more() {
 }
 
 #[test]
+fn ls_and_cp_take_the_other_copy_of_what_hangs() {
+    let Some(disks) = Disks::create("-l1", &["a", "b"]) else { return };
+    disks.faulty.hang("a", &[(disks.sector(), 512)]);
+    let (status, out, says) = disks.run(&["ls", "-R"]);
+    assert_eq!(status, Some(0), "{says}");
+    let out = String::from_utf8_lossy(&out).into_owned();
+    assert!(out.contains("one") && out.contains("two"), "{out}");
+    let words = ["cp", "--json", "--read-timeout=1", "mnt/a", "mnt/b", ":vol/one", "."];
+    let output = weft(disks.path(), &words);
+    let says = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{says}");
+    assert!(says.contains("mnt/a: read of ") && says.contains("no answer in 1 s"), "{says}");
+    assert_eq!(timed_out(&serde_json::from_slice(&output.stdout).unwrap()), ["mnt/a"], "{says}");
+    let (name, content) = &disks.files[0];
+    assert!(std::fs::read(disks.path().join(name)).unwrap() == *content);
+}
+
+#[test]
+fn reads_of_a_running_volume_have_no_time_limit() {
+    let dir = tempfile::tempdir().unwrap();
+    for words in [&["ls", "--read-timeout=1", "vol"][..], &["cp", "--read-timeout=1", "vol:x", "."]]
+    {
+        let says = exits(dir.path(), 2, words).err;
+        assert!(says.contains("--read-timeout: found vol, which is not a disk"), "{says}");
+    }
+}
+
+#[test]
 fn rescue_gives_every_file_and_names_the_disk_that_hangs() {
     for (level, members) in [("-l1", &["a", "b"][..]), ("-l5", &["a", "b", "c"])] {
         let Some(disks) = Disks::create(level, members) else { return };

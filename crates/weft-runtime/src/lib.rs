@@ -45,6 +45,7 @@ mod error;
 #[allow(unsafe_code, reason = "OFD locks, which rustix does not have")]
 mod file_lock;
 pub mod holes;
+pub mod identity;
 pub mod io;
 pub mod mapfile;
 pub mod member_io;

@@ -114,7 +114,7 @@ by_text
 make r1 1 2 ext4
 make r5 5 3 ext4
 make r6 6 4 lvm
-before=$(cat /tmp/r/*/disk*.img | sha256sum)
+before=$(content /tmp/r/*/disk*.img)
 cd /tmp/r/r5 || exit 1
 check "r5: weft rescue finds it, a disk short" "$weft" rescue disk0.img disk2.img
 "$weft" serve 'disk0.img#2' 'disk2.img#2' --exec true >&2
@@ -140,5 +140,5 @@ echo x >>/tmp/small/r1/letters/1
 ok "control: a changed file and other names are found"
 cd /lab || exit 1
 umount /tmp/small
-equal "no byte of an image was written" "$(cat /tmp/r/*/disk*.img | sha256sum)" "$before"
+equal "no byte of an image was written" "$(content /tmp/r/*/disk*.img)" "$before"
 plan 27

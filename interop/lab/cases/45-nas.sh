@@ -48,9 +48,9 @@ losetup -D
 rm -rf /tmp/w
 
 cd /tmp/nas || exit 1
-before=$(cat sd[012].img | sha256sum)
+before=$(content sd[012].img)
 "$weft" rescue sd*.img --list >/tmp/list 2>/tmp/list.err || { cat /tmp/list.err >&2; fail "--list"; }
-cat /tmp/list >&2
+cat /tmp/list /tmp/list.err >&2
 check "the system is one line" grep -q '^left out, the system of a NAS: array-.* (ext4, 9.93 MiB), array-.* (swap, 7.93 MiB); --all' /tmp/list
 check "the volume on two arrays is found" grep -q '^vg1/volume_1  *ext4 ' /tmp/list
 copied "all disks" /tmp/nas/sums vg1-volume_1 sd*.img
@@ -61,5 +61,5 @@ copied "a small disk gone, bad sectors on a large one" /tmp/nas/sums vg1-volume_
 "$weft" rescue sd0.img sd3.img --list >/tmp/list 2>/tmp/list.err
 grep -q '^left out' /tmp/list && fail "control: what is left out although the data cannot be read"
 check "too few disks: the array keeps its name" grep -q 'array nas:2 (.*): raid5, .* 2 of 4 members found: cannot be read' /tmp/list.err
-equal "no byte of a disk was written" "$(cat sd[012].img | sha256sum)" "$before"
+equal "no byte of a disk was written" "$(content sd[012].img)" "$before"
 plan 11

@@ -33,10 +33,13 @@ losetup -D
 rm -rf /tmp/w
 
 cd /tmp/btr || exit 1
-before=$(cat sd*.img | sha256sum)
+before=$(content sd*.img)
 copied "all disks" /tmp/btr/sums 2 sd*.img
 copied "a disk gone" /tmp/btr/sums 2 sd0.img sd2.img
 "$weft" rescue sd*.img --list >/tmp/list 2>/tmp/list.err
 check "the snapshot is a place of its own" grep -q '^2:monday' /tmp/list
-equal "no byte of a disk was written" "$(cat sd*.img | sha256sum)" "$before"
-plan 10
+equal "no byte of a disk was written" "$(content sd*.img)" "$before"
+flip sd1.img $((40 << 20))
+[ "$(content sd*.img)" = "$before" ] && fail "control: a byte that was written is not noticed"
+ok "control: a byte that was written is noticed"
+plan 11

@@ -58,15 +58,15 @@ losetup -D
 rm -rf /tmp/w
 
 cd /tmp/nas || exit 1
-before=$(cat sd*.img | sha256sum)
+before=$(content sd*.img)
 "$weft" rescue sd*.img --list >/tmp/list 2>/tmp/list.err || { cat /tmp/list.err >&2; fail "--list"; }
-cat /tmp/list >&2
+cat /tmp/list /tmp/list.err >&2
 check "the system, swap and settings are one line" grep -q \
 	'^left out, the system of a NAS: 9 (ext4, .*), 256 (swap, .*), 13 (ext4, .*); --all' /tmp/list
 check "the volume is found" grep -q '^vg288/lv1  *ext4 ' /tmp/list
 copied "all disks" /tmp/nas/sums vg288-lv1 sd*.img
 copied "a disk gone" /tmp/nas/sums vg288-lv1 sd0.img sd1.img sd3.img
-equal "no byte of a disk was written" "$(cat sd*.img | sha256sum)" "$before"
+equal "no byte of a disk was written" "$(content sd*.img)" "$before"
 
 # Copies of which the tables are gone, the first and the last 34 sectors of each disk.
 mkdir bare
@@ -80,7 +80,7 @@ done
 
 # A disk gone, and bad sectors on another one: what both had is lost, and named; all else is right.
 not_rescued sd2.img $((62 << 20)) $((DATA_START + (lost / 3 / 128 << 16))) $((96 << 10))
-before=$(cat sd*.img | sha256sum)
+before=$(content sd*.img)
 rm -rf /tmp/out
 "$weft" rescue sd1.img sd2.img sd3.img --to /tmp/out >/tmp/copied 2>/tmp/copied.err
 equal "a disk gone, bad sectors on another one: exit" $? 1
@@ -90,10 +90,10 @@ printf x | dd of=/tmp/out/vg288-lv1/Multimedia/1 conv=notrunc 2>/dev/null
 python3 /tmp/lab/lib/judged.py tree /tmp/out/vg288-lv1 /tmp/out/weft-rescue-1.jsonl >&2 && fail "control: a wrong byte is taken for right"
 ok "control: a wrong byte is found"
 copied "bad sectors, all disks" /tmp/nas/sums vg288-lv1 sd*.img
-equal "bad sectors: no byte of a disk was written" "$(cat sd*.img | sha256sum)" "$before"
+equal "bad sectors: no byte of a disk was written" "$(content sd*.img)" "$before"
 
 # Without tables the search of every sector finds the same.
-without=$(cat bare/*.img | sha256sum)
+without=$(content bare/*.img)
 "$weft" rescue bare/*.img >/tmp/list 2>/tmp/list.err
 cat /tmp/list /tmp/list.err >&2
 grep -qE '^array ([^ ]*:)?1 \(' /tmp/list && fail "control: the data's superblock, 11 MiB from the end, is found without a search"
@@ -101,5 +101,5 @@ grep -qE '^array ([^ ]*:)?13 \(' /tmp/list || fail "without tables: the array at
 check "without tables: the search is offered" grep -q -e 'weft rescue --deep bare/sd0.img' /tmp/list.err
 copied "without tables, all disks" /tmp/nas/sums vg288-lv1 --deep bare/*.img
 copied "without tables, a disk gone" /tmp/nas/sums vg288-lv1 --deep bare/sd[123].img
-equal "without tables: no byte of a disk was written" "$(cat bare/*.img | sha256sum)" "$without"
+equal "without tables: no byte of a disk was written" "$(content bare/*.img)" "$without"
 plan 20

@@ -37,7 +37,7 @@ raid10() {
 	stop_md
 	detach
 	cd /tmp/w || exit 1
-	before=$(cat sd*.img | sha256sum)
+	before=$(content sd*.img)
 	check "RAID 10 with XFS: --list names it" bash -c "$weft rescue sd*.img --list | grep '^tank  *XFS'"
 	mkdir /tmp/fuse
 	"$weft" mount sd0.img sd3.img /tmp/fuse >/tmp/ready 2>/tmp/mount.err &
@@ -51,7 +51,7 @@ raid10() {
 	umount /tmp/mnt
 	umount /tmp/fuse
 	wait "$mount" || { cat /tmp/mount.err >&2; fail "RAID 10: weft mount ended with $?"; }
-	equal "RAID 10: no byte of a disk was written" "$(cat sd*.img | sha256sum)" "$before"
+	equal "RAID 10: no byte of a disk was written" "$(content sd*.img)" "$before"
 	cd /tmp || exit 1
 }
 
@@ -72,7 +72,7 @@ wrong_order() {
 	stop_md
 	detach
 	cd /tmp/w || exit 1
-	before=$(cat sd*.img | sha256sum)
+	before=$(content sd*.img)
 	for order in "sd0.img sd1.img sd2.img sd3.img" "sd3.img missing sd1.img sd0.img"; do
 		# shellcheck disable=SC2086
 		"$weft" rescue --try $order >/tmp/tried 2>/tmp/tried.err || { cat /tmp/tried.err >&2; fail "--try $order"; }
@@ -86,7 +86,7 @@ wrong_order() {
 		"$weft" ${line#weft } --to /tmp/out >&2 2>/tmp/built.err || { cat /tmp/built.err >&2; fail "$line --to"; }
 		same_files "created again: every file is right by that line ($order)" /tmp/out/*/ /tmp/sums
 	done
-	equal "created again: no byte of a disk was written" "$(cat sd*.img | sha256sum)" "$before"
+	equal "created again: no byte of a disk was written" "$(content sd*.img)" "$before"
 	cd /tmp || exit 1
 }
 
@@ -121,7 +121,7 @@ T
 	dmsetup remove bad
 	detach
 	cp --sparse=always /tmp/w/sd[023].img .
-	before=$(cat sd*.img | sha256sum)
+	before=$(content sd*.img)
 	copied "bad sectors: image and map of ddrescue" /tmp/sums home sd0.img sd1.img sd2.img sd3.img
 	mv sd1.map away
 	rm -rf /tmp/out
@@ -134,7 +134,7 @@ T
 	equal "bad sectors, another disk missing: exit" $? 1
 	check "bad sectors, another disk missing: what is lost is named, all else is right" \
 		python3 /tmp/lab/lib/judged.py /tmp/tree /tmp/out/home /tmp/out/weft-rescue-1.jsonl
-	equal "bad sectors: no byte of an image was written" "$(cat sd*.img | sha256sum)" "$before"
+	equal "bad sectors: no byte of an image was written" "$(content sd*.img)" "$before"
 	cd /tmp || exit 1
 }
 

@@ -2,6 +2,7 @@
 # such a device without a scheduler. What each sends is traced at the device: a script of requests
 # goes out in the same order. Two fio jobs of weights 80 and 40 get the same shares of it, but where
 # weft does otherwise on purpose.
+# timed: the device is late by the guest's clock
 . /lab/tap.sh
 . /lab/turns.sh
 tracing=/sys/kernel/tracing
@@ -12,16 +13,8 @@ atonce="python3 -S /tmp/lab/lib/atonce.py"
 
 # null NUMBER DEPTH NANOSECONDS : a device that takes DEPTH requests at once, each for so long
 null() {
-	local at=/sys/kernel/config/nullb/nullb$1
-	if [ -d "$at" ]; then
-		rmdir "$at" || fail "nullb$1 goes"
-	fi
-	mkdir "$at" || fail "nullb$1"
-	local pair
-	for pair in size=4096 queue_mode=2 irqmode=2 blocksize=512 poll_queues=0 submit_queues=1 \
-		hw_queue_depth="$2" completion_nsec="$3" power=1; do
-		echo "${pair#*=}" >"$at/${pair%%=*}" || fail "nullb$1: $pair"
-	done
+	null_blk "$1" size=4096 queue_mode=2 irqmode=2 blocksize=512 poll_queues=0 submit_queues=1 \
+		hw_queue_depth="$2" completion_nsec="$3"
 	echo 0 >"/sys/block/nullb$1/queue/rotational"
 }
 

@@ -2,6 +2,7 @@
 # of 16 MiB in front of the same device (null_blk, 16 MB/s), and two writers that never stop. The kernel holds what is
 # dirty within 10 percent of the set point, 3,584 pages. weft stands higher, at 4,010 of 4,096 pages when this was
 # written (issue 14): its writers wait for room as well as for the throttle. Times are an emulator's.
+# timed: writers are paused by the guest's clock
 . /lab/tap.sh
 . /lab/turns.sh
 tracing=/sys/kernel/tracing
@@ -12,12 +13,8 @@ limit=4096 setpoint=3584
 
 # slow NUMBER : a device in memory that moves 16 MB/s
 slow() {
-	local at=/sys/kernel/config/nullb/nullb$1 pair
-	mkdir "$at" || fail "nullb$1"
-	for pair in size=96 queue_mode=2 irqmode=1 blocksize=512 poll_queues=0 submit_queues=1 hw_queue_depth=64 \
-		memory_backed=1 mbps=16 power=1; do
-		echo "${pair#*=}" >"$at/${pair%%=*}" || fail "nullb$1: $pair"
-	done
+	null_blk "$1" size=96 queue_mode=2 irqmode=1 blocksize=512 poll_queues=0 submit_queues=1 hw_queue_depth=64 \
+		memory_backed=1 mbps=16
 	# A request that is longer than 20 ms of the device is never served.
 	echo 128 >"/sys/block/nullb$1/queue/max_sectors_kb"
 	echo 0 >"/sys/block/nullb$1/queue/wbt_lat_usec" 2>/dev/null
@@ -40,6 +37,7 @@ by_kernel() {
 	held "the kernel, $1 pages" /tmp/kernel
 }
 
+umount /tmp/mounted 2>/dev/null # of an attempt before
 slow 5
 mkfs.ext4 -q -F -N 64 -J size=4 -E lazy_itable_init=0,lazy_journal_init=0 /dev/nullb5 >&2 || fail "mkfs.ext4"
 mkdir -p /tmp/mounted

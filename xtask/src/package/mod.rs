@@ -21,6 +21,7 @@ use anyhow::{Context, ensure};
 use contents::Product;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -31,10 +32,24 @@ pub(crate) fn package() -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// The two parts of packaging, which `test` has too. They come before the release build, which
-/// leaves the program that is not static in `target/release`.
+/// The two parts of packaging.
 pub(crate) fn parts(report: &mut Report) {
-    if report.part("static build", build) {
+    start_build(report);
+    write_when_built(report);
+}
+
+/// Starts the static build, which runs beside the following parts: it ends with a crate that is
+/// one unit for the compiler and takes one CPU. It comes before the release build, which leaves the
+/// program that is not static in `target/release`.
+pub(crate) fn start_build(report: &mut Report) {
+    let log = crate::interop::target_folder().join("static-build.log");
+    report.beside("static build", &log, build);
+}
+
+/// Waits for the static build, and writes the packages if it passed.
+pub(crate) fn write_when_built(report: &mut Report) {
+    report.alone();
+    if report.has_passed("static build") {
         report.part("packages", || match write() {
             Ok(()) => Ending::Passed,
             Err(error) => Ending::Failed(format!("{error:#}")),
@@ -48,13 +63,12 @@ fn folder() -> PathBuf {
 }
 
 /// Builds the static program. Only its own crate is compiled for it: dependencies, which have the
-/// same features, are those of the release build.
-fn build() -> Ending {
+/// same features, are those of the release build. The compiler's messages go to `log`.
+fn build(log: File) -> Ending {
     let program = ["rustc", "--release", "--locked", "-p", "weft-cli", "--bin", "weft"];
-    let built = run(
-        cargo(&[&program[..], &["--", "-C", "target-feature=+crt-static"]].concat()),
-        Duration::from_secs(1800),
-    );
+    let mut command = cargo(&[&program[..], &["--", "-C", "target-feature=+crt-static"]].concat());
+    command.stderr(log);
+    let built = run(command, Duration::from_secs(1800));
     if !matches!(built, Ending::Passed) {
         return built;
     }

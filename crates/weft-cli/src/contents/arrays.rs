@@ -88,6 +88,7 @@ impl Array {
             name,
             level: assembly.layout.level(),
             size: assembly.layout.array_size().bytes().0,
+            slots: usize::from(assembly.layout.members()),
             disks: self.found.iter().map(|found| found.disk.clone()).collect(),
             is_of_parts: self.found.iter().all(|found| found.kind != FoundKind::WholeDisk),
         }

@@ -100,10 +100,14 @@ impl Contents {
     /// else disks.
     ///
     /// # Errors
-    /// No volume runs under the name, a disk cannot be opened, or no array can be read.
+    /// No volume runs under the name, or its reads are given a time limit; a disk cannot be opened,
+    /// or no array can be read.
     pub(crate) fn named(names: &[PathBuf], reading: &Reading) -> Result<Self, Failure> {
         match names {
-            [one] if target::is_named_by(one) => Self::of_target(&one.to_string_lossy()),
+            [one] if target::is_named_by(one) => {
+                reading.refuse_running(one)?;
+                Self::of_target(&one.to_string_lossy())
+            }
             names => Self::of_disks(names, reading),
         }
     }

@@ -7,7 +7,8 @@
 //! - it is a RAID 1 of parts of disks of at most [`SYSTEM_MAX`], and holds swap or an ext file
 //!   system;
 //! - another array is [`TIMES`] as large or larger, and every disk with a part of that one has a
-//!   part of this one too.
+//!   part of this one too; or all but one, whose superblock may be damaged, if this one has a slot
+//!   for each: a NAS makes slots for all its bays.
 //!
 //! So the only array, arrays beside each other on other disks, and arrays of like size are no
 //! system. What is left out is always named, and can be asked for.
@@ -32,7 +33,9 @@ pub(super) struct Shape {
     pub(super) level: Level,
     /// Size in bytes.
     pub(super) size: u64,
-    /// Disks with members of it.
+    /// Number of its members when none is missing.
+    pub(super) slots: usize,
+    /// Disks on which members of it were found.
     pub(super) disks: BTreeSet<String>,
     /// Whether all its members are parts of disks: partitions, or found where a partition was.
     pub(super) is_of_parts: bool,
@@ -45,7 +48,9 @@ pub(super) fn is_system(array: &Shape, holds: &Kind, all: &[Shape]) -> bool {
         && array.size <= SYSTEM_MAX
         && matches!(holds, Kind::Ext(_) | Kind::Swap);
     let has_beside = |data: &Shape| {
-        data.is_of_parts && data.size / TIMES >= array.size && data.disks.is_subset(&array.disks)
+        let lacks = data.disks.difference(&array.disks).count();
+        let is_on_all = lacks == 0 || (lacks == 1 && array.slots >= data.disks.len());
+        data.is_of_parts && data.size / TIMES >= array.size && is_on_all
     };
     is_small && all.iter().any(has_beside)
 }
@@ -57,8 +62,9 @@ mod tests {
     const GIB: u64 = 1 << 30;
 
     fn shape(name: &str, level: Level, size: u64, disks: &[&str]) -> Shape {
+        let slots = disks.len();
         let disks = disks.iter().map(|disk| (*disk).to_owned()).collect();
-        Shape { name: name.to_owned(), level, size, disks, is_of_parts: true }
+        Shape { name: name.to_owned(), level, size, slots, disks, is_of_parts: true }
     }
 
     #[test]
@@ -75,6 +81,13 @@ mod tests {
         assert!(!is_system(&swap, &Kind::Swap, &alone), "nothing else is there");
         let elsewhere = shape("2", Level::Raid5, 8000 * GIB, &["d", "e", "f"]);
         assert!(!is_system(&swap, &Kind::Swap, &[swap.clone(), elsewhere]), "other disks");
+        let two = shape("0", Level::Raid1, 2 * GIB, &["b", "c"]);
+        let of_data = [data.clone()];
+        assert!(!is_system(&two, &Kind::Swap, &of_data), "a mirror of two of three disks");
+        let bays = Shape { slots: 24, ..two.clone() };
+        assert!(is_system(&bays, &Kind::Swap, &of_data), "one superblock of a NAS was not found");
+        let one = Shape { slots: 24, ..shape("0", Level::Raid1, 2 * GIB, &["c"]) };
+        assert!(!is_system(&one, &Kind::Swap, &of_data), "two were not");
         let small = shape("2", Level::Raid5, 6 * GIB, &["a", "b", "c"]);
         assert!(!is_system(&swap, &Kind::Swap, &[swap.clone(), small]), "of like size");
         assert!(!is_system(&swap, &Kind::LvmPhysical, &all), "a volume group");

@@ -108,13 +108,23 @@ impl Columns {
         }
         if !self.is_disk(source) {
             let without = (parities == 2).then(|| source - self.disks.len());
-            let mut sum = vec![0; len];
-            for disk in (0..self.disks.len()).filter(|it| Some(*it) != without) {
-                Parity::detect().xor_into(&mut sum, &self.disk(disk, at, len)?);
-            }
-            return Some(sum);
+            let disks = (0..self.disks.len()).filter(|it| Some(*it) != without);
+            return self.sum(disks, at, len);
         }
         self.disk(source, at, len)
+    }
+
+    /// Sum of the bytes `at..at + len` of some disks.
+    pub(super) fn sum(
+        &self,
+        mut disks: impl Iterator<Item = usize>,
+        at: u64,
+        len: usize,
+    ) -> Option<Vec<u8>> {
+        disks.try_fold(vec![0; len], |mut sum, disk| {
+            Parity::detect().xor_into(&mut sum, &self.disk(disk, at, len)?);
+            Some(sum)
+        })
     }
 
     /// The bytes `at..at + len` of a disk.

@@ -313,12 +313,8 @@ impl Ordered<'_> {
         let Layout::Parity(geometry) = self.map else { return None };
         let placement = geometry.placement(geometry.full_stripe_of(Sectors(at / 512)));
         let q = placement.q.map(|q| usize::from(q.0));
-        let mut sum = vec![0; len];
-        for other in (0..self.order.len()).filter(|it| *it != slot && Some(*it) != q) {
-            let bytes = self.disk(other, at, len)?;
-            Parity::detect().xor_into(&mut sum, &bytes);
-        }
-        Some(sum)
+        let others = (0..self.order.len()).filter(|it| *it != slot && Some(*it) != q);
+        self.columns.sum(others.map(|slot| self.order[slot]), self.offset + at, len)
     }
 
     /// Whether the parity at a place is that of the data; `None` without a member too many.

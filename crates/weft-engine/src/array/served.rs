@@ -43,7 +43,8 @@ impl Served {
 
     /// Sectors read, or written with `write`, for all accounts.
     pub(crate) fn moved(&self, write: bool) -> u64 {
-        let side = |row: &Row| row.iter().skip(usize::from(write)).step_by(2).sum::<u64>();
+        let side =
+            |row: &Row| row.chunks_exact(2).map(|pair| pair[usize::from(write)]).sum::<u64>();
         self.0.iter().map(side).sum()
     }
 

@@ -192,6 +192,11 @@ impl Clients {
             let tally = number.checked_sub(Account::OTHERS.0).map(|it| self.tallies[it as usize]);
             let tally = tally.unwrap_or(Tally::new(NOBODY));
             let before = self.before.get(usize::from(number)).copied().unwrap_or(0);
+            let [reads, writes] = tally.requests;
+            let is_there = number > Account::OTHERS.0 && !tally.gone;
+            if total == 0 && reads + writes == 0 && !is_there {
+                continue;
+            }
             let moved = |purpose| {
                 let sum = |write| {
                     let of = array.members.iter();
@@ -199,12 +204,7 @@ impl Clients {
                 };
                 PurposeSectors { purpose, read: sum(false), written: sum(true) }
             };
-            let by_purpose: Vec<_> = Purpose::ALL.into_iter().map(moved).collect();
-            let [reads, writes] = tally.requests;
-            let is_there = number > Account::OTHERS.0 && !tally.gone;
-            if total == 0 && reads + writes == 0 && !is_there {
-                continue;
-            }
+            let by_purpose = Purpose::ALL.into_iter().map(moved).filter(PurposeSectors::is_some);
             accounts.push(AccountSnapshot {
                 party: self.party(account),
                 gone: tally.gone,
@@ -217,7 +217,7 @@ impl Clients {
                 bytes_written: Bytes(tally.bytes[1]),
                 sectors: Sectors(total),
                 sectors_recently: Sectors(total.saturating_sub(before)),
-                by_purpose: by_purpose.into_iter().filter(PurposeSectors::is_some).collect(),
+                by_purpose: by_purpose.collect(),
             });
         }
         accounts

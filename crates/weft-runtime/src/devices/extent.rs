@@ -1,32 +1,13 @@
-//! Identity and extent of a member on its disk, and other users of it, by sysfs and mountinfo.
+//! Extent of a member on its disk, and other users of it, by sysfs and mountinfo.
 
 use std::ops::Range;
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FileType;
-use rustix::io::Errno;
 use weft_units::SECTOR_BYTES;
 
 use super::DeviceError;
-
-/// Identity of a file or device, independent of the path that leads to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Identity {
-    Block { major: u32, minor: u32 },
-    File { major: u32, minor: u32, inode: u64 },
-}
-
-impl Identity {
-    /// Number of the file system that a file is allocated from; `None` for a device, which shares
-    /// its space with no other member.
-    pub(super) fn space(self) -> Option<u64> {
-        match self {
-            Self::Block { .. } => None,
-            Self::File { major, minor, .. } => Some(u64::from(major) << 32 | u64::from(minor)),
-        }
-    }
-}
+use crate::identity::Identity;
 
 /// Byte range of a member in its file, or on its whole disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,22 +40,6 @@ impl Extent {
         let apart = self.bytes.end <= other.bytes.start || other.bytes.end <= self.bytes.start;
         self.of == other.of && !apart
     }
-}
-
-/// The file or device behind a descriptor.
-pub(super) fn identity_of(file: impl AsFd) -> Result<Identity, Errno> {
-    let stat = rustix::fs::fstat(file)?;
-    let (major, minor) = (rustix::fs::major, rustix::fs::minor);
-    Ok(match FileType::from_raw_mode(stat.st_mode) {
-        FileType::BlockDevice => {
-            Identity::Block { major: major(stat.st_rdev), minor: minor(stat.st_rdev) }
-        }
-        _ => Identity::File {
-            major: major(stat.st_dev),
-            minor: minor(stat.st_dev),
-            inode: stat.st_ino,
-        },
-    })
 }
 
 /// Node in `/dev` and device number of partition `number` of a disk, as the kernel knows it. `None`

@@ -11,11 +11,11 @@ use weft_engine::assemble::Candidate;
 use weft_ondisk::Metadata;
 use weft_units::{Bytes, Sectors};
 
-use super::extent::Identity;
 use super::sysfs::zeroes_and_unmaps;
 use super::{Access, DeviceError, IoMode, Medium, OpenMember};
 use crate::buffers::AlignedBytes;
 use crate::file_lock::unlock_file;
+use crate::identity::Identity;
 use crate::io::ring::FileKind;
 use crate::overlay::{Overlay, Underlay};
 use crate::rescued::Rescued;

@@ -29,11 +29,12 @@ use std::time::Duration;
 
 use weft_engine::MemberInfo;
 
+use crate::identity::Identity;
 use crate::io::ring::FileKind;
 use crate::overlay::Overlay;
 use crate::rescued::Rescued;
 use crate::timed::TimedFile;
-use extent::{Extent, Identity};
+use extent::Extent;
 
 pub use crate::device_error::DeviceError;
 pub use crate::file_lock::Access;

@@ -11,11 +11,12 @@ use rustix::io::Errno;
 use weft_engine::MemberInfo;
 use weft_units::{Bytes, MemberIndex, SECTOR_BYTES, Sectors};
 
-use super::extent::{Extent, Identity, identity_of, kernel_partition, refuse_claimed};
+use super::extent::{Extent, kernel_partition, refuse_claimed};
 use super::lock::LOCK_POLL;
 use super::sysfs::traits_of;
 use super::{Access, DeviceError, IoMode, Medium, MemberSpec, OpenMember, OpenOptions};
 use crate::device_error::error_of;
+use crate::identity::Identity;
 use crate::io::ring::FileKind;
 use crate::rescued::Rescued;
 use crate::spec::{Located, Place, window_within};
@@ -96,7 +97,7 @@ impl OpenOptions {
         let label = spec.label.clone();
         let io = |what| move |errno: Errno| (what, errno);
         let failed = |(what, errno)| error_of(&label, what, errno);
-        let identity = identity_of(&file).map_err(io("statx")).map_err(failed)?;
+        let identity = Identity::of(&file).map_err(io("statx")).map_err(failed)?;
         let timed = spec.timed(&file).map_err(|source| DeviceError::Io {
             label: spec.label.clone(),
             what: "its time limit for reads",
@@ -316,7 +317,7 @@ fn open_ram(spec: &MemberSpec, index: MemberIndex, bytes: u64) -> Result<OpenMem
     // The file will be mapped, so its size is sealed.
     let seals = rustix::fs::SealFlags::SHRINK | rustix::fs::SealFlags::GROW;
     rustix::fs::fcntl_add_seals(&file, seals).map_err(io("fcntl_add_seals"))?;
-    let identity = identity_of(&file).map_err(io("statx"))?;
+    let identity = Identity::of(&file).map_err(io("statx"))?;
     Ok(OpenMember {
         file: Arc::new(file),
         timed: None,

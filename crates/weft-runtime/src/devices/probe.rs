@@ -15,9 +15,9 @@ use rustix::io::Errno;
 use thiserror::Error;
 use weft_units::{Bytes, Sectors};
 
-use super::extent::{Identity, identity_of};
 use super::sysfs::is_rotational;
 use crate::device_error::DeviceError;
+use crate::identity::Identity;
 use crate::rescued::Rescued;
 use crate::spec::{Located, MemberSpec};
 use crate::timed::{TimedFile, read_exact_at};
@@ -93,7 +93,7 @@ impl Probe {
         let rescued = Rescued::of(path, spec.map(), &within, block.is_some())
             .map_err(|why| ProbeError::Part(DeviceError::Map { label: spec.label.clone(), why }))?;
         Ok(Self {
-            identity: identity_of(&file).map_err(failed)?,
+            identity: Identity::of(&file).map_err(failed)?,
             logical_block: block.unwrap_or(512),
             is_ssd: is_rotational(&file) == Some(false),
             file: Arc::new(file),

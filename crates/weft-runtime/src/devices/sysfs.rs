@@ -16,7 +16,7 @@ use std::str::FromStr;
 
 use weft_engine::DeviceTraits;
 
-use super::extent::{Identity, identity_of};
+use crate::identity::Identity;
 
 /// Traits of a member's device. For a file the device is not known.
 pub(super) fn traits_of(identity: Identity) -> DeviceTraits {
@@ -30,7 +30,7 @@ pub(super) fn traits_of(identity: Identity) -> DeviceTraits {
 
 /// Whether a block device is rotational. `None` for a file, and where the kernel does not say.
 pub(super) fn is_rotational(file: impl AsFd) -> Option<bool> {
-    folder(identity_of(file).ok()?).and_then(|folder| rotates(&folder))
+    folder(Identity::of(file).ok()?).and_then(|folder| rotates(&folder))
 }
 
 fn rotates(folder: &Path) -> Option<bool> {

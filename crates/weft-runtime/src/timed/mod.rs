@@ -16,8 +16,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rustix::fs::{Advice, FileType};
+use rustix::fs::Advice;
 use rustix::io::Errno;
+
+use crate::identity::Identity;
 
 pub use child::{ChildReads, ReadFault, reader};
 
@@ -25,7 +27,7 @@ pub use child::{ChildReads, ReadFault, reader};
 pub struct ReadTimeout {
     limit: Duration,
     notice: fn(&str),
-    disks: Mutex<Vec<(DiskKey, Arc<TimedDisk>)>>,
+    disks: Mutex<Vec<(Identity, Arc<TimedDisk>)>>,
 }
 
 /// Reads of a disk that took longer than the limit.
@@ -38,9 +40,6 @@ pub struct TimedOut {
     /// Byte ranges of the reads, in ascending order, without those that have all of another one.
     pub ranges: Vec<Range<u64>>,
 }
-
-/// Device, and inode of a file: what tells disks apart.
-type DiskKey = (u64, u64);
 
 /// A file or device of which reads have a time limit.
 pub struct TimedFile {
@@ -83,18 +82,14 @@ impl ReadTimeout {
 
     /// The disk of this name, or the same disk under the name of an earlier call.
     fn disk(&self, file: &OwnedFd, name: &str) -> Result<Arc<TimedDisk>, Errno> {
-        let stat = rustix::fs::fstat(file)?;
-        let key = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::BlockDevice => (u64::MAX, stat.st_rdev),
-            _ => (stat.st_dev, stat.st_ino),
-        };
+        let identity = Identity::of(file)?;
         let mut disks = lock(&self.disks);
-        if let Some((_, disk)) = disks.iter().find(|(known, _)| *known == key) {
+        if let Some((_, disk)) = disks.iter().find(|(known, _)| *known == identity) {
             return Ok(Arc::clone(disk));
         }
         let timed_out = TimedOut { disk: name.to_owned(), reads: 0, ranges: Vec::new() };
         let disk = Arc::new(TimedDisk { timed_out: Mutex::new(timed_out) });
-        disks.push((key, Arc::clone(&disk)));
+        disks.push((identity, Arc::clone(&disk)));
         Ok(disk)
     }
 }

@@ -74,8 +74,12 @@ pub(crate) fn run(arguments: &Mount) -> Outcome {
     })?;
     weft_fuse::permitted().map_err(Failure::failed)?;
     start_log(tracing::Level::WARN);
+    let reading = arguments.reading.of(&names)?;
     let running = match names.as_slice() {
-        [one] if is_named_by(one) => Some(Running::of(&one.to_string_lossy())?),
+        [one] if is_named_by(one) => {
+            reading.refuse_running(one)?;
+            Some(Running::of(&one.to_string_lossy())?)
+        }
         _ if arguments.writable => {
             return Err(Failure::usage(
                 "--writable: found disks, expected a running volume: weft serve --overlay changes \
@@ -87,7 +91,6 @@ pub(crate) fn run(arguments: &Mount) -> Outcome {
     if running.is_none() {
         names.iter().try_for_each(|disk| refuse_own(disk, &dir))?;
     }
-    let reading = arguments.reading.of(&names)?;
     let contents = match &running {
         Some(running) if !arguments.files => Contents::of_live(running)?,
         _ => Contents::named(&names, &reading)?,
