@@ -80,12 +80,17 @@ pub(crate) struct Binary {
 }
 
 impl Binary {
-    /// Whether a word `-CRATE/FILE` means this program: its name is that of the file and a hash.
-    fn is_left_out_by(&self, word: &str) -> bool {
+    /// Name of the library or the file of tests, with underscores: that of the program without its
+    /// hash.
+    pub(crate) fn name(&self) -> String {
         let name = self.program.file_name().unwrap_or_default().to_string_lossy();
-        let file = name.rsplit_once('-').map_or(&*name, |(file, _)| file);
+        name.rsplit_once('-').map_or(&*name, |(name, _)| name).to_owned()
+    }
+
+    /// Whether a word `-CRATE/FILE` means this program.
+    fn is_left_out_by(&self, word: &str) -> bool {
         let words = word.strip_prefix('-').and_then(|word| word.split_once('/'));
-        words.is_some_and(|(name, of)| self.folder.ends_with(name) && of == file)
+        words.is_some_and(|(name, of)| self.folder.ends_with(name) && of == self.name())
     }
 }
 

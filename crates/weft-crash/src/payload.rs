@@ -14,8 +14,8 @@
 //!
 //! The engine never sees payload. It learns of it only by the outcome of comparisons, and two tags
 //! differ when their sectors do, so the engine makes the same decisions with tags as with bytes.
-//! `tests/payload.rs` verifies this. Without payload nothing can be compared, so operations that
-//! compare are refused ([`NeedsPayload`]).
+//! `tests/all/payload.rs` verifies this. Without payload nothing can be compared, so operations
+//! that compare are refused ([`NeedsPayload`]).
 //!
 //! Source   reliability.md §6.1
 

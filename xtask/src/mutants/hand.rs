@@ -92,9 +92,7 @@ fn programs_by_name(
     names.dedup();
     let mut programs = BTreeMap::new();
     for binary in programs_of(set, folder, &names)? {
-        let file = binary.program.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let stem = file.rsplit_once('-').map_or(file.as_str(), |(stem, _)| stem);
-        programs.insert(stem.replace("weft_", "weft-"), binary);
+        programs.insert(binary.name().replace("weft_", "weft-"), binary);
     }
     Ok(programs)
 }
@@ -207,16 +205,17 @@ mod tests {
             assert!(change.changed.end < change.function.end, "{}", it.name);
             if let Some((program, test)) = &it.found_by {
                 let (module, named) = test.rsplit_once("::").unwrap_or(("", test));
+                let module = module.replace("::", "/");
                 let paths = match program.as_str() {
                     "weft-engine" => {
                         // A module is a file, or its tests are in the file of the module around it.
-                        let path = format!("crates/weft-engine/src/{}", module.replace("::", "/"));
+                        let path = format!("crates/weft-engine/src/{module}");
                         let around = path.strip_suffix("/tests").unwrap_or(&path);
                         let files = [format!("{path}.rs"), format!("{around}.rs")];
                         files.into_iter().chain([format!("{around}/mod.rs")]).collect()
                     }
                     "weft-crash" => continue,
-                    _ => vec![format!("crates/weft-crash/tests/{program}.rs")],
+                    _ => vec![format!("crates/weft-crash/tests/{program}/{module}.rs")],
                 };
                 let has_it = |path: &String| {
                     let source = std::fs::read_to_string(tree::root().join(path));

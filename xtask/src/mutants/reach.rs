@@ -41,14 +41,19 @@ pub(super) struct Recorded {
     pub(super) reached: BTreeSet<u32>,
 }
 
-/// Runs each test once, and returns the tests that call changed functions, fastest first. Checks
-/// that no test fails without a change.
-pub(super) fn record(programs: Vec<Binary>, folder: &Path) -> anyhow::Result<Vec<Recorded>> {
+/// Runs each test that `selects` takes (by program and name) once, and returns the tests that call
+/// changed functions, fastest first. Checks that no test fails without a change.
+pub(super) fn record(
+    programs: Vec<Binary>,
+    folder: &Path,
+    selects: impl Fn(&Binary, &str) -> bool,
+) -> anyhow::Result<Vec<Recorded>> {
     let file = folder.join("reached.txt");
     let mut tests = Vec::new();
     let mut count = 0;
     for program in programs.into_iter().map(Rc::new) {
-        for name in names(&program)? {
+        let names = names(&program)?;
+        for name in names.into_iter().filter(|name| selects(&program, name)) {
             std::fs::write(&file, "").with_context(|| tree::shown(&file))?;
             let before = time_of_children()?;
             let ending = test(&program, &name, 0, 3600, Some(&file))?;
@@ -239,10 +244,11 @@ mod tests {
     }
 
     /// A program of tests, for which the shell stands: the first two tests call function 1, and the
-    /// second, slower one calls function 5.
+    /// second, slower one calls function 5. The last one always fails, and is not selected.
     const SCRIPT: &str = r#"#!/bin/sh
-if [ "$1" = --list ]; then printf '%s: test\n' two one none; exit; fi
+if [ "$1" = --list ]; then printf '%s: test\n' two one none other; exit; fi
 case "$WEFT_CHOSEN_CHANGE $3" in
+"0 other") exit 101;;
 "0 two") printf '1\n5\n' >> "$WEFT_REACHED_FUNCTIONS"
     i=0; while [ $i -lt 100000 ]; do i=$((i + 1)); done;;
 "0 one") echo 1 >> "$WEFT_REACHED_FUNCTIONS";;
@@ -264,7 +270,8 @@ esac
         let words = ["-c", write, "sh", SCRIPT];
         assert!(Command::new("sh").args(words).arg(&path).status().unwrap().success());
         let program = Binary { program: path, folder: folder.clone() };
-        let mut tests = record(vec![program], &folder).unwrap();
+        let selects = |_: &Binary, name: &str| name != "other";
+        let mut tests = record(vec![program], &folder, selects).unwrap();
         assert_eq!(tests.iter().map(|test| &test.name).collect::<Vec<_>>(), ["one", "two"]);
         assert_eq!(tests[1].reached, BTreeSet::from([1, 5]));
         for test in &mut tests {
@@ -293,7 +300,8 @@ esac
         let words = ["-c", write, "sh", &failing];
         let path = folder.join("failing.sh");
         assert!(Command::new("sh").args(words).arg(&path).status().unwrap().success());
-        let error = record(vec![Binary { program: path, folder: folder.clone() }], &folder);
+        let program = Binary { program: path, folder: folder.clone() };
+        let error = record(vec![program], &folder, selects);
         assert!(error.err().unwrap().to_string().contains("a test fails"));
         assert!(time_of_children().unwrap() >= Duration::from_millis(300));
         std::fs::remove_dir_all(folder).unwrap();

@@ -112,7 +112,14 @@ pub(super) fn run(set: &'static Set, shard: &str) -> anyhow::Result<Ending> {
     for file in changes.iter().map(|change| &change.file).collect::<BTreeSet<_>>() {
         outcomes.record(set, shard, &changes, file)?;
     }
-    let tests = reach::record(programs(set, &folder)?, &output)?;
+    let config = std::fs::read_to_string(tree::root().join(set.config))?;
+    let programs = programs_of(set, &folder, &suites(&config))?;
+    let modules = modules(&config);
+    let selects = |program: &Binary, name: &str| {
+        let is_of = |module: &String| name.split("::").next() == Some(module);
+        program.name() != SIMULATED || modules.iter().any(is_of)
+    };
+    let tests = reach::record(programs, &output, selects)?;
     // The stride makes an interrupted run cover a part of each file.
     let order = (0..STRIDE).flat_map(|first| changes.iter().skip(first).step_by(STRIDE));
     let left = order.filter(|change| outcomes.of(change).is_none()).collect();
@@ -394,13 +401,8 @@ fn cargo(folder: &Path, words: &[&str]) -> Command {
     command
 }
 
-/// Builds the test programs that the set's configuration names, and those of the libraries.
-fn programs(set: &Set, folder: &Path) -> anyhow::Result<Vec<Binary>> {
-    let config = std::fs::read_to_string(tree::root().join(set.config))?;
-    let names = suites(&config);
-    ensure!(!names.is_empty(), "{}: found no \"--test=NAME\"", set.config);
-    programs_of(set, folder, &names)
-}
+/// Name of the program with weft-crash's tests, each module of which is a suite.
+const SIMULATED: &str = "all";
 
 /// Builds the simulators' test programs with these names, and the test programs of the libraries.
 pub(super) fn programs_of(
@@ -419,11 +421,20 @@ pub(super) fn programs_of(
     Ok(programs)
 }
 
+/// Programs of tests that a set's configuration names, besides those of libraries.
 fn suites(config: &str) -> Vec<String> {
-    let names = config.lines().filter_map(|line| {
-        Some(line.trim().strip_prefix("\"--test=")?.strip_suffix("\",")?.to_owned())
-    });
-    names.collect()
+    between(config, "\"--test=", "\"")
+}
+
+/// Modules of the program [`SIMULATED`] that a set's configuration names.
+fn modules(config: &str) -> Vec<String> {
+    between(config, "\"-E=test(/^", "::/)\"")
+}
+
+/// All texts between `before` and the next `after`.
+fn between(text: &str, before: &str, after: &str) -> Vec<String> {
+    let texts = text.split(before).skip(1);
+    texts.filter_map(|text| Some(text.split_once(after)?.0.to_owned())).collect()
 }
 
 /// Name of the list of changes in functions that constants call, which cargo-mutants does not have.
@@ -650,8 +661,13 @@ fn none() -> bool {
     fn suites_are_those_of_the_configuration() {
         for set in super::super::SETS.iter().filter(|set| set.shards.is_some()) {
             let config = std::fs::read_to_string(tree::root().join(set.config)).unwrap();
-            let found = suites(&config);
-            assert!(found.len() >= 5 && found.contains(&"statements".to_owned()), "{found:?}");
+            assert!(suites(&config).contains(&SIMULATED.to_owned()), "{}", set.config);
+            let modules = modules(&config);
+            assert!(modules.len() >= 5, "{modules:?}");
+            for module in modules {
+                let path = format!("crates/weft-crash/tests/{SIMULATED}/{module}.rs");
+                assert!(tree::root().join(&path).exists(), "{}: no {path}", set.config);
+            }
         }
     }
 }

@@ -667,7 +667,7 @@ fn draw_options(rng: &mut Rng, seed: u64, profile: Profile) -> Options {
         options.knobs.stripe_cache_form = CacheForm::Of2008;
     }
     // This is not drawn either. A sample of the seeds has all bytes; with tags the results are the
-    // same (`tests/payload.rs`).
+    // same (`tests/all/payload.rs`).
     let bytes = seed.is_multiple_of(BYTES_EVERY);
     options.payload = if bytes { PayloadMode::Bytes } else { PayloadMode::Tags };
     options.logical_block = if rng.percent(80) { 512 } else { 4096 };

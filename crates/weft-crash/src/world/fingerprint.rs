@@ -8,7 +8,7 @@
 //! (A fingerprint that included the engine would almost never match another: the order in which two
 //! requests completed stays visible in the tokens of later ones.)
 //!
-//! `tests/crash_points.rs` cuts states with equal fingerprints side by side and compares them.
+//! `tests/all/crash_points.rs` cuts states with equal fingerprints side by side and compares them.
 
 use std::fmt;
 

@@ -45,7 +45,7 @@ pub(super) fn rows() -> Vec<Row> {
 
 /// Rows of these levels, selected by the beginning of their names.
 pub(super) fn rows_of(levels: &[&str]) -> Vec<Row> {
-    let text = include_str!("../../../../fixtures/traces/kernel-md-traces.csv");
+    let text = include_str!("../../../../../fixtures/traces/kernel-md-traces.csv");
     let lines = text.lines().skip(1).map(split_csv);
     lines
         .filter(|fields| levels.iter().any(|level| fields[0].starts_with(level)))

@@ -1,7 +1,7 @@
 //! Tests of levels without parity: RAID 0, 1, 10 and linear under faults and power cuts.
 //!
 //! The checkers are those of arrays with parity, and reads must be stable (I3) while copies differ.
-//! `tests/mutants.rs` shows that each planted bug of these levels is found.
+//! `mutants.rs` shows that each planted bug of these levels is found.
 
 use std::collections::BTreeSet;
 

@@ -618,7 +618,7 @@ fn degraded_writes_beyond_and_below_the_resync_point_are_the_kernels() {
 /// Every row of the file is replayed by one test above, or is left out for a reason.
 #[test]
 fn no_row_is_forgotten() {
-    let all = crate::rows();
+    let all = rows();
     assert_eq!(all.len(), 480);
     let mut found: BTreeMap<&str, usize> = BTreeMap::new();
     for row in &all {

@@ -3,8 +3,8 @@
 //! Completions arrive in any order, with errors anywhere; clients disconnect, administrators act at
 //! any time, and knobs change while requests are in flight.
 //!
-//! `WEFT_CRASH_PROFILE=name` and `WEFT_CRASH_SEED=n` replay one seed, `WEFT_CRASH_SEEDS=n` runs
-//! more, `WEFT_CRASH_FIRST=n` others.
+//! `WEFT_CRASH_SEEDS=n` runs more seeds, `WEFT_CRASH_FIRST=n` others; `examples/sweep.rs` replays
+//! one.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
@@ -160,18 +160,4 @@ fn the_last_copy_is_served_whatever_it_fails_but_writes() {
 fn disks_that_lie_about_flushes_do_not_keep_an_array_from_assembling() {
     let report = run(Profile::LIES, 6000, 80);
     assert!(report.coverage.points > 100 && report.requests > 1000, "{report:?}");
-}
-
-/// `WEFT_CRASH_PROFILE=name WEFT_CRASH_SEED=n cargo test -p weft-crash --test contract_fuzz replay`
-#[test]
-fn replay() {
-    let Some(seed) = variable("WEFT_CRASH_SEED") else { return };
-    let name = std::env::var("WEFT_CRASH_PROFILE").expect("WEFT_CRASH_PROFILE names the profile");
-    let profile = Profile::every().find(|profile| profile.name == name);
-    let profile = profile.unwrap_or_else(|| panic!("WEFT_CRASH_PROFILE: no profile {name}"));
-    let script = Script::generate(seed, profile);
-    if let Err(failure) = script.run() {
-        let shortest = shrink(&failure, &|_| (), 2000);
-        panic!("{failure}\n\nshrunk: {shortest}");
-    }
 }
