@@ -46,10 +46,9 @@ pub(crate) fn test(install: bool) -> anyhow::Result<Report> {
         interop::start_lab(&mut report, weft)?;
     }
     report.part("tests", || tests(&["--workspace"]));
-    // The gate also compares the golden digest of the release build, which the tests have just
-    // compared in the debug build. For weft-sim, interop/reproduce compares the two builds.
-    report.part("simulation, counted", || interop::run_example("weft-crash", "sweep", &["gate"]));
-    report.part("simulation, fresh seeds", fresh::run_fresh);
+    // It also compares the golden digest of the release build, which the tests have just compared
+    // in the debug build. For weft-sim, interop/reproduce compares the two builds.
+    report.part("simulation", fresh::run_fresh);
     report.part("grid", || interop::run_example("weft-lab", "grid", &["--few"]));
     report.part("long ago", long::look_at_ages);
     report.part("doc tests", || run(cargo(&["test", "-q", "--workspace", "--doc"]), HALF_AN_HOUR));
@@ -69,7 +68,7 @@ pub(crate) fn test(install: bool) -> anyhow::Result<Report> {
 /// `cargo xtask fresh`: simulated scripts with new seeds.
 pub(crate) fn fresh() -> anyhow::Result<Report> {
     let mut report = Report::default();
-    report.part("simulation, fresh seeds", fresh::run_fresh);
+    report.part("simulation", fresh::run_fresh);
     Ok(report)
 }
 

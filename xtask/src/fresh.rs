@@ -5,8 +5,8 @@
 //! full number and is refused. A failing script is shrunk and written to `target/fresh`: its text
 //! goes into `crates/weft-crash/scripts/`, and a fix removes the failure from `open` there. Up to
 //! one in 1,000 scripts may fail, because such a failure need not come from the change, which has
-//! other seeds than the commit before it; none may break a promise about data. The seeds that the
-//! gate counts stay the same, and none of them may fail.
+//! other seeds than the commit before it; none may break a promise about data. What was simulated
+//! is counted, with a floor for each kind of event.
 
 use crate::interop::run_example;
 use crate::lines::printed;
@@ -19,8 +19,8 @@ const FIRST: u64 = 1_000_000_000;
 /// Number of seeds reserved for a commit.
 const STRIDE: u64 = 1_000;
 
-/// Number of seeds of each profile in a run; other kinds of work have a fiftieth as many. All
-/// together take some eight minutes of a CPU.
+/// Number of seeds of each profile in a run; other kinds of work have a twenty-fifth as many.
+/// All together take some nine minutes of a CPU.
 const EACH: u64 = 450;
 
 /// Runs `cargo xtask fresh`, which is also a part of `test`.

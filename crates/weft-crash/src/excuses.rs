@@ -1,7 +1,7 @@
 //! Excuses: how often a checker accepted content that clients' writes alone do not explain.
 //!
 //! A checker cannot fail if its excuse always holds. Each excuse is therefore counted together with
-//! the number of checks, and `sweep gate` keeps the ratios below limits.
+//! the number of checks, and `sweep fresh` keeps the ratios below limits.
 
 /// Largest number of wrong columns that only the write-back cache excuses, per 10,000 columns that
 /// I6 judges.

@@ -1,8 +1,8 @@
 //! Golden digest: the hash of a set of runs, every output with its time, as it was recorded.
 //!
-//! Every build has to find the recorded digest: the tests compare it in a debug build, and the gate
-//! of sweeps in a release build. After a change of what the engine decides, `WEFT_CRASH_UPDATE=1
-//! cargo test -p weft-crash --test all determinism` records it again.
+//! Every build has to find the recorded digest: the tests compare it in a debug build, and
+//! `sweep fresh` in a release build. After a change of what the engine decides,
+//! `WEFT_CRASH_UPDATE=1 cargo test -p weft-crash --test all determinism` records it again.
 
 use std::ops::Range;
 

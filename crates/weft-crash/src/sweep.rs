@@ -145,14 +145,14 @@ pub fn fresh_failures_max(scripts: u64) -> u64 {
 }
 
 impl Work {
-    /// Work for the `seeds` seeds from `first` on under each profile, and for a fiftieth as many
-    /// numbers of each other kind. A load takes as much of the processor as a hundred scripts.
+    /// Work for the `seeds` seeds from `first` on under each profile, and for a twenty-fifth as
+    /// many numbers of each other kind. A load takes as much of the processor as a hundred scripts.
     #[must_use]
     pub fn of_sweep(first: u64, seeds: u64) -> Vec<Self> {
         let numbers = first..first + seeds;
         let scripts =
             numbers.clone().flat_map(|seed| Profile::every().map(move |it| Self::Seed(it, seed)));
-        let few = first..first + seeds.div_ceil(50);
+        let few = first..first + seeds.div_ceil(25);
         let scopes = few.clone().map(Self::Scope);
         let loads = few.clone().map(Self::Steady).chain(few.clone().map(Self::Faulty));
         let straight = few.clone().map(Self::StraightSteady);

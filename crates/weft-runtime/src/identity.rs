@@ -31,7 +31,7 @@ impl Identity {
     /// The file or device behind a descriptor.
     ///
     /// # Errors
-    /// Those of fstat(2).
+    /// fstat(2) fails: its error number.
     pub fn of(file: impl AsFd) -> Result<Self, Errno> {
         rustix::fs::fstat(file).map(|stat| Self::from_stat(&stat))
     }
@@ -39,7 +39,7 @@ impl Identity {
     /// The file or device to which a path leads.
     ///
     /// # Errors
-    /// Those of stat(2).
+    /// stat(2) fails: its error number.
     pub fn at(path: &Path) -> Result<Self, Errno> {
         rustix::fs::stat(path).map(|stat| Self::from_stat(&stat))
     }

@@ -7,8 +7,8 @@
 //! - it is a RAID 1 of parts of disks of at most [`SYSTEM_MAX`], and holds swap or an ext file
 //!   system;
 //! - another array is [`TIMES`] as large or larger, and every disk with a part of that one has a
-//!   part of this one too; or all but one, whose superblock may be damaged, if this one has a slot
-//!   for each: a NAS makes slots for all its bays.
+//!   part of this one too. One disk may lack it, because the part's superblock may be damaged, if
+//!   this array has a slot for each disk: a NAS makes slots for all its bays.
 //!
 //! So the only array, arrays beside each other on other disks, and arrays of like size are no
 //! system. What is left out is always named, and can be asked for.

@@ -2,7 +2,7 @@
 //!
 //! Bugs hide where features are combined: a sweep that draws two features often but never together
 //! does not test their combination. Scripts are therefore counted by the pairs that they combine,
-//! and the gate requires a minimum for each of [`PAIRS`].
+//! and `sweep fresh` requires a minimum for each of [`PAIRS`].
 
 use weft_engine::knobs::{FlushRule, SchedulerKind};
 use weft_ondisk::Redundancy;
@@ -66,7 +66,7 @@ pub enum Feature {
 
 use Feature as F;
 
-/// Pairs of features that the gate counts, each with the smallest number of scripts required.
+/// Pairs of features that `sweep fresh` counts, each with the smallest number of scripts required.
 pub const PAIRS: [(Feature, Feature, u64); 49] = [
     (F::Bitmap, F::MqDeadline, 50),
     (F::Bitmap, F::Bfq, 50),
@@ -223,7 +223,7 @@ mod tests {
     use crate::script::Profile;
 
     #[test]
-    fn the_gate_counts_every_scheduler_beside_a_bitmap_and_a_cache() {
+    fn every_scheduler_is_counted_beside_a_bitmap_and_a_cache() {
         for scheduler in SchedulerKind::ALL.into_iter().filter_map(Feature::of_scheduler) {
             for other in [F::Bitmap, F::Cache] {
                 let counted = PAIRS.iter().any(|pair| (pair.0, pair.1) == (other, scheduler));

@@ -124,18 +124,18 @@ fn a_failure_is_told_with_the_command_that_does_it_again() {
 }
 
 #[test]
-fn a_sweep_is_seeds_of_every_profile_and_a_fiftieth_of_the_rest() {
+fn a_sweep_is_seeds_of_every_profile_and_a_twenty_fifth_of_the_rest() {
     let work = Work::of_sweep(1000, 100);
     let count = |matches: fn(&Work) -> bool| work.iter().filter(|work| matches(work)).count();
     let scripts = Profile::every().count() * 100;
     assert!(scripts >= 27 * 100, "no profile was lost");
     assert_eq!(count(|work| matches!(work, Work::Seed(_, 1000..1100))), scripts);
-    assert_eq!(count(|work| matches!(work, Work::StraightSteady(1000..1002))), 2);
-    assert_eq!(count(|work| matches!(work, Work::Scope(1000..1002))), 2);
-    assert_eq!(count(|work| matches!(work, Work::Steady(1000..1002))), 2);
-    assert_eq!(count(|work| matches!(work, Work::Faulty(1000..1002))), 2);
-    assert_eq!(count(|work| matches!(work, Work::Silent(1000..1002))), 2);
-    assert_eq!(count(|work| matches!(work, Work::StraightScope(1000..1002))), 2);
-    assert_eq!(count(|work| matches!(work, Work::StraightFaulty(1000..1002))), 2);
-    assert_eq!(work.len(), scripts + 7 * 2);
+    assert_eq!(count(|work| matches!(work, Work::StraightSteady(1000..1004))), 4);
+    assert_eq!(count(|work| matches!(work, Work::Scope(1000..1004))), 4);
+    assert_eq!(count(|work| matches!(work, Work::Steady(1000..1004))), 4);
+    assert_eq!(count(|work| matches!(work, Work::Faulty(1000..1004))), 4);
+    assert_eq!(count(|work| matches!(work, Work::Silent(1000..1004))), 4);
+    assert_eq!(count(|work| matches!(work, Work::StraightScope(1000..1004))), 4);
+    assert_eq!(count(|work| matches!(work, Work::StraightFaulty(1000..1004))), 4);
+    assert_eq!(work.len(), scripts + 7 * 4);
 }
