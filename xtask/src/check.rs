@@ -1,7 +1,7 @@
 //! Tasks `check` and `test`: the gate of a commit, and the gate of CI.
 
 use crate::part::{Ending, Report, cargo, run};
-use crate::runner::{tests, tests_of};
+use crate::runner::{ALL, tests, tests_of};
 use crate::{
     circles, citations, costs, deny, deps, fresh, instructions, interop, links, long, map, package,
     packages, product, purity, skips, statements, words,
@@ -45,7 +45,7 @@ pub(crate) fn test(install: bool) -> anyhow::Result<Report> {
         report.part("size of weft", || product::size(weft));
         interop::start_lab(&mut report, weft)?;
     }
-    report.part("tests", || tests(&["--workspace"]));
+    report.part("tests", || tests(&ALL));
     // It also compares the golden digest of the release build, which the tests have just compared
     // in the debug build. For weft-sim, interop/reproduce compares the two builds.
     report.part("simulation", fresh::run_fresh);
@@ -75,7 +75,7 @@ pub(crate) fn fresh() -> anyhow::Result<Report> {
 /// `cargo xtask tests [OPTION…]`: the tests alone, each with a limit.
 pub(crate) fn tests_alone(selection: &[&str]) -> anyhow::Result<Report> {
     let mut report = Report::default();
-    report.part("tests", || tests(if selection.is_empty() { &["--workspace"] } else { selection }));
+    report.part("tests", || tests(if selection.is_empty() { &ALL } else { selection }));
     Ok(report)
 }
 

@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use common::client::Client;
-use common::{Served, contents, exits, json, weft};
+use common::{Served, bytes_of, contents, exits, json, weft};
 use tempfile::tempdir;
 use weft_ondisk::{Level, Minor, Super1};
 use weft_units::Sectors;
@@ -111,8 +111,7 @@ fn arrays_of_every_level_and_version_are_made_and_read() {
 
 /// Pattern in which each word encodes its byte address in the array.
 fn pattern(range: Range<u64>) -> Vec<u8> {
-    let word = |at: u64| (at ^ 0x5a5a_0000_0000).to_le_bytes();
-    range.step_by(8).flat_map(word).collect()
+    bytes_of(range.step_by(8).map(|at| at ^ 0x5a5a_0000_0000))
 }
 
 /// Writes the pattern at every copy that `explain` reports. Returns the number of bytes written.

@@ -5,7 +5,7 @@ mod common;
 use std::path::Path;
 
 use common::client::Client;
-use common::{Served, contents, exits, json, table};
+use common::{Served, bytes_of, contents, exits, json, table};
 use tempfile::{TempDir, tempdir};
 
 const MIB: u64 = 1 << 20;
@@ -34,7 +34,7 @@ fn create(dir: &Path, members: &[&str]) {
 }
 
 fn pattern(seed: u64, len: u64) -> Vec<u8> {
-    (0..len / 8).flat_map(|word| (word * 7 + seed).to_le_bytes()).collect()
+    bytes_of((0..len / 8).map(|word| word * 7 + seed))
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod common;
 use std::path::Path;
 
 use common::client::Client;
-use common::{Served, contents, exits, json, weft};
+use common::{Served, bytes_of, contents, exits, json, weft};
 use tempfile::{TempDir, tempdir};
 use weft_nbd::Op;
 use weft_testing::{skip, uring_is_refused_on_purpose};
@@ -13,7 +13,7 @@ use weft_testing::{skip, uring_is_refused_on_purpose};
 const MEMBERS: [&str; 4] = ["a", "b", "c", "d"];
 
 fn pattern(seed: u64, len: u64) -> Vec<u8> {
-    (0..len / 8).flat_map(|word| (word * 11 + seed).to_le_bytes()).collect()
+    bytes_of((0..len / 8).map(|word| word * 11 + seed))
 }
 
 /// Creates a RAID 5 of four members with content, in a directory of its own.

@@ -284,16 +284,16 @@ fn an_experiment_is_printed_changed_and_run_from_its_file() {
     let changed = printed.replacen(line, "knobs = [\"stripe_size=16384\"]", 1);
     std::fs::write(dir.path().join("mine.toml"), &changed).unwrap();
     fn of<'a>(more: &[&'a str]) -> Vec<&'a str> {
-        [&["reproduce", "--only", "isolated", "--quick", "--runs=10"], more].concat()
+        [&["reproduce", "--only", "isolated", "--quick"], more].concat()
     }
-    let sheet = json(dir.path(), &of(&["--experiment", "mine.toml", "--json"]));
+    let sheet = json(dir.path(), &of(&["--experiment", "mine.toml", "--runs=10", "--json"]));
     // A block of 4 KiB moves 16 KiB with 4 KiB stripes, and four times as much here.
     assert_eq!(sheet["rows"][0]["measured"]["patched"], 64.0);
     assert_ne!(sheet["rows"][0]["verdict"], "agrees");
-    let plain = json(dir.path(), &of(&["004", "--json"]));
+    let plain = json(dir.path(), &of(&["004", "--runs=2", "--json"]));
     assert_ne!(sheet["experiments"][0]["sha256"], plain["experiments"][0]["sha256"]);
     // The experiment can be named by its path; the text output names the file.
-    let text = exits(dir.path(), 0, &of(&["mine.toml", "--rows"])).out;
+    let text = exits(dir.path(), 0, &of(&["mine.toml", "--runs=2", "--rows"])).out;
     assert!(text.contains("  mine.toml, sha256 "), "{text}");
     // Printed again it equals the changed text; it is refused beside the experiment that it was
     // made from.

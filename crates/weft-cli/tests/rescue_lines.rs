@@ -112,8 +112,9 @@ fn run_all(fixture: &Fixture, absent: Option<usize>, run_of: &mut Run) {
     run_of.refused += usize::from(lines.is_empty());
     // In this fixture a block of member 1 was changed without the kernel's RAID.
     let is_changed = fixture.scenario == "mismatch" && absent != Some(1);
+    let content = fixture.content();
     for line in lines {
-        let result = run(path, line, &fixture.content());
+        let result = run(path, line, &content);
         if is_changed {
             let error = result.expect_err("a block that was changed is read as it is");
             assert!(error.contains("they differ at Some"), "{error}");

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 
 use common::client::Client;
-use common::{Served, array, command, contents, exits, json};
+use common::{Served, array, bytes_of, command, contents, exits, json};
 use serde_json::Value;
 use tempfile::tempdir;
 use weft_engine::knobs::{KnobRow, TABLE};
@@ -16,7 +16,7 @@ use weft_nbd::Op;
 
 /// Data in which every word encodes its address.
 fn data(from: u64, len: u64) -> Vec<u8> {
-    (from..from + len).step_by(8).flat_map(|at| (at + 1).to_le_bytes()).collect()
+    bytes_of((from..from + len).step_by(8).map(|at| at + 1))
 }
 
 fn signal(served: &Served, signal: rustix::process::Signal) {

@@ -9,8 +9,8 @@ mod volumes;
 use std::path::Path;
 use std::process::Command;
 
-use common::command;
 use common::disks::{fill, fill_parts};
+use common::{bytes_of, command};
 use tempfile::tempdir;
 use volumes::{EXTENT, FIRST, group, physical, uuid, volume};
 use weft_units::rng::Rng;
@@ -53,7 +53,7 @@ fn words(text: &str) -> Vec<String> {
 }
 
 fn random(rng: &mut Rng, len: u64) -> Vec<u8> {
-    (0..len.div_ceil(8)).flat_map(|_| rng.next_u64().to_le_bytes()).collect()
+    bytes_of((0..len.div_ceil(8)).map(|_| rng.next_u64()))
 }
 
 /// Runs a line of a shell with the tools of file systems; false for a skip.

@@ -2,7 +2,7 @@
 //!
 //! Every build has to find the recorded digest: the tests compare it in a debug build, and
 //! `sweep fresh` in a release build. After a change of what the engine decides,
-//! `WEFT_CRASH_UPDATE=1 cargo test -p weft-crash --test all determinism` records it again.
+//! `WEFT_CRASH_UPDATE=1 cargo test -p weft-crash --lib tests::determinism` records it again.
 
 use std::ops::Range;
 

@@ -28,6 +28,7 @@
 //! | power cuts in states that short scripts can reach | `scope.rs` |
 //! | many runs, counted | `sweep.rs`, `sweep/`, `examples/sweep.rs`, `sweeps.jsonl` |
 //! | representation of payload | `payload.rs` |
+//! | tests of the engine, by subject | `tests/` |
 //!
 //! ```
 //! use weft_crash::{Rig, chunk_kib};
@@ -93,6 +94,8 @@ mod sector_map;
 pub mod shrink;
 pub mod suspects;
 pub mod sweep;
+#[cfg(test)]
+mod tests;
 mod text_digest;
 mod violation;
 mod volumes;

@@ -7,13 +7,13 @@
 //! [`super::together`] does with those of cargo-mutants. A test of this file checks that every old
 //! text is found exactly once, so the list stays up to date.
 
-use super::Set;
 use super::reach::test;
 use super::together::{
     self, Change, Unbuilt, copy_tree, programs_of, take_out_what_does_not_compile,
 };
 use crate::lines::{commit, date};
 use crate::part::Ending;
+use crate::runner::Binary;
 use crate::tree;
 use anyhow::{Context, ensure};
 use serde_json::json;
@@ -50,7 +50,8 @@ pub(super) fn run() -> anyhow::Result<Ending> {
     ensure!(unviable_names.is_empty(), "do not compile: {}", unviable_names.join(", "));
     let mut problem = String::new();
     let (mut caught, mut survived) = (Vec::new(), Vec::new());
-    let programs = programs_by_name(set, &folder, &list)?;
+    let named = |it: Binary| (it.name().replace('_', "-"), it);
+    let programs: BTreeMap<_, _> = programs_of(set, &folder, &[])?.into_iter().map(named).collect();
     for (it, id) in list.iter().zip(1..) {
         let Some((program, name)) = &it.found_by else {
             survived.push(it.name.clone());
@@ -79,31 +80,13 @@ pub(super) fn run() -> anyhow::Result<Ending> {
     Ok(if problem.is_empty() { Ending::Passed } else { Ending::Failed(problem) })
 }
 
-/// Programs named in the list: `weft-engine` and `weft-crash` for the tests of a library, otherwise
-/// the name of a test program of weft-crash.
-fn programs_by_name(
-    set: &Set,
-    folder: &std::path::Path,
-    list: &[Hand],
-) -> anyhow::Result<BTreeMap<String, crate::runner::Binary>> {
-    let named = list.iter().filter_map(|it| it.found_by.as_ref()).map(|(program, _)| program);
-    let mut names: Vec<String> = named.filter(|it| !it.starts_with("weft-")).cloned().collect();
-    names.sort();
-    names.dedup();
-    let mut programs = BTreeMap::new();
-    for binary in programs_of(set, folder, &names)? {
-        programs.insert(binary.name().replace("weft_", "weft-"), binary);
-    }
-    Ok(programs)
-}
-
 fn list() -> anyhow::Result<Vec<Hand>> {
     let path = tree::root().join("xtask/mutants-hand.txt");
     let text = std::fs::read_to_string(&path).with_context(|| tree::shown(&path))?;
     parse(&text).with_context(|| tree::shown(&path))
 }
 
-/// Parses paragraphs with lines `name:`, `file:`, `breaks:`, `-OLD`, `+NEW`, and `found by: PROGRAM
+/// Parses paragraphs with lines `name:`, `file:`, `breaks:`, `-OLD`, `+NEW`, and `found by: CRATE
 /// TEST` or `survives: REASON`; `#` begins a comment.
 fn parse(text: &str) -> anyhow::Result<Vec<Hand>> {
     let mut list = Vec::new();
@@ -203,20 +186,14 @@ mod tests {
             let change = change(it, id).unwrap_or_else(|error| panic!("{error:#}"));
             assert!(change.function.start < change.changed.start, "{}", it.name);
             assert!(change.changed.end < change.function.end, "{}", it.name);
-            if let Some((program, test)) = &it.found_by {
+            if let Some((of, test)) = &it.found_by {
                 let (module, named) = test.rsplit_once("::").unwrap_or(("", test));
                 let module = module.replace("::", "/");
-                let paths = match program.as_str() {
-                    "weft-engine" => {
-                        // A module is a file, or its tests are in the file of the module around it.
-                        let path = format!("crates/weft-engine/src/{module}");
-                        let around = path.strip_suffix("/tests").unwrap_or(&path);
-                        let files = [format!("{path}.rs"), format!("{around}.rs")];
-                        files.into_iter().chain([format!("{around}/mod.rs")]).collect()
-                    }
-                    "weft-crash" => continue,
-                    _ => vec![format!("crates/weft-crash/tests/{program}/{module}.rs")],
-                };
+                // A module is a file, or its tests are in the file of the module around it.
+                let path = format!("crates/{of}/src/{module}");
+                let around = path.strip_suffix("/tests").unwrap_or(&path);
+                let paths =
+                    [format!("{path}.rs"), format!("{around}.rs"), format!("{around}/mod.rs")];
                 let has_it = |path: &String| {
                     let source = std::fs::read_to_string(tree::root().join(path));
                     source.is_ok_and(|source| source.contains(&format!("fn {named}()")))

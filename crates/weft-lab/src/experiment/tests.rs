@@ -147,11 +147,13 @@ fn a_file_with_a_mistake_is_refused_by_its_name_and_the_field() {
     assert!(error.contains("found a larger one"), "{error}");
 }
 
-/// Every number of the texts is replaced, one at a time, by a value that makes no sense.
+/// Every number of the texts is replaced, one at a time, by a value that makes no sense. Of lines
+/// that differ in their numbers only, as those of cases and rows do, three are enough.
 #[test]
 fn numbers_that_nobody_meant_are_refused_or_run_and_never_panic() {
     let (mut refused, mut taken) = (0, 0);
     for text in TEXTS {
+        let mut seen = BTreeMap::<String, u32>::new();
         let starts = text
             .char_indices()
             .zip(text.chars().skip(1))
@@ -160,6 +162,11 @@ fn numbers_that_nobody_meant_are_refused_or_run_and_never_panic() {
             let (before, rest) = text.split_at(at + 1);
             let line = before.rsplit('\n').next().unwrap_or_default();
             if line.starts_with('#') || line.matches('"').count() % 2 == 1 {
+                continue;
+            }
+            let count = seen.entry(line.replace(|it: char| it.is_ascii_digit(), "")).or_default();
+            *count += 1;
+            if *count > 3 {
                 continue;
             }
             let len = rest.find(|it: char| !it.is_ascii_digit() && it != '.').unwrap_or(rest.len());

@@ -1,7 +1,5 @@
 //! Volume of a simulation: drives, array, knobs and faults.
 
-use std::collections::BTreeMap;
-
 use thiserror::Error;
 use weft_engine::knobs::Knobs;
 use weft_engine::page_cache::Kernel;
@@ -120,13 +118,8 @@ impl Volume {
     /// # Errors
     /// A model has no such key, or the key does not allow the value.
     pub fn change_drives(&mut self, changes: &[String]) -> Result<(), SimulateError> {
-        // Each model is changed once, so the steady state of a drive is computed once for all.
-        let mut changed: BTreeMap<String, (String, Model)> = BTreeMap::new();
         for (name, model) in &mut self.members {
-            if !changed.contains_key(name) {
-                changed.insert(name.clone(), Self::changed(name, model, changes)?);
-            }
-            (*name, *model) = changed[name].clone();
+            (*name, *model) = Self::changed(name, model, changes)?;
         }
         Ok(())
     }

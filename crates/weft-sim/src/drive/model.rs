@@ -25,7 +25,7 @@ use super::null::NullParameters;
 use super::reduced::ReducedParameters;
 use super::ssd::{FlashParameters, Shape, SsdParameters};
 use fields::{Fields, wrong};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use toml::{Table, Value};
 use weft_engine::knobs::nearest;
 use weft_units::{Bytes, Sectors, Span};
@@ -423,7 +423,6 @@ fn ssd(fields: &mut Fields<'_>) -> Result<SsdParameters, ModelError> {
         flush_coalesces: fields.flag("flush_coalesces")?,
         flush_queueable: fields.flag("flush_queueable")?,
         is_steady: fields.word("precondition", &["fresh", "steady"])? == "steady",
-        steady: OnceLock::new(),
     })
 }
 

@@ -32,6 +32,7 @@
 
 use super::buckets::Buckets;
 use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use weft_units::rng::Rng;
 
 /// Stands for no page, no slot or no row.
@@ -40,6 +41,8 @@ pub(super) const NONE: u32 = u32::MAX;
 const REGION: u64 = 256;
 /// Number of rows that collection keeps free, in addition to the two that are being filled.
 const RESERVE: usize = 4;
+/// Number of steady states that are kept, of some 9 MB each.
+const KEPT: usize = 4;
 
 /// Sizes of a mapping, in pages and slots of 4 KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,7 +177,22 @@ impl Mapping {
     }
 
     /// The mapping after everything was written once in order and twice at random, page by page.
+    /// It takes a quarter of a second to compute, so those of the last [`KEPT`] shapes are kept
+    /// for the drives of other settings and runs.
     pub(super) fn steady(shape: Shape) -> Self {
+        static STEADY: Mutex<Vec<(Shape, Arc<OnceLock<Mapping>>)>> = Mutex::new(Vec::new());
+        let steady = {
+            let mut kept = STEADY.lock().unwrap_or_else(PoisonError::into_inner);
+            let at = kept.iter().position(|(of, _)| *of == shape);
+            let found = at.map_or_else(|| (shape, Arc::default()), |at| kept.remove(at));
+            kept.truncate(KEPT - 1);
+            kept.insert(0, found);
+            Arc::clone(&kept[0].1)
+        };
+        steady.get_or_init(|| Self::written(shape)).clone()
+    }
+
+    fn written(shape: Shape) -> Self {
         let mut mapping = Self::fresh(shape);
         mapping.unused = 0;
         let mut nothing = |_: Work| {};

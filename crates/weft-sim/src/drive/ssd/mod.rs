@@ -40,7 +40,7 @@ use mapping::{Mapping, Work};
 use spread::Spread;
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use streams::Streams;
 use weft_units::rng::Rng;
 use weft_units::{Bytes, Sectors, Span, Time};
@@ -81,8 +81,6 @@ pub(super) struct SsdParameters {
     /// Whether everything was written once in order and twice at random before the start (steady
     /// state).
     pub(super) is_steady: bool,
-    /// The mapping in the steady state (`is_steady`), computed once for all drives of a model.
-    pub(super) steady: OnceLock<Mapping>,
 }
 
 /// A solid-state drive.
@@ -166,11 +164,8 @@ impl Ssd {
     pub(super) fn new(parameters: &Arc<SsdParameters>, seed: u64) -> Self {
         let parameters = Arc::clone(parameters);
         let shape = parameters.shape;
-        let mapping = if parameters.is_steady {
-            parameters.steady.get_or_init(|| Mapping::steady(shape)).clone()
-        } else {
-            Mapping::fresh(shape)
-        };
+        let mapping =
+            if parameters.is_steady { Mapping::steady(shape) } else { Mapping::fresh(shape) };
         let mut rng = Rng::new(seed);
         Self {
             events: Events::new(),

@@ -1,0 +1,40 @@
+//! Tests of the engine in the crash simulator. They are in the library, because a program of their
+//! own would need the library compiled with optimisation once more: 70 s of the processor.
+
+mod added;
+mod bitmap;
+mod bitmap_change;
+mod bounded_wait;
+mod broken_array;
+mod contract_fuzz;
+mod corrections;
+mod crash_points;
+mod determinism;
+mod discard;
+mod drives;
+mod flush_rules;
+mod found_by_sweeps;
+mod full_members;
+mod kill;
+mod known_open;
+mod last_copy;
+mod media;
+mod member_reads;
+mod mutants;
+mod payload;
+mod queues;
+mod rebuilds;
+mod regressions;
+mod small_memory;
+mod sparse;
+mod statements;
+mod straight;
+mod survivors;
+mod suspects;
+mod sweep;
+mod timed_cuts;
+mod traces;
+mod two_arrays;
+mod two_clients;
+mod wake_ups;
+mod write_back;

@@ -1,0 +1,377 @@
+//! Tests against surviving mutants (`cargo xtask mutants stripes`), one for each.
+
+use std::collections::VecDeque;
+
+use crate::{BLOCK, Logged, Order, Payload, Rig, chunk_kib};
+use weft_engine::assemble;
+use weft_engine::knobs::{CacheForm, Knobs, PriorityRule, Writes};
+use weft_engine::{
+    ComputeOp, Congestion, Flags, Notice, Output, ReplyError, RequestOp, SyncAction, Verb,
+};
+use weft_ondisk::{BadBlockContext, BadBlocks, Features, Minor, Role, Super1};
+use weft_units::{SectorRange, Span, Time, VolumeId};
+
+/// RAID 5 of four with a chunk of 64 KiB: block 0 is on disk 0.
+fn raid5() -> Rig {
+    Rig::raid5(4, chunk_kib(64))
+}
+
+#[test]
+fn a_read_only_array_writes_no_block_again_that_it_could_not_read() {
+    let mut rig = raid5().written(0, 7);
+    rig.stop();
+    let first = rig.array.data_offset[0].0;
+    rig.disks[0].faults.bad_reads.extend(first..first + 8);
+    rig.disks.iter_mut().for_each(|disk| disk.read_only = true);
+    let how = assemble::Options { read_only: true, ..assemble::Options::default() };
+    rig.start(&how).expect("the array was stopped");
+    // A write to a read-only disk fails the test.
+    assert!(rig.read(0).is_all(7));
+    rig.finish();
+    assert_eq!(rig.volume().members[0].corrected, 0);
+    assert_eq!(rig.volume().degraded, 0);
+    assert!(!rig.disks[0].faults.bad_reads.is_empty());
+}
+
+#[test]
+fn superblocks_say_that_a_member_was_removed() {
+    let mut rig = raid5().written(0, 1);
+    rig.fail_disk(2).finish();
+    let number = rig.record.of(2).expect("disk 2 was a member").dev_number();
+    let role = |rig: &Rig| rig.record.of(0).expect("disk 0 is a member").role(number);
+    assert_eq!(role(&rig), Ok(Role::Faulty));
+    rig.remove(2).finish();
+    assert_eq!(role(&rig), Ok(Role::Spare));
+    // The volume shows how often superblocks were written.
+    let events = rig.record.of(0).expect("disk 0 is a member").events();
+    assert!(events > 1);
+    assert_eq!(rig.volume().events, events);
+}
+
+#[test]
+fn syncs_that_are_frozen_are_shown_as_such() {
+    let mut rig = raid5();
+    assert_eq!(rig.volume().sync_action, SyncAction::Idle);
+    rig.sync(SyncAction::Frozen).expect("the command is accepted");
+    assert_eq!(rig.volume().sync_action, SyncAction::Frozen);
+    rig.sync(SyncAction::Idle).expect("the command is accepted");
+    assert_eq!(rig.volume().sync_action, SyncAction::Idle);
+}
+
+#[test]
+fn what_a_member_had_no_space_for_is_not_written_twice_at_once() {
+    let mut rig = raid5().written(0, 1);
+    rig.disks[0].faults.no_space = true;
+    let write = rig.write(0, 2);
+    while !rig.volume().no_space {
+        assert!(rig.step(Order::Fifo), "a write is outstanding");
+    }
+    // The next attempt does not complete, and the time for another attempt comes.
+    rig.disks[0].faults.no_space = false;
+    rig.disks[0].faults.stalled = true;
+    rig.pass(Span::millis(2500));
+    assert_eq!(rig.disks[0].outstanding_writes().count(), 1);
+    rig.disks[0].faults.stalled = false;
+    rig.pass(Span::secs(5));
+    assert!(rig.is_answered(write) && !rig.volume().no_space);
+    rig.finish();
+    assert!(rig.scrub_clean() > 0);
+}
+
+// A write that found no space is repeated every second. Another write to the same stripe may be
+// held meanwhile, because it has to preread while a full stripe is being written.
+#[test]
+fn deferred_write_of_a_stripe_that_is_held_back_waits_for_it() {
+    let mut rig = Rig::raid5(6, chunk_kib(4)).with(|options| {
+        options.knobs.preread_bypass_threshold = 0;
+        options.knobs.writes = Writes::Gather;
+        options.knobs.safe_mode_delay = Span::secs(3600);
+    });
+    // Block 0 is on disk 0, its parity on disk 5. Afterwards both are in the cache and the others
+    // are not.
+    rig = rig.written(0, 1);
+    let first = rig.write(0, 2);
+    while rig.disks[0].outstanding_writes().next().is_none() {
+        assert!(rig.step(Order::Fifo), "no preread is needed");
+    }
+    let of_first: Vec<_> = rig.outstanding().map(|(token, _)| token).collect();
+    let second = rig.put_nosync(BLOCK, 512);
+    rig.put(5 * BLOCK, 5 * BLOCK);
+    rig.disks[0].faults.no_space = true;
+    of_first.into_iter().for_each(|token| rig.complete(token));
+    assert_eq!(rig.take_answer(first), Some(Err(ReplyError::NoSpace)));
+    // The rest of its own block may be read at once.
+    assert_eq!(rig.outstanding().count(), 7);
+    let (of_block, _) = rig.outstanding().last().expect("a request is outstanding");
+    rig.complete(of_block);
+    assert_eq!(rig.outstanding().count(), 6, "only the full stripe's writes are outstanding");
+    rig.disks[0].faults.no_space = false;
+    let before = rig.now;
+    assert!(rig.wake() && rig.now.since(before) <= Span::secs(1));
+    assert_eq!(rig.outstanding().count(), 6, "the held stripe is not written");
+    // The stripe still has the deferred write.
+    assert_eq!(rig.wait(second), Err(ReplyError::NoSpace));
+    rig.pass(Span::secs(5));
+    assert!(!rig.volume().no_space);
+    assert!(rig.read(0).is_all(2));
+    assert!(rig.scrub_clean() > 0);
+}
+
+// A resync writes parity, so it counts as a writer: the array is marked clean after the same delay
+// from its end as from the last write.
+#[test]
+fn array_is_marked_clean_as_long_after_its_resync_as_after_a_write() {
+    let delay = Span::millis(700);
+    let mut rig = raid5().with(|options| {
+        options.assume_clean = false;
+        options.knobs.safe_mode_delay = delay;
+    });
+    rig.sync(SyncAction::Frozen).expect("the command is accepted");
+    rig.pass(Span::secs(5));
+    rig.sync(SyncAction::Idle).expect("the command is accepted");
+    rig.pass(Span::secs(5));
+    let last = |those: fn(&Notice) -> bool| {
+        let found = rig.notices.iter().rev().find(|(_, notice)| those(notice));
+        found.map(|(at, _)| *at).expect("the notice was given")
+    };
+    let ended = last(|notice| matches!(notice, Notice::SyncFinished { .. }));
+    let clean = last(|notice| matches!(notice, Notice::ArrayClean(_)));
+    assert!(ended >= Time(0) + Span::secs(5), "the resync ran after the freeze");
+    assert!(clean.since(ended) >= delay, "{:?}", clean.since(ended));
+}
+
+// Writes proceed as long as the cache has stripes; then the volume reports congestion, and without
+// any stripe left writers are blocked.
+#[test]
+fn volume_is_congested_with_all_stripes_in_use_and_blocked_when_a_request_waits_for_one() {
+    let mut rig = raid5().with(|options| options.stripes_max = Some(8)).written(100, 1);
+    let mut told = Vec::new();
+    for block in 0..9 {
+        told.push(rig.engine_mut().expect("an engine runs").congestion(VolumeId(0)));
+        rig.write(block, 2);
+    }
+    assert_eq!(told, [&[Congestion::None; 8][..], &[Congestion::Congested]].concat());
+    let engine = rig.engine_mut().expect("an engine runs");
+    assert_eq!(engine.congestion(VolumeId(0)), Congestion::Blocked);
+}
+
+#[test]
+fn cache_for_which_no_memory_was_set_aside_is_refused() {
+    let mut rig = raid5().with(|options| options.stripes_max = Some(256));
+    let knob = |value: &str| {
+        let knob = Knobs::default().parse("stripe_cache_bytes", value);
+        Verb::Set(knob.expect("the value is a size"))
+    };
+    let refused = rig.command(knob("1073741824"));
+    let Err(ReplyError::Refused(text)) = refused else { panic!("{refused:?}") };
+    let (_, most) = text.split_once("expected at most ").expect("the message names the limit");
+    let most = most.split(',').next().unwrap_or_default();
+    let above = most.parse::<u64>().expect("the limit is a size") + 1;
+    assert!(matches!(rig.command(knob(&above.to_string())), Err(ReplyError::Refused(_))));
+    assert_eq!(rig.command(knob(most)), Ok(()));
+    assert_eq!(rig.command(knob("0")), Ok(()));
+}
+
+/// A rig in which disk 0 has a bad block log with block 2.
+fn with_a_bad_block() -> Rig {
+    let mut rig = raid5().with(|options| options.logged = true);
+    for (block, byte) in (0..6).zip(1..) {
+        rig = rig.written(block, byte);
+    }
+    rig.stop();
+    let size = rig.disks[0].size();
+    let mut superblock =
+        Super1::decode(&rig.disks[0].peek(8, 8), Minor::V1_2).expect("the disk has a superblock");
+    superblock.feature_map.insert(Features::BADBLOCKS);
+    (superblock.bblog_offset, superblock.bblog_size, superblock.bblog_shift) = (8, 8, 0);
+    let mut bad = BadBlocks::default();
+    bad.insert(SectorRange::new(2 * 8, 8));
+    let context = BadBlockContext {
+        shift: 0,
+        data_offset: superblock.data_offset,
+        used_size: superblock.used_size(),
+        member_size: size,
+    };
+    let log = bad.encode(8 * 512, &context).expect("the log has room");
+    rig.disks[0].poke(8, &superblock.encode());
+    rig.disks[0].poke(16, &log);
+    rig
+}
+
+#[test]
+fn member_with_a_bad_block_is_read_past_the_cache_but_for_that_block() {
+    let mut rig = with_a_bad_block();
+    let how = assemble::Options { read_only: true, ..assemble::Options::default() };
+    rig.start(&how).expect("the array starts read-only");
+    for (block, byte) in (0..6).zip(1..) {
+        rig.log.clear();
+        let sector = rig.read_bytes(block * BLOCK, 512).expect("other members have the block");
+        assert!(sector.is_all(byte), "block {block}");
+        let reads: Vec<_> = rig.log.iter().filter_map(disk_and_count).collect();
+        // Reads past the cache read the requested range; reads around a member read whole blocks,
+        // from the last slot on, as in md.
+        let expected: &[_] = if block == 2 { &[(3, 8), (2, 8), (1, 8)] } else { &[(0, 1)] };
+        assert_eq!(reads, expected, "block {block}");
+    }
+}
+
+fn disk_and_count(logged: &Logged) -> Option<(usize, u64)> {
+    match logged {
+        Logged::Read { disk, count, .. } => Some((*disk, *count)),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_command_that_waits_for_superblocks_is_answered_when_the_array_breaks() {
+    let mut rig = raid5().with(|options| options.data_promised = false);
+    // The command waits for the update after the one that says dirty, which never happens.
+    rig.write(0, 1);
+    rig.settle();
+    let member = rig.member_of(0);
+    let fail = rig.admin(Verb::Fail(member));
+    rig.disks[1].faults.gone = true;
+    rig.finish();
+    assert_eq!(rig.volume().array_state, "broken");
+    assert_eq!(rig.wait(fail), Err(ReplyError::Io));
+}
+
+/// A stream of writes of a block each, each sent when fewer than `depth` are unanswered. Returns
+/// the number of reads that it needed, and its duration.
+fn stream(depth: usize, sync: bool) -> (usize, Span) {
+    let mut rig = raid5().with(|options| {
+        options.knobs = Knobs::default();
+        options.logged = true;
+    });
+    rig.store(rig.size() - BLOCK, BLOCK).expect("the array works");
+    rig.log.clear();
+    let begin = rig.now;
+    for block in 0..144 {
+        while rig.unanswered() >= depth {
+            assert!(rig.step(Order::Fifo) || rig.wake(), "a request is answered eventually");
+        }
+        let at = block * BLOCK;
+        if sync {
+            rig.put(at, BLOCK)
+        } else {
+            rig.put_nosync(at, BLOCK)
+        };
+        rig.settle();
+    }
+    rig.finish();
+    let reads = rig.log.iter().filter(|logged| matches!(logged, Logged::Read { .. }));
+    (reads.count(), rig.now.since(begin))
+}
+
+#[test]
+fn a_stream_that_runs_ahead_of_its_answers_reads_little_and_no_other_is_kept_waiting() {
+    let (one_by_one, ahead) = (stream(1, false), stream(64, false));
+    assert!(ahead.0 * 4 <= one_by_one.0, "{ahead:?} and {one_by_one:?}");
+    assert!(one_by_one.1.0 <= stream(1, true).1.0 * 2, "{one_by_one:?}");
+}
+
+/// The cache has eight stripes. Full stripes are filled from their middle on, and writes that wait
+/// for stripes carry the data that the stripes in the cache lack: few of the 16 full stripes need
+/// reads.
+#[test]
+fn a_write_that_waits_for_stripes_fills_those_that_wait_for_it() {
+    let mut rig = raid5().with(|options| {
+        options.knobs = Knobs::default();
+        options.stripes_max = Some(8);
+        options.full_stripes = 24;
+        options.logged = true;
+    });
+    rig.store(rig.size() - BLOCK, BLOCK).expect("the array works");
+    rig.log.clear();
+    let stripe = 48 * BLOCK;
+    for pair in 0..8 {
+        let at = pair * 2 * stripe;
+        let (second, rest) = (at + stripe, stripe - 3 * BLOCK);
+        for block in 0..3 {
+            rig.put_nosync(second + block * BLOCK, BLOCK);
+        }
+        rig.put_nosync(at, stripe);
+        rig.put_nosync(second + 3 * BLOCK, rest);
+        rig.put_nosync(at, 2 * stripe);
+        rig.settle();
+    }
+    rig.finish();
+    let reads = rig.log.iter().filter(|logged| matches!(logged, Logged::Read { .. })).count();
+    assert!(reads <= 16, "{reads} requests read something");
+}
+
+// In the kernel of 2008, before its patch, the submitter of a request took the first step of its
+// stripes, however many others were to be handled.
+#[test]
+fn turn_says_how_many_stripes_it_handled() {
+    for (form, priority, stripes) in [
+        (CacheForm::Today, PriorityRule::Bypass, 8),
+        (CacheForm::Today, PriorityRule::Fifo, 8),
+        (CacheForm::Of2008, PriorityRule::Bypass, 8),
+        (CacheForm::Of2008, PriorityRule::Fifo, 12),
+    ] {
+        let mut rig = raid5().with(|options| {
+            options.knobs.stripe_cache_form = form;
+            options.knobs.priority = priority;
+            options.knobs.safe_mode_delay = Span::secs(3600);
+        });
+        // The superblocks say dirty already.
+        rig = rig.written(100, 1);
+        rig.plug(RequestOp::Write, 0, 12 * BLOCK, Payload::Fill(1), Flags::NONE);
+        let now = rig.now;
+        let mut twin = rig.engine_mut().expect("an engine runs").clone();
+        let turn = twin.run(now, 1, &mut VecDeque::new());
+        assert_eq!(turn.work.stripes, stripes, "{form:?} {priority:?}");
+        rig.finish();
+    }
+}
+
+#[test]
+fn superblocks_say_when_they_were_written() {
+    let mut rig = raid5().written(0, 1);
+    rig.pass(Span::secs(60));
+    rig.fail_disk(3);
+    let written = rig.now.0 / 1_000_000_000;
+    let utime = rig.record.of(0).expect("disk 0 is a member").utime();
+    assert!(written >= 60 && utime.secs == 1_750_000_000 + written, "{utime:?} after {written} s");
+}
+
+// As in md: a member fails with more read errors than the cache has stripes, without a good read in
+// between.
+#[test]
+fn member_falls_after_too_many_read_errors_in_a_row() {
+    for (bad, degraded) in [(8, 0), (16, 1)] {
+        let mut rig = raid5().with(|options| options.knobs.stripe_cache_size = 16).written(0, 1);
+        rig.stop().recover();
+        let first = rig.array.data_offset[0].0;
+        rig.disks[0].faults.bad_reads = (first..first + bad * 8).collect();
+        for block in 0..bad {
+            rig.get(block * BLOCK, BLOCK);
+        }
+        rig.finish();
+        assert_eq!(rig.volume().degraded, degraded, "{bad} bad blocks");
+    }
+}
+
+#[test]
+fn parity_of_a_full_stripe_that_is_written_at_once_is_one_computation() {
+    let mut rig = raid5().with(|options| {
+        options.knobs = Knobs::default();
+        options.knobs.safe_mode_delay = Span::secs(3600);
+    });
+    rig = rig.written(100, 1);
+    let chunk = 16 * BLOCK;
+    rig.plug(RequestOp::Write, 0, 3 * chunk, Payload::Tags, Flags::NONE);
+    let now = rig.now;
+    let engine = rig.engine_mut().expect("an engine runs");
+    let mut outputs = VecDeque::new();
+    while engine.run(now, 64, &mut outputs).more {}
+    let ops = outputs.into_iter().filter_map(|output| match output {
+        Output::Compute { ops, .. } => Some(ops),
+        _ => None,
+    });
+    let ops: Vec<ComputeOp> = ops.flatten().collect();
+    let [ComputeOp::Pq { data, p: Some(p), q: None }] = &ops[..] else { panic!("{ops:?}") };
+    let lengths = data.iter().map(|source| source.part.len).chain([p.len]);
+    assert_eq!(lengths.map(u64::from).collect::<Vec<_>>(), [chunk; 4]);
+}
