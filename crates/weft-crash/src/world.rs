@@ -169,7 +169,8 @@ pub struct World {
     pub array: Array,
     /// Content of the durable superblocks.
     pub record: Record,
-    /// Content of the superblocks as they were last written; `None` if all of them can be read.
+    /// Content of the superblocks as they were last written whole; `None` if all of them can be
+    /// read.
     written: Option<Record>,
     /// Content of the durable superblocks when the last engine ended, before a power cut destroyed
     /// or tore some of them.
@@ -391,9 +392,12 @@ impl World {
     /// Reads the records of superblocks again, after some were written or became unreadable.
     pub(crate) fn read_record(&mut self) {
         let (first, end) = self.beside();
-        self.record = self.record.read_again(&self.disks, self.options.version);
+        let record = self.record.read_again(&self.disks, self.options.version);
+        let before = self.written.as_ref().unwrap_or(&self.record);
+        let before = self.is_running().then_some(before);
+        self.written = record.written(&self.disks, self.options.version, before);
+        self.record = record;
         self.record.leave_out(first..end);
-        self.written = Record::written(&self.disks, self.options.version);
         self.written.iter_mut().for_each(|record| record.leave_out(first..end));
     }
 

@@ -116,7 +116,8 @@ impl Dirty {
         if changes && !rebuilt {
             bits::before_data(view, (disk, at, count), bytes, found);
         }
-        // The engine does not know that a superblock it wrote became unreadable.
+        // The engine does not know that a superblock it wrote became unreadable, nor what a write
+        // that failed has left of one.
         if changes && !rebuilt && !view.record.all_dirty() && !view.written.all_dirty() {
             found.push(Violation::new(
                 NAME,

@@ -83,7 +83,7 @@ pub struct View<'a> {
     /// Content of the durable superblocks.
     pub record: &'a Record,
     /// Content of the superblocks as they were last written, including those that are unreadable
-    /// now.
+    /// now, or that a failed write tore.
     pub written: &'a Record,
     /// Model of what clients wrote.
     pub model: &'a Model,

@@ -52,6 +52,12 @@ fn parsed(disk: &Disk, version: Version, known: Option<&Arc<Parsed>>) -> Option<
     Some(Arc::new(Parsed { superblock, bytes, size }))
 }
 
+/// Whether the place of a disk's superblock has zeros, or does not exist.
+fn is_wiped(disk: &Disk, version: Version) -> bool {
+    let at = version.position(disk.size()).filter(|at| at.0 + 8 <= disk.size().0);
+    at.is_none_or(|at| disk.peek_stable(at.0, 8).iter().all(|byte| *byte == 0))
+}
+
 /// The sectors of a disk that are reserved for its bitmap.
 fn bitmap_room(disk: &Disk, sb: &Superblock) -> Option<SectorRange> {
     sb.bitmap_room(disk.whole_size()).ok().flatten()
@@ -116,19 +122,27 @@ impl Record {
         }
     }
 
-    /// Content of the superblocks as they were last written, including those that have since become
-    /// unreadable: the engine that wrote one cannot know that. `None` if all can be read.
+    /// Content of the superblocks as they were last written whole, including those that have since
+    /// become unreadable, and those that a failed write tore: the engine that wrote one cannot know
+    /// that. `self` was read from the same disks, and `before` has what the engine read or wrote
+    /// until then. `None` if all can be read.
     #[must_use]
-    pub fn written(disks: &[Disk], version: impl Into<Version>) -> Option<Self> {
+    pub fn written(
+        &self,
+        disks: &[Disk],
+        version: impl Into<Version>,
+        before: Option<&Self>,
+    ) -> Option<Self> {
         let version = version.into();
-        let dead = |disk: &Disk| {
-            let at = version.position(disk.size());
-            at.is_some_and(|at| !disk.is_readable(at.0, 8))
+        let before = |disk: usize| before.and_then(|before| before.known(disk));
+        let whole = |disk: usize| {
+            let state = &disks[disk];
+            let torn = || before(disk).filter(|_| !is_wiped(state, version)).cloned();
+            parsed(state, version, before(disk)).or_else(torn)
         };
-        let gone = || disks.iter().map(|disk| disk.faults.gone).collect();
-        let supers = || disks.iter().map(|disk| parsed(disk, version, None)).collect();
-        let written = || Self::new(supers(), gone());
-        disks.iter().any(dead).then(written)
+        let known = |disk: usize| self.known(disk).cloned().or_else(|| whole(disk));
+        let supers: Vec<_> = (0..disks.len()).map(known).collect();
+        (supers != self.supers).then(|| Self::new(supers, self.gone.clone()))
     }
 
     /// Event count of a disk's superblock, even if the superblock is unreadable or lies beyond the

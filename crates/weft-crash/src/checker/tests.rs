@@ -203,8 +203,10 @@ impl Stage {
         let (disk, metadata) = self.payload.remove(&token).unwrap();
         let result = self.disks[disk].complete(token).map(|_| Value::Nothing);
         if metadata {
-            self.record = Record::read(&self.disks, Minor::V1_2);
-            self.written = Record::written(&self.disks, Minor::V1_2);
+            let record = Record::read(&self.disks, Minor::V1_2);
+            let before = self.written.as_ref().unwrap_or(&self.record);
+            self.written = record.written(&self.disks, Minor::V1_2, Some(before));
+            self.record = record;
         }
         self.tell(&Input::Done { token, result });
     }
@@ -400,6 +402,31 @@ fn i5_data_on_a_clean_array_is_caught() {
         stage.acknowledged(&[2, 0]);
         let expected = if marked.len() == 3 { 0 } else { 2 };
         assert_eq!(stage.found(), vec!["I5 dirty before data"; expected]);
+    }
+}
+
+/// A member left an array that was dirty, or was still clean, and then failed writes tear the
+/// superblocks of the others. The only superblock that can be parsed says clean, as it did when its
+/// member left.
+#[test]
+fn i5_superblocks_that_a_failed_write_tore_say_what_they_said_before() {
+    for dirty in [true, false] {
+        let mut stage = Stage::new();
+        for disk in [1, 0] {
+            let offset = if dirty { ResyncOffset::At(Sectors(0)) } else { ResyncOffset::Clean };
+            stage.recorded(disk, |sb| sb.resync_offset = offset);
+            stage.recorded(disk, |sb| sb.roles[2] = Role::Faulty.code());
+        }
+        for disk in [1, 0] {
+            let op = MemberOp::WriteMetadata { at: Sectors(8), bytes: [1; 512].into() };
+            let (at, bytes) = (8, vec![1; 512]);
+            let torn = DiskOp::Write { at, count: 1, bytes, fua: true, preflush: true };
+            let token = stage.submit(disk, op, torn);
+            stage.done(token);
+        }
+        assert_eq!(stage.record.freshest(), stage.record.of(2));
+        stage.stored(0, 0, &[7; 512], false);
+        assert_eq!(stage.found(), vec!["I5 dirty before data"; usize::from(!dirty)]);
     }
 }
 

@@ -180,6 +180,17 @@ fn a_member_that_comes_back_is_copied_by_its_bits() {
     }
 }
 
+/// Adds a member that left as a fresh one, and asserts that all of it is rebuilt.
+fn is_rebuilt_as_a_whole(rig: &mut Rig, disk: usize) {
+    let old = Box::new(superblock(rig, disk));
+    let ticket = crate::World::add(rig, disk, Some(old));
+    rig.wait(ticket).unwrap();
+    rig.until_idle();
+    assert_eq!(synced(rig), (32 * STRIPES, 0));
+    rig.verify();
+    rig.scrub_clean();
+}
+
 /// Bits were cleared after the member had left: it is copied as a whole, and a re-add is refused.
 #[test]
 fn a_member_that_left_before_bits_were_cleared_is_copied_as_a_whole() {
@@ -193,13 +204,7 @@ fn a_member_that_left_before_bits_were_cleared_is_copied_as_a_whole() {
     rig.fail_disk(4).remove(4);
     let said = come_back(&mut rig, 2).unwrap_err().to_string();
     assert!(said.contains("events") && said.contains("weft add"), "{said}");
-    let old = Box::new(superblock(&rig, 2));
-    let ticket = crate::World::add(&mut rig, 2, Some(old));
-    rig.wait(ticket).unwrap();
-    rig.until_idle();
-    assert_eq!(synced(&rig), (32 * STRIPES, 0));
-    rig.verify();
-    rig.scrub_clean();
+    is_rebuilt_as_a_whole(&mut rig, 2);
 }
 
 /// Each refusal of a re-add has its reason in the message. The superblocks differ only in the
@@ -269,14 +274,7 @@ fn a_member_that_left_while_it_was_being_rebuilt_is_not_taken_back() {
     let said = come_back(&mut rig, disk).unwrap_err().to_string();
     assert!(said.contains("it was being rebuilt when it left"), "{said}");
     assert_eq!(rig.volume().degraded, 1);
-    // Added as a fresh member it is rebuilt as a whole.
-    let old = Box::new(superblock(&rig, disk));
-    let ticket = crate::World::add(&mut rig, disk, Some(old));
-    rig.wait(ticket).unwrap();
-    rig.until_idle();
-    assert_eq!(synced(&rig), (32 * STRIPES, 0));
-    rig.verify();
-    rig.scrub_clean();
+    is_rebuilt_as_a_whole(&mut rig, disk);
 }
 
 /// Two members are rebuilt at once, one by its bits: the other one is copied as a whole.

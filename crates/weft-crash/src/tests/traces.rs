@@ -356,6 +356,20 @@ fn flush_fua_and_superblocks_reach_the_members_as_in_the_kernel() {
     lab.finish("flushes and FUA", [5, 0, 0]);
 }
 
+/// The rows of an array with a bitmap: the first and the second write of a chunk of it.
+fn bitmap_cases(lab: &mut Lab, members: u64, name: &str) {
+    lab.row = 40 / members * members;
+    let b = lab.fresh();
+    // A new bitmap has all bits set: wait until they are cleared.
+    lab.rig.pass(Span::secs(8));
+    lab.write(b + (32 << 20), 4096);
+    for (case, at) in [("first", b), ("second", b + 256 * K)] {
+        let case = format!("{name}-bitmap-{case}");
+        // Pages go to the members from the first to the last, those of the kernel in reverse order.
+        lab.case_by(&case, Compare::AnyOrder, |_| false, |lab| lab.write(at, 4096));
+    }
+}
+
 /// The bit of a clean chunk of the bitmap is durable on every member before the stripe is read, and
 /// the second write of the same chunk needs no write of the bitmap.
 #[test]
@@ -366,17 +380,7 @@ fn bitmaps_of_arrays_with_parity_are_written_before_the_data_as_in_the_kernel() 
             options.bitmap = Some(weft_units::Bytes(K * K));
             options.full_stripes = 1024;
         });
-        lab.row = 40 / n * n;
-        let b = lab.fresh();
-        // A new bitmap has all bits set: wait until they are cleared.
-        lab.rig.pass(Span::secs(8));
-        lab.write(b + (32 << 20), 4096);
-        for (case, at) in [("first", b), ("second", b + 256 * K)] {
-            let case = format!("{name}-bitmap-{case}");
-            // Pages go to the members from the first to the last, those of the kernel in reverse
-            // order.
-            lab.case_by(&case, Compare::AnyOrder, |_| false, |lab| lab.write(at, 4096));
-        }
+        bitmap_cases(&mut lab, n, name);
         // A first write without its bit set does not match: this one is of the same chunk of the
         // bitmap.
         lab.row -= 2 * n;

@@ -218,7 +218,20 @@ pub(super) mod tests {
 
     /// Reads of a child that does not answer: it sleeps and does not listen.
     pub(crate) fn silent() -> ChildReads {
-        let (socket, theirs) = UnixStream::pair().unwrap();
+        asleep(&[])
+    }
+
+    /// Reads of a child that has sent these bytes as its answer to the first read, which thus ends
+    /// within any limit, and does not answer others.
+    pub(crate) fn read_before(bytes: &[u8]) -> ChildReads {
+        let count = i32::try_from(bytes.len()).unwrap();
+        asleep(&[&0_i32.to_le_bytes(), &count.to_le_bytes(), bytes].concat())
+    }
+
+    /// A child that sleeps, with bytes in its socket.
+    fn asleep(answer: &[u8]) -> ChildReads {
+        let (socket, mut theirs) = UnixStream::pair().unwrap();
+        theirs.write_all(answer).unwrap();
         let child = Command::new("sleep").arg("infinity").stdin(OwnedFd::from(theirs)).spawn();
         let reader = Reader { child: child.unwrap(), socket };
         ChildReads { reader: Some(reader), hanging: Vec::new() }

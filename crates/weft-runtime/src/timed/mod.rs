@@ -310,7 +310,7 @@ pub(crate) mod tests {
         times_out(&file, 4..6);
         is_refused(&file, 3..6);
         // Another descriptor of the disk, which reads well, has the same memory.
-        let second = open(&timeout, &disk, child::tests::answering(disk.try_clone().unwrap()));
+        let second = open(&timeout, &disk, child::tests::read_before(b"5678"));
         is_refused(&second, 2..8);
         assert_eq!(read(&second, 5..9).unwrap(), b"5678");
         let ranges = std::iter::once(4..6).collect();
@@ -329,8 +329,7 @@ pub(crate) mod tests {
     fn after_eight_places_that_time_out_a_disk_is_given_up_and_others_are_not() {
         let (timeout, disk) = (timeout(), child::tests::disk(b"0123456789"));
         let other_disk = child::tests::disk(b"abcdefghij");
-        let other = child::tests::answering(other_disk.try_clone().unwrap());
-        let other = open(&timeout, &other_disk, other);
+        let other = open(&timeout, &other_disk, child::tests::read_before(b"abc"));
         let file = open(&timeout, &disk, ChildReads::default());
         for at in 0..8 {
             assert!(!timeout.timed_out().iter().any(TimedOut::is_given_up), "{at}");

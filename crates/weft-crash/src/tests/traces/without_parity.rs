@@ -182,16 +182,7 @@ fn superblocks_and_bitmaps_of_arrays_without_parity() {
     let mut lab = straight_lab();
     for (level, n, name) in [(Level::Raid1, 2, "raid1-2"), (Level::Raid10, 4, "raid10-4")] {
         make(&mut lab, level, n, |options| options.bitmap = Some(weft_units::Bytes(K * K)));
-        lab.row = 40 / n * n;
-        let b = lab.fresh();
-        // All bits of a new bitmap are set: wait until bits are cleared.
-        lab.rig.pass(Span::secs(8));
-        lab.write(b + (32 << 20), 4096);
-        for (case, at) in [("first", b), ("second", b + 256 * K)] {
-            let case = format!("{name}-bitmap-{case}");
-            // Weft writes pages to the members from the first to the last, the kernel in reverse.
-            lab.case_by(&case, Compare::AnyOrder, |_| false, |lab| lab.write(at, 4096));
-        }
+        bitmap_cases(&mut lab, n, name);
     }
     finish(&lab, SHARES[3].0, [2, 0, 2]);
 }

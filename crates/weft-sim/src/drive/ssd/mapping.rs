@@ -177,8 +177,7 @@ impl Mapping {
     }
 
     /// The mapping after everything was written once in order and twice at random, page by page.
-    /// It takes a quarter of a second to compute, so those of the last [`KEPT`] shapes are kept
-    /// for the drives of other settings and runs.
+    /// Because one takes a quarter of a second, those of the last four shapes are kept.
     pub(super) fn steady(shape: Shape) -> Self {
         static STEADY: Mutex<Vec<(Shape, Arc<OnceLock<Mapping>>)>> = Mutex::new(Vec::new());
         let steady = {
