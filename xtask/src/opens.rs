@@ -24,6 +24,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("weft-runtime/src/devices/", "members"),
     ("weft-runtime/src/overlay/", "overlays; anything but a file is refused"),
     ("weft-runtime/src/mapfile.rs", "maps of ddrescue"),
+    ("weft-runtime/src/ublk/", "devices that it has made, and those that make them"),
     ("weft-runtime/src/unwritten.rs", "the mark beside a control socket"),
     ("weft-sim/src/drive/model.rs", "models of drives"),
     ("weft-sim/src/machine/cost_table.rs", "tables of costs"),

@@ -80,6 +80,7 @@ mod tests {
         "crates/weft-runtime/src/buffers.rs",
         "crates/weft-runtime/src/file_lock.rs",
         "crates/weft-runtime/src/io/uring.rs",
+        "crates/weft-runtime/src/ublk/kernel.rs",
     ];
 
     #[test]

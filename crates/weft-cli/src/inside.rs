@@ -67,6 +67,7 @@ impl Inside {
                     },
                     exports: vec![export],
                     listen: vec![Listen::Unix { path: socket }],
+                    devices: Vec::new(),
                     control: Some(place),
                     backend: Backend::Auto,
                     clients_max: 16,
@@ -85,7 +86,7 @@ impl Inside {
             .map_err(|error| Failure::failed(format!("thread: {error}")))?;
         let mut inside = Self {
             uri: String::new(),
-            ready: Ready { uris: Vec::new(), backend: String::new() },
+            ready: Ready { uris: Vec::new(), devices: Vec::new(), backend: String::new() },
             control,
             stop: Some(stop),
             thread: Some(thread),

@@ -517,6 +517,24 @@ fn read_only_takes_no_writes_and_changes_no_byte() {
     assert!(before == after);
 }
 
+/// The kernel lab has the driver of these devices (interop/lab/cases/35-ublk.sh).
+#[test]
+fn a_block_device_that_cannot_be_made_is_refused_with_what_it_takes() {
+    let dir = array();
+    let path = dir.path();
+    for listen in ["ublk:x", "ublk:-1", "ublk:4294967296"] {
+        let text = exits(path, 2, &["serve", "--listen", listen, "a", "b", "c"]).err;
+        assert!(text.contains("expected ublk: or ublk:N, the number of /dev/ublkbN"), "{text}");
+    }
+    if Path::new("/dev/ublk-control").exists() {
+        return weft_testing::skip("ublk: found its driver, expected none");
+    }
+    let before = contents(path);
+    let text = exits(path, 3, &["serve", "--listen", "ublk:", "a", "b", "c"]).err;
+    assert!(text.contains("/dev/ublk-control: ") && text.contains("modprobe ublk_drv"), "{text}");
+    assert!(contents(path) == before, "members were written");
+}
+
 #[test]
 fn listeners_beyond_this_machine_are_refused() {
     let dir = array();

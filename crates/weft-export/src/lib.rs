@@ -6,6 +6,7 @@
 //! |---|---|
 //! | a server from start to end | `serve.rs` |
 //! | NBD: clients, handshakes, codec | `nbd/` |
+//! | ublk: a block device of this machine | `ublk/` |
 //! | the life of a client's requests, of any protocol | `session/` |
 //! | places of clients, their time limits | `connection_limit.rs` |
 //! | shares of clients | `share.rs` |
@@ -34,6 +35,7 @@ mod session;
 mod share;
 mod shared;
 mod socket;
+mod ublk;
 
 pub use connection_limit::TimeLimits;
 pub use error::ServeError;

@@ -21,9 +21,10 @@ use weft_runtime::serve::driver::{Driver, DriverParts};
 use weft_runtime::serve::poison::Core;
 use weft_runtime::serve::pool::Pool;
 use weft_runtime::serve::reactor::{Exit, Reactor};
+use weft_runtime::ublk::{Device, Params};
 use weft_runtime::unwritten::UnwrittenMark;
 use weft_runtime::{Backend, RuntimeError};
-use weft_units::{Bytes, Time, VolumeId};
+use weft_units::{Bytes, SECTOR_BYTES, Sectors, Time, VolumeId};
 
 use crate::allocation::Allocation;
 use crate::connection_limit::{ConnectionLimit, TimeLimits};
@@ -35,6 +36,7 @@ use crate::session::Served;
 use crate::share::{ChosenExports, ClientShare};
 use crate::shared::{Shape, Shared};
 use crate::socket::{Listen, Listener};
+use crate::ublk;
 
 /// Name and limits of an export, as clients see them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,6 +100,9 @@ pub struct ServeOptions {
     pub exports: Vec<ExportOptions>,
     /// Addresses that clients connect to.
     pub listen: Vec<Listen>,
+    /// Block devices of this machine (ublk) to be made of the first volume, by their numbers; any
+    /// number for `None`.
+    pub devices: Vec<Option<u32>>,
     /// Path of the control socket.
     pub control: Option<PathBuf>,
     /// Way in which members are read and written.
@@ -118,8 +123,8 @@ pub struct ServeOptions {
     pub recorder: Option<Arc<Recorder>>,
     /// Ends the server in good order when it becomes readable: a signalfd or the end of a pipe.
     pub shutdown: OwnedFd,
-    /// Called once clients may connect, with the URI of every listener.
-    pub on_ready: Box<dyn FnOnce(&Ready)>,
+    /// Called once clients may connect and block devices are there.
+    pub on_ready: Box<dyn FnOnce(&Ready) + Send>,
 }
 
 /// Facts about a server once clients may connect.
@@ -127,6 +132,8 @@ pub struct ServeOptions {
 pub struct Ready {
     /// NBD URIs: one for each pair of listener and volume.
     pub uris: Vec<String>,
+    /// Paths of the block devices.
+    pub devices: Vec<PathBuf>,
     /// Description of the I/O backend: `io_uring` or `threads`, with details.
     pub backend: String,
 }
@@ -159,7 +166,7 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     let engines = unbuilt_drivers.len();
     let mut drivers = VecDeque::with_capacity(engines);
     for driver in unbuilt_drivers {
-        drivers.push_back(driver.driver(backend, clients_max)?);
+        drivers.push_back(driver.driver(backend, clients_max + options.devices.len())?);
     }
     let driver = drivers.pop_front().expect("a source makes at least one driver");
     let mut driver = driver.with_mark(options.mark);
@@ -171,21 +178,22 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     let infos: Arc<[_]> = describe_all(&exports, &snapshot.volumes, &shapes, trims)?.into();
 
     let listeners = listen.into_iter().map(Listener::open).collect::<Result<Vec<_>, _>>()?;
-    let names: Vec<String> = exports.iter().map(|export| export.name.clone()).collect();
-    let also = exports.iter().flat_map(|export| export.also.iter().map(|(name, _)| name));
-    let all: Vec<&String> = names.iter().chain(also).collect();
-    let uris: Vec<String> =
-        listeners.iter().flat_map(|listener| all.iter().map(|name| listener.uri(name))).collect();
+    let uris = uris_of(&listeners, &exports);
     options.sockets.iter().try_for_each(|(socket, _)| is_listened_on(socket, &listeners))?;
     let sockets: Arc<[_]> = options.sockets.into();
+    let params = params_of(&exports[0], &snapshot.volumes[0], &shapes[0], trims);
+    let uuid = shapes[0].array.as_ref().map_or(exports[0].name.as_str(), |array| &array.uuid);
+    let made = ublk::open(&options.devices, uuid, &params).map_err(ServeError::Refused)?;
+    let devices: Vec<PathBuf> = made.iter().map(Device::path).collect();
+    let paths = made.iter().map(|device| device.path().display().to_string());
     let chosen = Arc::new(ChosenExports::default());
     let connections =
         Arc::new(ConnectionLimit::new(workers, clients_max.min(room_for_clients(workers))));
     let shared = Arc::new(Shared {
-        names,
+        names: exports.iter().map(|export| export.name.clone()).collect(),
         engines,
         shapes,
-        listen: uris.clone(),
+        listen: uris.iter().cloned().chain(paths).collect(),
         backend: backend.clone(),
         connections: Arc::clone(&connections),
         chosen: Arc::clone(&chosen),
@@ -223,13 +231,46 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     for worker in 1..workers {
         reactor.add_worker(nbd(worker, Vec::new()));
     }
-    let on_ready = options.on_ready;
-    Ok(match reactor.run(|| on_ready(&Ready { uris, backend }))? {
+    let (on_ready, ready) = (options.on_ready, Ready { uris, devices, backend });
+    let devices = ublk::add(&mut reactor, made, &served[0], credit, move || on_ready(&ready))?;
+    let exit = reactor.run(|| devices.end_part())?;
+    if let Some(text) = devices.take_failure() {
+        return Err(ServeError::Refused(text));
+    }
+    Ok(match exit {
         // The log has the members that hang.
         Exit::Clean | Exit::Hanging(_) => ExitState::Clean,
         Exit::Poisoned(text) => ExitState::Poisoned(text),
         Exit::StopFailed(text) => ExitState::StopFailed(text),
     })
+}
+
+/// URIs of each name of each volume, by listener.
+fn uris_of(listeners: &[Listener], exports: &[ExportOptions]) -> Vec<String> {
+    let main = exports.iter().map(|export| &export.name);
+    let also = exports.iter().flat_map(|export| export.also.iter().map(|(name, _)| name));
+    let all: Vec<&String> = main.chain(also).collect();
+    listeners.iter().flat_map(|listener| all.iter().map(|name| listener.uri(name))).collect()
+}
+
+/// Size and limits of the block device of a volume.
+fn params_of(
+    export: &ExportOptions,
+    volume: &VolumeSnapshot,
+    shape: &Shape,
+    trims: bool,
+) -> Params {
+    let size = export.size.map_or(volume.size, |wanted| wanted.min(volume.size));
+    let block = shape.block.max(u32::try_from(volume.request_unit.0).unwrap_or(u32::MAX)).max(512);
+    let io_min = block.max(PREFERRED_BYTES);
+    Params {
+        size: Sectors(size.0 / u64::from(block) * u64::from(block) / SECTOR_BYTES),
+        logical_block: block,
+        io_min,
+        io_opt: preferred(shape.io_opt).max(io_min),
+        read_only: export.read_only,
+        discards: trims,
+    }
 }
 
 /// Number of clients for which descriptors are left, besides those for administrators and for files

@@ -23,6 +23,7 @@
 //! | maps of ddrescue, and those beside images | `mapfile.rs`, `rescued.rs` |
 //! | holes and locks of files | `holes.rs`, `file_lock.rs` |
 //! | reads with a time limit, by a child process | `timed/` |
+//! | block devices that this process serves | `ublk/` |
 //! | payload memory and leases on it | `buffers.rs` |
 //! | mark of writes that are in memory only | `unwritten.rs` |
 //! | the only clock | `clock.rs` |
@@ -30,8 +31,8 @@
 //!
 //! A part names only parts further down.
 //!
-//! `unsafe` is in `buffers.rs` (memory), `io/uring.rs` (addresses for the kernel) and
-//! `file_lock.rs` (one `fcntl`), nowhere else.
+//! `unsafe` is in `buffers.rs` (memory), `io/uring.rs` and `ublk/kernel.rs` (addresses for the
+//! kernel) and `file_lock.rs` (one `fcntl`), nowhere else.
 #![deny(unsafe_code)]
 
 mod backend;
@@ -54,6 +55,7 @@ pub mod rescued;
 pub mod serve;
 pub mod spec;
 pub mod timed;
+pub mod ublk;
 pub mod unwritten;
 
 pub use backend::Backend;

@@ -52,6 +52,7 @@ pub fn serve(socket: &Path, stripe_size: &str) -> Result<(), BenchError> {
         source: Source::Arrays { config: Box::new(Config::for_volume(assembly, knobs)), members },
         exports: vec![export],
         listen: vec![Listen::Unix { path: socket.to_owned() }],
+        devices: Vec::new(),
         control: None,
         backend: Backend::Auto,
         clients_max: 16,

@@ -210,7 +210,7 @@ impl NbdPort {
         let connection = Connection::new(socket, client, codec, self.credit);
         let mut connection = connection.with_share(share);
         if cx.driver.poison().is_some() {
-            connection.poison(cx.driver);
+            connection.requests_mut().poison(cx.driver);
         }
         if self.stopping {
             connection.begin_shutdown();
@@ -241,7 +241,7 @@ impl NbdPort {
 
     fn drop_client(&mut self, cx: &mut Context<'_, '_>, place: u32) {
         let Some(connection) = self.clients[place as usize].take() else { return };
-        let client = connection.client;
+        let client = connection.client();
         for (tag, run) in connection.close(cx.driver, &mut self.looks) {
             self.orphans.insert((client, tag), run);
         }
@@ -281,7 +281,7 @@ impl NbdPort {
     fn place_of(&self, client: ClientId) -> Option<u32> {
         let place = client.0 % PLACES_MAX;
         let connection = self.clients.get(place as usize)?.as_ref()?;
-        (connection.client == client).then_some(place)
+        (connection.client() == client).then_some(place)
     }
 
     /// Handles an event for a disconnected client: the reply to a read gives the read's frames
@@ -393,11 +393,7 @@ impl Port for NbdPort {
             return;
         };
         let connection = self.clients[place as usize].as_mut().expect("found just now");
-        match event {
-            Event::Credit { bytes, .. } => connection.on_credit(bytes),
-            Event::Released { run, .. } => connection.on_released(run),
-            Event::Reply { tag, result, .. } => connection.on_reply(cx.driver, tag, result),
-        }
+        connection.requests_mut().on_event(cx.driver, event);
         self.set_due(place);
     }
 
@@ -437,7 +433,7 @@ impl Port for NbdPort {
     fn on_poison(&mut self, cx: &mut Context<'_, '_>) {
         for place in 0..self.clients.len() {
             if let Some(connection) = &mut self.clients[place] {
-                connection.poison(cx.driver);
+                connection.requests_mut().poison(cx.driver);
                 self.set_due(u32::try_from(place).expect("at most PLACES_MAX"));
             }
         }

@@ -8,15 +8,13 @@ use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvFlags};
-use weft_engine::{RequestOp, Segments};
+use weft_engine::{ReplyError, RequestOp, Segments};
 use weft_runtime::buffers::Buffer;
 use weft_runtime::serve::driver::Driver;
 use weft_runtime::serve::reactor::Held;
-use weft_units::FRAME_BYTES;
 
 use super::codec::{Codec, Heard, Work};
-use super::requests::At;
-use super::{Connection, ConnectionStep, REQUESTS_MAX, Served};
+use super::{CHOSEN, Connection, ConnectionStep, REQUESTS_MAX, Served};
 use crate::hole_probes::HoleProbeBudget;
 use crate::record::Asked;
 
@@ -29,25 +27,11 @@ impl<C: Codec> Connection<C> {
         driver: &mut Held<'_>,
         buffer: &mut [u8],
     ) -> Result<(usize, usize, usize), Errno> {
-        let mut segments = Segments::new();
-        self.reserve(driver);
-        if self.codec.payload_remaining() >= DIRECT_BYTES
-            && let Some(slot) = self.receiving
-            && let Some(open) = &self.slots[slot as usize]
-        {
-            let mut rest = open.received - open.done_before();
-            for sub_request in &open.sub_requests {
-                let skip = rest.min(sub_request.len);
-                rest -= skip;
-                if sub_request.at == At::Ours && skip < sub_request.len {
-                    segments.push(
-                        sub_request
-                            .run
-                            .part(sub_request.start % FRAME_BYTES + skip, sub_request.len - skip),
-                    );
-                }
-            }
-        }
+        self.requests.reserve(driver);
+        let segments = match self.codec.payload_remaining() {
+            DIRECT_BYTES.. => self.requests.payload_segments(),
+            _ => Segments::new(),
+        };
         let socket = &self.socket;
         if segments.is_empty() {
             let count = driver.unlocked(|| recv(socket, buffer))?;
@@ -98,7 +82,7 @@ impl<C: Codec> Connection<C> {
             }
             let payload = self.codec.payload_remaining();
             if payload > 0 {
-                let count = self.copy_payload(driver, &rest[..rest.len().min(payload)]);
+                let count = self.requests.copy_payload(driver, &rest[..rest.len().min(payload)]);
                 if count == 0 {
                     break;
                 }
@@ -109,7 +93,7 @@ impl<C: Codec> Connection<C> {
             if self.leaving {
                 return (ConnectionStep::Open, 0);
             }
-            if self.open() >= REQUESTS_MAX || self.is_flooded() {
+            if self.requests.open() >= REQUESTS_MAX || self.is_flooded() {
                 break;
             }
             let (count, event) = self.codec.input(rest);
@@ -118,18 +102,19 @@ impl<C: Codec> Connection<C> {
                 None if count == 0 => break,
                 None => {}
                 Some(Heard::Confused(reason)) => {
-                    tracing::debug!(client = self.client.0, %reason, "client hung up on");
+                    tracing::debug!(client = self.client().0, %reason, "client hung up on");
                     self.leaving = true;
                 }
                 Some(Heard::Goodbye) => self.leaving = true,
                 Some(Heard::Chosen(export)) => {
                     if let Some(served) = exports.get(export) {
-                        self.choose(served.clone());
+                        let share = self.share.unwrap_or(served.share);
+                        self.requests.choose(driver, served.clone(), share);
                     }
-                    driver.pool_mut().join(self.client);
                 }
                 Some(Heard::Request(request)) => {
-                    let recorder = self.served.as_ref().and_then(|it| it.recorder.as_ref());
+                    let recorder =
+                        self.requests.served.as_ref().and_then(|it| it.recorder.as_ref());
                     if let (Some(recorder), Work::Volume(asked)) =
                         (recorder, self.codec.work(&request))
                     {
@@ -142,67 +127,61 @@ impl<C: Codec> Connection<C> {
         (ConnectionStep::Open, rest.len())
     }
 
-    /// Takes frames for the next sub-requests of a long write before its payload arrives, as far as
-    /// frames are free.
-    pub(super) fn reserve(&mut self, driver: &mut Driver) {
-        let Some(slot) = self.receiving else { return };
-        let open = self.slots[slot as usize].as_mut().expect("open while its payload comes");
-        if open.streamed || open.error.is_some() {
-            return;
+    /// Starts a request. Returns false if the request has to wait.
+    fn begin(
+        &mut self,
+        driver: &mut Driver,
+        request: C::Request,
+        looks: &mut HoleProbeBudget,
+    ) -> bool {
+        let work = self.codec.work(&request);
+        let Work::Volume(asked) = work else {
+            let looks_for_holes = matches!(work, Work::Extents { .. });
+            if looks_for_holes && !self.requests.poisoned && !looks.may_look(self.client()) {
+                self.yielded = true;
+                return false;
+            }
+            looks.take(self.answer_here(driver, &request, work));
+            return true;
+        };
+        if self.is_hole(driver, &request, &asked) {
+            self.codec.reply_hole(&request);
+            return true;
         }
-        while open.room() < AHEAD_BYTES
-            && let Some(sub_request) = open.take_next(driver, self.client)
-        {
-            self.held += sub_request.run.count;
-        }
+        self.requests.begin(driver, request, &asked)
     }
 
-    /// Copies payload into its frames. Returns the number of bytes copied.
-    fn copy_payload(&mut self, driver: &mut Driver, bytes: &[u8]) -> usize {
-        let slot = self.receiving.expect("set when a write begins");
-        let open = self.slots[slot as usize].as_ref().expect("open while its payload comes");
-        if open.error.is_some() {
-            return bytes.len();
-        }
-        let mut skip = open.received - open.done_before();
-        let mut copied = 0;
-        for sub_request in &open.sub_requests {
-            let offset = skip.min(sub_request.len);
-            skip -= offset;
-            let room =
-                usize::try_from(sub_request.len - offset).expect("at most SUB_REQUEST_BYTES");
-            let count = room.min(bytes.len() - copied);
-            if sub_request.at != At::Ours || count == 0 {
-                continue;
+    /// Answers a request that needs no engine: a query for holes, or a hint about a later read,
+    /// which needs no work. Returns the cost of the answer, as a number of looks (queries of a
+    /// member for its holes).
+    fn answer_here(&mut self, driver: &mut Driver, request: &C::Request, work: Work) -> usize {
+        let Served { volume, allocation, .. } = self.requests.served.as_ref().expect(CHOSEN);
+        match work {
+            _ if self.requests.poisoned => self.codec.reply(request, Err(&ReplyError::Io)),
+            Work::Extents { offset, len, most } => {
+                let told = allocation.extents(driver, *volume, offset, len, most);
+                self.codec.reply_extents(request, told.extents());
+                return LOOKS_OF_REQUEST + told.looks();
             }
-            let segment =
-                sub_request.run.part(sub_request.start % FRAME_BYTES + offset, count as u64);
-            driver.slab_mut().bytes_mut(segment).copy_from_slice(&bytes[copied..copied + count]);
-            copied += count;
+            _ => self.codec.reply(request, Ok(())),
         }
-        copied
+        0
+    }
+
+    /// Whether a read is long and covers only a hole, and the client accepts a reply that says so.
+    fn is_hole(&self, driver: &mut Driver, request: &C::Request, asked: &Asked) -> bool {
+        if asked.op != RequestOp::Read || self.requests.poisoned || !self.codec.tells_hole(request)
+        {
+            return false;
+        }
+        let Served { volume, allocation, .. } = self.requests.served.as_ref().expect(CHOSEN);
+        allocation.is_hole(driver, *volume, asked.start, asked.len)
     }
 
     /// Records that `count` bytes of payload have arrived in their frames.
     pub(super) fn on_payload(&mut self, driver: &mut Driver, count: usize) {
         self.codec.payload_consumed(count);
-        let slot = self.receiving.expect("set when a write begins");
-        let open = self.slots[slot as usize].as_mut().expect("open while its payload comes");
-        open.received += count as u64;
-        let complete = open.received == open.len;
-        if complete {
-            self.receiving = None;
-        } else if open.room() == 0 {
-            self.reserve(driver);
-        }
-        let open = self.slots[slot as usize].as_mut().expect("looked at just now");
-        if open.error.is_some() {
-            self.end_if_over(driver, slot);
-        } else if open.room() == 0 {
-            // Frames for the rest come back when the engine has finished this part.
-            open.streamed |= !complete;
-            self.submit(driver, slot);
-        }
+        self.requests.on_payload(driver, count);
     }
 }
 
@@ -215,6 +194,6 @@ const DIRECT_BYTES: usize = 64 << 10;
 /// Largest number of bytes for which reads of one client are submitted before the first of their
 /// data is sent. The first data of more would no longer be in the CPU's cache when it is sent.
 const READ_BYTES_MAX: u64 = 512 << 10;
-/// Least number of payload bytes of a write that get frames before they arrive, if enough frames
-/// are free: as many as one receive takes.
-const AHEAD_BYTES: u64 = 256 << 10;
+/// Cost of a request for block status apart from its looks (queries of a member for its holes), as
+/// a number of looks.
+const LOOKS_OF_REQUEST: usize = 8;

@@ -37,12 +37,11 @@ mod incoming;
 mod outgoing;
 mod requests;
 
-use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use weft_engine::{Attr, Origin, ReplyError, RequestOp, Run, Tag};
+use weft_engine::{Run, Tag};
 use weft_runtime::serve::driver::Driver;
 use weft_runtime::serve::reactor::Held;
 use weft_units::{Bytes, ClientId, VolumeId};
@@ -52,7 +51,7 @@ use crate::hole_probes::HoleProbeBudget;
 use crate::record::Recorder;
 use crate::share::{ChosenExports, ClientShare};
 use codec::Codec;
-use requests::{At, Open, SubRequest, is_long};
+pub(crate) use requests::{Requests, end_turn_of_gone};
 
 /// Volume that an export serves.
 #[derive(Clone, Debug)]
@@ -70,52 +69,28 @@ pub(crate) struct Served {
 /// Connection of one client.
 pub(crate) struct Connection<C: Codec> {
     pub(crate) socket: OwnedFd,
-    pub(crate) client: ClientId,
-    /// Attributes of the client's requests, once it has chosen an export.
-    attr: Attr,
+    requests: Requests<C::Request, C::Header>,
     /// Share of all clients of the connection's socket; `None` if only the share of the export
     /// counts.
     share: Option<ClientShare>,
     codec: C,
-    /// Export that the client has chosen; `None` before.
-    served: Option<Served>,
     /// Received bytes. Those from `stash_at` on are not parsed yet, because the client has to wait.
     stash: Vec<u8>,
     stash_at: usize,
     /// Request that was parsed and cannot begin yet, because it waits for credit or frames.
     pending: Option<C::Request>,
-    /// Index in `slots` of the write that receives its payload now.
-    receiving: Option<u32>,
-    slots: Vec<Option<Open<C>>>,
-    free: Vec<u32>,
-    /// Indexes in `slots` of the requests that have ended, in the order in which they are answered.
-    replies: VecDeque<u32>,
     /// Number of bytes of the first reply that were sent; for a streamed read, of its present
     /// sub-request.
     sent: usize,
-    /// Number of frames that were taken for the client and have not come back.
-    held: u32,
-    /// Number of trims and writes of zeroes without an answer.
-    long: usize,
-    /// Number of bytes that were submitted to the engine and not credited yet.
-    charged: u64,
-    credit: u64,
-    /// Indexes in `slots` of requests that wait for frames: for a repetition after a member
-    /// stalled, or for the next sub-request of a streamed request.
-    starved: VecDeque<u32>,
     /// Set when received bytes were left for the next pass although the client could go on.
     yielded: bool,
     readable: bool,
     writable: bool,
     /// Set when the other side has closed; bytes that it sent before are still to be read.
     hung_up: bool,
-    /// Set when the stream of replies cannot be continued correctly: the client is then
-    /// disconnected.
-    broken: bool,
     /// Set when the client has ended the session or violated the protocol: all replies are sent,
     /// then it is disconnected.
     leaving: bool,
-    poisoned: bool,
 }
 
 /// State of a connection after a step.
@@ -131,46 +106,34 @@ impl<C: Codec> Connection<C> {
     pub(crate) fn new(socket: OwnedFd, client: ClientId, codec: C, credit: Bytes) -> Self {
         Self {
             socket,
-            client,
-            attr: Attr::default(),
+            requests: Requests::new(client, credit),
             share: None,
             codec,
-            served: None,
             stash: Vec::new(),
             stash_at: 0,
             pending: None,
-            receiving: None,
-            slots: Vec::new(),
-            free: Vec::new(),
-            replies: VecDeque::new(),
             sent: 0,
-            held: 0,
-            long: 0,
-            charged: 0,
-            credit: credit.0,
-            starved: VecDeque::new(),
             yielded: false,
             readable: true,
             writable: true,
             hung_up: false,
-            broken: false,
             leaving: false,
-            poisoned: false,
         }
+    }
+
+    /// Number of the client.
+    pub(crate) fn client(&self) -> ClientId {
+        self.requests.client
+    }
+
+    /// Requests of the client, for the answers of the engine.
+    pub(crate) fn requests_mut(&mut self) -> &mut Requests<C::Request, C::Header> {
+        &mut self.requests
     }
 
     /// Sets the share that all clients of the connection's socket have.
     pub(crate) fn with_share(self, share: Option<ClientShare>) -> Self {
         Self { share, ..self }
-    }
-
-    /// Records the export that the client has chosen.
-    fn choose(&mut self, served: Served) {
-        let ClientShare { class, weight, group } = self.share.unwrap_or(served.share);
-        let origin = Origin::Client(self.client, group);
-        self.attr = Attr { class, weight, origin, ..Attr::default() };
-        served.chosen.enter(self.client, Arc::clone(&served.name));
-        self.served = Some(served);
     }
 
     /// Records the readiness of the socket.
@@ -182,19 +145,20 @@ impl<C: Codec> Connection<C> {
 
     /// Whether the client has chosen an export.
     pub(crate) fn is_ready(&self) -> bool {
-        self.served.is_some()
+        self.requests.served.is_some()
     }
 
     /// Whether the client waits for credit, for frames, for a turn of a long request or for looks
     /// (queries of members for holes), so that it has to be resumed later.
     pub(crate) fn is_waiting(&self) -> bool {
-        self.pending.is_some() || !self.starved.is_empty() || !self.stash.is_empty()
+        self.pending.is_some() || self.requests.is_starved() || !self.stash.is_empty()
     }
 
     /// Whether a call of [`Self::receive`] would have work to do.
     pub(crate) fn may_receive(&self) -> bool {
         let parsed = self.stash.is_empty() && self.pending.is_none();
-        self.readable && parsed && !self.leaving && self.open() < REQUESTS_MAX && !self.is_flooded()
+        let room = self.requests.open() < REQUESTS_MAX;
+        self.readable && parsed && !self.leaving && room && !self.is_flooded()
     }
 
     /// Whether received bytes were left for the next pass: the client can go on although nothing
@@ -205,30 +169,12 @@ impl<C: Codec> Connection<C> {
 
     /// Whether everything that is due to the client has been sent.
     pub(crate) fn is_drained(&self) -> bool {
-        self.open() == 0 && self.codec.output().is_empty()
+        self.requests.open() == 0 && self.codec.output().is_empty()
     }
 
     /// Makes the session refuse requests from now on, because the server stops.
     pub(crate) fn begin_shutdown(&mut self) {
         self.codec.begin_shutdown();
-    }
-
-    /// Ends every open request with an I/O error, because the engine gives no answers after a
-    /// panic.
-    pub(crate) fn poison(&mut self, driver: &mut Driver) {
-        self.poisoned = true;
-        for slot in 0..self.slots.len() {
-            let slot = u32::try_from(slot).expect("at most REQUESTS_MAX");
-            if let Some(open) = &mut self.slots[slot as usize] {
-                if open.queued && open.error.is_none() && !open.streamed {
-                    continue;
-                }
-                open.error = Some(ReplyError::Io);
-                open.outstanding = 0;
-                self.end_if_over(driver, slot);
-            }
-        }
-        self.starved.clear();
     }
 
     /// Receives once from the socket, and parses the bytes.
@@ -274,10 +220,7 @@ impl<C: Codec> Connection<C> {
         exports: &[Served],
         looks: &mut HoleProbeBudget,
     ) -> ConnectionStep {
-        for _ in 0..self.starved.len() {
-            let slot = self.starved.pop_front().expect("counted");
-            self.next_sub_requests(driver, slot);
-        }
+        self.requests.resume(driver);
         if self.pending.is_none() && self.stash.is_empty() {
             return ConnectionStep::Open;
         }
@@ -292,53 +235,10 @@ impl<C: Codec> Connection<C> {
         step
     }
 
-    /// Handles the engine's answer to a sub-request.
-    pub(crate) fn on_reply(
-        &mut self,
-        driver: &mut Driver,
-        tag: Tag,
-        result: Result<(), ReplyError>,
-    ) {
-        let slot = u32::try_from(tag.0 >> TAG_INDEX_BITS).expect("made from a u32");
-        let index = usize::try_from(tag.0 & ((1 << TAG_INDEX_BITS) - 1)).expect("16 bits");
-        let Some(Some(open)) = self.slots.get_mut(slot as usize) else { return };
-        let is_read = open.op == RequestOp::Read;
-        if is_long(open.op) {
-            driver.turns_mut().end(self.client, tag);
-        }
-        let sub_request = &mut open.sub_requests[index];
-        assert!(sub_request.at == At::Engine, "answered twice");
-        if result == Err(ReplyError::Stalled) && !self.poisoned {
-            // The old frames may still be filled; the engine releases them by itself.
-            *sub_request = SubRequest { run: Run::EMPTY, at: At::Nobody, ..*sub_request };
-            open.outstanding -= 1;
-            self.next_sub_requests(driver, slot);
-            return;
-        }
-        sub_request.at = if is_read && result.is_ok() { At::Ours } else { At::Nobody };
-        open.outstanding = open.outstanding.saturating_sub(1);
-        if let Err(error) = result {
-            open.error.get_or_insert(error);
-        }
-        if open.outstanding == 0 {
-            self.next_sub_requests(driver, slot);
-        }
-    }
-
-    /// Records that frames came back from the engine, which now belong to the session again.
-    pub(crate) fn on_released(&mut self, run: Run) {
-        self.held = self.held.saturating_sub(run.count);
-    }
-
-    /// Handles credit that the engine returned: fewer bytes are charged, so that more requests may
-    /// be submitted.
-    pub(crate) fn on_credit(&mut self, bytes: Bytes) {
-        self.charged = self.charged.saturating_sub(bytes.0);
-    }
-
     /// Sends replies that are ready.
     pub(crate) fn send(&mut self, driver: &mut Held<'_>) -> ConnectionStep {
-        while self.writable && !self.broken {
+        while self.writable && !self.requests.broken {
+            self.make_headers();
             let (wanted, sent) = match self.send_once(driver) {
                 Ok(None) => break,
                 Ok(Some(counts)) => counts,
@@ -352,51 +252,17 @@ impl<C: Codec> Connection<C> {
             self.writable = sent == wanted;
             self.on_sent(driver, sent);
         }
-        if self.broken || (self.leaving && self.is_drained()) {
+        if self.requests.broken || (self.leaving && self.is_drained()) {
             ConnectionStep::Closed
         } else {
             ConnectionStep::Open
         }
     }
 
-    /// Gives back the frames of the session and returns the frames of reads that the engine still
-    /// has. If a slice of the client is in flight, the engine learns of the disconnection when the
-    /// slice ends ([`end_turn_of_gone`]).
-    pub(crate) fn close(
-        mut self,
-        driver: &mut Driver,
-        looks: &mut HoleProbeBudget,
-    ) -> Vec<(Tag, Run)> {
-        if let Some(served) = &self.served {
-            served.chosen.leave(self.client);
-        }
-        let mut reads = Vec::new();
-        for (slot, open) in self.slots.iter_mut().enumerate() {
-            let Some(open) = open else { continue };
-            for (index, sub_request) in open.sub_requests.iter().enumerate() {
-                match sub_request.at {
-                    At::Ours => driver.give_back_frames(sub_request.run),
-                    // The frames of a write come back by themselves, whether its reply has been
-                    // sent or not.
-                    At::Engine if sub_request.run.count > 0 && open.op == RequestOp::Read => {
-                        let slot = u32::try_from(slot).expect("at most REQUESTS_MAX");
-                        reads.push((tag_of(slot, index), sub_request.run));
-                    }
-                    At::Engine | At::Nobody => {}
-                }
-            }
-        }
-        driver.pool_mut().leave(self.client);
-        driver.turns_mut().leave(self.client);
-        looks.leave(self.client);
-        if !driver.turns_mut().has(self.client) {
-            driver.client_gone(self.client);
-        }
-        reads
-    }
-
-    fn open(&self) -> usize {
-        self.slots.len() - self.free.len()
+    /// Ends the session; see [`Requests::close`].
+    pub(crate) fn close(self, driver: &mut Driver, looks: &mut HoleProbeBudget) -> Vec<(Tag, Run)> {
+        looks.leave(self.client());
+        self.requests.close(driver)
     }
 
     /// Whether so many replies of the codec are unsent that no more input is parsed.
@@ -405,20 +271,7 @@ impl<C: Codec> Connection<C> {
     }
 }
 
-/// Handles an answer to a request of a disconnected client. After the last slice that the client
-/// had in flight, the engine is told that the client is gone.
-pub(crate) fn end_turn_of_gone(driver: &mut Driver, client: ClientId, tag: Tag) {
-    if driver.turns_mut().end(client, tag) && !driver.turns_mut().has(client) {
-        driver.client_gone(client);
-    }
-}
-
-fn tag_of(slot: u32, sub_request: usize) -> Tag {
-    Tag(u64::from(slot) << TAG_INDEX_BITS | sub_request as u64)
-}
 /// Largest number of unanswered requests of one client: 32 times as many as Linux' nbd keeps in
 /// flight by default.
 const REQUESTS_MAX: usize = 4096;
-/// Bits of a tag that hold the index of a sub-request within its request. A sub-request has at most
-/// 1 MiB, and 2^16 of them, 64 GiB, are more than the longest request of any protocol.
-const TAG_INDEX_BITS: u32 = 16;
+const CHOSEN: &str = "requests come after the choice of an export";

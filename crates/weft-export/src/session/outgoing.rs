@@ -4,11 +4,12 @@
 //! frames.
 
 use std::io::IoSlice;
+use std::ops::Deref;
 
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags};
 use smallvec::SmallVec;
-use weft_engine::{RequestOp, Segments};
+use weft_engine::{RequestOp, Run, Segments};
 use weft_runtime::buffers::Buffer;
 use weft_runtime::serve::driver::Driver;
 use weft_runtime::serve::reactor::Held;
@@ -16,7 +17,7 @@ use weft_units::FRAME_BYTES;
 
 use super::Connection;
 use super::codec::Codec;
-use super::requests::{At, SubRequest, is_long};
+use super::requests::{At, Open, SubRequest};
 
 impl<C: Codec> Connection<C> {
     /// Calls `sendmsg` once. Returns the number of bytes in the call and the number of bytes sent,
@@ -46,6 +47,17 @@ impl<C: Codec> Connection<C> {
         Ok(Some((wanted, sent)))
     }
 
+    /// Makes the headers of the replies that there are since the last call.
+    pub(super) fn make_headers(&mut self) {
+        while let Some(slot) = self.requests.take_ended() {
+            let open = self.requests.at_mut(slot);
+            if open.streamed_bytes == 0 {
+                let result = open.error.as_ref().map_or(Ok(()), Err);
+                open.header = Some(self.codec.reply_header(&open.request, result));
+            }
+        }
+    }
+
     /// Collects the buffers of the next `sendmsg`.
     fn line_up(&self) -> Line<'_> {
         let mut line = Line { skip: self.sent, ..Line::default() };
@@ -55,8 +67,8 @@ impl<C: Codec> Connection<C> {
         if !mid_reply {
             line.push(output);
         }
-        for (index, slot) in self.replies.iter().enumerate() {
-            let open = self.slots[*slot as usize].as_ref().expect("open until sent");
+        for (index, slot) in self.requests.replies.iter().enumerate() {
+            let open = self.requests.at(*slot);
             if !open.is_sendable() || line.is_full(open.sub_requests.len()) {
                 break;
             }
@@ -80,8 +92,8 @@ impl<C: Codec> Connection<C> {
 
     /// Whether the first reply is a streamed read and at least one sub-request of it was sent.
     fn front_streams(&self) -> bool {
-        let first = self.replies.front().and_then(|slot| self.slots[*slot as usize].as_ref());
-        first.is_some_and(|open| open.streamed_bytes > 0)
+        let first = self.requests.replies.front();
+        first.is_some_and(|slot| self.requests.at(*slot).streamed_bytes > 0)
     }
 
     /// Records that `sent` bytes were sent, in the order in which `send_once` lined them up.
@@ -94,43 +106,23 @@ impl<C: Codec> Connection<C> {
             sent -= count;
             output = 0;
         }
-        while let Some(slot) = self.replies.front().copied() {
-            let open = self.slots[slot as usize].as_mut().expect("open until sent");
+        while let Some(slot) = self.requests.replies.front().copied() {
+            let open = self.requests.at_mut(slot);
             if !open.is_sendable() {
                 break;
             }
             let whole = open.bytes_to_send();
             if self.sent + sent < whole {
                 self.sent += sent;
+                open.sent_in_part |= self.sent > 0;
                 for run in open.take_back_sent(self.sent) {
-                    self.held -= run.count;
-                    driver.give_back_frames(run);
+                    self.requests.take_back(driver, run);
                 }
                 return;
             }
             sent -= whole - self.sent;
             self.sent = 0;
-            for sub_request in &mut open.sub_requests {
-                if sub_request.at == At::Ours {
-                    self.held -= sub_request.run.count;
-                    driver.give_back_frames(sub_request.run);
-                    sub_request.at = At::Nobody;
-                }
-            }
-            if open.is_last_sub_request() {
-                self.long -= usize::from(is_long(open.op));
-                self.slots[slot as usize] = None;
-                self.free.push(slot);
-                self.replies.pop_front();
-                if self.open() == 0 {
-                    // The engine has no request of the client, so no credit is outstanding.
-                    self.charged = 0;
-                }
-            } else {
-                open.streamed_bytes += open.sub_requests[0].len;
-                open.header = None;
-                open.sub_requests.clear();
-                self.next_sub_requests(driver, slot);
+            if !self.requests.part_sent(driver, slot) {
                 return;
             }
             if output > 0 {
@@ -143,6 +135,44 @@ impl<C: Codec> Connection<C> {
                 return;
             }
         }
+    }
+}
+
+impl<R, H: Deref<Target = [u8]>> Open<R, H> {
+    /// Takes the frames of a read that are not needed any more once `sent` bytes of its reply have
+    /// been sent: those of sub-requests that have been sent completely.
+    fn take_back_sent(&mut self, sent: usize) -> SmallVec<[Run; 4]> {
+        let mut runs = SmallVec::new();
+        if self.op == RequestOp::Read && self.error.is_none() {
+            let header = self.header_len();
+            let mut rest = sent.saturating_sub(header) as u64;
+            for sub_request in &mut self.sub_requests {
+                if sub_request.len > rest {
+                    break;
+                }
+                rest -= sub_request.len;
+                if sub_request.at == At::Ours {
+                    sub_request.at = At::Nobody;
+                    runs.push(sub_request.run);
+                }
+            }
+        }
+        runs
+    }
+
+    fn bytes_to_send(&self) -> usize {
+        let header = self.header_len();
+        let is_data = self.op == RequestOp::Read && self.error.is_none();
+        let data: u64 = self
+            .sub_requests
+            .iter()
+            .map(|sub_request| if is_data { sub_request.len } else { 0 })
+            .sum();
+        header + usize::try_from(data).expect("at most 32 MiB")
+    }
+
+    fn header_len(&self) -> usize {
+        self.header.as_deref().map_or(0, <[u8]>::len)
     }
 }
 

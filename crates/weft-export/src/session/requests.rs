@@ -1,21 +1,69 @@
-//! Requests between header and reply: frames, sub-requests, retries and the result.
+//! Requests of a client between arrival and reply: frames, sub-requests, retries and the result.
 //!
 //! A request gets frames, goes to the engine in sub-requests, repeats those that stalled at a
-//! member, and becomes a reply when none of its sub-requests is outstanding.
+//! member, and becomes a reply when none of its sub-requests is outstanding. Nothing here knows how
+//! requests and their data come and go: that is a matter of the client's connection.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
-use weft_engine::{ClientRequest, Flags, ReplyError, RequestOp, Run, frames_needed};
-use weft_runtime::serve::driver::Driver;
-use weft_units::{ByteRange, ClientId, FRAME_BYTES};
+use weft_engine::{
+    Attr, ClientRequest, Flags, Origin, ReplyError, RequestOp, Run, Segments, Tag, frames_needed,
+};
+use weft_runtime::serve::driver::{Driver, Event};
+use weft_units::{ByteRange, Bytes, ClientId, FRAME_BYTES};
 
-use super::codec::{Codec, Work};
-use super::{Connection, Served, tag_of};
-use crate::hole_probes::HoleProbeBudget;
+use super::{CHOSEN, Served};
 use crate::record::Asked;
+use crate::share::ClientShare;
+
+/// Requests of one client. `R` is a request in the form of the protocol, and `H` the header of its
+/// reply.
+pub(crate) struct Requests<R, H> {
+    pub(super) client: ClientId,
+    /// Attributes of the client's requests, once it has chosen an export.
+    attr: Attr,
+    /// Export that the client has chosen; `None` before.
+    pub(super) served: Option<Served>,
+    /// Index in `slots` of the write that receives its payload now.
+    receiving: Option<u32>,
+    slots: Vec<Option<Open<R, H>>>,
+    free: Vec<u32>,
+    /// Indexes in `slots` of the requests that have ended, in the order in which they are answered.
+    pub(super) replies: VecDeque<u32>,
+    /// Number of frames that were taken for the client and have not come back.
+    held: u32,
+    /// Number of trims and writes of zeroes without an answer.
+    long: usize,
+    /// Number of bytes that were submitted to the engine and not credited yet.
+    charged: u64,
+    credit: u64,
+    /// Indexes in `slots` of requests that have a reply, or another part of one, and were not taken
+    /// yet ([`Self::take_ended`]).
+    ended: Vec<u32>,
+    /// Indexes in `slots` of requests that wait for frames: for a repetition after a member
+    /// stalled, or for the next sub-request of a streamed request.
+    starved: VecDeque<u32>,
+    /// Set when a request failed after a part of its data was sent, so that the error cannot be
+    /// told.
+    pub(super) broken: bool,
+    pub(super) poisoned: bool,
+}
+
+/// Reply to a request, as it is sent.
+pub(crate) struct Reply<'a, R> {
+    pub(crate) request: R,
+    pub(crate) error: Option<&'a ReplyError>,
+    /// Data of a read: its first byte, counted from that of the request, and its place.
+    pub(crate) data: Option<(u64, Segments)>,
+    /// Whether the request is a read or a write.
+    pub(crate) moves_data: bool,
+}
 
 /// A request that is not answered yet.
-pub(super) struct Open<C: Codec> {
-    pub(super) request: C::Request,
+pub(super) struct Open<R, H> {
+    pub(super) request: R,
     pub(super) op: RequestOp,
     pub(super) fua: bool,
     pub(super) discard: bool,
@@ -34,9 +82,12 @@ pub(super) struct Open<C: Codec> {
     pub(super) streamed: bool,
     /// Number of bytes of a streamed read that were sent.
     pub(super) streamed_bytes: u64,
-    /// Whether the request is in `Connection::replies`.
-    pub(super) queued: bool,
-    pub(super) header: Option<C::Header>,
+    /// Whether a part of the reply was sent.
+    pub(super) sent_in_part: bool,
+    /// Whether the request is in [`Requests::replies`].
+    queued: bool,
+    /// Header of the reply, once it was made.
+    pub(super) header: Option<H>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -56,29 +107,63 @@ pub(super) enum At {
     Ours,
 }
 
-impl<C: Codec> Connection<C> {
-    /// Starts a request. Returns false if the request has to wait.
-    pub(super) fn begin(
-        &mut self,
-        driver: &mut Driver,
-        request: C::Request,
-        looks: &mut HoleProbeBudget,
-    ) -> bool {
-        let work = self.codec.work(&request);
-        let Work::Volume(asked) = work else {
-            let looks_for_holes = matches!(work, Work::Extents { .. });
-            if looks_for_holes && !self.poisoned && !looks.may_look(self.client) {
-                self.yielded = true;
-                return false;
-            }
-            looks.take(self.answer_here(driver, &request, work));
-            return true;
-        };
-        if self.is_hole(driver, &request, &asked) {
-            self.codec.reply_hole(&request);
-            return true;
+impl<R, H> Requests<R, H> {
+    pub(crate) fn new(client: ClientId, credit: Bytes) -> Self {
+        Self {
+            client,
+            attr: Attr::default(),
+            served: None,
+            receiving: None,
+            slots: Vec::new(),
+            free: Vec::new(),
+            replies: VecDeque::new(),
+            ended: Vec::new(),
+            held: 0,
+            long: 0,
+            charged: 0,
+            credit: credit.0,
+            starved: VecDeque::new(),
+            broken: false,
+            poisoned: false,
         }
-        let mut open = Open::new(request, &asked);
+    }
+
+    /// Records the export that the client has chosen, and the client's share of it.
+    pub(crate) fn choose(&mut self, driver: &mut Driver, served: Served, share: ClientShare) {
+        let ClientShare { class, weight, group } = share;
+        let origin = Origin::Client(self.client, group);
+        self.attr = Attr { class, weight, origin, ..Attr::default() };
+        served.chosen.enter(self.client, Arc::clone(&served.name));
+        self.served = Some(served);
+        driver.pool_mut().join(self.client);
+    }
+
+    /// Number of requests that are not answered.
+    pub(crate) fn open(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Whether a request waits for frames or for a turn.
+    pub(crate) fn is_starved(&self) -> bool {
+        !self.starved.is_empty()
+    }
+
+    /// The open request with this index in the list.
+    pub(super) fn at(&self, slot: u32) -> &Open<R, H> {
+        self.slots[slot as usize].as_ref().expect("open until answered")
+    }
+
+    /// The open request with this index in the list, to change it.
+    pub(super) fn at_mut(&mut self, slot: u32) -> &mut Open<R, H> {
+        self.slots[slot as usize].as_mut().expect("open until answered")
+    }
+
+    /// Starts a request. Returns false if the request has to wait.
+    pub(crate) fn begin(&mut self, driver: &mut Driver, request: R, asked: &Asked) -> bool
+    where
+        R: Copy,
+    {
+        let mut open = Open::new(request, asked);
         open.error = self.poisoned.then_some(ReplyError::Io);
         let (op, len) = (open.op, open.len);
         // Long requests take no memory of their own, so only this limit bounds their number.
@@ -102,7 +187,7 @@ impl<C: Codec> Connection<C> {
         if op == RequestOp::Write {
             self.receiving = Some(slot);
         }
-        let open = self.slots[slot as usize].as_ref().expect("put there just now");
+        let open = self.at(slot);
         if open.error.is_some() {
             self.end_if_over(driver, slot);
         } else if open.streamed {
@@ -113,10 +198,272 @@ impl<C: Codec> Connection<C> {
         true
     }
 
+    /// The write that receives its payload now, the number of bytes that have arrived, and whether
+    /// the write has failed, so that no frames are taken for the rest.
+    pub(crate) fn receiving(&self) -> Option<(R, u64, bool)>
+    where
+        R: Copy,
+    {
+        let open = self.at(self.receiving?);
+        Some((open.request, open.received, open.error.is_some()))
+    }
+
+    /// Takes the index of a request that has a reply, or another part of one, which was not taken
+    /// yet. They are in no order.
+    pub(crate) fn take_ended(&mut self) -> Option<u32> {
+        self.ended.pop()
+    }
+
+    /// Ends the write that receives its payload with an error, because no more of it comes.
+    pub(crate) fn payload_lost(&mut self, driver: &mut Driver) {
+        let Some(slot) = self.receiving.take() else { return };
+        self.at_mut(slot).error.get_or_insert(ReplyError::Io);
+        self.end_if_over(driver, slot);
+    }
+
+    /// The first reply, if it is ready, or a part of its data is.
+    pub(crate) fn first_reply(&self) -> Option<u32> {
+        self.replies.front().copied().filter(|slot| self.at(*slot).is_sendable())
+    }
+
+    /// The reply with this index in the list, and the data of it that is ready.
+    pub(crate) fn reply(&self, slot: u32) -> Reply<'_, R>
+    where
+        R: Copy,
+    {
+        let open = self.at(slot);
+        let is_data = open.op == RequestOp::Read && open.error.is_none();
+        let data = is_data.then(|| {
+            let mut segments = Segments::new();
+            for sub_request in &open.sub_requests {
+                let offset = sub_request.start % FRAME_BYTES;
+                segments.push(sub_request.run.part(offset, sub_request.len));
+            }
+            (open.streamed_bytes, segments)
+        });
+        let moves_data = matches!(open.op, RequestOp::Read | RequestOp::Write);
+        Reply { request: open.request, error: open.error.as_ref(), data, moves_data }
+    }
+
+    /// Records that the first reply was sent, or the part of it that was ready. Returns whether the
+    /// request is over.
+    pub(crate) fn part_sent(&mut self, driver: &mut Driver, slot: u32) -> bool {
+        let open = self.slots[slot as usize].as_mut().expect("open until answered");
+        for sub_request in &mut open.sub_requests {
+            if sub_request.at == At::Ours {
+                self.held -= sub_request.run.count;
+                driver.give_back_frames(sub_request.run);
+                sub_request.at = At::Nobody;
+            }
+        }
+        if open.is_last_sub_request() {
+            self.remove_first();
+            return true;
+        }
+        open.streamed_bytes += open.sub_requests[0].len;
+        open.sent_in_part = true;
+        open.header = None;
+        open.sub_requests.clear();
+        self.next_sub_requests(driver, slot);
+        false
+    }
+
+    /// Removes the first reply, which was sent.
+    fn remove_first(&mut self) {
+        let slot = self.replies.pop_front().expect("a reply was sent");
+        let open = self.slots[slot as usize].take().expect("open until answered");
+        self.long -= usize::from(is_long(open.op));
+        self.free.push(slot);
+        if self.open() == 0 {
+            // The engine has no request of the client, so no credit is outstanding.
+            self.charged = 0;
+        }
+    }
+
+    /// Takes back frames of a reply that were sent.
+    pub(super) fn take_back(&mut self, driver: &mut Driver, run: Run) {
+        self.held -= run.count;
+        driver.give_back_frames(run);
+    }
+
+    /// Continues the requests that wait for frames or for a turn.
+    pub(crate) fn resume(&mut self, driver: &mut Driver) {
+        for _ in 0..self.starved.len() {
+            let slot = self.starved.pop_front().expect("counted");
+            self.next_sub_requests(driver, slot);
+        }
+    }
+
+    /// Ends every open request with an I/O error, because the engine gives no answers after a
+    /// panic.
+    pub(crate) fn poison(&mut self, driver: &mut Driver) {
+        self.poisoned = true;
+        for slot in 0..self.slots.len() {
+            let slot = u32::try_from(slot).expect("at most REQUESTS_MAX");
+            if let Some(open) = &mut self.slots[slot as usize] {
+                if open.queued && open.error.is_none() && !open.streamed {
+                    continue;
+                }
+                open.error = Some(ReplyError::Io);
+                open.outstanding = 0;
+                self.end_if_over(driver, slot);
+            }
+        }
+        self.starved.clear();
+    }
+
+    /// Handles an event of the driver about this client.
+    pub(crate) fn on_event(&mut self, driver: &mut Driver, event: Event) {
+        match event {
+            Event::Credit { bytes, .. } => self.charged = self.charged.saturating_sub(bytes.0),
+            Event::Released { run, .. } => self.held = self.held.saturating_sub(run.count),
+            Event::Reply { tag, result, .. } => self.on_reply(driver, tag, result),
+        }
+    }
+
+    /// Handles the engine's answer to a sub-request.
+    fn on_reply(&mut self, driver: &mut Driver, tag: Tag, result: Result<(), ReplyError>) {
+        let slot = u32::try_from(tag.0 >> TAG_INDEX_BITS).expect("made from a u32");
+        let index = usize::try_from(tag.0 & ((1 << TAG_INDEX_BITS) - 1)).expect("16 bits");
+        let Some(Some(open)) = self.slots.get_mut(slot as usize) else { return };
+        let is_read = open.op == RequestOp::Read;
+        if is_long(open.op) {
+            driver.turns_mut().end(self.client, tag);
+        }
+        let sub_request = &mut open.sub_requests[index];
+        assert!(sub_request.at == At::Engine, "answered twice");
+        if result == Err(ReplyError::Stalled) && !self.poisoned {
+            // The old frames may still be filled; the engine releases them by itself.
+            *sub_request = SubRequest { run: Run::EMPTY, at: At::Nobody, ..*sub_request };
+            open.outstanding -= 1;
+            self.next_sub_requests(driver, slot);
+            return;
+        }
+        sub_request.at = if is_read && result.is_ok() { At::Ours } else { At::Nobody };
+        open.outstanding = open.outstanding.saturating_sub(1);
+        if let Err(error) = result {
+            open.error.get_or_insert(error);
+        }
+        if open.outstanding == 0 {
+            self.next_sub_requests(driver, slot);
+        }
+    }
+
+    /// Gives back the frames of the client and returns the frames of reads that the engine still
+    /// has. If a slice of the client is in flight, the engine learns of the disconnection when the
+    /// slice ends ([`end_turn_of_gone`]).
+    pub(crate) fn close(mut self, driver: &mut Driver) -> Vec<(Tag, Run)> {
+        if let Some(served) = &self.served {
+            served.chosen.leave(self.client);
+        }
+        let mut reads = Vec::new();
+        for (slot, open) in self.slots.iter_mut().enumerate() {
+            let Some(open) = open else { continue };
+            for (index, sub_request) in open.sub_requests.iter().enumerate() {
+                match sub_request.at {
+                    At::Ours => driver.give_back_frames(sub_request.run),
+                    // The frames of a write come back by themselves, whether its reply has been
+                    // sent or not.
+                    At::Engine if sub_request.run.count > 0 && open.op == RequestOp::Read => {
+                        let slot = u32::try_from(slot).expect("at most REQUESTS_MAX");
+                        reads.push((tag_of(slot, index), sub_request.run));
+                    }
+                    At::Engine | At::Nobody => {}
+                }
+            }
+        }
+        driver.pool_mut().leave(self.client);
+        driver.turns_mut().leave(self.client);
+        if !driver.turns_mut().has(self.client) {
+            driver.client_gone(self.client);
+        }
+        reads
+    }
+
+    /// Frames of the write that receives its payload, from its next byte on, as far as they were
+    /// taken.
+    pub(crate) fn payload_segments(&self) -> Segments {
+        let mut segments = Segments::new();
+        let Some(slot) = self.receiving else { return segments };
+        let open = self.at(slot);
+        let mut rest = open.received - open.done_before();
+        for sub_request in &open.sub_requests {
+            let skip = rest.min(sub_request.len);
+            rest -= skip;
+            if sub_request.at == At::Ours && skip < sub_request.len {
+                let offset = sub_request.start % FRAME_BYTES + skip;
+                segments.push(sub_request.run.part(offset, sub_request.len - skip));
+            }
+        }
+        segments
+    }
+
+    /// Takes frames for the next sub-requests of a long write before its payload arrives, as far as
+    /// frames are free.
+    pub(crate) fn reserve(&mut self, driver: &mut Driver) {
+        let Some(slot) = self.receiving else { return };
+        let open = self.slots[slot as usize].as_mut().expect("open while its payload comes");
+        if open.streamed || open.error.is_some() {
+            return;
+        }
+        while open.room() < AHEAD_BYTES
+            && let Some(sub_request) = open.take_next(driver, self.client)
+        {
+            self.held += sub_request.run.count;
+        }
+    }
+
+    /// Copies payload into its frames. Returns the number of bytes copied.
+    pub(super) fn copy_payload(&mut self, driver: &mut Driver, bytes: &[u8]) -> usize {
+        let slot = self.receiving.expect("set when a write begins");
+        let open = self.at(slot);
+        if open.error.is_some() {
+            return bytes.len();
+        }
+        let mut skip = open.received - open.done_before();
+        let mut copied = 0;
+        for sub_request in &open.sub_requests {
+            let offset = skip.min(sub_request.len);
+            skip -= offset;
+            let room =
+                usize::try_from(sub_request.len - offset).expect("at most SUB_REQUEST_BYTES");
+            let count = room.min(bytes.len() - copied);
+            if sub_request.at != At::Ours || count == 0 {
+                continue;
+            }
+            let segment =
+                sub_request.run.part(sub_request.start % FRAME_BYTES + offset, count as u64);
+            driver.slab_mut().bytes_mut(segment).copy_from_slice(&bytes[copied..copied + count]);
+            copied += count;
+        }
+        copied
+    }
+
+    /// Records that `count` bytes of payload have arrived in their frames.
+    pub(crate) fn on_payload(&mut self, driver: &mut Driver, count: usize) {
+        let slot = self.receiving.expect("set when a write begins");
+        let open = self.at_mut(slot);
+        open.received += count as u64;
+        let complete = open.received == open.len;
+        if complete {
+            self.receiving = None;
+        } else if open.room() == 0 {
+            self.reserve(driver);
+        }
+        let open = self.at_mut(slot);
+        if open.error.is_some() {
+            self.end_if_over(driver, slot);
+        } else if open.room() == 0 {
+            // Frames for the rest come back when the engine has finished this part.
+            open.streamed |= !complete;
+            self.submit(driver, slot);
+        }
+    }
+
     /// Takes frames for the payload of a request that begins: all of a read's, or those of a
     /// write's first sub-request. A request that is too large for its client is streamed. Returns
     /// false if the request has to wait for frames or credit that the client itself has in use.
-    fn take_frames(&mut self, driver: &mut Driver, open: &mut Open<C>) -> bool {
+    fn take_frames(&mut self, driver: &mut Driver, open: &mut Open<R, H>) -> bool {
         let has_payload = matches!(open.op, RequestOp::Read | RequestOp::Write);
         if !has_payload || open.error.is_some() {
             return true;
@@ -141,32 +488,6 @@ impl<C: Codec> Connection<C> {
     fn next_slot(&self) -> u32 {
         let fresh = || u32::try_from(self.slots.len()).expect("at most REQUESTS_MAX");
         self.free.last().copied().unwrap_or_else(fresh)
-    }
-
-    /// Answers a request that needs no engine: a query for holes, or a hint about a later read,
-    /// which needs no work. Returns the cost of the answer, as a number of looks (queries of a
-    /// member for its holes).
-    fn answer_here(&mut self, driver: &mut Driver, request: &C::Request, work: Work) -> usize {
-        let Served { volume, allocation, .. } = self.served.as_ref().expect(CHOSEN);
-        match work {
-            _ if self.poisoned => self.codec.reply(request, Err(&ReplyError::Io)),
-            Work::Extents { offset, len, most } => {
-                let told = allocation.extents(driver, *volume, offset, len, most);
-                self.codec.reply_extents(request, told.extents());
-                return LOOKS_OF_REQUEST + told.looks();
-            }
-            _ => self.codec.reply(request, Ok(())),
-        }
-        0
-    }
-
-    /// Whether a read is long and covers only a hole, and the client accepts a reply that says so.
-    fn is_hole(&self, driver: &mut Driver, request: &C::Request, asked: &Asked) -> bool {
-        if asked.op != RequestOp::Read || self.poisoned || !self.codec.tells_hole(request) {
-            return false;
-        }
-        let Served { volume, allocation, .. } = self.served.as_ref().expect(CHOSEN);
-        allocation.is_hole(driver, *volume, asked.start, asked.len)
     }
 
     /// Takes frames for all of a request, or none. Returns whether they were taken.
@@ -199,7 +520,7 @@ impl<C: Codec> Connection<C> {
     }
 
     /// Submits every sub-request for which the session has the frames to the engine.
-    pub(super) fn submit(&mut self, driver: &mut Driver, slot: u32) {
+    fn submit(&mut self, driver: &mut Driver, slot: u32) {
         self.submit_sub_requests(driver, slot, false);
     }
 
@@ -353,10 +674,7 @@ impl<C: Codec> Connection<C> {
             return;
         }
         if open.error.is_some() {
-            if open.streamed_bytes > 0 || (self.sent > 0 && self.replies.front() == Some(&slot)) {
-                // Data has been sent already, so the error can no longer be reported.
-                self.broken = true;
-            }
+            self.broken |= open.sent_in_part;
             for sub_request in &mut open.sub_requests {
                 if sub_request.at == At::Ours {
                     self.held -= sub_request.run.count;
@@ -369,13 +687,10 @@ impl<C: Codec> Connection<C> {
     }
 
     fn queue_reply(&mut self, slot: u32) {
-        let open = self.slots[slot as usize].as_mut().expect("open until answered");
-        let result = open.error.as_ref().map_or(Ok(()), Err);
-        if open.streamed_bytes == 0 {
-            open.header = Some(self.codec.reply_header(&open.request, result));
-        }
-        if !open.queued {
-            open.queued = true;
+        let open = self.at_mut(slot);
+        let is_new = !std::mem::replace(&mut open.queued, true);
+        self.ended.push(slot);
+        if is_new {
             self.replies.push_back(slot);
         }
     }
@@ -389,9 +704,9 @@ impl SubRequest {
     }
 }
 
-impl<C: Codec> Open<C> {
+impl<R, H> Open<R, H> {
     /// Creates an open request for which no work has been done.
-    fn new(request: C::Request, asked: &Asked) -> Self {
+    fn new(request: R, asked: &Asked) -> Self {
         let Asked { op, start, len, fua, discard } = *asked;
         Self {
             request,
@@ -407,6 +722,7 @@ impl<C: Codec> Open<C> {
             error: None,
             streamed: false,
             streamed_bytes: 0,
+            sent_in_part: false,
             queued: false,
             header: None,
         }
@@ -448,27 +764,6 @@ impl<C: Codec> Open<C> {
         Some(sub_request)
     }
 
-    /// Takes the frames of a read that are not needed any more once `sent` bytes of its reply have
-    /// been sent: those of sub-requests that have been sent completely.
-    pub(super) fn take_back_sent(&mut self, sent: usize) -> SmallVec<[Run; 4]> {
-        let mut runs = SmallVec::new();
-        if self.op == RequestOp::Read && self.error.is_none() {
-            let header = self.header.as_deref().map_or(0, <[u8]>::len);
-            let mut rest = sent.saturating_sub(header) as u64;
-            for sub_request in &mut self.sub_requests {
-                if sub_request.len > rest {
-                    break;
-                }
-                rest -= sub_request.len;
-                if sub_request.at == At::Ours {
-                    sub_request.at = At::Nobody;
-                    runs.push(sub_request.run);
-                }
-            }
-        }
-        runs
-    }
-
     pub(super) fn is_sendable(&self) -> bool {
         let ready = !self.streamed
             || self.sub_requests.iter().any(|sub_request| sub_request.at == At::Ours);
@@ -480,17 +775,18 @@ impl<C: Codec> Open<C> {
         let is_stream = self.streamed && self.op == RequestOp::Read && self.error.is_none();
         !is_stream || self.submitted == self.len
     }
+}
 
-    pub(super) fn bytes_to_send(&self) -> usize {
-        let header = self.header.as_deref().map_or(0, <[u8]>::len);
-        let is_data = self.op == RequestOp::Read && self.error.is_none();
-        let data: u64 = self
-            .sub_requests
-            .iter()
-            .map(|sub_request| if is_data { sub_request.len } else { 0 })
-            .sum();
-        header + usize::try_from(data).expect("at most 32 MiB")
+/// Handles an answer to a request of a disconnected client. After the last slice that the client
+/// had in flight, the engine is told that the client is gone.
+pub(crate) fn end_turn_of_gone(driver: &mut Driver, client: ClientId, tag: Tag) {
+    if driver.turns_mut().end(client, tag) && !driver.turns_mut().has(client) {
+        driver.client_gone(client);
     }
+}
+
+fn tag_of(slot: u32, sub_request: usize) -> Tag {
+    Tag(u64::from(slot) << TAG_INDEX_BITS | sub_request as u64)
 }
 /// Whether requests of this kind may be long without bringing payload, so that frames do not limit
 /// them.
@@ -521,10 +817,12 @@ const ZEROES_BYTES_MAX: u64 = 4 << 20;
 const DISCARD_BYTES_MAX: u64 = 64 << 20;
 /// Largest number of unanswered trims and writes of zeroes of one client.
 const LONG_MAX: usize = 64;
-/// Cost of a request for block status apart from its looks (queries of a member for its holes), as
-/// a number of looks.
-const LOOKS_OF_REQUEST: usize = 8;
-const CHOSEN: &str = "requests come after the choice of an export";
+/// Least number of payload bytes of a write that get frames before they arrive, if enough frames
+/// are free: as many as one receive takes.
+const AHEAD_BYTES: u64 = 256 << 10;
+/// Bits of a tag that hold the index of a sub-request within its request. A sub-request has at most
+/// 1 MiB, and 2^16 of them, 64 GiB, are more than the longest request of any protocol.
+const TAG_INDEX_BITS: u32 = 16;
 
 #[cfg(test)]
 mod tests {

@@ -78,6 +78,7 @@ impl Server {
                     Listen::Unix { path: path.join("nbd") },
                     Listen::Tcp { address: "127.0.0.1:0".parse().unwrap(), insecure: false },
                 ],
+                devices: Vec::new(),
                 control: Some(path.join("control")),
                 backend,
                 clients_max: CLIENTS_MAX,

@@ -32,6 +32,19 @@ pub trait Port {
     /// Called after the engine or a worker has panicked: the port answers everything with an I/O
     /// error from now on.
     fn on_poison(&mut self, cx: &mut Context<'_, '_>);
+    /// Called when the server is asked to end, while clients are served as before: the port begins
+    /// to take its block device away from the kernel, which may need requests for that. Only ports
+    /// of the first worker are called.
+    fn on_closing(&mut self, cx: &mut Context<'_, '_>) {
+        let _ = cx;
+    }
+    /// Whether the server may stop as far as the port is concerned.
+    ///
+    /// # Errors
+    /// The device is in use; the text says so. The stop is cancelled.
+    fn is_closed(&self) -> Result<bool, String> {
+        Ok(true)
+    }
     /// Called when the server is to stop: the port refuses new work from now on.
     fn on_stop(&mut self, cx: &mut Context<'_, '_>);
     /// Called when a volume could not write its clients' data: the stop is cancelled, and clients

@@ -6,9 +6,9 @@
 //! and the engine's clock. Its legal phases:
 //!
 //! ```text
-//! Running ──► Writing ──► Stopping ──► Draining ──► over
-//!    ▲───────────┘ not all could be written: told again, it goes on to Stopping
-//!    └─────────────────────────┴── poisoned, or told once more ──┘
+//! Running ──► Closing ──► Writing ──► Stopping ──► Draining ──► over
+//!    ▲───────────┴───────────┘ not closed or not all written: told again, it goes on to Stopping
+//!    └─────────────────────────────────────┴── poisoned, or told once more ──┘
 //! ```
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -101,6 +101,8 @@ struct Head {
 #[derive(Debug)]
 enum Phase {
     Running,
+    /// Ports take block devices away from the kernel, while clients are served.
+    Closing,
     /// Volumes write what their caches have, while clients are served. `left` volumes have not
     /// finished; `error` is the first error.
     Writing {
@@ -214,13 +216,17 @@ impl<'h> Worker<'h> {
                 && let Some(how) = head.stop.take()
             {
                 match (&head.phase, how) {
-                    (Phase::Running, Ending::Write) => self.begin_writing(driver),
-                    (Phase::Running | Phase::Writing { .. }, Ending::GiveUp) => {
+                    (Phase::Running, Ending::Write) => {
+                        head.phase = Phase::Closing;
+                        self.each(driver, |port, cx| port.on_closing(cx));
+                    }
+                    (Phase::Running | Phase::Closing | Phase::Writing { .. }, Ending::GiveUp) => {
                         self.begin_stop(driver);
                     }
                     _ => {}
                 }
             }
+            self.go_on_closing(driver);
             self.go_on_writing(driver);
             if !driver.busy() {
                 break;
@@ -325,6 +331,29 @@ impl<'h> Worker<'h> {
         }
     }
 
+    /// Goes on to write everything once all ports are closed. If one cannot be, the server goes on
+    /// as before.
+    fn go_on_closing(&mut self, driver: &mut Held<'h>) {
+        if !self.head.as_ref().is_some_and(|head| matches!(head.phase, Phase::Closing)) {
+            return;
+        }
+        let closed = self.ports.iter().map(|port| port.is_closed());
+        match closed.collect::<Result<Vec<bool>, String>>() {
+            Ok(closed) if closed.iter().all(|is_closed| *is_closed) => self.begin_writing(driver),
+            Ok(_) => {}
+            Err(why) => self.refuse_stop(driver, &format!("not stopped: {why}")),
+        }
+    }
+
+    /// Cancels a stop.
+    fn refuse_stop(&mut self, driver: &mut Held<'h>, text: &str) {
+        let Some(head) = &mut self.head else { return };
+        head.phase = Phase::Running;
+        head.refused = true;
+        tracing::error!("{text}");
+        self.each(driver, |port, cx| port.on_stop_refused(cx, text));
+    }
+
     /// Goes on to stop the volumes once all have written everything. If a volume failed to write,
     /// the server goes on as before.
     fn go_on_writing(&mut self, driver: &mut Held<'h>) {
@@ -334,14 +363,11 @@ impl<'h> Worker<'h> {
             self.begin_stop(driver);
             return;
         };
-        head.phase = Phase::Running;
-        head.refused = true;
         let text = format!(
             "not stopped: {why}; the volume goes on, and they stay in memory. Make space and stop it \
              again; weft stop --discard or a second signal gives them up"
         );
-        tracing::error!("{text}");
-        self.each(driver, |port, cx| port.on_stop_refused(cx, &text));
+        self.refuse_stop(driver, &text);
     }
 
     /// Advances the shutdown to its next phase when the current one is over. Returns the worker's
@@ -351,8 +377,8 @@ impl<'h> Worker<'h> {
         let Some(head) = &mut self.head else { return self.ended.then_some(Exit::Clean) };
         let poison = driver.poison().map(str::to_owned);
         let exit = match (&mut head.phase, poison) {
-            (Phase::Running, _) | (Phase::Writing { .. }, None) => return None,
-            (Phase::Writing { .. } | Phase::Stopping { .. }, Some(poison)) => {
+            (Phase::Running, _) | (Phase::Closing | Phase::Writing { .. }, None) => return None,
+            (Phase::Closing | Phase::Writing { .. } | Phase::Stopping { .. }, Some(poison)) => {
                 Exit::Poisoned(poison)
             }
             (Phase::Stopping { left: 0, error }, None) => match error.take() {
@@ -455,7 +481,9 @@ impl<'h> Worker<'h> {
         };
         let draining = match &head.phase {
             Phase::Draining { until, .. } => Some(*until),
-            Phase::Running | Phase::Writing { .. } | Phase::Stopping { .. } => None,
+            Phase::Running | Phase::Closing | Phase::Writing { .. } | Phase::Stopping { .. } => {
+                None
+            }
         };
         let at = [engine, ports, draining].into_iter().flatten().min();
         self.hub.set_wake_at(at.map_or(u64::MAX, |at| at.0));
@@ -492,7 +520,7 @@ impl<'h> Worker<'h> {
         match head.phase {
             Phase::Running if is_last || head.refused => head.stop = Some(Ending::GiveUp),
             Phase::Running => head.stop = Some(Ending::Write),
-            Phase::Writing { .. } => head.stop = Some(Ending::GiveUp),
+            Phase::Closing | Phase::Writing { .. } => head.stop = Some(Ending::GiveUp),
             Phase::Stopping { .. } => {
                 let exit = Exit::StopFailed("told to stop a second time".into());
                 head.phase = Phase::Draining { until: Time(0), exit };

@@ -81,16 +81,16 @@ pub(crate) struct Serve {
     /// Name of the volume [default: that of the array, or of the bare file]
     #[arg(short = 'N', long)]
     name: Option<String>,
-    /// Where clients connect: nbd+unix:///NAME?socket=PATH or nbd://HOST:PORT/NAME, several times
-    /// if wanted [default: the sockets that systemd passes, else a unix socket beside the control
-    /// socket]
+    /// Where clients connect: nbd+unix:///NAME?socket=PATH or nbd://HOST:PORT/NAME, or ublk: or
+    /// ublk:N for a block device of this machine, /dev/ublkbN; several times if wanted [default:
+    /// the sockets that systemd passes, else a unix socket beside the control socket]
     #[arg(long, value_name = "URI")]
     listen: Vec<String>,
     /// Accept a listener that other machines can reach, in plain text
     #[arg(long)]
     insecure_tcp: bool,
-    /// Run this command with sh, with $uri and $unixsocket set; stop when the command has ended,
-    /// with its exit status
+    /// Run this command with sh, with $uri and $unixsocket set, or $device; stop when the command
+    /// has ended, with its exit status
     #[arg(long, value_name = "COMMAND")]
     exec: Option<String>,
     /// I/O backend for the members
@@ -225,13 +225,23 @@ pub(crate) fn run(arguments: &Serve) -> Outcome {
         )));
     }
     let mark = unwritten::begin(arguments, &control, &name)?;
-    let Listeners { mut listen, export } = listen;
+    let Listeners { mut listen, devices, export } = listen;
     let insecure = arguments.insecure_tcp;
     listen.extend(passed.into_iter().map(|socket| Listen::Passed { socket, insecure }));
-    if listen.is_empty() {
+    if listen.is_empty() && devices.is_empty() {
         listen.push(Listen::Unix { path: sockets.join(format!("{name}.nbd")) });
     }
-    serve_plan(arguments, plan, listen, &export.unwrap_or(name), control, mark)
+    let clients = Clients { listen, devices, export: &export.unwrap_or(name) };
+    serve_plan(arguments, plan, clients, control, mark)
+}
+
+/// Ways in which clients reach the volume.
+struct Clients<'a> {
+    listen: Vec<Listen>,
+    /// Block devices, by number; any number for `None`.
+    devices: Vec<Option<u32>>,
+    /// Name of the export.
+    export: &'a str,
 }
 
 /// Volume to be served, with its name.
@@ -284,8 +294,7 @@ fn plan(arguments: &Serve) -> Result<Plan, Failure> {
 fn serve_plan(
     arguments: &Serve,
     plan: Plan,
-    listen: Vec<Listen>,
-    export: &str,
+    clients: Clients<'_>,
     control: PathBuf,
     mark: Option<UnwrittenMark>,
 ) -> Outcome {
@@ -315,6 +324,7 @@ fn serve_plan(
             }
         }
     };
+    let Clients { listen, devices, export } = clients;
     let Plan { source, read_only, description, stopped, .. } = plan;
     let Shares { main, also, sockets } = Shares::of(arguments, export).map_err(Failure::Usage)?;
     let (name, share) = (export.to_owned(), main);
@@ -323,6 +333,7 @@ fn serve_plan(
         source,
         exports: vec![export],
         listen,
+        devices,
         control: Some(control),
         backend: match arguments.backend {
             BackendArg::Auto => Backend::Auto,
@@ -367,6 +378,9 @@ impl Running {
         });
         let mut shell = std::process::Command::new("sh");
         shell.arg("-c").arg(command).env("uri", uri);
+        if let Some(device) = ready.devices.first() {
+            shell.env("device", device);
+        }
         if let Some(socket) = socket {
             shell.env("unixsocket", socket);
         }
@@ -403,7 +417,9 @@ impl Running {
 fn announce(ready: &Ready) {
     let mut out = std::io::stdout().lock();
     // An error is ignored: the parent process may have closed the pipe.
-    let _ = writeln!(out, "ready {}", ready.uris.join(" "));
+    let devices = ready.devices.iter().map(|device| device.display().to_string());
+    let all: Vec<String> = ready.uris.iter().cloned().chain(devices).collect();
+    let _ = writeln!(out, "ready {}", all.join(" "));
     let _ = out.flush();
 }
 
@@ -431,15 +447,23 @@ fn knobs(arguments: &Serve, may_be: impl Fn(Knob) -> bool) -> Result<Knobs, Fail
 /// Addresses for clients, and the name of the export, as the options of the command line give them.
 struct Listeners {
     listen: Vec<Listen>,
+    /// Block devices, by number; any number for `None`.
+    devices: Vec<Option<u32>>,
     export: Option<String>,
 }
 
 fn listeners(arguments: &Serve) -> Result<Listeners, Failure> {
-    let mut listen = Vec::new();
+    let (mut listen, mut devices) = (Vec::new(), Vec::new());
     let mut export: Option<String> = None;
     for text in &arguments.listen {
         let usage =
             |what: &dyn std::fmt::Display| Failure::usage(format!("--listen {text}: {what}"));
+        if let Some(number) = text.strip_prefix("ublk:") {
+            let expected = "expected ublk: or ublk:N, the number of /dev/ublkbN";
+            let number = (!number.is_empty()).then(|| number.parse()).transpose();
+            devices.push(number.map_err(|_| usage(&expected))?);
+            continue;
+        }
         let uri: NbdUri = text.parse().map_err(|error| usage(&error))?;
         if !uri.export.is_empty() {
             if let Some(other) = export.as_ref().filter(|other| **other != uri.export) {
@@ -468,7 +492,7 @@ fn listeners(arguments: &Serve) -> Result<Listeners, Failure> {
             }
         });
     }
-    Ok(Listeners { listen, export })
+    Ok(Listeners { listen, devices, export })
 }
 
 /// Makes a pipe for the stop of the server. Its reading end becomes readable on SIGTERM, SIGINT and

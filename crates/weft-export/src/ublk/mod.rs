@@ -1,0 +1,391 @@
+//! ublk port: a volume as a block device of this machine, `/dev/ublkbN`.
+//!
+//! The kernel's requests are carried out as those of any client (`session/requests.rs`); their data
+//! is copied between the kernel's request and frames. The kernel has at most
+//! [`weft_runtime::ublk::DEPTH`] requests in flight and knows no back-pressure: a request that has
+//! to wait for frames or credit waits here, and those behind it with it.
+//!
+//! Commands about the device block until others of its requests were served: its start reads
+//! partitions, and its stop writes what the page cache has. They are given by a thread of their own
+//! (`Helper`).
+//!
+//! A device that is in use is not removed by a stop, which is refused. After the death of the
+//! server, or a stop that gives up, the device stays, and its requests wait until the volume is
+//! served again.
+//!
+//! Source   Documentation/block/ublk.rst
+
+mod devices;
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::{Arc, mpsc};
+
+use rustix::event::EventfdFlags;
+use rustix::event::epoll::EventFlags;
+use weft_engine::{ReplyError, RequestOp};
+use weft_runtime::buffers::Buffer;
+use weft_runtime::serve::clients::client_of;
+use weft_runtime::serve::driver::Event;
+use weft_runtime::serve::reactor::{Context, Ending, Exit, Port};
+use weft_runtime::ublk::{Device, Operation, Queue, QueueData, Request};
+use weft_units::{Bytes, Time};
+
+pub(crate) use devices::{add, open};
+
+use crate::record::Asked;
+use crate::session::{Requests, Served};
+use devices::Start;
+
+/// The block device of a volume.
+pub(crate) struct UblkPort {
+    served: Served,
+    credit: Bytes,
+    /// The client that the kernel is; `None` before the start.
+    requests: Option<Requests<Request, ()>>,
+    /// `None` once the device was stopped.
+    kernel: Option<Kernel>,
+    /// Requests that have come and not begun, in order.
+    waiting: VecDeque<Request>,
+    arrived: Vec<Request>,
+    path: PathBuf,
+    helper: Helper,
+    phase: Phase,
+    /// Whether the device is to be stopped once it is live.
+    closes: bool,
+    /// Whether the volume stops, or cannot go on: requests stay with the kernel for another server.
+    stops: bool,
+    poisoned: bool,
+    /// Whether the device has been live.
+    was_live: bool,
+    start: Arc<Start>,
+}
+
+/// The kernel's side of the device.
+struct Kernel {
+    queue: Queue,
+    data: QueueData,
+}
+
+/// Progress of the device.
+#[derive(Debug, PartialEq, Eq)]
+enum Phase {
+    /// The kernel makes the block device appear.
+    Starting,
+    Live,
+    /// The kernel removes the block device, before the volume stops.
+    Stopping,
+    /// The kernel removes what is left of the device.
+    Deleting,
+    Gone,
+    /// The device could not be stopped, for this reason, and goes on.
+    Kept(String),
+}
+
+/// Thread that gives commands about a device, which block.
+struct Helper {
+    commands: mpsc::Sender<Command>,
+    results: mpsc::Receiver<std::io::Result<()>>,
+    /// Readable when there is a result.
+    eventfd: Arc<OwnedFd>,
+}
+
+#[derive(Clone, Copy)]
+enum Command {
+    Start,
+    Stop,
+    Delete,
+}
+
+impl Helper {
+    fn start(mut device: Device) -> std::io::Result<Self> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let eventfd = Arc::new(rustix::event::eventfd(0, flags)?);
+        let (commands, asked) = mpsc::channel();
+        let (sender, results) = mpsc::channel();
+        let done = Arc::clone(&eventfd);
+        // It is not joined: a command may wait for requests that nothing serves any more.
+        std::thread::Builder::new().name("weft-ublk".into()).spawn(move || {
+            while let Ok(command) = asked.recv() {
+                let result = match command {
+                    Command::Start => device.start(),
+                    Command::Stop => device.stop(),
+                    Command::Delete => device.delete(),
+                };
+                // Errors are ignored: the port has ended.
+                let _ = sender.send(result);
+                let _ = rustix::io::write(&*done, &1_u64.to_ne_bytes());
+            }
+        })?;
+        Ok(Self { commands, results, eventfd })
+    }
+
+    /// Gives a command. Its result comes later.
+    fn give(&self, command: Command) {
+        // The thread ends when this end of the channel is dropped, not before.
+        let _ = self.commands.send(command);
+    }
+}
+
+impl UblkPort {
+    pub(crate) fn new(
+        device: Device,
+        served: Served,
+        credit: Bytes,
+        start: Arc<Start>,
+    ) -> std::io::Result<Self> {
+        let queue = device.queue()?;
+        let data = queue.data()?;
+        let path = device.path();
+        Ok(Self {
+            served,
+            credit,
+            requests: None,
+            kernel: Some(Kernel { queue, data }),
+            waiting: VecDeque::new(),
+            arrived: Vec::new(),
+            path,
+            helper: Helper::start(device)?,
+            phase: Phase::Starting,
+            closes: false,
+            stops: false,
+            poisoned: false,
+            was_live: false,
+            start,
+        })
+    }
+
+    /// Takes the requests that have come.
+    fn receive(&mut self) {
+        let Some(Kernel { queue, .. }) = &mut self.kernel else { return };
+        if queue.arrived(&mut self.arrived).is_none() && self.phase == Phase::Live {
+            tracing::warn!(device = %self.path.display(), "removed by another program");
+            self.phase = Phase::Gone;
+        }
+        self.waiting.extend(self.arrived.drain(..));
+    }
+
+    /// Begins requests that have come, in order, until one has to wait.
+    fn begin(&mut self, cx: &mut Context<'_, '_>) {
+        let (Some(requests), Some(kernel)) = (&mut self.requests, &mut self.kernel) else { return };
+        loop {
+            fill(requests, &kernel.data, cx);
+            if requests.receiving().is_some() || self.stops {
+                return;
+            }
+            let Some(request) = self.waiting.front().copied() else { return };
+            match asked(&request) {
+                Some(asked) if !requests.begin(cx.driver, request, &asked) => return,
+                Some(asked) => {
+                    if let Some(recorder) = &self.served.recorder {
+                        recorder.note(asked);
+                    }
+                }
+                None => kernel.queue.answer(request.tag, -libc_errno(rustix::io::Errno::OPNOTSUPP)),
+            }
+            self.waiting.pop_front();
+        }
+    }
+
+    /// Answers requests that have ended.
+    fn answer(&mut self, cx: &mut Context<'_, '_>) {
+        let (Some(requests), Some(kernel)) = (&mut self.requests, &mut self.kernel) else { return };
+        while requests.take_ended().is_some() {}
+        while let Some(slot) = requests.first_reply() {
+            let reply = requests.reply(slot);
+            let is_left = self.poisoned || matches!(reply.error, Some(ReplyError::Stopping));
+            let mut result = reply.error.map_or(Ok(()), |error| Err(errno_of(error)));
+            let Request { tag, len, .. } = reply.request;
+            if let (Ok(()), Some((offset, segments))) = (result, reply.data) {
+                let frames = Buffer::Frames(cx.driver.slab().lease_shared(segments));
+                let data = &kernel.data;
+                let written = cx.driver.unlocked(|| data.write(tag, offset, &frames));
+                // The kernel has given the request up.
+                result = written.map_err(|_| rustix::io::Errno::IO);
+            }
+            let bytes = if reply.moves_data { i32::try_from(len).unwrap_or(i32::MAX) } else { 0 };
+            if requests.part_sent(cx.driver, slot) && !is_left {
+                let result = result.map_or_else(|errno| -libc_errno(errno), |()| bytes);
+                kernel.queue.answer(tag, result);
+            }
+        }
+    }
+
+    /// Handles the result of a command about the device.
+    fn on_result(&mut self, cx: &mut Context<'_, '_>) {
+        let _ = rustix::io::read(&*self.helper.eventfd, &mut [0; 8]);
+        let Ok(result) = self.helper.results.try_recv() else { return };
+        self.phase = match (&self.phase, result) {
+            (Phase::Starting, Ok(())) => {
+                tracing::info!(device = %self.path.display(), "the block device is there");
+                self.was_live = true;
+                self.start.end_part();
+                if self.closes { self.command(Command::Stop) } else { Phase::Live }
+            }
+            (Phase::Starting, Err(error)) => {
+                let text = format!("{}: it does not start: {error}", self.path.display());
+                self.start.fail(text);
+                self.command(Command::Delete)
+            }
+            (Phase::Stopping, Ok(())) => self.command(Command::Delete),
+            (Phase::Stopping, Err(error)) => Phase::Kept(error.to_string()),
+            (_, _) => {
+                if !self.was_live {
+                    cx.stop(Ending::GiveUp);
+                }
+                Phase::Gone
+            }
+        };
+    }
+
+    /// Gives a command. Returns the phase that lasts until its result.
+    fn command(&mut self, command: Command) -> Phase {
+        let phase = match command {
+            Command::Start => Phase::Starting,
+            Command::Stop => Phase::Stopping,
+            Command::Delete => {
+                self.kernel = None;
+                Phase::Deleting
+            }
+        };
+        self.helper.give(command);
+        phase
+    }
+}
+
+impl Port for UblkPort {
+    fn on_start(&mut self, cx: &mut Context<'_, '_>) -> std::io::Result<()> {
+        let mut requests = Requests::new(client_of(cx.port(), 0), self.credit);
+        requests.choose(cx.driver, self.served.clone(), self.served.share);
+        self.requests = Some(requests);
+        cx.watch(self.helper.eventfd.as_fd(), KEY_HELPER, EventFlags::IN)?;
+        if let Some(Kernel { queue, .. }) = &mut self.kernel {
+            cx.watch(queue.wait_fd(), KEY_QUEUE, EventFlags::IN)?;
+            queue.fetch()?;
+        }
+        self.phase = self.command(Command::Start);
+        Ok(())
+    }
+
+    fn on_ready(&mut self, cx: &mut Context<'_, '_>, key: u32, _: EventFlags) {
+        match key {
+            KEY_QUEUE => self.receive(),
+            _ => self.on_result(cx),
+        }
+    }
+
+    fn on_event(&mut self, cx: &mut Context<'_, '_>, event: Event) {
+        if let Some(requests) = &mut self.requests {
+            requests.on_event(cx.driver, event);
+        }
+    }
+
+    fn on_pass(&mut self, cx: &mut Context<'_, '_>) {
+        if let Some(requests) = &mut self.requests {
+            requests.resume(cx.driver);
+        }
+        self.begin(cx);
+        self.answer(cx);
+        let sent = self.kernel.as_mut().map(|kernel| kernel.queue.submit());
+        if let Some(Err(error)) = sent {
+            tracing::error!(device = %self.path.display(), %error, "answers wait");
+        }
+    }
+
+    fn on_poison(&mut self, cx: &mut Context<'_, '_>) {
+        (self.stops, self.poisoned) = (true, true);
+        if let Some(requests) = &mut self.requests {
+            requests.poison(cx.driver);
+        }
+    }
+
+    fn on_closing(&mut self, _: &mut Context<'_, '_>) {
+        self.closes = true;
+        if matches!(self.phase, Phase::Live | Phase::Kept(_)) {
+            self.phase = self.command(Command::Stop);
+        }
+    }
+
+    fn is_closed(&self) -> Result<bool, String> {
+        match &self.phase {
+            Phase::Kept(why) => Err(why.clone()),
+            phase => Ok(*phase == Phase::Gone),
+        }
+    }
+
+    fn on_stop(&mut self, _: &mut Context<'_, '_>) {
+        self.stops = true;
+    }
+
+    fn on_stopped(&mut self, _: &mut Context<'_, '_>, _: &Exit) {}
+
+    fn drained(&self) -> bool {
+        self.requests.as_ref().is_none_or(|requests| requests.open() == 0)
+    }
+
+    fn is_waiting(&self) -> bool {
+        let starved = self.requests.as_ref().is_some_and(Requests::is_starved);
+        starved || !self.waiting.is_empty()
+    }
+
+    fn next_wake(&self) -> Option<Time> {
+        None
+    }
+}
+
+/// Copies the data of the write that has begun last into its frames, as far as there are frames.
+fn fill(requests: &mut Requests<Request, ()>, data: &QueueData, cx: &mut Context<'_, '_>) {
+    while let Some((Request { tag, .. }, offset, has_failed)) = requests.receiving() {
+        if has_failed {
+            requests.payload_lost(cx.driver);
+            return;
+        }
+        requests.reserve(cx.driver);
+        let segments = requests.payload_segments();
+        if segments.is_empty() {
+            return;
+        }
+        let mut frames = Buffer::Frames(cx.driver.slab_mut().lease_exclusive(segments));
+        let read = cx.driver.unlocked(|| data.read(tag, offset, &mut frames));
+        let count = frames.len();
+        drop(frames);
+        match read {
+            Ok(()) => requests.on_payload(cx.driver, count),
+            // The kernel has given the request up.
+            Err(_) => requests.payload_lost(cx.driver),
+        }
+    }
+}
+
+/// The request to the volume; `None` if there is no such one.
+fn asked(request: &Request) -> Option<Asked> {
+    let Request { start, len, fua, .. } = *request;
+    let volume = |op, discard| Asked { op, start, len, fua, discard };
+    Some(match request.operation {
+        Operation::Read => volume(RequestOp::Read, false),
+        Operation::Write => volume(RequestOp::Write, false),
+        Operation::Flush => Asked { start: 0, len: 0, ..volume(RequestOp::Flush, false) },
+        Operation::Discard => volume(RequestOp::Trim, false),
+        Operation::WriteZeroes { keep } => volume(RequestOp::WriteZeroes, !keep),
+        Operation::Other(_) => return None,
+    })
+}
+
+/// Error number of the kernel for an error of the engine.
+fn errno_of(error: &ReplyError) -> rustix::io::Errno {
+    use rustix::io::Errno;
+    match error {
+        ReplyError::NoSpace => Errno::NOSPC,
+        ReplyError::Invalid(_) | ReplyError::OutOfRange => Errno::INVAL,
+        ReplyError::ReadOnly | ReplyError::Refused(_) => Errno::PERM,
+        _ => Errno::IO,
+    }
+}
+
+fn libc_errno(errno: rustix::io::Errno) -> i32 {
+    errno.raw_os_error()
+}
+
+const KEY_QUEUE: u32 = 0;
+const KEY_HELPER: u32 = 1;
