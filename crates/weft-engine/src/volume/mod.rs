@@ -173,6 +173,13 @@ impl Volume {
         self.raid.to_discard(request, ArrayView::of(&self.array))
     }
 
+    /// Whether an answered request may have left its range as it was: a trim of a level without
+    /// redundancy, where a member turned out to be unable to discard.
+    pub(crate) fn may_have_kept(&self, request: &ClientRequest) -> bool {
+        let is_only_advice = request.op == RequestOp::Trim && !self.array.membership.is_redundant;
+        is_only_advice && self.to_discard(request).is_none()
+    }
+
     #[inline(always)]
     fn is_inside(&self, request: &ClientRequest) -> Result<(), ReplyError> {
         let size = self.array.size.bytes();

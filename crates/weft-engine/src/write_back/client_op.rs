@@ -251,7 +251,8 @@ impl WriteBack {
     }
 
     /// Handles the volume's answer to a request that changes data: drops the pages that the request
-    /// covers completely, and updates the pages that it covers in part.
+    /// covers completely, and updates the pages that it covers in part. After a trim that may have
+    /// changed nothing, all pages stay: members have older data, which no read may return again.
     pub(super) fn changed_below(
         &mut self,
         id: OpId,
@@ -262,7 +263,8 @@ impl WriteBack {
         let index = self.op(id).volume.index();
         let op = self.client_op(id);
         let (request, changes) = (op.request, op.changes.filter(|range| range.len.0 > 0));
-        let Some(range) = changes.filter(|_| result.is_ok()) else {
+        let changed = result.is_ok() && !volumes[index].may_have_kept(&request);
+        let Some(range) = changes.filter(|_| changed) else {
             self.through_done(id, result, volumes, out);
             return;
         };

@@ -17,8 +17,8 @@ use smallvec::SmallVec;
 use weft_units::{ByteRange, FRAME_BYTES};
 
 use super::client_op::{covered, of_page};
-use super::op::{CachePath, ClientOp, pages_of};
-use super::{OpId, WriteBack};
+use super::op::{CachePath, ClientOp, OpWork, pages_of};
+use super::{Cached, OpId, WriteBack};
 use crate::array::outbox::Outbox;
 use crate::contract::error::ReplyError;
 use crate::contract::frame::{Frame, Run, Segment};
@@ -148,6 +148,19 @@ impl WriteBack {
             volumes[index].count(&request);
         }
         Self::compute(id, ops, out);
+    }
+
+    /// Whether operation `id` is a write about to be sent to its volume with an edge in a page that
+    /// is newer in the cache: the write-out of that page was in progress when the write came, and
+    /// has failed since.
+    pub(super) fn has_newer_edges(&self, id: OpId) -> bool {
+        let op = self.op(id);
+        let OpWork::Client(ClientOp { request, path, edges, .. }) = &op.work else { return false };
+        let Cached { resident, size, .. } = &self.volumes[op.volume.index()];
+        let sends_data = matches!(request.op, RequestOp::Write | RequestOp::WriteZeroes)
+            && (*path, *edges) == (CachePath::Through, Edges::Below);
+        sends_data
+            && edges_of(request.range, *size).into_iter().any(|it| resident.newer(it).is_some())
     }
 
     /// Handles the volume's answer to the flush that precedes changes of pages.

@@ -450,6 +450,10 @@ impl WriteBack {
 
     fn issue(&mut self, issue: &Issue, volumes: &mut [Volume], out: &mut Outbox) {
         match issue {
+            Issue::Request(id, _) if self.has_newer_edges(*id) => {
+                self.unlock_below(*id);
+                self.start_through(*id, volumes, out);
+            }
             Issue::Request(id, request) => {
                 let volume = &mut volumes[request.volume.index()];
                 if let OpWork::Client(op) = &mut self.op_mut(*id).work {
