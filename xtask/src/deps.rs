@@ -18,7 +18,7 @@ const ALLOWED: &[(&str, &str)] = &[
     // No crate may name it: no product contains the crash simulator.
     ("weft-crash", "compute engine ondisk parity sim units"),
     ("weft-engine", "ondisk units"),
-    ("weft-export", "engine nbd ondisk runtime units"),
+    ("weft-export", "engine nbd ondisk runtime testing units"),
     ("weft-files", "ondisk testing units"),
     ("weft-fuse", "files testing"),
     ("weft-lab", "engine ondisk parity sim testing units"),

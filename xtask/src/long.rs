@@ -130,7 +130,8 @@ pub(crate) fn long(words: &[&str]) -> anyhow::Result<Report> {
 }
 
 /// Tests that pass damaged bytes to parsers: crate and name.
-const FUZZ: [(&str, &str); 4] = [
+const FUZZ: [(&str, &str); 5] = [
+    ("weft-export", "vhost_user"),
     ("weft-files", "mutations"),
     ("weft-nbd", "fuzz_like"),
     ("weft-ondisk", "mutations"),

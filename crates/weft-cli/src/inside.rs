@@ -11,8 +11,8 @@ use std::thread::JoinHandle;
 
 use weft_engine::knobs::Knobs;
 use weft_export::{
-    ClientShare, ExitState, ExportOptions, Listen, Ready, ServeError, ServeOptions, Source,
-    TimeLimits, serve,
+    ClientShare, ExitState, ExportOptions, Listen, NbdListen, Ready, ServeError, ServeOptions,
+    Source, TimeLimits, serve,
 };
 use weft_runtime::Backend;
 use weft_terminal::outcome::Failure;
@@ -66,8 +66,7 @@ impl Inside {
                         members: volume.members,
                     },
                     exports: vec![export],
-                    listen: vec![Listen::Unix { path: socket }],
-                    devices: Vec::new(),
+                    listen: vec![Listen::Nbd(NbdListen::Unix { path: socket })],
                     control: Some(place),
                     backend: Backend::Auto,
                     clients_max: 16,
@@ -86,7 +85,12 @@ impl Inside {
             .map_err(|error| Failure::failed(format!("thread: {error}")))?;
         let mut inside = Self {
             uri: String::new(),
-            ready: Ready { uris: Vec::new(), devices: Vec::new(), backend: String::new() },
+            ready: Ready {
+                uris: Vec::new(),
+                devices: Vec::new(),
+                vhost_user: Vec::new(),
+                backend: String::new(),
+            },
             control,
             stop: Some(stop),
             thread: Some(thread),

@@ -7,6 +7,7 @@
 //! | a server from start to end | `serve.rs` |
 //! | NBD: clients, handshakes, codec | `nbd/` |
 //! | ublk: a block device of this machine | `ublk/` |
+//! | vhost-user: the disk of a virtual machine | `vhost_user/` |
 //! | the life of a client's requests, of any protocol | `session/` |
 //! | places of clients, their time limits | `connection_limit.rs` |
 //! | shares of clients | `share.rs` |
@@ -36,10 +37,11 @@ mod share;
 mod shared;
 mod socket;
 mod ublk;
+mod vhost_user;
 
 pub use connection_limit::TimeLimits;
 pub use error::ServeError;
 pub use record::{Arrival, Asked, Recorder, Taken};
 pub use serve::{ExitState, ExportOptions, Ready, ServeOptions, Source, serve};
 pub use share::ClientShare;
-pub use socket::Listen;
+pub use socket::{Listen, NbdListen};

@@ -35,8 +35,9 @@ use crate::record::Recorder;
 use crate::session::Served;
 use crate::share::{ChosenExports, ClientShare};
 use crate::shared::{Shape, Shared};
-use crate::socket::{Listen, Listener};
+use crate::socket::{Listen, Listener, NbdListen};
 use crate::ublk;
+use crate::vhost_user::{Disk, VhostUserPort};
 
 /// Name and limits of an export, as clients see them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,11 +99,9 @@ pub struct ServeOptions {
     pub source: Source,
     /// Exports, one for each volume.
     pub exports: Vec<ExportOptions>,
-    /// Addresses that clients connect to.
+    /// Ways in which clients reach the volumes. Block devices, and disks of virtual machines, are
+    /// those of the first volume.
     pub listen: Vec<Listen>,
-    /// Block devices of this machine (ublk) to be made of the first volume, by their numbers; any
-    /// number for `None`.
-    pub devices: Vec<Option<u32>>,
     /// Path of the control socket.
     pub control: Option<PathBuf>,
     /// Way in which members are read and written.
@@ -134,8 +133,34 @@ pub struct Ready {
     pub uris: Vec<String>,
     /// Paths of the block devices.
     pub devices: Vec<PathBuf>,
+    /// Paths of the sockets of vhost-user.
+    pub vhost_user: Vec<PathBuf>,
     /// Description of the I/O backend: `io_uring` or `threads`, with details.
     pub backend: String,
+}
+
+impl Ready {
+    fn of(
+        (listeners, devices, machines): (&[Listener], &[Device], &[Listener]),
+        exports: &[ExportOptions],
+        backend: String,
+    ) -> Self {
+        Self {
+            uris: uris_of(listeners, exports),
+            devices: devices.iter().map(Device::path).collect(),
+            vhost_user: machines.iter().map(|listener| listener.describe().into()).collect(),
+            backend,
+        }
+    }
+
+    /// Everything by which clients reach the volumes: NBD URIs, block devices, and
+    /// `vhost-user:PATH`.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<String> {
+        let devices = self.devices.iter().map(|path| path.display().to_string());
+        let sockets = self.vhost_user.iter().map(|path| format!("vhost-user:{}", path.display()));
+        self.uris.iter().cloned().chain(devices).chain(sockets).collect()
+    }
 }
 
 /// Outcome of a server that has ended.
@@ -151,6 +176,17 @@ pub enum ExitState {
     StopFailed(String),
 }
 
+impl From<Exit> for ExitState {
+    fn from(exit: Exit) -> Self {
+        match exit {
+            // The log has the members that hang.
+            Exit::Clean | Exit::Hanging(_) => Self::Clean,
+            Exit::Poisoned(text) => Self::Poisoned(text),
+            Exit::StopFailed(text) => Self::StopFailed(text),
+        }
+    }
+}
+
 /// Serves until a signal or an administrator stops the server.
 ///
 /// Runs on the calling thread. When it returns, sockets are removed and members are closed, except
@@ -161,12 +197,13 @@ pub enum ExitState {
 pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     let ServeOptions { source, exports, listen, control, backend, clients_max, .. } = options;
     let limits = options.limits;
+    let doors = Doors::of(listen);
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(WORKERS_MAX);
     let Made { unbuilt_drivers, credit, shapes, allocations, trims } = make(source, workers)?;
     let engines = unbuilt_drivers.len();
     let mut drivers = VecDeque::with_capacity(engines);
     for driver in unbuilt_drivers {
-        drivers.push_back(driver.driver(backend, clients_max + options.devices.len())?);
+        drivers.push_back(driver.driver(backend, clients_max + doors.others())?);
     }
     let driver = drivers.pop_front().expect("a source makes at least one driver");
     let mut driver = driver.with_mark(options.mark);
@@ -177,15 +214,12 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     })?;
     let infos: Arc<[_]> = describe_all(&exports, &snapshot.volumes, &shapes, trims)?.into();
 
-    let listeners = listen.into_iter().map(Listener::open).collect::<Result<Vec<_>, _>>()?;
-    let uris = uris_of(&listeners, &exports);
-    options.sockets.iter().try_for_each(|(socket, _)| is_listened_on(socket, &listeners))?;
-    let sockets: Arc<[_]> = options.sockets.into();
     let params = params_of(&exports[0], &snapshot.volumes[0], &shapes[0], trims);
     let uuid = shapes[0].array.as_ref().map_or(exports[0].name.as_str(), |array| &array.uuid);
-    let made = ublk::open(&options.devices, uuid, &params).map_err(ServeError::Refused)?;
-    let devices: Vec<PathBuf> = made.iter().map(Device::path).collect();
-    let paths = made.iter().map(|device| device.path().display().to_string());
+    let Opened { listeners, devices, machines } = doors.open(uuid, &params)?;
+    let ready = Ready::of((&listeners, &devices, &machines), &exports, backend);
+    options.sockets.iter().try_for_each(|(socket, _)| is_listened_on(socket, &listeners))?;
+    let sockets: Arc<[_]> = options.sockets.into();
     let chosen = Arc::new(ChosenExports::default());
     let connections =
         Arc::new(ConnectionLimit::new(workers, clients_max.min(room_for_clients(workers))));
@@ -193,8 +227,8 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
         names: exports.iter().map(|export| export.name.clone()).collect(),
         engines,
         shapes,
-        listen: uris.iter().cloned().chain(paths).collect(),
-        backend: backend.clone(),
+        listen: ready.addresses(),
+        backend: ready.backend.clone(),
         connections: Arc::clone(&connections),
         chosen: Arc::clone(&chosen),
         groups: options.groups,
@@ -228,21 +262,70 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     if let Some(path) = control {
         reactor.add_port(Box::new(ControlPort::new(Listener::unix(&path)?, shared)));
     }
+    for listener in machines {
+        let disk = Disk::new(params, &exports[0].name);
+        let port = VhostUserPort::new(listener, served[0].clone(), credit, disk);
+        reactor.add_port(Box::new(port));
+    }
     for worker in 1..workers {
         reactor.add_worker(nbd(worker, Vec::new()));
     }
-    let (on_ready, ready) = (options.on_ready, Ready { uris, devices, backend });
-    let devices = ublk::add(&mut reactor, made, &served[0], credit, move || on_ready(&ready))?;
+    let on_ready = options.on_ready;
+    let devices = ublk::add(&mut reactor, devices, &served[0], credit, move || on_ready(&ready))?;
     let exit = reactor.run(|| devices.end_part())?;
     if let Some(text) = devices.take_failure() {
         return Err(ServeError::Refused(text));
     }
-    Ok(match exit {
-        // The log has the members that hang.
-        Exit::Clean | Exit::Hanging(_) => ExitState::Clean,
-        Exit::Poisoned(text) => ExitState::Poisoned(text),
-        Exit::StopFailed(text) => ExitState::StopFailed(text),
-    })
+    Ok(exit.into())
+}
+
+/// Ways in which clients reach the volumes, by kind.
+#[derive(Default)]
+struct Doors {
+    nbd: Vec<NbdListen>,
+    /// Numbers of block devices; any one for `None`.
+    numbers: Vec<Option<u32>>,
+    /// Paths of the sockets of virtual machines.
+    machines: Vec<PathBuf>,
+}
+
+/// Sockets and block devices by which clients reach the volumes.
+struct Opened {
+    listeners: Vec<Listener>,
+    devices: Vec<Device>,
+    machines: Vec<Listener>,
+}
+
+impl Doors {
+    fn of(listen: Vec<Listen>) -> Self {
+        let mut doors = Self::default();
+        for at in listen {
+            match at {
+                Listen::Nbd(at) => doors.nbd.push(at),
+                Listen::Ublk { number } => doors.numbers.push(number),
+                Listen::VhostUser { path } => doors.machines.push(path),
+            }
+        }
+        doors
+    }
+
+    /// Number of clients that do not come by NBD.
+    fn others(&self) -> usize {
+        self.numbers.len() + self.machines.len()
+    }
+
+    /// Makes sockets and block devices. `volume` tells volumes apart.
+    fn open(self, volume: &str, params: &Params) -> Result<Opened, ServeError> {
+        Ok(Opened {
+            listeners: self.nbd.into_iter().map(Listener::open).collect::<Result<_, _>>()?,
+            machines: self
+                .machines
+                .iter()
+                .map(|it| Listener::unix(it))
+                .collect::<Result<_, _>>()?,
+            devices: ublk::open(&self.numbers, volume, params).map_err(ServeError::Refused)?,
+        })
+    }
 }
 
 /// URIs of each name of each volume, by listener.

@@ -22,9 +22,27 @@ use rustix::net::{
 
 use crate::error::ServeError;
 
-/// Address that clients connect to.
+/// Way in which clients reach a volume.
 #[derive(Debug)]
 pub enum Listen {
+    /// NBD clients connect to a socket.
+    Nbd(NbdListen),
+    /// A block device of this machine (ublk).
+    Ublk {
+        /// Number of the device; any one for `None`.
+        number: Option<u32>,
+    },
+    /// A virtual machine connects to a unix socket (vhost-user), created with mode 0600 and removed
+    /// at the end.
+    VhostUser {
+        /// Path to create the socket at.
+        path: PathBuf,
+    },
+}
+
+/// Address that NBD clients connect to.
+#[derive(Debug)]
+pub enum NbdListen {
     /// A listening stream socket that was passed to this process. Its path, if it has one, is not
     /// removed. Refused unless it is a unix socket, on loopback, or `insecure` is set.
     Passed {
@@ -64,11 +82,11 @@ enum Address {
 
 impl Listener {
     /// Creates the socket that `at` describes, or takes the one that was passed, and listens on it.
-    pub(crate) fn open(at: Listen) -> Result<Self, ServeError> {
+    pub(crate) fn open(at: NbdListen) -> Result<Self, ServeError> {
         match at {
-            Listen::Passed { socket, insecure } => Self::passed(socket, insecure),
-            Listen::Tcp { address, insecure } => Self::tcp(address, insecure),
-            Listen::Unix { path } => Self::unix(&path),
+            NbdListen::Passed { socket, insecure } => Self::passed(socket, insecure),
+            NbdListen::Tcp { address, insecure } => Self::tcp(address, insecure),
+            NbdListen::Unix { path } => Self::unix(&path),
         }
     }
 
@@ -299,7 +317,8 @@ mod tests {
 
     #[test]
     fn a_passed_socket_is_judged_and_stays() {
-        let passed = |socket: OwnedFd| Listener::open(Listen::Passed { socket, insecure: false });
+        let passed =
+            |socket: OwnedFd| Listener::open(NbdListen::Passed { socket, insecure: false });
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s");
         let unix = std::os::unix::net::UnixListener::bind(&path).unwrap();
@@ -327,7 +346,7 @@ mod tests {
     #[test]
     fn only_loopback_is_free() {
         let listen = |address: &str, insecure| {
-            Listener::open(Listen::Tcp { address: address.parse().unwrap(), insecure })
+            Listener::open(NbdListen::Tcp { address: address.parse().unwrap(), insecure })
         };
         assert!(matches!(listen("0.0.0.0:0", false), Err(ServeError::Refused(_))));
         assert!(listen("0.0.0.0:0", true).is_ok());

@@ -6,7 +6,7 @@ use weft_engine::Config;
 use weft_engine::assemble::{Options, assemble};
 use weft_engine::knobs::Knobs;
 use weft_export::{
-    ClientShare, ExitState, ExportOptions, Listen, ServeOptions, Source, TimeLimits,
+    ClientShare, ExitState, ExportOptions, Listen, NbdListen, ServeOptions, Source, TimeLimits,
     serve as serve_volume,
 };
 use weft_ondisk::{Level, NewArray};
@@ -51,8 +51,7 @@ pub fn serve(socket: &Path, stripe_size: &str) -> Result<(), BenchError> {
     let state = serve_volume(ServeOptions {
         source: Source::Arrays { config: Box::new(Config::for_volume(assembly, knobs)), members },
         exports: vec![export],
-        listen: vec![Listen::Unix { path: socket.to_owned() }],
-        devices: Vec::new(),
+        listen: vec![Listen::Nbd(NbdListen::Unix { path: socket.to_owned() })],
         control: None,
         backend: Backend::Auto,
         clients_max: 16,

@@ -82,8 +82,8 @@ impl World {
         }
         shape.strict_subset = any_kept && any_lost;
         shape.half_written_stripe = kept_stripes.intersection(&lost_stripes).next().is_some();
-        // A part of a stripe may be durable, by the flush of another volume on the same disks, while
-        // the rest was not even submitted.
+        // A part of a stripe may be durable, by the flush of another volume on the same disks,
+        // while the rest was not even submitted.
         let written = self.columns_being_written();
         self.at_stake.extend(written.all().copied());
         self.stopped();

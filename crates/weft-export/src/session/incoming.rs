@@ -113,10 +113,8 @@ impl<C: Codec> Connection<C> {
                     }
                 }
                 Some(Heard::Request(request)) => {
-                    let recorder =
-                        self.requests.served.as_ref().and_then(|it| it.recorder.as_ref());
                     if let (Some(recorder), Work::Volume(asked)) =
-                        (recorder, self.codec.work(&request))
+                        (self.requests.recorder(), self.codec.work(&request))
                     {
                         recorder.note(asked);
                     }

@@ -33,6 +33,7 @@
 //! status are answered here, also with a limit that clients share in order (`hole_probes.rs`).
 
 pub(crate) mod codec;
+mod copies;
 mod incoming;
 mod outgoing;
 mod requests;

@@ -15,7 +15,7 @@ use weft_runtime::serve::driver::{Driver, Event};
 use weft_units::{ByteRange, Bytes, ClientId, FRAME_BYTES};
 
 use super::{CHOSEN, Served};
-use crate::record::Asked;
+use crate::record::{Asked, Recorder};
 use crate::share::ClientShare;
 
 /// Requests of one client. `R` is a request in the form of the protocol, and `H` the header of its
@@ -57,8 +57,6 @@ pub(crate) struct Reply<'a, R> {
     pub(crate) error: Option<&'a ReplyError>,
     /// Data of a read: its first byte, counted from that of the request, and its place.
     pub(crate) data: Option<(u64, Segments)>,
-    /// Whether the request is a read or a write.
-    pub(crate) moves_data: bool,
 }
 
 /// A request that is not answered yet.
@@ -136,6 +134,11 @@ impl<R, H> Requests<R, H> {
         served.chosen.enter(self.client, Arc::clone(&served.name));
         self.served = Some(served);
         driver.pool_mut().join(self.client);
+    }
+
+    /// Recorder of the requests of the export, if they are recorded.
+    pub(crate) fn recorder(&self) -> Option<&Recorder> {
+        self.served.as_ref()?.recorder.as_deref()
     }
 
     /// Number of requests that are not answered.
@@ -241,8 +244,7 @@ impl<R, H> Requests<R, H> {
             }
             (open.streamed_bytes, segments)
         });
-        let moves_data = matches!(open.op, RequestOp::Read | RequestOp::Write);
-        Reply { request: open.request, error: open.error.as_ref(), data, moves_data }
+        Reply { request: open.request, error: open.error.as_ref(), data }
     }
 
     /// Records that the first reply was sent, or the part of it that was ready. Returns whether the

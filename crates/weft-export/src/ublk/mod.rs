@@ -24,6 +24,7 @@ use std::sync::{Arc, mpsc};
 
 use rustix::event::EventfdFlags;
 use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
 use weft_engine::{ReplyError, RequestOp};
 use weft_runtime::buffers::Buffer;
 use weft_runtime::serve::clients::client_of;
@@ -170,7 +171,11 @@ impl UblkPort {
     fn begin(&mut self, cx: &mut Context<'_, '_>) {
         let (Some(requests), Some(kernel)) = (&mut self.requests, &mut self.kernel) else { return };
         loop {
-            fill(requests, &kernel.data, cx);
+            // After an error the kernel has given the request up.
+            let data = &kernel.data;
+            requests.fill(cx.driver, |Request { tag, .. }, offset, frames| {
+                data.read(tag, offset, frames).is_ok()
+            });
             if requests.receiving().is_some() || self.stops {
                 return;
             }
@@ -178,11 +183,11 @@ impl UblkPort {
             match asked(&request) {
                 Some(asked) if !requests.begin(cx.driver, request, &asked) => return,
                 Some(asked) => {
-                    if let Some(recorder) = &self.served.recorder {
+                    if let Some(recorder) = requests.recorder() {
                         recorder.note(asked);
                     }
                 }
-                None => kernel.queue.answer(request.tag, -libc_errno(rustix::io::Errno::OPNOTSUPP)),
+                None => kernel.queue.answer(request.tag, -Errno::OPNOTSUPP.raw_os_error()),
             }
             self.waiting.pop_front();
         }
@@ -191,25 +196,22 @@ impl UblkPort {
     /// Answers requests that have ended.
     fn answer(&mut self, cx: &mut Context<'_, '_>) {
         let (Some(requests), Some(kernel)) = (&mut self.requests, &mut self.kernel) else { return };
-        while requests.take_ended().is_some() {}
-        while let Some(slot) = requests.first_reply() {
-            let reply = requests.reply(slot);
-            let is_left = self.poisoned || matches!(reply.error, Some(ReplyError::Stopping));
-            let mut result = reply.error.map_or(Ok(()), |error| Err(errno_of(error)));
-            let Request { tag, len, .. } = reply.request;
-            if let (Ok(()), Some((offset, segments))) = (result, reply.data) {
-                let frames = Buffer::Frames(cx.driver.slab().lease_shared(segments));
-                let data = &kernel.data;
-                let written = cx.driver.unlocked(|| data.write(tag, offset, &frames));
-                // The kernel has given the request up.
-                result = written.map_err(|_| rustix::io::Errno::IO);
-            }
-            let bytes = if reply.moves_data { i32::try_from(len).unwrap_or(i32::MAX) } else { 0 };
-            if requests.part_sent(cx.driver, slot) && !is_left {
-                let result = result.map_or_else(|errno| -libc_errno(errno), |()| bytes);
-                kernel.queue.answer(tag, result);
-            }
-        }
+        let Kernel { queue, data } = kernel;
+        let is_left = self.poisoned;
+        // After an error of a copy the kernel has given the request up.
+        let copy = |request: Request, offset, frames: &Buffer| {
+            data.write(request.tag, offset, frames).is_ok()
+        };
+        requests.answer_ended(cx.driver, copy, |Request { tag, len, operation, .. }, error| {
+            let bytes = i32::try_from(len).unwrap_or(i32::MAX);
+            let result = match error {
+                _ if is_left => return,
+                Some(error) => -errno_of(&error).raw_os_error(),
+                None if matches!(operation, Operation::Read | Operation::Write) => bytes,
+                None => 0,
+            };
+            queue.answer(tag, result);
+        });
     }
 
     /// Handles the result of a command about the device.
@@ -334,30 +336,6 @@ impl Port for UblkPort {
     }
 }
 
-/// Copies the data of the write that has begun last into its frames, as far as there are frames.
-fn fill(requests: &mut Requests<Request, ()>, data: &QueueData, cx: &mut Context<'_, '_>) {
-    while let Some((Request { tag, .. }, offset, has_failed)) = requests.receiving() {
-        if has_failed {
-            requests.payload_lost(cx.driver);
-            return;
-        }
-        requests.reserve(cx.driver);
-        let segments = requests.payload_segments();
-        if segments.is_empty() {
-            return;
-        }
-        let mut frames = Buffer::Frames(cx.driver.slab_mut().lease_exclusive(segments));
-        let read = cx.driver.unlocked(|| data.read(tag, offset, &mut frames));
-        let count = frames.len();
-        drop(frames);
-        match read {
-            Ok(()) => requests.on_payload(cx.driver, count),
-            // The kernel has given the request up.
-            Err(_) => requests.payload_lost(cx.driver),
-        }
-    }
-}
-
 /// The request to the volume; `None` if there is no such one.
 fn asked(request: &Request) -> Option<Asked> {
     let Request { start, len, fua, .. } = *request;
@@ -373,18 +351,13 @@ fn asked(request: &Request) -> Option<Asked> {
 }
 
 /// Error number of the kernel for an error of the engine.
-fn errno_of(error: &ReplyError) -> rustix::io::Errno {
-    use rustix::io::Errno;
+fn errno_of(error: &ReplyError) -> Errno {
     match error {
         ReplyError::NoSpace => Errno::NOSPC,
         ReplyError::Invalid(_) | ReplyError::OutOfRange => Errno::INVAL,
         ReplyError::ReadOnly | ReplyError::Refused(_) => Errno::PERM,
         _ => Errno::IO,
     }
-}
-
-fn libc_errno(errno: rustix::io::Errno) -> i32 {
-    errno.raw_os_error()
 }
 
 const KEY_QUEUE: u32 = 0;

@@ -16,7 +16,8 @@ use weft_engine::{Config, Engine, Input, Output, Snapshot, Turn};
 use weft_export::client::shake_hands;
 use weft_export::control::{self, Command, Status};
 use weft_export::{
-    ClientShare, ExitState, ExportOptions, Listen, Ready, ServeOptions, Source, TimeLimits, serve,
+    ClientShare, ExitState, ExportOptions, Listen, NbdListen, Ready, ServeOptions, Source,
+    TimeLimits, serve,
 };
 use weft_nbd::wire::RequestHeader;
 use weft_nbd::{ClientConnection, ClientEvent, ClientHandshake, Extent, Goal, NbdError, Op};
@@ -59,6 +60,24 @@ impl Server {
         read_only: bool,
         limits: TimeLimits,
     ) -> Self {
+        let nbd = |path: &Path| {
+            let address = "127.0.0.1:0".parse().unwrap();
+            vec![
+                Listen::Nbd(NbdListen::Unix { path: path.join("nbd") }),
+                Listen::Nbd(NbdListen::Tcp { address, insecure: false }),
+            ]
+        };
+        Self::start_on(source, backend, read_only, limits, nbd)
+    }
+
+    /// Starts a server that clients reach in these ways.
+    pub fn start_on(
+        source: impl FnOnce(&Path) -> Source + Send + 'static,
+        backend: Backend,
+        read_only: bool,
+        limits: TimeLimits,
+        listen: impl FnOnce(&Path) -> Vec<Listen> + Send + 'static,
+    ) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().to_owned();
         let (shutdown, stop) = rustix::pipe::pipe().unwrap();
@@ -74,11 +93,7 @@ impl Server {
                     share: ClientShare::default(),
                     also: Vec::new(),
                 }],
-                listen: vec![
-                    Listen::Unix { path: path.join("nbd") },
-                    Listen::Tcp { address: "127.0.0.1:0".parse().unwrap(), insecure: false },
-                ],
-                devices: Vec::new(),
+                listen: listen(&path),
                 control: Some(path.join("control")),
                 backend,
                 clients_max: CLIENTS_MAX,

@@ -124,6 +124,12 @@ impl Context<'_, '_> {
         Ok(epoll::modify(self.epoll, fd, data(self.port, key), flags)?)
     }
 
+    /// Ends the watch of a descriptor, which another process may have open too.
+    pub fn unwatch(&self, fd: BorrowedFd<'_>) {
+        // An error is ignored: it was not watched.
+        let _ = epoll::delete(self.epoll, fd);
+    }
+
     /// Ends the loop in good order, in the way `how`. Only for ports of the first worker.
     pub fn stop(&mut self, how: Ending) {
         *self.stop = Some(how).max(*self.stop);

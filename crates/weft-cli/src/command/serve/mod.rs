@@ -19,7 +19,9 @@ use clap::{Args, FromArgMatches, ValueEnum};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use weft_engine::knobs::{Knob, Knobs};
 use weft_engine::{Class, WriteBackConfig};
-use weft_export::{ExportOptions, Listen, Ready, ServeOptions, Source, TimeLimits, serve};
+use weft_export::{
+    ExportOptions, Listen, NbdListen, Ready, ServeOptions, Source, TimeLimits, serve,
+};
 use weft_nbd::{NbdAddress, NbdUri};
 use weft_runtime::Backend;
 use weft_runtime::devices::{IoMode, OpenMember};
@@ -82,8 +84,9 @@ pub(crate) struct Serve {
     #[arg(short = 'N', long)]
     name: Option<String>,
     /// Where clients connect: nbd+unix:///NAME?socket=PATH or nbd://HOST:PORT/NAME, or ublk: or
-    /// ublk:N for a block device of this machine, /dev/ublkbN; several times if wanted [default:
-    /// the sockets that systemd passes, else a unix socket beside the control socket]
+    /// ublk:N for a block device of this machine, /dev/ublkbN, or vhost-user:PATH for a disk of a
+    /// virtual machine; several times if wanted [default: the sockets that systemd passes, else a
+    /// unix socket beside the control socket]
     #[arg(long, value_name = "URI")]
     listen: Vec<String>,
     /// Accept a listener that other machines can reach, in plain text
@@ -225,23 +228,14 @@ pub(crate) fn run(arguments: &Serve) -> Outcome {
         )));
     }
     let mark = unwritten::begin(arguments, &control, &name)?;
-    let Listeners { mut listen, devices, export } = listen;
+    let Listeners { mut listen, export } = listen;
     let insecure = arguments.insecure_tcp;
-    listen.extend(passed.into_iter().map(|socket| Listen::Passed { socket, insecure }));
-    if listen.is_empty() && devices.is_empty() {
-        listen.push(Listen::Unix { path: sockets.join(format!("{name}.nbd")) });
+    let passed = passed.into_iter().map(|socket| NbdListen::Passed { socket, insecure });
+    listen.extend(passed.map(Listen::Nbd));
+    if listen.is_empty() {
+        listen.push(Listen::Nbd(NbdListen::Unix { path: sockets.join(format!("{name}.nbd")) }));
     }
-    let clients = Clients { listen, devices, export: &export.unwrap_or(name) };
-    serve_plan(arguments, plan, clients, control, mark)
-}
-
-/// Ways in which clients reach the volume.
-struct Clients<'a> {
-    listen: Vec<Listen>,
-    /// Block devices, by number; any number for `None`.
-    devices: Vec<Option<u32>>,
-    /// Name of the export.
-    export: &'a str,
+    serve_plan(arguments, plan, (listen, &export.unwrap_or(name)), control, mark)
 }
 
 /// Volume to be served, with its name.
@@ -294,7 +288,7 @@ fn plan(arguments: &Serve) -> Result<Plan, Failure> {
 fn serve_plan(
     arguments: &Serve,
     plan: Plan,
-    clients: Clients<'_>,
+    (listen, export): (Vec<Listen>, &str),
     control: PathBuf,
     mark: Option<UnwrittenMark>,
 ) -> Outcome {
@@ -324,7 +318,6 @@ fn serve_plan(
             }
         }
     };
-    let Clients { listen, devices, export } = clients;
     let Plan { source, read_only, description, stopped, .. } = plan;
     let Shares { main, also, sockets } = Shares::of(arguments, export).map_err(Failure::Usage)?;
     let (name, share) = (export.to_owned(), main);
@@ -333,7 +326,6 @@ fn serve_plan(
         source,
         exports: vec![export],
         listen,
-        devices,
         control: Some(control),
         backend: match arguments.backend {
             BackendArg::Auto => Backend::Auto,
@@ -417,9 +409,7 @@ impl Running {
 fn announce(ready: &Ready) {
     let mut out = std::io::stdout().lock();
     // An error is ignored: the parent process may have closed the pipe.
-    let devices = ready.devices.iter().map(|device| device.display().to_string());
-    let all: Vec<String> = ready.uris.iter().cloned().chain(devices).collect();
-    let _ = writeln!(out, "ready {}", all.join(" "));
+    let _ = writeln!(out, "ready {}", ready.addresses().join(" "));
     let _ = out.flush();
 }
 
@@ -444,16 +434,14 @@ fn knobs(arguments: &Serve, may_be: impl Fn(Knob) -> bool) -> Result<Knobs, Fail
     Ok(knobs)
 }
 
-/// Addresses for clients, and the name of the export, as the options of the command line give them.
+/// Ways for clients, and the name of the export, as the options of the command line give them.
 struct Listeners {
     listen: Vec<Listen>,
-    /// Block devices, by number; any number for `None`.
-    devices: Vec<Option<u32>>,
     export: Option<String>,
 }
 
 fn listeners(arguments: &Serve) -> Result<Listeners, Failure> {
-    let (mut listen, mut devices) = (Vec::new(), Vec::new());
+    let mut listen = Vec::new();
     let mut export: Option<String> = None;
     for text in &arguments.listen {
         let usage =
@@ -461,7 +449,12 @@ fn listeners(arguments: &Serve) -> Result<Listeners, Failure> {
         if let Some(number) = text.strip_prefix("ublk:") {
             let expected = "expected ublk: or ublk:N, the number of /dev/ublkbN";
             let number = (!number.is_empty()).then(|| number.parse()).transpose();
-            devices.push(number.map_err(|_| usage(&expected))?);
+            listen.push(Listen::Ublk { number: number.map_err(|_| usage(&expected))? });
+            continue;
+        }
+        if let Some(path) = text.strip_prefix("vhost-user:") {
+            let path = std::path::absolute(path).map_err(|error| usage(&error))?;
+            listen.push(Listen::VhostUser { path });
             continue;
         }
         let uri: NbdUri = text.parse().map_err(|error| usage(&error))?;
@@ -471,10 +464,10 @@ fn listeners(arguments: &Serve) -> Result<Listeners, Failure> {
             }
             export = Some(uri.export);
         }
-        listen.push(match uri.address {
+        listen.push(Listen::Nbd(match uri.address {
             NbdAddress::Unix { socket } => {
                 let path = std::path::absolute(&socket).map_err(|error| usage(&error))?;
-                Listen::Unix { path }
+                NbdListen::Unix { path }
             }
             NbdAddress::Tcp { host, port } => {
                 let mut found = (host.as_str(), port)
@@ -488,11 +481,11 @@ fn listeners(arguments: &Serve) -> Result<Listeners, Failure> {
                         address.ip()
                     )));
                 }
-                Listen::Tcp { address, insecure: arguments.insecure_tcp }
+                NbdListen::Tcp { address, insecure: arguments.insecure_tcp }
             }
-        });
+        }));
     }
-    Ok(Listeners { listen, devices, export })
+    Ok(Listeners { listen, export })
 }
 
 /// Makes a pipe for the stop of the server. Its reading end becomes readable on SIGTERM, SIGINT and

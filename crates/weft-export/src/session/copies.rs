@@ -1,0 +1,67 @@
+//! Requests of protocols whose data is in memory of the client: it is copied to and from frames.
+
+use weft_engine::ReplyError;
+use weft_runtime::buffers::Buffer;
+use weft_runtime::serve::reactor::Held;
+
+use super::Requests;
+
+impl<R: Copy> Requests<R, ()> {
+    /// Copies the data of the write that has begun last into its frames, as far as there are
+    /// frames. `copy` gets the request, the offset of the frames in its data, and the frames, and
+    /// returns whether the client has the data.
+    pub(crate) fn fill(
+        &mut self,
+        driver: &mut Held<'_>,
+        copy: impl Fn(R, u64, &mut Buffer) -> bool,
+    ) {
+        while let Some((request, offset, has_failed)) = self.receiving() {
+            if has_failed {
+                self.payload_lost(driver);
+                return;
+            }
+            self.reserve(driver);
+            let segments = self.payload_segments();
+            if segments.is_empty() {
+                return;
+            }
+            let mut frames = Buffer::Frames(driver.slab_mut().lease_exclusive(segments));
+            let is_copied = driver.unlocked(|| copy(request, offset, &mut frames));
+            let count = frames.len();
+            drop(frames);
+            match is_copied {
+                true => self.on_payload(driver, count),
+                false => self.payload_lost(driver),
+            }
+        }
+    }
+
+    /// Answers the requests that have ended. `copy` copies data of a read to the client, as the
+    /// closure of [`Self::fill`] does in the other direction; `answer` gets each request and its
+    /// error. A request that a stopping volume has refused gets no answer: it stays with the client
+    /// for the next server.
+    pub(crate) fn answer_ended(
+        &mut self,
+        driver: &mut Held<'_>,
+        copy: impl Fn(R, u64, &Buffer) -> bool,
+        mut answer: impl FnMut(R, Option<ReplyError>),
+    ) {
+        while self.take_ended().is_some() {}
+        while let Some(slot) = self.first_reply() {
+            let reply = self.reply(slot);
+            let (request, mut error) = (reply.request, reply.error.cloned());
+            if let Some((offset, segments)) = reply.data {
+                let frames = Buffer::Frames(driver.slab().lease_shared(segments));
+                let is_copied = driver.unlocked(|| copy(request, offset, &frames));
+                if !is_copied {
+                    error = Some(ReplyError::Io);
+                    // No further part of it is read.
+                    self.at_mut(slot).error = Some(ReplyError::Io);
+                }
+            }
+            if self.part_sent(driver, slot) && error != Some(ReplyError::Stopping) {
+                answer(request, error);
+            }
+        }
+    }
+}
