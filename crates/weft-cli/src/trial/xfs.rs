@@ -353,7 +353,14 @@ mod tests {
             let mut done = 0;
             while let Some(check) = checks.get(done).cloned().filter(|_| done < 100) {
                 done += 1;
-                let mut block: Vec<u8> = (0..check.len).map(|_| byte(&mut rng)).collect();
+                let mut block: Vec<u8> = vec![0; check.len];
+                for word in block.chunks_mut(8) {
+                    word.copy_from_slice(&rng.next_u64().to_le_bytes()[..word.len()]);
+                }
+                for _ in 0..block.len() / 8 {
+                    let at = rng.index(block.len());
+                    block[at] = byte(&mut rng);
+                }
                 if let What::Header(magic, _) = check.what {
                     block[..4].copy_from_slice(&magic);
                 }
