@@ -30,7 +30,7 @@ const TABLE: &[Row] = &[
     row(&["--examine", "-E"], "weft examine MEMBER…"),
     row(&["--examine-bitmap", "-X"], "weft examine MEMBER…"),
     row(&["--grow", "-G"], "weft set TARGET bitmap=internal, or none (arrays are not reshaped)"),
-    row(&["--monitor", "--follow", "-F"], "weft status --watch"),
+    row(&["--monitor", "--follow", "-F"], "weft monitor"),
     row(&["--stop", "-S"], "weft stop TARGET"),
     row(&["--wait", "-W"], "weft wait TARGET"),
     row(&["--zero-superblock"], "weft create --force MEMBER… (a new array; nothing only erases)"),

@@ -5,7 +5,7 @@ mod common;
 use common::{Served, array, command, exits};
 use tempfile::tempdir;
 
-const COMMANDS: [&str; 29] = [
+const COMMANDS: [&str; 30] = [
     "create",
     "examine",
     "detail",
@@ -15,6 +15,7 @@ const COMMANDS: [&str; 29] = [
     "cat",
     "serve",
     "status",
+    "monitor",
     "fail",
     "remove",
     "add",
@@ -129,7 +130,7 @@ fn every_command_that_has_json_prints_it_when_it_fails() {
     let dir = tempdir().unwrap();
     std::fs::write(dir.path().join("small"), [0; 512]).unwrap();
     // Calls that fail inside of the command, with their exit status.
-    let failing: [(&str, &[&str], i32); 25] = [
+    let failing: [(&str, &[&str], i32); 26] = [
         ("create", &["-l", "7", "-n", "2", "a", "b"], 2),
         ("examine", &["absent"], 1),
         ("detail", &["absent"], 1),
@@ -137,6 +138,7 @@ fn every_command_that_has_json_prints_it_when_it_fails() {
         ("rescue", &["absent"], 1),
         ("image", &["absent", "absent2"], 1),
         ("status", &["absent"], 1),
+        ("monitor", &["--delay", "0"], 2),
         ("fail", &["absent", "m"], 1),
         ("remove", &["absent", "m"], 1),
         ("add", &["absent", "m"], 1),

@@ -19,6 +19,7 @@ mod image;
 mod ls;
 mod man;
 mod merge;
+mod monitor;
 mod mount;
 mod re_add;
 mod remove;
@@ -53,6 +54,7 @@ pub(crate) enum Command {
     Mount(mount::Mount),
     Serve(Box<serve::Serve>),
     Status(status::StatusOf),
+    Monitor(monitor::Monitor),
     Fail(fail::Fail),
     Remove(remove::Remove),
     Add(add::Add),
@@ -91,6 +93,7 @@ pub(crate) fn run(command: &Command, cli: fn() -> clap::Command) -> Outcome {
         Command::Mount(arguments) => mount::run(arguments),
         Command::Serve(arguments) => serve::run(arguments),
         Command::Status(arguments) => status::run(arguments),
+        Command::Monitor(arguments) => monitor::run(arguments),
         Command::Fail(arguments) => fail::run(arguments),
         Command::Remove(arguments) => remove::run(arguments),
         Command::Add(arguments) => add::run(arguments),

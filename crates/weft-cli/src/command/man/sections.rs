@@ -157,6 +157,13 @@ pub(super) const EXAMPLES: &[Examples] = &[
         lines: &[("weft status", "Prints the running volumes in the form of /proc/mdstat.")],
     },
     Examples {
+        command: "monitor",
+        lines: &[
+            ("weft monitor --mail root", "Mails when a member fails, or a volume is gone."),
+            ("weft monitor --oneshot --test --mail root", "Mails once for each volume, to try it."),
+        ],
+    },
+    Examples {
         command: "fail",
         lines: &[("weft fail tour m3", "Marks a member faulty; the volume goes on without it.")],
     },
