@@ -130,7 +130,8 @@ pub(crate) fn long(words: &[&str]) -> anyhow::Result<Report> {
 }
 
 /// Tests that pass damaged bytes to parsers: crate and name.
-const FUZZ: [(&str, &str); 5] = [
+const FUZZ: [(&str, &str); 6] = [
+    ("weft-export", "tls"),
     ("weft-export", "vhost_user"),
     ("weft-files", "mutations"),
     ("weft-nbd", "fuzz_like"),

@@ -15,6 +15,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("weft-cli/src/command/merge.rs", "results of --part"),
     ("weft-cli/src/simulated/source.rs", "what a page repeats; anything but a file is left out"),
     ("weft-crash/src/kept.rs", "scripts of failures"),
+    ("weft-export/src/keys.rs", "certificates and keys; anything but a file is refused"),
     ("weft-files/src/copy/folder.rs", "a folder that is copied to, and new files in it"),
     ("weft-lab/src/compare/formats.rs", "results of fio and others"),
     ("weft-lab/src/experiment/bounds.rs", "results"),

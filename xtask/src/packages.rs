@@ -39,6 +39,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("nbdinfo", "libnbd-bin"),
     ("nbdkit", "nbdkit"),
     ("nbdsh", "python3-libnbd"),
+    ("openssl", "openssl"),
     ("python3", "python3"),
     ("qemu-img", "qemu-utils"),
     ("qemu-io", "qemu-utils"),

@@ -66,7 +66,7 @@ impl Inside {
                         members: volume.members,
                     },
                     exports: vec![export],
-                    listen: vec![Listen::Nbd(NbdListen::Unix { path: socket })],
+                    listen: vec![Listen::Nbd(NbdListen::unix(socket))],
                     control: Some(place),
                     backend: Backend::Auto,
                     clients_max: 16,

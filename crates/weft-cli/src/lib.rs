@@ -15,6 +15,8 @@ mod foreground;
 mod image;
 mod image_file;
 mod inside;
+
+mod keys_folder;
 mod knobs;
 mod look;
 mod mdadm;

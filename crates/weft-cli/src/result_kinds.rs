@@ -5,6 +5,10 @@ use std::path::Path;
 use weft_terminal::outcome::Failure;
 use weft_terminal::result_file::{Kind, Output, ResultFile};
 
+/// Certificate of TLS (`weft keys`).
+pub(crate) const CERTIFICATE: Kind =
+    Kind { begin: "-----BEGIN CERTIFICATE-----", name: "certificate" };
+
 /// Map of a disk that is copied (`image --map`), in the form of GNU ddrescue.
 pub(crate) const IMAGE_MAP: Kind =
     Kind { begin: "# Mapfile of weft image", name: "map of weft image" };
@@ -26,6 +30,10 @@ pub(crate) const MAP: Kind =
 pub(crate) const OUTPUT_MAP: Kind =
     Kind { begin: weft_runtime::rescued::TITLE_OF_COPIES, name: "map of weft cat --output" };
 
+/// Private key of TLS (`weft keys`).
+pub(crate) const PRIVATE_KEY: Kind =
+    Kind { begin: "-----BEGIN PRIVATE KEY-----", name: "private key" };
+
 /// Page with charts (`--report`).
 const REPORT: Kind = Kind { begin: weft_lab::report::BEGIN, name: "report of weft" };
 
@@ -43,7 +51,7 @@ mod tests {
     fn each_kind_recognises_its_own_files_only() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("kinds");
-        let kinds = [IMAGE_MAP, LOG, MAN_PAGE, MAP, OUTPUT_MAP, REPORT];
+        let kinds = [CERTIFICATE, IMAGE_MAP, LOG, MAN_PAGE, MAP, OUTPUT_MAP, PRIVATE_KEY, REPORT];
         for made in kinds {
             std::fs::write(&path, format!("{} and more", made.begin)).unwrap();
             for kind in kinds {

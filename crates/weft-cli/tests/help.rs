@@ -5,7 +5,7 @@ mod common;
 use common::{Served, array, command, exits};
 use tempfile::tempdir;
 
-const COMMANDS: [&str; 30] = [
+const COMMANDS: [&str; 31] = [
     "create",
     "examine",
     "detail",
@@ -14,6 +14,7 @@ const COMMANDS: [&str; 30] = [
     "image",
     "cat",
     "serve",
+    "keys",
     "status",
     "monitor",
     "fail",
@@ -130,13 +131,14 @@ fn every_command_that_has_json_prints_it_when_it_fails() {
     let dir = tempdir().unwrap();
     std::fs::write(dir.path().join("small"), [0; 512]).unwrap();
     // Calls that fail inside of the command, with their exit status.
-    let failing: [(&str, &[&str], i32); 26] = [
+    let failing: [(&str, &[&str], i32); 27] = [
         ("create", &["-l", "7", "-n", "2", "a", "b"], 2),
         ("examine", &["absent"], 1),
         ("detail", &["absent"], 1),
         ("assemble", &["absent"], 1),
         ("rescue", &["absent"], 1),
         ("image", &["absent", "absent2"], 1),
+        ("keys", &["absent"], 1),
         ("status", &["absent"], 1),
         ("monitor", &["--delay", "0"], 2),
         ("fail", &["absent", "m"], 1),

@@ -44,6 +44,9 @@ impl NbdClient {
     /// text contains `uri`.
     pub fn connect(uri: &str) -> Result<Self, String> {
         let parsed: NbdUri = uri.parse().map_err(|error| format!("{uri}: {error}"))?;
+        if parsed.tls.is_some() {
+            return Err(format!("{uri}: found TLS, expected a listener in plain text"));
+        }
         let NbdAddress::Unix { socket } = &parsed.address else {
             return Err(format!("{uri}: expected a unix socket"));
         };
@@ -198,7 +201,7 @@ impl Drop for NbdClient {
 /// # Errors
 /// Fails when the server refuses or the connection breaks; the text is a sentence.
 pub fn shake_hands(
-    stream: &mut UnixStream,
+    stream: &mut (impl Read + Write),
     mut handshake: ClientHandshake,
 ) -> Result<(ClientConnection, Vec<u8>), String> {
     let mut received = Vec::new();
@@ -225,7 +228,7 @@ fn broken(error: std::io::Error) -> String {
 }
 
 /// Receives the bytes that the socket has, and waits for the first one if it has none.
-fn receive(stream: &mut UnixStream, received: &mut Vec<u8>) -> Result<(), String> {
+fn receive(stream: &mut impl Read, received: &mut Vec<u8>) -> Result<(), String> {
     let old = received.len();
     received.resize(old + RECEIVE_BYTES, 0);
     let result = loop {

@@ -26,21 +26,22 @@ impl Default for TimeLimits {
     }
 }
 
-/// Numbers of clients of each worker, and the limit on the sum of them.
+/// Numbers of clients of each worker, the limit on the sum of them, and their time limits.
 #[derive(Debug)]
 pub(crate) struct ConnectionLimit {
     of_workers: Box<[AtomicUsize]>,
     pub(crate) max: usize,
+    pub(crate) time: TimeLimits,
     /// Set while a client waits for a place, so that handshakes have to be shorter.
     pub(crate) wanted: AtomicBool,
 }
 
 impl ConnectionLimit {
     /// Creates the count for this many workers, with zero clients and a limit of `max` clients.
-    pub(crate) fn new(workers: usize, max: usize) -> Self {
+    pub(crate) fn new(workers: usize, max: usize, time: TimeLimits) -> Self {
         let of_workers = (0..workers).map(|_| AtomicUsize::new(0)).collect();
         let max = max.clamp(1, PLACES_MAX as usize);
-        Self { of_workers, max, wanted: AtomicBool::new(false) }
+        Self { of_workers, max, time, wanted: AtomicBool::new(false) }
     }
 
     pub(crate) fn workers(&self) -> usize {

@@ -14,6 +14,8 @@
 //! | what ports share | `shared.rs` |
 //! | looks at members, bounded | `hole_probes.rs` |
 //! | listening sockets | `socket.rs` |
+//! | bytes of a client, in plain text or by TLS | `transport.rs` |
+//! | keys of TLS | `keys.rs` |
 //! | a client for weft itself | `client.rs` |
 //! | recording of requests | `record.rs` |
 //! | rate-limited log lines | `log_limiter.rs` |
@@ -28,6 +30,7 @@ pub mod control;
 mod control_port;
 mod error;
 mod hole_probes;
+pub mod keys;
 mod log_limiter;
 mod nbd;
 mod record;
@@ -36,6 +39,7 @@ mod session;
 mod share;
 mod shared;
 mod socket;
+mod transport;
 mod ublk;
 mod vhost_user;
 
@@ -44,4 +48,4 @@ pub use error::ServeError;
 pub use record::{Arrival, Asked, Recorder, Taken};
 pub use serve::{ExitState, ExportOptions, Ready, ServeOptions, Source, serve};
 pub use share::ClientShare;
-pub use socket::{Listen, NbdListen};
+pub use socket::{Listen, NbdAddress, NbdListen, Protection};

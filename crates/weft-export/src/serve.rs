@@ -30,7 +30,7 @@ use crate::allocation::Allocation;
 use crate::connection_limit::{ConnectionLimit, TimeLimits};
 use crate::control_port::ControlPort;
 use crate::error::ServeError;
-use crate::nbd::NbdPort;
+use crate::nbd::{Entrance, NbdPort};
 use crate::record::Recorder;
 use crate::session::Served;
 use crate::share::{ChosenExports, ClientShare};
@@ -196,7 +196,6 @@ impl From<Exit> for ExitState {
 /// Returns a [`ServeError`] with the cause if no client was served.
 pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     let ServeOptions { source, exports, listen, control, backend, clients_max, .. } = options;
-    let limits = options.limits;
     let doors = Doors::of(listen);
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(WORKERS_MAX);
     let Made { unbuilt_drivers, credit, shapes, allocations, trims } = make(source, workers)?;
@@ -219,10 +218,10 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     let Opened { listeners, devices, machines } = doors.open(uuid, &params)?;
     let ready = Ready::of((&listeners, &devices, &machines), &exports, backend);
     options.sockets.iter().try_for_each(|(socket, _)| is_listened_on(socket, &listeners))?;
-    let sockets: Arc<[_]> = options.sockets.into();
+    let entrances = entrances_of(&listeners, &options.sockets);
     let chosen = Arc::new(ChosenExports::default());
-    let connections =
-        Arc::new(ConnectionLimit::new(workers, clients_max.min(room_for_clients(workers))));
+    let clients_max = clients_max.min(room_for_clients(workers));
+    let connections = Arc::new(ConnectionLimit::new(workers, clients_max, options.limits));
     let shared = Arc::new(Shared {
         names: exports.iter().map(|export| export.name.clone()).collect(),
         engines,
@@ -254,9 +253,8 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     let served = with_other_names(served.collect(), &exports);
     let nbd = |worker, listeners| {
         let (infos, connections) = (Arc::clone(&infos), Arc::clone(&connections));
-        let port =
-            NbdPort::new(worker, infos, served.clone(), listeners, credit, limits, connections);
-        Box::new(port.with_shares(Arc::clone(&sockets)))
+        let (served, entrances) = (served.clone(), Arc::clone(&entrances));
+        Box::new(NbdPort::new(worker, infos, served, listeners, credit, connections, entrances))
     };
     reactor.add_port(nbd(0, listeners));
     if let Some(path) = control {
@@ -326,6 +324,16 @@ impl Doors {
             devices: ublk::open(&self.numbers, volume, params).map_err(ServeError::Refused)?,
         })
     }
+}
+
+/// Properties of the clients of each listener. `shares` are those of sockets, by their names.
+fn entrances_of(listeners: &[Listener], shares: &[(String, ClientShare)]) -> Arc<[Entrance]> {
+    let entrance = |listener: &Listener| {
+        let name = listener.describe();
+        let share = shares.iter().find(|(socket, _)| *socket == name).map(|(_, share)| *share);
+        Entrance { share, keys: listener.keys() }
+    };
+    listeners.iter().map(entrance).collect()
 }
 
 /// URIs of each name of each volume, by listener.

@@ -2,8 +2,8 @@
 //!
 //! A unix socket is created with mode 0600 and removed when its [`Listener`] is dropped. A socket
 //! that a dead server left behind is recognised by connecting to it, and replaced. A socket that
-//! answers, and any file that is not a socket, is left alone. TCP is for loopback unless the caller
-//! consents.
+//! answers, and any file that is not a socket, is left alone. TCP is for loopback unless clients
+//! use TLS or the caller consents to plain text.
 //!
 //! A socket that was passed to this process is used as it is; the process that created it removes
 //! it.
@@ -12,6 +12,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::Mode;
 use rustix::io::Errno;
@@ -21,6 +22,7 @@ use rustix::net::{
 };
 
 use crate::error::ServeError;
+use crate::keys::Keys;
 
 /// Way in which clients reach a volume.
 #[derive(Debug)]
@@ -40,29 +42,43 @@ pub enum Listen {
     },
 }
 
+/// Socket that NBD clients connect to.
+#[derive(Debug)]
+pub struct NbdListen {
+    /// Address of the socket.
+    pub address: NbdAddress,
+    /// Protection of what clients send and receive.
+    pub protection: Protection,
+}
+
+impl NbdListen {
+    /// Plain text at a unix socket, which only its owner can connect to.
+    pub fn unix(path: impl Into<PathBuf>) -> Self {
+        Self { address: NbdAddress::Unix(path.into()), protection: Protection::Local }
+    }
+}
+
 /// Address that NBD clients connect to.
 #[derive(Debug)]
-pub enum NbdListen {
+pub enum NbdAddress {
     /// A listening stream socket that was passed to this process. Its path, if it has one, is not
-    /// removed. Refused unless it is a unix socket, on loopback, or `insecure` is set.
-    Passed {
-        /// The listening socket.
-        socket: OwnedFd,
-        /// Consent to plain text on a network.
-        insecure: bool,
-    },
-    /// A TCP address. Refused unless it is on loopback or `insecure` is set.
-    Tcp {
-        /// Address to listen on.
-        address: SocketAddr,
-        /// Consent to plain text on a network.
-        insecure: bool,
-    },
-    /// A unix socket, created with mode 0600 and removed at the end.
-    Unix {
-        /// Path to create the socket at.
-        path: PathBuf,
-    },
+    /// removed.
+    Passed(OwnedFd),
+    /// A TCP address.
+    Tcp(SocketAddr),
+    /// Path of a unix socket, created with mode 0600 and removed at the end.
+    Unix(PathBuf),
+}
+
+/// Protection of what NBD clients send and receive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Protection {
+    /// Plain text. An address that other machines can reach is refused.
+    Local,
+    /// Plain text on a network, where anybody can read and write the volume.
+    Insecure,
+    /// TLS by the keys of this folder. Clients need a certificate of its authority.
+    Tls(PathBuf),
 }
 
 /// A socket that clients connect to.
@@ -72,6 +88,8 @@ pub(crate) struct Listener {
     address: Address,
     /// Whether this process created the socket and removes its path at the end.
     is_ours: bool,
+    /// Keys by which clients start TLS; `None` for plain text.
+    keys: Option<Arc<Keys>>,
 }
 
 #[derive(Debug)]
@@ -83,14 +101,27 @@ enum Address {
 impl Listener {
     /// Creates the socket that `at` describes, or takes the one that was passed, and listens on it.
     pub(crate) fn open(at: NbdListen) -> Result<Self, ServeError> {
-        match at {
-            NbdListen::Passed { socket, insecure } => Self::passed(socket, insecure),
-            NbdListen::Tcp { address, insecure } => Self::tcp(address, insecure),
-            NbdListen::Unix { path } => Self::unix(&path),
-        }
+        let NbdListen { address, protection } = at;
+        let is_local = protection == Protection::Local;
+        let keys = match protection {
+            Protection::Insecure | Protection::Local => None,
+            Protection::Tls(folder) => Some(Arc::new(Keys::open(folder)?)),
+        };
+        let mut listener = match address {
+            NbdAddress::Passed(socket) => Self::passed(socket, is_local)?,
+            NbdAddress::Tcp(address) => Self::tcp(address, is_local)?,
+            NbdAddress::Unix(path) => Self::unix(&path)?,
+        };
+        listener.keys = keys;
+        Ok(listener)
     }
 
-    fn passed(fd: OwnedFd, insecure: bool) -> Result<Self, ServeError> {
+    /// Keys by which clients start TLS; `None` for plain text.
+    pub(crate) fn keys(&self) -> Option<Arc<Keys>> {
+        self.keys.clone()
+    }
+
+    fn passed(fd: OwnedFd, is_local: bool) -> Result<Self, ServeError> {
         let failed = |errno: Errno| ServeError::Listen {
             at: "passed socket".into(),
             source: errno.into(),
@@ -116,14 +147,14 @@ impl Listener {
             Address::Unix(PathBuf::from(std::ffi::OsStr::from_bytes(path)))
         } else if family == AddressFamily::INET || family == AddressFamily::INET6 {
             let address = SocketAddr::try_from(bound).map_err(failed)?;
-            require_loopback(address, insecure)?;
+            require_loopback(address, is_local)?;
             Address::Tcp(address)
         } else {
             return Err(refused("another address family"));
         };
         rustix::io::ioctl_fionbio(&fd, true).map_err(failed)?;
         rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC).map_err(failed)?;
-        Ok(Self { fd, address, is_ours: false })
+        Ok(Self { fd, address, is_ours: false, keys: None })
     }
 
     pub(crate) fn unix(path: &Path) -> Result<Self, ServeError> {
@@ -144,13 +175,14 @@ impl Listener {
         }
         rustix::process::umask(mask);
         bound.map_err(|errno| failed(bind_hint(path, errno))(errno))?;
-        let listener = Self { fd, address: Address::Unix(path.to_owned()), is_ours: true };
+        let address = Address::Unix(path.to_owned());
+        let listener = Self { fd, address, is_ours: true, keys: None };
         listen(&listener.fd, BACKLOG).map_err(failed(""))?;
         Ok(listener)
     }
 
-    fn tcp(address: SocketAddr, insecure: bool) -> Result<Self, ServeError> {
-        require_loopback(address, insecure)?;
+    fn tcp(address: SocketAddr, is_local: bool) -> Result<Self, ServeError> {
+        require_loopback(address, is_local)?;
         let failed = |errno: Errno| ServeError::Listen {
             at: address.to_string(),
             source: errno.into(),
@@ -163,7 +195,7 @@ impl Listener {
         listen(&fd, BACKLOG).map_err(failed)?;
         let bound = rustix::net::getsockname(&fd).map_err(failed)?;
         let address = SocketAddr::try_from(bound).unwrap_or(address);
-        Ok(Self { fd, address: Address::Tcp(address), is_ours: true })
+        Ok(Self { fd, address: Address::Tcp(address), is_ours: true, keys: None })
     }
 
     /// Accepts the next client, with a nonblocking socket.
@@ -180,11 +212,12 @@ impl Listener {
     /// NBD URI of `export` at this listener.
     pub(crate) fn uri(&self, export: &str) -> String {
         let export = escape(export, false);
+        let nbd = if self.keys.is_some() { "nbds" } else { "nbd" };
         match &self.address {
-            Address::Tcp(address) => format!("nbd://{address}/{export}"),
+            Address::Tcp(address) => format!("{nbd}://{address}/{export}"),
             Address::Unix(path) => {
                 let path = escape(&path.display().to_string(), true);
-                format!("nbd+unix:///{export}?socket={path}")
+                format!("{nbd}+unix:///{export}?socket={path}")
             }
         }
     }
@@ -196,17 +229,6 @@ impl Listener {
             Address::Unix(path) => path.display().to_string(),
         }
     }
-}
-
-/// Address of the listener that a client came through, in the form of [`Listener::describe`].
-pub(crate) fn local_address(client: &OwnedFd) -> Option<String> {
-    let bound = rustix::net::getsockname(client).ok()?;
-    if bound.address_family() == AddressFamily::UNIX {
-        let bound = SocketAddrUnix::try_from(bound).ok()?;
-        let path = Path::new(std::ffi::OsStr::from_bytes(bound.path_bytes()?)).to_owned();
-        return Some(path.display().to_string());
-    }
-    Some(SocketAddr::try_from(bound).ok()?.to_string())
 }
 
 impl AsFd for Listener {
@@ -223,12 +245,12 @@ impl Drop for Listener {
     }
 }
 
-fn require_loopback(address: SocketAddr, insecure: bool) -> Result<(), ServeError> {
-    if address.ip().is_loopback() || insecure {
+fn require_loopback(address: SocketAddr, is_local: bool) -> Result<(), ServeError> {
+    if address.ip().is_loopback() || !is_local {
         return Ok(());
     }
     Err(ServeError::Refused(format!(
-        "{address}: found an address that others can reach, expected loopback; \
+        "{address}: found an address that others can reach, expected loopback, or TLS (nbds://); \
          --insecure-tcp lets anybody on that network read and write the volume"
     )))
 }
@@ -317,8 +339,10 @@ mod tests {
 
     #[test]
     fn a_passed_socket_is_judged_and_stays() {
-        let passed =
-            |socket: OwnedFd| Listener::open(NbdListen::Passed { socket, insecure: false });
+        let passed = |socket: OwnedFd| {
+            let (address, protection) = (NbdAddress::Passed(socket), Protection::Local);
+            Listener::open(NbdListen { address, protection })
+        };
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s");
         let unix = std::os::unix::net::UnixListener::bind(&path).unwrap();
@@ -345,12 +369,13 @@ mod tests {
 
     #[test]
     fn only_loopback_is_free() {
-        let listen = |address: &str, insecure| {
-            Listener::open(NbdListen::Tcp { address: address.parse().unwrap(), insecure })
+        let listen = |address: &str, protection| {
+            let address = NbdAddress::Tcp(address.parse().unwrap());
+            Listener::open(NbdListen { address, protection })
         };
-        assert!(matches!(listen("0.0.0.0:0", false), Err(ServeError::Refused(_))));
-        assert!(listen("0.0.0.0:0", true).is_ok());
-        let uri = listen("127.0.0.1:0", false).unwrap().uri("a b");
+        assert!(matches!(listen("0.0.0.0:0", Protection::Local), Err(ServeError::Refused(_))));
+        assert!(listen("0.0.0.0:0", Protection::Insecure).is_ok());
+        let uri = listen("127.0.0.1:0", Protection::Local).unwrap().uri("a b");
         assert!(uri.starts_with("nbd://127.0.0.1:") && uri.ends_with("/a%20b"), "{uri}");
     }
 }

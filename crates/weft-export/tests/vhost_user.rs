@@ -53,7 +53,7 @@ const SIZE: u64 = 16 << 20;
 fn server(read_only: bool) -> Server {
     let listen = |path: &Path| {
         vec![
-            Listen::Nbd(NbdListen::Unix { path: path.join("nbd") }),
+            Listen::Nbd(NbdListen::unix(path.join("nbd"))),
             Listen::VhostUser { path: path.join("disk") },
         ]
     };

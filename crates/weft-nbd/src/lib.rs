@@ -54,6 +54,7 @@
 //!             },
 //!             Some(ServerEvent::Ready { .. }) => {}
 //!             Some(ServerEvent::Disconnect | ServerEvent::Close(_)) => return Ok(sent),
+//!             Some(ServerEvent::StartTls) => unreachable!("TLS is not offered here"),
 //!             None if count > 0 => {}
 //!             None => return Ok(sent), // wait for more
 //!         }
@@ -64,10 +65,11 @@
 //! ```
 //!
 //! Implemented are fixed newstyle; the options `EXPORT_NAME`, `ABORT`, `LIST`, `INFO`, `GO`,
-//! `STRUCTURED_REPLY`, `EXTENDED_HEADERS`, `LIST_META_CONTEXT`, `SET_META_CONTEXT`; the requests
-//! `READ`, `WRITE`, `DISC`, `FLUSH`, `TRIM`, `CACHE`, `WRITE_ZEROES`, `BLOCK_STATUS` with
-//! `base:allocation`; simple and structured replies, and holes in reads. TLS and the payload of
-//! requests for block status are not implemented, and are refused as the document requires.
+//! `STARTTLS`, `STRUCTURED_REPLY`, `EXTENDED_HEADERS`, `LIST_META_CONTEXT`, `SET_META_CONTEXT`; the
+//! requests `READ`, `WRITE`, `DISC`, `FLUSH`, `TRIM`, `CACHE`, `WRITE_ZEROES`, `BLOCK_STATUS` with
+//! `base:allocation`; simple and structured replies, and holes in reads. TLS itself is carried out
+//! by the driver: the server half says when it begins, and the client half does not ask for it. The
+//! payload of requests for block status is not implemented, and refused as the document requires.
 //!
 //! Source: NetworkBlockDevice/nbd `doc/proto.md` of 2025-05-31, placed in the public domain by its
 //! authors, called `proto.md` in this crate.
@@ -87,5 +89,5 @@ pub use client::{
 pub use handshake::{BlockSizes, ExportError, ExportInfo};
 pub use server::{CloseReason, EXTENTS_MAX, OUTPUT_BYTES_HIGH, ServerConnection, ServerEvent};
 pub use transmission::{Extent, NbdRequest, Op, ReplyHeader, RequestBytes};
-pub use uri::{NbdAddress, NbdUri, UriError};
+pub use uri::{NbdAddress, NbdTls, NbdUri, UriError};
 pub use wire::{NbdError, TransmissionFlags};

@@ -3,7 +3,7 @@
 //! Legal transitions of [`ServerConnection`]:
 //!
 //! ```text
-//! ClientFlags ──► OptionHeader ◄──► OptionData, OptionSkip
+//! ClientFlags ──► OptionHeader ◄──► OptionData, OptionSkip, StartingTls
 //!                      │                │ GO, EXPORT_NAME
 //!                      │                ▼
 //!                      │          RequestHeader ◄──► Payload, RequestSkip
@@ -50,6 +50,9 @@ use crate::wire::{
 /// `output` is a stream of whole messages. A driver that sends headers and data itself does so
 /// between two messages: when `output` is empty, or after all of it.
 ///
+/// After [`ServerEvent::StartTls`] the driver sends the output in plain text, and calls
+/// [`tls_started`](Self::tls_started); from then on it passes and sends the bytes within TLS.
+///
 /// The driver has to limit the number of open requests, and the time for which a client may be
 /// silent.
 #[derive(Debug)]
@@ -61,6 +64,7 @@ pub struct ServerConnection {
     out: Outbox,
     zeroes: bool,
     shutting_down: bool,
+    tls: Tls,
     terms: Terms,
     /// Index of the export for which the client selected `base:allocation`.
     allocation_of: Option<usize>,
@@ -97,9 +101,29 @@ impl ServerConnection {
             out,
             zeroes: true,
             shutting_down: false,
+            tls: Tls::NotOffered,
             terms,
             allocation_of: None,
         }
+    }
+
+    /// Makes the session refuse every option but `NBD_OPT_STARTTLS` and `NBD_OPT_ABORT` until TLS
+    /// has started.
+    ///
+    /// Source   proto.md "TLS support", FORCEDTLS
+    #[must_use]
+    pub fn require_tls(self) -> Self {
+        Self { tls: Tls::Required, ..self }
+    }
+
+    /// Notes that the bytes from now on are those within TLS.
+    ///
+    /// # Panics
+    /// Panics unless the last event was [`ServerEvent::StartTls`].
+    pub fn tls_started(&mut self) {
+        assert!(matches!(self.phase, Phase::StartingTls), "the client has not asked for TLS");
+        self.tls = Tls::Started;
+        self.phase = Phase::OptionHeader;
     }
 
     /// Consumes bytes from the client. Returns the number consumed, and the event if there is one.
@@ -145,7 +169,8 @@ impl ServerConnection {
             | Phase::OptionHeader
             | Phase::OptionSkip { .. }
             | Phase::RequestHeader
-            | Phase::RequestSkip { .. } => 0,
+            | Phase::RequestSkip { .. }
+            | Phase::StartingTls => 0,
         }
     }
 
@@ -301,7 +326,8 @@ impl ServerConnection {
             | Phase::OptionSkip { .. }
             | Phase::Payload { .. }
             | Phase::RequestHeader
-            | Phase::RequestSkip { .. } => 0,
+            | Phase::RequestSkip { .. }
+            | Phase::StartingTls => 0,
         };
         data + self.out.memory_bytes()
     }
@@ -357,6 +383,10 @@ impl ServerConnection {
                 self.out.push(&reply_header(to, Reply::Error(error)));
                 Step::Again
             }
+            Phase::StartingTls if rest.is_empty() => Step::NeedInput,
+            // The client has not got the reply yet, so that these bytes are not within TLS: another
+            // machine may have inserted them.
+            Phase::StartingTls => self.close(CloseReason::BeforeTls { len: rest.len() }),
             // Not reached from `input`, which has asserted that no payload remains.
             Phase::Payload { .. } => Step::NeedInput,
             Phase::Closed => {
@@ -381,6 +411,11 @@ impl ServerConnection {
     /// kept.
     fn on_option_header(&mut self, header: OptionHeader) -> Step {
         let OptionHeader { option, len } = header;
+        let is_too_early = matches!(self.tls, Tls::Required)
+            && !matches!(option, option::ABORT | option::STARTTLS);
+        if is_too_early && option == option::EXPORT_NAME {
+            return self.close(CloseReason::TlsRequired);
+        }
         if option == option::EXPORT_NAME && len as usize > wire::STRING_BYTES_MAX {
             return self.close(CloseReason::OptionTooLong { option, len });
         }
@@ -389,6 +424,7 @@ impl ServerConnection {
             return self.close(CloseReason::OptionTooLong { option, len });
         }
         let answer = match option {
+            _ if is_too_early => (option_reply::ERR_TLS_REQD, "NBD_OPT_STARTTLS comes first"),
             // The option has data, which is malformed, but the client wants to leave, so this is
             // the best answer.
             option::ABORT => (option_reply::ACK, ""),
@@ -407,12 +443,21 @@ impl ServerConnection {
             | option::INFO
             | option::LIST_META_CONTEXT
             | option::SET_META_CONTEXT => (option_reply::ERR_TOO_BIG, "option too long"),
-            option::EXTENDED_HEADERS | option::LIST | option::STRUCTURED_REPLY if len == 0 => {
+            option::EXTENDED_HEADERS
+            | option::LIST
+            | option::STARTTLS
+            | option::STRUCTURED_REPLY
+                if len == 0 =>
+            {
                 return self.on_option(option, &[]);
             }
-            option::EXTENDED_HEADERS | option::LIST | option::STRUCTURED_REPLY => {
-                (option_reply::ERR_INVALID, "option takes no data")
+            option::STARTTLS if matches!(self.tls, Tls::NotOffered) => {
+                (option_reply::ERR_UNSUP, "")
             }
+            option::EXTENDED_HEADERS
+            | option::LIST
+            | option::STARTTLS
+            | option::STRUCTURED_REPLY => (option_reply::ERR_INVALID, "option takes no data"),
             _ => (option_reply::ERR_UNSUP, ""),
         };
         self.phase = Phase::OptionSkip { option, remaining: len, answer };
@@ -472,12 +517,26 @@ impl ServerConnection {
                 push_option_reply(&mut self.out, option, option_reply::ACK, &[]);
                 Step::Again
             }
+            option::STARTTLS => self.on_start_tls(),
             option::GO | option::INFO => self.on_info(option, data),
             option::LIST_META_CONTEXT | option::SET_META_CONTEXT => {
                 self.on_meta_context(option, data)
             }
             _ => self.refuse_option(option, (option_reply::ERR_UNSUP, "")),
         }
+    }
+
+    fn on_start_tls(&mut self) -> Step {
+        let refusal = match self.tls {
+            Tls::NotOffered => (option_reply::ERR_UNSUP, ""),
+            Tls::Started => (option_reply::ERR_INVALID, "TLS has started already"),
+            Tls::Required => {
+                push_option_reply(&mut self.out, option::STARTTLS, option_reply::ACK, &[]);
+                self.phase = Phase::StartingTls;
+                return Step::Event(ServerEvent::StartTls);
+            }
+        };
+        self.refuse_option(option::STARTTLS, refusal)
     }
 
     fn on_info(&mut self, option: u32, data: &[u8]) -> Step {
@@ -631,12 +690,20 @@ pub enum ServerEvent {
     },
     /// A request to carry out. After [`Op::Write`] the next bytes are payload.
     Request(NbdRequest),
+    /// The client begins TLS once it has the output; see [`ServerConnection::tls_started`].
+    StartTls,
 }
 
 /// Reasons why the server ends a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CloseReason {
+    /// Bytes in plain text followed the option that asks for TLS.
+    #[error("found {len} bytes in plain text after NBD_OPT_STARTTLS, expected TLS")]
+    BeforeTls {
+        /// Number of bytes.
+        len: usize,
+    },
     /// The client answered the greeting with unknown flags, or without fixed newstyle.
     #[error("client flags: found {found:#x}, expected 0x1 or 0x3 (fixed newstyle)")]
     ClientFlags {
@@ -672,6 +739,9 @@ pub enum CloseReason {
     /// While the server stops, the client chose an export with an option that has no error reply.
     #[error("server is shutting down")]
     Shutdown,
+    /// The client chose an export before TLS, with an option that has no error reply.
+    #[error("found NBD_OPT_EXPORT_NAME in plain text, expected NBD_OPT_STARTTLS")]
+    TlsRequired,
     /// The client chose an unknown export with an option that has no error reply.
     #[error("export not found, and NBD_OPT_EXPORT_NAME has no error reply")]
     UnknownExport,
@@ -682,12 +752,35 @@ pub enum CloseReason {
 enum Phase {
     ClientFlags,
     Closed,
-    OptionData { header: OptionHeader, data: Vec<u8> },
+    OptionData {
+        header: OptionHeader,
+        data: Vec<u8>,
+    },
     OptionHeader,
-    OptionSkip { option: u32, remaining: u32, answer: (u32, &'static str) },
-    Payload { remaining: u32 },
+    OptionSkip {
+        option: u32,
+        remaining: u32,
+        answer: (u32, &'static str),
+    },
+    Payload {
+        remaining: u32,
+    },
     RequestHeader,
-    RequestSkip { remaining: u32, to: To, error: NbdError },
+    RequestSkip {
+        remaining: u32,
+        to: To,
+        error: NbdError,
+    },
+    /// Waits for the driver to start TLS.
+    StartingTls,
+}
+
+/// State of TLS in a session.
+#[derive(Clone, Copy, Debug)]
+enum Tls {
+    NotOffered,
+    Required,
+    Started,
 }
 
 /// Outcome of one transition.

@@ -1,11 +1,12 @@
 //! NBD URIs: the server and the export that a URI names.
 //!
-//! `nbd://host[:port][/export]` and `nbd+unix:///[export]?socket=path`. TLS and unknown query
-//! parameters are refused, each with an error of its own: a mistyped parameter must not be ignored.
+//! `nbd://host[:port][/export]` and `nbd+unix:///[export]?socket=path`; with TLS `nbds` in place of
+//! `nbd`, and the folder of certificates as `tls-certificates=path`. Unknown query parameters are
+//! refused: a mistyped one must not be ignored.
 //!
 //! Source: NetworkBlockDevice/nbd `doc/uri.md`; RFC 3986 for the characters.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
@@ -30,6 +31,15 @@ pub struct NbdUri {
     pub address: NbdAddress,
     /// Name of the export; empty for the default export.
     pub export: String,
+    /// TLS, from `nbds://` and `nbds+unix://`; `None` for plain text.
+    pub tls: Option<NbdTls>,
+}
+
+/// TLS of a connection, with X.509 certificates.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NbdTls {
+    /// Folder of the certificates; that of the program's choice for `None`.
+    pub certificates: Option<PathBuf>,
 }
 
 /// Address of a server: host and port, or path.
@@ -64,46 +74,63 @@ impl FromStr for NbdUri {
         };
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let socket = parse_query(query)?;
-        let address = match (scheme.to_ascii_lowercase().as_str(), socket) {
-            ("nbd", None) => parse_authority(authority)?,
-            ("nbd", Some(_)) => return Err(UriError::Parameter("socket".into())),
-            ("nbd+unix", _) if !authority.is_empty() => {
-                return Err(UriError::Authority(authority.into()));
-            }
-            ("nbd+unix", Some(socket)) => NbdAddress::Unix { socket },
-            ("nbd+unix", None) => return Err(UriError::NoSocket),
-            ("nbds" | "nbds+unix" | "nbds+vsock", _) => return Err(UriError::Tls),
+        let Query { socket, certificates } = Query::parse(query)?;
+        let scheme = scheme.to_ascii_lowercase();
+        let (is_unix, is_tls) = match scheme.as_str() {
+            "nbd" => (false, false),
+            "nbd+unix" => (true, false),
+            "nbds" => (false, true),
+            "nbds+unix" => (true, true),
             _ => return Err(UriError::Scheme),
         };
+        let address = match socket {
+            None if is_unix => return Err(UriError::NoSocket),
+            None => parse_authority(authority)?,
+            Some(_) if !is_unix => return Err(UriError::Parameter("socket".into())),
+            Some(_) if !authority.is_empty() => {
+                return Err(UriError::Authority(authority.into()));
+            }
+            Some(socket) => NbdAddress::Unix { socket },
+        };
+        if certificates.is_some() && !is_tls {
+            return Err(UriError::Parameter("tls-certificates".into()));
+        }
+        let tls = is_tls.then_some(NbdTls { certificates });
         let export = String::from_utf8(decode(path)?).map_err(|_| UriError::Export)?;
         if export.contains('\0') || export.len() > STRING_BYTES_MAX {
             return Err(UriError::Export);
         }
-        Ok(Self { address, export })
+        Ok(Self { address, export, tls })
     }
 }
 
 impl fmt::Display for NbdUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = |path: &PathBuf| encode(OsStr::as_bytes(path.as_os_str()));
         let export = encode(self.export.as_bytes());
+        let nbd = if self.tls.is_some() { "nbds" } else { "nbd" };
+        let mut query = Vec::new();
         match &self.address {
             NbdAddress::Tcp { host, port } => {
                 if host.contains(':') {
-                    write!(f, "nbd://[{host}]")?;
+                    write!(f, "{nbd}://[{host}]")?;
                 } else {
-                    write!(f, "nbd://{}", encode(host.as_bytes()))?;
+                    write!(f, "{nbd}://{}", encode(host.as_bytes()))?;
                 }
                 if *port != PORT {
                     write!(f, ":{port}")?;
                 }
-                write!(f, "/{export}")
+                write!(f, "/{export}")?;
             }
             NbdAddress::Unix { socket } => {
-                let socket = encode(OsStr::as_bytes(socket.as_os_str()));
-                write!(f, "nbd+unix:///{export}?socket={socket}")
+                write!(f, "{nbd}+unix:///{export}")?;
+                query.push(format!("socket={}", path(socket)));
             }
         }
+        if let Some(NbdTls { certificates: Some(folder) }) = &self.tls {
+            query.push(format!("tls-certificates={}", path(folder)));
+        }
+        if query.is_empty() { Ok(()) } else { write!(f, "?{}", query.join("&")) }
     }
 }
 
@@ -131,26 +158,34 @@ pub enum UriError {
     #[error("query parameter `{0}`: not understood here")]
     Parameter(String),
     /// The scheme is not NBD, or is not supported.
-    #[error("scheme: expected nbd:// or nbd+unix://")]
+    #[error("scheme: expected nbd:// or nbd+unix://, or with TLS nbds:// or nbds+unix://")]
     Scheme,
-    /// The URI asks for TLS.
-    #[error("TLS is asked for, and not supported")]
-    Tls,
 }
 
-fn parse_query(query: &str) -> Result<Option<PathBuf>, UriError> {
-    let mut socket = None;
-    for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
-        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-        match name {
-            "socket" if socket.is_none() && !value.is_empty() => {
-                socket = Some(PathBuf::from(std::ffi::OsString::from_vec(decode(value)?)));
+/// Parameters of a URI, with their values decoded.
+#[derive(Default)]
+struct Query {
+    socket: Option<PathBuf>,
+    certificates: Option<PathBuf>,
+}
+
+impl Query {
+    fn parse(query: &str) -> Result<Self, UriError> {
+        let mut parsed = Self::default();
+        for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+            let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+            let place = match name {
+                "socket" => &mut parsed.socket,
+                "tls-certificates" => &mut parsed.certificates,
+                _ => return Err(UriError::Parameter(name.into())),
+            };
+            let value = OsString::from_vec(decode(value)?);
+            if value.is_empty() || place.replace(value.into()).is_some() {
+                return Err(UriError::Parameter(name.into()));
             }
-            _ if name.starts_with("tls-") => return Err(UriError::Tls),
-            _ => return Err(UriError::Parameter(name.into())),
         }
+        Ok(parsed)
     }
-    Ok(socket)
 }
 
 fn parse_authority(authority: &str) -> Result<NbdAddress, UriError> {
@@ -222,11 +257,17 @@ mod tests {
     use super::*;
 
     fn tcp(host: &str, port: u16, export: &str) -> NbdUri {
-        NbdUri { address: NbdAddress::Tcp { host: host.into(), port }, export: export.into() }
+        let address = NbdAddress::Tcp { host: host.into(), port };
+        NbdUri { address, export: export.into(), tls: None }
     }
 
     fn unix(socket: &str, export: &str) -> NbdUri {
-        NbdUri { address: NbdAddress::Unix { socket: socket.into() }, export: export.into() }
+        let address = NbdAddress::Unix { socket: socket.into() };
+        NbdUri { address, export: export.into(), tls: None }
+    }
+
+    fn by_tls(uri: NbdUri, certificates: Option<&str>) -> NbdUri {
+        NbdUri { tls: Some(NbdTls { certificates: certificates.map(PathBuf::from) }), ..uri }
     }
 
     #[test]
@@ -246,6 +287,10 @@ mod tests {
             ("nbd+unix://?socket=/run/a.sock", unix("/run/a.sock", "")),
             ("nbd+unix:///?socket=%00/abstract", unix("\0/abstract", "")),
             ("nbd+unix:///%c3%a4?socket=/a%3fb", unix("/a?b", "ä")),
+            ("nbds://a/b", by_tls(tcp("a", 10_809, "b"), None)),
+            ("nbds://[::1]:7/b?tls-certificates=/k%26", by_tls(tcp("::1", 7, "b"), Some("/k&"))),
+            ("nbds+unix:///b?socket=a", by_tls(unix("a", "b"), None)),
+            ("nbds+unix:///b?tls-certificates=k&socket=a", by_tls(unix("a", "b"), Some("k"))),
         ] {
             assert_eq!(text.parse::<NbdUri>().as_ref(), Ok(&expected), "{text}");
             assert_eq!(expected.to_string().parse(), Ok(expected), "{text}");
@@ -261,9 +306,11 @@ mod tests {
             ("disk", UriError::Scheme),
             ("http://a/b", UriError::Scheme),
             ("nbd+vsock://2/b", UriError::Scheme),
-            ("nbds://a/b", UriError::Tls),
-            ("nbds+unix:///b?socket=a", UriError::Tls),
-            ("nbd://a/b?tls-type=psk", UriError::Tls),
+            ("nbds+vsock://2/b", UriError::Scheme),
+            ("nbds://a/b?tls-type=psk", parameter("tls-type")),
+            ("nbds://a/b?tls-certificates=", parameter("tls-certificates")),
+            ("nbd://a/b?tls-certificates=k", parameter("tls-certificates")),
+            ("nbds+unix:///b", UriError::NoSocket),
             ("nbd://a/b?socket=c", parameter("socket")),
             ("nbd://a/b?sockte=c", parameter("sockte")),
             ("nbd+unix:///b?socket=a&socket=c", parameter("socket")),

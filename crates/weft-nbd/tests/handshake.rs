@@ -180,6 +180,65 @@ fn every_option_has_its_documented_reply() {
     }
 }
 
+const STARTTLS: &str = "\"IHAVEOPT\" 00000005 00000000";
+
+/// A server that requires TLS and has received good flags.
+fn greeted_with_tls() -> Server {
+    let mut server = Server::new(two_exports());
+    server.connection = server.connection.require_tls();
+    server.receive(&client_flags());
+    server.take_sent();
+    server
+}
+
+#[test]
+fn nothing_is_told_before_tls() {
+    let required = |option: &str| {
+        format!("{REPLY} {option} 80000005 0000001c \"NBD_OPT_STARTTLS comes first\"")
+    };
+    let mut server = greeted_with_tls();
+    check(&mut server, "\"IHAVEOPT\" 00000003 00000000", &required("00000003"));
+    check(&mut server, "\"IHAVEOPT\" 00000008 00000000", &required("00000008"));
+    let go = "\"IHAVEOPT\" 00000007 0000000a 00000004 \"disk\" 0000";
+    check(&mut server, go, &required("00000007"));
+    check(&mut server, "\"IHAVEOPT\" 0000000c 00000000", &required("0000000c"));
+    let data = "\"IHAVEOPT\" 00000005 00000001 00";
+    let refused = format!("{REPLY} 00000005 80000003 00000014 \"option takes no data\"");
+    check(&mut server, data, &refused);
+    assert!(server.events.is_empty() && !server.connection.is_structured());
+
+    check(&mut server, STARTTLS, &format!("{REPLY} 00000005 00000001 00000000"));
+    assert_eq!(server.events, [ServerEvent::StartTls]);
+    server.connection.tls_started();
+    let started = format!("{REPLY} 00000005 80000003 00000017 \"TLS has started already\"");
+    check(&mut server, STARTTLS, &started);
+    server.receive(&hex(go));
+    assert_eq!(server.events[1..], [ServerEvent::Ready { export: 0 }]);
+}
+
+#[test]
+fn a_client_without_tls_may_leave_and_cannot_choose() {
+    let mut server = greeted_with_tls();
+    check(
+        &mut server,
+        "\"IHAVEOPT\" 00000002 00000000",
+        &format!("{REPLY} 00000002 00000001 00000000"),
+    );
+    assert_eq!(server.events, [ServerEvent::Disconnect]);
+    let mut server = greeted_with_tls();
+    check(&mut server, "\"IHAVEOPT\" 00000001 00000004 \"disk\"", "");
+    assert_eq!(server.events, [ServerEvent::Close(CloseReason::TlsRequired)]);
+}
+
+#[test]
+fn plain_text_after_the_option_that_starts_tls_ends_the_session() {
+    let mut server = greeted_with_tls();
+    server.receive(&hex(&format!("{STARTTLS} \"IHAVEOPT\" 00000003 00000000")));
+    let before = CloseReason::BeforeTls { len: 16 };
+    assert_eq!(server.events, [ServerEvent::StartTls, ServerEvent::Close(before)]);
+    assert_eq!(server.take_sent(), hex(&format!("{REPLY} 00000005 00000001 00000000")));
+}
+
 #[test]
 fn go_enters_transmission() {
     let mut server = greeted();

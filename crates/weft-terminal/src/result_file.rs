@@ -195,6 +195,19 @@ impl ResultFile {
         Ok(file)
     }
 
+    /// Makes the file one that only its owner can read.
+    ///
+    /// # Errors
+    /// The permissions of the new file cannot be changed.
+    pub fn private(self) -> Result<Self, Failure> {
+        if let Some(beside) = &self.beside {
+            let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+            let changed = beside.as_file().set_permissions(private);
+            changed.map_err(|error| Failure::failed(format!("{}{error}", self.label)))?;
+        }
+        Ok(self)
+    }
+
     fn folder(&self) -> &Path {
         match self.path.parent() {
             Some(folder) if folder != Path::new("") => folder,

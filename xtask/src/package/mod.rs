@@ -66,7 +66,15 @@ fn folder() -> PathBuf {
 /// same features, are those of the release build. The compiler's messages go to `log`.
 fn build(log: File) -> Ending {
     let program = ["rustc", "--release", "--locked", "-p", "weft-cli", "--bin", "weft"];
-    let mut command = cargo(&[&program[..], &["--", "-C", "target-feature=+crt-static"]].concat());
+    let options = [
+        "--",
+        "-C",
+        "target-feature=+crt-static",
+        // Half a megabyte of relocations becomes a few pages. glibc knows the form since 2.36.
+        "-C",
+        "link-arg=-Wl,-z,pack-relative-relocs",
+    ];
+    let mut command = cargo(&[&program[..], &options].concat());
     command.stderr(log);
     let built = run(command, Duration::from_secs(1800));
     if !matches!(built, Ending::Passed) {

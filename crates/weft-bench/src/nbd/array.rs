@@ -51,7 +51,7 @@ pub fn serve(socket: &Path, stripe_size: &str) -> Result<(), BenchError> {
     let state = serve_volume(ServeOptions {
         source: Source::Arrays { config: Box::new(Config::for_volume(assembly, knobs)), members },
         exports: vec![export],
-        listen: vec![Listen::Nbd(NbdListen::Unix { path: socket.to_owned() })],
+        listen: vec![Listen::Nbd(NbdListen::unix(socket))],
         control: None,
         backend: Backend::Auto,
         clients_max: 16,

@@ -16,6 +16,7 @@ mod fail;
 mod get;
 mod idle;
 mod image;
+mod keys;
 mod ls;
 mod man;
 mod merge;
@@ -53,6 +54,7 @@ pub(crate) enum Command {
     Cp(cp::Cp),
     Mount(mount::Mount),
     Serve(Box<serve::Serve>),
+    Keys(keys::KeysOf),
     Status(status::StatusOf),
     Monitor(monitor::Monitor),
     Fail(fail::Fail),
@@ -92,6 +94,7 @@ pub(crate) fn run(command: &Command, cli: fn() -> clap::Command) -> Outcome {
         Command::Cp(arguments) => cp::run(arguments),
         Command::Mount(arguments) => mount::run(arguments),
         Command::Serve(arguments) => serve::run(arguments),
+        Command::Keys(arguments) => keys::run(arguments),
         Command::Status(arguments) => status::run(arguments),
         Command::Monitor(arguments) => monitor::run(arguments),
         Command::Fail(arguments) => fail::run(arguments),

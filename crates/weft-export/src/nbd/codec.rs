@@ -23,6 +23,7 @@ impl Codec for ServerConnection {
             ServerEvent::Disconnect => Heard::Goodbye,
             ServerEvent::Ready { export } => Heard::Chosen(export),
             ServerEvent::Request(request) => Heard::Request(request),
+            ServerEvent::StartTls => Heard::StartTls,
         });
         (count, heard)
     }
@@ -45,6 +46,10 @@ impl Codec for ServerConnection {
 
     fn payload_consumed(&mut self, count: usize) {
         self.payload_consumed(count);
+    }
+
+    fn tls_started(&mut self) {
+        self.tls_started();
     }
 
     fn begin_shutdown(&mut self) {

@@ -19,7 +19,7 @@
 mod codec;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -29,15 +29,16 @@ use weft_engine::{Run, Tag};
 use weft_nbd::{ExportInfo, ServerConnection};
 use weft_runtime::serve::clients::{CLIENTS_MAX, client_of};
 use weft_runtime::serve::driver::Event;
-use weft_runtime::serve::reactor::{Context, Exit, Port};
+use weft_runtime::serve::reactor::{Accepted, Context, Exit, Port};
 use weft_units::{Bytes, ClientId, Span, Time};
 
-use crate::connection_limit::{ConnectionLimit, PLACES_MAX, TimeLimits};
+use crate::connection_limit::{ConnectionLimit, PLACES_MAX};
 use crate::hole_probes::HoleProbeBudget;
+use crate::keys::Keys;
 use crate::log_limiter::LogLimiter;
 use crate::session::{Connection, ConnectionStep, Served, end_turn_of_gone};
 use crate::share::ClientShare;
-use crate::socket::{Listener, local_address};
+use crate::socket::Listener;
 
 /// The clients of one worker.
 pub(crate) struct NbdPort {
@@ -49,7 +50,7 @@ pub(crate) struct NbdPort {
     accepting: bool,
     /// Client that waits for a place, with the time at which it was accepted. No other client is
     /// accepted meanwhile.
-    waiting: Option<(Time, OwnedFd)>,
+    waiting: Option<(Time, Accepted)>,
     /// Time of the next `accept`, after the process ran out of descriptors; `None` otherwise.
     accept_again: Option<Time>,
     clients: Vec<Option<Box<Connection<ServerConnection>>>>,
@@ -71,13 +72,21 @@ pub(crate) struct NbdPort {
     orphans: BTreeMap<(ClientId, Tag), Run>,
     looks: HoleProbeBudget,
     credit: Bytes,
-    limits: TimeLimits,
     log: Log,
     buffer: Vec<u8>,
     stopping: bool,
     connections: Arc<ConnectionLimit>,
-    /// Shares of the clients of some sockets, by the name of the socket.
-    shares: Arc<[(String, ClientShare)]>,
+    /// Shares and keys of the clients of each listener, by its index.
+    entrances: Arc<[Entrance]>,
+}
+
+/// Properties of all clients of a listener.
+#[derive(Debug, Default)]
+pub(crate) struct Entrance {
+    /// Their share; that of their export for `None`.
+    pub(crate) share: Option<ClientShare>,
+    /// Keys by which they must start TLS; `None` for plain text.
+    pub(crate) keys: Option<Arc<Keys>>,
 }
 
 /// Rate limits of log lines that a client can cause repeatedly.
@@ -85,6 +94,7 @@ pub(crate) struct NbdPort {
 struct Log {
     accept: LogLimiter,
     turned_away: LogLimiter,
+    tls: LogLimiter,
 }
 
 impl NbdPort {
@@ -95,8 +105,8 @@ impl NbdPort {
         served: Vec<Served>,
         listeners: Vec<Listener>,
         credit: Bytes,
-        limits: TimeLimits,
         connections: Arc<ConnectionLimit>,
+        entrances: Arc<[Entrance]>,
     ) -> Self {
         Self {
             worker,
@@ -117,33 +127,20 @@ impl NbdPort {
             orphans: BTreeMap::new(),
             looks: HoleProbeBudget::default(),
             credit,
-            limits,
             log: Log::default(),
             buffer: vec![0; BUFFER_BYTES],
             stopping: false,
             connections,
-            shares: Arc::new([]),
+            entrances,
         }
-    }
-
-    /// Sets the shares of the clients of some sockets, by the name of the socket.
-    pub(crate) fn with_shares(self, shares: Arc<[(String, ClientShare)]>) -> Self {
-        Self { shares, ..self }
-    }
-
-    fn share_of(&self, socket: &OwnedFd) -> Option<ClientShare> {
-        if self.shares.is_empty() {
-            return None;
-        }
-        let listener = local_address(socket)?;
-        self.shares.iter().find(|(other, _)| *other == listener).map(|(_, share)| *share)
     }
 
     fn accept(&mut self, cx: &mut Context<'_, '_>, listener: usize) {
         while self.waiting.is_none() {
-            match self.listeners[listener].accept() {
-                Ok(socket) if self.connections.is_full() => self.set_waiting(cx, Some(socket)),
-                Ok(socket) => self.give_place(cx, socket),
+            let accepted = self.listeners[listener].accept();
+            match accepted.map(|socket| Accepted { socket, listener }) {
+                Ok(client) if self.connections.is_full() => self.set_waiting(cx, Some(client)),
+                Ok(client) => self.give_place(cx, client),
                 Err(Errno::AGAIN) => return,
                 Err(Errno::INTR | Errno::CONNABORTED | Errno::PERM) => {}
                 Err(errno) => {
@@ -158,21 +155,21 @@ impl NbdPort {
         self.set_accepting(cx, false);
     }
 
-    fn give_place(&mut self, cx: &mut Context<'_, '_>, socket: OwnedFd) {
+    fn give_place(&mut self, cx: &mut Context<'_, '_>, client: Accepted) {
         match self.connections.enter() {
-            worker if worker == self.worker => self.admit(cx, socket),
-            worker => cx.hand_over(worker, socket),
+            worker if worker == self.worker => self.admit(cx, client),
+            worker => cx.hand_over(worker, client),
         }
     }
 
     /// Sets the client that waits for a place, or none. While a client waits, the limit for
     /// handshakes is shorter.
-    fn set_waiting(&mut self, cx: &mut Context<'_, '_>, socket: Option<OwnedFd>) {
-        self.connections.wanted.store(socket.is_some(), Ordering::Relaxed);
-        if socket.is_some() {
+    fn set_waiting(&mut self, cx: &mut Context<'_, '_>, client: Option<Accepted>) {
+        self.connections.wanted.store(client.is_some(), Ordering::Relaxed);
+        if client.is_some() {
             self.wake_others(cx);
         }
-        self.waiting = socket.map(|socket| (cx.driver.now(), socket));
+        self.waiting = client.map(|client| (cx.driver.now(), client));
     }
 
     fn wake_others(&self, cx: &Context<'_, '_>) {
@@ -180,7 +177,8 @@ impl NbdPort {
         workers.filter(|worker| *worker != self.worker).for_each(|worker| cx.wake_worker(worker));
     }
 
-    fn admit(&mut self, cx: &mut Context<'_, '_>, socket: OwnedFd) {
+    fn admit(&mut self, cx: &mut Context<'_, '_>, accepted: Accepted) {
+        let Accepted { socket, listener } = accepted;
         // A free place is reused only after all others, unless a new one may be added.
         let places_max = (self.connections.max * 2).min(PLACES_MAX as usize);
         let fresh = self.clients.len() < places_max;
@@ -205,10 +203,13 @@ impl NbdPort {
             self.connections.leave(self.worker);
             return;
         }
-        let codec = ServerConnection::new(Arc::clone(&self.exports), Some(0));
-        let share = self.share_of(&socket);
+        let Entrance { share, keys } = &self.entrances[listener];
+        let mut codec = ServerConnection::new(Arc::clone(&self.exports), Some(0));
+        if keys.is_some() {
+            codec = codec.require_tls();
+        }
         let connection = Connection::new(socket, client, codec, self.credit);
-        let mut connection = connection.with_share(share);
+        let mut connection = connection.with(*share, keys.clone());
         if cx.driver.poison().is_some() {
             connection.requests_mut().poison(cx.driver);
         }
@@ -242,6 +243,11 @@ impl NbdPort {
     fn drop_client(&mut self, cx: &mut Context<'_, '_>, place: u32) {
         let Some(connection) = self.clients[place as usize].take() else { return };
         let client = connection.client();
+        if let Some(reason) = connection.tls_failure()
+            && let Some(more) = self.log.tls.now(cx.driver.now())
+        {
+            tracing::warn!(reason, more, "client hung up on: TLS failed");
+        }
         for (tag, run) in connection.close(cx.driver, &mut self.looks) {
             self.orphans.insert((client, tag), run);
         }
@@ -257,9 +263,9 @@ impl NbdPort {
 
     fn accept_if_there_is_room(&mut self, cx: &mut Context<'_, '_>) {
         if !self.stopping && self.accept_again.is_none() && !self.connections.is_full() {
-            if let Some((_, socket)) = self.waiting.take() {
+            if let Some((_, client)) = self.waiting.take() {
                 self.set_waiting(cx, None);
-                self.give_place(cx, socket);
+                self.give_place(cx, client);
             }
             self.set_accepting(cx, true);
         }
@@ -267,7 +273,7 @@ impl NbdPort {
 
     /// Disconnects a client that has waited too long for a place, and lets the next one wait.
     fn end_late_wait(&mut self, cx: &mut Context<'_, '_>) {
-        let late = |since: Time| since + self.limits.place <= cx.driver.now();
+        let late = |since: Time| since + self.connections.time.place <= cx.driver.now();
         if self.waiting.as_ref().is_some_and(|(since, _)| late(*since)) {
             if let Some(more) = self.log.turned_away.now(cx.driver.now()) {
                 let clients = self.connections.count();
@@ -308,9 +314,10 @@ impl NbdPort {
 
     /// Longest handshake at present, which depends on whether a client waits for a place.
     fn handshake_span(&self) -> Span {
+        let time = &self.connections.time;
         match self.connections.wanted.load(Ordering::Relaxed) {
-            true => self.limits.handshake_wanted.min(self.limits.handshake),
-            false => self.limits.handshake,
+            true => time.handshake_wanted.min(time.handshake),
+            false => time.handshake,
         }
     }
 
@@ -397,8 +404,8 @@ impl Port for NbdPort {
         self.set_due(place);
     }
 
-    fn on_socket(&mut self, cx: &mut Context<'_, '_>, socket: OwnedFd) {
-        self.admit(cx, socket);
+    fn on_accepted(&mut self, cx: &mut Context<'_, '_>, client: Accepted) {
+        self.admit(cx, client);
     }
 
     fn is_waiting(&self) -> bool {
@@ -464,7 +471,7 @@ impl Port for NbdPort {
             return Some(Time(0));
         }
         let handshake = self.handshakes.front().map(|(begun, _)| *begun + self.handshake_span());
-        let wait = self.waiting.as_ref().map(|(since, _)| *since + self.limits.place);
+        let wait = self.waiting.as_ref().map(|(since, _)| *since + self.connections.time.place);
         [handshake, self.accept_again, wait].into_iter().flatten().min()
     }
 }

@@ -4,6 +4,7 @@
 //! do not depend on thread scheduling.
 
 use std::io::{ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
 
@@ -21,6 +22,7 @@ use weft_units::{MemberIndex, VolumeId};
 
 use super::*;
 use crate::allocation::Allocation;
+use crate::connection_limit::TimeLimits;
 use crate::hole_probes::LOOKS_MAX;
 
 /// The client's end of a socket. It never blocks.
@@ -161,7 +163,7 @@ impl Port for Stepped {
         self.port.on_start(cx)?;
         for socket in std::mem::take(&mut self.sockets) {
             assert_eq!(self.port.connections.enter(), 0);
-            self.port.on_socket(cx, socket);
+            self.port.on_accepted(cx, Accepted { socket, listener: 0 });
         }
         Ok(())
     }
@@ -230,10 +232,11 @@ fn reader_beside(floods: usize) -> Seen {
         share: ClientShare::default(),
         chosen: Arc::default(),
     };
-    let (limits, connections) = (TimeLimits::default(), Arc::new(ConnectionLimit::new(1, 32)));
+    let connections = Arc::new(ConnectionLimit::new(1, 32, TimeLimits::default()));
+    let entrances = Arc::new([Entrance::default()]);
     let exports: Arc<[_]> = vec![info].into();
     let port =
-        NbdPort::new(0, exports, vec![served], Vec::new(), Bytes::mib(1), limits, connections);
+        NbdPort::new(0, exports, vec![served], Vec::new(), Bytes::mib(1), connections, entrances);
     let (floods, mut sockets): (Vec<_>, Vec<_>) = (0..floods).map(|_| Peer::new()).unzip();
     let (good, socket) = Peer::new();
     // The reader comes last in every round.

@@ -37,6 +37,9 @@ pub(crate) trait Codec {
     /// Notes that the session itself has taken `count` bytes of payload from the input.
     fn payload_consumed(&mut self, count: usize);
 
+    /// Notes that TLS has started.
+    fn tls_started(&mut self);
+
     /// Makes the codec refuse requests from now on, because the server stops.
     fn begin_shutdown(&mut self);
 
@@ -73,6 +76,8 @@ pub(crate) enum Heard<R> {
     Goodbye,
     /// The client has chosen the export with this index; requests follow.
     Chosen(usize),
+    /// The client starts TLS after the output, which is still in plain text.
+    StartTls,
     /// The client sends a request. If it is a write, the next bytes are payload.
     Request(R),
 }

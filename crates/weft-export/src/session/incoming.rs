@@ -4,10 +4,8 @@
 //! is empty or the connection has to wait.
 
 use std::io::IoSliceMut;
-use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
-use rustix::net::{RecvAncillaryBuffer, RecvFlags};
 use weft_engine::{ReplyError, RequestOp, Segments};
 use weft_runtime::buffers::Buffer;
 use weft_runtime::serve::driver::Driver;
@@ -32,21 +30,20 @@ impl<C: Codec> Connection<C> {
             DIRECT_BYTES.. => self.requests.payload_segments(),
             _ => Segments::new(),
         };
-        let socket = &self.socket;
+        let transport = &mut self.transport;
         if segments.is_empty() {
-            let count = driver.unlocked(|| recv(socket, buffer))?;
+            let mut room = [IoSliceMut::new(buffer)];
+            let count = driver.unlocked(|| transport.recv(&mut room))?;
             return Ok((0, count, buffer.len()));
         }
         let mut frames = Buffer::Frames(driver.slab_mut().lease_exclusive(segments));
         let wanted = frames.len();
         let asked = wanted + buffer.len();
-        let received = driver.unlocked(|| {
+        let count = driver.unlocked(|| {
             let mut slices = frames.slices_mut(0, wanted);
             slices.push(IoSliceMut::new(buffer));
-            let mut control = RecvAncillaryBuffer::default();
-            rustix::net::recvmsg(socket, &mut slices, &mut control, RecvFlags::empty())
-        });
-        let count = received?.bytes;
+            transport.recv(&mut slices)
+        })?;
         let direct = count.min(wanted);
         Ok((direct, count - direct, asked))
     }
@@ -112,6 +109,9 @@ impl<C: Codec> Connection<C> {
                         self.requests.choose(driver, served.clone(), share);
                     }
                 }
+                // With bytes behind it, the codec ends the session.
+                Some(Heard::StartTls) if rest.is_empty() => self.start_tls(),
+                Some(Heard::StartTls) => {}
                 Some(Heard::Request(request)) => {
                     if let (Some(recorder), Work::Volume(asked)) =
                         (self.requests.recorder(), self.codec.work(&request))
@@ -183,9 +183,6 @@ impl<C: Codec> Connection<C> {
     }
 }
 
-fn recv(socket: &OwnedFd, buffer: &mut [u8]) -> Result<usize, Errno> {
-    rustix::net::recv(socket, buffer, RecvFlags::empty()).map(|(_, count)| count)
-}
 /// Least number of missing payload bytes that are received into their frames directly, without a
 /// copy.
 const DIRECT_BYTES: usize = 64 << 10;

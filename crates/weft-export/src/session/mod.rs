@@ -11,6 +11,8 @@
 //! read     frames ─────────────────────► socket         header and payload in one `sendmsg`
 //! ```
 //!
+//! By TLS each path has a copy more, that of the cipher (`transport.rs`).
+//!
 //! # Sub-requests
 //!
 //! A request is cut at multiples of a MiB. Normally it is *whole*: the engine gets nothing before
@@ -49,8 +51,10 @@ use weft_units::{Bytes, ClientId, VolumeId};
 
 use crate::allocation::Allocation;
 use crate::hole_probes::HoleProbeBudget;
+use crate::keys::Keys;
 use crate::record::Recorder;
 use crate::share::{ChosenExports, ClientShare};
+use crate::transport::Transport;
 use codec::Codec;
 pub(crate) use requests::{Requests, end_turn_of_gone};
 
@@ -69,7 +73,9 @@ pub(crate) struct Served {
 
 /// Connection of one client.
 pub(crate) struct Connection<C: Codec> {
-    pub(crate) socket: OwnedFd,
+    transport: Transport,
+    /// Keys for a client that starts TLS.
+    keys: Option<Arc<Keys>>,
     requests: Requests<C::Request, C::Header>,
     /// Share of all clients of the connection's socket; `None` if only the share of the export
     /// counts.
@@ -106,7 +112,8 @@ pub(crate) enum ConnectionStep {
 impl<C: Codec> Connection<C> {
     pub(crate) fn new(socket: OwnedFd, client: ClientId, codec: C, credit: Bytes) -> Self {
         Self {
-            socket,
+            transport: Transport::new(socket),
+            keys: None,
             requests: Requests::new(client, credit),
             share: None,
             codec,
@@ -132,9 +139,23 @@ impl<C: Codec> Connection<C> {
         &mut self.requests
     }
 
-    /// Sets the share that all clients of the connection's socket have.
-    pub(crate) fn with_share(self, share: Option<ClientShare>) -> Self {
-        Self { share, ..self }
+    /// Sets the share and the keys that all clients of the connection's listener have.
+    pub(crate) fn with(self, share: Option<ClientShare>, keys: Option<Arc<Keys>>) -> Self {
+        Self { share, keys, ..self }
+    }
+
+    /// Reason why TLS has failed; `None` if it has not.
+    pub(crate) fn tls_failure(&self) -> Option<&str> {
+        self.transport.failure()
+    }
+
+    /// Starts TLS, after what is still to be sent in plain text.
+    fn start_tls(&mut self) {
+        let output = self.codec.output().to_vec();
+        self.codec.advance_output(output.len());
+        let keys = self.keys.as_ref().expect("the codec offers TLS only with keys");
+        self.transport.start_tls(keys.config(), output);
+        self.codec.tls_started();
     }
 
     /// Records the readiness of the socket.
@@ -170,7 +191,7 @@ impl<C: Codec> Connection<C> {
 
     /// Whether everything that is due to the client has been sent.
     pub(crate) fn is_drained(&self) -> bool {
-        self.requests.open() == 0 && self.codec.output().is_empty()
+        self.requests.open() == 0 && self.codec.output().is_empty() && !self.transport.has_unsent()
     }
 
     /// Makes the session refuse requests from now on, because the server stops.

@@ -7,7 +7,6 @@ use std::io::IoSlice;
 use std::ops::Deref;
 
 use rustix::io::Errno;
-use rustix::net::{SendAncillaryBuffer, SendFlags};
 use smallvec::SmallVec;
 use weft_engine::{RequestOp, Run, Segments};
 use weft_runtime::buffers::Buffer;
@@ -17,14 +16,19 @@ use weft_units::FRAME_BYTES;
 
 use super::Connection;
 use super::codec::Codec;
-use super::requests::{At, Open, SubRequest};
+use super::requests::{At, Open, Requests, SubRequest};
 
 impl<C: Codec> Connection<C> {
     /// Calls `sendmsg` once. Returns the number of bytes in the call and the number of bytes sent,
     /// or `None` if there is nothing to send. The driver is unlocked meanwhile.
-    pub(super) fn send_once(&self, driver: &mut Held<'_>) -> Result<Option<(usize, usize)>, Errno> {
-        let line = self.line_up();
+    pub(super) fn send_once(
+        &mut self,
+        driver: &mut Held<'_>,
+    ) -> Result<Option<(usize, usize)>, Errno> {
+        let Self { transport, codec, requests, sent, .. } = self;
+        let line = line_up(codec, requests, *sent);
         if line.wanted == 0 {
+            transport.flush()?;
             return Ok(None);
         }
         let Line { items, segments, wanted, .. } = line;
@@ -39,11 +43,7 @@ impl<C: Codec> Connection<C> {
                 Item::Frames => IoSlice::new(payload.next().expect("a slice for each segment")),
             })
             .collect();
-        let socket = &self.socket;
-        let sent = driver.unlocked(|| {
-            let mut control = SendAncillaryBuffer::default();
-            rustix::net::sendmsg(socket, &slices, &mut control, SendFlags::NOSIGNAL)
-        })?;
+        let sent = driver.unlocked(|| transport.send(&slices))?;
         Ok(Some((wanted, sent)))
     }
 
@@ -58,49 +58,11 @@ impl<C: Codec> Connection<C> {
         }
     }
 
-    /// Collects the buffers of the next `sendmsg`.
-    fn line_up(&self) -> Line<'_> {
-        let mut line = Line { skip: self.sent, ..Line::default() };
-        // The codec's own messages go between two replies, as early as possible.
-        let output = self.codec.output();
-        let mid_reply = self.sent > 0 || self.front_streams();
-        if !mid_reply {
-            line.push(output);
-        }
-        for (index, slot) in self.requests.replies.iter().enumerate() {
-            let open = self.requests.at(*slot);
-            if !open.is_sendable() || line.is_full(open.sub_requests.len()) {
-                break;
-            }
-            if let Some(header) = open.header.as_deref() {
-                line.push(header);
-            }
-            if open.op == RequestOp::Read && open.error.is_none() {
-                open.sub_requests.iter().for_each(|sub_request| line.push_sub_request(sub_request));
-            }
-            if line.is_cut || !open.is_last_sub_request() {
-                break;
-            }
-            if index == 0 && mid_reply && !output.is_empty() {
-                // The output goes after the reply that was sent in part.
-                line.push(output);
-                break;
-            }
-        }
-        line
-    }
-
-    /// Whether the first reply is a streamed read and at least one sub-request of it was sent.
-    fn front_streams(&self) -> bool {
-        let first = self.requests.replies.front();
-        first.is_some_and(|slot| self.requests.at(*slot).streamed_bytes > 0)
-    }
-
     /// Records that `sent` bytes were sent, in the order in which `send_once` lined them up.
     pub(super) fn on_sent(&mut self, driver: &mut Driver, sent: usize) {
         let mut sent = sent;
         let mut output = self.codec.output().len();
-        if output > 0 && self.sent == 0 && !self.front_streams() {
+        if output > 0 && self.sent == 0 && !self.requests.front_streams() {
             let count = sent.min(output);
             self.codec.advance_output(count);
             sent -= count;
@@ -135,6 +97,51 @@ impl<C: Codec> Connection<C> {
                 return;
             }
         }
+    }
+}
+
+/// Collects the buffers of the next `sendmsg`. `sent` is the number of bytes of the first reply
+/// that were sent.
+fn line_up<'a, C: Codec>(
+    codec: &'a C,
+    requests: &'a Requests<C::Request, C::Header>,
+    sent: usize,
+) -> Line<'a> {
+    let mut line = Line { skip: sent, ..Line::default() };
+    // The codec's own messages go between two replies, as early as possible.
+    let output = codec.output();
+    let mid_reply = sent > 0 || requests.front_streams();
+    if !mid_reply {
+        line.push(output);
+    }
+    for (index, slot) in requests.replies.iter().enumerate() {
+        let open = requests.at(*slot);
+        if !open.is_sendable() || line.is_full(open.sub_requests.len()) {
+            break;
+        }
+        if let Some(header) = open.header.as_deref() {
+            line.push(header);
+        }
+        if open.op == RequestOp::Read && open.error.is_none() {
+            open.sub_requests.iter().for_each(|sub_request| line.push_sub_request(sub_request));
+        }
+        if line.is_cut || !open.is_last_sub_request() {
+            break;
+        }
+        if index == 0 && mid_reply && !output.is_empty() {
+            // The output goes after the reply that was sent in part.
+            line.push(output);
+            break;
+        }
+    }
+    line
+}
+
+impl<R, H> Requests<R, H> {
+    /// Whether the first reply is a streamed read and at least one sub-request of it was sent.
+    fn front_streams(&self) -> bool {
+        let first = self.replies.front();
+        first.is_some_and(|slot| self.at(*slot).streamed_bytes > 0)
     }
 }
 

@@ -16,8 +16,8 @@ use weft_engine::{Config, Engine, Input, Output, Snapshot, Turn};
 use weft_export::client::shake_hands;
 use weft_export::control::{self, Command, Status};
 use weft_export::{
-    ClientShare, ExitState, ExportOptions, Listen, NbdListen, Ready, ServeOptions, Source,
-    TimeLimits, serve,
+    ClientShare, ExitState, ExportOptions, Listen, NbdAddress, NbdListen, Protection, Ready,
+    ServeOptions, Source, TimeLimits, serve,
 };
 use weft_nbd::wire::RequestHeader;
 use weft_nbd::{ClientConnection, ClientEvent, ClientHandshake, Extent, Goal, NbdError, Op};
@@ -61,11 +61,9 @@ impl Server {
         limits: TimeLimits,
     ) -> Self {
         let nbd = |path: &Path| {
-            let address = "127.0.0.1:0".parse().unwrap();
-            vec![
-                Listen::Nbd(NbdListen::Unix { path: path.join("nbd") }),
-                Listen::Nbd(NbdListen::Tcp { address, insecure: false }),
-            ]
+            let address = NbdAddress::Tcp("127.0.0.1:0".parse().unwrap());
+            let tcp = NbdListen { address, protection: Protection::Local };
+            vec![Listen::Nbd(NbdListen::unix(path.join("nbd"))), Listen::Nbd(tcp)]
         };
         Self::start_on(source, backend, read_only, limits, nbd)
     }
@@ -83,31 +81,14 @@ impl Server {
         let (shutdown, stop) = rustix::pipe::pipe().unwrap();
         let (sender, receiver) = mpsc::channel();
         let thread = std::thread::spawn(move || {
-            let options = ServeOptions {
-                source: source(&path),
-                exports: vec![ExportOptions {
-                    name: "v".into(),
-                    size: None,
-                    read_only,
-                    description: String::new(),
-                    share: ClientShare::default(),
-                    also: Vec::new(),
-                }],
-                listen: listen(&path),
-                control: Some(path.join("control")),
-                backend,
-                clients_max: CLIENTS_MAX,
-                limits,
-                sockets: Vec::new(),
-                groups: Vec::new(),
-                mark: None,
-                recorder: None,
-                shutdown,
-                on_ready: Box::new(move |ready| {
-                    let thread = rustix::thread::gettid().as_raw_nonzero().get();
-                    sender.send((ready.clone(), thread.unsigned_abs())).unwrap();
-                }),
-            };
+            let mut options = options(source(&path), listen(&path), shutdown);
+            options.exports[0].read_only = read_only;
+            options.control = Some(path.join("control"));
+            (options.backend, options.limits) = (backend, limits);
+            options.on_ready = Box::new(move |ready| {
+                let thread = rustix::thread::gettid().as_raw_nonzero().get();
+                sender.send((ready.clone(), thread.unsigned_abs())).unwrap();
+            });
             serve(options).unwrap()
         });
         let (ready, thread_id) = receiver.recv().expect("the server starts");
@@ -164,6 +145,32 @@ impl Drop for Server {
             let ended = thread.join();
             assert!(ended.is_ok() || std::thread::panicking());
         }
+    }
+}
+
+/// Options of a server of one volume, without a control socket.
+fn options(source: Source, listen: Vec<Listen>, shutdown: OwnedFd) -> ServeOptions {
+    ServeOptions {
+        source,
+        exports: vec![ExportOptions {
+            name: "v".into(),
+            size: None,
+            read_only: false,
+            description: String::new(),
+            share: ClientShare::default(),
+            also: Vec::new(),
+        }],
+        listen,
+        control: None,
+        backend: Backend::Threads,
+        clients_max: CLIENTS_MAX,
+        limits: TimeLimits::default(),
+        sockets: Vec::new(),
+        groups: Vec::new(),
+        mark: None,
+        recorder: None,
+        shutdown,
+        on_ready: Box::new(|_| ()),
     }
 }
 
@@ -261,8 +268,8 @@ pub fn raid5(client_frames: u32, credit: u64) -> impl FnOnce(&Path) -> Source + 
 }
 
 /// A blocking client.
-pub struct Client {
-    pub stream: UnixStream,
+pub struct Client<S = UnixStream> {
+    pub stream: S,
     pub connection: ClientConnection,
     next: u64,
     unread: Vec<u8>,
@@ -283,11 +290,18 @@ impl Client {
     }
 
     fn after(path: &Path, handshake: ClientHandshake) -> Self {
-        let mut stream = UnixStream::connect(path).unwrap();
+        let stream = UnixStream::connect(path).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         stream.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
-        let (connection, unread) = shake_hands(&mut stream, handshake).unwrap();
-        Self { stream, connection, next: 0, unread, extents: Vec::new() }
+        Self::over(stream, handshake).unwrap()
+    }
+}
+
+impl<S: Read + Write> Client<S> {
+    /// Opens an export over a stream that is connected.
+    pub fn over(mut stream: S, handshake: ClientHandshake) -> Result<Self, String> {
+        let (connection, unread) = shake_hands(&mut stream, handshake)?;
+        Ok(Self { stream, connection, next: 0, unread, extents: Vec::new() })
     }
 
     pub fn size(&self) -> u64 {
@@ -416,4 +430,15 @@ impl<F: FnMut(Output) -> Option<Output> + Send> Core for Meddled<F> {
     fn snapshot(&self) -> Snapshot {
         self.inner.snapshot()
     }
+}
+
+/// Reason why a server of this source is not served, listening in these ways.
+pub fn refused(
+    source: impl FnOnce(&Path) -> Source + Send + 'static,
+    listen: impl FnOnce(&Path) -> Vec<Listen> + Send + 'static,
+) -> String {
+    let dir = tempfile::tempdir().unwrap();
+    let (shutdown, _stop) = rustix::pipe::pipe().unwrap();
+    let options = options(source(dir.path()), listen(dir.path()), shutdown);
+    serve(options).expect_err("the server is refused").to_string()
 }

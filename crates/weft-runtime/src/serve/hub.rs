@@ -49,6 +49,15 @@ struct Mailbox {
     drained: AtomicBool,
 }
 
+/// A client that was accepted.
+#[derive(Debug)]
+pub struct Accepted {
+    /// Socket of the client.
+    pub socket: OwnedFd,
+    /// Index of the listener that the client came through.
+    pub listener: usize,
+}
+
 /// A message for a worker.
 #[derive(Debug)]
 pub(crate) enum Message {
@@ -56,8 +65,8 @@ pub(crate) enum Message {
     End,
     /// An event for one of its clients.
     Event(Event),
-    /// The socket of a new client of the worker.
-    Socket(OwnedFd),
+    /// A new client of the worker.
+    Accepted(Accepted),
     /// Refuse new work.
     Stop,
     /// The volumes have stopped.

@@ -8,7 +8,7 @@ use weft_units::Time;
 
 use super::driver::Event;
 use super::ending::{Ending, Exit};
-use super::hub::{Held, Hub, Message};
+use super::hub::{Accepted, Held, Hub, Message};
 
 /// An interface to the outside: a server or a control socket.
 pub trait Port {
@@ -23,8 +23,8 @@ pub trait Port {
     fn on_event(&mut self, cx: &mut Context<'_, '_>, event: Event);
     /// Takes a client that a port of another worker has accepted: see [`Context::hand_over`]. Only
     /// the first port of a worker is called.
-    fn on_socket(&mut self, cx: &mut Context<'_, '_>, socket: OwnedFd) {
-        let _ = (cx, socket);
+    fn on_accepted(&mut self, cx: &mut Context<'_, '_>, client: Accepted) {
+        let _ = (cx, client);
     }
     /// Called at the end of a pass, which is one round of the worker's loop (`reactor.rs`): the
     /// port sends what is ready, and may record inputs.
@@ -99,8 +99,8 @@ impl Context<'_, '_> {
     }
 
     /// Hands a client to the first port of a worker.
-    pub fn hand_over(&self, worker: usize, socket: OwnedFd) {
-        self.hub.tell(worker, &mut vec![Message::Socket(socket)]);
+    pub fn hand_over(&self, worker: usize, client: Accepted) {
+        self.hub.tell(worker, &mut vec![Message::Accepted(client)]);
     }
 
     /// Wakes a worker, which then makes a pass of its loop.

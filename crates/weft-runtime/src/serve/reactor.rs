@@ -20,7 +20,7 @@ use super::worker::Worker;
 use crate::error::RuntimeError;
 
 pub use super::ending::{Ending, Exit};
-pub use super::hub::Held;
+pub use super::hub::{Accepted, Held};
 pub use super::port::{Context, Port};
 pub use super::worker::{DRAIN_SPAN, TOLD_LAST};
 

@@ -240,8 +240,8 @@ impl<'h> Worker<'h> {
             match message {
                 Message::End => self.ended = true,
                 Message::Event(event) => self.on_event(driver, event),
-                Message::Socket(socket) => self.call(driver, 0, |port, cx| {
-                    port.on_socket(cx, socket);
+                Message::Accepted(client) => self.call(driver, 0, |port, cx| {
+                    port.on_accepted(cx, client);
                 }),
                 Message::Stop => self.each(driver, |port, cx| port.on_stop(cx)),
                 Message::Stopped(exit) => {

@@ -153,6 +153,16 @@ pub(super) const EXAMPLES: &[Examples] = &[
         ],
     },
     Examples {
+        command: "keys",
+        lines: &[
+            (
+                "weft keys --server nas.example --client vm-host",
+                "Makes an authority, and keys for a server and a client.",
+            ),
+            ("weft keys", "Shows which certificates there are, and when they end."),
+        ],
+    },
+    Examples {
         command: "status",
         lines: &[("weft status", "Prints the running volumes in the form of /proc/mdstat.")],
     },

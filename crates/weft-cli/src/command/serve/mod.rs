@@ -20,9 +20,10 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use weft_engine::knobs::{Knob, Knobs};
 use weft_engine::{Class, WriteBackConfig};
 use weft_export::{
-    ExportOptions, Listen, NbdListen, Ready, ServeOptions, Source, TimeLimits, serve,
+    ExportOptions, Listen, NbdAddress, NbdListen, Protection, Ready, ServeOptions, Source,
+    TimeLimits, serve,
 };
-use weft_nbd::{NbdAddress, NbdUri};
+use weft_nbd::{NbdAddress as ServerAddress, NbdTls, NbdUri};
 use weft_runtime::Backend;
 use weft_runtime::devices::{IoMode, OpenMember};
 use weft_runtime::serve::reactor::TOLD_LAST;
@@ -33,6 +34,7 @@ use crate::assembly::{AssemblyOptions, Selection, title};
 use crate::built::Built;
 use crate::foreground::{notify, start_log};
 use crate::inside::{ended, not_served};
+use crate::keys_folder::default_keys;
 use crate::knobs::{set_live, split};
 use crate::member::{self, MemberArg};
 use crate::reading::ReadingOptions;
@@ -83,10 +85,11 @@ pub(crate) struct Serve {
     /// Name of the volume [default: that of the array, or of the bare file]
     #[arg(short = 'N', long)]
     name: Option<String>,
-    /// Where clients connect: nbd+unix:///NAME?socket=PATH or nbd://HOST:PORT/NAME, or ublk: or
-    /// ublk:N for a block device of this machine, /dev/ublkbN, or vhost-user:PATH for a disk of a
-    /// virtual machine; several times if wanted [default: the sockets that systemd passes, else a
-    /// unix socket beside the control socket]
+    /// Where clients connect: nbd+unix:///NAME?socket=PATH or nbd://HOST:PORT/NAME, with nbds in
+    /// place of nbd for TLS by the keys of ?tls-certificates=DIR (weft keys); ublk: or ublk:N for a
+    /// block device of this machine, /dev/ublkbN; vhost-user:PATH for a disk of a virtual machine;
+    /// several times if wanted [default: the sockets that systemd passes, else a unix socket beside
+    /// the control socket]
     #[arg(long, value_name = "URI")]
     listen: Vec<String>,
     /// Accept a listener that other machines can reach, in plain text
@@ -229,11 +232,13 @@ pub(crate) fn run(arguments: &Serve) -> Outcome {
     }
     let mark = unwritten::begin(arguments, &control, &name)?;
     let Listeners { mut listen, export } = listen;
-    let insecure = arguments.insecure_tcp;
-    let passed = passed.into_iter().map(|socket| NbdListen::Passed { socket, insecure });
+    let passed = passed.into_iter().map(|socket| NbdListen {
+        address: NbdAddress::Passed(socket),
+        protection: plain_text(arguments),
+    });
     listen.extend(passed.map(Listen::Nbd));
     if listen.is_empty() {
-        listen.push(Listen::Nbd(NbdListen::Unix { path: sockets.join(format!("{name}.nbd")) }));
+        listen.push(Listen::Nbd(NbdListen::unix(sockets.join(format!("{name}.nbd")))));
     }
     serve_plan(arguments, plan, (listen, &export.unwrap_or(name)), control, mark)
 }
@@ -365,8 +370,8 @@ impl Running {
     fn start(command: &str, ready: &Ready, stop: UnixStream) -> Self {
         let uri = ready.uris.first().cloned().unwrap_or_default();
         let socket = ready.uris.iter().find_map(|uri| match uri.parse::<NbdUri>().ok()?.address {
-            NbdAddress::Unix { socket } => Some(socket),
-            NbdAddress::Tcp { .. } => None,
+            ServerAddress::Unix { socket } => Some(socket),
+            ServerAddress::Tcp { .. } => None,
         });
         let mut shell = std::process::Command::new("sh");
         shell.arg("-c").arg(command).env("uri", uri);
@@ -440,6 +445,11 @@ struct Listeners {
     export: Option<String>,
 }
 
+/// Protection of listeners without TLS.
+fn plain_text(arguments: &Serve) -> Protection {
+    if arguments.insecure_tcp { Protection::Insecure } else { Protection::Local }
+}
+
 fn listeners(arguments: &Serve) -> Result<Listeners, Failure> {
     let mut listen = Vec::new();
     let mut export: Option<String> = None;
@@ -464,26 +474,34 @@ fn listeners(arguments: &Serve) -> Result<Listeners, Failure> {
             }
             export = Some(uri.export);
         }
-        listen.push(Listen::Nbd(match uri.address {
-            NbdAddress::Unix { socket } => {
-                let path = std::path::absolute(&socket).map_err(|error| usage(&error))?;
-                NbdListen::Unix { path }
+        let protection = match uri.tls {
+            Some(NbdTls { certificates }) => Protection::Tls(match certificates {
+                Some(folder) => std::path::absolute(folder).map_err(|error| usage(&error))?,
+                None => default_keys()?,
+            }),
+            None => plain_text(arguments),
+        };
+        let address = match uri.address {
+            ServerAddress::Unix { socket } => {
+                NbdAddress::Unix(std::path::absolute(&socket).map_err(|error| usage(&error))?)
             }
-            NbdAddress::Tcp { host, port } => {
+            ServerAddress::Tcp { host, port } => {
                 let mut found = (host.as_str(), port)
                     .to_socket_addrs()
                     .map_err(|error| Failure::failed(format!("--listen {text}: {error}")))?;
                 let address = found.next().ok_or_else(|| usage(&"the host has no address"))?;
-                if !address.ip().is_loopback() && !arguments.insecure_tcp {
+                if !address.ip().is_loopback() && protection == Protection::Local {
                     return Err(Failure::refused(format!(
                         "--listen {text}: {} can be reached from other machines, in plain text; \
-                         listen on 127.0.0.1, or accept it with --insecure-tcp",
+                         listen on 127.0.0.1, use TLS (nbds://, docs/serve.md), or accept it with \
+                         --insecure-tcp",
                         address.ip()
                     )));
                 }
-                NbdListen::Tcp { address, insecure: arguments.insecure_tcp }
+                NbdAddress::Tcp(address)
             }
-        }));
+        };
+        listen.push(Listen::Nbd(NbdListen { address, protection }));
     }
     Ok(Listeners { listen, export })
 }
