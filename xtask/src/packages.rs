@@ -40,6 +40,8 @@ const PACKAGES: &[(&str, &str)] = &[
     ("nbdkit", "nbdkit"),
     ("nbdsh", "python3-libnbd"),
     ("openssl", "openssl"),
+    ("prometheus", "prometheus"),
+    ("promtool", "prometheus"),
     ("python3", "python3"),
     ("qemu-img", "qemu-utils"),
     ("qemu-io", "qemu-utils"),

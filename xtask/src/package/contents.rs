@@ -35,12 +35,14 @@ const COMPLETIONS: [(&str, &str); 3] = [
 ];
 
 /// Files of the project and their paths in a package.
-const COPIES: [(&str, &str); 9] = [
+const COPIES: [(&str, &str); 11] = [
     ("CHANGELOG.md", "share/doc/weft/CHANGELOG.md"),
     ("LICENSE-APACHE", "share/doc/weft/LICENSE-APACHE"),
     ("LICENSE-MIT", "share/doc/weft/LICENSE-MIT"),
     ("README.md", "share/doc/weft/README.md"),
     ("packaging/system.conf", "lib/systemd/system/weft@.service.d/system.conf"),
+    ("packaging/weft-metrics.service", "lib/systemd/system/weft-metrics.service"),
+    ("packaging/weft-metrics.service", "lib/systemd/user/weft-metrics.service"),
     ("packaging/weft-monitor.service", "lib/systemd/system/weft-monitor.service"),
     ("packaging/weft-monitor.service", "lib/systemd/user/weft-monitor.service"),
     ("packaging/weft@.service", "lib/systemd/system/weft@.service"),

@@ -20,6 +20,7 @@ mod keys;
 mod ls;
 mod man;
 mod merge;
+mod metrics;
 mod monitor;
 mod mount;
 mod re_add;
@@ -57,6 +58,7 @@ pub(crate) enum Command {
     Keys(keys::KeysOf),
     Status(status::StatusOf),
     Monitor(monitor::Monitor),
+    Metrics(metrics::Metrics),
     Fail(fail::Fail),
     Remove(remove::Remove),
     Add(add::Add),
@@ -97,6 +99,7 @@ pub(crate) fn run(command: &Command, cli: fn() -> clap::Command) -> Outcome {
         Command::Keys(arguments) => keys::run(arguments),
         Command::Status(arguments) => status::run(arguments),
         Command::Monitor(arguments) => monitor::run(arguments),
+        Command::Metrics(arguments) => metrics::run(arguments),
         Command::Fail(arguments) => fail::run(arguments),
         Command::Remove(arguments) => remove::run(arguments),
         Command::Add(arguments) => add::run(arguments),

@@ -60,13 +60,14 @@ impl Tally {
     }
 
     /// Counts a request in the tally at index `place`, and sets account and purpose in the
-    /// request's attributes.
+    /// request's attributes. What the write-back cache writes was counted when clients wrote it.
     #[inline(always)]
     fn count(&mut self, request: &mut ClientRequest, place: usize) {
+        let is_of_client = u64::from(request.client != NOBODY);
         let (attr, reads) = (&mut request.attr, request.op == RequestOp::Read);
         let side = usize::from(!reads);
-        self.requests[side] += 1;
-        self.bytes[side] += request.range.len.0;
+        self.requests[side] += is_of_client;
+        self.bytes[side] += request.range.len.0 * is_of_client;
         (self.class, self.weight) = (attr.class, attr.weight);
         attr.account = Account(Account::OTHERS.0 + place as u8);
         attr.purpose = Purpose::User;

@@ -12,7 +12,7 @@ use weft_units::{
 };
 
 use crate::contract::frame::{Run, Segment, frames_needed};
-use crate::contract::input::NOBODY;
+use crate::contract::input::{NOBODY, Purpose};
 use crate::knobs::{Knob, Knobs, PoolKnobs};
 use crate::page_cache::{Amount, BdiRatios, Kernel, WriterId};
 use crate::{
@@ -572,6 +572,22 @@ fn a_write_is_answered_without_a_member_and_read_from_memory() {
     assert_eq!(rig.replies.remove(&read), Some(Ok(())));
     assert_eq!(rig.writes, 0, "no member was asked");
     assert_eq!(rig.credit, 2 * 16 * SECTOR_BYTES);
+}
+
+#[test]
+fn a_write_is_counted_for_its_client_once() {
+    let mut rig = Rig::new(1, 64, 4096);
+    let write = rig.ask(0, RequestOp::Write, 0, 80, Flags::NONE);
+    rig.ok(write);
+    let flush = rig.ask(0, RequestOp::Flush, 0, 0, Flags::NONE);
+    rig.ok(flush);
+    assert_eq!(rig.dirty(), (0, 0));
+    let accounts = &rig.engine.snapshot().volumes[0].accounts;
+    let written: u64 = accounts.iter().map(|account| account.bytes_written.0).sum();
+    assert_eq!(written, 80 * SECTOR_BYTES, "{accounts:?}");
+    let moved = accounts.iter().flat_map(|account| &account.by_purpose);
+    let moved = moved.filter(|moved| moved.purpose == Purpose::WriteBack);
+    assert_eq!(moved.map(|moved| moved.written.0).sum::<u64>(), 80);
 }
 
 #[test]

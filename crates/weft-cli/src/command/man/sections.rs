@@ -174,6 +174,19 @@ pub(super) const EXAMPLES: &[Examples] = &[
         ],
     },
     Examples {
+        command: "metrics",
+        lines: &[
+            (
+                "weft metrics --listen 127.0.0.1:9469",
+                "Serves them to a Prometheus of this machine.",
+            ),
+            (
+                "weft metrics > /var/lib/prometheus/node-exporter/weft.prom",
+                "Leaves them for node_exporter.",
+            ),
+        ],
+    },
+    Examples {
         command: "fail",
         lines: &[("weft fail tour m3", "Marks a member faulty; the volume goes on without it.")],
     },
