@@ -18,6 +18,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("cc", "gcc"),
     ("chromium", "chromium"),
     ("cpio", "cpio"),
+    ("curl", "curl"),
     ("dbench", "dbench"),
     ("ddrescue", "gddrescue"),
     ("ddrescuelog", "gddrescue"),
@@ -121,4 +122,13 @@ pub(crate) fn install(missing: impl Fn() -> Vec<&'static str>) -> Ending {
         return Ending::Passed;
     }
     Ending::Failed(format!("still missing: {}", apt_line(&packages)))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_program_that_a_suite_needs_has_a_package() {
+        assert!(crate::interop::names().unwrap().len() > 20);
+        crate::interop::packages_missing();
+    }
 }

@@ -452,9 +452,43 @@ pub struct MemberStatus {
     pub corrected: u64,
     /// Requests that the member has not answered yet.
     pub in_flight: u32,
+    /// Requests that the member has answered, by kind; empty for a member in memory.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub answered: Vec<AnsweredStatus>,
     /// Parameters of the member's queue.
     #[serde(default)]
     pub queue: QueueStatus,
+}
+
+/// Requests of one kind that a member has answered since the start of the server; see
+/// [`weft_runtime::member_io::Answered`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AnsweredStatus {
+    /// Kind of the requests: `read`, `write`, `flush` or `discard`.
+    pub kind: String,
+    /// Number of the requests.
+    pub count: u64,
+    /// Number of those that failed.
+    pub errors: u64,
+    /// Sum of their latencies in microseconds.
+    pub sum_us: u64,
+    /// Latency in microseconds that half of them, 99 of 100, and 999 of 1,000 did not exceed, to
+    /// one digit.
+    pub p50_us: u64,
+    /// See `p50_us`.
+    pub p99_us: u64,
+    /// See `p50_us`.
+    pub p999_us: u64,
+    /// Longest latency in microseconds, to one digit.
+    pub max_us: u64,
+    /// Number of requests that took less than 2 microseconds, 4, 8 and so on up to
+    /// [`AnsweredStatus::BOUNDS`] powers of two.
+    pub below: Vec<u64>,
+}
+
+impl AnsweredStatus {
+    /// Number of powers of two in `below`, of which the last is 67 s.
+    pub const BOUNDS: u32 = 26;
 }
 
 /// Parameters of a member's queue, and their origin: `knob`, `device` (from sysfs), or `assumed`.

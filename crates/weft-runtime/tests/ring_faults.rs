@@ -17,10 +17,10 @@ use weft_runtime::io::faulty::{FaultyRing, Injection};
 use weft_runtime::io::ring::{Action, Ring, RingOp};
 use weft_runtime::io::threads::ThreadRing;
 use weft_runtime::io::uring::UringRing;
-use weft_runtime::member_io::MemberIo;
+use weft_runtime::member_io::{Answered, MemberIo};
 use weft_runtime::overlay::MemberRing;
 use weft_testing::{skip, uring_is_refused_on_purpose};
-use weft_units::{Bytes, MemberIndex, Sectors};
+use weft_units::{Bytes, MemberIndex, Sectors, Time};
 
 type Rings = FaultyRing<Box<dyn MemberRing>>;
 type Answers = BTreeMap<Token, Result<Value, Fault>>;
@@ -243,6 +243,30 @@ fn a_fault_reaches_the_one_request_it_belongs_to() {
             let failed_reads = reads.iter().filter(|token| bench.fault(**token).is_some()).count();
             assert!(failed_reads <= 1, "{ring}: {case}");
         }
+    }
+}
+
+#[test]
+fn answers_are_counted_by_kind_with_their_latencies_and_errors() {
+    for (ring, make) in rings() {
+        let script: Verdict = |n, _| (n == 0).then_some(Injection::Error(Errno::NOSPC));
+        let mut bench = Bench::new(make, script, "ram:2M");
+        for index in 0..4 {
+            bench.io.set_now(Time(1_000_000 * u64::from(index)));
+            let from = Segments::from_slice(&[whole(index)]);
+            bench.start(MemberOp::Write { at: place(index), from, fua: false });
+        }
+        bench.start(MemberOp::Flush);
+        bench.io.set_now(Time(5_000_000));
+        bench.finish();
+        let [reads, writes, flushes, discards] = bench.io.answered(MEMBER) else { panic!() };
+        let counts = |it: &Answered| (it.micros.len(), it.errors, it.sum.0 / 1_000_000);
+        assert_eq!(counts(writes), (4, 1, 5 + 4 + 3 + 2), "{ring}");
+        assert_eq!(counts(flushes), (1, 0, 2), "{ring}");
+        assert_eq!((counts(reads), counts(discards)), ((0, 0, 0), (0, 0, 0)), "{ring}");
+        let longest = writes.micros.max();
+        assert!((5000..5500).contains(&longest), "{ring}: {longest} µs");
+        assert!(bench.io.answered(MemberIndex(1)).is_empty(), "{ring}: there is no other");
     }
 }
 

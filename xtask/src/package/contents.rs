@@ -35,11 +35,12 @@ const COMPLETIONS: [(&str, &str); 3] = [
 ];
 
 /// Files of the project and their paths in a package.
-const COPIES: [(&str, &str); 11] = [
+const COPIES: [(&str, &str); 12] = [
     ("CHANGELOG.md", "share/doc/weft/CHANGELOG.md"),
     ("LICENSE-APACHE", "share/doc/weft/LICENSE-APACHE"),
     ("LICENSE-MIT", "share/doc/weft/LICENSE-MIT"),
     ("README.md", "share/doc/weft/README.md"),
+    ("packaging/grafana.json", "share/doc/weft/grafana.json"),
     ("packaging/system.conf", "lib/systemd/system/weft@.service.d/system.conf"),
     ("packaging/weft-metrics.service", "lib/systemd/system/weft-metrics.service"),
     ("packaging/weft-metrics.service", "lib/systemd/user/weft-metrics.service"),

@@ -3,16 +3,18 @@
 use weft_engine::knobs::{Knobs, SchedulerKind};
 use weft_engine::{MemberSnapshot, MemberState, Party, VolumeSnapshot};
 use weft_runtime::devices::{Medium, OpenMember};
+use weft_runtime::member_io::Answered;
 
 use super::shares::sectors_of;
-use crate::control::{MemberStatus, QueueStatus};
+use crate::control::{AnsweredStatus, MemberStatus, QueueStatus};
 
 /// Status of a member. `open` is its open file; `None` once the member does not belong to its
-/// array.
+/// array. `answered` are its requests by kind.
 pub(super) fn status_of(
     member: &MemberSnapshot,
     volume: &VolumeSnapshot,
     open: Option<&OpenMember>,
+    answered: &[Answered],
 ) -> MemberStatus {
     MemberStatus {
         index: member.member.0,
@@ -47,11 +49,28 @@ pub(super) fn status_of(
         sectors_metadata: sectors_of(member, |party| party == Party::Metadata),
         corrected: member.corrected,
         in_flight: member.in_flight,
+        answered: answered.iter().filter(|it| !it.micros.is_empty()).map(answered_of).collect(),
         queue: queue_of(
             member.queue_depth,
             member.queue_knobs.as_deref().unwrap_or(&volume.knobs),
             open,
         ),
+    }
+}
+
+fn answered_of(answered: &Answered) -> AnsweredStatus {
+    let micros = &answered.micros;
+    let below = |power: u32| micros.count_between(0, (1 << power) - 1);
+    AnsweredStatus {
+        kind: answered.kind.to_owned(),
+        count: micros.len(),
+        errors: answered.errors,
+        sum_us: answered.sum.0 / 1000,
+        p50_us: micros.value_at_quantile(0.5),
+        p99_us: micros.value_at_quantile(0.99),
+        p999_us: micros.value_at_quantile(0.999),
+        max_us: micros.max(),
+        below: (1..=AnsweredStatus::BOUNDS).map(below).collect(),
     }
 }
 

@@ -339,7 +339,10 @@ impl ControlPort {
                 members: volume
                     .members
                     .iter()
-                    .map(|member| status_of(member, volume, open(member.member)))
+                    .map(|member| {
+                        let answered = cx.driver.members().answered(member.member);
+                        status_of(member, volume, open(member.member), answered)
+                    })
                     .collect(),
             })
             .collect()

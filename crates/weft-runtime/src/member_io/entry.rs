@@ -10,6 +10,8 @@ use crate::devices::{Access, Damage, Medium, OpenMember};
 use crate::holes::punch;
 use crate::io::ring::RingOp;
 
+use super::figures::Figures;
+
 pub(super) struct Entry {
     pub(super) member: OpenMember,
     /// Mapping of a member in memory, if it is read and written at once and not by the ring.
@@ -33,6 +35,7 @@ pub(super) struct Entry {
     pub(super) flushing: Option<u32>,
     /// Requests that wait to send their flush, oldest first.
     pub(super) flush_next: VecDeque<u32>,
+    pub(super) figures: Figures,
 }
 
 impl Entry {
@@ -49,6 +52,7 @@ impl Entry {
             held: VecDeque::new(),
             flushing: None,
             flush_next: VecDeque::new(),
+            figures: Figures::new(),
         }
     }
 

@@ -47,6 +47,7 @@
 //! Source   Rebello et al., "Can Applications Recover from fsync Failures?", ATC '20; fsync(2)
 
 mod entry;
+mod figures;
 mod operation;
 
 use std::collections::VecDeque;
@@ -55,13 +56,14 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use smallvec::SmallVec;
 use weft_engine::{Fault, MemberOp, Segments, Token, Value};
-use weft_units::{MemberIndex, Sectors};
+use weft_units::{MemberIndex, Sectors, Time};
 
 use crate::buffers::{AlignedBytes, Buffer, Mapping, Slab};
 use crate::devices::OpenMember;
 use crate::io::ring::{Action, RingDone, RingOp, share_of};
 use crate::overlay::MemberRing;
 use entry::Entry;
+pub use figures::Answered;
 use operation::{Kind, Next, Operation, Stage, ZEROS_BYTES};
 
 /// The members of an engine and the requests outstanding on them.
@@ -82,6 +84,7 @@ pub struct MemberIo<R> {
     /// Whether members in memory are read and written at once, without the ring.
     memory_inline: bool,
     panicked: bool,
+    now: Time,
 }
 
 /// Answer to a member request.
@@ -102,6 +105,7 @@ impl<R: MemberRing> MemberIo<R> {
             done: Vec::new(),
             memory_inline: false,
             panicked: false,
+            now: Time(0),
         }
     }
 
@@ -111,6 +115,18 @@ impl<R: MemberRing> MemberIo<R> {
     pub fn with_memory_inline(mut self) -> Self {
         self.memory_inline = true;
         self
+    }
+
+    /// Sets the time at which requests are started and answered from now on.
+    pub fn set_now(&mut self, now: Time) {
+        self.now = now;
+    }
+
+    /// Requests that a member has answered, by kind; none if it is closed.
+    #[must_use]
+    pub fn answered(&self, index: MemberIndex) -> &[Answered] {
+        let entry = self.members.get(index.index()).and_then(Option::as_ref);
+        entry.map_or(&[], |entry| entry.figures.all())
     }
 
     /// Adds a member under its own index.
@@ -262,6 +278,7 @@ impl<R: MemberRing> MemberIo<R> {
             moved: 0,
             retries: 0,
             aborted: false,
+            started: self.now,
         };
         let id = match self.free.pop() {
             Some(id) => {
@@ -537,7 +554,10 @@ impl<R: MemberRing> MemberIo<R> {
     fn finish(&mut self, id: u32, result: Result<(), Fault>) {
         let operation = self.operations[id as usize].take().expect("finished once");
         self.free.push(id);
-        let Operation { token, member, .. } = operation;
+        let Operation { token, member, kind, started, .. } = operation;
+        if let Some(Some(entry)) = self.members.get_mut(member.index()) {
+            entry.figures.count(kind, self.now.since(started), result.is_ok());
+        }
         self.answers.push_back((token, result.map(|()| Value::Nothing)));
         // Requests that wait for this flush must go on even if it never ran.
         if let Some(Some(entry)) = self.members.get_mut(member.index())

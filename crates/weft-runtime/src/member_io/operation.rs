@@ -2,7 +2,7 @@
 
 use rustix::io::Errno;
 use weft_engine::{Fault, Token};
-use weft_units::MemberIndex;
+use weft_units::{MemberIndex, Time};
 
 use super::entry::Entry;
 use crate::buffers::{AlignedBytes, Buffer};
@@ -21,6 +21,8 @@ pub(super) struct Operation {
     pub(super) moved: usize,
     pub(super) retries: u32,
     pub(super) aborted: bool,
+    /// Time at which the request was handed over.
+    pub(super) started: Time,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

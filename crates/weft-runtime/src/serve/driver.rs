@@ -173,6 +173,7 @@ impl Driver {
     /// Reads the clock, at the start of a pass.
     pub fn tick(&mut self) {
         self.now = self.now.max(self.clock.now());
+        self.io.set_now(self.now);
     }
 
     /// Records a client's request.

@@ -8,7 +8,7 @@
 
 use std::fmt::{Display, Write};
 
-use weft_export::control::{MemberStatus, Status, VolumeStatus, WriteBackStatus};
+use weft_export::control::{AnsweredStatus, MemberStatus, Status, VolumeStatus, WriteBackStatus};
 use weft_units::SECTOR_BYTES;
 
 /// Metrics of all volumes, as text.
@@ -41,7 +41,7 @@ struct Families {
 struct Family {
     name: &'static str,
     help: &'static str,
-    is_counter: bool,
+    kind: &'static str,
     samples: String,
 }
 
@@ -53,7 +53,7 @@ impl Families {
         of: &Labels<'_>,
         value: impl Display,
     ) {
-        self.add(Family { name, help, is_counter: false, samples: String::new() }, of, &value);
+        self.family(name, help, "gauge").add("", of, value);
     }
 
     fn counter(
@@ -63,28 +63,38 @@ impl Families {
         of: &Labels<'_>,
         value: impl Display,
     ) {
-        self.add(Family { name, help, is_counter: true, samples: String::new() }, of, &value);
+        self.family(name, help, "counter").add("", of, value);
     }
 
-    fn add(&mut self, family: Family, labels: &Labels<'_>, value: &dyn Display) {
-        let place = self.families.iter().position(|other| other.name == family.name);
+    fn family(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        kind: &'static str,
+    ) -> &mut Family {
+        let place = self.families.iter().position(|family| family.name == name);
         let place = place.unwrap_or_else(|| {
-            self.families.push(family);
+            self.families.push(Family { name, help, kind, samples: String::new() });
             self.families.len() - 1
         });
-        let Family { name, samples, .. } = &mut self.families[place];
-        let labels: Vec<String> =
-            labels.iter().map(|(label, value)| format!("{label}=\"{}\"", escaped(value))).collect();
-        let _ = writeln!(samples, "{name}{{{}}} {value}", labels.join(","));
+        &mut self.families[place]
     }
 
     fn text(&self) -> String {
         let mut text = String::new();
-        for Family { name, help, is_counter, samples } in &self.families {
-            let kind = if *is_counter { "counter" } else { "gauge" };
+        for Family { name, help, kind, samples } in &self.families {
             let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{samples}");
         }
         text
+    }
+}
+
+impl Family {
+    /// Adds a sample, whose name is that of the family with `ending` behind it.
+    fn add(&mut self, ending: &str, labels: &Labels<'_>, value: impl Display) {
+        let labels: Vec<String> =
+            labels.iter().map(|(label, value)| format!("{label}=\"{}\"", escaped(value))).collect();
+        let _ = writeln!(self.samples, "{}{ending}{{{}}} {value}", self.name, labels.join(","));
     }
 }
 
@@ -288,12 +298,29 @@ fn of_member(families: &mut Families, volume: &str, member: &MemberStatus) {
         let help = "Bytes read from and written to the member.";
         families.counter("weft_member_bytes_total", help, &of, sectors * SECTOR_BYTES);
     }
+    member.answered.iter().for_each(|answered| of_answered(families, &of, answered));
     families.counter(
         "weft_member_corrected_bytes_total",
         "Bytes with a read error that a write corrected.",
         &of,
         member.corrected * SECTOR_BYTES,
     );
+}
+
+/// Metrics of the requests of one kind that a member has answered.
+fn of_answered(families: &mut Families, member: &Labels<'_>, answered: &AnsweredStatus) {
+    let of = [member, &[("operation", answered.kind.as_str())]].concat();
+    let help = "Requests that the member failed.";
+    families.counter("weft_member_errors_total", help, &of, answered.errors);
+    let help = "Time from the start of a request to the member to its answer.";
+    let family = families.family("weft_member_request_seconds", help, "histogram");
+    for (power, count) in (1..).zip(&answered.below) {
+        let bound = ((1_u64 << power) as f64 / 1e6).to_string();
+        family.add("_bucket", &[&of[..], &[("le", bound.as_str())]].concat(), count);
+    }
+    family.add("_bucket", &[&of[..], &[("le", "+Inf")]].concat(), answered.count);
+    family.add("_sum", &of, answered.sum_us as f64 / 1e6);
+    family.add("_count", &of, answered.count);
 }
 
 /// Unit of md's block counts.
@@ -306,7 +333,15 @@ mod tests {
 
     fn member(label: &str, slot: Option<u16>, state: &str) -> MemberStatus {
         let (label, state) = (label.to_owned(), state.to_owned());
-        MemberStatus { label, slot, state, sectors_read: 3, ..MemberStatus::default() }
+        let answered = AnsweredStatus {
+            kind: "read".into(),
+            count: 3,
+            sum_us: 1500,
+            below: vec![1, 2],
+            ..AnsweredStatus::default()
+        };
+        let answered = vec![answered];
+        MemberStatus { label, slot, state, sectors_read: 3, answered, ..MemberStatus::default() }
     }
 
     fn volume() -> VolumeStatus {
@@ -356,6 +391,25 @@ mod tests {
                 r#"weft_server_uptime_seconds{volume="v\"1\\"} 1.5"#,
                 r#"weft_member_state{volume="v\"1\\",member="c",slot="",state="faulty"} 1"#,
                 r#"weft_member_bytes_total{volume="v\"1\\",member="a",slot="0",operation="read"} 1536"#,
+            ],
+        );
+    }
+
+    #[test]
+    fn latencies_are_a_histogram() {
+        let text = text_of(VolumeStatus { name: "v".into(), ..volume() });
+        let of = r#"volume="v",member="a",slot="0",operation="read""#;
+        let name = "weft_member_request_seconds";
+        assert_has(
+            &text,
+            &[
+                &format!("# TYPE {name} histogram"),
+                &format!("{name}_bucket{{{of},le=\"0.000002\"}} 1"),
+                &format!("{name}_bucket{{{of},le=\"0.000004\"}} 2"),
+                &format!("{name}_bucket{{{of},le=\"+Inf\"}} 3"),
+                &format!("{name}_sum{{{of}}} 0.0015"),
+                &format!("{name}_count{{{of}}} 3"),
+                &format!("weft_member_errors_total{{{of}}} 0"),
             ],
         );
     }
@@ -415,7 +469,8 @@ mod tests {
                 let is_counter = rest.ends_with(" counter");
                 assert_eq!(is_counter, family.ends_with("_total"), "{line}");
             } else {
-                assert_eq!(line.split('{').next(), Some(family), "{line}");
+                let ending = line.split('{').next().unwrap().strip_prefix(family).unwrap();
+                assert!(matches!(ending, "" | "_bucket" | "_sum" | "_count"), "{line}");
             }
             let (sample, _) = line.rsplit_once(' ').unwrap();
             assert!(seen.insert(sample.to_owned()), "{line} twice");
