@@ -30,14 +30,6 @@ pub enum CutMode {
     Torn,
 }
 
-impl CutMode {
-    /// The mode for a disk whose sectors are atomic.
-    #[must_use]
-    pub fn without_tears(self) -> Self {
-        if self == Self::Torn { Self::Subset } else { self }
-    }
-}
-
 /// Effect of a cut on one member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CutReport {

@@ -14,10 +14,10 @@
 //! - (e) Data of a write with PREFLUSH goes to members after (c) and (d) hold for everything that
 //!   was acknowledged before its receipt.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use weft_engine::{Flags, Input, MemberOp, Origin, Output, RequestOp, Tag, Token};
-use weft_units::{ByteRange, ClientId};
+use weft_units::{ByteRange, ClientId, Slot};
 
 use super::{Record, View, Violation};
 
@@ -69,6 +69,14 @@ struct Stored {
     /// Submission and completion time of each earlier write that was not durable when it was
     /// replaced. A flush that was submitted in between still makes it durable.
     replaced: Vec<(u64, u64)>,
+}
+
+impl Request {
+    /// Whether the request's range has at least one byte of an array sector.
+    fn has_part_of(&self, array_sector: u64) -> bool {
+        let (first, len) = (self.range.start.0, self.range.len.0);
+        first < (array_sector + 1) * 512 && array_sector * 512 < first.saturating_add(len)
+    }
 }
 
 impl Stored {
@@ -187,22 +195,16 @@ impl Acknowledge {
         };
         for request in self.requests.values().filter(begins) {
             let Some(disk) = self.not_flushed_for(view, request).next() else { continue };
-            let (first, end) = (request.range.start.0, request.range.start.0 + request.range.len.0);
-            let overlaps = |other: &&Request| {
-                let (start, len) = (other.range.start.0, other.range.len.0);
-                start < end && first < start + len && other.op != RequestOp::Read
-            };
-            let alone = self.requests.values().filter(overlaps).count() == 1;
+            let Some(sectors) = array_sectors(view, write) else { return };
             // A member write that is larger than the client's may also carry a block that another
             // request changed.
-            let places = view.array.columns(request.range).filter_map(|(_, column)| {
-                let place = *column.places.iter().find(|place| place.slot == column.data)?;
-                let own = view.record.in_sync(place.slot) == Some(write.disk);
-                own.then_some(place.sector + view.array.data_offset[write.disk].0)
-            });
-            let places: BTreeSet<u64> = places.collect();
-            let whole = (write.at..write.at + write.count).all(|at| places.contains(&at));
-            if alone && whole {
+            let whole = sectors.iter().all(|sector| request.has_part_of(*sector));
+            // Requests for different bytes of a sector do not wait for each other.
+            let changes = |other: &&Request| {
+                other.op != RequestOp::Read && sectors.iter().any(|it| other.has_part_of(*it))
+            };
+            let alone = self.requests.values().filter(changes).count() == 1;
+            if whole && alone {
                 found.push(Violation::new(
                     NAME,
                     format!(
@@ -296,4 +298,14 @@ impl Acknowledge {
             }
         }
     }
+}
+
+/// Array sectors that a write to a member in sync stores; `None` if it also, or only, stores parity
+/// or space that the array does not use.
+fn array_sectors(view: View<'_>, write: &Write) -> Option<Vec<u64>> {
+    let offset = view.array.data_offset[write.disk].0;
+    let mut slots = (0..view.array.members()).map(Slot);
+    let slot = slots.find(|slot| view.record.in_sync(*slot) == Some(write.disk))?;
+    let sectors = write.at..write.at + write.count;
+    sectors.map(|at| view.array.array_sector(slot, at.checked_sub(offset)?)).collect()
 }

@@ -19,7 +19,7 @@ use weft_engine::{Input, MemberOp, Notice, Origin, Output, Token};
 use weft_ondisk::{Role, Superblock, Version};
 use weft_units::{MemberIndex, SECTOR_BYTES, Sectors, Slot};
 
-use super::{View, Violation, bits};
+use super::{Record, View, Violation, bits};
 use crate::disk::Disk;
 
 const NAME: &str = "I5 dirty before data";
@@ -37,8 +37,7 @@ pub struct Dirty {
 
 #[derive(Clone, Copy, Debug)]
 struct Write {
-    /// Device number, in superblocks, of the disk that is written. It is recorded at submission: a
-    /// disk that becomes shorter may lose its superblock before it answers.
+    /// Device number, in superblocks, of the disk that is written, recorded at submission.
     number: Option<u32>,
     /// Disk and sectors of the write.
     place: bits::Place,
@@ -77,7 +76,7 @@ impl Dirty {
                 };
                 let (disk, counts) = (view.disk(*member), attr.origin != Origin::Sync);
                 let column = view.column_at(disk, at.0).unwrap_or(0);
-                let number = view.written.of(disk).map(Superblock::dev_number);
+                let number = number_of(view, disk);
                 let place = (disk, at.0, count);
                 self.writes.insert(*token, Write { number, place, column, counts });
                 self.submitted = Some(*token);
@@ -198,6 +197,14 @@ impl Dirty {
             }
         }
     }
+}
+
+/// Device number of a disk, in superblocks. A disk that was cut short keeps its number: the engine
+/// knows the member until a request to it fails.
+fn number_of(view: View<'_>, disk: usize) -> Option<u32> {
+    let cut_off = || Record::on_media(&view.disks[disk], view.record.freshest()?.version());
+    let number = view.written.of(disk).map(Superblock::dev_number);
+    number.or_else(|| cut_off().map(|superblock| superblock.dev_number()))
 }
 
 /// The data sectors of a slot's member in columns below `clean_to`: first and count.

@@ -145,17 +145,17 @@ impl Record {
         (supers != self.supers).then(|| Self::new(supers, self.gone.clone()))
     }
 
-    /// Event count of a disk's superblock, even if the superblock is unreadable or lies beyond the
-    /// end at which the disk was cut short.
+    /// The superblock of a disk, even if it is unreadable or lies beyond the end at which the disk
+    /// was cut short.
     #[must_use]
-    pub fn events_on(disk: &Disk, version: impl Into<Version>) -> Option<u64> {
+    pub fn on_media(disk: &Disk, version: impl Into<Version>) -> Option<Superblock> {
         let (version, size) = (version.into(), disk.whole_size());
         let beyond = || {
             let bytes = disk.peek_stable(version.position(size)?.0, 8);
             Superblock::parse(&bytes, version, size).ok()
         };
-        let here = parsed(disk, version, None).map(|it| it.superblock.events());
-        here.or_else(|| beyond().map(|sb| sb.events()))
+        let here = parsed(disk, version, None).map(|it| it.superblock.clone());
+        here.or_else(beyond)
     }
 
     /// A record of superblocks that are already parsed, by disk, without bitmaps. Disks for which

@@ -130,12 +130,16 @@ impl Stage {
     }
 
     fn ask(&mut self, op: RequestOp, flags: Flags, frames: Run) -> Tag {
-        self.tags += 1;
-        let tag = Tag(self.tags);
         let range = match op {
             RequestOp::Flush => ByteRange::default(),
             _ => ByteRange::new(0, 512),
         };
+        self.ask_for(range, op, flags, frames)
+    }
+
+    fn ask_for(&mut self, range: ByteRange, op: RequestOp, flags: Flags, frames: Run) -> Tag {
+        self.tags += 1;
+        let tag = Tag(self.tags);
         self.tell(&Input::Client(ClientRequest {
             client: CLIENT,
             tag,
@@ -378,6 +382,33 @@ fn i4c_a_flush_of_a_member_that_began_too_early_is_caught() {
     tokens.into_iter().for_each(|token| stage.done(token));
     stage.reply(flush);
     assert_eq!(stage.found(), [EARLY; 2]);
+}
+
+/// A write of other bytes of the same sector does not wait for the flush of a write with PREFLUSH.
+/// A member write in whose sectors no other request is under way carries that write's data.
+#[test]
+fn i4e_data_before_its_flush_is_caught_beside_other_writes() {
+    let preflush = Flags { preflush: true, ..SYNC };
+    let (write, frames) = (RequestOp::Write, Run::new(8, 1));
+    for beside in [None, Some((0, 512)), Some((512, 100)), Some((900, 124)), Some((1024, 512))] {
+        for (flushed, sectors) in [(true, 1), (false, 1), (false, 2)] {
+            let mut stage = Stage::dirty();
+            stage.acknowledged(&[2, 0]);
+            stage.ask_for(ByteRange::new(612, 288), write, preflush, frames);
+            if let Some((start, len)) = beside {
+                stage.ask_for(ByteRange::new(start, len), write, SYNC, frames);
+            }
+            if flushed {
+                stage.flush_all(0..3);
+            }
+            stage.data(0, 2 - sectors, &vec![1; sectors as usize * 512], false);
+            let shared = matches!(beside, Some((512 | 900, _)));
+            // Sector 0 is none of the preflush write's.
+            let wrong = !flushed && sectors == 1 && !shared;
+            let early = stage.found().contains(&EARLY);
+            assert_eq!(early, wrong, "{beside:?} {flushed} {sectors}");
+        }
+    }
 }
 
 #[test]

@@ -9,7 +9,8 @@
 //! - A flush makes durable what had completed when the flush was submitted.
 //! - A metadata write does both (`PREFLUSH | FUA`).
 //! - A disk without a volatile cache stores every write on the media.
-//! - A logical block is atomic; a longer write is not.
+//! - A logical block is atomic; a longer write is not, except for the superblocks of a disk with
+//!   [`Disk::whole_superblocks`].
 //!
 //! A sector of payload has as many bytes as [`PayloadMode`] says, every other sector has 512.
 
@@ -51,6 +52,9 @@ pub struct Disk {
     /// Whether the disk has no volatile cache, so that every write is durable when it completes and
     /// nothing is left for a flush.
     pub write_through: bool,
+    /// Whether a power cut stores an outstanding superblock as a whole or not at all, however many
+    /// logical blocks it has.
+    pub whole_superblocks: bool,
     /// Whether writes are refused and counted, to check that an array started read-only writes
     /// nothing.
     pub read_only: bool,
@@ -150,6 +154,7 @@ impl Disk {
             chance: Rng::new(0),
             faults: Faults::default(),
             write_through: false,
+            whole_superblocks: false,
             read_only: false,
             stats: Stats::default(),
         }

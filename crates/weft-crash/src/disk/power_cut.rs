@@ -44,12 +44,14 @@ impl Disk {
             .map(|(at, count, bytes, ..)| (*at, self.peek_stable(*at, *count), bytes.clone()))
             .collect();
         let mut pieces = self.pieces_of_cache(atom);
-        for (order, (at, count, bytes, _, _)) in in_flight.into_iter().enumerate() {
+        for (order, (at, count, bytes, preflush, _)) in in_flight.into_iter().enumerate() {
             let sequence = self.sequence + order as u64;
             let len = self.sector_bytes(at);
             let content = |index: u64| Sector::from_slice(nth(&bytes, index, len));
-            for first in (0..count).step_by(atom as usize) {
-                let contents = (first..count.min(first + atom)).map(content).collect();
+            let is_whole = preflush && self.whole_superblocks;
+            let together = if is_whole { count.max(atom) } else { atom };
+            for first in (0..count).step_by(together as usize) {
+                let contents = (first..count.min(first + together)).map(content).collect();
                 pieces.push((sequence, at + first, contents));
             }
         }
@@ -74,7 +76,7 @@ impl Disk {
                 }
             }
         }
-        if mode == CutMode::Torn {
+        if mode == CutMode::Torn && !self.whole_superblocks {
             for (at, _, new) in &superblocks {
                 self.tear_a_sector(*at, new, rng);
             }

@@ -201,9 +201,9 @@ fn a_member_that_became_shorter_is_gone_for_whoever_asks_behind_its_end() {
 
 #[test]
 fn a_cut_tears_a_superblock_between_sectors_or_inside_of_one() {
-    let torn = |mode, count: u64| {
+    let torn = |mode, count: u64, whole_superblocks| {
         let torn = |seed| {
-            let mut disk = disk();
+            let mut disk = Disk { whole_superblocks, ..disk() };
             let bytes = vec![9; 512 * count as usize];
             let op = DiskOp::Write { at: 8, count, bytes, fua: true, preflush: true };
             disk.submit(Token(2), op);
@@ -215,10 +215,38 @@ fn a_cut_tears_a_superblock_between_sectors_or_inside_of_one() {
         };
         (0..200).filter(|seed| torn(*seed)).count()
     };
-    assert_eq!(torn(CutMode::Subset, 1), 0, "a sector is whole or not");
-    assert!(torn(CutMode::Subset, 8) > 50);
-    assert!(torn(CutMode::Torn, 1) > 20);
-    assert_eq!(torn(CutMode::Nothing, 8) + torn(CutMode::Everything, 8), 0);
+    assert_eq!(torn(CutMode::Subset, 1, false), 0, "a sector is whole or not");
+    assert!(torn(CutMode::Subset, 8, false) > 50);
+    assert!(torn(CutMode::Torn, 1, false) > 20);
+    assert_eq!(torn(CutMode::Nothing, 8, false) + torn(CutMode::Everything, 8, false), 0);
+    for mode in [CutMode::Ordered, CutMode::Subset, CutMode::Torn] {
+        assert_eq!(torn(mode, 8, true), 0, "{mode:?}");
+    }
+}
+
+/// Only the superblock is kept or lost as a whole. Data on the same disk is not.
+#[test]
+fn a_cut_keeps_or_loses_a_superblock_that_does_not_tear() {
+    for mode in [CutMode::Ordered, CutMode::Subset, CutMode::Torn] {
+        let (mut kept, mut lost, mut torn_data) = (0, 0, 0);
+        for seed in 0..200 {
+            let mut disk = Disk { whole_superblocks: true, ..disk() };
+            let op =
+                DiskOp::Write { at: 8, count: 8, bytes: vec![9; 4096], fua: true, preflush: true };
+            disk.submit(Token(2), op);
+            write(&mut disk, 3, 32, 7, 8, false);
+            let report = disk.power_cut(mode, &mut Rng::new(seed));
+            assert!(report.metadata_in_flight && !report.metadata_torn);
+            match disk.peek(8, 8) {
+                found if found == [9; 4096] => kept += 1,
+                found => lost += u32::from(found == [0; 4096]),
+            }
+            let data = disk.peek(32, 8);
+            torn_data += u32::from(data.contains(&7) && data.contains(&0));
+        }
+        assert_eq!(kept + lost, 200, "{mode:?}");
+        assert!(kept > 20 && lost > 20 && torn_data > 20, "{mode:?} {kept} {lost} {torn_data}");
+    }
 }
 
 #[test]

@@ -19,6 +19,10 @@
 //! client left, may become visible. Where members lack space it may also disappear again, but only
 //! once: it never comes back (I3).
 //!
+//! A crash of the process also ends writes halfway. A read may have returned such a write from the
+//! one copy of a mirror that had it, and may return the older content of another copy afterwards:
+//! an unacknowledged write is not promised to survive (P2).
+//!
 //! The write hole is predicted, not forgiven. Only where members disagree after a cut and the
 //! sector's own member is missing may a read return the result of reconstructing the sector from
 //! the other members, and nothing else ([`crate::suspects`]). Such reads are counted: if none of
@@ -445,10 +449,13 @@ impl Model {
     }
 
     /// Records a process crash while the power stays on: no request is outstanding afterwards;
-    /// acknowledged writes are kept, and are as durable as before.
+    /// acknowledged writes are kept, and are as durable as before. Other writes may be lost, also
+    /// if a read returned their content.
     pub fn process_died(&mut self) {
         let outstanding: Vec<WriteId> = self.writes.keys().copied().collect();
         outstanding.into_iter().for_each(|write| self.write_failed(write));
+        // The read floor may be at a write that a read returned before it was acknowledged.
+        self.cells.values_mut().for_each(Cell::forget_failed);
         self.reads_outstanding = 0;
     }
 

@@ -53,6 +53,39 @@ fn a_cut_may_take_what_was_not_flushed_and_nothing_else() {
     assert!(model.media_allows(7, &one) && !model.media_allows(7, &two));
 }
 
+/// One copy of a mirror may have a write that another copy lacks when the process crashes.
+#[test]
+fn a_crash_may_take_a_write_that_was_read_but_not_acknowledged() {
+    for disconnects in [false, true] {
+        let mut model = Model::default();
+        let (first, one) = model.write_issued(SECTOR, Payload::Fill(1));
+        model.write_acknowledged(first, false);
+        let (second, two) = model.write_issued(SECTOR, Payload::Fill(2));
+        assert!(read(&mut model, SECTOR, &two).is_ok());
+        if disconnects {
+            model.write_failed(second);
+        }
+        assert!(read(&mut model.clone(), SECTOR, &one).is_err(), "the process goes on");
+        model.process_died();
+        assert!(read(&mut model.clone(), SECTOR, &two).is_ok());
+        assert!(read(&mut model.clone(), SECTOR, &one).is_ok());
+        assert!(read(&mut model, SECTOR, &[0; 512]).is_err(), "the first was acknowledged");
+    }
+}
+
+#[test]
+fn a_crash_takes_no_acknowledged_write() {
+    let mut model = Model::default();
+    let (first, one) = model.write_issued(SECTOR, Payload::Fill(1));
+    assert!(read(&mut model, SECTOR, &one).is_ok());
+    model.write_acknowledged(first, false);
+    let (_, two) = model.write_issued(SECTOR, Payload::Fill(2));
+    model.process_died();
+    assert!(read(&mut model.clone(), SECTOR, &two).is_ok());
+    assert!(read(&mut model.clone(), SECTOR, &one).is_ok());
+    assert!(read(&mut model, SECTOR, &[0; 512]).is_err());
+}
+
 /// A member returns data and then fails before the whole read is answered, and reconstruction from
 /// then on gives other content. Found by faults-and-cuts, seeds 2000116, 2001438 and 2001915.
 #[test]

@@ -453,7 +453,8 @@ impl<'a> Course<'a> {
         Ok(())
     }
 
-    /// Checks that a resync that is needed starts, and ends within [`SYNCED_WITHIN`] (I13).
+    /// Checks that a resync that is needed starts, and ends within [`SYNCED_WITHIN`] (I13). Waits
+    /// for the superblock of a rebuilt member, which had no space when the rebuild ended.
     fn run_syncs(&mut self) {
         let begun = self.world.now;
         while self.world.failure().is_none() {
@@ -468,10 +469,11 @@ impl<'a> Course<'a> {
                 && action != SyncAction::Frozen
                 && self.world.array.has_redundancy(in_sync)
                 && self.script.within_promises;
-            if !runs && !waits {
+            let took = self.world.now.since(begun);
+            let is_update_due = took < UPDATED_WITHIN && self.world.is_update_due();
+            if !runs && !waits && !is_update_due {
                 break;
             }
-            let took = self.world.now.since(begun);
             if took > SYNCED_WITHIN {
                 let from = volume.resync_from;
                 let message =
@@ -492,6 +494,9 @@ const STALL: Span = Span::secs(5);
 
 /// Longest time that a resync may take once members answer, on arrays as small as those of scripts.
 const SYNCED_WITHIN: Span = Span::secs(10);
+
+/// Time after which a superblock update that failed has been repeated.
+const UPDATED_WITHIN: Span = Span::secs(2);
 
 /// Reports a violation. Returns it as an error if violations of its checker count.
 fn fail(world: &mut World, violation: Violation) -> Result<(), Violation> {

@@ -7,7 +7,10 @@
 //! of which one may fail. Its data is watched by a model of its own, as that of a bare volume:
 //! every read must return what its clients were promised. The checkers of members' contents,
 //! superblocks and bitmaps watch the first array only. What a crash left different is not read
-//! until a resync has made it equal, since the loss of a member may change it.
+//! until a resync has made it equal, since the loss of a member may change it. A power cut does not
+//! tear its superblocks: a member with a torn one is lost, and if the other member had failed, its
+//! older data would be all that is left, which is beyond the promises. Torn superblocks are drawn
+//! for the first array only, where the world knows when they cost too many members.
 //!
 //! Clients use the sectors between [`FIRST`] and [`END`] of the disk, so the disk has no superblock
 //! at any position where one is searched for. If the disk fails, requests of the volume may fail
@@ -58,7 +61,9 @@ pub(super) fn new_disks(options: &Options, first: usize) -> Vec<Disk> {
     (of_second.version, of_second.payload) = (options.version, options.payload);
     of_second.logical_block = options.logical_block;
     of_second.seed = options.seed ^ 0xba2e;
-    create::disks(&of_second, &create::superblocks(&of_second, first))
+    let mut disks = create::disks(&of_second, &create::superblocks(&of_second, first));
+    disks.iter_mut().for_each(|disk| disk.whole_superblocks = true);
+    disks
 }
 
 fn new_disk(options: &Options) -> Disk {

@@ -92,7 +92,8 @@ impl World {
     pub(super) fn is_older_than_gone(&self, assembly: &Assembly) -> bool {
         let events = |disk: usize| {
             let before = self.record_before.of(disk).map(weft_ondisk::Superblock::events);
-            before.max(Record::events_on(&self.disks[disk], self.options.version))
+            let on_media = Record::on_media(&self.disks[disk], self.options.version);
+            before.max(on_media.map(|superblock| superblock.events()))
         };
         let believed = assembly.slots.iter().filter_map(|state| match state {
             SlotState::InSync(member) => Some(member.info.index.index()),

@@ -56,8 +56,6 @@ impl World {
         let (mut any_kept, mut any_lost) = (false, false);
         for disk in 0..self.disks.len() {
             let before = (!self.record.is_in_sync(disk)).then(|| self.disks[disk].clone());
-            let beside = self.is_beside(disk);
-            let mode = if beside { mode.without_tears() } else { mode };
             let report = self.disks[disk].power_cut(mode, &mut self.rng);
             shape.inside_metadata |= report.metadata_in_flight;
             shape.torn_superblocks += u64::from(report.metadata_torn);

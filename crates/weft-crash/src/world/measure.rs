@@ -209,6 +209,18 @@ impl World {
         read.filter(|(slot, _)| missing.contains(slot)).collect()
     }
 
+    /// Whether superblocks say another disk is in sync than the one that the running engine reads:
+    /// a rebuild has ended, and the superblock of its member had no space.
+    pub(crate) fn is_update_due(&self) -> bool {
+        let volumes = self.engine.as_ref().map_or_else(Vec::new, |it| it.snapshot().volumes);
+        let mut members = volumes.iter().take(1).flat_map(|volume| &volume.members);
+        members.any(|member| {
+            let slot = member.slot.filter(|_| member.state == MemberState::InSync);
+            let disk = self.disk_of[member.member.index()];
+            slot.is_some_and(|slot| self.record.in_sync(slot) != Some(disk))
+        })
+    }
+
     /// Compares the members in a suspect column again. The column stops being suspect once no write
     /// to it is in flight, its members agree, and the model allows its reconstructed content.
     pub(super) fn look_again(&mut self, column: u64) {
