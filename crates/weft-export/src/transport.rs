@@ -66,10 +66,11 @@ impl Transport {
 
     /// Receives bytes. Fewer than there is room for are all that have come.
     pub(crate) fn recv(&mut self, slices: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
-        let Some(tls) = &mut self.tls else { return self.socket.recv(slices) };
+        // Nothing goes on in plain text where TLS could not start.
         if self.failure.is_some() {
             return Err(Errno::PROTO);
         }
+        let Some(tls) = &mut self.tls else { return self.socket.recv(slices) };
         let received = tls.recv(&self.socket, slices);
         if let Err(Failed::Tls(error)) = &received {
             self.failure = Some(error.to_string());
@@ -81,6 +82,9 @@ impl Transport {
 
     /// Accepts bytes and sends what the socket takes. Returns the number of bytes accepted.
     pub(crate) fn send(&mut self, slices: &[IoSlice<'_>]) -> Result<usize, Errno> {
+        if self.failure.is_some() {
+            return Err(Errno::PROTO);
+        }
         let Some(tls) = &mut self.tls else { return self.socket.send(slices) };
         tls.flush(&self.socket)?;
         let count = tls.connection.writer().write_vectored(slices).map_err(|_| Errno::PROTO)?;
