@@ -114,8 +114,8 @@ pub use contract::input::{
 pub use contract::member::{DeviceTraits, MemberInfo, MemberState};
 pub use contract::output::{ComputeOp, Differs, MemberOp, Notice, Output, Source, Sources};
 pub use contract::snapshot::{
-    AccountSnapshot, BitmapSnapshot, MemberSnapshot, Mismatch, Mismatches, PartlyWritten, Party,
-    PurposeSectors, RaidSnapshot, Snapshot, StripesInUse, VolumeSnapshot, WriteBackSnapshot,
+    AccountSnapshot, BitmapSnapshot, Load, MemberSnapshot, Mismatch, Mismatches, PartlyWritten,
+    Party, PurposeSectors, RaidSnapshot, Snapshot, StripesInUse, VolumeSnapshot, WriteBackSnapshot,
     WriteBackVolume, WrongStrip,
 };
 pub use contract::stripe_waits::{StripeWaits, Waits};
@@ -410,16 +410,35 @@ impl Engine {
         self.write_back.as_ref().map_or(0, |cache| cache.pages())
     }
 
-    /// State and counters of the engine, for status reports and tests.
+    /// Counts of the work in progress. The call is cheap enough to be made often.
     #[must_use]
-    pub fn snapshot(&self) -> Snapshot {
-        Snapshot {
-            volumes: self.volumes.iter().map(Volume::snapshot).collect(),
-            clients: self.credit.outstanding(),
+    pub fn load(&self) -> Load {
+        let cache = self.write_back.as_ref();
+        Load {
+            requests_active: self.volumes.iter().map(Volume::requests_active).sum(),
+            stripe_cache_active: self
+                .volumes
+                .iter()
+                .map(|it| it.raid().stripe_cache_active())
+                .sum(),
             tokens_outstanding: self.out.outstanding(),
             frames_held: self.volumes.iter().map(Volume::frames_held).sum::<u32>()
                 + self.out.frames_passed()
-                + self.write_back.as_ref().map_or(0, |cache| cache.frames_held()),
+                + cache.map_or(0, |cache| cache.frames_held()),
+            write_back_pages: self.write_back_pages(),
+            limit_pages: cache.map_or(0, |cache| cache.limit_pages()),
+        }
+    }
+
+    /// State and counters of the engine, for status reports and tests.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        let Load { tokens_outstanding, frames_held, .. } = self.load();
+        Snapshot {
+            volumes: self.volumes.iter().map(Volume::snapshot).collect(),
+            clients: self.credit.outstanding(),
+            tokens_outstanding,
+            frames_held,
             write_back: self.write_back.as_ref().map(|cache| cache.snapshot()),
         }
     }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use weft_engine::{Input, MemberOp, NO_CREDIT, Output, ReplyError, Snapshot, Tag};
+use weft_engine::{Input, Load, MemberOp, NO_CREDIT, Output, ReplyError, Snapshot, Tag};
 use weft_units::{Bytes, ClientId};
 
 use super::{View, Violation};
@@ -133,24 +133,19 @@ impl Bounds {
     }
 
     /// Checks stripes, dirty pages, credit and client frames against their limits.
-    pub fn settled(&mut self, snapshot: &Snapshot, found: &mut Vec<Violation>) {
-        let stripes: u32 =
-            snapshot.volumes.iter().map(|volume| volume.raid.stripe_cache_active).sum();
-        if stripes > self.limits.stripes {
-            found.push(Violation::new(
-                NAME,
-                format!("{stripes} stripes of the cache in use; at most {}", self.limits.stripes),
-            ));
+    pub fn settled(&mut self, load: &Load, found: &mut Vec<Violation>) {
+        let (stripes, limit) = (load.stripe_cache_active, self.limits.stripes);
+        if stripes > limit {
+            let text = format!("{stripes} stripes of the cache in use; at most {limit}");
+            found.push(Violation::new(NAME, text));
         }
-        if let Some(cache) = &snapshot.write_back {
-            let (pages, limit) = (cache.dirty_pages + cache.writeback_pages, cache.limit_pages);
-            // A knob may lower the limit below the dirty pages and the writes that were already
-            // admitted.
-            self.limit_pages = self.limit_pages.max(limit);
-            if pages > self.limit_pages {
-                let text = format!("{pages} pages of the write-back cache dirty; at most {limit}");
-                found.push(Violation::new(NAME, text));
-            }
+        let (pages, limit) = (load.write_back_pages, load.limit_pages);
+        // A knob may lower the limit below the dirty pages and the writes that were already
+        // admitted.
+        self.limit_pages = self.limit_pages.max(limit);
+        if pages > self.limit_pages {
+            let text = format!("{pages} pages of the write-back cache dirty; at most {limit}");
+            found.push(Violation::new(NAME, text));
         }
         // The engine refuses requests beyond the credit in the round in which they arrive.
         let limit = self.limits.client_credit;
@@ -160,9 +155,8 @@ impl Bounds {
                 found.push(Violation::new(NAME, text));
             }
         }
-        if snapshot.frames_held > self.limits.client_frames {
-            found
-                .push(Violation::new(NAME, format!("{} client frames held", snapshot.frames_held)));
+        if load.frames_held > self.limits.client_frames {
+            found.push(Violation::new(NAME, format!("{} client frames held", load.frames_held)));
         }
     }
 }

@@ -42,7 +42,7 @@ mod untouched;
 use std::fmt;
 
 use weft_engine::assemble::Assembly;
-use weft_engine::{Input, Notice, Output, RequestOp, Snapshot, Token};
+use weft_engine::{Input, Load, Notice, Output, RequestOp, Snapshot, Token};
 use weft_units::{Bytes, MemberIndex, Span, Time};
 
 pub use acknowledge::Acknowledge;
@@ -212,8 +212,8 @@ impl Checkers {
     }
 
     /// Checks the counters after each round of the engine.
-    pub fn settled(&mut self, snapshot: &Snapshot) {
-        self.bounds.settled(snapshot, &mut self.found);
+    pub fn settled(&mut self, load: &Load) {
+        self.bounds.settled(load, &mut self.found);
     }
 
     /// Checks the counters when no request and no member request is outstanding.

@@ -222,12 +222,12 @@ impl Record {
         }
         let before = state.peek_stable(at, bytes.len() as u64 / SECTOR_BYTES);
         let first = (at - room.start.0) * SECTOR_BYTES;
-        let bits = (first..)
-            .zip(before.iter().zip(bytes))
-            .filter(|(byte, _)| *byte >= BITMAP_HEADER_BYTES as u64);
-        let cleared = bits.flat_map(|(byte, (before, after))| {
+        let clears = |(before, after): (&u8, &u8)| before & !after;
+        let bytes = (first..).zip(before.iter().zip(bytes).map(clears));
+        let cleared =
+            bytes.filter(|(byte, bits)| *bits != 0 && *byte >= BITMAP_HEADER_BYTES as u64);
+        let cleared = cleared.flat_map(|(byte, bits)| {
             let number = (byte - BITMAP_HEADER_BYTES as u64) * 8;
-            let bits = before & !after;
             (0..8).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| number + bit)
         });
         let chunk = bitmap.chunk.0;

@@ -8,7 +8,7 @@ use weft_engine::knobs::WAITS_WITHOUT_BOUND;
 use weft_engine::layout::Layout;
 use weft_engine::layout::geometry::Geometry;
 use weft_engine::{
-    Attr, ClientRequest, Fault, Flags, Frame, Input, MemberInfo, MemberOp, Origin, Output,
+    Attr, ClientRequest, Fault, Flags, Frame, Input, Load, MemberInfo, MemberOp, Origin, Output,
     RequestOp, Run, Segment, Snapshot, Tag, Token, Value,
 };
 use weft_ondisk::{Features, Level, Minor, NewArray, ResyncOffset, Role, Super1};
@@ -908,7 +908,7 @@ fn i12_what_exceeds_its_bounds_is_caught() {
     submit(&mut stage, 16_383, 1024);
     submit(&mut stage, 0, 100);
     assert_eq!(stage.found(), ["I12 bounds"; 3]);
-    stage.checkers.settled(&Snapshot { frames_held: 17, ..at_rest() });
+    stage.checkers.settled(&Load { frames_held: 17, ..Load::default() });
     assert_eq!(stage.found(), ["I12 bounds"; 4]);
     // The credit covers two requests of 512 bytes.
     for (requests, answered, found) in [(2, 0, 4), (3, 1, 4), (3, 0, 5)] {
@@ -919,7 +919,7 @@ fn i12_what_exceeds_its_bounds_is_caught() {
         for _ in 0..answered {
             stage.say(&Output::Credit { client: CLIENT, bytes: Bytes(512) });
         }
-        stage.checkers.settled(&at_rest());
+        stage.checkers.settled(&Load::default());
         assert_eq!(stage.found(), vec!["I12 bounds"; found], "{requests} and {answered}");
     }
 }

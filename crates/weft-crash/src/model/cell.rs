@@ -333,12 +333,15 @@ impl Cell {
         offset: usize,
         bytes: &[u8],
     ) -> Option<(u64, Why)> {
-        let matching =
-            self.from(floor).filter(|(_, version)| version.looks_like(sector, offset, bytes));
-        if let Some((number, version)) = matching.last() {
+        let skipped = floor.saturating_sub(self.first) as usize;
+        let newest_first = (skipped..self.versions.len()).rev();
+        let mut versions = newest_first.map(|index| (index, &self.versions[index]));
+        let found = versions.find(|(_, version)| version.looks_like(sector, offset, bytes));
+        if let Some((index, version)) = found {
             let written = version.was_written(sector, offset, bytes)
-                || self.from(floor).any(|(_, other)| other.was_written(sector, offset, bytes));
-            return Some((number, if written { Why::Written } else { Why::Reconstructed }));
+                || versions.any(|(_, other)| other.was_written(sector, offset, bytes));
+            let why = if written { Why::Written } else { Why::Reconstructed };
+            return Some((self.first + index as u64, why));
         }
         if !self.mixed {
             return None;

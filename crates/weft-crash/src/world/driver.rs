@@ -327,16 +327,16 @@ impl World {
         self.plugged = false;
         if self.options.checked {
             self.ask_for_lost_work();
-            let snapshot = self.snapshot();
+            let load = self.engine.as_ref().expect("an engine runs").load();
             let mut waited = false;
-            self.checkers.settled(&snapshot);
-            if snapshot.volumes.iter().all(|volume| volume.requests_active == 0) {
+            self.checkers.settled(&load);
+            if load.requests_active == 0 {
                 let orphans = std::mem::take(&mut self.orphans);
                 // Waiting writes may overlap the ranges that disconnected clients left.
                 waited = !orphans.is_empty();
             }
-            if snapshot.tokens_outstanding != self.pending.len() {
-                let (engine, driver) = (snapshot.tokens_outstanding, self.pending.len());
+            if load.tokens_outstanding != self.pending.len() {
+                let (engine, driver) = (load.tokens_outstanding, self.pending.len());
                 self.fail(Violation::new(
                     "I11 exactly once",
                     format!("the engine counts {engine} tokens outstanding, the driver {driver}"),
@@ -352,10 +352,8 @@ impl World {
     /// Whether the engine has requests of clients, also of disconnected ones, in a volume or in the
     /// write-back cache. There, a write with PREFLUSH may wait until dirty pages can be written.
     fn has_requests(&self) -> bool {
-        self.engine.as_ref().map(Engine::snapshot).is_some_and(|snapshot| {
-            let mut active = snapshot.volumes.iter().map(|volume| volume.requests_active);
-            snapshot.frames_held > 0 || active.any(|count| count > 0)
-        })
+        let load = self.engine.as_ref().map(Engine::load);
+        load.is_some_and(|load| load.frames_held > 0 || load.requests_active > 0)
     }
 
     /// Checks that the engine has no work that it did not announce (I13): one more turn (a bounded

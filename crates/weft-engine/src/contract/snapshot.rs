@@ -23,6 +23,25 @@ pub struct Snapshot {
     pub write_back: Option<WriteBackSnapshot>,
 }
 
+/// Work in progress of all volumes together. A snapshot has these counts too; taking them alone is
+/// cheap enough to be done at every step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Number of client requests that are not answered yet.
+    pub requests_active: usize,
+    /// Number of stripes in use in the stripe caches.
+    pub stripe_cache_active: u32,
+    /// Number of `Submit`s and `Compute`s without their `Done` so far.
+    pub tokens_outstanding: usize,
+    /// Client frames that the engine holds.
+    pub frames_held: u32,
+    /// Number of pages of the write-back cache that are dirty or under writeback; 0 without a
+    /// cache.
+    pub write_back_pages: u64,
+    /// Dirty limit of the write-back cache in pages; 0 without a cache.
+    pub limit_pages: u64,
+}
+
 /// State of the write-back cache. Pages are of 4 KiB.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteBackSnapshot {

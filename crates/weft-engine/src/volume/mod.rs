@@ -539,8 +539,7 @@ impl Volume {
             no_space: self.full_since.is_some() || self.array.update_waits_for_space(),
             resync_from: self.array.membership.resync_from,
             raid: self.raid.snapshot(),
-            requests_active: self.requests.iter().flatten().filter(|it| it.is_active()).count()
-                + self.passing as usize,
+            requests_active: self.requests_active(),
             knobs: self.knobs,
             members: self
                 .array
@@ -550,6 +549,11 @@ impl Volume {
                 .collect(),
             accounts: self.clients.snapshot(&self.array),
         }
+    }
+
+    /// Number of requests that are not answered yet.
+    pub(crate) fn requests_active(&self) -> usize {
+        self.requests.iter().flatten().filter(|it| it.is_active()).count() + self.passing as usize
     }
 
     /// Number of client frames in use by requests of this volume.

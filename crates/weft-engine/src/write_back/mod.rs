@@ -412,6 +412,11 @@ impl WriteBack {
         self.cache.pool().counts().total()
     }
 
+    /// Dirty limit in pages.
+    pub(crate) fn limit_pages(&self) -> u64 {
+        self.cache.pool().thresholds().dirty
+    }
+
     /// Counters for the status report and for tests.
     pub(crate) fn snapshot(&self) -> WriteBackSnapshot {
         let pool = self.cache.pool();
