@@ -1,6 +1,6 @@
 //! Tasks `check` and `test`: the gate of a commit, and the gate of CI.
 
-use crate::part::{Ending, Report, cargo, run};
+use crate::part::{Claim, Ending, Report, cargo, run};
 use crate::runner::{ALL, tests, tests_of};
 use crate::{
     circles, citations, costs, deny, deps, fresh, instructions, interop, links, long, map, package,
@@ -46,10 +46,13 @@ pub(crate) fn test(install: bool) -> anyhow::Result<Report> {
         interop::start_lab(&mut report, weft)?;
     }
     report.part("tests", || tests(&ALL));
-    // It also compares the golden digest of the release build, which the tests have just compared
-    // in the debug build. For weft-sim, interop/reproduce compares the two builds.
-    report.part("simulation", fresh::run_fresh);
-    report.part("grid", || interop::run_example("weft-lab", "grid", &["--few"]));
+    // Neither depends on the clock: they compute while other parts wait. The simulation also
+    // compares the golden digest of the release build, which the tests have just compared in the
+    // debug build. For weft-sim, interop/reproduce compares the two builds.
+    let log = |name: &str| interop::target_folder().join(format!("{name}.log"));
+    report.beside("simulation", &log("simulation"), Claim::Last, |log| fresh::run_fresh(Some(log)));
+    let grid = |log| interop::run_example("weft-lab", "grid", &["--few"], Some(log));
+    report.beside("grid", &log("grid"), Claim::Last, grid);
     report.part("long ago", long::look_at_ages);
     report.part("doc tests", || run(cargo(&["test", "-q", "--workspace", "--doc"]), HALF_AN_HOUR));
     if let Some(weft) = weft {
@@ -68,7 +71,7 @@ pub(crate) fn test(install: bool) -> anyhow::Result<Report> {
 /// `cargo xtask fresh`: simulated scripts with new seeds.
 pub(crate) fn fresh() -> anyhow::Result<Report> {
     let mut report = Report::default();
-    report.part("simulation", fresh::run_fresh);
+    report.part("simulation", || fresh::run_fresh(None));
     Ok(report)
 }
 

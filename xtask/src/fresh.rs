@@ -12,6 +12,7 @@ use crate::interop::run_example;
 use crate::lines::printed;
 use crate::part::Ending;
 use anyhow::{Context, ensure};
+use std::fs::File;
 
 /// First fresh seed, beyond the seeds of tests, of the gate and of the ledger.
 const FIRST: u64 = 1_000_000_000;
@@ -23,8 +24,9 @@ const STRIDE: u64 = 1_000;
 /// All together take some nine minutes of a CPU.
 const EACH: u64 = 450;
 
-/// Runs `cargo xtask fresh`, which is also a part of `test`.
-pub(crate) fn run_fresh() -> Ending {
+/// Runs `cargo xtask fresh`, which is also a part of `test`. Its output goes to the file `log`, or
+/// to the terminal without one.
+pub(crate) fn run_fresh(log: Option<File>) -> Ending {
     let first = match first() {
         Ok(first) => first.to_string(),
         Err(error) => return Ending::Failed(format!("{error:#}")),
@@ -32,7 +34,7 @@ pub(crate) fn run_fresh() -> Ending {
     let folder = crate::tree::root().join("target/fresh");
     let each = EACH.to_string();
     let folder = folder.to_string_lossy();
-    run_example("weft-crash", "sweep", &["fresh", &first, &each, &folder])
+    run_example("weft-crash", "sweep", &["fresh", &first, &each, &folder], log)
 }
 
 /// First seed that belongs to the current commit.

@@ -7,7 +7,7 @@
 //! kernel lab is the suite `lab` with the program `test`: one long-running emulated machine, which
 //! runs beside other parts.
 
-use crate::part::{Ending, Job, Report, cargo, run};
+use crate::part::{Claim, Ending, Job, Report, cargo, run};
 use crate::{costs, package, packages, tree};
 use anyhow::Context;
 use std::fs::File;
@@ -83,19 +83,32 @@ pub(crate) fn build_example(package: &str, name: &str) -> anyhow::Result<PathBuf
     }
 }
 
-/// Builds an example in release, and runs it.
-pub(crate) fn run_example(package: &str, name: &str, words: &[&str]) -> Ending {
+/// Builds an example in release, and runs it. Its output goes to the file `log`, or to the terminal
+/// without one.
+pub(crate) fn run_example(package: &str, name: &str, words: &[&str], log: Option<File>) -> Ending {
     let program = match build_example(package, name) {
         Ok(program) => program,
         Err(error) => return Ending::Failed(error.to_string()),
     };
     let mut command = Command::new(program);
     command.args(words).current_dir(tree::root());
-    run(command, EXAMPLE_LIMIT)
+    run_into(log, command, EXAMPLE_LIMIT)
 }
 
-/// Limit of building an example, and of running it.
-const EXAMPLE_LIMIT: Duration = Duration::from_secs(1800);
+/// Limit of building an example, and of running it: on one of CI's slow machines, with what other
+/// parts leave.
+const EXAMPLE_LIMIT: Duration = Duration::from_secs(3600);
+
+/// Runs a command. Its output goes to the file `log`, or to the terminal without one.
+fn run_into(log: Option<File>, mut command: Command, limit: Duration) -> Ending {
+    if let Some(log) = log {
+        match log.try_clone() {
+            Ok(second) => command.stdout(log).stderr(Stdio::from(second)),
+            Err(error) => return Ending::Failed(error.to_string()),
+        };
+    }
+    run(command, limit)
+}
 
 /// Cargo's target folder.
 pub(crate) fn target_folder() -> PathBuf {
@@ -128,13 +141,7 @@ impl Suite {
         }
         let mut command = Command::new(&self.program);
         command.env("WEFT", weft).env("WORK", &work).current_dir(tree::root());
-        if let Some(log) = log {
-            match log.try_clone() {
-                Ok(second) => command.stdout(log).stderr(Stdio::from(second)),
-                Err(error) => return Ending::Failed(error.to_string()),
-            };
-        }
-        let ending = run(command, self.limit);
+        let ending = run_into(log, command, self.limit);
         if matches!(ending, Ending::Passed) {
             let _ = std::fs::remove_dir_all(&work);
         }
@@ -169,12 +176,13 @@ pub(crate) fn start_lab(report: &mut Report, weft: &Path) -> anyhow::Result<()> 
     let lab = suites()?.into_iter().find(|suite| suite.name == LAB).context("interop/lab")?;
     let (name, log) = (lab.part(), target_folder().join("interop-lab.log"));
     let weft = weft.to_owned();
-    report.beside(&name, &log, move |log| lab.run(&weft, Some(log)));
+    report.beside(&name, &log, Claim::First, move |log| lab.run(&weft, Some(log)));
     Ok(())
 }
 
 /// Runs the named suites, or all except the kernel lab: two at a time, first the suites that are
-/// not timed, then the timed ones with nothing else beside them. Returns whether all passed.
+/// not timed, then the timed ones, beside which nothing runs but what computes in the time that
+/// they leave. Returns whether all passed.
 pub(crate) fn run_suites(report: &mut Report, weft: &Path, names: &[&str]) -> anyhow::Result<bool> {
     let suites = suites()?;
     for name in names {

@@ -4,8 +4,9 @@
 //! gate that silently tests less is worse than a red one. Parts after a failed part still run,
 //! unless they need it.
 //!
-//! A part may run beside those that follow, and parts that mostly wait may run side by side; the
-//! output of each is then printed when it ends.
+//! A part may run beside those that follow: one that measures by a clock gets the processors before
+//! them, one that only computes what they leave. Parts that mostly wait may run side by side. The
+//! output of each is printed when it ends.
 
 use crate::costs;
 use std::fs::File;
@@ -33,6 +34,8 @@ pub(crate) struct Report {
     /// Names of failed parts, each with the last lines of its output.
     tails: Vec<(String, String)>,
     beside: Vec<Beside>,
+    /// Names of parts with the last claim, whose duration is that of the others.
+    last: Vec<String>,
     started: usize,
     /// Number of parts that the task has; 0 if the task does not know it.
     of: usize,
@@ -46,6 +49,16 @@ struct Beside {
     /// File to which the output of the part goes.
     log: PathBuf,
     work: JoinHandle<(Ending, Duration)>,
+    claim: Claim,
+}
+
+/// Claim of a part to the processors, before those that it runs beside.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// Claim of a part that measures by a clock: the following parts get what it leaves.
+    First,
+    /// Claim of a part that only computes: it gets what the following parts leave.
+    Last,
 }
 
 /// Part for [`Report::side_by_side`].
@@ -67,8 +80,8 @@ impl Report {
     pub(crate) fn of(count: usize) -> Self {
         // A test checks that the table can be read; parts run without it.
         let costs = costs::table().unwrap_or_default();
-        let (parts, tails, beside) = (Vec::new(), Vec::new(), Vec::new());
-        Self { parts, tails, beside, started: 0, of: count, costs, start: Instant::now() }
+        let (parts, tails, beside, last) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { parts, tails, beside, last, started: 0, of: count, costs, start: Instant::now() }
     }
 
     /// Prints the name of the part that begins, and its usual duration.
@@ -94,7 +107,7 @@ impl Report {
     }
 
     /// Starts a part that runs beside those that follow; its output goes to `log`.
-    pub(crate) fn beside<W>(&mut self, name: &str, log: &Path, work: W)
+    pub(crate) fn beside<W>(&mut self, name: &str, log: &Path, claim: Claim, work: W)
     where
         W: FnOnce(File) -> Ending + Send + 'static,
     {
@@ -108,11 +121,18 @@ impl Report {
             }
         };
         let start = Instant::now();
-        let work = std::thread::spawn(move || (work(file), start.elapsed()));
-        self.beside.push(Beside { name: name.to_owned(), log: log.to_owned(), work });
-        // The following parts only get CPU time that the part beside them leaves: the lab measures
-        // dirty pages by its clock.
-        give_way(19);
+        let work = std::thread::spawn(move || {
+            if claim == Claim::Last {
+                change(&["chrt", "--idle", "--pid", "0"]);
+            }
+            (work(file), start.elapsed())
+        });
+        self.beside.push(Beside { name: name.to_owned(), log: log.to_owned(), work, claim });
+        match claim {
+            // The lab measures dirty pages by its clock.
+            Claim::First => change(&["renice", "-n", "19", "-p"]),
+            Claim::Last => self.last.push(name.to_owned()),
+        }
     }
 
     /// Runs parts side by side, `workers` at a time, longest first. Returns whether all passed.
@@ -165,9 +185,9 @@ impl Report {
         self.parts.iter().any(|(_, ending, _)| matches!(ending, Ending::Skipped(_)))
     }
 
-    /// Waits until no other part runs beside the next one.
+    /// Waits until no other part runs beside the next one, but those that get what it leaves.
     pub(crate) fn alone(&mut self) {
-        self.gather(|_| true);
+        self.gather(|it| it.claim == Claim::First);
     }
 
     /// Waits for those parts that run beside others and for which `which` holds, and prints their
@@ -176,15 +196,16 @@ impl Report {
         let (taken, left) = std::mem::take(&mut self.beside).into_iter().partition(which);
         self.beside = left;
         let taken: Vec<Beside> = taken;
-        let last = self.beside.is_empty() && !taken.is_empty();
-        for Beside { name, log, work } in taken {
+        let is_first = |it: &Beside| it.claim == Claim::First;
+        let last = taken.iter().any(is_first) && !self.beside.iter().any(is_first);
+        for Beside { name, log, work, .. } in taken {
             let (ending, took) = work
                 .join()
                 .unwrap_or_else(|_| (Ending::Failed("it panicked".to_owned()), Duration::ZERO));
             self.end_with(&name, &log, ending, took);
         }
         if last {
-            give_way(0);
+            change(&["renice", "-n", "0", "-p"]);
         }
     }
 
@@ -224,7 +245,7 @@ impl Report {
 
     /// Prints the time of each part and the closing count, which CI reads.
     pub(crate) fn finish(mut self) -> ExitCode {
-        self.alone();
+        self.gather(|_| true);
         let (mut passed, mut failed, mut skipped) = (0, 0, 0);
         if !self.parts.is_empty() {
             println!("\n{:>8}  part", "seconds");
@@ -268,22 +289,23 @@ impl Report {
     /// Sentence about a part that took much longer than usual; `None` for others.
     fn slow(&self, name: &str, took: Duration) -> Option<String> {
         let cost = self.costs.iter().find(|cost| cost.part == name)?;
-        cost.exceeded_by(took)
+        cost.exceeded_by(took).filter(|_| !self.last.iter().any(|last| last == name))
     }
 }
 
 /// Number of lines of a failed part's output that the end of a report repeats.
 const TAIL: usize = 20;
 
-/// Sets the niceness of the main thread and of its child processes. Lowering the niceness again
-/// requires privileges. Without them, later parts keep it, which does no harm, because nothing runs
-/// beside them.
-fn give_way(niceness: u8) {
-    let (niceness, id) = (niceness.to_string(), std::process::id().to_string());
-    let mut command = Command::new("renice");
-    command.args(["-n", &niceness, "-p", &id]).stdout(Stdio::null()).stderr(Stdio::null());
+/// Changes how this thread is scheduled, and the programs that it starts, by a program that is told
+/// the thread's number last. To lower the niceness again requires privileges: without them later
+/// parts keep it, and get as little as a part with the last claim.
+fn change(words: &[&str]) {
+    let thread = std::fs::read_link("/proc/thread-self").unwrap_or_default();
+    let number = thread.file_name().unwrap_or_default();
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).arg(number).stdout(Stdio::null()).stderr(Stdio::null());
     if !command.status().is_ok_and(|status| status.success()) {
-        println!("renice -n {niceness} -p {id} failed: parts share the processors evenly");
+        println!("{} failed: parts share the processors evenly", words.join(" "));
     }
 }
 
@@ -376,12 +398,25 @@ mod tests {
     }
 
     #[test]
+    fn a_part_that_gets_what_others_leave_is_never_slow() {
+        let log = crate::interop::target_folder().join("a-part-with-the-last-claim.log");
+        let mut report = Report::of(1);
+        report.costs = vec![costs::Cost { part: "grid".to_owned(), seconds: 1 }];
+        let hours = Duration::from_secs(7200);
+        assert!(report.slow("grid", hours).is_some());
+        report.beside("grid", &log, Claim::Last, |_| Ending::Passed);
+        assert!(report.slow("grid", hours).is_none());
+        assert_eq!(report.finish(), ExitCode::SUCCESS);
+        std::fs::remove_file(log).unwrap();
+    }
+
+    #[test]
     fn a_part_beside_others_is_counted_when_it_ends_and_a_count_that_is_wrong_fails() {
         let folder = crate::interop::target_folder().join("tmp");
         std::fs::create_dir_all(&folder).unwrap();
         let log = folder.join("a-part-beside-others.log");
         let mut report = Report::of(2);
-        report.beside("long", &log, |log| {
+        report.beside("long", &log, Claim::First, |log| {
             use std::io::Write;
             writeln!(&log, "what it said").unwrap();
             Ending::Failed("as it should".to_owned())

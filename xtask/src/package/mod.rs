@@ -15,7 +15,7 @@ mod rpm;
 mod tarball;
 
 use crate::lines::printed;
-use crate::part::{Ending, Report, cargo, run};
+use crate::part::{Claim, Ending, Report, cargo, run};
 use crate::product;
 use anyhow::{Context, ensure};
 use contents::Product;
@@ -43,7 +43,7 @@ pub(crate) fn parts(report: &mut Report) {
 /// program that is not static in `target/release`.
 pub(crate) fn start_build(report: &mut Report) {
     let log = crate::interop::target_folder().join("static-build.log");
-    report.beside("static build", &log, build);
+    report.beside("static build", &log, Claim::First, build);
 }
 
 /// Waits for the static build, and writes the packages if it passed.
