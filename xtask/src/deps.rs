@@ -26,7 +26,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("weft-ondisk", "testing units"),
     ("weft-parity", "units"),
     ("weft-runtime", "compute engine nbd ondisk parity testing units"),
-    ("weft-sim", "compute engine ondisk parity testing units"),
+    ("weft-sim", "engine ondisk testing units"),
     ("weft-terminal", ""),
     // Development only, as `products_are_without_test_code_and_a_planted_one_is_found` checks.
     ("weft-testing", ""),

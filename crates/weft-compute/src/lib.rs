@@ -1,8 +1,9 @@
 //! Computations of the engine ([`ComputeOp`]) carried out on frames, with `weft-parity`.
 //!
-//! Every driver calls [`compute`], so the parity code that the crash simulator tests is the code
-//! that ships. The driver's [`Frames`] decides where the bytes of a segment are and which accesses
-//! are allowed; `conformance.rs` tests every implementation with one table of operations.
+//! Every driver with payload calls [`compute`], so the parity code that the crash simulator tests
+//! is the code that ships. The driver's [`Frames`] decides where the bytes of a segment are and
+//! which accesses are allowed; `conformance.rs` tests every implementation with one table of
+//! operations.
 //!
 //! Source   md-raid.md §5.2 (exponents), §2.4 (updates)
 #![forbid(unsafe_code)]
@@ -37,19 +38,6 @@ pub struct Split<'a> {
     pub read: SmallVec<[&'a [u8]; 8]>,
     /// Slices of the segments to write, in the order of the arguments.
     pub write: SmallVec<[&'a mut [u8]; 2]>,
-}
-
-/// Memory without payload: every segment is empty, so that every comparison finds equality.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoPayload;
-
-impl Frames for NoPayload {
-    fn split(&mut self, read: &[Segment], write: &[Segment]) -> Split<'_> {
-        Split {
-            read: read.iter().map(|_| &[][..]).collect(),
-            write: write.iter().map(|_| &mut [][..]).collect(),
-        }
-    }
 }
 
 /// Segments that operations read and write.

@@ -5,7 +5,6 @@ use std::slice;
 
 use super::*;
 use crate::conformance::{FRAMES, Tried, check};
-use weft_engine::{Frame, Sources};
 use weft_units::FRAME_BYTES;
 
 /// Frames in one contiguous vector; accesses optionally have a planted bug.
@@ -63,21 +62,6 @@ fn planted_bugs_are_found() {
         let found = catch_unwind(AssertUnwindSafe(|| plain(Some(bug))));
         assert!(found.is_err(), "{bug:?}");
     }
-}
-
-#[test]
-fn without_payload_everything_agrees_and_nothing_has_bytes() {
-    let part = |frame| Segment::at(Frame(frame), 0, 4096);
-    let source = |exponent: u8| Source { exponent, part: part(u32::from(exponent) + 1) };
-    let data: Sources = (0..3).map(source).collect();
-    let (p, q) = (part(4), part(5));
-    let value = |op| compute(&Parity::detect(), &mut NoPayload, &[op]);
-    let compare = ComputeOp::Compare { data: data.clone(), p: Some(p), q: Some(q) };
-    assert_eq!(value(compare), Value::Differs(Differs::default()));
-    assert_eq!(value(ComputeOp::Locate { data, p, q }), Value::Located(Located::Clean));
-    let (left, lost) = ([source(1)].into_iter().collect(), [source(0), source(2)].into());
-    let recover = ComputeOp::Recover { data: left, p: Some(p), q: Some(q), lost };
-    assert_eq!(value(recover), Value::Nothing);
 }
 
 #[test]

@@ -20,7 +20,6 @@ use weft_engine::{
     Attr, Class, ClientRequest, Command, Congestion, Engine, Flags, Input, Notice, Origin, Output,
     RequestOp, Run, SyncAction, Tag, Verb,
 };
-use weft_parity::Parity;
 use weft_units::{ByteRange, Bytes, ClientId, Group, Span, Time, VolumeId};
 
 use self::array::{Stripes, new_volumes};
@@ -56,7 +55,6 @@ pub struct Host {
     flush_order: FlushOrder,
     /// Number of flushes that the volume received, empty ones and those before a write.
     flushes_asked: u64,
-    parity: Parity,
     /// Planned wake-ups: time, order in which they were planned, process.
     timers: BinaryHeap<Reverse<(Time, u64, Pid)>>,
     timers_set: u64,
@@ -167,7 +165,6 @@ impl Host {
             hops: Hops::new(parts.flush_hop),
             flush_rule: parts.knobs.flush_batch,
             flushes_asked: 0,
-            parity: Parity::detect(),
             timers: BinaryHeap::new(),
             timers_set: 0,
             engine_free: Time(0),
