@@ -184,12 +184,27 @@ impl Tls {
         let greeting = io::Cursor::new(b"NBDMAGICIHAVEOPT\0\x03".to_vec());
         Self { stream: StreamOwned::new(connection, stream), greeting, flags: 4 }
     }
+
+    /// The reason of the server instead of a broken pipe: a server that refuses the client may
+    /// close before the client has sent its whole part, and what it said lies in the socket.
+    fn or_its_reason<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
+        if result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
+            let StreamOwned { conn, sock } = &mut self.stream;
+            while conn.read_tls(sock)? > 0 {
+                conn.process_new_packets().map_err(io::Error::other)?;
+            }
+        }
+        result
+    }
 }
 
 impl Read for Tls {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         match self.greeting.read(bytes)? {
-            0 => self.stream.read(bytes),
+            0 => {
+                let result = self.stream.read(bytes);
+                self.or_its_reason(result)
+            }
             count => Ok(count),
         }
     }
@@ -199,11 +214,13 @@ impl Write for Tls {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let dropped = self.flags.min(bytes.len());
         self.flags -= dropped;
-        Ok(dropped + self.stream.write(&bytes[dropped..])?)
+        let result = self.stream.write(&bytes[dropped..]);
+        Ok(dropped + self.or_its_reason(result)?)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.stream.flush()
+        let result = self.stream.flush();
+        self.or_its_reason(result)
     }
 }
 
