@@ -392,3 +392,21 @@ fn no_read_goes_round_a_slow_member_where_parity_was_not_checked() {
     rig.pass(Span::secs(10));
     assert_eq!(rig.take_answer(read), Some(Ok(vec![0; 4096])));
 }
+
+// A write that no longer needed the block left it unreadable, and the stripe remembered it: when
+// another member failed, its recovery found two blocks missing although the block could be read by
+// then. Found by the load `faulty` 1001454014.
+#[test]
+fn a_block_that_a_write_could_not_read_is_corrected_when_the_write_ends() {
+    // Two reads either way, so the stripe is reconstructed; without block 16, it is modified.
+    let mut rig = raid5();
+    let first = rig.array.data_offset[1].0;
+    rig.disks[1].faults.bad_reads.insert(first);
+    rig.write(0, 1);
+    rig.until_idle();
+    assert_eq!(rig.volume().members[1].corrected, 8);
+    rig.fail_disk(0).remove(0).add_blank();
+    rig.until_idle();
+    assert_eq!(rig.volume().degraded, 0);
+    assert!(rig.read(0).is_all(1));
+}

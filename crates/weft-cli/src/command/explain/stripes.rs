@@ -141,7 +141,7 @@ impl ParityArray<'_> {
             to_read: SlotSet::EMPTY,
             to_write: SlotSet::EMPTY,
             overwrite: SlotSet::EMPTY,
-            syncing: false,
+            wants_all: false,
             preread: true,
             resync_pending: self.array.resync_from.is_some_and(|from| from.0 < sectors.end),
             rmw_level: self.array.knobs.rmw_level,

@@ -523,9 +523,9 @@ impl Stripe {
         lacks
     }
 
-    /// Slots of strips that had a read error and have known content by now.
+    /// Slots of strips that had a read error and were not rewritten since.
     pub(crate) fn correctable(&self) -> SlotSet {
-        self.read_error.and(self.uptodate).without(self.uncorrectable)
+        self.read_error.without(self.uncorrectable)
     }
 
     /// Sub-request with the zero-copy page that is written as the strip of `slot`; `None` if the

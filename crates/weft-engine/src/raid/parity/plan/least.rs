@@ -31,9 +31,9 @@ struct Fetch {
 impl Facts {
     pub(super) fn least(&self) -> StripeStep {
         let partial = self.to_write.without(self.overwrite);
-        let wanted = if self.syncing { self.all } else { self.to_read.or(partial) };
+        let wanted = if self.wants_all { self.all } else { self.to_read.or(partial) };
         let first = self.fetch(wanted, self.uptodate);
-        let writes = !self.to_write.is_empty() && !self.syncing;
+        let writes = !self.to_write.is_empty() && !self.wants_all;
         if !first.lost.is_empty() || !writes {
             return first.step().unwrap_or(StripeStep::Rest);
         }
@@ -156,7 +156,7 @@ mod tests {
                     return reads;
                 }
                 StripeStep::Rest => {
-                    let wanted = if facts.syncing { facts.all } else { facts.to_read };
+                    let wanted = if facts.wants_all { facts.all } else { facts.to_read };
                     assert!(wanted.without(facts.uptodate).is_empty(), "{facts:?}");
                     return reads;
                 }
@@ -212,7 +212,7 @@ mod tests {
                     continue;
                 }
                 for bits in 0u32..1 << (2 * data) {
-                    for (level, resync_pending, preread, syncing) in [
+                    for (level, resync_pending, preread, wants_all) in [
                         (RmwLevel::Never, false, true, false),
                         (RmwLevel::Fewer, false, true, false),
                         (RmwLevel::Fewer, false, false, false),
@@ -226,12 +226,12 @@ mod tests {
                             let mut facts = without(cold(members, parities), &lost);
                             facts.rule = rule;
                             (facts.rmw_level, facts.resync_pending) = (level, resync_pending);
-                            (facts.preread, facts.syncing) = (preread, syncing);
+                            (facts.preread, facts.wants_all) = (preread, wants_all);
                             for slot in 0..data {
                                 let kind = bits >> (2 * slot) & 3;
                                 facts.to_read.set(Slot(slot), kind == 1);
-                                facts.to_write.set(Slot(slot), kind >= 2 && !syncing);
-                                facts.overwrite.set(Slot(slot), kind == 3 && !syncing);
+                                facts.to_write.set(Slot(slot), kind >= 2 && !wants_all);
+                                facts.overwrite.set(Slot(slot), kind == 3 && !wants_all);
                             }
                             follow(facts)
                         });

@@ -42,8 +42,8 @@ pub struct Facts {
     pub to_write: SlotSet,
     /// Strips that requests write from end to end.
     pub overwrite: SlotSet,
-    /// Whether a sync needs every strip to be valid.
-    pub syncing: bool,
+    /// Whether every strip is to be valid, for a sync or for the correction of a read error.
+    pub wants_all: bool,
     /// Whether the stripe has the permission to preread.
     pub preread: bool,
     /// Whether a resync has not passed this stripe yet, so that parity may not match the data.
@@ -124,7 +124,7 @@ impl Facts {
         let wants_fill = !self.to_read.is_empty()
             || !partial.is_empty()
             || (!self.to_write.is_empty() && !failed.is_empty())
-            || (self.syncing && self.uptodate != self.all);
+            || (self.wants_all && self.uptodate != self.all);
         let mut reads = SlotSet::EMPTY;
         if wants_fill {
             match self.fill(partial) {
@@ -132,7 +132,7 @@ impl Facts {
                 Fill::Read(strips) => reads = strips,
             }
         }
-        if self.to_write.is_empty() || self.syncing {
+        if self.to_write.is_empty() || self.wants_all {
             return if reads.is_empty() {
                 StripeStep::Rest
             } else {
@@ -169,7 +169,7 @@ impl Facts {
 
     fn needs(&self, slot: Slot, partial: SlotSet) -> bool {
         let failed = self.failed();
-        if self.to_read.contains(slot) || partial.contains(slot) || self.syncing {
+        if self.to_read.contains(slot) || partial.contains(slot) || self.wants_all {
             return true;
         }
         // A lost strip is computed from all other strips.
@@ -269,7 +269,7 @@ mod tests {
             to_read: SlotSet::EMPTY,
             to_write: SlotSet::EMPTY,
             overwrite: SlotSet::EMPTY,
-            syncing: false,
+            wants_all: false,
             preread: true,
             resync_pending: false,
             rmw_level: RmwLevel::Fewer,

@@ -6,7 +6,12 @@
 //! rewritten and read back. A member that fails the rewrite, or has too many errors in a row, is
 //! failed.
 //!
-//! Source   md-raid.md §2.10
+//! Parity may have been computed without the strip by a write that no longer needed it. The strip
+//! is then computed for nothing but its correction. By step 14 of md's order, md leaves it as it
+//! is, and counts it as lost for as long as it caches the stripe: the recovery of another member
+//! would end there.
+//!
+//! Source   md-raid.md §2.10, order of steps §2.2
 
 use weft_units::{Bytes, Slot, StripeId};
 
@@ -18,16 +23,33 @@ use crate::raid::parity::stripe::Operation;
 use crate::raid::parity::stripe_part::StripIo;
 
 impl Stripes {
-    /// Rewrites a strip that could not be read and has been computed. Returns whether there was
-    /// such a strip.
-    pub(super) fn correct(&mut self, id: StripeId, cx: &mut Cx<'_>) -> bool {
-        if cx.membership().read_only || cx.membership().broken {
-            return false;
+    /// Strips that could not be read and can be rewritten.
+    fn to_correct(&self, id: StripeId, cx: &Cx<'_>) -> SlotSet {
+        let stripe = self.cache.stripe(id);
+        let bad = stripe.correctable();
+        if bad.is_empty() || cx.membership().read_only || cx.membership().broken {
+            return SlotSet::EMPTY;
         }
         // The strip of a member under recovery was not read: the error is of the member that it
         // replaces.
-        let end = self.cache.stripe(id).sector(self.cache.height()) + self.cache.height();
-        let bad = self.cache.stripe(id).correctable().and(cx.membership().in_sync(end));
+        let height = self.cache.height();
+        bad.and(cx.membership().in_sync(stripe.sector(height) + height))
+    }
+
+    /// Strips that are to be computed for nothing but their correction.
+    #[inline]
+    pub(super) fn to_compute(&self, id: StripeId, cx: &Cx<'_>) -> SlotSet {
+        let stripe = self.cache.stripe(id);
+        if stripe.read_error.is_empty() || stripe.has_work() {
+            return SlotSet::EMPTY;
+        }
+        self.to_correct(id, cx).without(stripe.uptodate)
+    }
+
+    /// Rewrites a strip that could not be read and has been computed. Returns whether there was
+    /// such a strip.
+    pub(super) fn correct(&mut self, id: StripeId, cx: &mut Cx<'_>) -> bool {
+        let bad = self.to_correct(id, cx).and(self.cache.stripe(id).uptodate);
         let Some(slot) = bad.ascending().next() else { return false };
         cx.report(Report::Correcting { slot });
         self.cache.stripe_mut(id).operation = Operation::Rewriting(slot);

@@ -162,7 +162,7 @@ impl Stripes {
             // Strips are corrected before parity is compared, so that the sync compares corrected
             // strips.
             StripeStep::Rest if self.correct(id, cx) => {}
-            StripeStep::Rest if facts.syncing => self.sync_compare(id, facts, cx),
+            StripeStep::Rest if self.is_filled_for_sync(id) => self.sync_compare(id, facts, cx),
             StripeStep::Rest => self.rest(id),
         }
     }
@@ -203,12 +203,18 @@ impl Stripes {
             to_read: stripe.to_read(),
             to_write: stripe.to_write(),
             overwrite: stripe.overwrite(self.cache.strip_bytes()),
-            syncing: matches!(stripe.sync, Some((_, ResyncState::Filling))),
+            wants_all: self.is_filled_for_sync(id) || !self.to_compute(id, cx).is_empty(),
             preread: stripe.preread,
             resync_pending: cx.membership().resync_from.is_some_and(|from| sector >= from),
             rmw_level: cx.knobs.rmw_level,
             rule: cx.knobs.plan_rule,
         }
+    }
+
+    /// Whether a sync waits until every strip is valid.
+    #[inline]
+    fn is_filled_for_sync(&self, id: StripeId) -> bool {
+        matches!(self.cache.stripe(id).sync, Some((_, ResyncState::Filling)))
     }
 
     /// Invalidates cached parity on slots that a recovery rebuilds: it may have been cached before
