@@ -36,7 +36,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fd::AsFd;
-use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap};
+use rustix::mm::{
+    Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mmap_anonymous, mprotect, munmap,
+};
 use smallvec::SmallVec;
 use weft_compute::{Frames, Split};
 use weft_engine::{Segment, Segments, ZERO_FRAME};
@@ -269,6 +271,16 @@ impl Memory {
             }
         }
         pieces
+    }
+
+    /// Asks the kernel for huge pages in these pieces ([`Memory::for_devices`]), which are about to
+    /// be registered: that takes all of their memory at once, page by page otherwise. Kernels
+    /// without huge pages refuse, and take longer.
+    pub(crate) fn want_huge_pages(&self, pieces: &[Address]) {
+        for piece in pieces {
+            // SAFETY: the piece is inside the mapping, and the advice changes no content.
+            let _ = unsafe { madvise(piece.start.cast(), piece.len, Advice::LinuxHugepage) };
+        }
     }
 
     fn start(&self, segment: Segment) -> *mut u8 {

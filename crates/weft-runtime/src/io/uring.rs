@@ -94,6 +94,7 @@ impl UringRing {
 
     fn register_slab(&mut self) {
         let regions = self.memory.for_devices(REGION_BYTES);
+        self.memory.want_huge_pages(&regions);
         let iovecs: Vec<_> = regions.iter().map(|region| iovec(*region)).collect();
         // SAFETY: the regions are inside the mapping, which `self.memory` keeps in place until
         // `Drop` has waited for every operation and the ring is gone (fields drop in order, `ring`
