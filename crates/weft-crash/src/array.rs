@@ -7,6 +7,7 @@
 //! area.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -117,6 +118,14 @@ impl Array {
             Layout::Parity(geometry) => geometry.member_size().0,
             Layout::Mirrors(_) | Layout::Striped(_) => self.layout.array_size().0,
         }
+    }
+
+    /// Sectors of a member that are lost with the sector `sector`, because they are read in one
+    /// request: with parity at most a strip of the largest stripe, otherwise a block of 4 KiB.
+    #[must_use]
+    pub fn read_as_one(&self, sector: u64) -> Range<u64> {
+        let height = self.layout.parity().map_or(8, |geometry| geometry.chunk().0.min(128));
+        sector / height * height..(sector / height + 1) * height
     }
 
     /// Whether every byte can be read if only the slots for which `there` is true have members.

@@ -29,10 +29,12 @@ pub const CHECKERS: [&str; 16] = [
 ];
 
 /// Checkers that must report each planted bug within a few scripts, each with all others ignored.
-pub const SEEN_BY: [(Mutant, &[&str]); 46] = [
+pub const SEEN_BY: [(Mutant, &[&str]); 48] = [
     (Mutant::AckBeforeAllCopies, &["I4 "]),
     (Mutant::AckBeforeParity, &["I4 ", "I5 ", "I1 "]),
     (Mutant::AckBeforeSuperblock, &["I5 ", "I4 "]),
+    (Mutant::BadBlockForgotten, &["I1 "]),
+    (Mutant::BadBlocksNotWritten, &["I1 "]),
     (Mutant::BitClearedEarly, &["I20"]),
     (Mutant::BrokenAcknowledges, &["I4 "]),
     (Mutant::CacheNotResized, &["I12"]),
@@ -120,6 +122,9 @@ pub fn script(mutant: Mutant, number: u64) -> Script {
         _ => {}
     }
     let profile = match mutant {
+        Mutant::BadBlockForgotten | Mutant::BadBlocksNotWritten => {
+            Profile::BAD_BLOCKS[number as usize % 2]
+        }
         Mutant::BrokenAcknowledges => Profile::BEYOND_POWERED,
         Mutant::CommandEndForgotten
         | Mutant::DispatchedTwice

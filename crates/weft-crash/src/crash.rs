@@ -113,6 +113,10 @@ pub struct Coverage {
     pub unreadable_superblocks: u64,
     /// Members that left and were re-added by the bitmap.
     pub re_added: u64,
+    /// Number of ranges that recoveries recorded as bad blocks.
+    pub bad_blocks: u64,
+    /// Number of blocks that verification could not read, because of bad blocks and read errors.
+    pub lost_blocks: u64,
     /// Discards that failed and were replaced by writes of zeros.
     pub discards_failed: u64,
     /// Commands to write out the write-back cache (drains) that were answered, even if some pages
@@ -172,6 +176,8 @@ impl Coverage {
         self.unreadable_superblocks += other.unreadable_superblocks;
         self.refused += other.refused;
         self.re_added += other.re_added;
+        self.bad_blocks += other.bad_blocks;
+        self.lost_blocks += other.lost_blocks;
         self.discards_failed += other.discards_failed;
         self.drains += other.drains;
         self.given_up += other.given_up;

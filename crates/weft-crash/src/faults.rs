@@ -20,6 +20,7 @@
 //! Source   spec reliability.md §4
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use weft_engine::Fault;
 
@@ -72,6 +73,12 @@ impl Faults {
     /// Sectors that cannot be read: for good, or only until they are written.
     pub(crate) fn unreadable(&mut self, for_good: bool) -> &mut BTreeSet<u64> {
         if for_good { &mut self.dead_reads } else { &mut self.bad_reads }
+    }
+
+    /// Whether any of these sectors of the disk cannot be read.
+    pub(crate) fn is_unreadable(&self, sectors: Range<u64>) -> bool {
+        let any = |set: &BTreeSet<u64>| set.range(sectors.clone()).next().is_some();
+        any(&self.bad_reads) || any(&self.dead_reads)
     }
 
     /// First sector of `set` among the `count` sectors from `at` on; `None` if there is none.

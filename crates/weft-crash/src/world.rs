@@ -30,7 +30,7 @@ use weft_engine::{
     Config, DeviceTraits, Engine, MemberInfo, Notice, Origin, PartlyWritten, ReplyError, Snapshot,
     Tag, Token, VolumeConfig, VolumeSource,
 };
-use weft_ondisk::{Metadata, Superblock, Uuid};
+use weft_ondisk::{Logs, Metadata, MetadataError, Superblock, Uuid};
 use weft_parity::Parity;
 use weft_units::digest::Digest;
 use weft_units::rng::Rng;
@@ -159,6 +159,9 @@ pub struct World {
     /// the data sector up to which it is read.
     half_rebuilt: BTreeMap<u16, (usize, u64)>,
     served: Served,
+    /// Data sectors that hold no valid data, by disk: those of the logs of bad blocks when the
+    /// engine started, and those that it recorded since.
+    bad: BTreeSet<(usize, u64)>,
     /// Whether copies of a mirror may differ because a member lacked space.
     lacked_space: bool,
     /// Model of what clients may read.
@@ -251,6 +254,7 @@ impl World {
             measure_due: false,
             half_rebuilt: BTreeMap::new(),
             served: Served::default(),
+            bad: BTreeSet::new(),
             lacked_space: false,
             model: Model::new(options.payload),
             bare,
@@ -300,6 +304,7 @@ impl World {
         let missing = (0u16..).zip(&assembly.slots);
         let missing = missing.filter(|(_, state)| !matches!(state, SlotState::InSync(_)));
         self.at_stake.started(missing.map(|(slot, _)| slot));
+        self.bad = bad_sectors(&assembly);
         if self.options.checked {
             self.measure_all(&assembly);
         }
@@ -382,11 +387,18 @@ impl World {
     /// A disk as a candidate for assembly: an opened device with its metadata.
     fn candidate(&self, disk: usize) -> Candidate {
         let state = &self.disks[disk];
-        let metadata = Metadata::read(state.size(), |sector, len| {
-            let read = state.read_whole(sector.0, (len as u64).div_ceil(SECTOR_BYTES));
-            read.map_err(|fault| std::io::Error::other(format!("{fault:?}")))
-        });
+        let metadata = Metadata::read(state.size(), |sector, len| read_media(state, sector, len));
         Candidate::new(self.member_info(disk, MemberIndex(disk as u16)), metadata)
+    }
+
+    /// Bitmap and logs to which a superblock of a disk points.
+    pub(crate) fn logs_of(
+        &self,
+        disk: usize,
+        superblock: &Superblock,
+    ) -> Result<Logs, MetadataError> {
+        let state = &self.disks[disk];
+        Logs::read(superblock, state.size(), |sector, len| read_media(state, sector, len))
     }
 
     /// Reads the records of superblocks again, after some were written or became unreadable.
@@ -539,6 +551,26 @@ impl World {
     pub fn size(&self) -> u64 {
         self.array.layout.array_size().bytes().0
     }
+}
+
+/// Bad data sectors of the members of an assembly, each with the number of its disk.
+fn bad_sectors(assembly: &Assembly) -> BTreeSet<(usize, u64)> {
+    let mut bad = BTreeSet::new();
+    for member in assembly.slots.iter().filter_map(SlotState::member) {
+        // A member that was cut short counts by its end.
+        let logged = member.logs.bad_blocks.iter().flatten();
+        for range in logged.flat_map(|it| it.ranges()) {
+            let disk = member.info.index.index();
+            bad.extend((range.start.0..range.end().0).map(|sector| (disk, sector)));
+        }
+    }
+    bad
+}
+
+/// Sectors of a disk as a start would read them.
+fn read_media(disk: &Disk, sector: Sectors, len: usize) -> std::io::Result<Vec<u8>> {
+    let read = disk.read_whole(sector.0, (len as u64).div_ceil(SECTOR_BYTES));
+    read.map_err(|fault| std::io::Error::other(format!("{fault:?}")))
 }
 
 fn device_uuid(disk: usize) -> Uuid {

@@ -14,6 +14,10 @@ pub enum Mutant {
     AckBeforeParity,
     /// Writes and answers do not wait until superblocks have recorded the dirty state or a failure.
     AckBeforeSuperblock,
+    /// Sectors that a recovery could not compute are not recorded as bad.
+    BadBlockForgotten,
+    /// Superblocks say that a member is rebuilt, although its bad-block log is not written.
+    BadBlocksNotWritten,
     /// Bits of the bitmap are cleared while writes are under way, and before a flush.
     BitClearedEarly,
     /// A broken array acknowledges writes that missed a member.
@@ -156,10 +160,12 @@ impl Mutant {
     ];
 
     /// Planted bugs that the random scripts of `weft-crash` detect.
-    pub const ALL: [Self; 49] = [
+    pub const ALL: [Self; 51] = [
         Self::AckBeforeAllCopies,
         Self::AckBeforeParity,
         Self::AckBeforeSuperblock,
+        Self::BadBlockForgotten,
+        Self::BadBlocksNotWritten,
         Self::BitClearedEarly,
         Self::BrokenAcknowledges,
         Self::CacheNotResized,

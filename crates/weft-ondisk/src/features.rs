@@ -63,10 +63,10 @@ impl Features {
     /// that has one of them.
     ///
     /// A bitmap is not among them: whether an array with a bitmap may be written depends on the
-    /// bitmap, see [`crate::Bitmap::may_be_kept`].
-    const UNWRITABLE: [(Self, &'static str); 7] = [
+    /// bitmap, see [`crate::Bitmap::may_be_kept`]. Nor is a bad-block log, unless its unit is not a
+    /// sector.
+    const UNWRITABLE: [(Self, &'static str); 6] = [
         (Self::RESHAPE, "a reshape under way"),
-        (Self::BADBLOCKS, "a bad-block log that is not empty"),
         (Self::REPLACEMENT, "a member being replaced"),
         (Self::CLUSTERED, "an array shared by a cluster"),
         (Self::JOURNAL, "a journal member"),

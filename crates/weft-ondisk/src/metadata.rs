@@ -6,9 +6,9 @@
 //! Source: places of the logs as in `superblock.rs`, `bitmap.rs`, `ppl.rs` and `journal.rs`
 
 use crate::{
-    BITMAP_HEADER_BYTES, BadBlockContext, BadBlocks, Bitmap, BitmapContext, BitmapHeader,
-    JOURNAL_BLOCK_BYTES, JournalScan, JournalState, MEMBER_SECTORS_MIN, PPL_HEADER_BYTES,
-    PplHeader, PplScan, Role, SUPER_BYTES, Superblock, SuperblockError, Version,
+    BITMAP_HEADER_BYTES, BadBlocks, Bitmap, BitmapContext, BitmapHeader, JOURNAL_BLOCK_BYTES,
+    JournalScan, JournalState, MEMBER_SECTORS_MIN, PPL_HEADER_BYTES, PplHeader, PplScan, Role,
+    SUPER_BYTES, Superblock, SuperblockError, Version,
 };
 use std::io;
 use weft_units::{Bytes, Sectors};
@@ -198,12 +198,7 @@ impl Reader<'_> {
     fn bad_blocks(&mut self) -> Found<BadBlocks> {
         let Some(area) = self.superblock.badblocks_area() else { return Ok(None) };
         let bytes = self.get("bad-block log", area.start, bytes_of(area.len, LOG_BYTES_MAX))?;
-        let context = BadBlockContext {
-            shift: self.superblock.as_v1().map_or(0, |new| new.bblog_shift),
-            data_offset: self.superblock.data_offset(),
-            used_size: self.superblock.used_size(),
-            member_size: self.member_size,
-        };
+        let context = self.superblock.badblocks_context(self.member_size);
         Ok(Some(BadBlocks::parse(&bytes, &context).map_err(|error| error.to_string())))
     }
 

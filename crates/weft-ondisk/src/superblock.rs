@@ -27,7 +27,9 @@ use crate::features::{Features, Reason};
 use crate::layout_id::Layouts;
 use crate::super1::{Area, MdTime, Role, Super1};
 use crate::version::Version;
-use crate::{At, Disk090, Level, MEMBER_SECTORS_MIN, Super090, SuperblockError, Uuid};
+use crate::{
+    At, BadBlockContext, Disk090, Level, MEMBER_SECTORS_MIN, Super090, SuperblockError, Uuid,
+};
 use std::fmt;
 use weft_units::{SectorRange, Sectors};
 
@@ -586,6 +588,28 @@ impl Superblock {
         let present = new.feature_map.contains(Features::BADBLOCKS);
         let start = new.super_offset.0.checked_add_signed(new.bblog_offset.into())?;
         present.then(|| SectorRange::new(start, new.bblog_size.into()))
+    }
+
+    /// Sectors of the member in which a bad-block log can be written, whether or not there are bad
+    /// blocks now; `None` without a log, as in 0.90, and for a log with a place that is not legal
+    /// or a unit other than a sector.
+    #[must_use]
+    pub fn badblocks_room(&self, member_size: Sectors) -> Option<SectorRange> {
+        let new = self.as_v1().filter(|new| new.bblog_shift == 0)?;
+        new.check_bblog(member_size).ok()?;
+        let start = new.super_offset.0.checked_add_signed(new.bblog_offset.into())?;
+        Some(SectorRange::new(start, new.bblog_size.into()))
+    }
+
+    /// Facts that the encoding of the member's bad-block log depends on.
+    #[must_use]
+    pub fn badblocks_context(&self, member_size: Sectors) -> BadBlockContext {
+        BadBlockContext {
+            shift: self.as_v1().map_or(0, |new| new.bblog_shift),
+            data_offset: self.data_offset(),
+            used_size: self.used_size(),
+            member_size,
+        }
     }
 
     /// Sectors of the member's partial parity log; `None` if the superblock names no such log.

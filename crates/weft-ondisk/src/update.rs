@@ -51,6 +51,8 @@ pub struct Update<'a> {
     /// Whether, from `recovery_offset` on, only the chunks with a set bit in the bitmap are
     /// missing.
     pub recovery_follows_bitmap: bool,
+    /// Whether the member's bad-block log has entries.
+    pub has_bad_blocks: bool,
 }
 
 /// Reasons why a device cannot be a spare.
@@ -140,6 +142,9 @@ impl Superblock {
                 new.device_uuid = device_uuid;
                 new.devflags = 0;
                 new.cnt_corrected_read = 0;
+                // A log has entries of one member only. Kernels refuse a member that has the bit
+                // of another one (md-badblocks.md §6).
+                new.feature_map.remove(Features::BADBLOCKS);
                 (new.data_size, new.size)
             }
         };
@@ -164,6 +169,11 @@ impl Super1 {
             self.feature_map.insert(Features::RECOVERY_BITMAP);
         } else {
             self.feature_map.remove(Features::RECOVERY_BITMAP);
+        }
+        if update.has_bad_blocks {
+            self.feature_map.insert(Features::BADBLOCKS);
+        } else {
+            self.feature_map.remove(Features::BADBLOCKS);
         }
     }
 }

@@ -425,7 +425,7 @@ fn what_is_not_kept_up_to_date_is_not_written() {
         (0, &[][..]),
         (0x2, &[]),
         (0x1, &[]),
-        (0x8, &["BADBLOCKS"]),
+        (0x8, &[]),
         (0x10, &["REPLACEMENT"]),
         (0x82, &["RECOVERY_BITMAP"]),
         (0x83, &[]),
@@ -439,6 +439,8 @@ fn what_is_not_kept_up_to_date_is_not_written() {
     let parsed = parse(&fixture, &[u32_at(8, 1), u64_at(200, u64::MAX)]).unwrap();
     let found: Vec<&str> = parsed.refuses_writing().iter().map(|reason| reason.name).collect();
     assert_eq!(found, ["bitmap_offset", "events"]);
+    let logged = parse(&fixture, &[u32_at(8, 8), (185, vec![3])]).unwrap();
+    assert_eq!(logged.refuses_writing()[0].name, "bblog_shift");
     let ppl = fixture::member("raid5-4-ppl", 0).parse();
     assert_eq!(ppl.refuses_writing()[0].name, "MULTI_PPL");
 }

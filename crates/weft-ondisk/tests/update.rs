@@ -33,8 +33,16 @@ fn members() -> Vec<Standing> {
 
 fn update(members: &[Standing], number: u32, recovery_offset: Option<Sectors>) -> Update<'_> {
     let (utime, resync) = (MdTime::from_secs(77), ResyncOffset::At(Sectors(64)));
-    let recovery_follows_bitmap = false;
-    Update { events: 50, utime, resync, members, number, recovery_offset, recovery_follows_bitmap }
+    Update {
+        events: 50,
+        utime,
+        resync,
+        members,
+        number,
+        recovery_offset,
+        recovery_follows_bitmap: false,
+        has_bad_blocks: false,
+    }
 }
 
 #[test]
@@ -51,9 +59,14 @@ fn version_1_says_who_does_what_by_number() {
     assert!(new.feature_map.contains(Features::RECOVERY));
     assert_eq!(new.recovery_offset(), Some(Sectors(800)));
 
-    superblock.update(&update(&members, 0, None));
+    superblock.update(&Update { has_bad_blocks: true, ..update(&members, 0, None) });
     let new = superblock.as_v1().unwrap();
     assert_eq!((new.recovery_offset(), new.recovery_offset_raw), (None, 0));
+    assert!(new.feature_map.contains(Features::BADBLOCKS));
+    let spare = superblock.of_spare(Sectors(1 << 20), 3, Uuid([7; 16])).unwrap();
+    assert!(!spare.features().contains(Features::BADBLOCKS), "a log is of one member");
+    superblock.update(&update(&members, 0, None));
+    assert!(!superblock.features().contains(Features::BADBLOCKS));
 }
 
 #[test]

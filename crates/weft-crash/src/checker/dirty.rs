@@ -103,10 +103,15 @@ impl Dirty {
         bytes: &[u8],
         found: &mut Vec<Violation>,
     ) {
-        if view.array.data_sector(disk, at).is_none() {
-            return;
-        }
-        let changes = view.disks[disk].peek(at, count) != bytes;
+        let Some(first) = view.array.data_sector(disk, at) else { return };
+        // What bad blocks hold is not read, also after a crash: their correction changes nothing.
+        let before = view.disks[disk].peek(at, count);
+        let len = (before.len() as u64 / count.max(1)).max(1) as usize;
+        let sectors = before.chunks(len).zip(bytes.chunks(len)).zip(first..);
+        let changes = before.len() != bytes.len()
+            || sectors.into_iter().any(|((before, after), sector)| {
+                before != after && !view.record.is_bad(disk, sector)
+            });
         let write = self.submitted.and_then(|token| self.writes.get_mut(&token));
         let Some(write) = write else { return };
         // A restart does not believe a member that is being rebuilt.

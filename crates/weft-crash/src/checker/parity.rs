@@ -72,6 +72,7 @@ pub fn scrub(
 pub(super) struct Media<'a> {
     disks: &'a [Disk],
     array: &'a Array,
+    record: &'a Record,
     bytes: Bytes,
     parity: Parity,
     /// Number of the disk in sync at each slot.
@@ -82,31 +83,55 @@ impl<'a> Media<'a> {
     pub(super) fn new(
         disks: &'a [Disk],
         array: &'a Array,
-        record: &Record,
+        record: &'a Record,
         bytes: Bytes,
     ) -> Option<Self> {
         let slots = 0..array.members();
         let members: Vec<_> = slots.map(|slot| record.in_sync(Slot(slot))).collect();
         let parity = Parity::detect();
         let compares = array.has_redundancy(|slot| members[slot.index()].is_some());
-        compares.then_some(Self { disks, array, bytes, parity, members })
+        compares.then_some(Self { disks, array, record, bytes, parity, members })
     }
 
     fn is_degraded(&self) -> bool {
         self.members.contains(&None)
     }
 
+    /// Whether more of a column is missing, bad or unreadable than the level survives: then no sync
+    /// can make the rest agree.
+    fn is_lost(&self, column: u64) -> bool {
+        let reads = |place: &&Place| {
+            let Some(disk) = self.members[place.slot.index()] else { return false };
+            let strip = self.array.read_as_one(place.sector);
+            let first = self.array.data_offset[disk].0;
+            let at = first + strip.start..first + strip.end;
+            !self.record.is_bad(disk, place.sector) && !self.disks[disk].faults.is_unreadable(at)
+        };
+        let places = self.array.places(column);
+        let read = places.iter().filter(reads).count();
+        match self.array.layout.parity() {
+            Some(geometry) => read < usize::from(geometry.data_members()),
+            None => read == 0,
+        }
+    }
+
     /// Whether the parity of a column is right, or its copies agree. `None` if the column holds
-    /// only zeros, or if fewer than two copies are present.
+    /// only zeros, or if too much of it is missing or bad to compare the rest.
     pub(super) fn look(&self, column: u64) -> Option<bool> {
         let read = |place: &Place| {
             let disk = self.members[place.slot.index()]?;
+            if self.record.is_bad(disk, place.sector) {
+                return None;
+            }
             let at = place.sector + self.array.data_offset[disk].0;
             Some(match self.bytes {
                 Bytes::Durable => self.disks[disk].peek_stable(at, 1),
                 Bytes::Visible => self.disks[disk].peek(at, 1),
             })
         };
+        if self.is_lost(column) {
+            return None;
+        }
         let blocks: Vec<Option<Vec<u8>>> = self.array.places(column).iter().map(read).collect();
         if blocks.iter().flatten().all(|block| block.iter().all(|byte| *byte == 0)) {
             return None;
@@ -118,6 +143,11 @@ impl<'a> Media<'a> {
             return others.peek().is_some().then(|| others.all(|other| other == first));
         };
         let placement = geometry.placement(geometry.full_stripe_of(Sectors(column)));
+        // With as many blocks missing or bad as there is parity, there is nothing to compare.
+        let missing = blocks.iter().filter(|block| block.is_none()).count();
+        if missing > usize::from(placement.q.is_some()) {
+            return None;
+        }
         Some(consistent(&self.parity, &placement, &blocks))
     }
 }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use weft_ondisk::{
-    BITMAP_HEADER_BYTES, Bitmap, BitmapContext, ChunkState, Role, Superblock, Version,
+    BITMAP_HEADER_BYTES, BadBlocks, Bitmap, BitmapContext, ChunkState, Role, Superblock, Version,
 };
 use weft_units::{SECTOR_BYTES, SectorRange, Sectors, Slot};
 
@@ -18,6 +18,8 @@ pub struct Record {
     supers: Vec<Option<Arc<Parsed>>>,
     /// Bitmap of each disk; `None` where no readable superblock announces one.
     bitmaps: Vec<Option<Bitmap>>,
+    /// Bad blocks of each disk, by its log.
+    bad: Vec<BadBlocks>,
     gone: Vec<bool>,
     freshest: Option<usize>,
     /// Slot at which the freshest superblock counts each disk as in sync.
@@ -78,6 +80,13 @@ fn bitmap_of(disk: &Disk, sb: &Superblock) -> Option<Bitmap> {
     Bitmap::parse(&bytes, &context).ok()
 }
 
+/// The bad blocks that the log of a disk with the given superblock lists.
+fn bad_blocks_of(disk: &Disk, sb: &Superblock) -> Option<BadBlocks> {
+    let area = sb.badblocks_area()?;
+    let bytes = disk.peek_stable(area.start.0, area.len.0);
+    BadBlocks::parse(&bytes, &sb.badblocks_context(disk.whole_size())).ok()
+}
+
 impl Record {
     /// Reads the superblocks of all disks, each at the position that `version` defines.
     #[must_use]
@@ -102,6 +111,8 @@ impl Record {
         let mut record = Self::new(disks.iter().enumerate().map(read).collect(), gone);
         let bitmap = |(number, disk)| bitmap_of(disk, record.of(number)?);
         record.bitmaps = disks.iter().enumerate().map(bitmap).collect();
+        let bad = |(number, disk)| bad_blocks_of(disk, record.of(number)?);
+        record.bad = disks.iter().enumerate().map(|it| bad(it).unwrap_or_default()).collect();
         record
     }
 
@@ -116,9 +127,9 @@ impl Record {
             sb.clone().filter(|_| !disks.contains(&disk))
         };
         if !disks.is_empty() {
-            let bitmaps = std::mem::take(&mut self.bitmaps);
+            let (bitmaps, bad) = (std::mem::take(&mut self.bitmaps), std::mem::take(&mut self.bad));
             *self = Self::new(supers.map(kept).collect(), self.gone.clone());
-            self.bitmaps = bitmaps;
+            (self.bitmaps, self.bad) = (bitmaps, bad);
         }
     }
 
@@ -178,7 +189,7 @@ impl Record {
         let freshest = equals().min_by_key(|(disk, sb)| (has_failed(sb), *disk));
         let freshest = freshest.map(|(disk, _)| *disk);
         let disks = 0..supers.len();
-        let mut record = Self { supers, bitmaps: Vec::new(), gone, freshest, in_sync: Vec::new() };
+        let mut record = Self { supers, gone, freshest, ..Self::default() };
         let counted = |disk: usize| freshest.and_then(|freshest| record.slot_by(freshest, disk));
         record.in_sync = disks.map(counted).collect();
         record
@@ -232,6 +243,13 @@ impl Record {
         });
         let chunk = bitmap.chunk.0;
         cleared.map(|number| (number * chunk, chunk)).collect()
+    }
+
+    /// Whether the log of a disk lists a data sector as bad.
+    #[must_use]
+    pub fn is_bad(&self, disk: usize, sector: u64) -> bool {
+        let bad = self.bad.get(disk);
+        bad.is_some_and(|bad| bad.first_in(SectorRange::new(sector, 1)).is_some())
     }
 
     /// The slot that a disk's own superblock claims.

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weft_engine::assemble::{Assembly, SlotState};
 use weft_engine::{Input, MemberOp, Output, RequestOp, Tag, Token};
-use weft_units::{ByteRange, ClientId, Slot};
+use weft_units::{ByteRange, ClientId, SectorRange, Slot};
 
 use super::{View, Violation};
 
@@ -237,8 +237,13 @@ impl Stale {
             };
             let disk = view.disk(member.info.index);
             let missing = self.missing.get(&disk);
-            // Columns that the slot does not use are never copied to it.
-            let used = |column: &&u64| view.array.column_of(slot, **column).is_some();
+            // Columns that the slot does not use are never copied to it, and those in the log of
+            // bad blocks are not read.
+            let bad = member.bad_blocks();
+            let used = |column: &&u64| {
+                view.array.column_of(slot, **column).is_some()
+                    && bad.first_in(SectorRange::new(**column, 1)).is_none()
+            };
             if let Some(column) =
                 missing.and_then(|columns| columns.range(..recovery_offset).find(used))
             {

@@ -140,7 +140,7 @@ impl<'a> Course<'a> {
             ScriptStep::ReAdd(disk) => {
                 let there = world.is_out(disk) && !world.disks[disk].faults.gone;
                 if let Some(own) = world.record.of(disk).filter(|_| there).cloned() {
-                    world.re_add(disk, Box::new(own));
+                    world.re_add(disk, own);
                     world.settle();
                     if !world.is_out(disk) {
                         world.coverage.re_added += 1;

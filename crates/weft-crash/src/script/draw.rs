@@ -42,6 +42,8 @@ pub(super) struct Draw {
     pub(super) joins: Rng,
     /// Separate random stream for [`Profile::absences`].
     pub(super) absences: Rng,
+    /// Separate random stream for [`Profile::bad_blocks`].
+    pub(super) bad: Rng,
     /// Separate random stream for [`Profile::trims_fail`].
     trims: Rng,
     /// Separate random stream for [`Profile::last_copy`].
@@ -61,12 +63,12 @@ pub(super) struct Draw {
     pub(super) members: usize,
     /// Largest number of members that the array can lose; for a mirror, the number of copies less
     /// one.
-    parities: usize,
+    pub(super) parities: usize,
     chunk: Sectors,
     /// Bytes of a full stripe; without parity, of two chunks.
     full_stripe: u64,
     /// Number of data sectors that every member has; some members may have more.
-    columns: u64,
+    pub(super) columns: u64,
     /// Bytes of the array.
     pub(super) size: u64,
     /// Byte offsets near which most requests are, so that requests overlap.
@@ -97,6 +99,9 @@ impl Script {
         }
         if profile.absences {
             draw.absences(&mut steps);
+        }
+        if profile.bad_blocks {
+            draw.bad_blocks(&mut steps);
         }
         for _ in 0..profile.steps {
             let step = draw.step();
@@ -131,8 +136,7 @@ impl Draw {
         if profile.straight && !profile.rebuilds {
             let promised = profile.faults && !profile.beyond;
             let mirrors = profile.bitmaps || profile.lacks > 0 || profile.last_copy || promised;
-            let mirrors = mirrors || profile.absences;
-            straight::draw(seed, mirrors, &mut options);
+            straight::draw(seed, mirrors || profile.absences || profile.bad_blocks, &mut options);
         }
         let mut two = Rng::new(seed ^ 0x2eb1);
         if profile.rebuilds {
@@ -180,6 +184,7 @@ impl Draw {
             rebuilds: two,
             joins: Rng::new(seed ^ 0x7015),
             absences: Rng::new(seed ^ 0xab5e),
+            bad: Rng::new(seed ^ 0xbadb),
             trims: Rng::new(seed ^ 0x7121),
             last: Rng::new(seed ^ 0x1a57),
             drains,

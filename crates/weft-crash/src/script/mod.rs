@@ -9,6 +9,7 @@
 //! that exceed this on purpose ([`Profile::beyond`]).
 
 mod absences;
+mod bad_blocks;
 mod bare;
 mod cache;
 mod course;

@@ -204,6 +204,10 @@ pub struct Profile {
     /// the next, each after a superblock update that was cut off. These steps have a random stream
     /// of their own.
     pub absences: bool,
+    /// Whether the script starts with a member that is rebuilt while sectors of others cannot be
+    /// read, so that blocks of it are recorded as bad. These steps have a random stream of their
+    /// own.
+    pub bad_blocks: bool,
     /// Whether members fail until the array cannot lose another one. Then flushes and superblock
     /// writes of the remaining members fail, and occasionally their reads. These steps have a
     /// random stream of their own.
@@ -250,6 +254,7 @@ impl Profile {
         trims_fail: false,
         joins: false,
         absences: false,
+        bad_blocks: false,
         last_copy: false,
         drains: false,
         parts: false,
@@ -378,6 +383,22 @@ impl Profile {
         Self { name, steps: 20, cuts: 5, absences: true, ..self }
     }
 
+    /// Profiles of rebuilds that meet sectors which cannot be read: with parity, then mirrors, then
+    /// both with a bitmap and power cuts.
+    pub const BAD_BLOCKS: [Self; 4] = [
+        Self::CALM.bad_blocks("bad-blocks"),
+        Self::CALM.straight("").bad_blocks("straight-bad-blocks"),
+        Self { cuts: 3, ..Self::CALM.bitmaps("").bad_blocks("bitmap-bad-blocks") },
+        Self {
+            cuts: 3,
+            ..Self::CALM.straight("").bitmaps("").bad_blocks("straight-bitmap-bad-blocks")
+        },
+    ];
+
+    const fn bad_blocks(self, name: &'static str) -> Self {
+        Self { name, steps: 16, bad_blocks: true, ..self }
+    }
+
     /// Profiles of arrays that cannot lose another member: with parity, then mirrors.
     pub const LAST_COPIES: [Self; 2] = [
         Self::CALM.last_copy("last-copy"),
@@ -463,7 +484,7 @@ impl Profile {
         let since = Self::JOINS.into_iter().chain(Self::LAST_COPIES);
         let since = since.chain(Self::DRAINS).chain(Self::MIXED).chain(Self::BARES);
         let since = since.chain(Self::ABSENCES).chain(Self::DRIVES);
-        before.chain(since).chain(Self::PARTS).chain(Self::TWO_ARRAYS)
+        before.chain(since).chain(Self::PARTS).chain(Self::TWO_ARRAYS).chain(Self::BAD_BLOCKS)
     }
 
     /// The basic profiles, for levels with parity.

@@ -151,7 +151,7 @@ fn away(rig: &mut Rig, disk: usize, writes: &[u64]) {
 }
 
 fn come_back(rig: &mut Rig, disk: usize) -> Result<(), weft_engine::ReplyError> {
-    let superblock = Box::new(superblock(rig, disk));
+    let superblock = superblock(rig, disk);
     let ticket = rig.re_add(disk, superblock);
     let answer = rig.wait(ticket).map(|_| ());
     if answer.is_ok() {
@@ -235,12 +235,12 @@ fn a_superblock_that_does_not_fit_is_refused_by_its_reason() {
     for (reason, change) in cases {
         let mut bad = good.clone();
         change(&mut bad);
-        let ticket = rig.re_add(1, Box::new(V1(bad)));
+        let ticket = rig.re_add(1, V1(bad));
         let said = rig.wait(ticket).expect_err(reason).to_string();
         assert!(said.contains(reason) && said.contains("weft add"), "{reason}: {said}");
         assert_eq!(rig.volume().degraded, 1, "{reason}");
     }
-    let ticket = rig.re_add(1, Box::new(old));
+    let ticket = rig.re_add(1, old);
     rig.wait(ticket).unwrap();
     rig.until_idle();
     assert_eq!(synced(&rig), (STRIPES, 0));
@@ -288,7 +288,7 @@ fn a_fresh_member_beside_one_that_comes_back_is_copied_as_a_whole() {
     away(&mut rig, 1, &[3]);
     rig.fail_disk(2).remove(2);
     rig.sync(SyncAction::Frozen).unwrap();
-    let old = Box::new(superblock(&rig, 1));
+    let old = superblock(&rig, 1);
     let ticket = rig.re_add(1, old);
     rig.wait(ticket).unwrap();
     rig.add();
@@ -304,7 +304,7 @@ fn a_partial_recovery_goes_on_after_a_stop_and_after_a_crash() {
     for crash in [false, true] {
         let mut rig = raid5();
         away(&mut rig, 1, &std::array::from_fn::<u64, 12, _>(|number| 2 * number as u64));
-        let old = Box::new(superblock(&rig, 1));
+        let old = superblock(&rig, 1);
         rig.re_add(1, old);
         rig.settle();
         let half_done = |rig: &Rig| {
@@ -343,7 +343,7 @@ fn a_partial_recovery_goes_on_after_a_stop_and_after_a_crash() {
 fn writes_during_a_partial_recovery_reach_the_member() {
     let mut rig = raid5();
     away(&mut rig, 3, &[1, 28]);
-    let old = Box::new(superblock(&rig, 3));
+    let old = superblock(&rig, 3);
     rig.re_add(3, old);
     for number in [1, 8, 28, 31] {
         rig.put(chunk(&rig, number) + BLOCK, BLOCK);
@@ -364,7 +364,7 @@ fn bits_that_one_survivor_lost_are_those_of_the_other() {
     for loses in [0, 2] {
         let mut rig = array(Level::Raid1, 3);
         away(&mut rig, 1, &[1, 28]);
-        let old = Box::new(superblock(&rig, 1));
+        let old = superblock(&rig, 1);
         rig.stop();
         let size = rig.disks[loses].whole_size();
         let at = superblock(&rig, loses).bitmap_room(size).unwrap().unwrap().start;

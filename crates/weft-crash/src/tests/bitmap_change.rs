@@ -257,8 +257,8 @@ fn members_that_come_back_to_a_bitmap() {
     rig.store(0, BLOCK).unwrap();
     rig.fail_disk(3).remove(3);
     rig.command(internal()).unwrap();
-    let superblock = |rig: &Rig, disk: usize| Box::new(rig.metadata(disk).superblock);
-    let old: Box<Superblock> = superblock(&rig, 3);
+    let superblock = |rig: &Rig, disk: usize| rig.metadata(disk).superblock;
+    let old: Superblock = superblock(&rig, 3);
     let ticket = rig.re_add(3, old);
     let said = rig.wait(ticket).unwrap_err().to_string();
     assert!(said.contains("bitmap: found false, expected true"), "{said}");

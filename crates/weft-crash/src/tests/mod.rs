@@ -2,6 +2,7 @@
 //! own would need the library compiled with optimisation once more: 70 s of the processor.
 
 mod added;
+mod bad_blocks;
 mod bitmap;
 mod bitmap_change;
 mod bounded_wait;

@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 
+use super::bad_blocks::stop_and_record;
 use crate::{BLOCK, Logged, Order, Payload, Rig, chunk_kib};
 use weft_engine::assemble;
 use weft_engine::knobs::{CacheForm, Knobs, PriorityRule, Writes};
 use weft_engine::{
     ComputeOp, Congestion, Flags, Notice, Output, ReplyError, RequestOp, SyncAction, Verb,
 };
-use weft_ondisk::{BadBlockContext, BadBlocks, Features, Minor, Role, Super1};
+use weft_ondisk::Role;
 use weft_units::{SectorRange, Span, Time, VolumeId};
 
 /// RAID 5 of four with a chunk of 64 KiB: block 0 is on disk 0.
@@ -172,29 +173,13 @@ fn cache_for_which_no_memory_was_set_aside_is_refused() {
     assert_eq!(rig.command(knob("0")), Ok(()));
 }
 
-/// A rig in which disk 0 has a bad block log with block 2.
+/// A rig in which disk 0 has a bad-block log with block 2.
 fn with_a_bad_block() -> Rig {
     let mut rig = raid5().with(|options| options.logged = true);
     for (block, byte) in (0..6).zip(1..) {
         rig = rig.written(block, byte);
     }
-    rig.stop();
-    let size = rig.disks[0].size();
-    let mut superblock =
-        Super1::decode(&rig.disks[0].peek(8, 8), Minor::V1_2).expect("the disk has a superblock");
-    superblock.feature_map.insert(Features::BADBLOCKS);
-    (superblock.bblog_offset, superblock.bblog_size, superblock.bblog_shift) = (8, 8, 0);
-    let mut bad = BadBlocks::default();
-    bad.insert(SectorRange::new(2 * 8, 8));
-    let context = BadBlockContext {
-        shift: 0,
-        data_offset: superblock.data_offset,
-        used_size: superblock.used_size(),
-        member_size: size,
-    };
-    let log = bad.encode(8 * 512, &context).expect("the log has room");
-    rig.disks[0].poke(8, &superblock.encode());
-    rig.disks[0].poke(16, &log);
+    stop_and_record(&mut rig, 0, SectorRange::new(2 * 8, 8));
     rig
 }
 

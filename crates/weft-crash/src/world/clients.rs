@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use weft_engine::knobs::Knob;
 use weft_engine::{
-    Attr, Class, ClientRequest, Command, Flags, Input, Origin, ReplyError, RequestOp, Run,
+    Attr, Class, ClientRequest, Command, Flags, Former, Input, Origin, ReplyError, RequestOp, Run,
     SyncAction, Tag, Verb, frames_needed,
 };
 use weft_ondisk::Superblock;
@@ -255,13 +255,23 @@ impl World {
     /// keep its content.
     pub fn add(&mut self, disk: usize, superblock: Option<Box<Superblock>>) -> Ticket {
         let member = self.join(disk, superblock.is_some());
-        self.admin(Verb::Add { member, superblock, device_uuid: device_uuid(disk) })
+        let former = superblock.and_then(|superblock| self.former(disk, *superblock));
+        self.admin(Verb::Add { member, former, device_uuid: device_uuid(disk) })
     }
 
     /// Re-adds a former member to the slot that its superblock claims. The engine may refuse it.
-    pub fn re_add(&mut self, disk: usize, superblock: Box<Superblock>) -> Ticket {
+    pub fn re_add(&mut self, disk: usize, superblock: Superblock) -> Ticket {
         let member = self.join(disk, true);
-        self.admin(Verb::ReAdd { member, superblock })
+        let former = self.former(disk, superblock).expect("the log of bad blocks can be read");
+        self.admin(Verb::ReAdd { member, former })
+    }
+
+    /// Metadata of a former member with this superblock; `None` if its bad-block log cannot be
+    /// read.
+    fn former(&self, disk: usize, superblock: Superblock) -> Option<Box<Former>> {
+        let logs = self.logs_of(disk, &superblock).ok()?;
+        let bad_blocks = logs.bad_blocks.transpose().ok()?.unwrap_or_default();
+        Some(Box::new(Former { superblock, bad_blocks }))
     }
 
     /// Gives a disk a new member index. With `keeps`, its old content counts again.
@@ -421,10 +431,12 @@ impl World {
     }
 
     /// Reports an I/O error that a mirror answers although enough members are left.
-    fn judge_error(&mut self, volume: VolumeId, error: &ReplyError) {
+    fn judge_error(&mut self, volume: VolumeId, range: ByteRange, error: &ReplyError) {
+        let (start, end) = (range.start.sectors_floor().0, range.end().sectors_ceil().0);
         if volume == BARE {
             self.judge_bare(error);
         } else if *error == ReplyError::Io
+            && !self.lacks(start, end - start)
             && self.options.data_promised
             && self.array.has_redundancy(|_| true)
             && !self.array.has_parity()
@@ -499,7 +511,8 @@ impl World {
                 Ok(Vec::new())
             }
             (Expected::Write(write, _, _) | Expected::Perhaps(write, ..), Err(error)) => {
-                self.judge_error(volume, &error);
+                let range = self.model_of(volume).range_of(write).unwrap_or_default();
+                self.judge_error(volume, range, &error);
                 self.write_failed(volume, write);
                 Err(error)
             }
@@ -514,8 +527,8 @@ impl World {
                 self.waiting.push_back(waiting);
                 return;
             }
-            (Expected::Read(_), Err(error)) => {
-                self.judge_error(volume, &error);
+            (Expected::Read(mark), Err(error)) => {
+                self.judge_error(volume, mark.range(), &error);
                 self.model_of(volume).read_failed();
                 Err(error)
             }

@@ -22,7 +22,7 @@ type Found = Vec<(Slot, Vec<u8>)>;
 impl World {
     fn copies(&self, column: u64, disk_of: impl Fn(Place) -> Option<usize>) -> Found {
         let read = |place: Place| {
-            let disk = disk_of(place)?;
+            let disk = disk_of(place).filter(|disk| !self.is_bad(*disk, place.sector))?;
             let at = place.sector + self.array.data_offset[disk].0;
             Some((place.slot, self.disks[disk].peek(at, 1)))
         };

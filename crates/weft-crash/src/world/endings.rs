@@ -5,7 +5,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use weft_engine::{Flags, ReplyError, RequestOp, SyncAction};
-use weft_units::{ByteRange, VolumeId};
+use weft_units::{ByteRange, Slot, VolumeId};
 
 use super::clients::VERIFIER;
 use super::{ARRAY, Order, World};
@@ -271,6 +271,8 @@ impl World {
                 .into_iter()
                 .all(BTreeSet::is_empty);
             let answers = !faults.gone && !faults.stalled && faults.ends_at.is_none();
+            let has_bad = self.bad.range((*disk, 0)..(*disk + 1, 0)).next().is_some();
+            let answers = answers && !has_bad;
             reads_back && answers && stats.failed == flushes + superblocks + reads
         };
         self.array.suffices(|slot| self.served.at(slot).as_ref().is_some_and(is_well))
@@ -303,6 +305,34 @@ impl World {
         Some(Ok(()))
     }
 
+    /// Whether bad blocks were recorded, or several disks have sectors that cannot be read.
+    fn has_lost_blocks(&self) -> bool {
+        let hurt = |disk: &&Disk| disk.faults.is_unreadable(0..disk.size().0);
+        !self.bad.is_empty() || self.disks.iter().filter(hurt).count() > 1
+    }
+
+    /// Whether data of these sectors of the array may be lost although enough members are left: too
+    /// many of them have bad blocks or cannot be read there.
+    pub(super) fn lacks(&self, at: u64, count: u64) -> bool {
+        let is_whole = |disk: usize, sector: u64| {
+            let strip = self.array.read_as_one(sector);
+            let first = self.array.data_offset[disk].0;
+            let at = first + strip.start..first + strip.end;
+            let bad = self.bad.range((disk, strip.start)..(disk, strip.end)).next().is_some();
+            !bad && !self.disks[disk].faults.is_unreadable(at)
+        };
+        let there = |slot: Slot, sector: u64| {
+            self.served.at(slot).is_some_and(|disk| is_whole(disk, sector))
+        };
+        (at..at + count).any(|sector| {
+            let column = self.array.column(sector);
+            match self.array.has_parity() {
+                true => !self.array.suffices(|slot| there(slot, column.number)),
+                false => !column.places.iter().any(|place| there(place.slot, place.sector)),
+            }
+        })
+    }
+
     fn verify_all(&mut self, order: Order, whole: bool) -> u64 {
         let mut sectors: BTreeSet<u64> = self.model.touched().collect();
         for column in self.at_stake.columns().chain(self.suspects.columns()) {
@@ -326,12 +356,26 @@ impl World {
         let mut read = 0;
         while let Some((at, count)) = ranges.pop_front() {
             let failed = self.member_reads_failed();
-            let answer = self.read_for_good(ARRAY, at, count, order);
+            let mut answer = self.read_for_good(ARRAY, at, count, order);
+            if matches!(answer, Some(Err(ReplyError::Io))) && whole && self.has_lost_blocks() {
+                // A member may have failed by the read, and its successor may have what it had.
+                answer = self.read_for_good(ARRAY, at, count, order);
+            }
             if self.failure.is_some() {
                 return 0;
             }
             match answer {
                 Some(Ok(())) => read += count,
+                Some(Err(ReplyError::Io)) if whole && self.lacks(at, count) => {
+                    // The sectors beside those that are lost are read.
+                    let end = (at / 8 + 1) * 8;
+                    if end < at + count {
+                        ranges.push_front((end, at + count - end));
+                        ranges.push_front((at, end - at));
+                    } else {
+                        self.coverage.lost_blocks += 1;
+                    }
+                }
                 Some(Err(error)) if !whole => {
                     // The range is read again block by block.
                     let end = (at / 8 + 1) * 8;

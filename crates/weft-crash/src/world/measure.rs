@@ -66,6 +66,7 @@ impl World {
                 }
                 _ => None,
             };
+            let disk_of = |slot| disk_of(slot).filter(|disk| !self.is_bad(*disk, column));
             let strips = Strips::read(&self.array, &self.disks, column, disk_of);
             let outcome = strips.outcome();
             self.excuses.measured += 1;
@@ -281,7 +282,12 @@ impl World {
         let half = || self.half_rebuilt.get(&slot.0).filter(|half| sector < half.1);
         let also = || unrecorded.get(&slot.0).filter(|it| sector < it.1);
         let others = || half().or_else(also).map(|(disk, _)| *disk);
-        self.record.in_sync(slot).or_else(others)
+        self.record.in_sync(slot).or_else(others).filter(|disk| !self.is_bad(*disk, sector))
+    }
+
+    /// Whether a data sector of a disk is recorded as one that holds no valid data.
+    pub(super) fn is_bad(&self, disk: usize, sector: u64) -> bool {
+        self.bad.contains(&(disk, sector))
     }
 
     /// Whether a write to a column may be outstanding at a disk. Without parity there may be false

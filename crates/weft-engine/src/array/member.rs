@@ -8,6 +8,7 @@
 use weft_ondisk::{BadBlocks, Superblock};
 use weft_units::{SectorRange, Sectors, Slot, Time};
 
+use crate::array::bad_blocks::BadLog;
 use crate::array::flush::flush_batch::Unflushed;
 use crate::array::outbox::Owner;
 use crate::array::served::Served;
@@ -52,8 +53,8 @@ pub(crate) struct Member {
     /// Time at which the oldest read is given up, of those sent shortly before the member stalled;
     /// `None` if no read is to be given up.
     pub(crate) gives_up_at: Option<Time>,
-    /// Ranges of the member that hold no data. Only members of read-only arrays have any.
-    pub(crate) bad: BadBlocks,
+    /// Ranges of the member that hold no valid data.
+    pub(crate) bad: BadLog,
     /// Whether a notice about the member's stall was sent.
     pub(crate) warned: bool,
     /// Time since which the member has had no space for strips, and (`superblock_full_since`) for
@@ -122,7 +123,7 @@ impl Member {
             state,
             stalled: false,
             gives_up_at: None,
-            bad: BadBlocks::default(),
+            bad: BadLog::default(),
             warned: false,
             full_since: None,
             superblock_full_since: None,
@@ -160,6 +161,21 @@ impl Member {
         let room = self.superblock().bitmap_room(self.info.size);
         self.bitmap_start = room.ok().flatten().map(|room| room.start);
         self.lacks_bitmap = true;
+    }
+
+    /// First sector and content of the member's bad-block log with `bad` as its list; `None` if the
+    /// member has no log or `bad` does not fit it.
+    pub(crate) fn encode_bad(&self, bad: &BadBlocks) -> Option<(Sectors, Vec<u8>)> {
+        let (superblock, size) = (self.superblock_if_any()?, self.info.size);
+        let room = superblock.badblocks_room(size)?;
+        let bytes = bad.encode(room.len.bytes().0 as usize, &superblock.badblocks_context(size));
+        Some((room.start, bytes.ok()?))
+    }
+
+    /// Whether the member has a bad-block log, in which bad blocks can be recorded.
+    pub(crate) fn has_bad_log(&self) -> bool {
+        let superblock = self.superblock_if_any();
+        superblock.is_some_and(|superblock| superblock.badblocks_room(self.info.size).is_some())
     }
 
     pub(crate) fn is_faulty(&self) -> bool {
@@ -239,6 +255,12 @@ impl Member {
         self.data_offset + sector
     }
 
+    /// Bad blocks of the member, in sectors from its start.
+    fn bad_ranges(&self) -> impl Iterator<Item = SectorRange> {
+        let ranges = self.bad.blocks().ranges().iter();
+        ranges.map(|range| SectorRange { start: self.data_sector(range.start), len: range.len })
+    }
+
     pub(crate) fn snapshot(&self, party: impl Fn(Account) -> Party) -> MemberSnapshot {
         let accounts = self.served.accounts();
         let served = accounts.map(|it| (party(it), Sectors(self.served.sectors(it))));
@@ -260,6 +282,7 @@ impl Member {
             sectors_written: self.served.moved(true),
             served: served.filter(|(_, sectors)| *sectors > Sectors::ZERO).collect(),
             corrected: self.counters.corrected,
+            bad_blocks: self.bad_ranges().collect(),
             in_flight: self.in_flight,
             queue_depth: self.queue.depth(),
             write_mostly: self.write_mostly,

@@ -23,8 +23,10 @@ pub(crate) struct Membership {
     in_sync: SlotSet,
     /// Slots with a member that takes writes.
     present: SlotSet,
-    /// Slots with a member that has bad blocks, which hold no data.
+    /// Slots with a member that has bad blocks, which hold no valid data.
     with_bad: SlotSet,
+    /// Slots with a member that has a bad-block log.
+    with_bad_log: SlotSet,
     /// Slots with a member that does not answer.
     stalled: SlotSet,
     /// All slots of the array, and one entry for each.
@@ -68,6 +70,10 @@ pub(crate) enum Report {
     Correcting { slot: Slot },
     /// A strip was rewritten and could be read back. `sector` is its first data sector.
     Corrected { slot: Slot, sector: Sectors, sectors: Sectors },
+    /// Sectors of the member, which is being rebuilt, cannot be computed, because too many of the
+    /// other members cannot be read there. They are recorded in the member's bad-block log.
+    /// `sector` is the first data sector.
+    Unrecovered { slot: Slot, sector: Sectors, sectors: Sectors },
     /// The member accepts a write but cannot read it back. It is failed if the array can run
     /// without it.
     Suspect { slot: Slot },
@@ -86,6 +92,7 @@ impl Report {
             | Self::Corrected { slot, .. }
             | Self::Suspect { slot }
             | Self::Failed { slot }
+            | Self::Unrecovered { slot, .. }
             | Self::ReadFailed { slot, .. } => slot,
         }
     }
@@ -106,6 +113,7 @@ impl Membership {
             in_sync: SlotSet::EMPTY,
             present: SlotSet::EMPTY,
             with_bad: SlotSet::EMPTY,
+            with_bad_log: SlotSet::EMPTY,
             stalled: SlotSet::EMPTY,
             slots: SlotSet::first(slots as u16),
             entries: vec![SlotEntry::default(); slots],
@@ -134,7 +142,8 @@ impl Membership {
         self.in_sync = set_of(&|member| member.state == MemberState::InSync);
         self.present = set_of(&|member| !member.is_faulty());
         self.stalled = set_of(&|member| member.stalled && !member.is_faulty());
-        self.with_bad = set_of(&|member| !member.bad.is_empty() && !member.is_faulty());
+        self.with_bad = set_of(&|member| !member.bad.blocks().is_empty() && !member.is_faulty());
+        self.with_bad_log = set_of(&|member| member.has_bad_log() && !member.is_faulty());
         let at_slots = members.iter().filter(|it| it.slot.is_some() && !it.is_faulty()).count();
         assert_eq!(at_slots, self.present.count() as usize, "a slot has one member");
         assert!(self.in_sync.without(self.present).is_empty(), "a member in sync takes writes");
@@ -143,7 +152,7 @@ impl Membership {
             let member = member.filter(|member| !member.is_faulty());
             entry.member = member.map(|member| member.info.index);
             entry.recovery_offset = member.and_then(recovery_offset);
-            entry.bad = member.map(|member| member.bad.clone()).unwrap_or_default();
+            entry.bad = member.map(|member| member.bad.blocks().clone()).unwrap_or_default();
         }
     }
 
@@ -186,7 +195,7 @@ impl Membership {
     fn readable_in_part(&self, stripe: SectorRange, around: ReadAround) -> SlotSet {
         let mut in_sync = self.in_sync(stripe.end());
         for slot in self.with_bad.ascending() {
-            if self.entries[slot.index()].bad.first_in(stripe).is_some() {
+            if self.bad_in(slot, stripe).is_some() {
                 in_sync.remove(slot);
             }
         }
@@ -200,6 +209,36 @@ impl Membership {
         }
         let answering = in_sync.without(self.stalled);
         if self.tolerance.suffices(answering) { answering } else { in_sync }
+    }
+
+    /// Replaces the bad blocks of the member at `slot`.
+    pub(crate) fn set_bad(&mut self, slot: Slot, bad: &BadBlocks) {
+        self.with_bad.set(slot, !bad.is_empty());
+        self.entries[slot.index()].bad.clone_from(bad);
+    }
+
+    /// Slots with a member that has bad blocks somewhere.
+    #[inline]
+    pub(crate) fn with_bad(&self) -> SlotSet {
+        self.with_bad
+    }
+
+    /// First bad blocks of the member at `slot` in `sectors`.
+    pub(crate) fn bad_in(&self, slot: Slot, sectors: SectorRange) -> Option<SectorRange> {
+        self.entries[slot.index()].bad.first_in(sectors)
+    }
+
+    /// Slots with a member that is in sync in `sectors` but has bad blocks there.
+    pub(crate) fn bad_in_sync(&self, sectors: SectorRange) -> SlotSet {
+        let slots = self.with_bad.and(self.in_sync(sectors.end()));
+        slots.ascending().filter(|slot| self.bad_in(*slot, sectors).is_some()).collect()
+    }
+
+    /// Slots with a member that is being rebuilt and has not got to the end of `sectors`, if all of
+    /// these can record bad blocks; `None` if one cannot or the array is broken.
+    pub(crate) fn records_unrecovered(&self, sectors: SectorRange) -> Option<SlotSet> {
+        let filled = self.present.without(self.in_sync(sectors.end()));
+        (filled.without(self.with_bad_log).is_empty() && !self.broken).then_some(filled)
     }
 
     /// Slots with a member that takes writes.

@@ -3,11 +3,12 @@
 //! A personality asks the array which members can be read and written, and reports failures to it.
 //!
 //! Superblock updates are in `superblock_update`, the clean state and the leases of writes in
-//! `write_intent`, members without space in `space`, and members that are added, removed or return
-//! in `spare`.
+//! `write_intent`, members without space in `space`, members that are added, removed or return in
+//! `spare`, and their bad blocks in `bad_blocks`.
 //!
 //! Source   md-raid.md §6
 
+pub(crate) mod bad_blocks;
 pub mod flush;
 pub(crate) mod issuer;
 pub(crate) mod member;
@@ -23,14 +24,15 @@ mod write_errors;
 pub(crate) mod write_intent;
 
 use smallvec::smallvec;
-use weft_ondisk::{Features, Role};
-use weft_units::{Bytes, FRAME_BYTES, MemberIndex, Sectors, Slot, Time, VolumeId};
+use weft_ondisk::{Features, Role, Superblock};
+use weft_units::{Bytes, FRAME_BYTES, MemberIndex, SectorRange, Sectors, Slot, Time, VolumeId};
 
 use self::superblock_update::{Corrections, FlushFor, NEVER, SuperblockUpdates};
 use self::write_intent::bitmap::IntentBitmap;
 use self::write_intent::bitmap_change::BitmapChange;
 use self::write_intent::{CleanState, WriteIntent};
 
+use crate::array::bad_blocks::BadLog;
 use crate::array::flush::flush_batch::FlushBatch;
 use crate::array::issuer::Issuer;
 use crate::array::member::Member;
@@ -147,7 +149,8 @@ impl Array {
             };
             slots[usize::from(slot)] = Some(members.len());
             let (info, superblock) = (member.info.clone(), member.superblock.clone());
-            let bad = member.bad_blocks();
+            let is_list = superblock.features().contains(Features::BADBLOCKS);
+            let bad = BadLog::new(member.bad_blocks(), is_list);
             let follows = superblock.features().contains(Features::RECOVERY_BITMAP);
             let size = layout.size_at(Slot(slot));
             let mut member = Member::new(info, Some(superblock), Some(Slot(slot)), state, size);
@@ -457,6 +460,20 @@ impl Array {
         slot.is_some_and(|slot| by_count || self.membership.breaks(slot))
     }
 
+    /// Whether the member at `position` may be failed although it still answers. A member with a
+    /// superblock that records another one as failed, which has returned since, may not: after a
+    /// restart each of the two would record the other as failed, as if both had been used alone.
+    fn may_do_without(&self, position: usize) -> bool {
+        let member = &self.members[position];
+        let records = |other: &Member| {
+            let superblock = member.superblock_if_any();
+            let role = |it: &Superblock| it.role(other.number);
+            superblock.is_none_or(|it| matches!(role(it), Ok(Role::Active(_))))
+        };
+        let mut in_sync = self.members.iter().filter(|it| it.state == MemberState::InSync);
+        !self.breaks(position) && in_sync.all(records)
+    }
+
     /// Whether the array would be broken without the members at `positions`.
     pub(crate) fn breaks_without(&self, positions: &[usize]) -> bool {
         let slots = positions.iter().filter_map(|position| self.members[*position].slot);
@@ -473,9 +490,13 @@ impl Array {
                 member.counters.corrected += sectors.0;
                 let (at, index) = (member.data_sector(sector), member.info.index);
                 out.notice(Notice::ReadErrorCorrected { member: index, at, sectors });
+                self.written_over(Some(index), SectorRange { start: sector, len: sectors });
+            }
+            Report::Unrecovered { sector, sectors, .. } => {
+                self.record_bad(position, SectorRange { start: sector, len: sectors }, out);
             }
             Report::Suspect { .. } => {
-                if !self.breaks(position) {
+                if self.may_do_without(position) {
                     self.fail(position, out);
                 }
             }
@@ -483,7 +504,7 @@ impl Array {
             Report::ReadFailed { most, .. } => {
                 let member = &mut self.members[position];
                 member.read_errors += 1;
-                if member.read_errors > most && !self.breaks(position) {
+                if member.read_errors > most && self.may_do_without(position) {
                     self.fail(position, out);
                 }
             }

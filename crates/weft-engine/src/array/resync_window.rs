@@ -320,6 +320,7 @@ impl Resync {
         {
             array.want_update();
         }
+        array.record_bad_blocks();
         out.notice(Notice::SyncFinished {
             volume,
             action: self.action,

@@ -12,8 +12,10 @@ use weft_units::{Bytes, Sectors, Slot};
 
 use super::Array;
 use super::write_intent::bitmap_change::room_for_bitmap;
+use crate::array::bad_blocks::BadLog;
 use crate::array::member::Member;
 use crate::contract::error::ReplyError;
+use crate::contract::input::Former;
 use crate::contract::member::{MemberInfo, MemberState};
 use crate::mutant::Mutant;
 
@@ -150,12 +152,9 @@ impl Array {
     /// a former member.
     ///
     /// Source   md-ondisk.md §3.5 (md: `super_1_validate` of a member for a running array)
-    pub(crate) fn re_add(
-        &mut self,
-        info: MemberInfo,
-        superblock: &Superblock,
-    ) -> Result<(), ReplyError> {
+    pub(crate) fn re_add(&mut self, info: MemberInfo, former: &Former) -> Result<(), ReplyError> {
         self.may_join(&info)?;
+        let Former { superblock, bad_blocks } = former;
         let slot = self.slot_to_re_add(&info, superblock).map_err(|why| {
             let label = &info.label;
             ReplyError::Refused(format!("{label}: {why}; weft add copies all of it"))
@@ -169,6 +168,8 @@ impl Array {
         let mut member = Member::new(info, Some(superblock), Some(slot), state, size);
         member.number = number;
         member.superblock_is_old = true;
+        // The bitmap does not tell of the bad blocks that the member had when it left.
+        member.bad = BadLog::new(bad_blocks.clone(), !bad_blocks.is_empty());
         member.needs_bitmap();
         member.follows_bitmap = true;
         self.slots[slot.index()] = Some(self.members.len());

@@ -9,6 +9,8 @@
 //!   (I4d), and no stripe is handled in the meantime, as in md;
 //! - the clean state: every member is flushed before any superblock says clean.
 //!
+//! Bad-block logs that changed are written before the superblocks.
+//!
 //! With a write-intent bitmap, its header is written first, with the update count of the
 //! superblocks that follow. A header with a lower update count than a superblock shows that its
 //! bits are out of date.
@@ -98,6 +100,8 @@ pub(super) struct SuperblockUpdates {
     /// Whether the outstanding writes are the zeros that wipe the superblock area of members that
     /// just joined.
     wiping: bool,
+    /// Whether the outstanding writes are bad-block logs that changed.
+    logging: bool,
     /// Whether the superblocks that were written last record the array as dirty.
     said_in_use: bool,
     /// Whether a superblock update has begun but pauses, with no writes outstanding: its
@@ -295,6 +299,9 @@ impl Array {
             }
             return;
         }
+        if self.write_bad_logs(out) {
+            return;
+        }
         let lags = self.lags();
         let catching_up = self.updates.catching_up;
         // A member may be completely rebuilt before any update has recorded its slot.
@@ -314,6 +321,25 @@ impl Array {
         } else {
             self.write_superblocks(|_| true, out);
         }
+    }
+
+    /// Writes the bad-block logs that changed. Returns whether there are any.
+    fn write_bad_logs(&mut self, out: &mut Outbox) -> bool {
+        let changed = |position: &usize| {
+            let member = &self.members[*position];
+            member.bad.is_stale() && !member.is_faulty()
+        };
+        if self.is_planted(Mutant::BadBlocksNotWritten) {
+            self.members.iter_mut().for_each(|member| member.bad.take_as_written());
+            return false;
+        }
+        let changed: Vec<usize> = (0..self.members.len()).filter(changed).collect();
+        self.updates.logging = !changed.is_empty();
+        for position in changed {
+            self.members[position].attempt = Attempt::First;
+            self.send_superblock(position, out);
+        }
+        self.updates.logging
     }
 
     /// Test of a member: whether its superblock lags behind the update count, or found no space on
@@ -372,6 +398,7 @@ impl Array {
         let standings = self.standings();
         let member = &self.members[position];
         let in_use = self.says_in_use();
+        let logged = member.bad.complete_to();
         let update = Update {
             events: self.events,
             utime: MdTime { secs: self.epoch_secs + now.0 / 1_000_000_000, micros: 0 },
@@ -383,27 +410,38 @@ impl Array {
             members: &standings,
             number: member.number,
             recovery_offset: match member.state {
-                MemberState::Rebuilding { recovery_offset } => Some(recovery_offset),
-                MemberState::Faulty | MemberState::InSync | MemberState::Spare => None,
+                MemberState::Rebuilding { recovery_offset } => {
+                    Some(logged.map_or(recovery_offset, |logged| logged.min(recovery_offset)))
+                }
+                MemberState::InSync => logged,
+                MemberState::Faulty | MemberState::Spare => None,
             },
             recovery_follows_bitmap: member.follows_bitmap,
+            has_bad_blocks: member.bad.is_used(),
         };
         self.members[position].superblock_mut().update(&update);
     }
 
-    /// Sends a member's superblock as it was last encoded, or zeros if its area is being wiped. An
-    /// array with its geometry given by hand has no superblocks, and none is sent.
+    /// Sends a member's superblock as it was last encoded, zeros if its area is being wiped, or the
+    /// member's bad-block log while the logs are written. An array with its geometry given by hand
+    /// has no superblocks, and none is sent.
     fn send_superblock(&mut self, position: usize, out: &mut Outbox) {
         if self.is_built {
             return;
         }
-        let member = &self.members[position];
-        let superblock = member.superblock();
-        let mut bytes = superblock.encode_for(member.info.logical_block).into_boxed_slice();
-        if self.updates.wiping {
-            bytes.fill(0);
-        }
-        let op = MemberOp::WriteMetadata { at: superblock.super_offset(), bytes };
+        let member = &mut self.members[position];
+        let (at, bytes) = if self.updates.logging {
+            member.bad.sent();
+            member.encode_bad(member.bad.blocks()).expect("bad blocks fit the log of their member")
+        } else {
+            let superblock = member.superblock();
+            let mut bytes = superblock.encode_for(member.info.logical_block);
+            if self.updates.wiping {
+                bytes.fill(0);
+            }
+            (superblock.super_offset(), bytes)
+        };
+        let op = MemberOp::WriteMetadata { at, bytes: bytes.into_boxed_slice() };
         self.submit(position, op, Owner::Superblock, out);
         self.updates.outstanding += 1;
     }
@@ -432,6 +470,11 @@ impl Array {
         result: Result<(), Fault>,
         out: &mut Outbox,
     ) {
+        let logging = self.updates.logging;
+        if let Some(position) = position.filter(|_| logging) {
+            // Nothing would change about an array without redundancy.
+            self.members[position].bad.answered(result.is_ok() || !self.membership.is_redundant);
+        }
         match (position, result) {
             // The member itself is well. The update is repeated later, and nothing relies on it
             // before then.
@@ -454,6 +497,7 @@ impl Array {
             // use.
             (Some(_), Err(_)) if !self.membership.is_redundant => {}
             (Some(position), Err(fault)) => self.fail_for(position, fault, out),
+            (Some(_), Ok(())) if logging => {}
             (Some(position), Ok(())) => {
                 let member = &mut self.members[position];
                 member.superblock_full_since = None;
@@ -498,10 +542,12 @@ impl Array {
             self.updates.catching_up = false;
             self.updates.introducing = false;
             self.updates.wiping = false;
+            self.updates.logging = false;
             self.updates.wanted = self.updates.wanted.max(self.updates.done + 1);
             return;
         }
-        if std::mem::take(&mut self.updates.wiping) {
+        let wiped = std::mem::take(&mut self.updates.wiping);
+        if std::mem::take(&mut self.updates.logging) || wiped {
             if !self.membership.broken {
                 self.start_superblock_writes(out);
             }

@@ -273,7 +273,7 @@ impl Decision<'_> {
         if let Some(reason) = member.superblock.refuses_writing().first() {
             let state = match reason.name {
                 "PPL" | "MULTI_PPL" | "JOURNAL" => AssemblyState::WriteLogged,
-                "BADBLOCKS" => AssemblyState::WriteBadBlocks,
+                "bblog_shift" => AssemblyState::WriteBadBlocks,
                 "magic" => AssemblyState::WriteForeign,
                 _ => AssemblyState::WriteUnknown,
             };

@@ -216,7 +216,7 @@ pub const TABLE: [StateRow; 35] = [
     refused(
         AssemblyState::WriteBadBlocks,
         "write-bad-blocks",
-        "a bad-block log is not empty, which this release does not keep up to date",
+        "the unit of a bad-block log is not a sector, which this release does not write",
         "weft cat or --read-only reads it; a new member with mdadm --replace has none",
     ),
     refused(
@@ -259,7 +259,7 @@ pub const TABLE: [StateRow; 35] = [
         AssemblyState::BadBlocks,
         "bad-blocks",
         "blocks of a member are recorded as bad; they are computed from the others",
-        "mdadm --examine-badblocks DEVICE lists them; mdadm --replace gives the slot a new member",
+        "weft check TARGET writes anew what the others can give; the rest is clear once it is written",
     ),
     served(
         AssemblyState::SuspectData,

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use weft_ondisk::{NewBitmap, Superblock};
+use weft_ondisk::{BadBlocks, NewBitmap, Superblock};
 use weft_units::{ByteRange, Bytes, ClientId, Group, MemberIndex, VolumeId};
 
 use crate::contract::frame::Run;
@@ -364,6 +364,15 @@ pub struct Command {
     pub verb: Verb,
 }
 
+/// Metadata of a former member of an array, by which it may return.
+#[derive(Clone, Debug)]
+pub struct Former {
+    /// Superblock of the member.
+    pub superblock: Superblock,
+    /// List of the member's bad-block log; empty if the member has none.
+    pub bad_blocks: BadBlocks,
+}
+
 /// Commands of an administrator. Each sets a state, in which other work may have to stop.
 #[derive(Clone, Debug)]
 pub enum Verb {
@@ -372,8 +381,8 @@ pub enum Verb {
     Add {
         /// The opened member, with an index that no member had before.
         member: MemberInfo,
-        /// Superblock of the member, if it is a former member of this array.
-        superblock: Option<Box<Superblock>>,
+        /// Metadata of the member, if it is a former member of an array.
+        former: Option<Box<Former>>,
         /// Device uuid for a member without a superblock. The driver chooses it, because the engine
         /// has no source of randomness.
         device_uuid: weft_ondisk::Uuid,
@@ -383,8 +392,8 @@ pub enum Verb {
     ReAdd {
         /// The opened member, with an index that no member had before.
         member: MemberInfo,
-        /// Superblock of the member.
-        superblock: Box<Superblock>,
+        /// Metadata of the member.
+        former: Box<Former>,
     },
     /// Declare a member failed.
     Fail(MemberIndex),

@@ -239,6 +239,17 @@ pub enum Notice {
         /// Length in sectors.
         sectors: Sectors,
     },
+    /// Sectors of a member could not be recovered, because too many of the other members cannot be
+    /// read there. They are recorded in the member's bad-block log, and are read errors until they
+    /// are written.
+    BadBlocks {
+        /// Member that is being rebuilt.
+        member: MemberIndex,
+        /// First sector, from the start of the member.
+        at: Sectors,
+        /// Length in sectors.
+        sectors: Sectors,
+    },
     /// A resync, recovery, check or repair ended.
     SyncFinished {
         /// Volume that the sync ran on.

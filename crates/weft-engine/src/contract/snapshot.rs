@@ -331,6 +331,9 @@ pub struct MemberSnapshot {
     pub served: Vec<(Party, Sectors)>,
     /// Number of sectors that could not be read and were rewritten with correct data.
     pub corrected: u64,
+    /// Ranges that hold no valid data, in sectors from the start of the member as in md's bad-block
+    /// log.
+    pub bad_blocks: Vec<SectorRange>,
     /// Number of requests that the member has not answered yet.
     pub in_flight: u32,
     /// Largest number of requests that are sent to the member at once; `None`: no limit.

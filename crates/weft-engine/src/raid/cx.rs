@@ -5,7 +5,7 @@
 //! and reports about members. Neither exposes the array or a member itself, so this list of methods
 //! is all that a level can do to the array.
 
-use weft_units::{Bytes, MemberIndex, Sectors, Slot, Time};
+use weft_units::{Bytes, MemberIndex, SectorRange, Sectors, Slot, Time};
 
 use crate::array::Array;
 use crate::array::membership::{Membership, Report};
@@ -261,6 +261,12 @@ impl<'a> Cx<'a> {
     }
 
     // Reports on members.
+
+    /// Records that `sectors` of the data of `member` were written, so that they are not bad.
+    #[cold]
+    pub(super) fn written_over(&mut self, member: Option<MemberIndex>, sectors: SectorRange) {
+        self.array.written_over(member, sectors);
+    }
 
     /// Passes a report about a member to the array.
     pub(super) fn report(&mut self, report: Report) {

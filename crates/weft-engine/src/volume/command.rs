@@ -56,17 +56,17 @@ impl Volume {
             return Some(Err(error));
         }
         let until = match verb {
-            Verb::Add { member, superblock, device_uuid } => {
+            Verb::Add { member, former, device_uuid } => {
                 self.recovery_disabled = false;
-                let again = superblock
+                let again = former
                     .as_ref()
-                    .and_then(|superblock| self.array.re_add(member.clone(), superblock).ok());
+                    .and_then(|former| self.array.re_add(member.clone(), former).ok());
                 let added = again.map_or_else(|| self.array.add(member.clone(), *device_uuid), Ok);
                 self.set_queues(out);
                 added.map(|()| self.recorded())
             }
-            Verb::ReAdd { member, superblock } => {
-                let added = self.array.re_add(member.clone(), superblock);
+            Verb::ReAdd { member, former } => {
+                let added = self.array.re_add(member.clone(), former);
                 self.recovery_disabled &= added.is_err();
                 self.set_queues(out);
                 added.map(|()| self.recorded())

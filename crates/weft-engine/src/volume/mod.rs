@@ -441,6 +441,9 @@ impl Volume {
         if self.may_enter_safe_mode() {
             self.array.enter_safe_mode(delay, out.now);
         }
+        if delay.is_none() {
+            self.array.record_bad_blocks();
+        }
         self.array.run_bitmap(delay.is_none(), out.now);
         self.array.start_rounds(self.knobs.flush_batch, out);
         // Events of the range locks that were released in this turn.

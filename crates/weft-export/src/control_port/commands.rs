@@ -3,9 +3,10 @@
 use std::os::fd::OwnedFd;
 
 use rustix::rand::{GetRandomFlags, getrandom};
+use weft_engine::assemble::Candidate;
 use weft_engine::knobs::{Knob, KnobError, Knobs, TABLE};
 use weft_engine::{
-    BitmapSnapshot, MemberSnapshot, Mismatch, Mismatches, ReplyError, SyncAction, Verb,
+    BitmapSnapshot, Former, MemberSnapshot, Mismatch, Mismatches, ReplyError, SyncAction, Verb,
     VolumeSnapshot, WriteBackSnapshot,
 };
 use weft_ondisk::{NewBitmap, Uuid};
@@ -130,9 +131,8 @@ pub(super) fn add(
     if let Some(dir) = overlays {
         open = open.with_overlay(&dir, Access::ReadWrite).map_err(unusable)?;
     }
-    let superblock = read_metadata(&open).superblock;
     let info = open.info().clone();
-    let superblock = match superblock {
+    let former = match former(read_metadata(&open)) {
         Err(why) if back => {
             return Err(refusal(
                 FailureKind::Refused,
@@ -144,12 +144,19 @@ pub(super) fn add(
     let mut uuid = [0; 16];
     getrandom(&mut uuid, GetRandomFlags::empty()).map_err(|error| failed(&error))?;
     cx.driver.add_member(open).map_err(|error| failed(&error))?;
-    if let (Some(superblock), true) = (&superblock, back) {
-        let superblock = superblock.clone();
-        return Ok((Verb::ReAdd { member: info, superblock }, Step::Adding(index)));
+    if let (Some(former), true) = (&former, back) {
+        let former = former.clone();
+        return Ok((Verb::ReAdd { member: info, former }, Step::Adding(index)));
     }
     let device_uuid = Uuid(uuid);
-    Ok((Verb::Add { member: info, superblock, device_uuid }, Step::Adding(index)))
+    Ok((Verb::Add { member: info, former, device_uuid }, Step::Adding(index)))
+}
+
+/// Metadata by which a former member may return, or the reason why it cannot.
+fn former(found: Candidate) -> Result<Box<Former>, String> {
+    let superblock = *found.superblock?;
+    let bad_blocks = found.logs.bad_blocks.transpose()?.unwrap_or_default();
+    Ok(Box::new(Former { superblock, bad_blocks }))
 }
 
 pub(super) fn member_of(

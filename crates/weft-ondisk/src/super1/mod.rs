@@ -411,6 +411,12 @@ impl Super1 {
     #[must_use]
     pub fn refuses_writing(&self) -> Vec<Reason> {
         let mut reasons = self.feature_map.unwritable();
+        // Kernels round such a log differently (md-badblocks.md §2), and only write units of one
+        // sector.
+        if self.feature_map.contains(Features::BADBLOCKS) && self.bblog_shift != 0 {
+            let what = "a bad-block log in units other than sectors";
+            reasons.push(Reason { name: "bblog_shift", what });
+        }
         let follows = self.feature_map.contains(Features::RECOVERY_BITMAP);
         if follows && self.bitmap_offset().is_none() {
             let what = "a recovery that follows a bitmap, without one";

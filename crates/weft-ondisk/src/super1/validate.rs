@@ -240,7 +240,11 @@ impl Super1 {
             Minor::V1_1 | Minor::V1_2 => {}
         }
         let ppl = self.check_ppl(member_size, &superblock, &data)?;
-        self.check_bblog(member_size, &superblock, &data, ppl.as_ref())
+        if self.feature_map.contains(Features::BADBLOCKS) {
+            let log = self.check_bblog(member_size)?;
+            ppl.map_or(Ok(()), |ppl| log.clear_of(&ppl))?;
+        }
+        Ok(())
     }
 
     pub(crate) fn superblock_area(&self) -> Area {
@@ -273,17 +277,8 @@ impl Super1 {
         Ok(Some(area))
     }
 
-    /// Checks the bad-block log, if it is in use.
-    fn check_bblog(
-        &self,
-        member_size: Sectors,
-        superblock: &Area,
-        data: &Area,
-        ppl: Option<&Area>,
-    ) -> Result<(), SuperblockError> {
-        if !self.feature_map.contains(Features::BADBLOCKS) {
-            return Ok(());
-        }
+    /// Checks the place of the bad-block log, whether or not it is in use.
+    pub(crate) fn check_bblog(&self, member_size: Sectors) -> Result<Area, SuperblockError> {
         if !(1..=BBLOG_SECTORS_MAX).contains(&self.bblog_size) {
             let expected = format!("1..={BBLOG_SECTORS_MAX} with BADBLOCKS");
             return Err(SuperblockError::value(at!(bblog_size), self.bblog_size, expected));
@@ -298,10 +293,9 @@ impl Super1 {
         let start = i128::from(self.super_offset.0) + i128::from(self.bblog_offset);
         let area = Area::new(at!(bblog_offset), "the bad-block log", start, self.bblog_size.into());
         area.inside(member_size)?;
-        for other in [superblock, data].into_iter().chain(ppl) {
-            area.clear_of(other)?;
-        }
-        Ok(())
+        area.clear_of(&self.superblock_area())?;
+        area.clear_of(&self.data_area())?;
+        Ok(area)
     }
 
     fn check_progress(&self) -> Result<(), SuperblockError> {

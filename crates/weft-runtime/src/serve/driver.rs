@@ -441,6 +441,12 @@ impl Driver {
                 sectors = sectors.0,
                 "read error corrected"
             ),
+            Notice::BadBlocks { member, at, sectors } => tracing::error!(
+                member = label(*member),
+                sector = at.0,
+                sectors = sectors.0,
+                "sectors could not be recovered; they are read errors until they are written"
+            ),
             Notice::SyncFinished { volume, action, mismatch_cnt, stripes, complete } => {
                 tracing::info!(
                     volume = volume.0,

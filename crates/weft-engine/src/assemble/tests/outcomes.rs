@@ -244,21 +244,24 @@ const CASES: &[Case] = &[
         says: &[],
     },
     Case {
-        what: "bad blocks, for writing",
+        what: "bad blocks in units of 8 sectors, for writing",
         level: Level::Raid5,
-        spoil: |set| edit(&mut set[1], |it| it.feature_map.insert(Features::BADBLOCKS)),
+        spoil: |set| {
+            edit(&mut set[1], |it| it.feature_map.insert(Features::BADBLOCKS));
+            edit(&mut set[1], |it| it.bblog_shift = 3);
+        },
         options: run,
-        is: "write-bad-blocks: m1: superblock BADBLOCKS: found a bad-block log",
+        is: "write-bad-blocks: m1: superblock bblog_shift: found a bad-block log in units",
         says: &[],
     },
     Case {
-        what: "bad blocks, for reading",
+        what: "bad blocks",
         level: Level::Raid5,
         spoil: |set| {
             edit(&mut set[1], |it| it.feature_map.insert(Features::BADBLOCKS));
             set[1].logs.bad_blocks = Some(Ok(bad_blocks(&[SectorRange::new(8, 8)])));
         },
-        options: read,
+        options: run,
         is: "UUUU [bad-blocks] m1: bad-block log: found 1 ranges",
         says: &[],
     },

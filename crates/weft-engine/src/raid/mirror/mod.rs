@@ -46,6 +46,8 @@ pub(crate) struct Mirror {
     /// Parts of client reads that members failed to read, each with the slots of the members that
     /// were asked for it.
     asked: Vec<(StraightPart, SlotSet)>,
+    /// Parts among `asked` that are read once more, in requests of their own.
+    alone: Vec<StraightPart>,
     clears: Clears,
     /// Slots of members that had no space for a copy and have not been asked to write it again. A
     /// slot moves to [`Copier::unproven`] when a new attempt is made.
@@ -63,6 +65,7 @@ impl Mirror {
             places,
             again: VecDeque::new(),
             asked: Vec::new(),
+            alone: Vec::new(),
             clears: Clears::default(),
             lack_space: SlotSet::EMPTY,
             events: Vec::new(),
@@ -185,9 +188,26 @@ impl Mirror {
         self.clears.done(request, result, targets, &mut self.events, cx);
     }
 
+    /// Handles a copy of `range` that was written to a member: it has no bad blocks there now.
+    #[cold]
+    fn written_over(&self, range: ByteRange, answer: Answer, cx: &mut Cx<'_>) {
+        if answer.result.is_err() || answer.given_up {
+            return;
+        }
+        for copy in self.places.copies(range.start.sectors_floor()) {
+            if answer.member.is_some() && cx.membership().member_at(copy.slot) == answer.member {
+                let sectors = SectorRange::new(copy.sector.0, range.len.sectors_floor().0);
+                cx.written_over(answer.member, sectors);
+            }
+        }
+    }
+
     /// Handles a part of a client's write, to one copy, that is done or that was given up.
     fn part_written(&mut self, part: StraightPart, answer: Answer, cx: &mut Cx<'_>) -> PartOutcome {
         let request = part.request;
+        if !cx.membership().with_bad().is_empty() {
+            self.written_over(range_of(part), answer, cx);
+        }
         let position = answer.member.and_then(|member| cx.view().position_of(member));
         let result = self.copy_written(position, range_of(part), answer.result, cx);
         if self.clears.has(request) {
@@ -211,10 +231,10 @@ impl Mirror {
     }
 
     /// Limits a range, where copies may differ, to the near side of the recovery offset of a member
-    /// under recovery. Two reads on the same side of that offset agree, because both take the first
-    /// copy; a read across the offset would take another copy.
+    /// under recovery and of the ends of bad blocks. Two reads on the same side agree, because both
+    /// take the first copy; a read across would take another copy.
     #[cold]
-    fn up_to_rebuilt(&self, range: ByteRange, array: ArrayView<'_>) -> ByteRange {
+    fn up_to_change(&self, range: ByteRange, array: ArrayView<'_>) -> ByteRange {
         if self.around(range, array) == ReadAround::Always {
             return range;
         }
@@ -222,8 +242,15 @@ impl Mirror {
             let end = array.membership().recovery_offset(copy.slot)?;
             (end > copy.sector).then(|| (end - copy.sector).bytes())
         };
-        let copies = self.places.copies_of(range.start.sectors_floor());
-        let len = copies.filter_map(left).fold(range.len, Bytes::min);
+        let left_of_bad = |copy: Copy| {
+            let sectors = SectorRange::new(copy.sector.0, range.len.sectors_ceil().0);
+            let bad = array.membership().bad_in(copy.slot, sectors)?;
+            let end = if bad.start > copy.sector { bad.start } else { bad.end() };
+            Some((end - copy.sector).bytes())
+        };
+        let copies = || self.places.copies_of(range.start.sectors_floor());
+        let len = copies().filter_map(left).fold(range.len, Bytes::min);
+        let len = copies().filter_map(left_of_bad).fold(len, Bytes::min);
         ByteRange { len, ..range }
     }
 
@@ -313,6 +340,14 @@ impl Mirror {
         if splits {
             return self.read_in_parts(io, part, unit, cx);
         }
+        // The part may have failed with neighbours that its request was merged with.
+        if failed && !self.alone.contains(&part) {
+            self.alone.push(part);
+            if self.read_copy(io, range, SlotSet::EMPTY, range.len, cx) {
+                return 1;
+            }
+        }
+        self.alone.retain(|of| *of != part);
         self.asked.retain(|(of, _)| *of != part);
         let (request, result) = (part.request, Err(ReplyError::Io));
         self.events.push(Event::SubRequestsDone { request, sub_requests: 0, result });
@@ -353,6 +388,7 @@ impl Mirror {
     /// read finds the same.
     fn read_elsewhere(&mut self, part: StraightPart, array: ArrayView<'_>) {
         let Some(place) = self.asked.iter().position(|(of, _)| *of == part) else { return };
+        self.alone.retain(|of| *of != part);
         let (_, slots) = self.asked.swap_remove(place);
         let (mut range, most) = (range_of(part), self.copier.part_bytes());
         let mut replaced = slots;
@@ -371,6 +407,9 @@ impl Mirror {
         if answer.write {
             let position = answer.member.and_then(|member| cx.view().position_of(member));
             let range = self.copier.range_of(io);
+            if !cx.membership().with_bad().is_empty() {
+                self.written_over(range, answer, cx);
+            }
             let result = self.copy_written(position, range, answer.result, cx);
             if result.is_err_and(|fault| fault != Fault::NoSpace) {
                 self.copier.write_failed(io.place);
@@ -427,8 +466,8 @@ impl Requests for Mirror {
             let to = (sector + self.places.left_in_chunk(sector)).bytes().0.min(end);
             sub_requests += 1;
             let (mut here, max) = (ByteRange::new(start, to - start), cx.knobs.max_sectors);
-            if !cx.membership().is_whole() {
-                here = self.up_to_rebuilt(here, cx.view());
+            if !cx.membership().is_whole() || !cx.membership().with_bad().is_empty() {
+                here = self.up_to_change(here, cx.view());
             }
             if !self.read_copy(io, here, SlotSet::EMPTY, max, cx) {
                 let (request, result) = (io.id, Err(ReplyError::Io));

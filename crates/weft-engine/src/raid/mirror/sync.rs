@@ -26,14 +26,14 @@ use weft_ondisk::Level;
 use weft_units::{ByteRange, Bytes, FRAME_BYTES, SectorRange, Sectors, Slot};
 
 use super::mirror_part::CopyIo;
-use crate::array::membership::{ReadAround, Report};
+use crate::array::membership::{Membership, ReadAround, Report};
 use crate::array::outbox::JobId;
 use crate::array::resync_window::{Pass, Resync, Settles};
 use crate::contract::frame::{Frame, Run, Segment};
 use crate::contract::input::{Attr, Fault, SyncAction, Value};
 use crate::contract::output::{ComputeOp, Source};
 use crate::contract::token::RequestId;
-use crate::layout::mirrors::{Copies, Mirrors, RESYNC_UNITS_MAX};
+use crate::layout::mirrors::{Copies, Copy, Mirrors, RESYNC_UNITS_MAX};
 use crate::layout::slot_set::SlotSet;
 use crate::raid::{Answer, ArrayView, Cx, Event, StripeMemory};
 use crate::sched::request::{MemberRequest, MergeKind};
@@ -108,6 +108,10 @@ struct Part {
     failed: SlotSet,
     /// Whether the array still has all copies that it cannot run without.
     ok: bool,
+    /// Length of the sections in which the part is read because no member has all of it. Their
+    /// member requests are not merged with others, so that none fails with its neighbours. `None`:
+    /// the part is read as a whole, or where copies may differ block by block.
+    section: Option<Bytes>,
 }
 
 /// Reason for which the copies of a range are made equal.
@@ -277,6 +281,7 @@ impl Copier {
             written: SlotSet::EMPTY,
             failed: SlotSet::EMPTY,
             ok: true,
+            section: None,
         });
         assert!(before.is_none(), "memory is used by one part");
         events.push(Event::Lock { part: place, range, writes });
@@ -310,6 +315,9 @@ impl Copier {
     fn read(&mut self, place: u32, level: Level, events: &mut Vec<Event>, cx: &mut Cx<'_>) {
         let part = self.part(place);
         assert_eq!((part.step, part.pending), (Step::Reading, 0), "the step before is over");
+        if matches!(part.task, Task::Sync { .. }) && !cx.membership().with_bad().is_empty() {
+            part.meet_bad_blocks(cx.membership());
+        }
         let mut sources: SmallVec<[Slot; 4]> = SmallVec::new();
         let asked = part.read.or(part.unreadable).or(part.given_up);
         for copy in &part.copies {
@@ -330,13 +338,41 @@ impl Copier {
             Task::Sync { .. } => sources.reverse(),
         }
         if sources.is_empty() {
-            self.part(place).ok = false;
-            self.finish(place, level, events, cx);
+            self.no_copy(place, level, events, cx);
             return;
         }
         for slot in sources {
             self.stage(place, slot, false, cx);
         }
+    }
+
+    /// Handles a range that no member has as a whole. A sync reads it again in sections, each from
+    /// a member that has it: blocks of 4 KiB, the sector size of many drives, or of the granularity
+    /// of requests where copies may differ. A recovery records a section that no member has as bad
+    /// on the members that it fills.
+    fn no_copy(&mut self, place: u32, level: Level, events: &mut Vec<Event>, cx: &mut Cx<'_>) {
+        let part = self.part(place);
+        // A member with a given-up read may still have the data.
+        let syncs = matches!(part.task, Task::Sync { .. }) && part.given_up.is_empty();
+        if syncs && !cx.membership().broken && part.section.is_none() {
+            let differ = part.may_differ(cx.view());
+            let len = if differ { cx.view().request_unit() } else { Bytes(FRAME_BYTES) };
+            part.section = Some(len);
+            part.take_section(part.range.start, len.min(part.range.len));
+            self.read(place, level, events, cx);
+            return;
+        }
+        let filled = part.filled(cx.membership()).filter(|_| syncs);
+        part.ok = filled.is_some();
+        let sectors = part.range.len.sectors_floor();
+        let filled = filled.unwrap_or(SlotSet::EMPTY);
+        let copies = part.copies.clone();
+        for Copy { slot, sector, .. } in copies {
+            if filled.contains(slot) {
+                cx.report(Report::Unrecovered { slot, sector, sectors });
+            }
+        }
+        self.finish(place, level, events, cx);
     }
 
     /// Submits the read or write of one copy, on the member at `slot`, of the range at index
@@ -349,7 +385,7 @@ impl Copier {
             write,
             sector: copy.sector,
             bytes: part.range.len,
-            max: cx.knobs.max_sectors,
+            max: part.section.unwrap_or(cx.knobs.max_sectors),
             kind: MergeKind {
                 fua: false,
                 stripes: false,
@@ -569,8 +605,8 @@ impl Copier {
         // corrected block by block.
         let (slots, replaced) = match part.task {
             _ if ok || range.len <= Bytes(FRAME_BYTES) => (SlotSet::EMPTY, SlotSet::EMPTY),
-            Task::Sync { action: SyncAction::Recover, .. } => (SlotSet::EMPTY, SlotSet::EMPTY),
-            Task::Sync { .. } => (part.unreadable, SlotSet::EMPTY),
+            // A sync has read it block by block.
+            Task::Sync { .. } => (SlotSet::EMPTY, SlotSet::EMPTY),
             Task::Correct(it) => (SlotSet::only(it.slot), it.replaced),
         };
         let task = part.task;
@@ -598,7 +634,10 @@ impl Copier {
             self.correct(Correction { slot, replaced }, range, FRAME_BYTES);
         }
         if goes_on {
-            self.part(place).take_section(range.end(), cx.view().request_unit());
+            let unit = cx.view().request_unit();
+            let part = self.part(place);
+            let len = part.section.unwrap_or(unit).min(rest.len);
+            part.take_section(range.end(), len);
             self.read(place, level, events, cx);
         } else {
             self.free_if_unused(place);
@@ -692,16 +731,50 @@ impl Copier {
 }
 
 impl Part {
+    /// Data sectors of a copy of the part.
+    fn sectors_of(&self, copy: &Copy) -> SectorRange {
+        SectorRange { start: copy.sector, len: self.range.len.sectors_floor() }
+    }
+
+    /// Counts copies with bad blocks as unreadable, so that a sync rewrites them.
+    #[cold]
+    fn meet_bad_blocks(&mut self, membership: &Membership) {
+        for copy in &self.copies {
+            if membership.bad_in_sync(self.sectors_of(copy)).contains(copy.slot) {
+                self.unreadable.insert(copy.slot);
+            }
+        }
+    }
+
+    /// Slots that the recovery of the part fills; `None` if the part belongs to no recovery, or if
+    /// one of their members cannot record bad blocks.
+    fn filled(&self, membership: &Membership) -> Option<SlotSet> {
+        let Task::Sync { action: SyncAction::Recover, rebuilding, .. } = self.task else {
+            return None;
+        };
+        let mut filled = SlotSet::EMPTY;
+        for copy in self.copies.iter().filter(|copy| rebuilding.contains(copy.slot)) {
+            let slots = membership.records_unrecovered(self.sectors_of(copy))?;
+            filled.set(copy.slot, slots.contains(copy.slot));
+        }
+        Some(filled)
+    }
+
     /// Whether the part (a locked range of the array) has to be read again in sections of one
     /// block. Where copies may differ, another copy supplies only the blocks that the first copy
     /// lacks. Reads of clients follow the same rule, and may already have returned the rest of the
     /// first copy.
     fn is_to_be_divided(&self, array: ArrayView<'_>) -> bool {
-        let from = array.membership().resync_from;
         let mut before = self.copies.iter().take_while(|copy| !self.read.contains(copy.slot));
         self.range.len > array.request_unit()
-            && from.is_some_and(|from| from.bytes() < self.range.end())
+            && self.may_differ(array)
             && before.any(|copy| self.unreadable.contains(copy.slot))
+    }
+
+    /// Whether the copies of the part may differ, because a resync has not made them equal yet.
+    fn may_differ(&self, array: ArrayView<'_>) -> bool {
+        let from = array.membership().resync_from;
+        from.is_some_and(|from| from.bytes() < self.range.end())
     }
 
     /// Starts the steps of the part again, for a section of `len` bytes from `start` on, which lies

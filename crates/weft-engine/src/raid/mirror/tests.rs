@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use weft_ondisk::{Level, NewBitmap, Super1, Superblock, Uuid};
-use weft_units::{ByteRange, Bytes, ClientId, MemberIndex, Sectors, Time, VolumeId};
+use weft_units::{ByteRange, Bytes, ClientId, MemberIndex, SectorRange, Sectors, Time, VolumeId};
 
 use crate::assemble::{Assembly, Candidate, Options};
 use crate::contract::frame::{Run, Segment, frames_needed};
@@ -503,8 +503,8 @@ fn a_new_member_gets_its_copies_and_counts_once_it_has_all() {
         machine.members.push(vec![0xee; 20_000]);
         let member = MemberInfo::of_size(MemberIndex(members.into()), "new", Sectors(20_000));
         machine.written();
-        let (superblock, device_uuid) = (None, Uuid([77; 16]));
-        machine.command(Verb::Add { member, superblock, device_uuid });
+        let (former, device_uuid) = (None, Uuid([77; 16]));
+        machine.command(Verb::Add { member, former, device_uuid });
         let volume = machine.volume();
         assert!(volume.members.iter().all(|it| it.state == MemberState::InSync), "{volume:?}");
         let used = (size * if level == Level::Raid1 { 1 } else { 2 })
@@ -605,6 +605,26 @@ fn a_long_range_that_cannot_be_read_is_corrected_in_parts() {
     assert!(machine.bad.is_empty());
 }
 
+/// Reads of 4 KiB that follow each other are merged, and there is no other copy.
+#[test]
+fn of_reads_that_were_merged_only_the_one_with_the_bad_sector_fails() {
+    let mut machine = Machine::new(array(Level::Raid1, None, 2));
+    machine.ask(RequestOp::Write, 0, 64, 5);
+    machine.command(Verb::Fail(MemberIndex(1)));
+    machine.bad.insert((0, 9));
+    machine.log.clear();
+    let requests: Vec<ClientRequest> =
+        [0, 8, 16, 24].map(|start| machine.request(RequestOp::Read, start, 8)).into();
+    for request in &requests {
+        machine.engine.handle(machine.now, Input::Client(*request));
+    }
+    machine.settle();
+    assert_eq!(machine.log[0], (0, 0, 32, false), "they are one request first");
+    let fails = |request: &ClientRequest| machine.replies[&request.tag.0].is_err();
+    let failed: Vec<bool> = requests.iter().map(fails).collect();
+    assert_eq!(failed, [false, true, false, false]);
+}
+
 #[test]
 fn a_check_corrects_what_cannot_be_read_and_errors_here_and_there_cost_nothing() {
     let mut machine = Machine::new(array(Level::Raid10, None, 4));
@@ -663,8 +683,8 @@ fn an_unclean_mirror_with_one_copy_left_needs_no_resync_after_recovery() {
     let mut machine = Machine::new(assembly);
     machine.settle();
     let member = MemberInfo::of_size(MemberIndex(1), "new", Sectors(20_000));
-    let (superblock, device_uuid) = (None, Uuid([77; 16]));
-    machine.command(Verb::Add { member, superblock, device_uuid });
+    let (former, device_uuid) = (None, Uuid([77; 16]));
+    machine.command(Verb::Add { member, former, device_uuid });
     assert_eq!(machine.written(), BTreeMap::from([(1, SIZE)]));
     assert_eq!(machine.volume().resync_from, None);
 }
@@ -768,8 +788,8 @@ fn add(machine: &mut Machine) {
     let index = machine.members.len() as u16;
     machine.members.push(vec![0xee; 20_000]);
     let member = MemberInfo::of_size(MemberIndex(index), "new", Sectors(20_000));
-    let (superblock, device_uuid) = (None, Uuid([70 + index as u8; 16]));
-    machine.command(Verb::Add { member, superblock, device_uuid });
+    let (former, device_uuid) = (None, Uuid([70 + index as u8; 16]));
+    machine.command(Verb::Add { member, former, device_uuid });
 }
 
 #[test]
@@ -834,10 +854,45 @@ fn a_copy_that_is_being_rebuilt_goes_where_the_one_that_counts_was_not_written()
     assert_eq!(machine.states(), [MemberState::InSync, MemberState::Faulty, MemberState::Faulty]);
 }
 
+/// The block of 4 KiB that cannot be read is the only one that is lost, until it is written.
 #[test]
-fn a_member_with_a_copy_that_could_not_be_rebuilt_does_not_count() {
+fn a_copy_that_could_not_be_rebuilt_is_recorded_as_bad() {
+    let mut machine = being_rebuilt(Level::Raid1, 2);
+    machine.bad.insert((0, 77));
+    machine.answer_reads();
+    assert_eq!(machine.states()[2], MemberState::InSync);
+    let bad = |machine: &Machine| machine.volume().members[2].bad_blocks.clone();
+    assert_eq!(bad(&machine), [SectorRange::new(DATA_OFFSET + 72, 8)]);
+    let recorded = |notice: &Notice| matches!(notice, Notice::BadBlocks { .. });
+    assert_eq!(machine.notices.iter().filter(|it| recorded(it)).count(), 1);
+    machine.command(Verb::Fail(MemberIndex(0)));
+    let mut read = |sector: u64| {
+        machine.ask(RequestOp::Read, sector, 1, 0);
+        machine.replies[&machine.tag].clone()
+    };
+    let lost = Err(ReplyError::Io);
+    assert_eq!([71, 72, 79, 80].map(&mut read), [Ok(()), lost.clone(), lost, Ok(())]);
+    machine.ask(RequestOp::Write, 73, 1, 5);
+    let left = [(72, 1), (74, 6)].map(|(at, len)| SectorRange::new(DATA_OFFSET + at, len));
+    assert_eq!(bad(&machine), left);
+    assert_eq!(machine.ask(RequestOp::Read, 73, 1, 0), [5]);
+}
+
+#[test]
+fn a_member_without_a_log_does_not_count_with_a_copy_that_could_not_be_rebuilt() {
     for bad in [false, true] {
-        let mut machine = being_rebuilt(Level::Raid1, 2);
+        let spoil = |set: &mut Vec<Candidate>| {
+            for candidate in set {
+                let Ok(Superblock::V1(new)) = candidate.superblock.as_deref_mut() else { panic!() };
+                (new.bblog_size, new.bblog_offset) = (0, 0);
+            }
+        };
+        let assembly = assembled(Level::Raid1, None, 2, spoil, &Options::default());
+        let mut machine = Machine::new(assembly);
+        machine.scatter();
+        machine.command(Verb::Fail(MemberIndex(1)));
+        machine.slow = Some((MemberIndex(0), Vec::new()));
+        add(&mut machine);
         machine.bad.extend(bad.then_some((0, 77)));
         machine.answer_reads();
         let counts = machine.states()[2] == MemberState::InSync;

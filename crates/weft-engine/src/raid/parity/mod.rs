@@ -308,7 +308,11 @@ impl RaidLevel for ParityRaid {
             self.stripes.cache.is_free(key)
                 && !Discard::any_has(&self.discards, self.stripes.full_stripe_of(key))
         };
-        sync.has_work(self.stripes.cache.size(), may, |key| self.stripes.syncs_stripe(key))
+        // A stripe of which a recovery records bad blocks is done at once while others are in
+        // progress, so there may be room for the next one without an answer from a member.
+        let waits = sync.action != SyncAction::Recover;
+        let syncs = |key| waits && self.stripes.syncs_stripe(key);
+        sync.has_work(self.stripes.cache.size(), may, syncs)
     }
 
     fn has_deferred(&self) -> bool {

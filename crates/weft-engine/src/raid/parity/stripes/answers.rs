@@ -6,7 +6,7 @@
 //! Source   md-raid.md §1.7, §2.6 to §2.10, §6.2
 
 use smallvec::{SmallVec, smallvec};
-use weft_units::{Span, StripeId};
+use weft_units::{SectorRange, Span, StripeId};
 
 use super::Stripes;
 use super::arrivals::Displaced;
@@ -101,6 +101,9 @@ impl Stripes {
             (Ok(()), _) => {}
             (Err(fault), operation) => self.part_failed(part, fault, operation, answer, cx),
         }
+        if cx.membership().with_bad().contains(part.slot) {
+            self.written_over(part, answer, operation, cx);
+        }
         self.one_done(head, cx);
     }
 
@@ -118,7 +121,30 @@ impl Stripes {
                 self.part_failed(part, fault, operation, answer, cx);
             }
         }
+        if cx.membership().with_bad().contains(run.slot) {
+            let parts: Vec<StripIo> = self.parts_of(run).collect();
+            parts.into_iter().for_each(|part| self.written_over(part, answer, operation, cx));
+        }
         self.one_done(run.head, cx);
+    }
+
+    /// Handles a strip that was written to a member with bad blocks: there are none in it now. A
+    /// strip that is rewritten after a read error is read back first.
+    #[cold]
+    fn written_over(
+        &mut self,
+        part: StripIo,
+        answer: Answer,
+        operation: Operation,
+        cx: &mut Cx<'_>,
+    ) {
+        let written = answer.write && answer.result.is_ok() && !answer.given_up;
+        let same = answer.member == cx.membership().member_at(part.slot);
+        if written && same && !matches!(operation, Operation::Rewriting(_)) {
+            let height = self.cache.height();
+            let start = self.cache.stripe(part.stripe).sector(height);
+            cx.written_over(answer.member, SectorRange { start, len: height });
+        }
     }
 
     pub(crate) fn parts_of(&self, run: StripRun) -> impl Iterator<Item = StripIo> {

@@ -11,9 +11,11 @@
 //! is, and counts it as lost for as long as it caches the stripe: the recovery of another member
 //! would end there.
 //!
+//! Strips with recorded bad blocks are corrected likewise, which clears the record.
+//!
 //! Source   md-raid.md §2.10, order of steps §2.2
 
-use weft_units::{Bytes, Slot, StripeId};
+use weft_units::{Bytes, SectorRange, Slot, StripeId};
 
 use super::Stripes;
 use crate::array::membership::Report;
@@ -23,6 +25,40 @@ use crate::raid::parity::stripe::Operation;
 use crate::raid::parity::stripe_part::StripIo;
 
 impl Stripes {
+    /// Handles recorded bad blocks of a stripe like read errors: the strips are computed and
+    /// rewritten, which clears the record.
+    ///
+    /// Source   md-badblocks.md §5, of members without a write error
+    #[cold]
+    pub(super) fn meet_bad_blocks(&mut self, id: StripeId, cx: &Cx<'_>) {
+        let height = self.cache.height();
+        let stripe = self.cache.stripe_mut(id);
+        let bad =
+            cx.membership().bad_in_sync(SectorRange { start: stripe.sector(height), len: height });
+        if !cx.membership().read_only {
+            stripe.read_error = stripe.read_error.or(bad.without(stripe.deferred));
+        }
+    }
+
+    /// Records the strips among `lost` that a recovery was to write as bad blocks of the members
+    /// that are being rebuilt. Returns whether all of these could be recorded, so that the recovery
+    /// goes on.
+    pub(super) fn record_unrecovered(
+        &mut self,
+        id: StripeId,
+        lost: SlotSet,
+        cx: &mut Cx<'_>,
+    ) -> bool {
+        let height = self.cache.height();
+        let sector = self.cache.stripe(id).sector(height);
+        let sectors = SectorRange { start: sector, len: height };
+        let Some(filled) = cx.membership().records_unrecovered(sectors) else { return false };
+        for slot in filled.and(lost).ascending() {
+            cx.report(Report::Unrecovered { slot, sector, sectors: height });
+        }
+        true
+    }
+
     /// Strips that could not be read and can be rewritten.
     fn to_correct(&self, id: StripeId, cx: &Cx<'_>) -> SlotSet {
         let stripe = self.cache.stripe(id);

@@ -123,6 +123,9 @@ impl Stripes {
         if self.copy_out(id, cx) {
             return;
         }
+        if !cx.membership().with_bad().is_empty() {
+            self.meet_bad_blocks(id, cx);
+        }
         let facts = self.facts(id, cx);
         let written_in_vain = cx.membership().broken && !facts.to_write.is_empty();
         let failed = facts.failed();
@@ -255,6 +258,8 @@ impl Stripes {
     fn fail_stripe(&mut self, id: StripeId, facts: Facts, cx: &mut Cx<'_>) {
         assert_eq!(self.cache.stripe(id).in_flight, 0, "a stripe fails between two operations");
         let lost = facts.failed().without(facts.uptodate);
+        let recovers = matches!(self.cache.stripe(id).sync, Some((SyncAction::Recover, _)))
+            && self.record_unrecovered(id, lost, cx);
         for id in self.batch_of(id) {
             for sub_request in self.cache.stripe_mut(id).give_up(lost) {
                 let (request, result) = (sub_request.request, Err(ReplyError::Io));
@@ -263,7 +268,7 @@ impl Stripes {
         }
         self.unbatch(id, |stripes, id| stripes.rest(id));
         self.cache.forbid_preread(id);
-        if self.cache.stripe(id).sync.is_some() {
+        if !recovers && self.cache.stripe(id).sync.is_some() {
             self.sync_finished(id, false, None, false);
         }
         // No request needs the lost strips any more. The next one tries to read them again, because
@@ -274,7 +279,10 @@ impl Stripes {
         stripe.read_error = stripe.read_error.without(again);
         stripe.retried = stripe.retried.without(again);
         let readable = facts.to_read.and(facts.insync).without(facts.uptodate);
-        if readable.is_empty() {
+        if recovers {
+            // Strips that are known although they cannot be computed are written.
+            self.sync_correct(id, SlotSet::EMPTY, cx);
+        } else if readable.is_empty() {
             self.rest(id);
         } else {
             self.read(id, readable, cx);

@@ -1,0 +1,152 @@
+//! Bad-block log of a member: the data sectors of the member that hold no valid data.
+//!
+//! A range is recorded when a recovery cannot compute it for the member that it fills, because too
+//! many of the others cannot be read there. The recovery goes on, and the range is an error for
+//! readers, instead of the whole member missing. A range is cleared when it is written, by a client
+//! or by a correction.
+//!
+//! The log is written before the superblocks of the next superblock update. Until then no
+//! superblock says that the member holds what lies behind a range that was recorded since. A
+//! cleared range waits for the next update, which the end of a sync and a stop of the array
+//! request: the write of the log is durable after all earlier writes, and an entry that is still on
+//! the member costs only a reconstruction.
+//!
+//! A member fails if its log has no room for a range. (Linux 6.12 may then forget a part of it.)
+//! Errors of writes are not recorded: they fail the member, as without a log.
+//!
+//! Source   md-badblocks.md §2 to §5
+
+use weft_ondisk::BadBlocks;
+use weft_units::{MemberIndex, SectorRange, Sectors};
+
+use super::Array;
+use crate::array::member::Member;
+use crate::array::outbox::Outbox;
+use crate::contract::output::Notice;
+use crate::mutant::Mutant;
+
+/// Bad blocks of a member, and what of them the log on the member does not have yet.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct BadLog {
+    blocks: BadBlocks,
+    /// Whether the member's sectors for the log hold a list.
+    is_list: bool,
+    /// Whether the list on the member differs from `blocks`.
+    is_stale: bool,
+    /// First data sector that was recorded since the list was last sent to the member.
+    unsent_from: Option<Sectors>,
+    /// First data sector that was recorded before the list which is being written was sent, and
+    /// since the list before it.
+    sent_from: Option<Sectors>,
+}
+
+impl BadLog {
+    /// Log of a member with these bad blocks. `is_list` tells whether the member has a list on
+    /// disk.
+    pub(crate) fn new(blocks: BadBlocks, is_list: bool) -> Self {
+        Self { blocks, is_list, ..Self::default() }
+    }
+
+    pub(crate) fn blocks(&self) -> &BadBlocks {
+        &self.blocks
+    }
+
+    /// Whether the list has to be written to the member.
+    pub(super) fn is_stale(&self) -> bool {
+        self.is_stale
+    }
+
+    /// Whether the superblock is to say that the member has a list. An empty list needs none.
+    pub(super) fn is_used(&self) -> bool {
+        self.is_list && !self.blocks.is_empty()
+    }
+
+    /// Data sector up to which the list on the member is complete; `None`: to the end.
+    pub(super) fn complete_to(&self) -> Option<Sectors> {
+        [self.unsent_from, self.sent_from].into_iter().flatten().min()
+    }
+
+    fn record(&mut self, range: SectorRange) {
+        self.blocks.insert(range);
+        self.is_stale = true;
+        self.unsent_from = Some(self.unsent_from.unwrap_or(range.start).min(range.start));
+    }
+
+    /// Removes `range`. Returns whether any of it was bad.
+    fn clear(&mut self, range: SectorRange) -> bool {
+        let has_some = self.blocks.first_in(range).is_some();
+        if has_some {
+            self.blocks.remove(range);
+            self.is_stale = true;
+        }
+        has_some
+    }
+
+    pub(super) fn sent(&mut self) {
+        self.is_stale = false;
+        self.sent_from = self.complete_to();
+        self.unsent_from = None;
+    }
+
+    /// Treats the list as written although it is not, for a planted bug.
+    pub(super) fn take_as_written(&mut self) {
+        *self = Self::new(std::mem::take(&mut self.blocks), self.is_list);
+    }
+
+    /// Handles the answer to the write of the list.
+    pub(super) fn answered(&mut self, written: bool) {
+        let sent_from = self.sent_from.take();
+        if written {
+            self.is_list = true;
+        } else {
+            self.is_stale = true;
+            self.unsent_from = [self.unsent_from, sent_from].into_iter().flatten().min();
+        }
+    }
+}
+
+impl Array {
+    /// Records that `sectors` of the member's data at `position` hold no valid data.
+    pub(super) fn record_bad(&mut self, position: usize, sectors: SectorRange, out: &mut Outbox) {
+        let member = &mut self.members[position];
+        let mut bad = member.bad.blocks().clone();
+        bad.insert(sectors);
+        if member.encode_bad(&bad).is_none() {
+            self.fail(position, out);
+            return;
+        }
+        let (index, at) = (member.info.index, member.data_sector(sectors.start));
+        out.notice(Notice::BadBlocks { member: index, at, sectors: sectors.len });
+        if self.membership.is_planted(Mutant::BadBlockForgotten) {
+            return;
+        }
+        self.members[position].bad.record(sectors);
+        self.bad_changed(position);
+    }
+
+    /// Records that `sectors` of the data of member `index` were written.
+    pub(crate) fn written_over(&mut self, index: Option<MemberIndex>, sectors: SectorRange) {
+        let position = index.and_then(|index| self.position_of(index));
+        let Some(position) = position.filter(|it| !self.members[*it].is_faulty()) else { return };
+        if self.members[position].bad.clear(sectors) {
+            self.bad_changed(position);
+        }
+    }
+
+    /// Requests a superblock update if a bad-block log changed since the last one: at the end of a
+    /// sync, and when the array is stopped.
+    pub(crate) fn record_bad_blocks(&mut self) {
+        let has_changed = |member: &Member| member.bad.is_stale() && !member.is_faulty();
+        let sealed = self.membership.read_only || self.membership.broken;
+        if !sealed && self.members.iter().any(has_changed) {
+            self.want_update();
+        }
+    }
+
+    fn bad_changed(&mut self, position: usize) {
+        let member = &self.members[position];
+        if let Some(slot) = member.slot {
+            self.membership.set_bad(slot, member.bad.blocks());
+        }
+    }
+}
