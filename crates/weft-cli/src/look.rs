@@ -91,6 +91,20 @@ impl Looked {
         Metadata::read(self.probe.size(), |sector, len| self.probe.read_rescued(sector, len))
     }
 
+    /// Content of the bad-block log that a superblock of the member points to; `None` if there are
+    /// no bad blocks.
+    ///
+    /// # Errors
+    /// The log cannot be read, in a sentence that does not name the member.
+    pub(crate) fn bad_block_log(&self, superblock: &Superblock) -> Result<Option<Vec<u8>>, String> {
+        let Some(area) = superblock.badblocks_area() else { return Ok(None) };
+        let len = usize::try_from(area.len.bytes().0).unwrap_or(usize::MAX);
+        let bytes = self.probe.read_rescued(area.start, len);
+        bytes
+            .map(Some)
+            .map_err(|error| format!("bad-block log at sector {}: {error}", area.start.0))
+    }
+
     /// The one valid superblock.
     ///
     /// # Errors

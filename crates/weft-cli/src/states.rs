@@ -43,7 +43,7 @@ pub(crate) fn next_reading(state: AssemblyState) -> &'static str {
         AssemblyState::ResyncPending => {
             "weft cat, serve --read-only and serve --overlay leave members as they are"
         }
-        AssemblyState::BadBlocks => "mdadm --examine-badblocks DEVICE lists them",
+        AssemblyState::BadBlocks => "weft examine MEMBER… lists them",
         AssemblyState::WithoutJournal => "name the journal too",
         AssemblyState::MemberFaulty | AssemblyState::Broken => {
             "weft assemble MEMBER… says what is left"
@@ -78,6 +78,7 @@ pub(crate) fn of_running(volume: &VolumeStatus) -> Vec<AssemblyState> {
         (AssemblyState::Degraded, is_array && (0..volume.slots).any(|slot| !filled(slot))),
         (AssemblyState::Rebuilding, any("rebuilding")),
         (AssemblyState::ResyncPending, volume.resync_from.is_some()),
+        (AssemblyState::BadBlocks, volume.members.iter().any(|it| !it.bad_blocks.is_empty())),
         (AssemblyState::MemberFaulty, any("faulty")),
         (AssemblyState::NoSpace, volume.no_space),
         (AssemblyState::Broken, volume.array_state == "broken"),

@@ -396,7 +396,27 @@ fn a_bad_block_is_a_missing_block() {
         // With another member missing, those stripes are unrecoverable: an error, not zeros.
         let degraded = cat(&members[1..]);
         assert_eq!(degraded.status.success(), !marked, "{degraded:?}");
+        if marked {
+            assert!(log_of(dir.path(), &members[1]).contains("2064 for 8 sectors"));
+            // A check writes them anew, and clears the logs.
+            let weft = env!("CARGO_BIN_EXE_weft");
+            let script = format!("{weft} status a >status && {weft} check a");
+            let mut serve = vec!["serve", "--name", "a", "--exec", &script];
+            serve.extend(members.iter().map(String::as_str));
+            exits(dir.path(), 0, &serve);
+            let status = std::fs::read_to_string(dir.path().join("status")).unwrap();
+            let line = "m2.img in 1 ranges, from sector 2560 on";
+            assert!(status.contains(line), "{status}");
+            for member in &members[1..=2] {
+                assert!(!log_of(dir.path(), member).contains("Bad-blocks"), "{member}");
+            }
+            assert!(cat(&members[1..]).stdout == content, "nothing is lost without m0.img");
+        }
     }
+}
+
+fn log_of(dir: &Path, member: &str) -> String {
+    exits(dir, 0, &["examine", member]).out
 }
 
 #[test]

@@ -450,6 +450,9 @@ pub struct MemberStatus {
     pub sectors_metadata: u64,
     /// Sectors with a read error that were corrected by a write.
     pub corrected: u64,
+    /// Ranges that hold no valid data, as in md's bad-block log; left out if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bad_blocks: Vec<BadBlocksStatus>,
     /// Requests that the member has not answered yet.
     pub in_flight: u32,
     /// Requests that the member has answered, by kind; empty for a member in memory.
@@ -458,6 +461,15 @@ pub struct MemberStatus {
     /// Parameters of the member's queue.
     #[serde(default)]
     pub queue: QueueStatus,
+}
+
+/// Range of a member that holds no valid data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BadBlocksStatus {
+    /// First sector, from the start of the member.
+    pub start: u64,
+    /// Number of sectors.
+    pub sectors: u64,
 }
 
 /// Requests of one kind that a member has answered since the start of the server; see

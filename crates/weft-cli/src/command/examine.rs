@@ -8,7 +8,9 @@ use std::path::Path;
 use clap::Args;
 use serde_json::{Value, json};
 use weft_ondisk::probe::Misplaced;
-use weft_ondisk::{CUT_HAS_NONE, RESERVED_090, Superblock, SuperblockError, Version};
+use weft_ondisk::{
+    BadBlocks, CUT_HAS_NONE, RESERVED_090, Superblock, SuperblockError, Version, raw_entries,
+};
 use weft_terminal::outcome::{Exit, Failure, Outcome};
 use weft_terminal::terminal::{self, complain, print_json, stdout};
 use weft_units::Sectors;
@@ -207,7 +209,7 @@ fn report(
         let superblocks: Vec<Value> = shown
             .readable
             .iter()
-            .map(|(superblock, wrong)| stored(superblock, wrong.as_ref()))
+            .map(|(superblock, wrong)| stored(looked, superblock, wrong.as_ref()))
             .collect();
         reports.push(json!({
             "member": label,
@@ -225,6 +227,13 @@ fn report(
                 "{label}:\n{}",
                 to_text(superblock, looked.probe.size(), wrong.as_ref())
             )?;
+            if let Some(bytes) = bad_block_log(looked, superblock) {
+                // As mdadm --examine-badblocks prints them.
+                writeln!(out, "\nBad-blocks on {label}:")?;
+                for line in BadBlocks::describe(&bytes, bad_block_shift(superblock)) {
+                    writeln!(out, "{line}")?;
+                }
+            }
         }
         out.flush()?;
     }
@@ -289,11 +298,31 @@ fn local_to(name: &str) -> String {
     }
 }
 
+/// Bytes of a member's bad-block log; `None` if it has no entries. A log that cannot be read is
+/// reported.
+fn bad_block_log(looked: &Looked, superblock: &Superblock) -> Option<Vec<u8>> {
+    looked.bad_block_log(superblock).unwrap_or_else(|error| {
+        complain(&format!("{}: {error}", looked.label));
+        None
+    })
+}
+
+fn bad_block_shift(superblock: &Superblock) -> u8 {
+    superblock.as_v1().map_or(0, |new| new.bblog_shift)
+}
+
 /// JSON of every field of the superblock as stored on the member, also of a checksum that is wrong.
-fn stored(superblock: &Superblock, wrong: Option<&SuperblockError>) -> Value {
+fn stored(looked: &Looked, superblock: &Superblock, wrong: Option<&SuperblockError>) -> Value {
     let mut fields = superblock_json::fields(superblock);
     if let Some(SuperblockError::Checksum { stored, .. }) = wrong {
         fields["checksum"] = json!(format!("{stored:08x}"));
+    }
+    if let Some(bytes) = bad_block_log(looked, superblock) {
+        let unit = 1_u64.checked_shl(bad_block_shift(superblock).into()).unwrap_or_default();
+        let entries = raw_entries(&bytes).map(|(start, len)| {
+            json!({"sector": start.wrapping_mul(unit), "sectors": len.wrapping_mul(unit)})
+        });
+        fields["bad_block_log"]["entries"] = entries.collect();
     }
     fields
 }

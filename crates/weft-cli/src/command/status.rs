@@ -218,6 +218,7 @@ fn volume_text(text: &mut String, volume: &VolumeStatus) {
     if let Some(progress) = progress_text(volume) {
         let _ = writeln!(text, "      {progress}");
     }
+    bad_blocks_text(text, volume);
     write_back_text(text, volume);
     text.push_str("      ");
     if let Some(bitmap) = &volume.bitmap {
@@ -230,6 +231,21 @@ fn volume_text(text: &mut String, volume: &VolumeStatus) {
         let _ = writeln!(text, "bitmap: {used}/{pages} pages [{}KB], {chunk} chunk", used * 4);
     }
     text.push('\n');
+}
+
+/// Appends a line about each member with bad blocks.
+fn bad_blocks_text(text: &mut String, volume: &VolumeStatus) {
+    for member in &volume.members {
+        let Some(first) = member.bad_blocks.first() else { continue };
+        let (ranges, sectors) =
+            (member.bad_blocks.len(), member.bad_blocks.iter().map(|it| it.sectors).sum::<u64>());
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "      bad blocks: {sectors} sectors of {} in {ranges} ranges, from sector {} on",
+            member.label, first.start
+        );
+    }
 }
 
 /// Appends lines about a volume's write-back cache, if the volume has one.

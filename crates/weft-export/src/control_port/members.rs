@@ -4,9 +4,10 @@ use weft_engine::knobs::{Knobs, SchedulerKind};
 use weft_engine::{MemberSnapshot, MemberState, Party, VolumeSnapshot};
 use weft_runtime::devices::{Medium, OpenMember};
 use weft_runtime::member_io::Answered;
+use weft_units::SectorRange;
 
 use super::shares::sectors_of;
-use crate::control::{AnsweredStatus, MemberStatus, QueueStatus};
+use crate::control::{AnsweredStatus, BadBlocksStatus, MemberStatus, QueueStatus};
 
 /// Status of a member. `open` is its open file; `None` once the member does not belong to its
 /// array. `answered` are its requests by kind.
@@ -48,6 +49,7 @@ pub(super) fn status_of(
         sectors_resync: sectors_of(member, |party| party == Party::Resync),
         sectors_metadata: sectors_of(member, |party| party == Party::Metadata),
         corrected: member.corrected,
+        bad_blocks: member.bad_blocks.iter().map(bad_blocks_of).collect(),
         in_flight: member.in_flight,
         answered: answered.iter().filter(|it| !it.micros.is_empty()).map(answered_of).collect(),
         queue: queue_of(
@@ -56,6 +58,10 @@ pub(super) fn status_of(
             open,
         ),
     }
+}
+
+fn bad_blocks_of(range: &SectorRange) -> BadBlocksStatus {
+    BadBlocksStatus { start: range.start.0, sectors: range.len.0 }
 }
 
 fn answered_of(answered: &Answered) -> AnsweredStatus {

@@ -305,6 +305,9 @@ fn of_member(families: &mut Families, volume: &str, member: &MemberStatus) {
         &of,
         member.corrected * SECTOR_BYTES,
     );
+    let bad: u64 = member.bad_blocks.iter().map(|it| it.sectors).sum();
+    let help = "Bytes that hold no valid data, by the member's bad-block log.";
+    families.gauge("weft_member_bad_bytes", help, &of, bad * SECTOR_BYTES);
 }
 
 /// Metrics of the requests of one kind that a member has answered.
