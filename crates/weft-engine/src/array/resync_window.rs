@@ -60,7 +60,7 @@ pub(crate) struct Resync {
     pub(crate) action: SyncAction,
     /// Lease on the whole array, which keeps it dirty, while the sync may change parity.
     pub(crate) lease: Option<Lease>,
-    /// Slots that were under recovery when the sync began.
+    /// Slots that were under recovery when the sync began, and still are.
     slots: SlotSet,
     /// Whether at least one of `slots` already held rebuilt data when the recovery began.
     partly_rebuilt: bool,
@@ -261,9 +261,13 @@ impl Resync {
         self.pass.size
     }
 
-    /// Whether `slots` includes all slots that were under recovery when the sync began.
-    pub(crate) fn rebuilds_only(&self, slots: SlotSet) -> bool {
-        self.slots.without(slots).is_empty()
+    /// Leaves out the slots outside `slots`, which are no longer under recovery: what the sync has
+    /// done there was for members that failed, and another one may take such a slot before the sync
+    /// is over. Returns whether there are any.
+    pub(crate) fn leave_out_all_but(&mut self, slots: SlotSet) -> bool {
+        let before = self.slots;
+        self.slots = before.and(slots);
+        self.slots != before
     }
 
     /// Whether some unit of a recovery could not be synced.
@@ -290,7 +294,8 @@ impl Resync {
         if !self.window.is_empty() || !(self.stopping || self.next >= self.end) {
             return false;
         }
-        let complete = self.next >= self.end && !self.failed;
+        let for_none = self.action == SyncAction::Recover && self.slots.is_empty();
+        let complete = self.next >= self.end && !self.failed && !for_none;
         match self.action {
             SyncAction::Recover => {
                 array.rebuilt_to(self.slots, self.completed(), complete);

@@ -15,6 +15,7 @@ use crate::array::sync_pace::Pace;
 use crate::contract::error::ReplyError;
 use crate::contract::input::SyncAction;
 use crate::contract::output::Notice;
+use crate::layout::slot_set::SlotSet;
 use crate::mutant::Mutant;
 use crate::raid::ArrayView;
 
@@ -29,8 +30,8 @@ impl Volume {
         assert!(!self.array.membership.read_only, "a read-only array is not synced");
         // Without redundancy to compare with, the sync would count nothing and report success.
         let blind = sync.action != SyncAction::Recover && !redundant;
-        let spent = sync.action == SyncAction::Recover
-            && self.array.rebuilding().is_none_or(|(slots, _)| !sync.rebuilds_only(slots));
+        let rebuilding = self.array.rebuilding().map_or(SlotSet::EMPTY, |(slots, _)| slots);
+        let spent = sync.action == SyncAction::Recover && sync.leave_out_all_but(rebuilding);
         if spent || blind || self.array.membership.broken || self.quiescing.is_some() {
             sync.stop();
         }

@@ -66,6 +66,10 @@ impl Facts {
         let valid = candidates.clone().filter(|slot| uptodate.contains(*slot));
         let readable =
             candidates.filter(|slot| !uptodate.contains(*slot) && self.insync.contains(*slot));
+        if left == 1 && self.unread(uptodate).contains(self.p) {
+            sources.insert(self.p);
+            left = 0;
+        }
         for slot in valid.chain(readable) {
             if left == 0 {
                 break;

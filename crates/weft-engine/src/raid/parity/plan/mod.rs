@@ -142,11 +142,19 @@ impl Facts {
         self.dirty(reads)
     }
 
+    /// Strips that a sync has to read, although they could be computed: they may be wrong on their
+    /// members, and the sync would find that computed strips agree. (md computes P of RAID 6.)
+    fn unread(&self, uptodate: SlotSet) -> SlotSet {
+        let is_unchecked = self.wants_all && self.resync_pending;
+        if is_unchecked { self.insync.without(uptodate) } else { SlotSet::EMPTY }
+    }
+
     /// Reads or computations that make valid the strips needed by a reader, a partial write or a
     /// sync. `partial` are the strips that a request writes only in part.
     fn fill(&self, partial: SlotSet) -> Fill {
         let failed = self.failed();
         let missing = self.all.without(self.uptodate);
+        let unread = self.unread(self.uptodate);
         let mut reads = SlotSet::EMPTY;
         for slot in missing.descending() {
             if !self.needs(slot, partial) {
@@ -154,10 +162,12 @@ impl Facts {
             }
             let others_missing = missing.count() - 1;
             let computable = failed.contains(slot) || (self.q.is_some() && slot == self.p);
+            let computable = computable && !unread.contains(slot);
             if others_missing == 0 && computable {
                 return Fill::Recover(missing);
             }
-            if others_missing == 1 && failed.count() >= 2 && !missing.and(failed).is_empty() {
+            let has_failed = !missing.and(failed).is_empty() && missing.and(unread).is_empty();
+            if others_missing == 1 && failed.count() >= 2 && has_failed {
                 return Fill::Recover(missing);
             }
             if self.insync.contains(slot) {
