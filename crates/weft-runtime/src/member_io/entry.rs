@@ -18,7 +18,8 @@ pub(super) struct Entry {
     pub(super) mapping: Option<Mapping>,
     /// Whether the member's file takes writes with `RWF_DSYNC`.
     pub(super) dsync: bool,
-    /// Whether a flush or durable write has failed, so that every later one fails too.
+    /// Whether a flush has failed, on its own or with a durable write, so that every later one
+    /// fails too.
     pub(super) lost: bool,
     /// Whether the member has become shorter and is therefore gone.
     pub(super) gone: bool,

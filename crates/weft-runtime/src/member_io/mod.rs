@@ -477,7 +477,8 @@ impl<R: MemberRing> MemberIo<R> {
                 entry.flushing = Some(id);
                 Action::Flush
             }
-            Stage::Transfer { dsync } => {
+            Stage::Proof | Stage::Transfer { .. } => {
+                let dsync = stage == Stage::Transfer { dsync: true };
                 if dsync && entry.lost {
                     self.finish(id, Err(Fault::Io));
                     return;
@@ -525,14 +526,14 @@ impl<R: MemberRing> MemberIo<R> {
             assert_eq!(entry.flushing.take(), Some(id));
         }
         if result == Ok(0)
-            && matches!(stage, Stage::Transfer { .. })
+            && !matches!(stage, Stage::Discard | Stage::FlushAfter | Stage::FlushBefore)
             && let Some(entry) = &mut entry
         {
             entry.set_gone();
         }
         let next = match result {
             _ if entry.as_ref().is_some_and(|entry| entry.gone) => Next::Finish(Err(Fault::Gone)),
-            Ok(moved) => operation.on_success(moved, entry.as_deref()),
+            Ok(moved) => operation.on_success(moved, entry.as_deref_mut()),
             Err(errno) => operation.on_error(errno, entry.as_deref_mut()),
         };
         let next_flush = entry.and_then(|entry| {

@@ -39,7 +39,12 @@ pub(super) enum Stage {
     Discard,
     FlushAfter,
     FlushBefore,
-    Transfer { dsync: bool },
+    /// A write without a flush, after a durable one failed: if it fails too, the member cannot
+    /// write these sectors. Otherwise the flush has failed.
+    Proof,
+    Transfer {
+        dsync: bool,
+    },
 }
 
 pub(super) enum Next {
@@ -56,7 +61,7 @@ impl Stage {
 impl Operation {
     /// Decides how the request goes on after an operation that succeeded; `moved` is its number of
     /// bytes.
-    pub(super) fn on_success(&mut self, moved: usize, entry: Option<&Entry>) -> Next {
+    pub(super) fn on_success(&mut self, moved: usize, entry: Option<&mut Entry>) -> Next {
         match self.stage {
             Stage::Discard => match self.kind {
                 Kind::Discard { durable: true } => Next::Stage(Stage::FlushAfter),
@@ -64,7 +69,7 @@ impl Operation {
             },
             Stage::FlushAfter => Next::Finish(Ok(())),
             Stage::FlushBefore => Next::Stage(Stage::Transfer { dsync: false }),
-            Stage::Transfer { .. } => self.on_moved(moved, entry),
+            Stage::Proof | Stage::Transfer { .. } => self.on_moved(moved, entry),
         }
     }
 
@@ -119,6 +124,10 @@ impl Operation {
                     ?fault,
                     "member request failed: {errno}"
                 );
+                if dsync && fault == Fault::Io {
+                    self.moved = 0;
+                    return Next::Stage(Stage::Proof);
+                }
                 if (stage.is_flush() || dsync)
                     && fault != Fault::NoSpace
                     && let Some(entry) = entry
@@ -131,7 +140,7 @@ impl Operation {
     }
 
     /// Decides how the request goes on after a transfer that moved some bytes.
-    fn on_moved(&mut self, moved: usize, entry: Option<&Entry>) -> Next {
+    fn on_moved(&mut self, moved: usize, entry: Option<&mut Entry>) -> Next {
         assert!(moved <= self.len - self.moved, "more was moved than asked for");
         if self.moved + moved == self.len {
             let dsync = self.stage == Stage::Transfer { dsync: true };
@@ -141,6 +150,12 @@ impl Operation {
                 Kind::WriteMetadata => true,
             };
             self.moved = self.len;
+            if self.stage == Stage::Proof {
+                if let Some(entry) = entry {
+                    entry.lost = true;
+                }
+                return Next::Finish(Err(Fault::Io));
+            }
             return if durable && !dsync {
                 Next::Stage(Stage::FlushAfter)
             } else {
