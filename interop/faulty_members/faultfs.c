@@ -6,6 +6,7 @@
  *   read WHAT      WHAT of every read: eio, zero (0 bytes), short (a part of it, then the rest is refused),
  *                  hang (no answer until the text is gone)
  *   read at N      EIO of every read that has sector N
+ *   write at N     EIO of every write that has it, of which nothing is stored
  *   write WHAT     of every write: eio, enospc, enomem, torn (a part is stored, and EIO), zero, short,
  *                  lie (nothing is stored, and success)
  *   fsync eio      every fsync and fdatasync
@@ -47,7 +48,7 @@ static void path_of(char *to, const char *path, const char *end)
 	snprintf(to, 4096, "%s%s%s", folder, path, end);
 }
 
-/* Whether KIND of a file is to fail now, and how; of reads at a place those of SECTORS from FIRST. */
+/* Whether KIND of a file is to fail now, and how; at a place, if it is of SECTORS from FIRST. */
 static int fault_at(const char *path, const char *kind, char *what, unsigned long first_sector,
 		    unsigned long sectors)
 {
@@ -186,8 +187,8 @@ static int do_write(const char *path, const char *from, size_t len, off_t at, st
 
 	if (at % unit || len % unit)
 		return -EINVAL;
-	if (fault(path, "write", what)) {
-		if (!strcmp(what, "eio"))
+	if (fault_at(path, "write", what, at / 512, (len + 511) / 512)) {
+		if (!strcmp(what, "eio") || !strcmp(what, "at"))
 			return -EIO;
 		if (!strcmp(what, "enospc"))
 			return -ENOSPC;

@@ -75,6 +75,9 @@ serves() {
 writes() { echo "$pattern write \"\$uri\" /tmp/expected $1 ${2:-24}"; }
 reads="$pattern verify \"\$uri\" /tmp/expected"
 
+# bad_blocks DEVICE : entries of that member of md0, as md lists them
+bad_blocks() { xargs <"/sys/block/md0/md/dev-${1#/dev/}/bad_blocks"; }
+
 # without_dm : `loops` are the disks themselves
 without_dm() {
 	local each

@@ -222,7 +222,7 @@ fn gates_of_pairs(totals: &Totals) -> impl Iterator<Item = Gate> {
 
 /// Floors for runs of levels without parity, of arrays with a bitmap, and of members that lack
 /// space.
-fn gates_of_levels(totals: &Totals) -> [Gate; 13] {
+fn gates_of_levels(totals: &Totals) -> [Gate; 14] {
     let cuts = totals.coverage;
     [
         Gate("seeds of every level", totals.seeds, 2_000, "bitmap on and off".to_owned()),
@@ -243,6 +243,9 @@ fn gates_of_levels(totals: &Totals) -> [Gate; 13] {
         Gate("members taken back", cuts.re_added, 100, "for what bits say they miss".to_owned()),
         Gate("bad blocks recorded", cuts.bad_blocks, 2_000, {
             format!("by recoveries that go on; {} blocks not read for them", cuts.lost_blocks)
+        }),
+        Gate("bad blocks of members in sync", cuts.unwritten_blocks, 5_000, {
+            "failed writes, and rewrites that cannot be read back".to_owned()
         }),
         Gate("scripts that rebuilt both at once", totals.rebuilt_beside, 15, {
             "a member that is taken back and a fresh one".to_owned()

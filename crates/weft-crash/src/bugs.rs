@@ -125,7 +125,9 @@ pub fn script(mutant: Mutant, number: u64) -> Script {
         Mutant::BadBlockForgotten | Mutant::BadBlocksNotWritten => {
             Profile::BAD_BLOCKS[number as usize % 2]
         }
-        Mutant::BrokenAcknowledges => Profile::BEYOND_POWERED,
+        Mutant::BrokenAcknowledges => {
+            [Profile::BEYOND_POWERED, Profile::STRAIGHT[7]][number as usize % 2]
+        }
         Mutant::CommandEndForgotten
         | Mutant::DispatchedTwice
         | Mutant::IdleTimerNotSet

@@ -115,6 +115,8 @@ pub struct Coverage {
     pub re_added: u64,
     /// Number of ranges that recoveries recorded as bad blocks.
     pub bad_blocks: u64,
+    /// Number of ranges that members in sync could not write or keep, recorded as bad blocks.
+    pub unwritten_blocks: u64,
     /// Number of blocks that verification could not read, because of bad blocks and read errors.
     pub lost_blocks: u64,
     /// Discards that failed and were replaced by writes of zeros.
@@ -177,6 +179,7 @@ impl Coverage {
         self.refused += other.refused;
         self.re_added += other.re_added;
         self.bad_blocks += other.bad_blocks;
+        self.unwritten_blocks += other.unwritten_blocks;
         self.lost_blocks += other.lost_blocks;
         self.discards_failed += other.discards_failed;
         self.drains += other.drains;

@@ -3,7 +3,7 @@
 //! | Fault | Here | Within the promises |
 //! |---|---|---|
 //! | latent read error (F5) | [`Faults::bad_reads`], until the sector is written | yes |
-//! | sector that cannot be read even after it was written | [`Faults::dead_reads`] | yes: the member fails |
+//! | sector that cannot be read even after it was written | [`Faults::dead_reads`] | yes: a bad block, or the member fails |
 //! | write error (F9) | [`Faults::bad_writes`], for good | yes, up to the level |
 //! | what a failed write leaves (F1) | [`Faults::tears`]: nothing, a beginning, any part, all | yes |
 //! | member that becomes shorter (F9, F24) | [`Faults::ends_at`] | yes, up to the level |

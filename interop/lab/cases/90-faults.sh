@@ -18,10 +18,27 @@ for shape in "5 1" "6 2"; do
 	begin "$raid, dm-error" "$level" "$few"
 	falls "$few failing everything" "$all error"
 
-	# One sector range that neither reads nor takes the correction.
+	# One sector range that neither reads nor takes the correction: no member fails for it. The kernel honours
+	# the bad blocks, and clears them once the range can be written.
 	begin "$raid, a range of dm-error" "$level" "$few"
-	falls "$few with 64 KiB in the middle that err" \
-		"0 8192 linear DEV 0;8192 128 error;8320 $((SECTORS - 8320)) linear DEV 8320"
+	serves "$few with 64 KiB in the middle that err: every write is Ok, and read back" "
+		$pattern turn \"\$uri\" /tmp/expected 7 12
+		become '0 8192 linear DEV 0;8192 128 error;8320 $((SECTORS - 8320)) linear DEV 8320'
+		$(writes 8)
+		$reads
+		shows $whole
+		$(writes 9 8)
+		$weft status turns >/tmp/status"
+	without_dm
+	assemble "$name"
+	equal "$name: the kernel takes all members" "$(cat /sys/block/md0/md/{degraded,array_state} | xargs)" "0 clean"
+	said=$(sed -n 's/.*bad blocks: \([0-9]*\) sectors of .*faulty1 .*/\1/p' /tmp/status)
+	equal "$name: with the bad blocks that weft had told" \
+		"$(bad_blocks "${disks[1]}" | xargs -n 2 | awk '{n += $2} END {print n}')" "$said"
+	check "$name: content by the kernel" same_as /tmp/expected
+	checked "$name"
+	equal "$name: and clears them" "$(bad_blocks "${disks[1]}")" ""
+	stop_md
 
 	# A member that is there one second and away the next; it comes back, and is not believed.
 	begin "$raid, up and down" "$level" "$few"

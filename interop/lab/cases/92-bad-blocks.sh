@@ -3,9 +3,6 @@
 # unreadable sectors is an entry, and the kernel honours and clears it.
 . /lab/faults.sh
 
-# bad_blocks DEVICE : entries of that member of md0, as md lists them
-bad_blocks() { xargs <"/sys/block/md0/md/dev-${1#/dev/}/bad_blocks"; }
-
 # middle : sector of each member, from its start, in the middle of its data
 middle() {
 	local offset size

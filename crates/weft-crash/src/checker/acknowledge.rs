@@ -254,6 +254,10 @@ impl Acknowledge {
                 let believed = view.record.believed(slot);
                 let believed = believed.filter(|disk| view.written.believed(slot) == Some(*disk));
                 let Some(disk) = believed else { continue };
+                // The member records by itself that it misses the sector.
+                if view.record.is_bad(disk, place.sector) {
+                    continue;
+                }
                 let at = place.sector + view.array.data_offset[disk].0;
                 let stored = self.stored.get(&(disk, at));
                 let fresh = stored.filter(|stored| stored.submitted > request.received);

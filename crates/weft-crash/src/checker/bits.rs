@@ -44,6 +44,7 @@ pub(super) fn before_data(
     let end = believed_to(view, disk);
     let first = view.array.data_offset[disk].0;
     let believed = |at: &u64| end.is_none_or(|end| *at < first + end.0);
+    let believed = |at: &u64| believed(at) && !is_bad(view, disk, *at);
     let changed = changed(view, (disk, at, count), bytes).into_iter().filter(believed);
     let mut columns = changed.filter_map(|at| view.column_at(disk, at));
     let clear = columns.find_map(|column| Some((column, view.record.clear_bit(column)?)));
@@ -99,7 +100,8 @@ pub(super) fn before_clear(
             Some(bytes) if !bytes.is_empty() => changed(view, place, bytes),
             _ => (at..at + count).collect(),
         };
-        let mut written = written.into_iter().filter_map(|at| view.column_at(other, at));
+        let written = written.into_iter().filter(|at| !is_bad(view, other, *at));
+        let mut written = written.filter_map(|at| view.column_at(other, at));
         if let Some(column) = written.find(|column| clears(*column)) {
             say(format!("a write of column {column} to disk {other} is outstanding"));
         }
@@ -114,6 +116,13 @@ pub(super) fn before_clear(
     }
 }
 
+/// Whether the bad-block log of a disk lists sector `at` of the disk: a restart would not read what
+/// the disk holds there.
+fn is_bad(view: View<'_>, disk: usize, at: u64) -> bool {
+    let first = view.array.data_offset[disk].0;
+    at.checked_sub(first).is_some_and(|sector| view.is_bad(disk, sector))
+}
+
 /// Number of the first in-sync disk that would lose content of a column in a power cut, because its
 /// newest content is only in the volatile cache; `None` if there is none.
 fn volatile(view: View<'_>, column: u64) -> Option<usize> {
@@ -122,7 +131,7 @@ fn volatile(view: View<'_>, column: u64) -> Option<usize> {
         let at = view.array.data_offset[disk].0 + sector;
         let state = &view.disks[disk];
         let loses = state.volatile().newest(at).is_some_and(|it| it != state.peek_stable(at, 1));
-        loses.then_some(disk)
+        (loses && !is_bad(view, disk, at)).then_some(disk)
     };
     let places = view.array.places(column);
     places.iter().find_map(|place| may_lose(place.slot, place.sector))
@@ -141,6 +150,7 @@ pub fn before_cut(view: View<'_>, found: &mut Vec<Violation>) {
         for (at, versions) in state.volatile().iter() {
             let Some(column) = view.column_at(disk, at) else { continue };
             let differs = versions.iter().any(|it| it.bytes[..] != state.peek_stable(at, 1)[..]);
+            let differs = differs && !is_bad(view, disk, at);
             if let Some(other) = view.record.clear_bit(column).filter(|_| differs) {
                 let message = format!(
                     "disk {disk} may lose what it holds of column {column}, and its bit is not set \

@@ -109,9 +109,9 @@ impl Dirty {
         let len = (before.len() as u64 / count.max(1)).max(1) as usize;
         let sectors = before.chunks(len).zip(bytes.chunks(len)).zip(first..);
         let changes = before.len() != bytes.len()
-            || sectors.into_iter().any(|((before, after), sector)| {
-                before != after && !view.record.is_bad(disk, sector)
-            });
+            || sectors
+                .into_iter()
+                .any(|((before, after), sector)| before != after && !view.is_bad(disk, sector));
         let write = self.submitted.and_then(|token| self.writes.get_mut(&token));
         let Some(write) = write else { return };
         // A restart does not believe a member that is being rebuilt.

@@ -99,6 +99,13 @@ impl View<'_> {
         fua || self.disks[disk].write_through
     }
 
+    /// Whether the bad-block log of a disk lists one of its data sectors, as far as the engine that
+    /// wrote the log can know.
+    #[must_use]
+    pub fn is_bad(&self, disk: usize, sector: u64) -> bool {
+        self.record.is_bad(disk, sector) || self.written.is_bad(disk, sector)
+    }
+
     /// Whether the engine may answer a request with this operation before a member has all of its
     /// data (write-back cache).
     #[must_use]

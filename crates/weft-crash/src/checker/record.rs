@@ -111,9 +111,13 @@ impl Record {
         let mut record = Self::new(disks.iter().enumerate().map(read).collect(), gone);
         let bitmap = |(number, disk)| bitmap_of(disk, record.of(number)?);
         record.bitmaps = disks.iter().enumerate().map(bitmap).collect();
-        let bad = |(number, disk)| bad_blocks_of(disk, record.of(number)?);
-        record.bad = disks.iter().enumerate().map(|it| bad(it).unwrap_or_default()).collect();
-        record
+        record.with_bad(disks)
+    }
+
+    fn with_bad(mut self, disks: &[Disk]) -> Self {
+        let bad = |(number, disk)| bad_blocks_of(disk, self.of(number)?);
+        self.bad = disks.iter().enumerate().map(|it| bad(it).unwrap_or_default()).collect();
+        self
     }
 
     fn known(&self, disk: usize) -> Option<&Arc<Parsed>> {
@@ -153,7 +157,7 @@ impl Record {
         };
         let known = |disk: usize| self.known(disk).cloned().or_else(|| whole(disk));
         let supers: Vec<_> = (0..disks.len()).map(known).collect();
-        (supers != self.supers).then(|| Self::new(supers, self.gone.clone()))
+        (supers != self.supers).then(|| Self::new(supers, self.gone.clone()).with_bad(disks))
     }
 
     /// The superblock of a disk, even if it is unreadable or lies beyond the end at which the disk

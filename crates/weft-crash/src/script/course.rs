@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use weft_engine::assemble;
 use weft_engine::{Flags, MemberState, ReplyError, RequestOp, SyncAction, Verb};
-use weft_ondisk::NewBitmap;
+use weft_ondisk::{NewBitmap, Superblock};
 use weft_units::{ByteRange, ClientId, Slot, Span};
 
 use super::{Plant, Report, Script, ScriptStep, space};
@@ -139,7 +139,9 @@ impl<'a> Course<'a> {
             }
             ScriptStep::ReAdd(disk) => {
                 let there = world.is_out(disk) && !world.disks[disk].faults.gone;
-                if let Some(own) = world.record.of(disk).filter(|_| there).cloned() {
+                let own = world.record.of(disk).filter(|_| there).cloned();
+                let reads = |own: &Superblock| world.former(disk, own.clone()).is_some();
+                if let Some(own) = own.filter(reads) {
                     world.re_add(disk, own);
                     world.settle();
                     if !world.is_out(disk) {

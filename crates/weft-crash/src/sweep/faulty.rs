@@ -1,7 +1,7 @@
 //! Load with faults: thousands of requests while members fail one at a time, return and are
 //! rebuilt.
 
-use weft_engine::{Fault, Verb};
+use weft_engine::{Fault, SyncAction, Verb};
 use weft_units::rng::Rng;
 use weft_units::{ClientId, Span};
 
@@ -114,7 +114,7 @@ fn hurt_one(world: &mut World, disk: usize, rng: &mut Rng) {
 }
 
 /// Ends the faults of a disk. If its member was failed, the disk is removed, added again and
-/// rebuilt.
+/// rebuilt. If blocks of it were recorded as bad, a repair writes them anew.
 fn heal(world: &mut World, disk: usize, order: Order) -> Result<(), String> {
     world.disks[disk].faults = Faults { tears: true, ..Faults::default() };
     world.run(order);
@@ -133,9 +133,20 @@ fn heal(world: &mut World, disk: usize, order: Order) -> Result<(), String> {
             world.idle(Span::millis(500));
         }
     }
-    match (world.failure(), world.snapshot().volumes[0].degraded) {
-        (Some(violation), _) => Err(violation.to_string()),
-        (None, 0) => Ok(()),
-        (None, missing) => Err(format!("{missing} members are missing after disk {disk} joined")),
+    let bad = |world: &World| {
+        let snapshot = world.snapshot();
+        snapshot.volumes[0].members.iter().map(|member| member.bad_blocks.len()).sum::<usize>()
+    };
+    if bad(world) > 0 && world.failure().is_none() {
+        world.admin(Verb::SyncAction(SyncAction::Repair));
+        world.run(order);
+    }
+    match (world.failure(), world.snapshot().volumes[0].degraded, bad(world)) {
+        (Some(violation), ..) => Err(violation.to_string()),
+        (None, 0, 0) => Ok(()),
+        (None, 0, bad) => Err(format!("{bad} ranges of bad blocks are left after a repair")),
+        (None, missing, _) => {
+            Err(format!("{missing} members are missing after disk {disk} joined"))
+        }
     }
 }

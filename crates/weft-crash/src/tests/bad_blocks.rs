@@ -1,7 +1,9 @@
-//! Tests of the bad-block log: what a recovery records, what readers get, and what clears it.
+//! Tests of the bad-block log: what a recovery and what members in sync record, what readers get,
+//! and what clears it.
 
 use weft_engine::{MemberState, ReplyError, SyncAction, assemble};
 use weft_ondisk::{BadBlocks, Features, Level};
+use weft_units::rng::Rng;
 use weft_units::{Bytes, SectorRange};
 
 use crate::{BLOCK, Rig, chunk_kib};
@@ -154,6 +156,73 @@ fn a_member_comes_back_with_its_bad_blocks() {
     assert_eq!(logged(&rig, new), [SectorRange::new(8, 8)]);
 }
 
+/// Block 1 of disk 0 and block 6 of disk 1 cannot be written, or cannot be kept. Without a log, the
+/// first one costs disk 0 and the second one its data.
+#[test]
+fn bad_blocks_of_two_members_cost_neither_a_member_nor_data() {
+    for written in [false, true] {
+        let mut rig = raid5();
+        rig.stop().recover();
+        let bad = [(0, 8, 1), (1, 16, 6)];
+        for (disk, sector, _) in bad {
+            let first = at(&rig, disk, sector);
+            let faults = &mut rig.disks[disk].faults;
+            let sectors = if written { &mut faults.bad_writes } else { &mut faults.dead_reads };
+            sectors.extend(first..first + 8);
+        }
+        for (_, _, block) in bad {
+            if written {
+                rig = rig.written(block, 0x40 + block as u8);
+            }
+            assert!(reads(&mut rig, block).is_some());
+        }
+        rig.until_idle();
+        let content = |block: u64| {
+            let changed = written && matches!(block, 1 | 6);
+            if changed { 0x40 + block as u8 } else { block as u8 + 1 }
+        };
+        for _ in 0..2 {
+            assert_eq!(rig.volume().degraded, 0, "written: {written}");
+            for (disk, sector, _) in bad {
+                let range = SectorRange::new(at(&rig, disk, sector), 8);
+                assert_eq!(rig.volume().members[disk].bad_blocks, [range], "written: {written}");
+            }
+            for block in 0..12 {
+                assert_eq!(reads(&mut rig, block), Some(content(block)), "block {block}");
+            }
+            rig.stop();
+            for (disk, sector, _) in bad {
+                assert_eq!(logged(&rig, disk), [SectorRange::new(sector, 8)]);
+            }
+            rig.recover();
+        }
+        for (disk, ..) in bad {
+            rig.disks[disk].faults = Default::default();
+        }
+        rig.sync(SyncAction::Check).unwrap();
+        rig.until_idle().stop();
+        assert_eq!((logged(&rig, 0), logged(&rig, 1)), (vec![], vec![]));
+        assert!(rig.scrub_clean() > 0);
+    }
+}
+
+/// A member of a mirror that fails a write of 64 KiB has one bad block, not sixteen.
+#[test]
+fn a_long_write_that_fails_for_one_sector_costs_a_block() {
+    let mut rig = Rig::raid(Level::Raid1, 2, None, chunk_kib(64));
+    rig.disks[1].write_through = true;
+    let sector = at(&rig, 1, 43);
+    rig.disks[1].faults.bad_writes.insert(sector);
+    assert_eq!(rig.store(0, 16 * BLOCK), Ok(()));
+    rig.until_idle();
+    assert_eq!(rig.volume().degraded, 0);
+    assert_eq!(rig.volume().members[1].bad_blocks, [SectorRange::new(at(&rig, 1, 40), 8)]);
+    rig.fail_disk(0);
+    let lost = |rig: &mut Rig, block: u64| rig.read_bytes(block * BLOCK, BLOCK).is_err();
+    let lost: Vec<u64> = (0..16).filter(|block| lost(&mut rig, *block)).collect();
+    assert_eq!(lost, [5], "the only copy");
+}
+
 /// Stops the array and records data sectors of a disk as bad, as the kernel's md does. They have
 /// other content then.
 pub(super) fn stop_and_record(rig: &mut Rig, disk: usize, sectors: SectorRange) {
@@ -186,4 +255,46 @@ fn an_array_with_a_log_of_the_kernels_takes_writes() {
     rig.stop();
     assert_eq!(logged(&rig, 0), []);
     assert!(rig.scrub_clean() > 0);
+}
+
+/// A sector that cannot be written on each member, in another stripe each: writes of all lengths
+/// fail no member and lose nothing.
+#[test]
+fn a_sector_on_each_member_that_cannot_be_written_costs_its_block() {
+    let levels = [(Level::Raid1, 2), (Level::Raid5, 4), (Level::Raid6, 5), (Level::Raid10, 4)];
+    for (level, members) in levels {
+        let mut rig = Rig::raid(level, members, None, chunk_kib(16)).with(|options| {
+            options.full_stripes = 16;
+            options.assume_clean = false;
+        });
+        for disk in 0..members {
+            let sector = at(&rig, disk, 32 * (disk as u64 + 1));
+            rig.disks[disk].faults.bad_writes.insert(sector);
+        }
+        // The resync of a new array writes parity of many stripes at once.
+        rig.until_idle();
+        assert_eq!(rig.volume().degraded, 0, "{level}");
+        let sectors = rig.size() / 512;
+        let mut rng = Rng::new(77 + level as u64);
+        for number in 0..100 {
+            let mut ask = || {
+                let first = rng.below(sectors);
+                let count = (1 + rng.below(192)).min(sectors - first);
+                rig.put(first * 512, count * 512)
+            };
+            let asked: Vec<_> = (0..8).map(|_| ask()).collect();
+            for ticket in asked {
+                assert!(rig.wait(ticket).is_ok(), "{level}, write {number}");
+            }
+            assert_eq!(rig.volume().degraded, 0, "{level}, write {number}");
+        }
+        rig.until_idle();
+        for disk in 0..members {
+            let first = at(&rig, disk, 32 * (disk as u64 + 1));
+            let bad = &rig.volume().members[disk].bad_blocks;
+            let is_here = bad[0].start.0 <= first && first < bad[0].end().0;
+            assert_eq!((bad.len(), is_here), (1, true), "{level}: {bad:?}");
+        }
+        rig.verify();
+    }
 }

@@ -3,7 +3,7 @@
 
 use crate::{Options, Planned, Rig, chunk_kib};
 use weft_engine::{Fault, MemberState, ReplyError, SyncAction, Verb};
-use weft_ondisk::{Level, NewBitmap};
+use weft_ondisk::{Level, NewBitmap, Version};
 use weft_units::{Bytes, Span};
 
 /// Returns arrays of each level with redundancy that have lost as many members as they tolerate,
@@ -129,14 +129,14 @@ fn last_copy_that_fails_a_read_is_read_and_written_once_it_is_well() {
     assert!(failed >= 3, "{failed} of 6 reads failed");
 }
 
-/// RAID 10 of three without one: a member that is needed for another chunk fails to write its copy,
-/// and the other member writes its own. The array stays dirty, with or without a bitmap, and once
-/// all slots are filled again a resync makes the copies equal.
+/// RAID 10 of three without one: a member that is needed for another chunk, and has no bad-block
+/// log, fails to write its copy, and the other member writes its own. The array stays dirty, with
+/// or without a bitmap, and once all slots are filled again a resync makes the copies equal.
 #[test]
 fn copy_that_a_needed_member_failed_to_write_is_resynced_once_the_array_is_whole() {
     for bitmap in [false, true] {
         let options = Options::new(Level::Raid10, 3, chunk_kib(64));
-        let mut rig = Rig::of(Options { layout: Some(0x102), ..options });
+        let mut rig = Rig::of(Options { layout: Some(0x102), version: Version::V0_90, ..options });
         rig = rig.with(|options| options.data_promised = false).written(0, 7).flushed();
         if bitmap {
             let new = NewBitmap { chunk: Some(Bytes(4096)), daemon_sleep: 1 };

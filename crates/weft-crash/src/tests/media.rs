@@ -202,7 +202,7 @@ fn every_latent_error_is_read_around_and_mended() {
 }
 
 /// Two unreadable strips of a stripe: one read reconstructs both, and both are rewritten. In the
-/// second case the rewrite of the first strip fails, which fails its member.
+/// second case the rewrite of the first strip fails, which is recorded as a bad block.
 #[test]
 fn both_latent_errors_of_a_stripe_of_raid6_are_mended_by_one_read() {
     for first_fails in [false, true] {
@@ -224,6 +224,8 @@ fn both_latent_errors_of_a_stripe_of_raid6_are_mended_by_one_read() {
         let volume = &world.snapshot().volumes[0];
         let corrected = [1, 2].map(|disk: usize| volume.members[disk].corrected);
         assert_eq!(corrected, [if first_fails { 0 } else { 8 }, 8]);
-        assert_eq!(volume.degraded, usize::from(first_fails));
+        let recorded = [1, 2].map(|disk: usize| volume.members[disk].bad_blocks.len());
+        assert_eq!(recorded, [usize::from(first_fails), 0]);
+        assert_eq!(volume.degraded, 0);
     }
 }

@@ -82,7 +82,9 @@ fn member_fails(steps: u32) -> Script {
         steps: vec![
             ask(fua),
             ScriptStep::Steps(20),
+            // A write that fails is tried once more.
             ScriptStep::FailOperation { disk: first, after: 0, how },
+            ScriptStep::FailOperation { disk: first, after: 1, how },
             ask(fua),
             ScriptStep::Steps(steps),
             ScriptStep::Cut(CutMode::Nothing),

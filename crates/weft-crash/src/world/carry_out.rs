@@ -118,11 +118,13 @@ impl World {
                 self.suspects.lose(slot.0);
                 self.at_stake.lose(slot.0);
             }
-            Notice::BadBlocks { member, at, sectors } => {
+            Notice::BadBlocks { member, .. } if self.is_beside(self.disk_of[member.index()]) => {}
+            Notice::BadBlocks { member, at, sectors, lost } => {
                 let disk = self.disk_of[member.index()];
                 let first = at.0 - self.array.data_offset[disk].0;
                 self.bad.extend((first..first + sectors.0).map(|sector| (disk, sector)));
-                self.coverage.bad_blocks += 1;
+                self.coverage.bad_blocks += u64::from(lost);
+                self.coverage.unwritten_blocks += u64::from(!lost);
             }
             Notice::NoSpace { member } if self.is_beside(self.disk_of[member.index()]) => {}
             Notice::NoSpace { .. } => self.lacked_space = !self.array.has_parity(),

@@ -267,8 +267,8 @@ impl World {
     }
 
     /// Metadata of a former member with this superblock; `None` if its bad-block log cannot be
-    /// read.
-    fn former(&self, disk: usize, superblock: Superblock) -> Option<Box<Former>> {
+    /// read, or lists sectors that the disk no longer has.
+    pub(crate) fn former(&self, disk: usize, superblock: Superblock) -> Option<Box<Former>> {
         let logs = self.logs_of(disk, &superblock).ok()?;
         let bad_blocks = logs.bad_blocks.transpose().ok()?.unwrap_or_default();
         Some(Box::new(Former { superblock, bad_blocks }))

@@ -1,18 +1,24 @@
 //! Bad-block log of a member: the data sectors of the member that hold no valid data.
 //!
-//! A range is recorded when a recovery cannot compute it for the member that it fills, because too
-//! many of the others cannot be read there. The recovery goes on, and the range is an error for
-//! readers, instead of the whole member missing. A range is cleared when it is written, by a client
-//! or by a correction.
+//! | A range is recorded when | and then |
+//! |---|---|
+//! | a recovery cannot compute it for the member that it fills, because too many others cannot be read there | the recovery goes on, and the range is an error for readers, instead of the whole member missing |
+//! | a member in sync fails to write it, also on its own | the others are read, instead of the whole member failing; if they do not give it, the client gets an error |
+//! | a member in sync wrote it after a read error and cannot read it back | the same |
+//!
+//! A range is cleared when it is written, by a client or by a correction.
 //!
 //! The log is written before the superblocks of the next superblock update. Until then no
-//! superblock says that the member holds what lies behind a range that was recorded since. A
-//! cleared range waits for the next update, which the end of a sync and a stop of the array
-//! request: the write of the log is durable after all earlier writes, and an entry that is still on
-//! the member costs only a reconstruction.
+//! superblock says that a member that is filled holds what lies behind a range that was recorded
+//! since, and no write is acknowledged if a member in sync missed one. A cleared range waits for
+//! the next update, which the end of a sync and a stop of the array request: the write of the log
+//! is durable after all earlier writes, and an entry that is still on the member costs only a
+//! reconstruction.
 //!
-//! A member fails if its log has no room for a range. (Linux 6.12 may then forget a part of it.)
-//! Errors of writes are not recorded: they fail the member, as without a log.
+//! A member fails if its log has no room for a range. (Linux 6.12 may then forget a part of it.) A
+//! mirror's last copy is not recorded. A member that is filled fails at any write error. md no
+//! longer writes to an entry of a member that had a write error; here each write and each sync
+//! tries again, because a drive may have another sector for it by then.
 //!
 //! Source   md-badblocks.md §2 to §5
 
@@ -22,6 +28,7 @@ use weft_units::{MemberIndex, SectorRange, Sectors};
 use super::Array;
 use crate::array::member::Member;
 use crate::array::outbox::Outbox;
+use crate::contract::member::MemberState;
 use crate::contract::output::Notice;
 use crate::mutant::Mutant;
 
@@ -69,6 +76,9 @@ impl BadLog {
     fn record(&mut self, range: SectorRange) {
         self.blocks.insert(range);
         self.is_stale = true;
+    }
+
+    fn hold_back(&mut self, range: SectorRange) {
         self.unsent_from = Some(self.unsent_from.unwrap_or(range.start).min(range.start));
     }
 
@@ -106,22 +116,41 @@ impl BadLog {
 }
 
 impl Array {
-    /// Records that `sectors` of the member's data at `position` hold no valid data.
-    pub(super) fn record_bad(&mut self, position: usize, sectors: SectorRange, out: &mut Outbox) {
-        let member = &mut self.members[position];
+    /// Records that `sectors` of the member's data at `position` hold no valid data. Returns
+    /// whether the member's log has room for that. For a member in sync, no write is acknowledged
+    /// before the log is written. `lost` tells that the other members do not give the data.
+    pub(crate) fn records_bad(
+        &mut self,
+        position: usize,
+        sectors: SectorRange,
+        lost: bool,
+        out: &mut Outbox,
+    ) -> bool {
+        let member = &self.members[position];
         let mut bad = member.bad.blocks().clone();
         bad.insert(sectors);
         if member.encode_bad(&bad).is_none() {
-            self.fail(position, out);
-            return;
+            return false;
+        }
+        if bad == *member.bad.blocks() {
+            return true;
         }
         let (index, at) = (member.info.index, member.data_sector(sectors.start));
-        out.notice(Notice::BadBlocks { member: index, at, sectors: sectors.len });
+        let in_sync = member.state == MemberState::InSync;
+        out.notice(Notice::BadBlocks { member: index, at, sectors: sectors.len, lost });
         if self.membership.is_planted(Mutant::BadBlockForgotten) {
-            return;
+            return true;
         }
-        self.members[position].bad.record(sectors);
+        let member = &mut self.members[position];
+        member.bad.record(sectors);
+        if in_sync {
+            let number = self.want_update();
+            self.updates.records_failures = self.updates.records_failures.max(number);
+        } else {
+            member.bad.hold_back(sectors);
+        }
         self.bad_changed(position);
+        true
     }
 
     /// Records that `sectors` of the data of member `index` were written.

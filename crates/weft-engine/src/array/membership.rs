@@ -74,9 +74,10 @@ pub(crate) enum Report {
     /// other members cannot be read there. They are recorded in the member's bad-block log.
     /// `sector` is the first data sector.
     Unrecovered { slot: Slot, sector: Sectors, sectors: Sectors },
-    /// The member accepts a write but cannot read it back. It is failed if the array can run
-    /// without it.
-    Suspect { slot: Slot },
+    /// The member accepts a write of these sectors but cannot read it back. They are recorded in
+    /// its bad-block log. A member without room for that is failed if the array can run without it.
+    /// `sector` is the first data sector.
+    Suspect { slot: Slot, sector: Sectors, sectors: Sectors },
     /// The member failed a write. It is failed (taken out of use) even if that breaks the array.
     Failed { slot: Slot },
     /// A read failed. If the member has now failed more than `most` reads in succession, the member
@@ -90,7 +91,7 @@ impl Report {
         match self {
             Self::Correcting { slot }
             | Self::Corrected { slot, .. }
-            | Self::Suspect { slot }
+            | Self::Suspect { slot, .. }
             | Self::Failed { slot }
             | Self::Unrecovered { slot, .. }
             | Self::ReadFailed { slot, .. } => slot,
@@ -239,6 +240,12 @@ impl Membership {
     pub(crate) fn records_unrecovered(&self, sectors: SectorRange) -> Option<SlotSet> {
         let filled = self.present.without(self.in_sync(sectors.end()));
         (filled.without(self.with_bad_log).is_empty() && !self.broken).then_some(filled)
+    }
+
+    /// Whether what the member at `slot` fails to write is recorded as bad blocks: it is in sync
+    /// and has a bad-block log.
+    pub(crate) fn records_unwritten(&self, slot: Slot) -> bool {
+        self.in_sync.and(self.with_bad_log).contains(slot) && !self.broken
     }
 
     /// Slots with a member that takes writes.

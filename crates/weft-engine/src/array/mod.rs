@@ -493,10 +493,15 @@ impl Array {
                 self.written_over(Some(index), SectorRange { start: sector, len: sectors });
             }
             Report::Unrecovered { sector, sectors, .. } => {
-                self.record_bad(position, SectorRange { start: sector, len: sectors }, out);
+                let sectors = SectorRange { start: sector, len: sectors };
+                if !self.records_bad(position, sectors, true, out) {
+                    self.fail(position, out);
+                }
             }
-            Report::Suspect { .. } => {
-                if self.may_do_without(position) {
+            Report::Suspect { sector, sectors, .. } => {
+                let sectors = SectorRange { start: sector, len: sectors };
+                if !self.records_bad(position, sectors, false, out) && self.may_do_without(position)
+                {
                     self.fail(position, out);
                 }
             }

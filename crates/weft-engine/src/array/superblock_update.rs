@@ -548,7 +548,13 @@ impl Array {
         }
         let wiped = std::mem::take(&mut self.updates.wiping);
         if std::mem::take(&mut self.updates.logging) || wiped {
-            if !self.membership.broken {
+            if self.membership.broken {
+                return;
+            }
+            if self.waits_for_corrections() {
+                // A correction began during these writes.
+                (self.updates.held, self.updates.begins) = (true, true);
+            } else {
                 self.start_superblock_writes(out);
             }
             return;

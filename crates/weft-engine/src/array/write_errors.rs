@@ -1,8 +1,9 @@
 //! Write errors of members that the array needs: which copies may differ, and when they are
 //! resynced.
 //!
-//! A member that fails a write is failed. A member that the array needs stays in use, as in md, and
-//! the client gets the error. If another member has written its copy of the same sectors, two valid
+//! A member in sync that fails a write has bad blocks from then on ([`super::bad_blocks`]). Without
+//! a log for them it is failed. A member that the array needs stays in use, as in md, and the
+//! client gets the error. If another member has written its copy of the same sectors, two valid
 //! copies may now differ. The array stays dirty from the first such sector on and keeps the bits of
 //! the range. Thus reads agree, because they take the first copy, and the copies are compared after
 //! the next start.

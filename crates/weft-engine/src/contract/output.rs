@@ -239,16 +239,19 @@ pub enum Notice {
         /// Length in sectors.
         sectors: Sectors,
     },
-    /// Sectors of a member could not be recovered, because too many of the other members cannot be
-    /// read there. They are recorded in the member's bad-block log, and are read errors until they
+    /// Sectors of a member were recorded as bad in its bad-block log. They are not read until they
     /// are written.
     BadBlocks {
-        /// Member that is being rebuilt.
+        /// Member with the bad blocks.
         member: MemberIndex,
         /// First sector, from the start of the member.
         at: Sectors,
         /// Length in sectors.
         sectors: Sectors,
+        /// Whether the data is lost: a recovery could not compute it, or a client got an error for
+        /// its write, because too many of the other members lack it. Otherwise the member failed
+        /// to write or to keep it, and the other members give it.
+        lost: bool,
     },
     /// A resync, recovery, check or repair ended.
     SyncFinished {

@@ -289,6 +289,21 @@ impl<'a> Cx<'a> {
         self.array.lose(position, self.out);
     }
 
+    /// Records that the member in sync at `slot` failed to write `sectors` of its data. `lost`
+    /// tells that the other members do not give it. Returns whether the member stays in use, with
+    /// bad blocks.
+    #[cold]
+    pub(super) fn records_unwritten(
+        &mut self,
+        slot: Slot,
+        sectors: SectorRange,
+        lost: bool,
+    ) -> bool {
+        let position = self.array.position_at(slot);
+        self.array.membership.records_unwritten(slot)
+            && position.is_some_and(|it| self.array.records_bad(it, sectors, lost, self.out))
+    }
+
     /// Counts a read error of the member at `position`.
     pub(super) fn count_read_error(&mut self, position: usize) {
         self.array.members[position].read_errors += 1;

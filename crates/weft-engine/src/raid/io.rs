@@ -80,9 +80,9 @@ pub(crate) enum PartOutcome {
     /// A member failed before it answered a write, and its request pins the client request's
     /// memory. The sub-request ends successfully, because other members have the data.
     WriteGivenUp(RequestId),
-    /// A read failed. `asked` is true if a member was asked for the data and false if no member
-    /// could be. See [`super::Personality::read_again`].
-    ReadFailed { part: StraightPart, asked: bool },
+    /// A read or write failed and is repeated. `asked` is true if a member was asked and false if
+    /// none could be. See [`super::Personality::repeat`].
+    ToRepeat { part: StraightPart, asked: bool },
 }
 
 /// Events that a personality reports to its volume.

@@ -176,7 +176,7 @@ levels! {
         /// Reads the data of `part`, which failed to be read ([`PartOutcome::ReadFailed`]), from
         /// another copy or by reconstruction. The request counts as being split again. `asked` is
         /// true if a member was asked for the data and failed.
-        fn read_again(&mut self, part: StraightPart, io: &ArrayIo, asked: bool) {
+        fn repeat(&mut self, part: StraightPart, io: &ArrayIo, asked: bool) {
             unreachable!("no other member has the data")
         }
 

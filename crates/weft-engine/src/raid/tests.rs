@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 
 use weft_ondisk::{Level, MdTime, Minor, NewArray, NewMember, Uuid};
-use weft_units::{ByteRange, Bytes, ClientId, MemberIndex, Sectors, Slot, Time, VolumeId};
+use weft_units::{
+    ByteRange, Bytes, ClientId, MemberIndex, SectorRange, Sectors, Slot, Time, VolumeId,
+};
 
 use crate::assemble::{Assembly, Candidate, Options, SlotState, assemble};
 use crate::contract::frame::{Run, frames_needed};
@@ -410,11 +412,43 @@ fn a_write_goes_to_every_copy_where_its_layout_has_them() {
 }
 
 #[test]
-fn a_member_that_fails_to_write_its_copy_fails_and_the_answer_waits_until_others_say_so() {
+fn a_copy_that_fails_to_be_written_is_recorded_as_bad_before_the_answer() {
+    let mut rig = writable(Level::Raid1, None, 2);
+    rig.write(8192, 8192);
+    rig.slow = true;
+    rig.change(|member| if member == 0 { Err(Fault::Io) } else { Ok(()) });
+    // Only one of its blocks may have failed.
+    let blocks: Vec<_> = rig.changes.iter().map(|(_, it)| (it.0, it.1, it.2)).collect();
+    assert_eq!(blocks, [(0, 16, 4096), (0, 24, 4096)]);
+    let (token, _) = rig.changes.pop_front().unwrap();
+    rig.handle(Input::Done { token, result: Ok(Value::Nothing) });
+    rig.change(|_| Err(Fault::Io));
+    assert_eq!((rig.replies.len(), rig.superblocks.len()), (0, 1), "the log comes first");
+    let bad = |rig: &Rig| rig.engine.snapshot().volumes[0].members[0].bad_blocks.clone();
+    assert_eq!(bad(&rig), [SectorRange::new(2048 + 24, 8)]);
+    rig.slow = false;
+    rig.handle(Input::Wake);
+    assert_eq!(rig.replies, [(1, Ok(()))]);
+    // Both copies of the block have failed.
+    rig.write(12_288, 4096);
+    rig.change(|_| Err(Fault::Io));
+    rig.change(|_| Err(Fault::Io));
+    assert_eq!(rig.replies[1..], [(2, Err(ReplyError::Io))]);
+    assert_eq!(rig.states(), [MemberState::InSync; 2]);
+    // Another one that both fail for a moment.
+    rig.write(0, 8192);
+    rig.change(|_| Err(Fault::Io));
+    rig.change(|_| Ok(()));
+    assert_eq!(rig.replies[2..], [(3, Ok(()))]);
+    assert_eq!(bad(&rig), [SectorRange::new(2048 + 24, 8)]);
+}
+
+#[test]
+fn a_member_that_is_gone_at_a_write_fails_and_the_answer_waits_until_others_say_so() {
     let mut rig = writable(Level::Raid1, None, 2);
     rig.write(0, 4096);
     rig.slow = true;
-    rig.change(|member| if member == 0 { Err(Fault::Io) } else { Ok(()) });
+    rig.change(|member| if member == 0 { Err(Fault::Gone) } else { Ok(()) });
     assert_eq!(rig.states(), [MemberState::Faulty, MemberState::InSync]);
     assert_eq!((rig.replies.len(), rig.superblocks.len()), (0, 1));
     rig.slow = false;
@@ -423,6 +457,7 @@ fn a_member_that_fails_to_write_its_copy_fails_and_the_answer_waits_until_others
     // The last member stays, and its errors are reported.
     rig.write(0, 4096);
     assert_eq!(rig.change(|_| Err(Fault::Io)).len(), 1);
+    assert_eq!(rig.change(|_| Err(Fault::Io)).len(), 1, "once more");
     rig.write(0, 4096);
     rig.change(|_| Ok(()));
     assert_eq!(rig.replies[1..], [(2, Err(ReplyError::Io)), (3, Ok(()))]);
@@ -434,9 +469,11 @@ fn an_error_of_a_copy_that_no_other_has_is_told_whatever_other_mirrors_have() {
     // Members 0 and 1 hold the same data, and so do 2 and 3.
     let mut rig = writable(Level::Raid10, None, 4);
     rig.write(0, 2 * CHUNK);
-    rig.change(|member| if member == 0 || member == 2 { Err(Fault::Io) } else { Ok(()) });
+    rig.change(|member| if member == 0 || member == 2 { Err(Fault::Gone) } else { Ok(()) });
     rig.write(0, 2 * CHUNK);
-    rig.change(|member| if member == 1 { Err(Fault::Io) } else { Ok(()) });
+    while !rig.changes.is_empty() {
+        rig.change(|member| if member == 1 { Err(Fault::Io) } else { Ok(()) });
+    }
     assert_eq!(rig.replies, [(1, Ok(())), (2, Err(ReplyError::Io))]);
     let [faulty, in_sync] = [MemberState::Faulty, MemberState::InSync];
     assert_eq!(rig.states(), [faulty, in_sync, faulty, in_sync]);
@@ -508,7 +545,7 @@ fn zeroes_are_written_in_steps_to_every_copy_until_one_that_is_needed_fails() {
     }
     assert_eq!(rig.replies, [(tag, Ok(()))]);
     let tag = rig.ask(RequestOp::WriteZeroes, 0, 3 * mib, Flags::NONE);
-    rig.change(|member| if member == 0 { Err(Fault::Io) } else { Ok(()) });
+    rig.change(|member| if member == 0 { Err(Fault::Gone) } else { Ok(()) });
     assert_eq!(rig.change(|_| Ok(())), [(1, 2048, mib, Some(0))], "it goes on with the other");
     rig.change(|_| Err(Fault::Io));
     assert_eq!(rig.replies[1..], [(tag, Err(ReplyError::Io))]);

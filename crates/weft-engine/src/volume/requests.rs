@@ -327,10 +327,10 @@ impl Volume {
                 self.active(id).pins += 1;
                 self.sub_request_done(id, out);
             }
-            PartOutcome::ReadFailed { part, asked } => {
+            PartOutcome::ToRepeat { part, asked } => {
                 let request = active(&mut self.requests, part.request);
                 request.pending += SPLITTING - 1;
-                self.raid.read_again(part, &request.io, asked);
+                self.raid.repeat(part, &request.io, asked);
             }
         }
     }

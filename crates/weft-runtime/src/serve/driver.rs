@@ -441,12 +441,16 @@ impl Driver {
                 sectors = sectors.0,
                 "read error corrected"
             ),
-            Notice::BadBlocks { member, at, sectors } => tracing::error!(
-                member = label(*member),
-                sector = at.0,
-                sectors = sectors.0,
-                "sectors could not be recovered; they are read errors until they are written"
-            ),
+            Notice::BadBlocks { member, at, sectors, lost } => {
+                let (member, sector, sectors) = (label(*member), at.0, sectors.0);
+                if *lost {
+                    let text = "sectors are lost; they are read errors until they are written";
+                    tracing::error!(member, sector, sectors, "{text}");
+                } else {
+                    let text = "sectors could not be written or kept; the others give their data";
+                    tracing::warn!(member, sector, sectors, "{text}");
+                }
+            }
             Notice::SyncFinished { volume, action, mismatch_cnt, stripes, complete } => {
                 tracing::info!(
                     volume = volume.0,

@@ -17,7 +17,7 @@ mod sync;
 
 use std::collections::VecDeque;
 
-use weft_units::{ByteRange, Bytes, FRAME_BYTES, SectorRange, Sectors, Slot, Time};
+use weft_units::{ByteRange, Bytes, FRAME_BYTES, MemberIndex, SectorRange, Sectors, Slot, Time};
 
 use self::mirror_part::{CopyIo, MirrorPart};
 use self::read_balance::{ReadBalance, Readable};
@@ -41,8 +41,13 @@ use crate::mutant::Mutant;
 #[derive(Clone, Debug)]
 pub(crate) struct Mirror {
     places: Mirrors,
-    /// Reads that wait to be repeated on another copy.
+    /// Reads that wait to be repeated on another copy, and writes that wait to be repeated block by
+    /// block.
     again: VecDeque<(ArrayIo, StraightPart)>,
+    /// Parts among `again` that are writes, each with the member that failed to write its copy.
+    to_write_again: Vec<(StraightPart, MemberIndex)>,
+    /// Blocks that are being written again.
+    second_writes: Vec<(StraightPart, MemberIndex)>,
     /// Parts of client reads that members failed to read, each with the slots of the members that
     /// were asked for it.
     asked: Vec<(StraightPart, SlotSet)>,
@@ -64,6 +69,8 @@ impl Mirror {
             balance: ReadBalance::new(&places),
             places,
             again: VecDeque::new(),
+            to_write_again: Vec::new(),
+            second_writes: Vec::new(),
             asked: Vec::new(),
             alone: Vec::new(),
             clears: Clears::default(),
@@ -122,7 +129,11 @@ impl Mirror {
             self.events.push(Event::NoSpace { slot, sector });
             return Err(fault);
         }
-        let is_needed = cx.view().breaks(position);
+        let is_elsewhere = self.is_elsewhere(range, Some(slot), cx.view());
+        if fault == Fault::Io && is_elsewhere && self.record_unwritten(slot, range, cx) {
+            return Ok(());
+        }
+        let is_needed = cx.view().breaks(position) || !(spare || is_elsewhere);
         if !is_needed || fault == Fault::Gone {
             cx.fail_for(position, fault);
         }
@@ -138,22 +149,42 @@ impl Mirror {
                 cx.fail(position);
             }
         }
-        if self.is_elsewhere(range, slot, cx.view()) {
+        if is_elsewhere {
             self.falls_behind(slot, cx.view());
             cx.copies_may_differ(range.start.sectors_floor());
         }
         Err(fault)
     }
 
-    /// Whether an in-sync member other than the one at `slot` has a copy of `range`, which lies
-    /// within one chunk.
-    fn is_elsewhere(&self, range: ByteRange, slot: Slot, array: ArrayView<'_>) -> bool {
+    /// Records the copy of `range` on the member in sync at `slot` as bad blocks, after it failed
+    /// to be written. Returns whether the member stays in use. The blocks of a zeroed or synced
+    /// range are then rewritten one by one, because the write may have failed for one of them.
+    fn record_unwritten(&mut self, slot: Slot, range: ByteRange, cx: &mut Cx<'_>) -> bool {
+        let mut copies = self.places.copies_of(range.start.sectors_floor());
+        if range.len > copies.left_in_chunk().bytes() {
+            // A discard of several chunks.
+            return false;
+        }
+        let Some(copy) = copies.find(|copy| copy.slot == slot) else { return false };
+        let sectors = SectorRange { start: copy.sector, len: range.len.sectors_ceil() };
+        let recorded = cx.records_unwritten(slot, sectors, false);
+        if recorded && range.len > Bytes(FRAME_BYTES) {
+            let correction = Correction { slot, replaced: SlotSet::EMPTY };
+            self.copier.correct(correction, range, FRAME_BYTES);
+        }
+        recorded
+    }
+
+    /// Whether an in-sync member other than the one at `slot` has a valid copy of `range`, or of
+    /// its first chunk if it is a discard of several.
+    fn is_elsewhere(&self, range: ByteRange, slot: Option<Slot>, array: ArrayView<'_>) -> bool {
         let others = self.places.copies_of(range.start.sectors_floor());
-        let in_sync = |copy: Copy| {
-            let end = copy.sector + range.len.sectors_ceil();
-            array.membership().in_sync(end).contains(copy.slot)
+        let len = range.len.sectors_ceil().min(others.left_in_chunk());
+        let is_valid = |copy: Copy| {
+            let sectors = SectorRange { start: copy.sector, len };
+            array.membership().readable(sectors, ReadAround::Never).contains(copy.slot)
         };
-        others.filter(|copy| copy.slot != slot).any(in_sync)
+        others.filter(|copy| Some(copy.slot) != slot).any(is_valid)
     }
 
     /// Records that the member at `slot` missed data that other members have. While lack of space
@@ -205,6 +236,11 @@ impl Mirror {
     /// Handles a part of a client's write, to one copy, that is done or that was given up.
     fn part_written(&mut self, part: StraightPart, answer: Answer, cx: &mut Cx<'_>) -> PartOutcome {
         let request = part.request;
+        let is_second = !self.second_writes.is_empty() && self.is_second_write(part, answer);
+        if answer.result == Err(Fault::Io) && !is_second && self.is_to_write_again(part, answer, cx)
+        {
+            return PartOutcome::ToRepeat { part, asked: true };
+        }
         if !cx.membership().with_bad().is_empty() {
             self.written_over(range_of(part), answer, cx);
         }
@@ -230,6 +266,64 @@ impl Mirror {
         }
     }
 
+    /// Whether a part of a write is the second attempt at a block.
+    #[cold]
+    fn is_second_write(&mut self, part: StraightPart, answer: Answer) -> bool {
+        let before = self.second_writes.len();
+        let same = |member| answer.member.is_none_or(|it| it == member);
+        self.second_writes.retain(|(of, member)| *of != part || !same(*member));
+        self.second_writes.len() < before
+    }
+
+    /// Whether a copy that failed to be written is written once more, block by block, because only
+    /// one of the blocks of the member's request may have failed.
+    #[cold]
+    fn is_to_write_again(&mut self, part: StraightPart, answer: Answer, cx: &Cx<'_>) -> bool {
+        let position = answer.member.and_then(|member| cx.view().position_of(member));
+        let slot = position.and_then(|position| cx.view().slot_of(position));
+        let records = slot.is_some_and(|slot| cx.membership().records_unwritten(slot));
+        let again = records && !answer.given_up && !self.clears.has(part.request);
+        if let Some(member) = answer.member.filter(|_| again) {
+            self.to_write_again.push((part, member));
+        }
+        again
+    }
+
+    /// Writes a copy that failed to be written once more, each block in a request of its own.
+    /// Returns the number of sub-requests.
+    #[cold]
+    fn write_again(&mut self, io: &ArrayIo, part: StraightPart, cx: &mut Cx<'_>) -> u32 {
+        let place = self.to_write_again.iter().position(|(of, _)| *of == part);
+        let place = place.expect("a write that is repeated has failed");
+        let (_, member) = self.to_write_again.swap_remove(place);
+        let range = range_of(part);
+        let position = cx.view().position_of(member);
+        let slot = position.and_then(|position| cx.view().slot_of(position));
+        let mut copies = self.places.copies_of(range.start.sectors_floor());
+        let copy = copies.find(|copy| slot == Some(copy.slot));
+        let (Some(position), Some(copy)) = (position, copy) else {
+            // The member has failed meanwhile.
+            if !self.is_elsewhere(range, None, cx.view()) {
+                let (request, result) = (part.request, Err(ReplyError::Io));
+                self.events.push(Event::SubRequestsDone { request, sub_requests: 0, result });
+            }
+            return 0;
+        };
+        let (mut start, mut sub_requests) = (range.start.0, 0);
+        while start < range.end().0 {
+            let to = ((start / FRAME_BYTES + 1) * FRAME_BYTES).min(range.end().0);
+            let here = ByteRange::new(start, to - start);
+            let sector = copy.sector + (here.start - range.start).sectors_floor();
+            let target = Target { position, sector, range: here };
+            straight::send(io, &target, &[straight::memory(io, here)], here.len, cx);
+            let block =
+                StraightPart { request: part.request, start: here.start, len: here.len.0 as u32 };
+            self.second_writes.push((block, member));
+            (start, sub_requests) = (to, sub_requests + 1);
+        }
+        sub_requests
+    }
+
     /// Limits a range, where copies may differ, to the near side of the recovery offset of a member
     /// under recovery and of the ends of bad blocks. Two reads on the same side agree, because both
     /// take the first copy; a read across would take another copy.
@@ -242,16 +336,44 @@ impl Mirror {
             let end = array.membership().recovery_offset(copy.slot)?;
             (end > copy.sector).then(|| (end - copy.sector).bytes())
         };
-        let left_of_bad = |copy: Copy| {
+        let copies = self.places.copies_of(range.start.sectors_floor());
+        let len = copies.filter_map(left).fold(range.len, Bytes::min);
+        self.up_to_bad(ByteRange { len, ..range }, array)
+    }
+
+    /// Limits a range within one chunk to the near side of the ends of bad blocks, so that a copy
+    /// has all of it or none.
+    #[cold]
+    fn up_to_bad(&self, range: ByteRange, array: ArrayView<'_>) -> ByteRange {
+        let left = |copy: Copy| {
             let sectors = SectorRange::new(copy.sector.0, range.len.sectors_ceil().0);
             let bad = array.membership().bad_in(copy.slot, sectors)?;
             let end = if bad.start > copy.sector { bad.start } else { bad.end() };
             Some((end - copy.sector).bytes())
         };
-        let copies = || self.places.copies_of(range.start.sectors_floor());
-        let len = copies().filter_map(left).fold(range.len, Bytes::min);
-        let len = copies().filter_map(left_of_bad).fold(len, Bytes::min);
+        let copies = self.places.copies_of(range.start.sectors_floor());
+        let len = copies.filter_map(left).fold(range.len, Bytes::min);
         ByteRange { len, ..range }
+    }
+
+    /// Reads a range within one chunk from a copy. If no member has all of it, the range is limited
+    /// to a beginning that one may have. Returns what is read, or the beginning that none has.
+    fn read_beginning(
+        &mut self,
+        io: &ArrayIo,
+        range: ByteRange,
+        max: Bytes,
+        cx: &mut Cx<'_>,
+    ) -> Result<ByteRange, ByteRange> {
+        if self.read_copy(io, range, SlotSet::EMPTY, max, cx) {
+            return Ok(range);
+        }
+        let beginning = self.up_to_bad(range, cx.view());
+        let shorter = beginning.len < range.len;
+        if shorter && self.read_copy(io, beginning, SlotSet::EMPTY, max, cx) {
+            return Ok(beginning);
+        }
+        Err(beginning)
     }
 
     /// Reads a range from a copy on a member at a slot outside `asked`. The outbox may merge the
@@ -371,13 +493,14 @@ impl Mirror {
         while start < end {
             let to = ((start / unit * unit) + most).min(end);
             let here = ByteRange::new(start, to - start);
-            if self.read_copy(io, here, SlotSet::EMPTY, here.len, cx) {
+            let read = self.read_beginning(io, here, here.len, cx);
+            if read.is_ok() {
                 sub_requests += 1;
             } else {
                 let (request, result) = (part.request, Err(ReplyError::Io));
                 self.events.push(Event::SubRequestsDone { request, sub_requests: 0, result });
             }
-            start = to;
+            start = read.unwrap_or_else(|none| none).end().0;
         }
         sub_requests
     }
@@ -469,11 +592,12 @@ impl Requests for Mirror {
             if !cx.membership().is_whole() || !cx.membership().with_bad().is_empty() {
                 here = self.up_to_change(here, cx.view());
             }
-            if !self.read_copy(io, here, SlotSet::EMPTY, max, cx) {
+            let read = self.read_beginning(io, here, max, cx);
+            if read.is_err() {
                 let (request, result) = (io.id, Err(ReplyError::Io));
                 self.events.push(Event::SubRequestsDone { request, sub_requests: 1, result });
             }
-            start = here.end().0;
+            start = read.unwrap_or_else(|none| none).end().0;
         }
         Some(sub_requests)
     }
@@ -513,7 +637,7 @@ impl Requests for Mirror {
         sub_requests
     }
 
-    fn read_again(&mut self, part: StraightPart, io: &ArrayIo, _: bool) {
+    fn repeat(&mut self, part: StraightPart, io: &ArrayIo, _: bool) {
         self.again.push_back((*io, part));
     }
 
@@ -521,7 +645,11 @@ impl Requests for Mirror {
     #[inline]
     fn split_waiting(&mut self, _: bool, cx: &mut Cx<'_>) {
         while let Some((io, part)) = self.again.pop_front() {
-            let sub_requests = self.read_rest(&io, part, cx);
+            let sub_requests = if io.writes {
+                self.write_again(&io, part, cx)
+            } else {
+                self.read_rest(&io, part, cx)
+            };
             let (request, whole) = (part.request, false);
             self.events.push(Event::Split { request, sub_requests, whole });
         }
@@ -596,7 +724,7 @@ impl RaidLevel for Mirror {
                 None => self.asked.push((part, SlotSet::only(slot))),
             }
         }
-        PartOutcome::ReadFailed { part, asked: answer.member.is_some() }
+        PartOutcome::ToRepeat { part, asked: answer.member.is_some() }
     }
 
     fn part_freed(&mut self, part: CompletionTarget) -> Option<RequestId> {

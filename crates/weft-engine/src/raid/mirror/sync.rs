@@ -381,11 +381,16 @@ impl Copier {
         let memory = self.memory(place, if write { self.source(place) } else { slot });
         let part = self.part(place);
         let copy = part.copies.iter().find(|copy| copy.slot == slot).expect("the slot has a copy");
+        let max = match part.task {
+            // A block is not merged with its neighbours, which would fail with it.
+            Task::Correct(_) if part.range.len <= Bytes(FRAME_BYTES) => part.range.len,
+            Task::Correct(_) | Task::Sync { .. } => part.section.unwrap_or(cx.knobs.max_sectors),
+        };
         let request = MemberRequest {
             write,
             sector: copy.sector,
             bytes: part.range.len,
-            max: part.section.unwrap_or(cx.knobs.max_sectors),
+            max,
             kind: MergeKind {
                 fua: false,
                 stripes: false,
@@ -571,18 +576,22 @@ impl Copier {
     fn finish(&mut self, place: u32, level: Level, events: &mut Vec<Event>, cx: &mut Cx<'_>) {
         let part = self.parts[place as usize].as_mut().expect("a part is under way");
         assert_eq!(part.pending, 0, "every member has answered");
-        let corrected = part.step == Step::ReadingBack;
+        let verified = if part.step == Step::ReadingBack { part.written } else { SlotSet::EMPTY };
         part.step = Step::Over;
         let sectors = part.range.len.sectors_floor();
-        for copy in &part.copies {
-            if corrected && part.written.contains(copy.slot) {
-                let (slot, sector) = (copy.slot, copy.sector);
-                cx.report(if part.failed.contains(slot) {
-                    Report::Suspect { slot }
-                } else {
-                    Report::Corrected { slot, sector, sectors }
-                });
-            }
+        // Only a block of the range may have failed.
+        let suspect = if part.range.len > Bytes(FRAME_BYTES) {
+            verified.and(part.failed)
+        } else {
+            SlotSet::EMPTY
+        };
+        for copy in part.copies.iter().filter(|it| verified.without(suspect).contains(it.slot)) {
+            let (slot, sector) = (copy.slot, copy.sector);
+            cx.report(if part.failed.contains(slot) {
+                Report::Suspect { slot, sector, sectors }
+            } else {
+                Report::Corrected { slot, sector, sectors }
+            });
         }
         let is_whole = part.range.end() >= part.end;
         let more = !is_whole && !cx.membership().broken;
@@ -601,15 +610,13 @@ impl Copier {
         let told = part.copies.iter().all(|copy| copy.sector == sector);
         let (wrong, ok) = (alone.filter(|_| several && told), part.ok);
         let (range, differ) = (part.range, part.differ);
-        // No member has the whole range, but each may have some of its blocks: the range is
-        // corrected block by block.
-        let (slots, replaced) = match part.task {
-            _ if ok || range.len <= Bytes(FRAME_BYTES) => (SlotSet::EMPTY, SlotSet::EMPTY),
-            // A sync has read it block by block.
-            Task::Sync { .. } => (SlotSet::EMPTY, SlotSet::EMPTY),
-            Task::Correct(it) => (SlotSet::only(it.slot), it.replaced),
+        // A range that no member has as a whole, or that a member could not keep as a whole, is
+        // corrected block by block. A sync has read it block by block in the first case.
+        let slots = match part.task {
+            Task::Correct(it) if !ok && range.len > Bytes(FRAME_BYTES) => SlotSet::only(it.slot),
+            Task::Correct(_) | Task::Sync { .. } => suspect,
         };
-        let task = part.task;
+        let (task, replaced) = (part.task, part.task.replaced());
         match task {
             Task::Sync { key, .. } => {
                 let nth = self.units.iter().position(|unit| unit.key == key);

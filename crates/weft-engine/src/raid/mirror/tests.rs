@@ -539,13 +539,18 @@ fn what_a_member_cannot_read_is_read_elsewhere_written_again_and_read_back() {
             if *at == Sectors(DATA_OFFSET + 8) && *sectors == Sectors(8))
     };
     assert!(machine.notices.iter().any(corrected), "{:?}", machine.notices);
-    // A member that does not store what is written to it is not to be trusted.
+    // What a member does not keep is recorded as bad, and read elsewhere.
     machine.stubborn = true;
     machine.bad.insert((1, 100));
     machine.bad.insert((0, 200));
     assert_eq!(machine.ask(RequestOp::Read, 200, 1, 0), [5]);
-    let states: Vec<_> = machine.volume().members.iter().map(|it| it.state).collect();
-    assert_eq!(states, [MemberState::Faulty, MemberState::InSync]);
+    let volume = machine.volume();
+    let bad = |member: usize| volume.members[member].bad_blocks.clone();
+    assert_eq!((bad(0), bad(1)), (vec![SectorRange::new(DATA_OFFSET + 200, 8)], vec![]));
+    assert!(volume.members.iter().all(|it| it.state == MemberState::InSync));
+    machine.log.clear();
+    assert_eq!(machine.ask(RequestOp::Read, 200, 1, 0), [5]);
+    assert_eq!(machine.log, [(1, 200, 1, false)]);
 }
 
 /// A client that has read the second copy is not to read the first one later. Where the copies are

@@ -163,7 +163,7 @@ impl RaidLevel for ParityRaid {
                 return PartOutcome::Done(part.request);
             }
             StripePart::Straight(part) => {
-                return PartOutcome::ReadFailed { part, asked: answer.member.is_some() };
+                return PartOutcome::ToRepeat { part, asked: answer.member.is_some() };
             }
         }
         PartOutcome::Nothing

@@ -37,7 +37,7 @@ impl ParityRaid {
             } else {
                 let rest = end.min(self.next_full_stripe(start)) - start;
                 let part = StraightPart { request: io.id, start: Bytes(start), len: rest as u32 };
-                self.read_again(part, io, false);
+                self.repeat(part, io, false);
                 sub_requests += SPLITTING;
                 start += rest;
             }

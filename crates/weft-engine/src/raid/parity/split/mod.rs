@@ -438,7 +438,7 @@ impl Requests for ParityRaid {
     }
 
     #[inline(never)]
-    fn read_again(&mut self, part: StraightPart, io: &ArrayIo, asked: bool) {
+    fn repeat(&mut self, part: StraightPart, io: &ArrayIo, asked: bool) {
         let (frames, start, attr) = (io.frames, io.range.start, io.attr);
         self.rereads.push_back(ReRead { part, asked, frames, start, attr, sub_requests: 0 });
     }

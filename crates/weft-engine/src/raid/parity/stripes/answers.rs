@@ -238,7 +238,10 @@ impl Stripes {
             (Fault::NoSpace, Operation::SyncWriting) if still_there => {
                 stripe.no_space = Some(part.slot);
             }
+            (Fault::Io, Operation::Writing)
+                if still_there && self.is_to_write_again(part, cx.membership()) => {}
             (fault, _) => {
+                let stripe = self.cache.stripe_mut(part.stripe);
                 stripe.faults.insert(part.slot);
                 let rewrites = matches!(operation, Operation::Rewriting(_));
                 if still_there && rewrites && fault == Fault::NoSpace {
@@ -246,7 +249,8 @@ impl Stripes {
                 }
                 // The stripe itself handles a strip that cannot be read back or has no space.
                 let judged = matches!(operation, Operation::Rereading(_));
-                if still_there && !judged && fault != Fault::NoSpace {
+                let fails = still_there && !judged && fault != Fault::NoSpace;
+                if fails && !(fault == Fault::Io && self.record_unwritten(part, cx)) {
                     cx.report(Report::Failed { slot: part.slot });
                 }
             }

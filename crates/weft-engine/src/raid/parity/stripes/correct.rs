@@ -3,8 +3,8 @@
 //! A strip that could not be read is read once more, in a request of its own, so that its
 //! neighbours do not fail with it. If that fails too, the strip counts as lost in this stripe:
 //! readers are served from the other strips, and when the stripe has no other work the strip is
-//! rewritten and read back. A member that fails the rewrite, or has too many errors in a row, is
-//! failed.
+//! rewritten and read back. If that fails, the strip is recorded as bad blocks of the member, or
+//! the member is failed. A member with too many errors in a row is failed.
 //!
 //! Parity may have been computed without the strip by a write that no longer needed it. The strip
 //! is then computed for nothing but its correction. By step 14 of md's order, md leaves it as it
@@ -18,7 +18,7 @@
 use weft_units::{Bytes, SectorRange, Slot, StripeId};
 
 use super::Stripes;
-use crate::array::membership::Report;
+use crate::array::membership::{ReadAround, Report};
 use crate::layout::slot_set::SlotSet;
 use crate::raid::Cx;
 use crate::raid::parity::stripe::Operation;
@@ -31,10 +31,8 @@ impl Stripes {
     /// Source   md-badblocks.md §5, of members without a write error
     #[cold]
     pub(super) fn meet_bad_blocks(&mut self, id: StripeId, cx: &Cx<'_>) {
-        let height = self.cache.height();
+        let bad = self.bad_in_sync(id, cx);
         let stripe = self.cache.stripe_mut(id);
-        let bad =
-            cx.membership().bad_in_sync(SectorRange { start: stripe.sector(height), len: height });
         if !cx.membership().read_only {
             stripe.read_error = stripe.read_error.or(bad.without(stripe.deferred));
         }
@@ -57,6 +55,45 @@ impl Stripes {
             cx.report(Report::Unrecovered { slot, sector, sectors: height });
         }
         true
+    }
+
+    /// Records the strip of a member in sync that failed to be written as bad blocks. Returns
+    /// whether the member stays in use.
+    pub(super) fn record_unwritten(&mut self, part: StripIo, cx: &mut Cx<'_>) -> bool {
+        let sectors = self.sectors_of(part.stripe);
+        let lost = !self.is_given_without(part.stripe, SlotSet::only(part.slot), cx);
+        let recorded = cx.records_unwritten(part.slot, sectors, lost);
+        if recorded {
+            self.cache.stripe_mut(part.stripe).deferred.remove(part.slot);
+        }
+        recorded
+    }
+
+    /// Whether the strips on the media outside `lost` give the content of all strips.
+    pub(super) fn is_given_without(&self, id: StripeId, lost: SlotSet, cx: &Cx<'_>) -> bool {
+        let readable = cx.membership().readable(self.sectors_of(id), ReadAround::Never);
+        let lost = lost.or(self.cache.stripe(id).deferred);
+        cx.membership().suffices(readable.without(lost))
+    }
+
+    fn sectors_of(&self, id: StripeId) -> SectorRange {
+        let height = self.cache.height();
+        SectorRange { start: self.cache.stripe(id).sector(height), len: height }
+    }
+
+    /// Strips that failed to be written and are recorded as bad blocks.
+    #[inline]
+    pub(super) fn unwritten(&self, id: StripeId, cx: &Cx<'_>) -> SlotSet {
+        let stripe = self.cache.stripe(id);
+        if stripe.faults.is_empty() {
+            return SlotSet::EMPTY;
+        }
+        stripe.faults.and(self.bad_in_sync(id, cx))
+    }
+
+    /// Strips with bad blocks of members in sync.
+    fn bad_in_sync(&self, id: StripeId, cx: &Cx<'_>) -> SlotSet {
+        cx.membership().bad_in_sync(self.sectors_of(id))
     }
 
     /// Strips that could not be read and can be rewritten.
@@ -135,7 +172,7 @@ impl Stripes {
             let stripe = self.cache.stripe_mut(id);
             stripe.read_error.insert(slot);
             stripe.uncorrectable.insert(slot);
-            cx.report(Report::Suspect { slot });
+            cx.report(Report::Suspect { slot, sector, sectors: height });
         } else {
             cx.report(Report::Corrected { slot, sector, sectors: height });
         }

@@ -48,6 +48,8 @@ pub(crate) struct Stripes {
     plug: Vec<StripeId>,
     /// Stripes with a deferred write: a member had no space for one of the stripe's strips.
     with_deferred: Vec<StripeId>,
+    /// Stripes with a strip that failed to be written and is written once more.
+    to_write_again: Vec<StripeId>,
     /// Work of retired stripes, which waits for other stripes.
     displaced: VecDeque<Displaced>,
     /// Empty lists for followers of batches, kept for their allocations.
@@ -68,6 +70,7 @@ impl Stripes {
             stripes_per_chunk,
             plug: Vec::new(),
             with_deferred: Vec::new(),
+            to_write_again: Vec::new(),
             displaced: VecDeque::new(),
             spare_followers: Vec::new(),
             waits: StripeWaits::default(),
@@ -111,6 +114,10 @@ impl Stripes {
             stripe.sync = Some((action, ResyncState::Filling));
             let requested =
                 matches!(action, SyncAction::Check | SyncAction::Correct | SyncAction::Repair);
+            if requested {
+                // What could not be rewritten is tried once more.
+                stripe.uncorrectable = SlotSet::EMPTY;
+            }
             if requested && cx.knobs.check_reads == CheckReads::Media {
                 // The deferred strips are not on their member; only they are kept, everything else
                 // is read.

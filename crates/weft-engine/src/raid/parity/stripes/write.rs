@@ -10,6 +10,7 @@
 use weft_units::{Bytes, FRAME_BYTES, Slot, StripeId};
 
 use super::{Stripes, exponent};
+use crate::array::membership::Membership;
 use crate::contract::error::ReplyError;
 use crate::contract::frame::{Segment, Segments, ZERO_FRAME};
 use crate::contract::input::Class;
@@ -18,7 +19,7 @@ use crate::layout::slot_set::SlotSet;
 use crate::mutant::Mutant;
 use crate::raid::parity::plan::Mode;
 use crate::raid::parity::stripe::{Batch, Operation, SubRequest};
-use crate::raid::parity::stripe_part::StripRun;
+use crate::raid::parity::stripe_part::{StripIo, StripRun};
 use crate::raid::{Cx, Event};
 use crate::sched::merge;
 use crate::sched::request::{MemberRequest, MergeKind};
@@ -244,6 +245,9 @@ impl Stripes {
     /// Answers the writers, after every member has answered.
     pub(super) fn written(&mut self, id: StripeId, cx: &mut Cx<'_>) {
         assert_eq!(self.cache.stripe(id).in_flight, 0, "every member has answered");
+        if !self.to_write_again.is_empty() && self.write_again(id, cx) {
+            return;
+        }
         let defers = |id: &StripeId| !self.cache.stripe(*id).deferred.is_empty();
         let one_defers = defers(&id) || self.followers_of(id).iter().any(defers);
         if one_defers && self.save_zero_copy(id, &self.batch_of(id), cx) {
@@ -271,7 +275,7 @@ impl Stripes {
             Ok(())
         };
         for id in std::iter::once(&id).chain(&followers) {
-            self.stripe_written(*id, &result);
+            self.stripe_written(*id, &result, cx);
         }
         // In this order, stripes that were used together are later reused together, side by side.
         self.rest_or_continue(id);
@@ -285,10 +289,56 @@ impl Stripes {
         self.spare_followers.push(followers);
     }
 
-    fn stripe_written(&mut self, id: StripeId, result: &Result<(), ReplyError>) {
+    /// Whether a strip that failed to be written is written once more, on its own, because a
+    /// request of several strips may have failed for one of them. Otherwise it has failed again, or
+    /// its member cannot record it as bad.
+    #[cold]
+    pub(super) fn is_to_write_again(&mut self, part: StripIo, membership: &Membership) -> bool {
+        let stripe = self.cache.stripe_mut(part.stripe);
+        let again = membership.records_unwritten(part.slot) && !stripe.retried.contains(part.slot);
+        if again {
+            stripe.retried.insert(part.slot);
+            stripe.faults.insert(part.slot);
+            self.to_write_again.push(part.stripe);
+        }
+        again
+    }
+
+    /// Writes the strips of the stripe or batch `head` that failed to be written once more, each in
+    /// a request of its own. Returns whether there are any.
+    #[cold]
+    fn write_again(&mut self, head: StripeId, cx: &mut Cx<'_>) -> bool {
+        let batch = self.batch_of(head);
+        let here = |id: &mut StripeId| batch.contains(id);
+        let mut stripes: Vec<StripeId> = self.to_write_again.extract_if(.., here).collect();
+        stripes.sort_unstable_by_key(|id| id.0);
+        stripes.dedup();
+        for id in stripes {
+            let stripe = self.cache.stripe_mut(id);
+            let failed = std::mem::take(&mut stripe.faults).and(cx.membership().present());
+            let fua = stripe.written_durably();
+            self.stage(id, failed, Some(fua), Bytes::ZERO, cx);
+            if id != head {
+                let sent = std::mem::take(&mut self.cache.stripe_mut(id).in_flight);
+                self.cache.stripe_mut(head).in_flight += sent;
+            }
+        }
+        let stripe = self.cache.stripe_mut(head);
+        let again = stripe.in_flight > 0;
+        if again {
+            stripe.operation = Operation::Writing;
+        }
+        again
+    }
+
+    fn stripe_written(&mut self, id: StripeId, result: &Result<(), ReplyError>, cx: &Cx<'_>) {
+        let has_failed = !self.cache.stripe(id).faults.is_empty();
+        let is_lost = has_failed && !self.is_given_without(id, SlotSet::EMPTY, cx);
+        let result = if is_lost { &Err(ReplyError::Io) } else { result };
+        let unwritten = self.unwritten(id, cx);
         let stripe = self.cache.stripe_mut(id);
         let rewritten = stripe.written().or(stripe.new_parity);
-        stripe.read_error = stripe.read_error.without(rewritten);
+        stripe.read_error = stripe.read_error.without(rewritten).or(unwritten);
         stripe.retried = stripe.retried.without(rewritten);
         stripe.faults = SlotSet::EMPTY;
         stripe.zero_copy = SlotSet::EMPTY;
