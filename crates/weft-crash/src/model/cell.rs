@@ -50,6 +50,8 @@ pub(super) struct Version {
     /// Part of the sector that the version changed; `None` for the whole sector.
     pub(super) patch: Option<Box<Patch>>,
     pub(super) failed: bool,
+    /// Whether a power cut may have lost the version.
+    pub(super) cut: bool,
     /// For a failed version: the model's count of reads when a read first returned this version.
     /// `gone` is the count when a later read first returned an older version in its place.
     pub(super) seen: Option<u64>,
@@ -79,6 +81,7 @@ impl Version {
             acknowledged,
             patch: None,
             failed: false,
+            cut: false,
             seen: None,
             gone: None,
         }
@@ -243,9 +246,9 @@ impl Cell {
     }
 
     /// Possible contents of version `index` of the sector, a write of a part of it (`patch`). The
-    /// rest of the sector has the content of the version before. If that version failed, the rest
-    /// may also have the content of the version before that one, and so on down to one that did not
-    /// fail.
+    /// rest of the sector has the content of the version before. If that version failed, or a power
+    /// cut may have lost it, the rest may also have the content of the version before that one, and
+    /// so on down to one that is certainly stored.
     pub(super) fn patched(
         &self,
         index: usize,
@@ -254,14 +257,17 @@ impl Cell {
         payload: PayloadMode,
     ) -> SmallVec<[Content; 1]> {
         let mut contents = SmallVec::new();
-        for version in self.versions.iter().take(index).rev() {
+        for index in (0..index.min(self.versions.len())).rev() {
+            let (number, version) = (self.first + index as u64, &self.versions[index]);
             for base in &version.contents {
                 let content = patched(base, sector, patch, payload);
                 if !contents.contains(&content) {
                     contents.push(content);
                 }
             }
-            if !version.failed {
+            // A cut version that was read since is stored.
+            let was_lost = version.cut && number > self.read_floor;
+            if !version.failed && !was_lost {
                 break;
             }
         }
@@ -296,10 +302,14 @@ impl Cell {
     }
 
     /// Counts every acknowledged version that is not durable as not acknowledged, because a power
-    /// cut may have lost it.
+    /// cut may have lost it, and every failed one as one that the cut interrupted.
     pub(super) fn take_back(&mut self) {
         self.drained = 0;
-        self.take_back_but_drained();
+        let kept = self.take_back_but_drained();
+        for (number, version) in (self.first..).zip(&mut self.versions) {
+            (version.failed, version.seen, version.gone) = (false, None, None);
+            version.cut = number > kept;
+        }
     }
 
     /// Counts every acknowledged version that is neither durable nor stored by a drain of the

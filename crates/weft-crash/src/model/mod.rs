@@ -261,12 +261,11 @@ impl Model {
         self.cells.values_mut().for_each(Cell::forget_failed);
     }
 
-    /// Variant of [`Self::write_failed`] for a write that a disconnected client left behind and
-    /// that a write-back cache may keep until a flush.
-    pub fn write_left(&mut self, write: WriteId) {
+    /// Records that a write-back cache holds the range of a write that a disconnected client left
+    /// behind. It may write the range to members at any time until a flush.
+    pub fn left_in_cache(&mut self, range: ByteRange) {
         self.acknowledged += 1;
-        self.unflushed.extend(self.range_of(write).map(|range| (self.acknowledged, range)));
-        self.write_failed(write);
+        self.unflushed.push_back((self.acknowledged, range));
     }
 
     /// Mark for a flush that is received now, to pass to [`Self::flush_acknowledged`].
@@ -440,12 +439,7 @@ impl Model {
         self.writes.clear();
         self.unflushed.clear();
         self.reads_outstanding = 0;
-        for cell in self.cells.values_mut() {
-            cell.take_back();
-            for version in &mut cell.versions {
-                (version.failed, version.seen, version.gone) = (false, None, None);
-            }
-        }
+        self.cells.values_mut().for_each(Cell::take_back);
     }
 
     /// Records a process crash while the power stays on: no request is outstanding afterwards;

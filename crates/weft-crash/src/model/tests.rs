@@ -221,6 +221,27 @@ fn part_of_a_sector_may_stand_on_what_was_there_before_a_failure() {
     assert!(read(&mut model, SECTOR, &[1; 512]).is_err());
 }
 
+/// A cut interrupts a write of the whole sector, and a write of a part of it follows before any
+/// read. Found by the profile `last-copy`, seed 1001467181.
+#[test]
+fn part_of_a_sector_may_stand_on_what_was_there_before_a_cut() {
+    let mut model = Model::default();
+    let (a, _) = model.write_issued(SECTOR, Payload::Fill(1));
+    model.write_acknowledged(a, true);
+    let (b, _) = model.write_issued(SECTOR, Payload::Fill(2));
+    model.write_acknowledged(b, false);
+    let (c, _) = model.write_issued(SECTOR, Payload::Fill(3));
+    model.write_failed(c);
+    model.power_cut();
+    let (d, _) = model.write_issued(ByteRange::new(512 * 7, 100), Payload::Fill(4));
+    model.write_acknowledged(d, true);
+    for base in 0..4 {
+        let mut sector = [base; 512];
+        sector[..100].fill(4);
+        assert_eq!(model.media_allows(7, &sector), base > 0, "{base}");
+    }
+}
+
 /// Two writes of the whole sector fail, in either order, under a write of a part of it. Found by
 /// the profile `beyond-powered`, seed 10939.
 #[test]

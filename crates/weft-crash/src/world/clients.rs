@@ -128,7 +128,6 @@ impl World {
             .partition::<BTreeMap<_, _>, _>(|(ticket, _)| ticket.0 == client);
         self.issued = stay;
         for Issued { volume, expected, .. } in left.into_values() {
-            let with_cache = self.options.write_back.is_some();
             let model = self.model_of(volume);
             match expected {
                 Expected::Read(_) => model.read_failed(),
@@ -136,11 +135,7 @@ impl World {
                 // lack space.
                 Expected::Perhaps(write, ..) | Expected::Write(write, ..) => {
                     let range = model.range_of(write);
-                    if with_cache {
-                        model.write_left(write);
-                    } else {
-                        model.write_failed(write);
-                    }
+                    model.write_failed(write);
                     self.orphans.extend(range.map(|range| (volume, range)));
                 }
                 Expected::Advice | Expected::Flush(_) | Expected::Nothing => {}

@@ -330,10 +330,14 @@ impl World {
             let load = self.engine.as_ref().expect("an engine runs").load();
             let mut waited = false;
             self.checkers.settled(&load);
-            if load.requests_active == 0 {
+            let cached = self.options.write_back.is_some();
+            if load.requests_active == 0 && !(cached && load.frames_held > 0) {
                 let orphans = std::mem::take(&mut self.orphans);
                 // Waiting writes may overlap the ranges that disconnected clients left.
                 waited = !orphans.is_empty();
+                for (volume, range) in orphans.into_iter().filter(|_| cached) {
+                    self.model_of(volume).left_in_cache(range);
+                }
             }
             if load.tokens_outstanding != self.pending.len() {
                 let (engine, driver) = (load.tokens_outstanding, self.pending.len());

@@ -245,12 +245,10 @@ impl Array {
     /// Time at which a superblock update that found no space on a member is retried; `None` if none
     /// waits.
     pub(crate) fn update_wake(&self) -> Option<Time> {
-        // While writes of an update are outstanding their answers wake the array, and while the
-        // update is held the answers to a flush do.
-        let SuperblockUpdates { held, outstanding, .. } = self.updates;
-        let waits =
-            outstanding == 0 && !held && !self.membership.read_only && !self.membership.broken;
-        self.updates.not_before.filter(|_| waits)
+        // While writes of an update or of bitmap pages are outstanding their answers wake the
+        // array, and while the update is held the answers to a flush do.
+        let idle = self.updates.outstanding == 0 && !self.updates.held && !self.has_bitmap_round();
+        self.updates.not_before.filter(|_| idle && self.may_write_superblocks())
     }
 
     fn start_superblocks(&mut self, out: &mut Outbox) {

@@ -15,7 +15,7 @@ use crate::raid::{Event, SPLITTING};
 impl Volume {
     /// Tries again to write the strips for which members had no space, once per [`FULL_RETRY`].
     pub(super) fn write_deferred(&mut self, out: &mut Outbox) {
-        if self.has_deferred() && self.retry_wake().is_some_and(|time| out.now >= time) {
+        if self.may_write_deferred() && self.retry_wake().is_some_and(|time| out.now >= time) {
             self.full_since = Some(out.now);
             self.array.give_up_full(self.knobs.no_space_wait, out);
             self.with_raid(out, |raid, cx| raid.write_deferred(cx));
@@ -32,8 +32,16 @@ impl Volume {
     pub(super) fn retry_wake(&self) -> Option<Time> {
         let due = self.full_since? + FULL_RETRY;
         // A sync that is not due needs no wake-up.
-        let waits = self.has_deferred() || (self.sync.is_none() && self.sync_is_due(due));
+        let waits = self.may_write_deferred() || (self.sync.is_none() && self.sync_is_due(due));
         (waits && !self.array.membership.broken).then_some(due)
+    }
+
+    /// Whether strips wait for space and may still be written. Once a volume that stops is idle,
+    /// its superblocks become clean, unless they record a resync; after its end nothing is written.
+    fn may_write_deferred(&self) -> bool {
+        let ends = || self.stopping && self.is_idle();
+        let says_clean = || self.array.membership.resync_from.is_none();
+        self.has_deferred() && !(ends() && (says_clean() || self.array.is_settled()))
     }
 
     #[inline]
