@@ -34,7 +34,7 @@ const TABLE: &[Row] = &[
     row(&["--stop", "-S"], "weft stop TARGET"),
     row(&["--wait", "-W"], "weft wait TARGET"),
     row(&["--zero-superblock"], "weft create --force MEMBER… (a new array; nothing only erases)"),
-    row(&["--add", "-a"], "weft add TARGET MEMBER…"),
+    row(&["--add", "--add-spare", "-a"], "weft add TARGET MEMBER…"),
     row(&["--re-add"], "weft re-add TARGET MEMBER…"),
     row(&["--fail", "--set-faulty", "-f"], "weft fail TARGET MEMBER…"),
     row(&["--remove", "-r"], "weft remove TARGET MEMBER…"),

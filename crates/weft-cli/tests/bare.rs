@@ -117,6 +117,7 @@ fn status_tells_of_a_bare_member_what_it_is_and_has_done() {
                 "sectors_read": 8,
                 "sectors_resync": 0,
                 "sectors_written": written[1],
+                "size": SIZE,
                 "state": "in_sync",
                 "writes": written[0],
             }],

@@ -203,7 +203,8 @@ pub struct VolumeStatus {
     /// Sectors of each member that the resync or check has passed, and their total.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync_completed: Option<(u64, u64)>,
-    /// Stripes that the running or last resync or check has handled.
+    /// Number of units that the running or last resync or check has finished. A unit is one stripe,
+    /// or with RAID 1 and 10 up to 64 KiB of one chunk.
     #[serde(default)]
     pub sync_stripes: u64,
     /// Bytes of each member per second that the running resync or check passes, over the last 10 to
@@ -414,9 +415,15 @@ pub struct MemberStatus {
     pub dev_number: u32,
     /// State of the member: `in_sync`, `rebuilding`, `spare` or `faulty`.
     pub state: String,
+    /// Size of the member in bytes; absent once it is closed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
     /// Whether a mirror reads from the member only when no other member can be read.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub write_mostly: bool,
+    /// Whether writes go to an overlay and leave the member as it is.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub overlay: bool,
     /// First sector of the array's data on the member; absent for a bare member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_offset: Option<u64>,

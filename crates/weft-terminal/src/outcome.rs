@@ -53,6 +53,15 @@ impl Failure {
     pub fn refused(message: impl ToString) -> Self {
         Self::Refused(message.to_string())
     }
+
+    /// The message, for a command that goes on or reports it in another way.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        match self {
+            Self::Failed(text) | Self::Usage(text) | Self::Refused(text) => text,
+            Self::BrokenPipe => "standard output is closed",
+        }
+    }
 }
 
 /// Converts an error of standard output. Errors of files are converted explicitly, with the name of

@@ -171,7 +171,7 @@ impl Contents {
                 }
                 Err(failure) => {
                     is_whole = false;
-                    complain(&format!("array {name}: {}", text(&failure)));
+                    complain(&format!("array {name}: {}", failure.message()));
                 }
             }
         }
@@ -333,13 +333,6 @@ fn socket_uri(name: &str, status: &Status) -> Result<String, Failure> {
             status.listen.join(", ")
         ))
     })
-}
-
-fn text(failure: &Failure) -> &str {
-    match failure {
-        Failure::Failed(text) | Failure::Usage(text) | Failure::Refused(text) => text,
-        Failure::BrokenPipe => "a closed pipe",
-    }
 }
 
 /// Name of an array without that of the machine; its UUID if it has none.

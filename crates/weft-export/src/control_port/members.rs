@@ -24,6 +24,8 @@ pub(super) fn status_of(
         slot: member.slot.map(|slot| slot.0),
         dev_number: member.dev_number,
         write_mostly: member.write_mostly,
+        overlay: open.is_some_and(|open| open.overlay().is_some()),
+        size: open.map(|open| open.info().size.bytes().0),
         data_offset: member.data.map(|data| data.start.0),
         data_sectors: member.data.map(|data| data.len.0),
         state: match member.state {

@@ -157,11 +157,15 @@ impl<R: MemberRing> MemberIo<R> {
         Ok(())
     }
 
-    /// Closes a member. Its outstanding requests still end and are answered.
+    /// Closes a member. Its outstanding requests still end and are answered. Without any, its locks
+    /// are released at once, so that another process can open it.
     pub fn remove(&mut self, index: MemberIndex) {
         let Some(entry) = self.members.get_mut(index.index()).and_then(Option::take) else {
             return;
         };
+        if !self.is_busy(index) {
+            entry.member.unlock();
+        }
         if let Err(error) = self.ring.set_file(index.0, None) {
             tracing::warn!(member = index.0, %error, "its file stays open");
         }
@@ -185,17 +189,17 @@ impl<R: MemberRing> MemberIo<R> {
         let mut hanging = Vec::new();
         for index in 0..self.members.len() {
             let Ok(number) = u16::try_from(index) else { return hanging };
-            let is_busy = |operation: &Operation| operation.member.0 == number;
-            if self.operations.iter().flatten().any(is_busy) {
+            if self.is_busy(MemberIndex(number)) {
                 hanging.push(self.label(MemberIndex(number)));
                 continue;
-            }
-            if let Some(entry) = &self.members[index] {
-                entry.member.unlock();
             }
             self.remove(MemberIndex(number));
         }
         hanging
+    }
+
+    fn is_busy(&self, index: MemberIndex) -> bool {
+        self.operations.iter().flatten().any(|operation| operation.member == index)
     }
 
     /// The members that are open.

@@ -105,10 +105,7 @@ impl Tour {
                     writeln!(out, "{red}✗{plain} {bold}{name:<14}{plain} ({})", took(span))?;
                     out.flush()?;
                 }
-                let text = match &failure {
-                    Failure::Failed(text) | Failure::Usage(text) | Failure::Refused(text) => text,
-                    Failure::BrokenPipe => "standard output is closed",
-                };
+                let text = failure.message();
                 self.steps
                     .push(json!({"name": name, "ok": false, "text": text, "duration_ms": millis}));
                 Err(failure)

@@ -13,7 +13,8 @@ pub(super) struct Event {
     /// mdadm's name of the event, such as `Fail`.
     pub(super) name: String,
     pub(super) volume: String,
-    /// Member that the event is about, or a remark; empty if there is none.
+    /// Member that the event is about, volume that a spare is from, or a remark; empty if there is
+    /// none.
     pub(super) component: String,
 }
 
@@ -22,11 +23,16 @@ impl Event {
         Self { name: name.into(), volume: volume.into(), component: component.into() }
     }
 
-    /// Whether the event is mailed: redundancy is lost, or a test was asked for.
+    /// Whether the event is mailed: redundancy or its reserve is lost, or a test was asked for.
     pub(super) fn is_alarm(&self) -> bool {
         matches!(
             self.name.as_str(),
-            "DegradedArray" | "DeviceDisappeared" | "Fail" | "FailSpare" | "TestMessage"
+            "DegradedArray"
+                | "DeviceDisappeared"
+                | "Fail"
+                | "FailSpare"
+                | "SparesMissing"
+                | "TestMessage"
         )
     }
 
@@ -36,6 +42,7 @@ impl Event {
         match component.as_str() {
             "" => format!("{name} on {volume}"),
             remark if name == "RebuildFinished" => format!("{name} on {volume}, {remark}"),
+            from if name == "MoveSpare" => format!("{name} on {volume}, from {from}"),
             member => format!("{name} on {volume}, member {member}"),
         }
     }
@@ -191,9 +198,9 @@ mod tests {
     #[test]
     fn what_costs_redundancy_is_an_alarm() {
         let is_alarm = |name: &str| Event::new(name, "v", "").is_alarm();
-        assert!(["Fail", "FailSpare", "DegradedArray", "TestMessage"].into_iter().all(is_alarm));
+        assert!(["Fail", "FailSpare", "DegradedArray", "SparesMissing"].into_iter().all(is_alarm));
         assert!(
-            !["RebuildStarted", "Rebuild20", "SpareActive", "NewArray"].into_iter().any(is_alarm)
+            !["RebuildStarted", "Rebuild20", "SpareActive", "MoveSpare"].into_iter().any(is_alarm)
         );
     }
 }

@@ -3,10 +3,14 @@
 //! Each look asks every server for its status, so an event that comes and goes between two looks is
 //! not told.
 
+mod config;
 mod events;
+mod moving;
+mod spare_groups;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -17,23 +21,33 @@ use weft_terminal::terminal::{complain, json_line, stdout};
 
 use crate::states;
 use crate::target;
+use config::Config;
 use events::{Event, Seen, compare};
+use moving::{Moved, Targets};
+use spare_groups::Move;
 
 /// Tells of events of running volumes: failed members, rebuilds, volumes that come and go
 ///
-/// Events have mdadm's names: DegradedArray, DeviceDisappeared, Fail, FailSpare, NewArray,
-/// RebuildStarted, RebuildNN, RebuildFinished, SpareActive, TestMessage. Each is a line on standard
-/// output. DegradedArray, DeviceDisappeared, Fail, FailSpare and TestMessage are mailed.
+/// Events have mdadm's names: DegradedArray, DeviceDisappeared, Fail, FailSpare, MoveSpare,
+/// NewArray, RebuildStarted, RebuildNN, RebuildFinished, SpareActive, SparesMissing, TestMessage.
+/// Each is a line on standard output. DegradedArray, DeviceDisappeared, Fail, FailSpare,
+/// SparesMissing and TestMessage are mailed.
+///
+/// With --config, arrays of one spare-group share their spares: one that misses a member and has no
+/// spare gets one of an array that is whole.
 ///
 /// Exit status of --oneshot: 0, 1 when a named volume does not run, or 4 when one is degraded.
 #[derive(Debug, Args)]
 pub(crate) struct Monitor {
     /// Run PROGRAM for each event, with the event, the volume and, if there is one, the member
     #[arg(short, long, alias = "alert", value_name = "PROGRAM")]
-    program: Option<std::path::PathBuf>,
+    program: Option<PathBuf>,
     /// Mail alarms to ADDRESS, by sendmail
     #[arg(short, long, value_name = "ADDRESS", value_parser = address)]
     mail: Option<String>,
+    /// Read ARRAY lines (spares=, spare-group=), MAILADDR and PROGRAM of an mdadm.conf
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Look every SECONDS
     #[arg(
         short,
@@ -66,31 +80,37 @@ pub(crate) struct Monitor {
 }
 
 pub(crate) fn run(arguments: &Monitor) -> Outcome {
-    let mut seen: BTreeMap<String, Option<Seen>> = BTreeMap::new();
+    let config = match &arguments.config {
+        Some(path) => Config::read(path).map_err(Failure::usage)?,
+        None => Config::default(),
+    };
+    for remark in &config.remarks {
+        complain(remark);
+    }
+    let (seen, stuck, homeless) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+    let mut watch = Watch { arguments, config, seen, stuck, homeless };
     let mut is_first = true;
     loop {
-        let running = target::running().into_iter().flat_map(|(_, status)| status.volumes);
-        let wanted = |volume: &VolumeStatus| {
-            arguments.volumes.is_empty() || arguments.volumes.contains(&volume.name)
-        };
-        let volumes: Vec<VolumeStatus> = running.filter(wanted).collect();
+        let (mut targets, volumes) = watch.running();
         for volume in &volumes {
-            look(arguments, &mut seen, volume, is_first)?;
+            watch.look(volume, is_first)?;
         }
         // A volume that is named and does not run is missing from the start.
         if is_first {
             let named = arguments.volumes.iter().cloned();
-            named.for_each(|name| _ = seen.entry(name).or_default());
+            named.for_each(|name| _ = watch.seen.entry(name).or_default());
         }
-        let absent: Vec<String> = seen
+        let absent: Vec<String> = watch
+            .seen
             .keys()
             .filter(|name| volumes.iter().all(|volume| volume.name != **name))
             .cloned()
             .collect();
         for name in &absent {
-            seen.remove(name);
-            tell(arguments, &Event::new("DeviceDisappeared", name, ""), &[])?;
+            watch.seen.remove(name);
+            watch.tell(&Event::new("DeviceDisappeared", name, ""), &[])?;
         }
+        watch.share_spares(&mut targets, &volumes)?;
         if arguments.oneshot {
             if let Some(name) = absent.first() {
                 return Err(Failure::failed(format!("{name}: no running volume has this name")));
@@ -103,55 +123,127 @@ pub(crate) fn run(arguments: &Monitor) -> Outcome {
     }
 }
 
-/// Tells what has happened to a volume since the last look at it.
-fn look(
-    arguments: &Monitor,
-    seen: &mut BTreeMap<String, Option<Seen>>,
-    volume: &VolumeStatus,
-    is_first: bool,
-) -> Result<(), Failure> {
-    let name = volume.name.as_str();
-    let advice = states::lines(&states::of_running(volume));
-    if is_first && arguments.test {
-        tell(arguments, &Event::new("TestMessage", name, ""), &advice)?;
-    } else if !is_first && !seen.contains_key(name) {
-        tell(arguments, &Event::new("NewArray", name, ""), &advice)?;
-    }
-    let before = seen.entry(name.to_owned()).or_default();
-    for event in compare(before, volume, arguments.increment) {
-        tell(arguments, &event, &advice)?;
-    }
-    Ok(())
+/// A watch over volumes.
+struct Watch<'a> {
+    arguments: &'a Monitor,
+    config: Config,
+    /// States at the last look, by the name of the volume.
+    seen: BTreeMap<String, Option<Seen>>,
+    /// Spares that a volume has refused, by their label and the volume, which misses a member.
+    stuck: BTreeSet<(String, String)>,
+    /// Spares that belong to no volume because one was refused and did not return, by their label,
+    /// and the volume that had them.
+    homeless: BTreeMap<String, String>,
 }
 
-/// Prints an event, runs the program for it, and mails it if it is an alarm. `advice` are lines
-/// about the state of the volume.
-fn tell(arguments: &Monitor, event: &Event, advice: &[String]) -> Result<(), Failure> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let mut out = stdout();
-    match arguments.json {
-        true => write!(out, "{}", json_line(&event.to_json(now).to_string()))?,
-        false => writeln!(out, "{}", event.text())?,
-    }
-    out.flush()?;
-    if let Some(program) = &arguments.program {
-        let mut command = Command::new(program);
-        command.args([&event.name, &event.volume]);
-        if !event.component.is_empty() {
-            command.arg(&event.component);
+impl Watch<'_> {
+    /// The volumes that run and are watched, and their servers.
+    fn running(&self) -> (Targets, Vec<VolumeStatus>) {
+        let wanted = |volume: &VolumeStatus| {
+            self.arguments.volumes.is_empty() || self.arguments.volumes.contains(&volume.name)
+        };
+        let (mut targets, mut volumes) = (Targets::new(), Vec::new());
+        for (target, status) in target::running() {
+            let Some(volume) = status.volumes.into_iter().next().filter(wanted) else { continue };
+            targets.insert(volume.name.clone(), target);
+            volumes.push(volume);
         }
-        // A program that fails must not end the watch.
-        match command.stdin(Stdio::null()).stdout(Stdio::null()).status() {
-            Ok(status) if status.success() => {}
-            Ok(status) => complain(&format!("{}: {}: {status}", program.display(), event.name)),
-            Err(error) => complain(&format!("{}: {error}", program.display())),
+        (targets, volumes)
+    }
+
+    /// Tells what has happened to a volume since the last look at it.
+    fn look(&mut self, volume: &VolumeStatus, is_first: bool) -> Result<(), Failure> {
+        let name = volume.name.as_str();
+        let advice = states::lines(&states::of_running(volume));
+        let is_new = !self.seen.contains_key(name);
+        if is_first && self.arguments.test {
+            self.tell(&Event::new("TestMessage", name, ""), &advice)?;
+        } else if !is_first && is_new {
+            self.tell(&Event::new("NewArray", name, ""), &advice)?;
         }
+        let expected = self.config.line_of(volume).map_or(0, |line| line.spares);
+        if is_new && spare_groups::count(volume) < expected {
+            self.tell(&Event::new("SparesMissing", name, ""), &advice)?;
+        }
+        let before = self.seen.entry(name.to_owned()).or_default();
+        for event in compare(before, volume, self.arguments.increment) {
+            self.tell(&event, &advice)?;
+        }
+        Ok(())
     }
-    let address = arguments.mail.as_ref().filter(|_| event.is_alarm());
-    if let Some(Err(why)) = address.map(|address| mail(address, event, advice)) {
-        complain(&format!("sendmail: {}: {why}", event.name));
+
+    /// Moves a spare to a volume of its group that misses a member, if there are such.
+    fn share_spares(
+        &mut self,
+        targets: &mut Targets,
+        volumes: &[VolumeStatus],
+    ) -> Result<(), Failure> {
+        let is_member = |label: &String| {
+            volumes.iter().flat_map(|it| &it.members).any(|member| member.label == *label)
+        };
+        self.homeless
+            .retain(|label, from| !is_member(label) && moving::add(targets, from, label).is_err());
+        let needs = |name: &String| {
+            volumes.iter().any(|it| it.name == *name && spare_groups::needs_spare(it))
+        };
+        self.stuck.retain(|(_, to)| needs(to));
+        let group = |volume: &VolumeStatus| self.config.line_of(volume)?.spare_group.as_deref();
+        let may = |it: &Move<'_>| !self.stuck.contains(&key(it));
+        let Some(chosen) = spare_groups::choose(volumes, group, may) else { return Ok(()) };
+        let Move { from, to, spare } = chosen;
+        let outcome = moving::moved(targets, &chosen);
+        if let Some(why) = outcome.why() {
+            let label = &spare.label;
+            complain(&format!("{label}: not moved from {} to {}: {why}", from.name, to.name));
+        }
+        match outcome {
+            Moved::Done => self.tell(&Event::new("MoveSpare", &to.name, &from.name), &[])?,
+            // The next look tries again.
+            Moved::Stays(_) => {}
+            Moved::Refused(_) => _ = self.stuck.insert(key(&chosen)),
+            Moved::Homeless(_) => {
+                self.stuck.insert(key(&chosen));
+                self.homeless.insert(spare.label.clone(), from.name.clone());
+                self.tell(&Event::new("FailSpare", &from.name, &spare.label), &[])?;
+            }
+        }
+        Ok(())
     }
-    Ok(())
+
+    /// Prints an event, runs the program for it, and mails it if it is an alarm. `advice` are lines
+    /// about the state of the volume.
+    fn tell(&self, event: &Event, advice: &[String]) -> Result<(), Failure> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let mut out = stdout();
+        match self.arguments.json {
+            true => write!(out, "{}", json_line(&event.to_json(now).to_string()))?,
+            false => writeln!(out, "{}", event.text())?,
+        }
+        out.flush()?;
+        if let Some(program) = self.arguments.program.as_ref().or(self.config.program.as_ref()) {
+            let mut command = Command::new(program);
+            command.args([&event.name, &event.volume]);
+            if !event.component.is_empty() {
+                command.arg(&event.component);
+            }
+            // A program that fails must not end the watch.
+            match command.stdin(Stdio::null()).stdout(Stdio::null()).status() {
+                Ok(status) if status.success() => {}
+                Ok(status) => complain(&format!("{}: {}: {status}", program.display(), event.name)),
+                Err(error) => complain(&format!("{}: {error}", program.display())),
+            }
+        }
+        let address = self.arguments.mail.as_ref().or(self.config.mail.as_ref());
+        let address = address.filter(|_| event.is_alarm());
+        if let Some(Err(why)) = address.map(|address| mail(address, event, advice)) {
+            complain(&format!("sendmail: {}: {why}", event.name));
+        }
+        Ok(())
+    }
+}
+
+fn key(it: &Move<'_>) -> (String, String) {
+    (it.spare.label.clone(), it.to.name.clone())
 }
 
 /// Mails an event by sendmail.

@@ -1,0 +1,159 @@
+//! Spares that arrays share: which one goes where.
+//!
+//! Arrays of one `spare-group` of `mdadm.conf` share their spares. An array that misses a member,
+//! fills none and has no spare gets one of an array of its group that misses none. Each choice is
+//! for one spare, because the states are others once it has gone.
+//!
+//! Source   mdadm(8), "MONITOR MODE" (`spare-group`)
+
+use weft_export::control::{MemberStatus, VolumeStatus};
+use weft_units::SECTOR_BYTES;
+
+/// A spare, and the arrays that it leaves and joins.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Move<'a> {
+    pub(super) from: &'a VolumeStatus,
+    pub(super) to: &'a VolumeStatus,
+    pub(super) spare: &'a MemberStatus,
+}
+
+/// The next spare to move. `group` tells the group of a volume, and `may` whether a move is to be
+/// tried.
+pub(super) fn choose<'a>(
+    volumes: &'a [VolumeStatus],
+    group: impl Fn(&VolumeStatus) -> Option<&'a str>,
+    may: impl Fn(&Move<'a>) -> bool,
+) -> Option<Move<'a>> {
+    let needy = volumes.iter().filter(|it| needs_spare(it) && group(it).is_some());
+    let mut moves = needy.flat_map(|to| {
+        let givers = volumes.iter().filter(move |from| from.degraded == 0 && from.name != to.name);
+        let givers = givers.filter(|from| changes_members(from));
+        let of_group = givers.filter(|from| group(from) == group(to));
+        of_group.flat_map(move |from| spares(from).map(move |spare| Move { from, to, spare }))
+    });
+    moves.find(|it| fits(it.spare, it.to) && may(it))
+}
+
+/// Number of spares of a volume that fill no slot.
+pub(super) fn count(volume: &VolumeStatus) -> usize {
+    spares(volume).count()
+}
+
+fn spares(volume: &VolumeStatus) -> impl Iterator<Item = &MemberStatus> {
+    volume.members.iter().filter(|member| member.state == "spare")
+}
+
+/// Whether members may be added to a volume and removed from it for good. An overlay is an
+/// experiment, and its spares are not its own.
+fn changes_members(volume: &VolumeStatus) -> bool {
+    let sealed = matches!(volume.array_state.as_str(), "broken" | "readonly");
+    !sealed && volume.array.is_some() && volume.members.iter().all(|member| !member.overlay)
+}
+
+/// Whether a slot of a volume is empty and no spare will fill it.
+pub(super) fn needs_spare(volume: &VolumeStatus) -> bool {
+    let fills = |member: &MemberStatus| matches!(member.state.as_str(), "in_sync" | "rebuilding");
+    let filled = volume.members.iter().filter(|member| fills(member)).count();
+    changes_members(volume) && filled < volume.slots && count(volume) == 0
+}
+
+/// Whether a spare is large enough for the array.
+fn fits(spare: &MemberStatus, to: &VolumeStatus) -> bool {
+    let offset = to.members.iter().find_map(|member| member.data_offset);
+    let (Some(array), Some(offset), Some(size)) = (&to.array, offset, spare.size) else {
+        return false;
+    };
+    // Superblocks of 1.0 and 0.90 are behind the data.
+    let behind = if matches!(array.metadata.as_str(), "1.1" | "1.2") { 0 } else { 128 << 10 };
+    size >= offset * SECTOR_BYTES + array.member_size + behind
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_export::control::ArrayStatus;
+
+    /// A RAID 5 of three slots, with data of 8 MiB from 1 MiB on. Each word is the state of a
+    /// member.
+    fn volume(name: &str, states: &[&str], member_bytes: u64) -> VolumeStatus {
+        let member = |(number, state): (usize, &&str)| MemberStatus {
+            label: format!("/dev/{name}{number}"),
+            state: (*state).into(),
+            size: Some(member_bytes),
+            data_offset: Some(2048),
+            ..MemberStatus::default()
+        };
+        VolumeStatus {
+            name: name.into(),
+            array_state: "clean".into(),
+            slots: 3,
+            degraded: 3 - states.iter().filter(|it| **it == "in_sync").count(),
+            array: Some(ArrayStatus {
+                member_size: 8 << 20,
+                metadata: "1.2".into(),
+                ..<_>::default()
+            }),
+            members: states.iter().enumerate().map(member).collect(),
+            ..VolumeStatus::default()
+        }
+    }
+
+    const SIZE: u64 = 9 << 20;
+    const WHOLE: [&str; 3] = ["in_sync"; 3];
+
+    fn chosen(volumes: &[VolumeStatus], groups: &[&'static str]) -> Option<(String, String)> {
+        let place = |volume: &VolumeStatus| volumes.iter().position(|it| it.name == volume.name);
+        let group = |volume: &VolumeStatus| groups.get(place(volume)?).copied();
+        let found = choose(volumes, group, |it| !it.spare.label.ends_with('9'))?;
+        Some((found.spare.label.clone(), found.to.name.clone()))
+    }
+
+    #[test]
+    fn a_spare_goes_to_an_array_of_its_group_that_misses_a_member() {
+        let with_spare = [&WHOLE[..], &["spare"]].concat();
+        let giver = || volume("a", &with_spare, SIZE);
+        let missing = ["in_sync", "in_sync", "faulty"];
+        let expected = Some(("/dev/a3".to_owned(), "b".to_owned()));
+        let taker = || volume("b", &missing, SIZE);
+        assert_eq!(chosen(&[giver(), taker()], &["fast", "fast"]), expected);
+        assert_eq!(chosen(&[taker(), giver()], &["fast", "fast"]), expected);
+        assert_eq!(chosen(&[giver(), taker()], &["fast", "slow"]), None, "another group");
+        assert_eq!(chosen(&[giver(), taker()], &["fast"]), None, "no group");
+        // The spare must be as large as the members.
+        let small = volume("a", &with_spare, SIZE - 1);
+        assert_eq!(chosen(&[small, taker()], &["fast", "fast"]), None);
+        let mut at_end = taker();
+        at_end.array.as_mut().unwrap().metadata = "1.0".into();
+        assert_eq!(chosen(&[giver(), at_end], &["fast", "fast"]), None);
+        for states in [
+            &["in_sync", "in_sync", "rebuilding"][..],
+            &["in_sync", "in_sync", "faulty", "spare"],
+            &WHOLE,
+        ] {
+            let other = volume("b", states, SIZE);
+            assert_eq!(chosen(&[giver(), other], &["fast", "fast"]), None, "{states:?}");
+        }
+        // An array that misses a member keeps its spares, and one that takes no writes gets none.
+        let short = volume("a", &["in_sync", "in_sync", "rebuilding", "spare"], SIZE);
+        assert_eq!(chosen(&[short, taker()], &["fast", "fast"]), None);
+        let sealed = |volume| VolumeStatus { array_state: "readonly".into(), ..volume };
+        assert_eq!(chosen(&[giver(), sealed(taker())], &["fast", "fast"]), None);
+        assert_eq!(chosen(&[sealed(giver()), taker()], &["fast", "fast"]), None);
+        // Overlays are left alone.
+        let overlaid = |mut volume: VolumeStatus| {
+            volume.members[0].overlay = true;
+            volume
+        };
+        assert_eq!(chosen(&[giver(), overlaid(taker())], &["fast", "fast"]), None);
+        assert_eq!(chosen(&[overlaid(giver()), taker()], &["fast", "fast"]), None);
+    }
+
+    #[test]
+    fn the_next_spare_is_chosen_where_one_is_not_to_be_moved() {
+        let mut giver = volume("a", &[&WHOLE[..], &["spare", "spare"]].concat(), SIZE);
+        giver.members[3].label = "/dev/a9".into();
+        let taker = volume("b", &["in_sync", "in_sync"], SIZE);
+        let found = chosen(&[giver, taker], &["fast", "fast"]);
+        assert_eq!(found, Some(("/dev/a4".to_owned(), "b".to_owned())));
+    }
+}
