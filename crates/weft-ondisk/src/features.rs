@@ -64,10 +64,10 @@ impl Features {
     ///
     /// A bitmap is not among them: whether an array with a bitmap may be written depends on the
     /// bitmap, see [`crate::Bitmap::may_be_kept`]. Nor is a bad-block log, unless its unit is not a
-    /// sector.
-    const UNWRITABLE: [(Self, &'static str); 6] = [
+    /// sector, nor a replacement, which is left out beside its original and an ordinary member
+    /// without it.
+    const UNWRITABLE: [(Self, &'static str); 5] = [
         (Self::RESHAPE, "a reshape under way"),
-        (Self::REPLACEMENT, "a member being replaced"),
         (Self::CLUSTERED, "an array shared by a cluster"),
         (Self::JOURNAL, "a journal member"),
         (Self::PPL, "a partial parity log"),

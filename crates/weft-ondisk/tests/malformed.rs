@@ -426,7 +426,7 @@ fn what_is_not_kept_up_to_date_is_not_written() {
         (0x2, &[]),
         (0x1, &[]),
         (0x8, &[]),
-        (0x10, &["REPLACEMENT"]),
+        (0x10, &[]),
         (0x82, &["RECOVERY_BITMAP"]),
         (0x83, &[]),
         (0x101, &["CLUSTERED"]),

@@ -245,6 +245,7 @@ impl Decision<'_> {
                 None => understood.push((member, role)),
             }
         }
+        let understood = self.without_replacements(understood);
         self.same_bitmaps(&understood, reference);
         Ok(understood)
     }
@@ -265,10 +266,6 @@ impl Decision<'_> {
         }
         if self.options.read_only {
             return Ok(());
-        }
-        if features.contains(Features::REPLACEMENT) {
-            let text = format!("{found}, expected no member that replaces another");
-            return Err(self.refused(AssemblyState::Replacing, text));
         }
         if let Some(reason) = member.superblock.refuses_writing().first() {
             let state = match reason.name {
@@ -293,9 +290,6 @@ impl Decision<'_> {
     /// used gets a note.
     fn reason_unused(&mut self, member: &Member) -> Option<String> {
         let label = &member.info.label;
-        if member.superblock.features().contains(Features::REPLACEMENT) {
-            return Some("is being filled to replace another".to_owned());
-        }
         match &member.logs.bad_blocks {
             Some(Err(error)) => return Some(error.clone()),
             Some(Ok(bad)) if !bad.is_empty() => {
@@ -407,18 +401,51 @@ impl Decision<'_> {
         Ok(self.newest_of_each_slot(current))
     }
 
+    /// Drops members that are being filled to replace another one that is here. Without the other
+    /// one such a member is the one of its slot.
+    ///
+    /// Source   md-replace.md §1, §2
+    fn without_replacements(&mut self, members: Vec<(Member, Role)>) -> Vec<(Member, Role)> {
+        if !members.iter().any(|(member, _)| replaces(member)) {
+            return members;
+        }
+        let originals = members
+            .iter()
+            .filter(|(member, role)| matches!(role, Role::Active(_)) && !replaces(member));
+        let originals: Vec<(Role, String)> =
+            originals.map(|(member, role)| (*role, member.info.label.clone())).collect();
+        let mut others = Vec::new();
+        for (member, role) in members {
+            let original = originals.iter().find(|(of, _)| *of == role);
+            match original.filter(|_| replaces(&member)) {
+                Some((_, label)) => {
+                    let reason =
+                        format!("is being filled to replace {label}, which is at its slot");
+                    self.states.push(AssemblyState::Replacing);
+                    self.drop(member.info, reason);
+                }
+                None => others.push((member, role)),
+            }
+        }
+        others
+    }
+
     /// Drops members if there is a fresher member for the same slot. In version 0.90 a member that
     /// takes a slot also takes the slot's number, so other superblocks cannot distinguish the two
     /// members. mdadm does the same.
     fn newest_of_each_slot(&mut self, members: Vec<(Member, Role)>) -> Vec<(Member, Role)> {
         let slotted = members.iter().filter(|(_, role)| matches!(role, Role::Active(_)));
-        let said: Vec<(Role, u64, String)> = slotted
-            .map(|(member, role)| (*role, member.superblock.events(), member.info.label.clone()))
+        // A member and its replacement are both at the slot.
+        let said: Vec<((Role, bool), u64, String)> = slotted
+            .map(|(member, role)| {
+                let place = (*role, replaces(member));
+                (place, member.superblock.events(), member.info.label.clone())
+            })
             .collect();
         let mut newest = Vec::new();
         for (member, role) in members {
-            let events = member.superblock.events();
-            match said.iter().find(|(of, other, _)| *of == role && *other > events) {
+            let (events, place) = (member.superblock.events(), (role, replaces(&member)));
+            match said.iter().find(|(of, other, _)| *of == place && *other > events) {
                 Some((_, other, label)) => {
                     let reason = format!(
                         "stale: events {events}, {label} is at its slot and at {other}; add it \
@@ -715,8 +742,11 @@ impl Decision<'_> {
             .slots
             .iter()
             .zip(0u16..)
-            .filter(|(state, slot)| {
-                matches!(state, SlotState::Missing) && has_slot(freshest, *slot)
+            .filter(|(state, slot)| match state {
+                SlotState::InSync(_) => false,
+                // The one that it was to replace may be known too.
+                SlotState::Rebuilding { .. } => known_at(freshest, *slot) > 1,
+                SlotState::Missing => known_at(freshest, *slot) > 0,
             })
             .map(|(_, slot)| slot.to_string())
             .collect();
@@ -971,11 +1001,15 @@ fn same_name(wanted: &str, found: &str) -> bool {
     wanted == found || found.split_once(':').is_some_and(|(_, name)| name == wanted)
 }
 
-/// Whether a superblock records some member at slot `slot`.
-fn has_slot(superblock: &Superblock, slot: u16) -> bool {
-    (0u32..)
-        .take(superblock.role_count())
-        .any(|number| superblock.role(number) == Ok(Role::Active(Slot(slot))))
+/// Whether a member is being filled to replace the one at its slot.
+fn replaces(member: &Member) -> bool {
+    member.superblock.features().contains(Features::REPLACEMENT)
+}
+
+/// Number of members that a superblock records at slot `slot`.
+fn known_at(superblock: &Superblock, slot: u16) -> usize {
+    let at_slot = |number: &u32| superblock.role(*number) == Ok(Role::Active(Slot(slot)));
+    (0u32..).take(superblock.role_count()).filter(at_slot).count()
 }
 
 fn array_title(superblock: &Superblock) -> String {

@@ -23,7 +23,6 @@ pub enum AssemblyState {
     JournalHoldsData,
     JournalUnexpected,
     Reshaping,
-    Replacing,
     Unsupported,
     Truncated,
     Misaligned,
@@ -35,6 +34,7 @@ pub enum AssemblyState {
     BitmapStale,
     Degraded,
     Rebuilding,
+    Replacing,
     ResyncPending,
     BadBlocks,
     SuspectData,
@@ -174,12 +174,6 @@ pub const TABLE: [StateRow; 35] = [
         "mdadm --assemble MEMBER… lets the kernel finish it",
     ),
     refused(
-        AssemblyState::Replacing,
-        "replacing",
-        "a member is being replaced, which this release does not continue",
-        "mdadm --assemble MEMBER… lets the kernel finish it; weft cat MEMBER… reads it",
-    ),
-    refused(
         AssemblyState::Unsupported,
         "unsupported",
         "this release has no such level or layout",
@@ -248,6 +242,13 @@ pub const TABLE: [StateRow; 35] = [
         "rebuilding",
         "a member does not have all of its data yet",
         "weft wait TARGET ends when it has",
+    ),
+    served(
+        AssemblyState::Replacing,
+        "replacing",
+        "a member was being replaced; the one that was filled for it is left out",
+        "mdadm --assemble MEMBER… lets the kernel finish it, before anything is written; else add \
+         it anew once the other has failed (weft add TARGET MEMBER)",
     ),
     served(
         AssemblyState::ResyncPending,

@@ -66,6 +66,15 @@ pub(super) fn add(set: &mut Vec<Candidate>, role: Role) {
     each(set, |superblock| superblock.set_role(number, role));
 }
 
+/// Adds a member that is being filled, up to `recovery_offset`, to replace the one at slot 1.
+fn replacing(set: &mut Vec<Candidate>, recovery_offset: Option<Sectors>) {
+    add(set, Role::Active(Slot(1)));
+    edit(set.last_mut().unwrap(), |superblock| {
+        superblock.set_recovery_offset(recovery_offset);
+        superblock.feature_map.insert(Features::REPLACEMENT);
+    });
+}
+
 /// Adds a journal with the content `holds`.
 fn journal(set: &mut Vec<Candidate>, holds: Option<Result<JournalState, String>>) {
     add(set, Role::Journal);
@@ -220,20 +229,73 @@ const CASES: &[Case] = &[
         says: &[],
     },
     Case {
-        what: "a replacement, for writing",
+        what: "a replacement beside its original, which is one update behind",
         level: Level::Raid5,
-        spoil: |set| edit(&mut set[1], |it| it.feature_map.insert(Features::REPLACEMENT)),
-        options: run,
-        is: "replacing: m1: superblock feature_map at byte 8: found 0x10 (REPLACEMENT)",
+        spoil: |set| {
+            replacing(set, Some(Sectors(2048)));
+            set[1..].iter_mut().for_each(|it| edit(it, |superblock| superblock.events += 1));
+            edit(&mut set[1], |superblock| superblock.events -= 1);
+        },
+        options: ask,
+        is: "UUUU [replacing members-not-used]  | m4 is being filled to replace m1, which is at its slot",
         says: &[],
     },
     Case {
-        what: "a replacement, for reading",
+        what: "a replacement beside its original, which cannot be used",
         level: Level::Raid5,
-        spoil: |set| edit(&mut set[1], |it| it.feature_map.insert(Features::REPLACEMENT)),
-        options: read,
-        is: "U_UU [degraded members-not-used]",
-        says: &["m1 is being filled to replace another"],
+        spoil: |set| {
+            replacing(set, Some(Sectors(2048)));
+            set[1].logs.bad_blocks = Some(Err("bad-block log: damaged".to_owned()));
+        },
+        options: run,
+        is: "UrUU [rebuilding members-not-used] newly degraded: the array knows a member at slot 1",
+        says: &["m1 bad-block log: damaged"],
+    },
+    Case {
+        what: "a replacement whose original is recorded as failed",
+        level: Level::Raid5,
+        spoil: |set| {
+            replacing(set, Some(Sectors(2048)));
+            each(set, |superblock| superblock.set_role(1, Role::Faulty));
+            set.remove(1);
+        },
+        options: ask,
+        is: "UrUU [rebuilding]  | ",
+        says: &[],
+    },
+    Case {
+        what: "a replacement whose original is not here",
+        level: Level::Raid5,
+        spoil: |set| {
+            replacing(set, Some(Sectors(2048)));
+            set.remove(1);
+        },
+        options: ask,
+        is: "newly-degraded: newly degraded: the array knows a member at slot 1",
+        says: &[],
+    },
+    Case {
+        what: "a replacement that is complete, before its bit was cleared",
+        level: Level::Raid5,
+        spoil: |set| {
+            replacing(set, None);
+            each(set, |superblock| superblock.set_role(1, Role::Faulty));
+        },
+        options: ask,
+        is: "UUUU [members-not-used]  | m1 its own superblock says that it failed",
+        says: &[],
+    },
+    Case {
+        what: "two replacements of one member",
+        level: Level::Raid5,
+        spoil: |set| {
+            replacing(set, Some(Sectors(2048)));
+            replacing(set, Some(Sectors(4096)));
+            set.remove(1);
+        },
+        options: run,
+        is: "slot-twice: m5: found a second member at slot 1, expected one: m4 is at it too",
+        says: &[],
     },
     Case {
         what: "a reshape, for reading",
