@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::json;
 use weft_engine::layout::geometry::Geometry;
+use weft_engine::layout::mirrors::RESYNC_UNIT;
 use weft_export::control::{Command, MismatchStatus, MismatchesStatus, VolumeStatus};
 use weft_ondisk::Level;
 use weft_terminal::outcome::{Exit, Failure, Outcome};
@@ -32,11 +33,8 @@ pub(crate) struct Sync {
 pub(crate) struct Report {
     /// Number of 4 KiB stripes read on every member.
     pub(crate) stripes: u64,
-    /// Mismatch count in sectors, as md counts them.
-    pub(crate) mismatch_cnt: u64,
-    /// Mismatches by the member that explains them, and those that were found first; `None` if
-    /// there are none.
-    pub(crate) mismatches: Option<MismatchesStatus>,
+    /// State of the volume at the end, with the mismatches that were found.
+    pub(crate) volume: VolumeStatus,
     /// Time that the action took.
     pub(crate) took: Duration,
 }
@@ -54,30 +52,33 @@ pub(crate) fn run(action: &'static str, arguments: &Sync) -> Outcome {
         return Ok(Exit::Done);
     }
     let report = perform(&mut target, action)?;
-    let left = report.mismatches.as_ref().map_or(0, |it| it.not_located * STRIPE_SECTORS);
+    let Report { volume, .. } = &report;
+    let left = volume.mismatches.as_ref().map_or(0, |it| it.not_located * unit_of(volume));
     if arguments.json {
         print_json(&json!({
             "schema": format!("weft.{command}/2"),
             "volume": target.name,
             "stripes": report.stripes,
             "stripe_bytes": STRIPE_SECTORS * 512,
-            "mismatch_cnt": report.mismatch_cnt,
-            "mismatches": report.mismatches,
+            "mismatch_cnt": volume.mismatch_cnt,
+            "mismatches": volume.mismatches,
             "duration_ms": u64::try_from(report.took.as_millis()).unwrap_or(u64::MAX),
         }))?;
     } else {
-        let verdict = match (action, report.mismatch_cnt) {
-            (_, 0) => "parity agrees with the data everywhere".to_owned(),
+        let (agrees, mended) = match is_mirror(volume) {
+            true => ("the copies agree", "copies that were outvoted are"),
+            false => ("parity agrees with the data", "the one strip that was wrong is"),
+        };
+        let verdict = match (action, volume.mismatch_cnt) {
+            (_, 0) => format!("{agrees} everywhere"),
             ("repair", count) => format!("mismatch_cnt {count} sectors, written again"),
             ("correct", count) if left == 0 => {
-                format!(
-                    "mismatch_cnt {count} sectors; the one strip that was wrong is written anew"
-                )
+                format!("mismatch_cnt {count} sectors; {mended} written anew")
             }
             ("correct", count) => {
                 format!("mismatch_cnt {count} sectors, of which {left} are left as they are")
             }
-            (_, count) => format!("mismatch_cnt {count} sectors; weft repair makes parity agree"),
+            (_, count) => format!("mismatch_cnt {count} sectors; weft repair makes them agree"),
         };
         let mut out = stdout();
         writeln!(
@@ -87,42 +88,74 @@ pub(crate) fn run(action: &'static str, arguments: &Sync) -> Outcome {
             report.stripes,
             took(report.took)
         )?;
-        if let Some(mismatches) = &report.mismatches {
-            for line in mismatch_lines(mismatches) {
-                writeln!(out, "  {line}")?;
-            }
+        for line in mismatch_lines(volume) {
+            writeln!(out, "  {line}")?;
         }
         out.flush()?;
     }
     let wrong = match action {
-        "check" => report.mismatch_cnt,
+        "check" => volume.mismatch_cnt,
         "correct" => left,
         _ => 0,
     };
     Ok(if wrong > 0 { Exit::Mismatches } else { Exit::Done })
 }
 
-/// Checks a RAID 6 before a repair, and refuses the repair if strips of data are wrong: parity that
-/// is recomputed from a wrong strip makes the error permanent.
+/// Refuses a value of `--trust` that is for volumes of another kind: `majority` is for mirrors, and
+/// `syndrome` for RAID 6.
 ///
 /// # Errors
-/// P and Q identify wrong strips of data, or the check failed.
+/// The volume is of the other kind.
+pub(crate) fn expect_mirror(arguments: &Sync, mirror: bool) -> Result<(), Failure> {
+    let mut target = Target::named_or_only(arguments.target.as_deref())?;
+    let status = target.status()?;
+    let volume = only_volume(&target.name, &status)?;
+    if is_mirror(volume) == mirror {
+        return Ok(());
+    }
+    let (given, expected) = match mirror {
+        true => ("majority", "mirrors of three copies or more"),
+        false => ("syndrome", "raid6"),
+    };
+    Err(Failure::usage(format!(
+        "--trust {given}: found {} in {}, expected {expected}",
+        volume.level, target.name
+    )))
+}
+
+/// Checks a RAID 6, or a mirror with three copies or more, before a repair, and refuses the repair
+/// if strips of data are wrong, or copies differ: what is computed or copied from a wrong one makes
+/// the error permanent.
+///
+/// # Errors
+/// P and Q identify wrong strips of data, copies differ, or the check failed.
 pub(crate) fn refuse_wrong_strips(arguments: &Sync) -> Result<(), Failure> {
     let mut target = Target::named_or_only(arguments.target.as_deref())?;
     let status = target.status()?;
     let volume = only_volume(&target.name, &status)?;
-    let Some(array) = volume.array.as_ref().filter(|_| volume.level == "raid6") else {
+    let votes = copies_of(volume).saturating_sub(volume.degraded) > 2;
+    let Some(array) = volume.array.as_ref().filter(|_| votes || volume.level == "raid6") else {
         return Ok(());
     };
     if arguments.no_wait {
+        let what = if votes { "three copies or more, which are" } else { "a RAID 6, which is" };
         return Err(Failure::usage(format!(
-            "{}: --no-wait: found a RAID 6, which is checked for wrong strips before it is \
-             repaired; leave it out, or --trust data repairs without a check",
+            "{}: --no-wait: found {what} checked before a repair; leave it out, or --trust data \
+             repairs without a check",
             target.name
         )));
     }
-    let report = perform(&mut target, "check")?;
-    let Some(mismatches) = report.mismatches else { return Ok(()) };
+    let checked = perform(&mut target, "check")?.volume;
+    let Some(mismatches) = &checked.mismatches else { return Ok(()) };
+    if votes {
+        return Err(Failure::Refused(format!(
+            "{}: found copies that differ, expected none; nothing was written; --trust majority \
+             writes anew those that differ from more than half of them, --trust data makes all of \
+             them equal to the first\n  {}",
+            target.name,
+            mismatch_lines(&checked).join("\n  ")
+        )));
+    }
     let failed =
         |error: &dyn std::fmt::Display| Failure::failed(format!("{}: {error}", target.name));
     let geometry = Geometry::new(
@@ -147,7 +180,7 @@ pub(crate) fn refuse_wrong_strips(arguments: &Sync) -> Result<(), Failure> {
          --trust syndrome writes them anew from the others, --trust data makes P and Q agree with \
          them as they are\n  {}",
         target.name,
-        mismatch_lines(&mismatches).join("\n  ")
+        mismatch_lines(&checked).join("\n  ")
     )))
 }
 
@@ -168,7 +201,11 @@ pub(crate) fn perform(target: &mut Target, action: &'static str) -> Result<Repor
         )));
     }
     // After the loss of the last parity, further stripes have nothing to compare.
-    let parities = if volume.level == "raid6" { 2 } else { 1 };
+    let parities = match volume.level.as_str() {
+        "raid6" => 2,
+        "raid1" | "raid10" => copies_of(&volume).saturating_sub(1),
+        _ => 1,
+    };
     if volume.degraded >= parities {
         return Err(Failure::failed(format!(
             "{}: {action}: members were lost on the way and no parity is left; it did not compare \
@@ -176,12 +213,7 @@ pub(crate) fn perform(target: &mut Target, action: &'static str) -> Result<Repor
             target.name, volume.mismatch_cnt
         )));
     }
-    Ok(Report {
-        stripes: done.div_ceil(STRIPE_SECTORS),
-        mismatch_cnt: volume.mismatch_cnt,
-        mismatches: volume.mismatches,
-        took: start.elapsed(),
-    })
+    Ok(Report { stripes: done.div_ceil(STRIPE_SECTORS), volume, took: start.elapsed() })
 }
 
 /// Waits while an action runs. Returns the volume in its final state.
@@ -207,10 +239,39 @@ pub(crate) fn watch(target: &mut Target, action: &'static str) -> Result<VolumeS
     }
 }
 
-/// Lines about mismatches: one for each member with wrong strips, and one for the stripes that no
-/// single member explains.
-pub(crate) fn mismatch_lines(mismatches: &MismatchesStatus) -> Vec<String> {
-    let MismatchesStatus { members, not_located, first } = mismatches;
+/// Whether the volume has copies and no parity.
+fn is_mirror(volume: &VolumeStatus) -> bool {
+    matches!(volume.level.as_str(), "raid1" | "raid10")
+}
+
+/// Number of copies of the data.
+fn copies_of(volume: &VolumeStatus) -> usize {
+    match (volume.level.as_str(), &volume.array) {
+        ("raid1", _) => volume.slots,
+        ("raid10", Some(array)) => ((array.layout & 0xff) * (array.layout >> 8 & 0xff)) as usize,
+        _ => 1,
+    }
+}
+
+/// Number of sectors that count as one mismatch: a stripe of 4 KiB, or a unit of a mirror.
+fn unit_of(volume: &VolumeStatus) -> u64 {
+    match &volume.array {
+        Some(array) if volume.level == "raid10" => {
+            RESYNC_UNIT.min(Bytes(array.chunk).sectors_floor()).0
+        }
+        _ if volume.level == "raid1" => RESYNC_UNIT.0,
+        _ => STRIPE_SECTORS,
+    }
+}
+
+/// Lines about the mismatches of a volume: one for each member that is wrong alone, and one for
+/// what no single member explains.
+pub(crate) fn mismatch_lines(volume: &VolumeStatus) -> Vec<String> {
+    let Some(MismatchesStatus { members, not_located, first }) = &volume.mismatches else {
+        return Vec::new();
+    };
+    let unit = unit_of(volume);
+    let mirror = is_mirror(volume);
     let places = |member: Option<&str>| {
         let found = first.iter().filter(|it| it.member.as_deref() == member);
         let mut sectors: Vec<u64> = found.map(|it| it.member_sector.unwrap_or(it.sector)).collect();
@@ -218,8 +279,9 @@ pub(crate) fn mismatch_lines(mismatches: &MismatchesStatus) -> Vec<String> {
         let shown: Vec<String> = sectors.iter().take(PLACES).map(u64::to_string).collect();
         shown.join(", ")
     };
+    let noun = if mirror { "range" } else { "stripe" };
     let stripes =
-        |count: u64| if count == 1 { "1 stripe".into() } else { format!("{count} stripes") };
+        |count: u64| if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") };
     let more = |count: u64| if count > PLACES as u64 { " and more" } else { "" };
     // A rebuild of one member is safe only if the others are right.
     let mend = match (members.len(), not_located) {
@@ -230,9 +292,13 @@ pub(crate) fn mismatch_lines(mismatches: &MismatchesStatus) -> Vec<String> {
         .iter()
         .map(|wrong| {
             let (label, count) = (&wrong.label, wrong.stripes);
+            let (what, by, trust) = match mirror {
+                true => ("copy", "the others", "majority"),
+                false => ("strip", "P and Q", "syndrome"),
+            };
             format!(
-                "{label}: its strip alone is wrong in {}, by P and Q: 8 sectors each from sector \
-                 {}{} of it; weft repair --trust syndrome writes it from the others{mend}",
+                "{label}: its {what} alone is wrong in {}, by {by}: {unit} sectors each from \
+                 sector {}{} of it; weft repair --trust {trust} writes it from the others{mend}",
                 stripes(count),
                 places(Some(label)),
                 more(count),
@@ -240,9 +306,10 @@ pub(crate) fn mismatch_lines(mismatches: &MismatchesStatus) -> Vec<String> {
         })
         .collect();
     if *not_located > 0 {
+        let of = if mirror { "the volume" } else { "every member" };
         lines.push(format!(
-            "{}: which member is wrong is not known; 8 sectors each from data sector {}{} of every \
-             member",
+            "{}: which member is wrong is not known; {unit} sectors each from data sector {}{} of \
+             {of}",
             stripes(*not_located),
             places(None),
             more(*not_located),

@@ -421,6 +421,59 @@ fn repair_of_raid6_by_p_and_q_writes_the_strip_that_is_wrong() {
     assert_eq!(served.wait(), Some(0));
 }
 
+/// RAID 1 of three: the first copy rots, which md's repair would write over the others.
+#[test]
+fn repair_of_three_copies_takes_the_majority() {
+    let dir = tempdir().unwrap();
+    let path = dir.path();
+    let members = ["a", "b", "c"];
+    let create = ["create", "--name=vol", "-l1", "-n3", "--member-size=8M"];
+    exits(path, 0, &[&create[..], &members].concat());
+    let served = Served::start(path, &members);
+    let mut client = Client::connect(&served.uri);
+    let whole = data(0, 4 << 20);
+    client.write(0, &whole);
+    exits(path, 0, &["wait", "vol"]);
+    let text = exits(path, 0, &["check", "vol"]).out;
+    assert!(text.contains("the copies agree everywhere"), "{text}");
+    spoil(path, "a", 70_000);
+    let text = exits(path, 5, &["check", "vol"]).out;
+    let named = "a: its copy alone is wrong in 1 range, by the others: 128 sectors each from \
+                 sector 2176 of it; weft repair --trust majority";
+    assert!(text.contains(named), "{text}");
+    let contents =
+        || members.map(|name| std::fs::read(path.join(name)).unwrap()[1 << 20..].to_vec());
+    let before = contents();
+    let text = exits(path, 3, &["repair", "vol"]).err;
+    assert!(text.contains("--trust majority") && text.contains("a: its copy alone"), "{text}");
+    let text = exits(path, 2, &["repair", "--no-wait", "vol"]).err;
+    assert!(text.contains("three copies or more"), "{text}");
+    let text = exits(path, 2, &["repair", "--trust", "syndrome", "vol"]).err;
+    assert!(text.contains("found raid1 in vol, expected raid6"), "{text}");
+    assert!(contents() == before, "a refused repair has written");
+    let text = exits(path, 0, &["repair", "--trust", "majority", "vol"]).out;
+    assert!(
+        text.contains("mismatch_cnt 128 sectors; copies that were outvoted are written"),
+        "{text}"
+    );
+    exits(path, 0, &["check", "vol"]);
+    let [a, b, c] = contents();
+    assert!(a == b && b == c && a[..4 << 20] == whole);
+    // Three contents of a block, of which none is that of two copies.
+    spoil(path, "a", 5000);
+    spoil(path, "b", 5001);
+    let found = exits(path, 5, &["repair", "--trust", "majority", "--json", "vol"]).out;
+    let found: Value = serde_json::from_str(&found).unwrap();
+    assert_eq!(
+        (&found["mismatch_cnt"], &found["mismatches"]["not_located"]),
+        (&128.into(), &1.into())
+    );
+    exits(path, 0, &["repair", "--trust", "data", "vol"]);
+    exits(path, 0, &["check", "vol"]);
+    exits(path, 0, &["stop", "vol"]);
+    assert_eq!(served.wait(), Some(0));
+}
+
 #[test]
 fn signals_end_in_good_order_and_tell_systemd() {
     use rustix::process::Signal;

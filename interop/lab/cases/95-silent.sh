@@ -111,6 +111,31 @@ for level in 5 6; do
 	dmsetup remove faulty1
 done
 
+# One of three copies rots. md's repair would write the first one over the others.
+name="RAID 1 of three, the first copy rots"
+make_disks 3 $SIZE
+mdadm --create /dev/md0 --run --level 1 --raid-devices 3 --metadata 1.2 --bitmap none --assume-clean "${loops[@]}" >&2 ||
+	fail "$name: mdadm --create"
+expect_zeros
+kernel_writes 1
+put 700 300
+stop_md
+offset=$(mdadm --examine "${disks[0]}" | awk '/Data Offset/ {print $4}')
+dd if=/tmp/lab/pattern-a of="${disks[0]}" bs=512 seek=$((offset + 6000)) count=3 oflag=direct conv=notrunc status=none
+assemble "$name"
+sync_action check
+# Both of the others differ from the first copy.
+equal "$name: the kernel counts the others" "$mismatches" 256
+stop_md
+with_weft "$name: weft names the copy, wants consent, and takes the majority" "
+	$weft check turns >/tmp/checked && exit 1
+	grep -q '${disks[0]}: its copy alone is wrong in 1 range, by the others' /tmp/checked
+	$weft repair turns && exit 1
+	$weft repair --trust majority turns
+	$reads"
+in_sync "$name"
+stop_md
+
 # Killed while members are slow: what was acknowledged is there.
 begin "RAID 5, killed while members are slow" 5 2
 . /tmp/faults.sh
@@ -120,4 +145,4 @@ without_dm
 resynced "$name"
 stop_md
 
-plan 49
+plan 55

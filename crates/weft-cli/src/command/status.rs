@@ -88,7 +88,7 @@ fn print_once(arguments: &StatusOf) -> Outcome {
             for line in states::lines(&states::of_running(volume)) {
                 complain(&format!("{}: note: {line}", volume.name));
             }
-            for line in volume.mismatches.iter().flat_map(mismatch_lines) {
+            for line in mismatch_lines(volume) {
                 complain(&format!("{}: note: check: {line}", volume.name));
             }
         }

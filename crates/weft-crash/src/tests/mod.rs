@@ -37,5 +37,6 @@ mod timed_cuts;
 mod traces;
 mod two_arrays;
 mod two_clients;
+mod votes;
 mod wake_ups;
 mod write_back;

@@ -447,9 +447,11 @@ pub enum SyncAction {
     Repair,
     /// Make parity or copies agree after an unclean stop, continuing where the last resync stopped.
     Resync,
-    /// Read every stripe of a RAID 6 and rewrite the one strip that P and Q show to be wrong.
-    /// Stripes in which no single strip explains the difference are counted and left unchanged. md
-    /// leaves this to `raid6check`.
+    /// Read every stripe of a RAID 6 and rewrite the one strip that P and Q show to be wrong, or
+    /// every copy of a mirror with three or more and rewrite those that differ from more than half
+    /// of them. Stripes in which no single strip explains the difference, and copies without such a
+    /// majority, are counted and left unchanged. md leaves RAID 6 to `raid6check`, and has nothing
+    /// for mirrors.
     Correct,
 }
 

@@ -358,7 +358,7 @@ levels! {
             false
         }
 
-        /// Whether P and Q can locate the wrong strip of a stripe.
+        /// Whether P and Q can locate the wrong strip of a stripe, or a vote the wrong copy.
         fn locates(&self) -> bool {
             false
         }

@@ -175,8 +175,9 @@ impl Volume {
             }
             SyncAction::Correct if !self.raid.locates() => {
                 return Err(ReplyError::Refused(
-                    "correct: found a level other than raid6, of which nothing says which strip is \
-                     wrong; repair makes parity agree with the data"
+                    "correct: found neither raid6 nor three copies, so that nothing says which \
+                     strip or copy is wrong; repair makes parity agree with the data, and copies \
+                     with the first"
                         .to_owned(),
                 ));
             }

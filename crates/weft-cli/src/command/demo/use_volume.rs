@@ -184,10 +184,13 @@ impl Used {
                 format!("{action} read {read} sectors of {}, expected all", member.label)
             })?;
         }
-        ensure(count.contains(&report.mismatch_cnt), || {
-            format!("{action}: mismatch_cnt: found {}, expected {count:?}", report.mismatch_cnt)
+        ensure(count.contains(&report.volume.mismatch_cnt), || {
+            format!(
+                "{action}: mismatch_cnt: found {}, expected {count:?}",
+                report.volume.mismatch_cnt
+            )
         })?;
-        let text = format!("{what}; mismatch_cnt {}", report.mismatch_cnt);
+        let text = format!("{what}; mismatch_cnt {}", report.volume.mismatch_cnt);
         Ok(((), Measured::new(text).bytes(bytes, report.took).stripes(stripes)))
     }
 

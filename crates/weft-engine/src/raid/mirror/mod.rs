@@ -21,7 +21,7 @@ use weft_units::{ByteRange, Bytes, FRAME_BYTES, MemberIndex, SectorRange, Sector
 
 use self::mirror_part::{CopyIo, MirrorPart};
 use self::read_balance::{ReadBalance, Readable};
-use self::sync::{Copier, Correction};
+use self::sync::{COPIES_TO_VOTE, Copier, Correction};
 use super::clear::Clears;
 use super::personality::{Discards, RaidLevel, Requests, Settings};
 use super::straight::{self, StraightPart, Target, Targets};
@@ -761,6 +761,10 @@ impl RaidLevel for Mirror {
 
     fn has_work(&self, _: bool, _: Option<&Resync>, _: (ArrayView<'_>, &Knobs), _: Time) -> bool {
         !self.again.is_empty() || self.copier.has_waiting()
+    }
+
+    fn locates(&self) -> bool {
+        usize::from(self.places.copies_per_chunk()) >= COPIES_TO_VOTE
     }
 
     fn resync_pass(&self, action: SyncAction, array: ArrayView<'_>, _: &Knobs) -> Pass {

@@ -17,7 +17,14 @@
 //! repair and a resync of RAID 10 read every copy and compare it with the first. A check writes
 //! only copies that could not be read.
 //!
-//! Source   md-raid.md §6.3 (md: `raid1_sync_request`, `raid10_sync_request`, `fix_read_error`)
+//! A check and a correction of three copies or more take the *vote*: the content that more than
+//! half of the copies have is right. A range without such a content is read again and decided in
+//! sections of 4 KiB, because different copies may be wrong in different blocks. A correction
+//! writes only what is outvoted. Where copies may differ since a crash there is no vote, for
+//! clients read the first copy there.
+//!
+//! Source   md-raid.md §6.3 (md: `raid1_sync_request`, `raid10_sync_request`, `fix_read_error`); md
+//!          does not vote
 
 use std::collections::VecDeque;
 
@@ -74,6 +81,8 @@ struct Unit {
     parts: u32,
     mismatch: bool,
     wrong: Option<Slot>,
+    /// Whether a part has copies that differ, and none is known to be wrong.
+    undecided: bool,
     ok: bool,
 }
 
@@ -101,6 +110,14 @@ struct Part {
     given_up: SlotSet,
     /// Slots of copies that could not be read.
     unreadable: SlotSet,
+    /// Slot of the copy with which others are compared and from which they are written; `None`: the
+    /// first one that was read.
+    source: Option<Slot>,
+    /// Slots of copies that are equal to no more than half of the copies.
+    outvoted: SlotSet,
+    /// Whether no content is that of more than half of the copies.
+    undecided: bool,
+    /// Slots of copies that differ from the source.
     differ: SlotSet,
     /// Slots of copies that are being written.
     written: SlotSet,
@@ -108,9 +125,10 @@ struct Part {
     failed: SlotSet,
     /// Whether the array still has all copies that it cannot run without.
     ok: bool,
-    /// Length of the sections in which the part is read because no member has all of it. Their
-    /// member requests are not merged with others, so that none fails with its neighbours. `None`:
-    /// the part is read as a whole, or where copies may differ block by block.
+    /// Length of the sections in which the part is read because no member has all of it, or because
+    /// its copies are to vote block by block. Their member requests are not merged with others, so
+    /// that none fails with its neighbours. `None`: the part is read as a whole, or block by block
+    /// where copies may differ.
     section: Option<Bytes>,
 }
 
@@ -243,7 +261,8 @@ impl Copier {
             return true;
         }
         let parts = ranges.len() as u32;
-        self.units.push(Unit { key, parts, mismatch: false, wrong: None, ok: true });
+        let (mismatch, wrong, undecided, ok) = (false, None, false, true);
+        self.units.push(Unit { key, parts, mismatch, wrong, undecided, ok });
         let task = |rebuilding| Task::Sync { key, action, rebuilding };
         self.rest.extend(ranges.into_iter().map(|(range, slots)| (task(slots), range)));
         self.begin_rest(places, events);
@@ -277,6 +296,9 @@ impl Copier {
             read: SlotSet::EMPTY,
             given_up: SlotSet::EMPTY,
             unreadable: task.replaced(),
+            source: None,
+            outvoted: SlotSet::EMPTY,
+            undecided: false,
             differ: SlotSet::EMPTY,
             written: SlotSet::EMPTY,
             failed: SlotSet::EMPTY,
@@ -484,14 +506,14 @@ impl Copier {
                     _ => self.compare(place, cx),
                 }
             }
-            Step::Comparing => self.write(place, level, events, cx),
+            Step::Comparing => self.vote(place, level, events, cx),
             Step::Writing => self.read_back(place, level, events, cx),
             Step::ReadingBack => self.finish(place, level, events, cx),
             Step::Locking | Step::Over => unreachable!("no member request is outstanding"),
         }
     }
 
-    /// Compares every other copy of a range that was read with the first one.
+    /// Compares every other copy of a range that was read, and is not outvoted, with the source.
     fn compare(&mut self, place: u32, cx: &mut Cx<'_>) {
         let source = self.source(place);
         let first = self.memory(place, source);
@@ -499,7 +521,8 @@ impl Copier {
             let part = self.part(place);
             part.step = Step::Comparing;
             let copies = part.copies.iter().zip(0..);
-            let read = part.read.without(SlotSet::only(source));
+            part.differ = SlotSet::EMPTY;
+            let read = part.read.without(part.outvoted).without(SlotSet::only(source));
             copies.filter(|it| read.contains(it.0.slot)).map(|it| (it.1, it.0.slot)).collect()
         };
         for (nth, slot) in others {
@@ -512,7 +535,52 @@ impl Copier {
         }
     }
 
-    /// Writes the first copy of a part over the copies that have to be made equal to it. A resync
+    /// Decides which of the copies that were compared are right, if they vote, and goes on to
+    /// write. Otherwise the source is right, but for a correction, which writes nothing then.
+    /// Copies that could not be read count as copies that agree with none.
+    fn vote(&mut self, place: u32, level: Level, events: &mut Vec<Event>, cx: &mut Cx<'_>) {
+        let part = self.part(place);
+        if part.differ.or(part.outvoted).is_empty() {
+            self.write(place, level, events, cx);
+            return;
+        }
+        if !part.votes(cx.view()) {
+            part.undecided = matches!(part.task, Task::Sync { action: SyncAction::Correct, .. });
+            self.write(place, level, events, cx);
+            return;
+        }
+        let unread = part.unreadable.or(part.given_up);
+        let all = part.read.or(unread);
+        let is_majority = |slots: SlotSet| slots.count() * 2 > all.count();
+        let equal = part.read.without(part.outvoted).without(part.differ);
+        let outvoted = part.outvoted.or(equal);
+        let rest = part.read.without(outvoted);
+        let divides = part.section.is_none() && part.range.len > Bytes(FRAME_BYTES);
+        if divides && (!unread.is_empty() || !is_majority(equal) && !is_majority(rest)) {
+            part.section = Some(Bytes(FRAME_BYTES));
+            part.take_section(part.range.start, Bytes(FRAME_BYTES));
+            self.read(place, level, events, cx);
+            return;
+        }
+        if is_majority(equal) {
+            part.differ = part.read.without(equal);
+        } else if is_majority(rest) {
+            part.outvoted = outvoted;
+            let mut slots = part.copies.iter().map(|copy| copy.slot);
+            part.source = slots.find(|slot| rest.contains(*slot));
+            self.compare(place, cx);
+            return;
+        } else {
+            part.undecided = true;
+            part.source = None;
+            let source = self.source(place);
+            let part = self.part(place);
+            part.differ = part.read.without(SlotSet::only(source));
+        }
+        self.write(place, level, events, cx);
+    }
+
+    /// Writes the source of a part over the copies that have to be made equal to it. A resync
     /// also writes copies on members that may have space again, to find out.
     fn write(&mut self, place: u32, level: Level, events: &mut Vec<Event>, cx: &mut Cx<'_>) {
         let source = self.source(place);
@@ -523,6 +591,8 @@ impl Copier {
         let wanted = match part.task {
             Task::Correct(it) => SlotSet::only(it.slot),
             Task::Sync { action: SyncAction::Recover, rebuilding, .. } => rebuilding,
+            // A copy that is written from one of those that differ would vote for it.
+            Task::Sync { .. } if part.undecided => SlotSet::EMPTY,
             Task::Sync { action: SyncAction::Check, .. } => part.unreadable,
             Task::Sync { action, .. } if reads_one(action, level) => of_copies,
             Task::Sync { .. } => part.unreadable.or(part.differ),
@@ -602,13 +672,7 @@ impl Copier {
         if let Some(request) = part.request.filter(|_| !goes_on) {
             events.push(Event::SubRequestsDone { request, sub_requests: 1, result: Ok(()) });
         }
-        // If several copies are equal and a single one differs, that one is wrong.
-        let several = part.read.without(part.differ).count() > 1;
-        let alone = part.differ.ascending().next().filter(|_| part.differ.count() == 1);
-        // The wrong copy is reported only if the unit has the same sectors on every member.
-        let sector = part.range.start.sectors_floor();
-        let told = part.copies.iter().all(|copy| copy.sector == sector);
-        let (wrong, ok) = (alone.filter(|_| several && told), part.ok);
+        let (wrong, ok) = (part.wrong(), part.ok);
         let (range, differ) = (part.range, part.differ);
         // A range that no member has as a whole, or that a member could not keep as a whole, is
         // corrected block by block. A sync has read it block by block in the first case.
@@ -624,10 +688,16 @@ impl Copier {
                 let unit = &mut self.units[nth];
                 unit.parts -= u32::from(!more);
                 unit.mismatch |= !differ.is_empty();
+                unit.undecided |= !differ.is_empty() && wrong.is_none();
+                // A check names one copy, or none if different ones are wrong.
+                let names = matches!(task, Task::Sync { action: SyncAction::Check, .. });
+                unit.undecided |= names && wrong.is_some_and(|it| unit.wrong.unwrap_or(it) != it);
                 unit.wrong = unit.wrong.or(wrong);
                 unit.ok &= ok;
                 if unit.parts == 0 {
-                    let Unit { key, mismatch, wrong, ok, .. } = self.units.swap_remove(nth);
+                    let Unit { key, mismatch, wrong, undecided, ok, .. } =
+                        self.units.swap_remove(nth);
+                    let wrong = wrong.filter(|_| !undecided);
                     events.push(Event::SyncDone { unit: key, mismatch, wrong, ok });
                 }
                 if more && !goes_on {
@@ -716,11 +786,13 @@ impl Copier {
         self.parts[place as usize].as_mut().expect("a part is under way")
     }
 
-    /// Slot of the copy to which the others are made equal: the first one that was read.
+    /// Slot of the copy to which the others are made equal: the first one that was read, unless it
+    /// is outvoted.
     fn source(&self, place: u32) -> Slot {
         let part = self.parts[place as usize].as_ref().expect("a part is under way");
         let mut read = part.copies.iter().filter(|copy| part.read.contains(copy.slot));
-        read.next().expect("a copy was read").slot
+        let first = || read.next().expect("a copy was read").slot;
+        part.source.unwrap_or_else(first)
     }
 
     /// Memory of the copy at `slot` of the range at index `place`.
@@ -741,6 +813,29 @@ impl Part {
     /// Data sectors of a copy of the part.
     fn sectors_of(&self, copy: &Copy) -> SectorRange {
         SectorRange { start: copy.sector, len: self.range.len.sectors_floor() }
+    }
+
+    /// Whether more than half of the copies decide about the others.
+    fn votes(&self, array: ArrayView<'_>) -> bool {
+        let Task::Sync { action, .. } = self.task else { return false };
+        matches!(action, SyncAction::Check | SyncAction::Correct)
+            && self.copies.len() >= COPIES_TO_VOTE
+            && !self.may_differ(array)
+    }
+
+    /// Slot of the copy that is wrong: the only one that differs from several equal ones. A check
+    /// names it, but only if the unit has the same sectors on every member. After a correction it
+    /// stands for all copies that were outvoted.
+    fn wrong(&self) -> Option<Slot> {
+        let several = self.read.without(self.differ).count() > 1;
+        let mut differ = self.differ.ascending();
+        let first = differ.next().filter(|_| several && !self.undecided)?;
+        if let Task::Sync { action: SyncAction::Correct, .. } = self.task {
+            return Some(first);
+        }
+        let sector = self.range.start.sectors_floor();
+        let told = self.copies.iter().all(|copy| copy.sector == sector);
+        (differ.next().is_none() && told).then_some(first)
     }
 
     /// Counts copies with bad blocks as unreadable, so that a sync rewrites them.
@@ -793,6 +888,9 @@ impl Part {
         self.step = Step::Reading;
         self.read = SlotSet::EMPTY;
         self.unreadable = self.task.replaced();
+        self.source = None;
+        self.outvoted = SlotSet::EMPTY;
+        self.undecided = false;
         self.differ = SlotSet::EMPTY;
         self.written = SlotSet::EMPTY;
         self.failed = SlotSet::EMPTY;
@@ -828,6 +926,9 @@ pub(super) fn pass(action: SyncAction, places: &Mirrors, array: ArrayView<'_>) -
         maps: recovers && places.level() == Level::Raid10,
     }
 }
+
+/// Smallest number of copies of which more than half can be equal and one wrong.
+pub(super) const COPIES_TO_VOTE: usize = 3;
 
 /// Largest number of corrections that may wait. A read error beyond that is corrected when its
 /// range is next read.
