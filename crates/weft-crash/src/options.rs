@@ -165,6 +165,17 @@ impl Options {
         self.level.parity_count() as usize
     }
 
+    /// Number of copies of the data; 1 without mirrors.
+    #[must_use]
+    pub fn copies(&self) -> usize {
+        match (self.level, self.layout) {
+            (Level::Raid1, _) => self.members,
+            (Level::Raid10, Some(layout)) => ((layout & 0xff) * (layout >> 8 & 0xff)) as usize,
+            (Level::Raid10, None) => 2,
+            _ => 1,
+        }
+    }
+
     /// Size of the data area of a member.
     #[must_use]
     pub fn data_of(&self, member: usize) -> Sectors {

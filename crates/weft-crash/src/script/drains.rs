@@ -2,8 +2,9 @@
 //! clients continue.
 //!
 //! A drain may be at any step, and is often right before the process crashes: nothing that was
-//! acknowledged before the drain was requested may be lost then. On RAID 6 the administrator also
-//! starts the action `correct` occasionally. The generator has a random stream of its own.
+//! acknowledged before the drain was requested may be lost then. On RAID 6, and on mirrors of three
+//! copies, the administrator also starts the action `correct` occasionally. The generator has a
+//! random stream of its own.
 
 use weft_engine::SyncAction;
 use weft_units::rng::Rng;
@@ -30,7 +31,7 @@ impl Draw {
                 self.drain(steps);
                 steps.push(ScriptStep::Kill);
             }
-            12 if self.options.parities() == 2 => {
+            12 if self.options.parities() == 2 || self.options.copies() > 2 => {
                 steps.push(ScriptStep::Sync(SyncAction::Correct));
             }
             _ if dies && self.drains.percent(60) => self.drain(steps),

@@ -111,13 +111,15 @@ impl Server {
         self.control().command(Command::Status).unwrap().status.unwrap()
     }
 
-    /// Waits until the server holds nothing for any client.
+    /// Waits until the server holds nothing for any client, and members have answered all requests.
+    /// The array itself writes superblocks a moment after the last client.
     pub fn settled(&self) -> Status {
         let deadline = Instant::now() + Duration::from_secs(10);
         loop {
             let status = self.status();
             let idle = status.volumes.iter().all(|volume| volume.requests_active == 0);
-            if status.clients == 0 && status.frames_held == 0 && idle {
+            let answered = status.tokens_outstanding == 0;
+            if status.clients == 0 && status.frames_held == 0 && idle && answered {
                 return status;
             }
             assert!(Instant::now() < deadline, "something is still held: {status:?}");
