@@ -338,8 +338,8 @@ fn add_rows(
     sheet.step();
 }
 
-/// Cost of the hooks of the kernel's mq-deadline on this project's machine, two jobs of random
-/// reads.
+/// CPU time per request of the hooks of the kernel's mq-deadline, on this project's machine with
+/// two jobs of random reads.
 const KERNEL_MQ_DEADLINE_NS: f64 = 640.0;
 
 #[cfg(test)]

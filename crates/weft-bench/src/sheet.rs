@@ -146,7 +146,7 @@ impl Sheet {
         self.rows.iter().filter(|row| !row.is_good()).count()
     }
 
-    /// Ends the benchmark.
+    /// Reports the end of the benchmark to the progress display.
     pub fn end(&mut self) {
         self.progress.end();
     }

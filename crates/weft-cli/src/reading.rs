@@ -19,7 +19,7 @@ use weft_runtime::timed::{ReadTimeout, TimedOut};
 use weft_terminal::outcome::Failure;
 use weft_terminal::terminal::{self, complain, quoted};
 
-/// How disks that fail are read: which areas are not, and how long a read may take.
+/// Options for reading failing disks: areas that are not read, and the time limit of a read.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ReadingOptions {
     /// Map of GNU ddrescue for DISK, a file or device that is a member or has members in it: bytes

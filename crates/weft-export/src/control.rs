@@ -255,7 +255,7 @@ pub struct WriteBackStatus {
     /// Limit on dirty pages and pages under write-back together, over all volumes of the server:
     /// `dirty_bytes`.
     pub dirty_bytes: u64,
-    /// Number of dirty bytes from which on write-back runs in the background:
+    /// Number of dirty bytes at which write-back runs in the background:
     /// `dirty_background_bytes`.
     pub dirty_background_bytes: u64,
     /// Dirty bytes, which are lost if the server dies now.

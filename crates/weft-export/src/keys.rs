@@ -29,7 +29,7 @@ pub const AUTHORITY: &str = "ca-cert.pem";
 pub const CERTIFICATE: &str = "server-cert.pem";
 /// Name of the file with the private key of a server.
 pub const KEY: &str = "server-key.pem";
-/// Time before the end of a certificate from which on it is told.
+/// Time before the end of a certificate at which its end is logged.
 pub const TOLD_BEFORE_END: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Facts that a certificate states.
@@ -116,7 +116,8 @@ impl Keys {
         Ok(keys)
     }
 
-    /// Configuration for the next client.
+    /// TLS configuration for the next client. Keys that have changed on disk are loaded first; if
+    /// they are not usable, the former ones stay in use.
     pub(crate) fn config(&self) -> Arc<ServerConfig> {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         let stamp = stamp_of(&self.folder);

@@ -137,7 +137,7 @@ const AHEAD_LINES: u64 = 16;
 /// Shortest read that goes past the cache: contents of large files would displace all of it.
 const PAST_BYTES: u64 = 256 << 10;
 
-/// Unit of what cannot be read: that of the arrays below.
+/// Unit in bytes in which unreadable ranges are recorded: the block size of the arrays below.
 pub(crate) const BLOCK_BYTES: usize = 4096;
 
 /// Largest number of ranges that are remembered as bad. Neighbours with the same cause are one.

@@ -155,7 +155,7 @@ pub struct Packed {
     pub unpacked_len: u64,
     /// How they are packed.
     pub packing: Packing,
-    /// First of the unpacked bytes that is the piece's.
+    /// Number of unpacked bytes before those of the piece.
     pub skip: u64,
 }
 

@@ -10,14 +10,14 @@ struct Stream {
     /// First byte in memory.
     start: u64,
     bytes: Vec<u8>,
-    /// Byte with which the reader goes on.
+    /// End of the last read: a read from this offset on is sequential.
     next: u64,
     /// Byte before which nothing is read ahead.
     slow_until: u64,
     used: u64,
 }
 
-/// Streams, of which the oldest goes.
+/// Readahead of a few files; a new file replaces the least recently used one.
 #[derive(Default)]
 pub(crate) struct Ahead {
     streams: Vec<Stream>,
@@ -86,7 +86,7 @@ impl Stream {
         self.start <= offset && end <= self.start + self.bytes.len() as u64
     }
 
-    /// Fills the memory with `more` bytes, or with `len` if these cannot be read.
+    /// Reads `more` bytes from `offset` into memory; if that fails, only the first `len` of them.
     fn fill<E>(
         &mut self,
         offset: u64,
@@ -113,7 +113,8 @@ impl Stream {
 
 /// Largest read: that of a copy of files, several full stripes of common arrays.
 const AHEAD_MAX: usize = 4 << 20;
-/// Largest number of files that are read ahead at once: 32 MiB.
+/// Largest number of files that are read ahead at once, each with up to [`AHEAD_MAX`] bytes in
+/// memory: 32 MiB in all.
 const STREAMS_MAX: usize = 8;
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ pub enum FolderError {
     NotEmpty {
         /// The folder.
         dir: String,
-        /// A name in it.
+        /// Name of an entry of the folder.
         name: String,
     },
     /// A file system of FUSE is mounted there, of which the process has ended.

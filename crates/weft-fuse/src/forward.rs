@@ -19,7 +19,7 @@ use crate::view::{Latest, latest};
 /// Sender of requests.
 pub(crate) struct Forward {
     pub(crate) to: SyncSender<Request>,
-    /// Whether nothing changes, so that no file has to be opened.
+    /// Whether no file is writable or can change, so that none has to be opened or flushed.
     pub(crate) is_fixed: bool,
     /// Attributes that were last asked for.
     pub(crate) latest: Latest,

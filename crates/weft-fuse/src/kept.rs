@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-/// Values by number, each with a weight.
+/// Cache of values by number, limited by the sum of their weights; the least recently used values
+/// are removed first.
 pub(crate) struct Kept<V> {
     values: BTreeMap<u64, (u64, usize, V)>,
     clock: u64,

@@ -31,7 +31,7 @@ pub struct Options {
     pub allow_other: bool,
 }
 
-/// Reason why nothing was mounted, or not unmounted.
+/// Reasons why a mount or an unmount failed, or why written data may be lost.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum MountError {

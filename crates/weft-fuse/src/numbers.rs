@@ -30,8 +30,8 @@ impl Numbers {
         (index as u64 + 1) << self.bits
     }
 
-    /// Number of a node of a tree. `None` if the number in the tree has no room: none of a file
-    /// system that is read has that many bits.
+    /// FUSE inode number of node `id` of a tree; `None` if `id` has too many bits to be combined
+    /// with the index of the tree, or if the result is the number of the root.
     pub(crate) fn node(&self, tree: usize, id: u64) -> Option<u64> {
         let high = id.checked_shl(self.bits).filter(|high| high >> self.bits == id)?;
         let number = high | (tree as u64 + 1);

@@ -256,8 +256,8 @@ pub fn geometric_mean(ratios: &[f64]) -> Result<f64, StatisticsError> {
     Ok(libm::exp(average(&logarithms(ratios)?)))
 }
 
-/// The geometric mean of ratios, with the interval that follows from their own scatter, as of a
-/// sample of all cases that there could be.
+/// The geometric mean of ratios, with an interval from the scatter of the ratios: they are treated
+/// as a sample of all possible cases.
 ///
 /// # Errors
 /// There are fewer than two ratios, or one is not above 0.

@@ -484,9 +484,9 @@ fn check_text(what: &'static str, text: &str) -> Result<(), ExportError> {
     Ok(())
 }
 
-/// Largest minimum block size.
+/// Largest minimum block size that an export may have, in bytes.
 const BLOCK_MINIMUM_MAX: u32 = 1 << 16;
-/// Smallest preferred block size.
+/// Smallest preferred block size that an export may have, in bytes.
 const BLOCK_PREFERRED_MIN: u32 = 1 << 9;
 
 #[cfg(test)]

@@ -790,7 +790,7 @@ type Step = Transition<ServerEvent>;
 pub const EXTENTS_MAX: usize = 1024;
 /// Identifier of `base:allocation` in replies.
 const ALLOCATION_CONTEXT: u32 = 1;
-/// Bytes of output from which on no more input is consumed: 64 KiB, some 2,000 replies. The replies
+/// Bytes of output at which no more input is consumed: 64 KiB, some 2,000 replies. The replies
 /// to one option or request may exceed the limit, at most by a list of all exports.
 pub const OUTPUT_BYTES_HIGH: usize = 64 << 10;
 /// Longest option with data that is kept: a name of 4096 bytes and 30,000 information requests.

@@ -59,7 +59,7 @@ pub struct LevelRow {
     pub members_min: u32,
     /// Copies or parity that the level stores.
     pub redundancy: Redundancy,
-    /// Chunks that the level may have.
+    /// Rule for the chunk sizes that the level may have.
     pub chunk: ChunkRule,
     /// Layouts that the level may have.
     pub layouts: Layouts,

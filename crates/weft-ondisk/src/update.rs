@@ -40,7 +40,7 @@ pub struct Update<'a> {
     pub events: u64,
     /// Time of the update.
     pub utime: MdTime,
-    /// Sector up to which parity is right.
+    /// Sector up to which the members agree: parity matches the data, and copies are equal.
     pub resync: ResyncOffset,
     /// All members, by number.
     pub members: &'a [Standing],

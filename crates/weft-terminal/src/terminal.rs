@@ -44,7 +44,7 @@ pub fn columns() -> usize {
     window.filter(|columns| *columns > 0).or_else(said).unwrap_or(LINE)
 }
 
-/// Columns of a line of text that is not made for a known width.
+/// Width in columns of text that is not made for the width of a terminal.
 pub const LINE: usize = 100;
 
 /// A text with lines of at most [`LINE`] characters: a longer line is broken between words, and
@@ -219,8 +219,8 @@ pub fn label(path: &Path) -> String {
     text
 }
 
-/// A text in one line that changes nothing but its own place on a terminal: characters that control
-/// a terminal, that are invisible, or that change the direction of a text are escaped.
+/// The text in one line, with all characters escaped that control a terminal, are invisible, or
+/// change the direction of text: printing it affects only its own place on the terminal.
 #[must_use]
 pub fn printable(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());

@@ -147,7 +147,7 @@ fn hop(turn: Duration) -> f64 {
     took / f64::from(2 * answered.min(count).max(1))
 }
 
-/// Creates memory larger than a first-level cache and smaller than most second-level caches.
+/// Creates 1 MiB of patterned data (256 blocks of 4 KiB), larger than a first-level cache.
 fn block_after_block() -> Vec<u8> {
     (0..256 * BLOCK).map(|byte| (byte * 7 + byte / BLOCK).to_le_bytes()[0]).collect()
 }

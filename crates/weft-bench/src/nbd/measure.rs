@@ -65,11 +65,11 @@ struct Case {
 /// Figure of a load's result that a case reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Figure {
-    /// Requests per second.
+    /// Thousands of requests per second.
     Rate,
-    /// Bytes per second.
+    /// Megabytes per second.
     Bytes,
-    /// Median latency.
+    /// Median latency in microseconds.
     Latency,
 }
 

@@ -26,7 +26,7 @@ use crate::{size, states, superblock_json};
 /// Reads only.
 #[derive(Debug, Args)]
 pub(crate) struct Detail {
-    /// Say with the exit status how the array is: 0 well, 1 degraded, 2 unusable, 4 unknown
+    /// Set the exit status by the state of the array: 0 normal, 1 degraded, 2 unusable, 4 unknown
     #[arg(short, long)]
     test: bool,
     /// Print one JSON object

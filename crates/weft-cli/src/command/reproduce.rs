@@ -41,8 +41,8 @@ pub(crate) struct Reproduce {
     /// Numbers or names of patches, or files as for --experiment; all patches that there are if
     /// none is given
     patches: Vec<String>,
-    /// Run the experiment of this file, made from what --print-experiment prints; several times if
-    /// wanted
+    /// Run the experiment in this file, made from the output of --print-experiment; may be given
+    /// several times
     #[arg(long, value_name = "FILE.toml")]
     experiment: Vec<PathBuf>,
     /// Print the text of the experiment that is named, to be changed and given to --experiment, and

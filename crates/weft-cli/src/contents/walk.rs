@@ -64,7 +64,8 @@ impl<'c> Walk<'c> {
         &self.all
     }
 
-    /// Files of a file system. Says its oddities on standard error when it is opened.
+    /// Files of the file system with index `at`. When it is opened, at its first use, the notes on
+    /// it are printed to standard error.
     ///
     /// # Errors
     /// It cannot be read; the text names its folder.
@@ -149,8 +150,8 @@ impl<'c> Walk<'c> {
         format!("{above}: found no {part} in it; weft ls of {above} lists what is there")
     }
 
-    /// Everything in a folder that has this name or matches it. What else may match a pattern and
-    /// cannot be read goes to `faults`.
+    /// Entries of a folder with exactly this name or, if there is none, those that it matches as a
+    /// pattern. Entries that may match and cannot be read are added to `faults`.
     fn enter(
         &self,
         path: &[Vec<u8>],

@@ -66,8 +66,9 @@ impl MappedImage {
         }
     }
 
-    /// Saves the map before the copy ends, early or not. If the file system is full, the bytes that
-    /// were written last make room. Their range is returned: they are to be read again.
+    /// Saves the map at the end of a copy, complete or not. If the file system is full, the space
+    /// of the last write to the image is released to make room. Returns that range, which has to be
+    /// read again.
     ///
     /// # Errors
     /// The map cannot be saved.

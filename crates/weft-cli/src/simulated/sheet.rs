@@ -273,7 +273,7 @@ pub(crate) fn nanoseconds(value: f64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-/// Text of a rate with three digits, as `24.4k`.
+/// Text of a rate, shortened from 10,000 on: `98.0`, `9876`, `24.4k`, `1.25M`.
 pub(crate) fn count(value: f64) -> String {
     match value {
         v if v >= 1e6 => format!("{:.2}M", v / 1e6),

@@ -17,7 +17,7 @@ use crate::look::Looked;
 /// Data offsets that are likely, in bytes: the usual ones, and what superblocks of md say.
 pub(super) struct Hints {
     offsets: Vec<u64>,
-    /// Offsets of superblocks behind the first bytes that are searched anyway.
+    /// Offsets of `offsets` that the search of the first bytes of a disk does not cover.
     far: Vec<u64>,
 }
 

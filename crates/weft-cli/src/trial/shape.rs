@@ -47,7 +47,8 @@ impl Shape {
         Layout::new(self.level, self.layout, self.slots, self.chunk, size, &sizes).ok()
     }
 
-    /// Byte of the data of a member at which a byte of the array lies.
+    /// Byte offset in a member's data of the first copy of byte `byte` of the array. `size` is the
+    /// number of bytes of data of each member. `None` if no such array exists or it is too small.
     pub(super) fn first_place(self, byte: u64, size: u64) -> Option<u64> {
         let map = self.map(size)?;
         places(&map, byte).first().map(|(_, at)| *at)

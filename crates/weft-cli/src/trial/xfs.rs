@@ -109,7 +109,7 @@ impl Super {
         is_sane.then_some(found)
     }
 
-    /// Byte of this copy of the superblock in the file system.
+    /// Byte offset of this copy of the superblock in the file system.
     pub(super) fn place(&self) -> u64 {
         self.byte(self.group, 0)
     }

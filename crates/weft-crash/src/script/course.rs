@@ -260,8 +260,8 @@ impl<'a> Course<'a> {
         self.report.rebuilt_beside = u64::from(both && volume.sync_action == SyncAction::Recover);
     }
 
-    /// Ends the run if torn superblocks made the array lose more members than it survives: that is
-    /// beyond the promises.
+    /// Ends the run if torn superblocks made the array lose more members than it survives: nothing
+    /// is promised then.
     fn give_up(&mut self) {
         if self.script.assembles && self.world.is_running() && self.lost_too_many() {
             self.world.coverage.given_up += 1;

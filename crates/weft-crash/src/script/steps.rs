@@ -465,8 +465,8 @@ impl Profile {
         Self { name, knobs: 3, queues: true, bitmaps: true, mixed: true, ..self }
     }
 
-    /// Profiles of members with drives: with parity and mirrors, both with faults, then any level
-    /// without parity.
+    /// Profiles in which drive models time the requests: levels with parity, with faults and cuts;
+    /// mirrors, likewise; levels without parity.
     pub const DRIVES: [Self; 3] = [
         Self::FAULTS_AND_CUTS.bitmaps("").drives("drives"),
         Self::FAULTS_AND_CUTS.straight("").bitmaps("").drives("straight-drives"),

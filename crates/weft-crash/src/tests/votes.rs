@@ -13,7 +13,7 @@ const BLOCKS: u64 = 64;
 /// Sectors that a unit of a sync has.
 const UNIT: u64 = 128;
 
-/// Level, members and layout of mirrors with at least three copies of each chunk.
+/// Mirrors with at least three copies: level, number of members, layout, number of copies.
 const MIRRORS: [(Level, usize, Option<u32>, u64); 5] = [
     (Level::Raid1, 3, None, 3),
     (Level::Raid1, 4, None, 4),

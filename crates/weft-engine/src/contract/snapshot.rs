@@ -125,7 +125,8 @@ pub struct VolumeSnapshot {
     /// Number of data sectors per member that the running or last sync has covered, and the total
     /// that it has to cover; `None` if no sync has run.
     pub sync_completed: Option<(Sectors, Sectors)>,
-    /// Number of stripes that the running or last sync has covered.
+    /// Number of units that the running or last sync has finished; 0 if none has run. A unit is one
+    /// stripe, or with RAID 1 and 10 up to 64 KiB of one chunk.
     pub sync_stripes: u64,
     /// Speed of the running sync in bytes per second, on each member, over the last 10 to 20 s;
     /// `None` if none runs.

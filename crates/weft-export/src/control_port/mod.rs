@@ -438,7 +438,7 @@ impl ControlPort {
     }
 }
 
-/// Number of unsent bytes of answers from which on no further command is read.
+/// Number of unsent bytes of answers at which no further command is read.
 const OUTPUT_BYTES_HIGH: usize = 64 << 10;
 /// Commands of one connection that are carried out before other connections are served: a status
 /// takes some 0.1 ms.

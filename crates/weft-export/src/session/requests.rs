@@ -668,7 +668,8 @@ impl<R, H> Requests<R, H> {
         }
     }
 
-    /// Answers a request if none of its sub-requests is outstanding any more.
+    /// Queues the reply to the request in `slot`, unless a sub-request is still outstanding or
+    /// payload of the request is still being received.
     pub(super) fn end_if_over(&mut self, driver: &mut Driver, slot: u32) {
         let Some(Some(open)) = self.slots.get_mut(slot as usize) else { return };
         let payload_to_come = open.op == RequestOp::Write && open.received < open.len;

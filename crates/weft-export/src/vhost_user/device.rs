@@ -36,7 +36,8 @@ pub(super) struct Device {
     /// Features that the driver has accepted.
     features: u64,
     memory: Option<Memory>,
-    /// Where the front end has the memory: its address, length, and the address in the machine.
+    /// Memory regions of the front end: its virtual address, length in bytes, and guest physical
+    /// address.
     regions: Vec<(u64, u64, u64)>,
     rings: Vec<Ring>,
     inflight: Option<Inflight>,

@@ -260,7 +260,8 @@ impl FrontEnd {
         }
     }
 
-    /// Answers requests that have ended. With `poisoned` they stay with the front end.
+    /// Answers requests that have ended. With `poisoned` (after a panic) none of them is answered:
+    /// they stay in flight at the front end, which hands them to the next server.
     fn answer(&mut self, cx: &mut Context<'_, '_>, poisoned: bool) {
         let device = &self.device;
         let copy = |request: Chained, offset, frames: &Buffer| {

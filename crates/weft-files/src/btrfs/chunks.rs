@@ -15,7 +15,7 @@ use crate::tree::TreeError;
 pub(super) struct Place {
     /// Number of the device.
     pub(super) device: u64,
-    /// Byte in it.
+    /// Byte offset on the device.
     pub(super) at: u64,
 }
 
@@ -24,7 +24,7 @@ pub(super) struct Place {
 pub(super) struct Copies {
     /// Number of bytes that lie one behind the other in each copy.
     pub(super) len: u64,
-    /// Copies; one or more.
+    /// Place of each copy; one or more.
     pub(super) places: Vec<Place>,
 }
 

@@ -140,7 +140,8 @@ impl Extents {
         }
     }
 
-    /// Adds what is lost of the tree.
+    /// Adds a fault for each byte range of the file with extents in a lost part of the tree;
+    /// `inode` is the number of the file.
     pub(super) fn add_lost(&mut self, inode: u64, lost: Vec<Lost>) {
         let byte = |key: Key| match (key.object, key.kind) {
             at if at < (inode, kinds::EXTENT_DATA) => 0,

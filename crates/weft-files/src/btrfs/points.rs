@@ -23,9 +23,9 @@ pub struct Points {
 /// Something at a logical address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Point {
-    /// Block of a tree.
+    /// Tree block: its logical address.
     Block(u64),
-    /// Sector of data, and the sum of its bytes.
+    /// Sector of data: its logical address, and its checksum.
     Sector(u64, Vec<u8>),
 }
 
@@ -43,7 +43,7 @@ impl Points {
         Some(Self { superblock, chunks, waiting: Vec::new() })
     }
 
-    /// Byte of the superblock in the file system, as it says itself.
+    /// Byte offset of the superblock in the file system, as it says itself.
     #[must_use]
     pub fn place(&self) -> u64 {
         self.superblock.place

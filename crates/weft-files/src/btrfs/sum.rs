@@ -11,7 +11,7 @@ use weft_ondisk::crc::crc32c;
 use crate::bytes::{le32, le64};
 use crate::tree::TreeError;
 
-/// Algorithm of a file system.
+/// Checksum algorithm of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sum {
     Crc32c,

@@ -77,8 +77,8 @@ impl Folder {
         }
     }
 
-    /// Folder of this name, created if it is missing. One of the user's own without the permission
-    /// to write gets it until the end of the copy.
+    /// Opens the folder of this name, and creates it if it is missing. A folder that the user owns
+    /// but may not write to is made writable until the end of the copy.
     pub(super) fn enter(&self, name: &[u8]) -> Result<Self, Errno> {
         self.make(name)?;
         let name = OsStr::from_bytes(name);

@@ -84,8 +84,8 @@ impl Tree for Five {
     }
 }
 
-/// Copies with a folder that takes `room` bytes and then fails with `error`. Returns the result,
-/// the names of damaged files when they were told, and the bytes that were written.
+/// Copies to a folder that takes `room` bytes and then fails with `error`. Returns the result, the
+/// paths of damaged files that were reported during the copy, and the number of bytes written.
 fn limited(to: &Path, room: u64, error: Errno) -> (Result<Report, Stopped>, Vec<Vec<u8>>, u64) {
     let bytes = (0..5 * FILE).map(|i| u8::try_from(i % 251).unwrap() | 1).collect();
     let tree = Five(Holed(bytes));

@@ -155,7 +155,7 @@ fn crc16(sum: u16, bytes: &[u8]) -> u16 {
     })
 }
 
-/// Byte of the checksum in a descriptor.
+/// Byte offset of the checksum in a descriptor.
 const SUM_AT: usize = 0x1e;
 /// Largest number of damaged descriptors that are replaced.
 const REPLACED_MAX: usize = 1 << 16;

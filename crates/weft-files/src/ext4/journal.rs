@@ -137,7 +137,7 @@ struct Log<'s> {
     source: &'s dyn Source,
     pieces: &'s Pieces,
     block_bytes: u64,
-    /// Blocks of the file system.
+    /// Number of blocks of the file system.
     fs_blocks: u64,
     /// First block of the log, and the one after its last.
     first: u64,

@@ -42,7 +42,7 @@ pub(super) fn pieces(source: &dyn Source, superblock: &Superblock, inode: &Inode
 struct Map<'s> {
     source: &'s dyn Source,
     superblock: &'s Superblock,
-    /// Start of the checksums of blocks of extents.
+    /// Seed of the CRC-32C of the file's extent blocks; `None` without checksums of metadata.
     sum_start: Option<u32>,
     /// Size of the file.
     size: u64,

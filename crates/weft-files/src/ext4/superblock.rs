@@ -221,7 +221,7 @@ impl Superblock {
         self.within(block, group)
     }
 
-    /// First bytes of the copies of the descriptor of a group, nearest first.
+    /// Byte offsets of the other copies of a group's descriptor.
     pub(super) fn descriptor_copies(&self, group: u64) -> Vec<u64> {
         let per_block = self.block_bytes / self.descriptor_bytes;
         let number = group / per_block;
@@ -242,7 +242,8 @@ impl Superblock {
         blocks.into_iter().map(|block| self.within(block, group)).collect()
     }
 
-    /// Whether a block of descriptors is beside the groups that it describes.
+    /// Whether block `number` of the group descriptors lies within the groups that it describes
+    /// (`meta_bg`), and not behind the superblock.
     fn is_beside(&self, number: u64) -> bool {
         self.incompat & META_GROUPS != 0 && number >= self.first_meta_group
     }

@@ -24,7 +24,7 @@ pub enum LvmError {
     Checksum {
         /// Structure.
         what: &'static str,
-        /// Byte on the device.
+        /// Byte offset on the device.
         at: u64,
         /// Checksum in the structure.
         stored: u32,
@@ -46,7 +46,7 @@ pub enum LvmError {
     Header {
         /// Structure and field.
         what: &'static str,
-        /// Byte on the device.
+        /// Byte offset on the device.
         at: u64,
         /// Value.
         found: String,
@@ -65,9 +65,9 @@ pub enum LvmError {
     /// The text does not follow its syntax.
     #[error("LVM text at byte {at}: {error}")]
     Text {
-        /// Byte on the device.
+        /// Byte offset on the device.
         at: u64,
-        /// Fault.
+        /// Syntax error that was found.
         error: TextError,
     },
 }

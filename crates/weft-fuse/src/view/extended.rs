@@ -8,8 +8,9 @@ use weft_files::tree::Attribute;
 use super::View;
 use crate::numbers::Named;
 
-/// Attributes of the inode that was last asked for some: a list is followed by values, and the
-/// thread of the kernel answers these.
+/// Inode number and extended attributes of the inode for which they were last read. A program lists
+/// the names and then requests the values; the thread that receives the kernel's requests answers
+/// the latter from here, without the thread of the view.
 pub(crate) type Latest = Arc<Mutex<Option<(u64, Arc<Vec<Attribute>>)>>>;
 
 /// The attributes of an inode, if they were asked for last.
@@ -38,8 +39,9 @@ impl View {
         Ok(found)
     }
 
-    /// Reads the extended attributes of a file of which the content is being read: a copy asks for
-    /// them next, and the thread of the kernel then answers. An error is left to the request.
+    /// Reads the extended attributes of a file whose content is being read: a program that copies
+    /// the file requests them next, and they can then be answered from memory. An error is ignored
+    /// here; the request for the attributes reads them again and reports it.
     pub(crate) fn expect_extended(&mut self, number: u64) {
         let Ok(Named::Node(at, id)) = self.named(number) else { return };
         if latest(&self.latest, number).is_some() {

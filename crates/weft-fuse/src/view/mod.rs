@@ -41,7 +41,8 @@ pub struct View {
     contents: Kept<Rc<Content>>,
     ahead: Ahead,
     latest: Latest,
-    /// Inodes about which something was told, with whether it was a doubt.
+    /// Inodes with a reported finding, each with its [`Finding::is_doubt`]: each kind is reported
+    /// once for an inode.
     told: HashSet<(u64, bool)>,
     tell: Box<dyn FnMut(&Finding)>,
     since: SystemTime,

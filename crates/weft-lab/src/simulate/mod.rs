@@ -74,7 +74,7 @@ pub enum SimulateError {
          --divide N, or more or larger members"
     )]
     TooLarge {
-        /// End of the last request in bytes.
+        /// Number of bytes that the volume must have for all requests of the trace.
         end: u64,
         /// Size of the volume in bytes.
         size: u64,

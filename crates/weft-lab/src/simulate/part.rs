@@ -127,9 +127,9 @@ pub enum JoinError {
         file: String,
         /// Name of what differs.
         field: String,
-        /// Its value in this part.
+        /// Value of the field in this part.
         found: String,
-        /// Its value in the first part.
+        /// Value of the field in the first part.
         expected: String,
         /// File of the first part.
         first: String,
@@ -151,7 +151,7 @@ pub enum JoinError {
         file: String,
         /// Field of the setting.
         field: &'static str,
-        /// Number of its values.
+        /// Number of values of the field in this part.
         found: usize,
         /// Number of values that the sweep has there.
         expected: u64,

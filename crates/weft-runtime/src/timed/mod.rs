@@ -235,7 +235,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Number of places of a disk from which on it is not read any more. Each costs the time limit once
+/// Number of places of a disk at which it is not read any more. Each costs the time limit once
 /// or, where no other disk has the data and shorter reads look for what can be read, several times.
 const PLACES_MAX: usize = 8;
 

@@ -207,8 +207,8 @@ impl Sizes {
         self.0[size.min(SIZES - 1)] += 1;
     }
 
-    /// Number of commands by size. Each entry counts the commands that are larger than half of its
-    /// size and not larger than its size; the last entry has no upper limit.
+    /// Sizes, each with the number of commands up to that size and above the preceding one. The
+    /// first entry counts all commands up to 4 KiB, and the last one has no upper limit.
     pub fn iter(&self) -> impl Iterator<Item = (Bytes, u64)> + '_ {
         self.0.iter().enumerate().map(|(size, count)| (Bytes::kib(4 << size), *count))
     }

@@ -113,7 +113,7 @@ pub(crate) fn run(arguments: &Mount) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// Mounts, with the way to the end by signals.
+/// Mounts the view, and registers a signal handler that unmounts it.
 fn mount(view: &View, dir: &Path, options: Options) -> Result<Mounted, Failure> {
     // A signal during the mount waits for its end.
     let slot = std::sync::Arc::new(std::sync::Mutex::new(None::<Unmounter>));

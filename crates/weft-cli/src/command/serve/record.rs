@@ -275,7 +275,7 @@ fn records(arrival: &Arrival, device: DeviceIndex) -> impl Iterator<Item = Recor
 
 /// Longest time from a request to its line in the file.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// Size of the text of `log`, in bytes, from which on it is appended to the file at once.
+/// Size in bytes of the text of `log` at which it is appended to the file without waiting for more.
 const TEXT_BYTES: usize = 256 << 10;
 /// Largest number of bytes in one line of the log. A longer request has several lines.
 const LINE_BYTES_MAX: u64 = 1 << 31;

@@ -56,7 +56,8 @@ fn finish(lab: &Lab, parts: &[&str], counts: [u32; 3]) {
     assert_eq!([lab.exact, lab.by_stripe, lab.by_group], counts, "{} totals", lab.totals);
 }
 
-/// The tests below, by parts of the names of their rows, with the number of rows of each.
+/// Rows that each test below replays, by parts of their names, and the number of these rows. A row
+/// that is not left out belongs to the first line with a part of its name.
 const SHARES: [(&[&str], usize); 5] = [
     (&["-check", "-repair-", "-rebuild-", "-resync"], 34),
     (&["-flush", "-fua"], 6),

@@ -284,7 +284,7 @@ impl Found<'_> {
     }
 }
 
-/// Sentence for readers: the CPU costs from which on the ratios of a curve are below 1.
+/// Sentence for readers: the CPU costs at which the ratios of a curve are below 1.
 fn where_below_one(points: &[(f64, Value)]) -> String {
     let Some(first) = points.first() else { return String::new() };
     if points.iter().all(|point| point.1.value >= 1.0) {

@@ -35,7 +35,7 @@ struct Before {
     disks: Vec<DiskSums>,
 }
 
-/// Sums of a disk from the start of the run to some time.
+/// Totals of a disk since the start of the run: idle time, sectors read and written, and jumps.
 #[derive(Clone, Copy, Debug)]
 struct DiskSums {
     idle: Span,

@@ -329,7 +329,7 @@ impl Cache {
         if self.is_free(key) { self.acquire(key, geometry) } else { Acquired::Starved }
     }
 
-    /// Whether a lookup of `key` would succeed.
+    /// Whether [`Cache::acquire`] would return a stripe for `key`.
     pub(crate) fn is_free(&self, key: u64) -> bool {
         let unused = || self.lists.first(List::Inactive(self.class_of(key))).is_some();
         match self.index.find(key) {
