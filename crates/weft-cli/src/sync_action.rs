@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::json;
 use weft_engine::layout::geometry::Geometry;
-use weft_engine::layout::mirrors::RESYNC_UNIT;
+use weft_engine::layout::mirrors::Mirrors;
 use weft_export::control::{Command, MismatchStatus, MismatchesStatus, VolumeStatus};
 use weft_ondisk::Level;
 use weft_terminal::outcome::{Exit, Failure, Outcome};
@@ -53,7 +53,9 @@ pub(crate) fn run(action: &'static str, arguments: &Sync) -> Outcome {
     }
     let report = perform(&mut target, action)?;
     let Report { volume, .. } = &report;
-    let left = volume.mismatches.as_ref().map_or(0, |it| it.not_located * unit_of(volume));
+    let mirrors = mirrors_of(volume);
+    let unit = unit_of(mirrors.as_ref());
+    let left = volume.mismatches.as_ref().map_or(0, |it| it.not_located * unit);
     if arguments.json {
         print_json(&json!({
             "schema": format!("weft.{command}/2"),
@@ -65,7 +67,7 @@ pub(crate) fn run(action: &'static str, arguments: &Sync) -> Outcome {
             "duration_ms": u64::try_from(report.took.as_millis()).unwrap_or(u64::MAX),
         }))?;
     } else {
-        let (agrees, mended) = match is_mirror(volume) {
+        let (agrees, mended) = match mirrors.is_some() {
             true => ("the copies agree", "copies that were outvoted are"),
             false => ("parity agrees with the data", "the one strip that was wrong is"),
         };
@@ -110,7 +112,7 @@ pub(crate) fn expect_mirror(arguments: &Sync, mirror: bool) -> Result<(), Failur
     let mut target = Target::named_or_only(arguments.target.as_deref())?;
     let status = target.status()?;
     let volume = only_volume(&target.name, &status)?;
-    if is_mirror(volume) == mirror {
+    if mirrors_of(volume).is_some() == mirror {
         return Ok(());
     }
     let (given, expected) = match mirror {
@@ -133,7 +135,8 @@ pub(crate) fn refuse_wrong_strips(arguments: &Sync) -> Result<(), Failure> {
     let mut target = Target::named_or_only(arguments.target.as_deref())?;
     let status = target.status()?;
     let volume = only_volume(&target.name, &status)?;
-    let votes = copies_of(volume).saturating_sub(volume.degraded) > 2;
+    let copies = mirrors_of(volume).map_or(1, |it| usize::from(it.copies_per_chunk()));
+    let votes = copies.saturating_sub(volume.degraded) > 2;
     let Some(array) = volume.array.as_ref().filter(|_| votes || volume.level == "raid6") else {
         return Ok(());
     };
@@ -201,10 +204,10 @@ pub(crate) fn perform(target: &mut Target, action: &'static str) -> Result<Repor
         )));
     }
     // After the loss of the last parity, further stripes have nothing to compare.
-    let parities = match volume.level.as_str() {
-        "raid6" => 2,
-        "raid1" | "raid10" => copies_of(&volume).saturating_sub(1),
-        _ => 1,
+    let parities = match mirrors_of(&volume) {
+        Some(mirrors) => usize::from(mirrors.copies_per_chunk()) - 1,
+        None if volume.level == "raid6" => 2,
+        None => 1,
     };
     if volume.degraded >= parities {
         return Err(Failure::failed(format!(
@@ -239,29 +242,21 @@ pub(crate) fn watch(target: &mut Target, action: &'static str) -> Result<VolumeS
     }
 }
 
-/// Whether the volume has copies and no parity.
-fn is_mirror(volume: &VolumeStatus) -> bool {
-    matches!(volume.level.as_str(), "raid1" | "raid10")
-}
-
-/// Number of copies of the data.
-fn copies_of(volume: &VolumeStatus) -> usize {
-    match (volume.level.as_str(), &volume.array) {
-        ("raid1", _) => volume.slots,
-        ("raid10", Some(array)) => ((array.layout & 0xff) * (array.layout >> 8 & 0xff)) as usize,
-        _ => 1,
+/// Places of the copies of a volume; `None` if it is no mirror.
+fn mirrors_of(volume: &VolumeStatus) -> Option<Mirrors> {
+    let array = volume.array.as_ref()?;
+    let slots = u16::try_from(volume.slots).ok()?;
+    let size = Bytes(array.member_size).sectors_floor();
+    match volume.level.as_str() {
+        "raid1" => Mirrors::raid1(slots, size),
+        "raid10" => Mirrors::raid10(array.layout, slots, Bytes(array.chunk).sectors_floor(), size),
+        _ => None,
     }
 }
 
 /// Number of sectors that count as one mismatch: a stripe of 4 KiB, or a unit of a mirror.
-fn unit_of(volume: &VolumeStatus) -> u64 {
-    match &volume.array {
-        Some(array) if volume.level == "raid10" => {
-            RESYNC_UNIT.min(Bytes(array.chunk).sectors_floor()).0
-        }
-        _ if volume.level == "raid1" => RESYNC_UNIT.0,
-        _ => STRIPE_SECTORS,
-    }
+fn unit_of(mirrors: Option<&Mirrors>) -> u64 {
+    mirrors.map_or(STRIPE_SECTORS, |mirrors| mirrors.resync_unit().0)
 }
 
 /// Lines about the mismatches of a volume: one for each member that is wrong alone, and one for
@@ -270,8 +265,8 @@ pub(crate) fn mismatch_lines(volume: &VolumeStatus) -> Vec<String> {
     let Some(MismatchesStatus { members, not_located, first }) = &volume.mismatches else {
         return Vec::new();
     };
-    let unit = unit_of(volume);
-    let mirror = is_mirror(volume);
+    let mirrors = mirrors_of(volume);
+    let (unit, mirror) = (unit_of(mirrors.as_ref()), mirrors.is_some());
     let places = |member: Option<&str>| {
         let found = first.iter().filter(|it| it.member.as_deref() == member);
         let mut sectors: Vec<u64> = found.map(|it| it.member_sector.unwrap_or(it.sector)).collect();

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use weft_engine::WriteBackConfig;
 use weft_engine::knobs::{CACHES_PASSED_MAX, Knobs};
 use weft_engine::layout::Layout;
+use weft_ondisk::layout_id::Raid10;
 use weft_ondisk::{Level, Version};
 use weft_units::{Bytes, Sectors, Span};
 
@@ -170,7 +171,9 @@ impl Options {
     pub fn copies(&self) -> usize {
         match (self.level, self.layout) {
             (Level::Raid1, _) => self.members,
-            (Level::Raid10, Some(layout)) => ((layout & 0xff) * (layout >> 8 & 0xff)) as usize,
+            (Level::Raid10, Some(layout)) => {
+                Raid10::from_code(layout).map_or(1, |parts| parts.copies() as usize)
+            }
             (Level::Raid10, None) => 2,
             _ => 1,
         }

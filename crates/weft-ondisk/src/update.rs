@@ -170,7 +170,7 @@ impl Super1 {
         } else {
             self.feature_map.remove(Features::RECOVERY_BITMAP);
         }
-        // A replacement whose original is gone is an ordinary member, and no other is written.
+        // A replacement without its original is an ordinary member, and no other is written.
         self.feature_map.remove(Features::REPLACEMENT);
         if update.has_bad_blocks {
             self.feature_map.insert(Features::BADBLOCKS);

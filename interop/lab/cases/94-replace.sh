@@ -32,6 +32,20 @@ half_replaced() {
 	equal "$name: a part is filled" "$(grep -c 'Replacement device 1' /tmp/said) $(grep -c 'Feature Map : 0x1[2a]$' /tmp/said)" "1 1"
 }
 
+# taken TEXT DISK… : the kernel assembles the array from `loops`, and has all of these disks, the content,
+# no mismatch
+taken() {
+	local text=$1
+	shift
+	assemble "$name"
+	wait_idle
+	loops=("$@")
+	equal "$name: $text" "$(cat /sys/block/md0/md/{degraded,array_state} | xargs)" "0 clean"
+	check "$name: content" same_as /tmp/expected
+	checked "$name"
+	stop_md
+}
+
 reads="$pattern verify \"\$uri\" /tmp/expected"
 writes="$pattern write \"\$uri\" /tmp/expected 5 24"
 
@@ -44,13 +58,7 @@ for level in 1 5 6 10; do
 	sum=$(md5sum <"${disks[4]}")
 	with_weft "$name: weft writes to the others" "$writes; $reads"
 	equal "$name: and not to it" "$(md5sum <"${disks[4]}")" "$sum"
-	assemble "$name"
-	wait_idle
-	loops=("${disks[@]:0:4}")
-	equal "$name: the kernel takes the others" "$(cat /sys/block/md0/md/{degraded,array_state} | xargs)" "0 clean"
-	check "$name: content" same_as /tmp/expected
-	checked "$name"
-	stop_md
+	taken "the kernel takes the others" "${disks[@]:0:4}"
 done
 
 for level in 5 6; do
@@ -61,12 +69,7 @@ for level in 5 6; do
 	check "$name: weft wants consent" grep -q 'newly degraded: the array knows a member at slot 1' /tmp/refused
 	with_weft "$name: weft fills the rest" "$reads; $writes; $weft wait turns; $reads" --run
 	check "$name: no bit is left" sh -c "mdadm --examine ${disks[4]} | grep 'Active device 1'"
-	assemble "$name"
-	wait_idle
-	equal "$name: the kernel takes it" "$(cat /sys/block/md0/md/{degraded,array_state} | xargs)" "0 clean"
-	check "$name: content" same_as /tmp/expected
-	checked "$name"
-	stop_md
+	taken "the kernel takes it" "${loops[@]}"
 done
 
 fresh "replaced" 5
@@ -79,10 +82,5 @@ equal "$name: no bit is left" "$(mdadm --examine "${disks[4]}" | grep -E 'Featur
 check "$name: weft reads it" sh -c "$weft cat ${loops[*]} | cmp - /tmp/expected"
 loops=("${disks[0]}" "${disks[@]:2}")
 with_weft "$name: weft writes to it" "$writes; $reads"
-assemble "$name"
-wait_idle
-equal "$name: the kernel takes it" "$(cat /sys/block/md0/md/{degraded,array_state} | xargs)" "0 clean"
-check "$name: content" same_as /tmp/expected
-checked "$name"
-stop_md
+taken "the kernel takes it" "${loops[@]}"
 plan 52

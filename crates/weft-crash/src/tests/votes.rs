@@ -157,6 +157,6 @@ fn a_copy_votes_in_the_blocks_that_can_be_read() {
     assert_eq!(copies(&rig, 20), undecided);
     assert_eq!(copies(&rig, 22)[1], copies(&rig, 22)[0], "one of four is outvoted");
     assert_eq!((copies(&rig, 21), copies(&rig, 23)), (kept, whole));
-    // Units whose reads were merged with that of the block are written anew too.
+    // Units that were read in one request with the block are written anew too.
     assert!(rig.volume().members[3].corrected >= 8, "the block is written anew");
 }

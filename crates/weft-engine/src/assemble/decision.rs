@@ -55,7 +55,7 @@ impl Placed {
 pub(super) struct Decision<'a> {
     dropped: Vec<Dropped>,
     notes: Vec<String>,
-    states: Vec<AssemblyState>,
+    pub(super) states: Vec<AssemblyState>,
     pub(super) options: &'a Options,
 }
 
@@ -399,64 +399,6 @@ impl Decision<'_> {
             }
         }
         Ok(self.newest_of_each_slot(current))
-    }
-
-    /// Drops members that are being filled to replace another one that is here. Without the other
-    /// one such a member is the one of its slot.
-    ///
-    /// Source   md-replace.md §1, §2
-    fn without_replacements(&mut self, members: Vec<(Member, Role)>) -> Vec<(Member, Role)> {
-        if !members.iter().any(|(member, _)| replaces(member)) {
-            return members;
-        }
-        let originals = members
-            .iter()
-            .filter(|(member, role)| matches!(role, Role::Active(_)) && !replaces(member));
-        let originals: Vec<(Role, String)> =
-            originals.map(|(member, role)| (*role, member.info.label.clone())).collect();
-        let mut others = Vec::new();
-        for (member, role) in members {
-            let original = originals.iter().find(|(of, _)| *of == role);
-            match original.filter(|_| replaces(&member)) {
-                Some((_, label)) => {
-                    let reason =
-                        format!("is being filled to replace {label}, which is at its slot");
-                    self.states.push(AssemblyState::Replacing);
-                    self.drop(member.info, reason);
-                }
-                None => others.push((member, role)),
-            }
-        }
-        others
-    }
-
-    /// Drops members if there is a fresher member for the same slot. In version 0.90 a member that
-    /// takes a slot also takes the slot's number, so other superblocks cannot distinguish the two
-    /// members. mdadm does the same.
-    fn newest_of_each_slot(&mut self, members: Vec<(Member, Role)>) -> Vec<(Member, Role)> {
-        let slotted = members.iter().filter(|(_, role)| matches!(role, Role::Active(_)));
-        // A member and its replacement are both at the slot.
-        let said: Vec<((Role, bool), u64, String)> = slotted
-            .map(|(member, role)| {
-                let place = (*role, replaces(member));
-                (place, member.superblock.events(), member.info.label.clone())
-            })
-            .collect();
-        let mut newest = Vec::new();
-        for (member, role) in members {
-            let (events, place) = (member.superblock.events(), (role, replaces(&member)));
-            match said.iter().find(|(of, other, _)| *of == place && *other > events) {
-                Some((_, other, label)) => {
-                    let reason = format!(
-                        "stale: events {events}, {label} is at its slot and at {other}; add it \
-                         again to use it"
-                    );
-                    self.drop(member.info, reason);
-                }
-                None => newest.push((member, role)),
-            }
-        }
-        newest
     }
 
     /// Reason why a member with this role does not count as current; `None` if it does. The table
@@ -805,7 +747,7 @@ impl Decision<'_> {
         Ok(())
     }
 
-    fn drop(&mut self, member: MemberInfo, reason: String) {
+    pub(super) fn drop(&mut self, member: MemberInfo, reason: String) {
         self.dropped.push(Dropped { member, reason });
     }
 
@@ -999,11 +941,6 @@ fn number_spares(
 /// Whether the name `found` is the `wanted` one. `host:name` also matches `name`.
 fn same_name(wanted: &str, found: &str) -> bool {
     wanted == found || found.split_once(':').is_some_and(|(_, name)| name == wanted)
-}
-
-/// Whether a member is being filled to replace the one at its slot.
-fn replaces(member: &Member) -> bool {
-    member.superblock.features().contains(Features::REPLACEMENT)
 }
 
 /// Number of members that a superblock records at slot `slot`.

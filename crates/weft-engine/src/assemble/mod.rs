@@ -8,6 +8,7 @@
 mod decision;
 pub mod journal;
 mod layout;
+mod same_slot;
 pub mod states;
 
 use std::collections::BTreeSet;

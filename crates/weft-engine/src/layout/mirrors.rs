@@ -332,8 +332,7 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Largest unit of a sync of a mirror: 64 KiB.
-pub const RESYNC_UNIT: Sectors = Sectors(128);
+const RESYNC_UNIT: Sectors = Sectors(128);
 
 /// Largest number of resync units in progress, as md's `RESYNC_DEPTH`. It is lower if a unit has
 /// many copies.

@@ -73,7 +73,7 @@ pub struct Report {
     pub suspect: Vec<Told>,
     /// Extended attributes that were not set.
     pub attributes_lost: u64,
-    /// Number of nodes whose owner and group are not those of this process and were not restored.
+    /// Number of nodes with another owner or group than this process has, which was not restored.
     pub owners_lost: u64,
     /// Further names of files that became files of their own.
     pub links_copied: u64,

@@ -39,9 +39,9 @@ impl View {
         Ok(found)
     }
 
-    /// Reads the extended attributes of a file whose content is being read: a program that copies
-    /// the file requests them next, and they can then be answered from memory. An error is ignored
-    /// here; the request for the attributes reads them again and reports it.
+    /// Reads the extended attributes of a file while its content is being read: a program that
+    /// copies the file requests them next, and they can then be answered from memory. An error is
+    /// ignored here; the request for the attributes reads them again and reports it.
     pub(crate) fn expect_extended(&mut self, number: u64) {
         let Ok(Named::Node(at, id)) = self.named(number) else { return };
         if latest(&self.latest, number).is_some() {

@@ -237,7 +237,8 @@ const CASES: &[Case] = &[
             edit(&mut set[1], |superblock| superblock.events -= 1);
         },
         options: ask,
-        is: "UUUU [replacing members-not-used]  | m4 is being filled to replace m1, which is at its slot",
+        is: "UUUU [replacing members-not-used]  | m4 is being filled to replace m1, which is at its \
+             slot",
         says: &[],
     },
     Case {
@@ -252,7 +253,7 @@ const CASES: &[Case] = &[
         says: &["m1 bad-block log: damaged"],
     },
     Case {
-        what: "a replacement whose original is recorded as failed",
+        what: "a replacement of a member that is recorded as failed",
         level: Level::Raid5,
         spoil: |set| {
             replacing(set, Some(Sectors(2048)));
@@ -264,7 +265,7 @@ const CASES: &[Case] = &[
         says: &[],
     },
     Case {
-        what: "a replacement whose original is not here",
+        what: "a replacement of a member that is not here",
         level: Level::Raid5,
         spoil: |set| {
             replacing(set, Some(Sectors(2048)));

@@ -379,8 +379,7 @@ impl Copier {
         if syncs && !cx.membership().broken && part.section.is_none() {
             let differ = part.may_differ(cx.view());
             let len = if differ { cx.view().request_unit() } else { Bytes(FRAME_BYTES) };
-            part.section = Some(len);
-            part.take_section(part.range.start, len.min(part.range.len));
+            part.divide(len);
             self.read(place, level, events, cx);
             return;
         }
@@ -557,8 +556,7 @@ impl Copier {
         let rest = part.read.without(outvoted);
         let divides = part.section.is_none() && part.range.len > Bytes(FRAME_BYTES);
         if divides && (!unread.is_empty() || !is_majority(equal) && !is_majority(rest)) {
-            part.section = Some(Bytes(FRAME_BYTES));
-            part.take_section(part.range.start, Bytes(FRAME_BYTES));
+            part.divide(Bytes(FRAME_BYTES));
             self.read(place, level, events, cx);
             return;
         }
@@ -877,6 +875,12 @@ impl Part {
     fn may_differ(&self, array: ArrayView<'_>) -> bool {
         let from = array.membership().resync_from;
         from.is_some_and(|from| from.bytes() < self.range.end())
+    }
+
+    /// Starts the steps of the part again, in sections of `len` bytes each.
+    fn divide(&mut self, len: Bytes) {
+        self.section = Some(len);
+        self.take_section(self.range.start, len.min(self.range.len));
     }
 
     /// Starts the steps of the part again, for a section of `len` bytes from `start` on, which lies

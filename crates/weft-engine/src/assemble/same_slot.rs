@@ -1,0 +1,80 @@
+//! Members of one slot: which of several counts.
+//!
+//! Source   md-replace.md §1, §2; md-ondisk.md §8 (version 0.90)
+
+use weft_ondisk::{Features, Role};
+
+use super::Member;
+use super::decision::Decision;
+use super::states::AssemblyState;
+
+impl Decision<'_> {
+    /// Drops members that are being filled to replace another one that is here. Without the other
+    /// one such a member is the one of its slot.
+    ///
+    /// Source   md-replace.md §1, §2
+    pub(super) fn without_replacements(
+        &mut self,
+        members: Vec<(Member, Role)>,
+    ) -> Vec<(Member, Role)> {
+        if !members.iter().any(|(member, _)| replaces(member)) {
+            return members;
+        }
+        let originals = members
+            .iter()
+            .filter(|(member, role)| matches!(role, Role::Active(_)) && !replaces(member));
+        let originals: Vec<(Role, String)> =
+            originals.map(|(member, role)| (*role, member.info.label.clone())).collect();
+        let mut others = Vec::new();
+        for (member, role) in members {
+            let original = originals.iter().find(|(of, _)| *of == role);
+            match original.filter(|_| replaces(&member)) {
+                Some((_, label)) => {
+                    let reason =
+                        format!("is being filled to replace {label}, which is at its slot");
+                    self.states.push(AssemblyState::Replacing);
+                    self.drop(member.info, reason);
+                }
+                None => others.push((member, role)),
+            }
+        }
+        others
+    }
+
+    /// Drops members if there is a fresher member for the same slot. In version 0.90 a member that
+    /// takes a slot also takes the slot's number, so other superblocks cannot distinguish the two
+    /// members. mdadm does the same.
+    pub(super) fn newest_of_each_slot(
+        &mut self,
+        members: Vec<(Member, Role)>,
+    ) -> Vec<(Member, Role)> {
+        let slotted = members.iter().filter(|(_, role)| matches!(role, Role::Active(_)));
+        // A member and its replacement are both at the slot.
+        let said: Vec<((Role, bool), u64, String)> = slotted
+            .map(|(member, role)| {
+                let place = (*role, replaces(member));
+                (place, member.superblock.events(), member.info.label.clone())
+            })
+            .collect();
+        let mut newest = Vec::new();
+        for (member, role) in members {
+            let (events, place) = (member.superblock.events(), (role, replaces(&member)));
+            match said.iter().find(|(of, other, _)| *of == place && *other > events) {
+                Some((_, other, label)) => {
+                    let reason = format!(
+                        "stale: events {events}, {label} is at its slot and at {other}; add it \
+                         again to use it"
+                    );
+                    self.drop(member.info, reason);
+                }
+                None => newest.push((member, role)),
+            }
+        }
+        newest
+    }
+}
+
+/// Whether a member is being filled to replace the one at its slot.
+fn replaces(member: &Member) -> bool {
+    member.superblock.features().contains(Features::REPLACEMENT)
+}
