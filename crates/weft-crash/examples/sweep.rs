@@ -222,7 +222,7 @@ fn gates_of_pairs(totals: &Totals) -> impl Iterator<Item = Gate> {
 
 /// Floors for runs of levels without parity, of arrays with a bitmap, and of members that lack
 /// space.
-fn gates_of_levels(totals: &Totals) -> [Gate; 14] {
+fn gates_of_levels(totals: &Totals) -> [Gate; 15] {
     let cuts = totals.coverage;
     [
         Gate("seeds of every level", totals.seeds, 2_000, "bitmap on and off".to_owned()),
@@ -241,6 +241,9 @@ fn gates_of_levels(totals: &Totals) -> [Gate; 14] {
         Gate("crash points with a bitmap", totals.bitmap_points, 3_000, "of them".to_owned()),
         Gate("columns compared by their bits", cuts.judged_by_bits, 100_000, "by I20".to_owned()),
         Gate("members taken back", cuts.re_added, 100, "for what bits say they miss".to_owned()),
+        Gate("members replaced", cuts.replaced, 500, {
+            format!("while they work; {} replacements failed", cuts.replacements_failed)
+        }),
         Gate("bad blocks recorded", cuts.bad_blocks, 2_000, {
             format!("by recoveries that go on; {} blocks not read for them", cuts.lost_blocks)
         }),

@@ -29,7 +29,7 @@ pub const CHECKERS: [&str; 16] = [
 ];
 
 /// Checkers that must report each planted bug within a few scripts, each with all others ignored.
-pub const SEEN_BY: [(Mutant, &[&str]); 48] = [
+pub const SEEN_BY: [(Mutant, &[&str]); 51] = [
     (Mutant::AckBeforeAllCopies, &["I4 "]),
     (Mutant::AckBeforeParity, &["I4 ", "I5 ", "I1 "]),
     (Mutant::AckBeforeSuperblock, &["I5 ", "I4 "]),
@@ -71,6 +71,9 @@ pub const SEEN_BY: [(Mutant, &[&str]); 48] = [
     (Mutant::QueueStarves, &["I13"]),
     (Mutant::QueueSwitchForgets, &["I13"]),
     (Mutant::ReaddOfTooOld, &["I8 ", "I6 ", "I1 "]),
+    (Mutant::ReplacementNotWritten, &["I1 ", "I2 ", "I4 ", "I6 "]),
+    (Mutant::SwapNotRecorded, &["I4 "]),
+    (Mutant::BadBlocksForgottenAtSwap, &["I1 ", "I2 ", "I6 ", "I7 "]),
     (Mutant::RmwNewAsOld, &["I6 ", "I2 ", "I7 "]),
     (Mutant::StaleMemberAfterAdd, &["I2 ", "I4 ", "I6 "]),
     (Mutant::SuperblockRetriedLate, &["I13"]),
@@ -145,6 +148,10 @@ pub fn script(mutant: Mutant, number: u64) -> Script {
             Profile::PARTS[number as usize % 2]
         }
         Mutant::PartlyRebuiltSettles => Profile::REBUILDS[number as usize % 2],
+        Mutant::BadBlocksForgottenAtSwap => Profile::REPLACES[6 + number as usize % 2],
+        Mutant::ReplacementNotWritten | Mutant::SwapNotRecorded => {
+            Profile::REPLACES[number as usize % 6]
+        }
         Mutant::AckBeforeAllCopies
         | Mutant::CopyOnWrongMember
         | Mutant::MirrorReadUnsynced

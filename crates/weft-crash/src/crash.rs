@@ -113,6 +113,10 @@ pub struct Coverage {
     pub unreadable_superblocks: u64,
     /// Members that left and were re-added by the bitmap.
     pub re_added: u64,
+    /// Members that were replaced while they worked.
+    pub replaced: u64,
+    /// Replacements that failed before they had all data.
+    pub replacements_failed: u64,
     /// Number of ranges that recoveries recorded as bad blocks.
     pub bad_blocks: u64,
     /// Number of ranges that members in sync could not write or keep, recorded as bad blocks.
@@ -173,6 +177,8 @@ impl Coverage {
         self.judged_columns += other.judged_columns;
         self.judged_by_bits += other.judged_by_bits;
         self.consents += other.consents;
+        self.replaced += other.replaced;
+        self.replacements_failed += other.replacements_failed;
         self.longest_sync = self.longest_sync.max(other.longest_sync);
         self.longest_finish = self.longest_finish.max(other.longest_finish);
         self.unreadable_superblocks += other.unreadable_superblocks;

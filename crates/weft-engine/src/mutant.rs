@@ -117,6 +117,13 @@ pub enum Mutant {
     DrainBeforeWritten,
     /// BFQ's service tree forgets a queue that has requests.
     QueueStarves,
+    /// The bad blocks of a replacement are forgotten when it takes its slot.
+    BadBlocksForgottenAtSwap,
+    /// Writes do not wait until it is recorded that a replacement has taken its slot.
+    SwapNotRecorded,
+    /// Writes of a slot go only to the member at it, and not to the one that is filled to replace
+    /// it.
+    ReplacementNotWritten,
     /// A read-modify-write uses the new data in place of the old data.
     RmwNewAsOld,
     /// A member that was added counts as in sync at once.
@@ -160,7 +167,7 @@ impl Mutant {
     ];
 
     /// Planted bugs that the random scripts of `weft-crash` detect.
-    pub const ALL: [Self; 51] = [
+    pub const ALL: [Self; 54] = [
         Self::AckBeforeAllCopies,
         Self::AckBeforeParity,
         Self::AckBeforeSuperblock,
@@ -204,6 +211,9 @@ impl Mutant {
         Self::QueueStarves,
         Self::QueueSwitchForgets,
         Self::ReaddOfTooOld,
+        Self::ReplacementNotWritten,
+        Self::SwapNotRecorded,
+        Self::BadBlocksForgottenAtSwap,
         Self::RmwNewAsOld,
         Self::StaleMemberAfterAdd,
         Self::SuperblockRetriedLate,

@@ -53,6 +53,8 @@ pub struct Update<'a> {
     pub recovery_follows_bitmap: bool,
     /// Whether the member's bad-block log has entries.
     pub has_bad_blocks: bool,
+    /// Whether the member is filled to replace the one at its slot.
+    pub is_replacement: bool,
 }
 
 /// Reasons why a device cannot be a spare.
@@ -170,8 +172,11 @@ impl Super1 {
         } else {
             self.feature_map.remove(Features::RECOVERY_BITMAP);
         }
-        // A replacement without its original is an ordinary member, and no other is written.
-        self.feature_map.remove(Features::REPLACEMENT);
+        if update.is_replacement {
+            self.feature_map.insert(Features::REPLACEMENT);
+        } else {
+            self.feature_map.remove(Features::REPLACEMENT);
+        }
         if update.has_bad_blocks {
             self.feature_map.insert(Features::BADBLOCKS);
         } else {

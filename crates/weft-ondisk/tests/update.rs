@@ -41,6 +41,7 @@ fn update(members: &[Standing], number: u32, recovery_offset: Option<Sectors>) -
         number,
         recovery_offset,
         recovery_follows_bitmap: false,
+        is_replacement: false,
         has_bad_blocks: false,
     }
 }

@@ -61,7 +61,10 @@ impl Dirty {
         if view.array.is_striped() {
             return;
         }
-        if let Output::Notice(Notice::MemberFailed { member, .. }) = output {
+        if let Output::Notice(
+            Notice::MemberFailed { member, .. } | Notice::MemberReplaced { member, .. },
+        ) = output
+        {
             self.failed.insert(*member);
         }
         let Output::Submit { token, member, op, attr } = output else { return };
@@ -114,8 +117,10 @@ impl Dirty {
                 .any(|((before, after), sector)| before != after && !view.is_bad(disk, sector));
         let write = self.submitted.and_then(|token| self.writes.get_mut(&token));
         let Some(write) = write else { return };
-        // A restart does not believe a member that is being rebuilt.
-        let rebuilt = !write.counts && !view.record.is_in_sync(disk);
+        // A restart does not believe a member that is being rebuilt, nor a replacement, which also
+        // gets what is corrected on its original.
+        let corrects = !write.counts || view.record.is_replacement(disk);
+        let rebuilt = corrects && !view.record.is_in_sync(disk);
         write.counts |= changes && !rebuilt;
         if changes && !rebuilt {
             bits::before_data(view, (disk, at, count), bytes, found);

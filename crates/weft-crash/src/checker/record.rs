@@ -5,7 +5,8 @@
 use std::sync::Arc;
 
 use weft_ondisk::{
-    BITMAP_HEADER_BYTES, BadBlocks, Bitmap, BitmapContext, ChunkState, Role, Superblock, Version,
+    BITMAP_HEADER_BYTES, BadBlocks, Bitmap, BitmapContext, ChunkState, Features, Role, Superblock,
+    Version,
 };
 use weft_units::{SECTOR_BYTES, SectorRange, Sectors, Slot};
 
@@ -336,6 +337,12 @@ impl Record {
     #[must_use]
     pub fn is_in_sync(&self, disk: usize) -> bool {
         self.in_sync.get(disk).is_some_and(Option::is_some)
+    }
+
+    /// Whether the disk is filled to replace another one, according to its own superblock.
+    #[must_use]
+    pub fn is_replacement(&self, disk: usize) -> bool {
+        self.of(disk).is_some_and(|sb| sb.features().contains(Features::REPLACEMENT))
     }
 
     /// Whether the superblocks of all disks in sync say that the array is dirty.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use weft_engine::assemble;
-use weft_engine::{Flags, MemberState, ReplyError, RequestOp, SyncAction, Verb};
+use weft_engine::{Flags, MemberState, Replace, ReplyError, RequestOp, SyncAction, Verb};
 use weft_ondisk::{NewBitmap, Superblock};
 use weft_units::{ByteRange, ClientId, Slot, Span};
 
@@ -116,11 +116,9 @@ impl<'a> Course<'a> {
                 world.settle();
             }
             // A shrunk script may lack the step that added the disk.
-            ScriptStep::FailDisk(disk) | ScriptStep::Remove(disk) if disk >= world.disks.len() => {}
-            ScriptStep::FailDisk(disk) => {
-                let member = world.member_of(disk);
-                administer(world, Verb::Fail(member));
-            }
+            ScriptStep::FailDisk(disk) | ScriptStep::Remove(disk) | ScriptStep::Replace(disk)
+                if disk >= world.disks.len() => {}
+            ScriptStep::FailDisk(disk) => administer(world, Verb::Fail(world.member_of(disk))),
             ScriptStep::Finish => finish(world, script.order),
             // An array that is being stopped accepts no writes.
             ScriptStep::LackSpace { .. } if self.stop.is_some() => {}
@@ -150,9 +148,10 @@ impl<'a> Course<'a> {
                     }
                 }
             }
-            ScriptStep::Remove(disk) => {
+            ScriptStep::Remove(disk) => administer(world, Verb::Remove(world.member_of(disk))),
+            ScriptStep::Replace(disk) => {
                 let member = world.member_of(disk);
-                administer(world, Verb::Remove(member));
+                administer(world, Verb::Replace(Replace { member, with: None }));
             }
             ScriptStep::Set(name, value) => {
                 world.set(name, value);

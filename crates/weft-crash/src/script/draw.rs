@@ -42,6 +42,8 @@ pub(super) struct Draw {
     pub(super) joins: Rng,
     /// Separate random stream for [`Profile::absences`].
     pub(super) absences: Rng,
+    /// Separate random stream for [`Profile::replaces`].
+    pub(super) replaces: Rng,
     /// Separate random stream for [`Profile::bad_blocks`].
     pub(super) bad: Rng,
     /// Separate random stream for [`Profile::trims_fail`].
@@ -75,7 +77,7 @@ pub(super) struct Draw {
     hot: Vec<u64>,
     /// Disks that faults were drawn for.
     hurt: Vec<usize>,
-    spares: usize,
+    pub(super) spares: usize,
     /// Steps until a stop that was requested is completed; `None` if no stop was requested.
     stops_in: Option<u64>,
     /// Number of blank disks that were added.
@@ -102,6 +104,9 @@ impl Script {
         }
         if profile.bad_blocks {
             draw.bad_blocks(&mut steps);
+        }
+        if profile.replaces {
+            draw.replaces(&mut steps);
         }
         for _ in 0..profile.steps {
             let step = draw.step();
@@ -134,14 +139,13 @@ impl Draw {
             draw_queues(&mut queues, &mut options.knobs);
         }
         if profile.straight && !profile.rebuilds {
-            let promised = profile.faults && !profile.beyond;
-            let mirrors = profile.bitmaps || profile.lacks > 0 || profile.last_copy || promised;
-            straight::draw(seed, mirrors || profile.absences || profile.bad_blocks, &mut options);
+            straight::draw(seed, profile.needs_redundancy(), &mut options);
         }
         let mut two = Rng::new(seed ^ 0x2eb1);
         if profile.rebuilds {
             rebuilds::draw(&mut two, seed, &mut options);
         }
+        let replaces = super::replaces::draw(seed, profile, &mut options);
         let mut bits = Rng::new(seed ^ 0xb175);
         if profile.bitmaps {
             draw_bitmap(&mut bits, &mut options);
@@ -184,6 +188,7 @@ impl Draw {
             rebuilds: two,
             joins: Rng::new(seed ^ 0x7015),
             absences: Rng::new(seed ^ 0xab5e),
+            replaces,
             bad: Rng::new(seed ^ 0xbadb),
             trims: Rng::new(seed ^ 0x7121),
             last: Rng::new(seed ^ 0x1a57),

@@ -22,6 +22,7 @@ mod lists;
 mod mixed;
 mod parts;
 mod rebuilds;
+mod replaces;
 mod space;
 mod steps;
 pub(crate) mod straight;

@@ -118,6 +118,8 @@ pub enum ScriptStep {
     NoSpace(usize),
     /// An administrator removes a failed disk.
     Remove(usize),
+    /// An administrator has a disk replaced by the first spare.
+    Replace(usize),
     /// An administrator adds a removed disk again, with its content.
     Return(usize),
     /// An administrator sets a knob: name and value.
@@ -208,6 +210,9 @@ pub struct Profile {
     /// read, so that blocks of it are recorded as bad. These steps have a random stream of their
     /// own.
     pub bad_blocks: bool,
+    /// Whether the script starts with members that are replaced while they work, with faults and
+    /// ends in the middle. These steps have a random stream of their own.
+    pub replaces: bool,
     /// Whether members fail until the array cannot lose another one. Then flushes and superblock
     /// writes of the remaining members fail, and occasionally their reads. These steps have a
     /// random stream of their own.
@@ -255,6 +260,7 @@ impl Profile {
         joins: false,
         absences: false,
         bad_blocks: false,
+        replaces: false,
         last_copy: false,
         drains: false,
         parts: false,
@@ -399,6 +405,31 @@ impl Profile {
         Self { name, steps: 16, bad_blocks: true, ..self }
     }
 
+    /// Whether scripts of levels without parity need a level with redundancy.
+    pub(super) fn needs_redundancy(&self) -> bool {
+        let promised = self.faults && !self.beyond;
+        let starts = self.last_copy || self.absences || self.bad_blocks || self.replaces;
+        self.bitmaps || self.lacks > 0 || promised || starts
+    }
+
+    /// Profiles of members that are replaced while they work: with parity, then mirrors; then both
+    /// with a bitmap; then both with schedulers, faults and administrators' commands; then both
+    /// with sectors that nothing gives.
+    pub const REPLACES: [Self; 8] = [
+        Self::CALM.replaces("replaces"),
+        Self::CALM.straight("").replaces("straight-replaces"),
+        Self::CALM.bitmaps("").replaces("bitmap-replaces"),
+        Self::CALM.straight("").bitmaps("").replaces("straight-bitmap-replaces"),
+        Self { queues: true, ..Self::FAULTS.replaces("faults-replaces") },
+        Self { queues: true, ..Self::FAULTS.straight("").replaces("straight-faults-replaces") },
+        Self { cuts: 0, ..Self::CALM.replaces("replaces-unreadable") },
+        Self { cuts: 0, ..Self::CALM.straight("").replaces("straight-replaces-unreadable") },
+    ];
+
+    const fn replaces(self, name: &'static str) -> Self {
+        Self { name, steps: 16, cuts: 4, replaces: true, ..self }
+    }
+
     /// Profiles of arrays that cannot lose another member: with parity, then mirrors.
     pub const LAST_COPIES: [Self; 2] = [
         Self::CALM.last_copy("last-copy"),
@@ -484,7 +515,12 @@ impl Profile {
         let since = Self::JOINS.into_iter().chain(Self::LAST_COPIES);
         let since = since.chain(Self::DRAINS).chain(Self::MIXED).chain(Self::BARES);
         let since = since.chain(Self::ABSENCES).chain(Self::DRIVES);
-        before.chain(since).chain(Self::PARTS).chain(Self::TWO_ARRAYS).chain(Self::BAD_BLOCKS)
+        before
+            .chain(since)
+            .chain(Self::PARTS)
+            .chain(Self::TWO_ARRAYS)
+            .chain(Self::BAD_BLOCKS)
+            .chain(Self::REPLACES)
     }
 
     /// The basic profiles, for levels with parity.
@@ -515,6 +551,7 @@ impl ScriptStep {
             | Self::FlushError(disk)
             | Self::LyingFlush(disk)
             | Self::NoSpace(disk)
+            | Self::Replace(disk)
             | Self::Shrink { disk, .. }
             | Self::Stall(disk) => Some(disk),
             _ => None,

@@ -120,6 +120,22 @@ fn members_that_come_in_the_middle_of_an_update_break_nothing() {
     }
 }
 
+/// Members are replaced while they work: with faults and cuts in the middle, and with sectors that
+/// nothing gives, which the replacement records.
+#[test]
+fn members_that_are_replaced_break_nothing() {
+    let mut all = Report::default();
+    for profile in Profile::REPLACES {
+        let report = run(profile, 9900, 60);
+        assert!(report.coverage.replaced > 30, "{}: {report:?}", profile.name);
+        assert!(report.requests > 500 && report.verified > 500, "{}: {report:?}", profile.name);
+        all.coverage.merge(report.coverage);
+    }
+    let cuts = all.coverage;
+    assert!(cuts.points > 300 && cuts.replacements_failed > 5, "{cuts:?}");
+    assert!(cuts.bad_blocks > 50, "{cuts:?}");
+}
+
 /// A discard that fails is harmless: the driver stores zeros in its place.
 #[test]
 fn discards_that_fail_break_nothing() {

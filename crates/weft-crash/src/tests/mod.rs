@@ -26,6 +26,7 @@ mod payload;
 mod queues;
 mod rebuilds;
 mod regressions;
+mod replaced;
 mod small_memory;
 mod sparse;
 mod statements;

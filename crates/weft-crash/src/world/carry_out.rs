@@ -118,6 +118,14 @@ impl World {
                 self.suspects.lose(slot.0);
                 self.at_stake.lose(slot.0);
             }
+            Notice::MemberFailed { slot: None, member, .. } => {
+                let filled = self.record.is_replacement(self.disk_of[member.index()]);
+                self.coverage.replacements_failed += u64::from(filled);
+            }
+            Notice::MemberReplaced { slot, by, .. } => {
+                self.coverage.replaced += 1;
+                self.serves_by(slot, by);
+            }
             Notice::BadBlocks { member, .. } if self.is_beside(self.disk_of[member.index()]) => {}
             Notice::BadBlocks { member, at, sectors, lost } => {
                 let disk = self.disk_of[member.index()];

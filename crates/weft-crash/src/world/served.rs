@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use weft_engine::MemberState;
 use weft_engine::assemble::{Assembly, SlotState};
-use weft_units::Slot;
+use weft_units::{MemberIndex, Slot};
 
 use super::World;
 
@@ -39,6 +39,11 @@ impl World {
         if self.array.suffices(others) {
             self.served.0.remove(&slot.0);
         }
+    }
+
+    /// Records that a slot is served by member `by` from now on, which replaced the one before.
+    pub(super) fn serves_by(&mut self, slot: Slot, by: MemberIndex) {
+        self.served.0.insert(slot.0, self.disk_of[by.index()]);
     }
 
     /// Column of sector `absolute` of a disk. The slot is taken from the disk's own superblock, or

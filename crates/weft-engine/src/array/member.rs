@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Spare ──slot──▶ Rebuilding ──recovered──▶ InSync
-//!   └──────────────────┴───── failed ──────────┴──▶ Faulty ──removed──▶ (gone)
+//!   └──────────────────┴─ failed, replaced ────┴──▶ Faulty ──removed──▶ (gone)
 //! ```
 
 use weft_ondisk::{BadBlocks, Superblock};
@@ -46,6 +46,9 @@ pub(crate) struct Member {
     /// a slot.
     pub(crate) number: u32,
     pub(crate) slot: Option<Slot>,
+    /// Slot of the member that this one is filled to replace. It has no `slot` of its own until
+    /// then.
+    pub(crate) replaces: Option<Slot>,
     pub(crate) state: MemberState,
     /// Whether a request to the member has been outstanding for longer than the knob `read_around`,
     /// so that other members are read in place of this one where possible.
@@ -120,6 +123,7 @@ impl Member {
             number: superblock.as_ref().map_or(0, Superblock::dev_number),
             superblock,
             slot,
+            replaces: None,
             state,
             stalled: false,
             gives_up_at: None,
@@ -176,6 +180,11 @@ impl Member {
     pub(crate) fn has_bad_log(&self) -> bool {
         let superblock = self.superblock_if_any();
         superblock.is_some_and(|superblock| superblock.badblocks_room(self.info.size).is_some())
+    }
+
+    /// Slot of which the member takes the writes: its own, or the one that it is filled for.
+    pub(crate) fn written_slot(&self) -> Option<Slot> {
+        self.slot.or(self.replaces)
     }
 
     pub(crate) fn is_faulty(&self) -> bool {
@@ -270,6 +279,7 @@ impl Member {
             // Only metadata gives a member a place in an array.
             slot: self.slot.filter(|_| self.superblock.is_some()),
             dev_number: self.number,
+            replaces: self.replaces,
             state: self.state,
             data: self
                 .superblock

@@ -27,6 +27,10 @@ pub(crate) struct Membership {
     with_bad: SlotSet,
     /// Slots with a member that has a bad-block log.
     with_bad_log: SlotSet,
+    /// Slots with a replacement that has a bad-block log.
+    replaced_with_log: SlotSet,
+    /// Slots with a member that is being replaced.
+    replaced: SlotSet,
     /// Slots with a member that does not answer.
     stalled: SlotSet,
     /// All slots of the array, and one entry for each.
@@ -115,6 +119,8 @@ impl Membership {
             present: SlotSet::EMPTY,
             with_bad: SlotSet::EMPTY,
             with_bad_log: SlotSet::EMPTY,
+            replaced_with_log: SlotSet::EMPTY,
+            replaced: SlotSet::EMPTY,
             stalled: SlotSet::EMPTY,
             slots: SlotSet::first(slots as u16),
             entries: vec![SlotEntry::default(); slots],
@@ -145,6 +151,10 @@ impl Membership {
         self.stalled = set_of(&|member| member.stalled && !member.is_faulty());
         self.with_bad = set_of(&|member| !member.bad.blocks().is_empty() && !member.is_faulty());
         self.with_bad_log = set_of(&|member| member.has_bad_log() && !member.is_faulty());
+        let replacements = || members.iter().filter(|member| !member.is_faulty());
+        self.replaced = replacements().filter_map(|member| member.replaces).collect();
+        let logged = replacements().filter(|member| member.has_bad_log());
+        self.replaced_with_log = logged.filter_map(|member| member.replaces).collect();
         let at_slots = members.iter().filter(|it| it.slot.is_some() && !it.is_faulty()).count();
         assert_eq!(at_slots, self.present.count() as usize, "a slot has one member");
         assert!(self.in_sync.without(self.present).is_empty(), "a member in sync takes writes");
@@ -235,11 +245,14 @@ impl Membership {
         slots.ascending().filter(|slot| self.bad_in(*slot, sectors).is_some()).collect()
     }
 
-    /// Slots with a member that is being rebuilt and has not got to the end of `sectors`, if all of
-    /// these can record bad blocks; `None` if one cannot or the array is broken.
+    /// Slots with a member that is being rebuilt and has not got to the end of `sectors`, and those
+    /// with one that is being replaced, if all members that are filled for them can record bad
+    /// blocks; `None` if one cannot or the array is broken.
     pub(crate) fn records_unrecovered(&self, sectors: SectorRange) -> Option<SlotSet> {
-        let filled = self.present.without(self.in_sync(sectors.end()));
-        (filled.without(self.with_bad_log).is_empty() && !self.broken).then_some(filled)
+        let rebuilt = self.present.without(self.in_sync(sectors.end())).without(self.replaced);
+        let all_can = rebuilt.without(self.with_bad_log).is_empty()
+            && self.replaced.without(self.replaced_with_log).is_empty();
+        (all_can && !self.broken).then_some(rebuilt.or(self.replaced))
     }
 
     /// Whether what the member at `slot` fails to write is recorded as bad blocks: it is in sync
@@ -286,6 +299,24 @@ impl Membership {
         self.is_whole()
             && (self.stalled.is_empty()
                 || self.readable(SectorRange::new(0, 0), ReadAround::Always) == self.in_sync)
+    }
+
+    /// Slots with a member that is being replaced.
+    #[inline]
+    pub(crate) fn replaced(&self) -> SlotSet {
+        self.replaced
+    }
+
+    /// Slots with a member that is being rebuilt.
+    #[inline]
+    pub(crate) fn under_recovery(&self) -> SlotSet {
+        self.present.without(self.in_sync)
+    }
+
+    /// Slots that a recovery fills: a member there is being rebuilt, or is being replaced.
+    #[inline]
+    pub(crate) fn filled(&self) -> SlotSet {
+        self.under_recovery().or(self.replaced)
     }
 
     /// Whether the member at `slot` is being rebuilt.

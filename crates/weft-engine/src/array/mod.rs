@@ -4,7 +4,8 @@
 //!
 //! Superblock updates are in `superblock_update`, the clean state and the leases of writes in
 //! `write_intent`, members without space in `space`, members that are added, removed or return in
-//! `spare`, and their bad blocks in `bad_blocks`.
+//! `spare`, members that are replaced while they work in `replace` and `twin`, and their bad blocks
+//! in `bad_blocks`.
 //!
 //! Source   md-raid.md §6
 
@@ -14,12 +15,14 @@ pub(crate) mod issuer;
 pub(crate) mod member;
 pub(crate) mod membership;
 pub(crate) mod outbox;
+mod replace;
 pub(crate) mod resync_window;
 pub(crate) mod served;
 mod space;
 mod spare;
 pub(crate) mod superblock_update;
 pub(crate) mod sync_pace;
+pub(crate) mod twin;
 mod write_errors;
 pub(crate) mod write_intent;
 
@@ -38,10 +41,11 @@ use crate::array::issuer::Issuer;
 use crate::array::member::Member;
 use crate::array::membership::{Membership, Report};
 use crate::array::outbox::{CompletionTarget, Outbox, Outstanding, Owner, PassedRequest};
-use crate::assemble::{Assembly, SlotState};
+use crate::array::twin::Twins;
+use crate::assemble::{Assembly, Replacement, SlotState};
 use crate::config::VolumeSource;
 use crate::contract::frame::Segment;
-use crate::contract::input::{Attr, Class, ClientRequest, Fault, RequestOp};
+use crate::contract::input::{Attr, Class, ClientRequest, Fault, Replace, RequestOp};
 use crate::contract::member::{MemberInfo, MemberState};
 use crate::contract::output::{MemberOp, Notice};
 use crate::contract::token::RequestId;
@@ -106,6 +110,10 @@ pub(crate) struct Array {
     /// Slots of members that may have missed data for lack of space which the level does not keep
     /// to write it later, so that only a resync makes them agree with the others.
     missed_for_space: SlotSet,
+    /// Members that are to be replaced, each with the spare that was named for it, if one was.
+    to_replace: Vec<Replace>,
+    /// Writes of the slots of members that are being replaced.
+    twins: Twins,
 }
 
 impl Array {
@@ -166,9 +174,14 @@ impl Array {
         let role_of = |number| freshest.superblock().role(number).unwrap_or(Role::Spare);
         let numbers = freshest.superblock().role_count() as u32;
         let mut roles: Vec<Role> = (0..numbers).map(role_of).collect();
+        for replacement in &assembly.replacements {
+            let member = filled_beside(replacement, layout);
+            // The binding may have been cut off before any other superblock recorded it.
+            set_role(&mut roles, member.number, Role::Active(replacement.slot));
+            members.push(member);
+        }
         for member in &assembly.spares {
-            let info = member.info.clone();
-            let superblock = Some(member.superblock.clone());
+            let (info, superblock) = (member.info.clone(), Some(member.superblock.clone()));
             let size = layout.member_size();
             members.push(Member::new(info, superblock, None, MemberState::Spare, size));
         }
@@ -177,8 +190,7 @@ impl Array {
         }
         // A number with a role but without a member counts as failed.
         for (role, number) in roles.iter_mut().zip(0u32..) {
-            let here =
-                members.iter().any(|member| member.slot.is_some() && member.number == number);
+            let here = members.iter().any(|it| it.written_slot().is_some() && it.number == number);
             if matches!(role, Role::Active(_)) && !here {
                 *role = Role::Faulty;
             }
@@ -269,6 +281,8 @@ impl Array {
             resyncs_for_space: false,
             unwritten_from: None,
             missed_for_space: SlotSet::EMPTY,
+            to_replace: Vec::new(),
+            twins: Twins::default(),
         }
     }
 
@@ -365,6 +379,8 @@ impl Array {
     pub(crate) fn can_discard(&self) -> bool {
         let slots = self.membership.present();
         slots.ascending().all(|slot| self.at(slot).is_some_and(|member| member.info.discards))
+            && (self.membership.replaced().is_empty()
+                || self.members.iter().all(|it| it.replaces.is_none() || it.info.discards))
     }
 
     // Membership.
@@ -413,8 +429,8 @@ impl Array {
             member: member.info.index,
             slot: member.slot,
         };
-        let number = member.number as usize;
-        if let Some(slot) = member.slot {
+        let (number, slot) = (member.number as usize, member.slot);
+        if let Some(slot) = slot {
             self.slots[slot.index()] = None;
             self.missed_for_space.remove(slot);
         }
@@ -427,6 +443,12 @@ impl Array {
         }
         let member = &mut self.members[position];
         (member.full_since, member.superblock_full_since) = (None, None);
+        member.replaces = None;
+        let index = member.info.index;
+        self.forget_to_replace(index);
+        if let Some(slot) = slot.filter(|_| !breaks) {
+            self.promote_replacement(slot);
+        }
         self.recount();
         assert!(!self.slots.contains(&Some(position)), "a failed member holds no slot");
         out.notice(notice);
@@ -482,7 +504,10 @@ impl Array {
 
     /// Handles a personality's report about a member.
     pub(crate) fn report(&mut self, report: Report, out: &mut Outbox) {
-        let Some(position) = self.position_at(report.slot()) else { return };
+        let filled = matches!(report, Report::Unrecovered { .. });
+        let position =
+            if filled { self.filled_at(report.slot()) } else { self.position_at(report.slot()) };
+        let Some(position) = position else { return };
         match report {
             Report::Correcting { .. } => self.corrections = Corrections::Written,
             Report::Corrected { sector, sectors, .. } => {
@@ -596,6 +621,10 @@ impl Array {
         assert!(!request.write || !self.membership.read_only, "no write while read-only");
         let member = &mut self.members[position];
         assert!(end <= member.data_size, "a request lies within the member's data");
+        if request.write && !self.membership.replaced().is_empty() {
+            self.stage_twins(position, request, parts, completion, out);
+            return;
+        }
         out.stage(self.volume, member, request, parts, completion);
     }
 
@@ -667,6 +696,27 @@ impl Array {
     }
 }
 
+/// Sets the role of the member with this number, in a table that may be shorter.
+fn set_role(roles: &mut Vec<Role>, number: u32, role: Role) {
+    let number = number as usize;
+    if roles.len() <= number {
+        roles.resize(number + 1, Role::Spare);
+    }
+    roles[number] = role;
+}
+
+/// Member that is filled to replace the one at its slot.
+fn filled_beside(replacement: &Replacement, layout: &Layout) -> Member {
+    let Replacement { slot, member, recovery_offset } = replacement;
+    let (info, superblock) = (member.info.clone(), member.superblock.clone());
+    let state = MemberState::Rebuilding { recovery_offset: *recovery_offset };
+    let bad = BadLog::new(member.bad_blocks(), superblock.features().contains(Features::BADBLOCKS));
+    let size = layout.size_at(*slot);
+    let mut filled = Member::new(info, Some(superblock), None, state, size);
+    (filled.replaces, filled.bad) = (Some(*slot), bad);
+    filled
+}
+
 /// Makes all superblocks agree on whether there is a bitmap, because a crash may have interrupted
 /// its addition or removal between two superblocks. Every member gets the whole bitmap again,
 /// because the copies may differ.
@@ -679,7 +729,7 @@ fn agree_about_bitmap(members: &mut [Member], assembly: &Assembly) {
         if offset.is_some() {
             member.needs_bitmap();
             // A spare gets the bitmap when it takes a slot.
-            member.lacks_bitmap = member.slot.is_some();
+            member.lacks_bitmap = member.written_slot().is_some();
         }
     }
 }

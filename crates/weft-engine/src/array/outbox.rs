@@ -31,6 +31,8 @@ pub(crate) enum Owner {
     Passed(PassedRequest),
     /// Discard of the range of a client request.
     Discard(RequestId),
+    /// Discard that also goes to a replacement; see [`super::twin`].
+    TwinDiscard(CompletionTarget),
     /// A flush of a member, for which one or more rounds of flush requests wait.
     Flush(FlightId),
     /// A write of a member's superblock, for the superblock update in progress.

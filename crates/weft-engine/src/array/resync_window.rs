@@ -64,6 +64,8 @@ pub(crate) struct Resync {
     slots: SlotSet,
     /// Whether at least one of `slots` already held rebuilt data when the recovery began.
     partly_rebuilt: bool,
+    /// Whether a member was being replaced when the recovery began.
+    replaces: bool,
     /// First sector that the sync covers.
     from: Sectors,
     /// Number of the next unit of the sync to start; see [`Pass::unit`].
@@ -116,6 +118,7 @@ impl Resync {
             lease,
             slots,
             partly_rebuilt: array.is_partly_rebuilt(),
+            replaces: array.is_replacing(),
             from,
             next: from.0 / unit.0,
             end: pass.size.0.div_ceil(unit.0),
@@ -276,9 +279,9 @@ impl Resync {
     }
 
     /// Records the sync's progress in the array, so that the next superblock update stores it.
-    pub(crate) fn checkpoint(&self, array: &mut Array) {
+    pub(crate) fn checkpoint(&self, array: &mut Array, out: &mut Outbox) {
         match self.action {
-            SyncAction::Recover => array.rebuilt_to(self.slots, self.completed(), false),
+            SyncAction::Recover => array.rebuilt_to(self.slots, self.completed(), false, out),
             SyncAction::Resync => array.resynced_to(Some(self.completed())),
             SyncAction::Check
             | SyncAction::Correct
@@ -295,16 +298,19 @@ impl Resync {
             return false;
         }
         let for_none = self.action == SyncAction::Recover && self.slots.is_empty();
-        let complete = self.next >= self.end && !self.failed && !for_none;
+        let broken = array.membership.broken;
+        let complete = self.next >= self.end && !self.failed && !for_none && !broken;
         match self.action {
             SyncAction::Recover => {
-                array.rebuilt_to(self.slots, self.completed(), complete);
+                array.rebuilt_to(self.slots, self.completed(), complete, out);
                 let partly = self.partly_rebuilt && !array.is_planted(Mutant::PartlyRebuiltSettles);
                 let settles = match self.pass.settles {
                     Settles::No => false,
                     Settles::UnlessPartlyRebuilt => !partly,
                     Settles::Yes => true,
                 };
+                // A copy to a replacement compares nothing.
+                let settles = settles && !self.replaces;
                 let all = self.from == Sectors::ZERO && self.is_of_all() && settles;
                 if complete && array.membership.degraded() == 0 && all {
                     // This recovery has read or written everything that could disagree.
@@ -338,13 +344,14 @@ impl Resync {
 }
 
 impl Array {
-    /// Slots under recovery, and the lowest recovery offset among them; `None` without a recovery.
+    /// Slots under recovery, by a member or its replacement, and the lowest recovery offset among
+    /// them; `None` without a recovery.
     pub(crate) fn rebuilding(&self) -> Option<(SlotSet, Sectors)> {
         let mut slots = SlotSet::EMPTY;
         let mut least: Option<Sectors> = None;
         for member in &self.members {
             if let (MemberState::Rebuilding { recovery_offset }, Some(slot)) =
-                (member.state, member.slot)
+                (member.state, member.written_slot())
             {
                 slots.insert(slot);
                 least = Some(least.map_or(recovery_offset, |least| least.min(recovery_offset)));
@@ -363,10 +370,10 @@ impl Array {
     }
 
     /// Raises the recovery offset of the members at `slots` to `to`. With `end` the members become
-    /// in sync.
-    pub(crate) fn rebuilt_to(&mut self, slots: SlotSet, to: Sectors, end: bool) {
+    /// in sync, and replacements take their slots.
+    pub(crate) fn rebuilt_to(&mut self, slots: SlotSet, to: Sectors, end: bool, out: &mut Outbox) {
         for member in &mut self.members {
-            let Some(slot) = member.slot else { continue };
+            let Some(slot) = member.written_slot() else { continue };
             if let MemberState::Rebuilding { recovery_offset } = &mut member.state
                 && slots.contains(slot)
             {
@@ -379,6 +386,7 @@ impl Array {
         }
         assert!(to <= self.member_size, "no member is rebuilt past its data");
         if end {
+            self.swap(out);
             self.recount();
             self.want_update();
         } else {

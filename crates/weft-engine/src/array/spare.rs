@@ -10,8 +10,8 @@
 use weft_ondisk::{Features, Role, Superblock};
 use weft_units::{Bytes, Sectors, Slot};
 
-use super::Array;
 use super::write_intent::bitmap_change::room_for_bitmap;
+use super::{Array, set_role};
 use crate::array::bad_blocks::BadLog;
 use crate::array::member::Member;
 use crate::contract::error::ReplyError;
@@ -32,7 +32,8 @@ impl Array {
         if member.in_flight > 0 || !(self.failures_recorded() || self.membership.broken) {
             return Err(ReplyError::Busy("requests of the member are outstanding; try again"));
         }
-        let number = member.number as usize;
+        let (number, index) = (member.number as usize, member.info.index);
+        self.forget_to_replace(index);
         if let Some(role) = self.roles.get_mut(number)
             && !self.membership.broken
         {
@@ -258,8 +259,11 @@ impl Array {
             if self.slots[slot].is_some() {
                 continue;
             }
-            let spare = self.members.iter().position(Member::may_take_slot);
+            let is_kept = |it: &Member| self.is_named(it.info.index);
+            let spares = || (0..self.members.len()).filter(|it| self.members[*it].may_take_slot());
+            let spare = spares().min_by_key(|it| is_kept(&self.members[*it]));
             let Some(position) = spare else { break };
+            self.forget_to_replace(self.members[position].info.index);
             let stale = self.is_planted(Mutant::StaleMemberAfterAdd);
             let member = &mut self.members[position];
             member.state = if stale {
@@ -271,12 +275,9 @@ impl Array {
             assert!(before.is_none(), "a spare has no slot");
             member.lacks_bitmap = self.bitmap.is_some();
             member.follows_bitmap = false;
-            let number = member.number as usize;
+            let number = member.number;
             self.slots[slot] = Some(position);
-            if self.roles.len() <= number {
-                self.roles.resize(number + 1, Role::Spare);
-            }
-            self.roles[number] = Role::Active(Slot(slot as u16));
+            set_role(&mut self.roles, number, Role::Active(Slot(slot as u16)));
             filled = true;
         }
         if filled {

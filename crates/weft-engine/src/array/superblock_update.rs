@@ -308,7 +308,11 @@ impl Array {
                 member.superblock().tells_rebuilding()
                     && !member.superblock().features().contains(Features::RECOVERY)
             }
-            MemberState::InSync => !matches!(member.superblock().own_role(), Ok(Role::Active(_))),
+            MemberState::InSync => {
+                let superblock = member.superblock();
+                superblock.features().contains(Features::REPLACEMENT)
+                    || !matches!(superblock.own_role(), Ok(Role::Active(_)))
+            }
             MemberState::Faulty | MemberState::Spare => false,
         };
         self.updates.introducing = !catching_up && self.members.iter().any(takes_slot);
@@ -347,7 +351,7 @@ impl Array {
         move |member: &Member| {
             let is_behind = member.superblock().events() < events;
             let is_behind = is_behind || member.superblock_full_since.is_some();
-            !member.is_faulty() && member.slot.is_some() && is_behind
+            !member.is_faulty() && member.written_slot().is_some() && is_behind
         }
     }
 
@@ -416,6 +420,7 @@ impl Array {
             },
             recovery_follows_bitmap: member.follows_bitmap,
             has_bad_blocks: member.bad.is_used(),
+            is_replacement: member.replaces.is_some(),
         };
         self.members[position].superblock_mut().update(&update);
     }
@@ -611,9 +616,11 @@ impl Array {
             slots.remove(Slot(0));
         }
         let member = |slot: Slot| self.at(slot).expect("a slot that is present has a member");
+        let replacements = self.members.iter().filter(|member| member.replaces.is_some());
         let members: SmallVec<[_; 8]> = slots
             .descending()
             .map(|slot| (member(slot).info.index, member(slot).unflushed))
+            .chain(replacements.map(|member| (member.info.index, member.unflushed)))
             .collect();
         for (member, flight) in self.flushes.start(rule, &members) {
             let position = self.position_of(member).expect("a flushed member takes part");

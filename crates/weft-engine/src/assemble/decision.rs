@@ -11,14 +11,19 @@ use weft_ondisk::{
 use weft_units::{FullStripe, SectorRange, Sectors, Slot};
 
 use super::states::AssemblyState;
-use super::{Assembly, Candidate, Dropped, Member, Options, Refused, SlotState};
+use super::{Assembly, Candidate, Dropped, Member, Options, Refused, Replacement, SlotState};
 use crate::contract::member::MemberInfo;
 use crate::layout::Layout;
 
 /// Decides which candidates form the array, and whether it may be started; see [`super::assemble`].
 pub(super) fn decide(candidates: &[Candidate], options: &Options) -> Result<Assembly, Refused> {
-    let mut decision =
-        Decision { dropped: Vec::new(), notes: Vec::new(), states: Vec::new(), options };
+    let mut decision = Decision {
+        dropped: Vec::new(),
+        notes: Vec::new(),
+        states: Vec::new(),
+        replacements: Vec::new(),
+        options,
+    };
     let mut pool = decision.readable(candidates);
     decision.select(&mut pool)?;
     decision.no_copies(&pool)?;
@@ -56,6 +61,7 @@ pub(super) struct Decision<'a> {
     dropped: Vec<Dropped>,
     notes: Vec<String>,
     pub(super) states: Vec<AssemblyState>,
+    pub(super) replacements: Vec<Replacement>,
     pub(super) options: &'a Options,
 }
 
@@ -532,6 +538,7 @@ impl Decision<'_> {
             layout,
             slots,
             spares,
+            replacements: self.replacements(dirty_from),
             dropped: Vec::new(),
             states: Vec::new(),
             notes: Vec::new(),

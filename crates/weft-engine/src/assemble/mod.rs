@@ -180,6 +180,17 @@ impl Member {
     }
 }
 
+/// Member that is filled beside the in-sync member of its slot, to replace it.
+#[derive(Clone, Debug)]
+pub struct Replacement {
+    /// Slot of both members.
+    pub slot: Slot,
+    /// The member that is filled.
+    pub member: Member,
+    /// Data sector up to which it has the data.
+    pub recovery_offset: Sectors,
+}
+
 /// Device that the assembly does not use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dropped {
@@ -198,6 +209,8 @@ pub struct Assembly {
     pub slots: Vec<SlotState>,
     /// Members that have no slot.
     pub spares: Vec<Member>,
+    /// Members that are filled to replace the one at their slot.
+    pub replacements: Vec<Replacement>,
     /// Devices that are not used, with reasons.
     pub dropped: Vec<Dropped>,
     /// Uuid of the array.
@@ -316,11 +329,13 @@ impl Assembly {
         }
     }
 
-    /// Every member in use, with its slot; `None` for a spare.
+    /// Every member in use, with its slot, which a replacement shares with another one; `None` for
+    /// a spare.
     pub fn members(&self) -> impl Iterator<Item = (Option<Slot>, &Member)> {
         let slotted = self.slots.iter().zip(0u16..);
         let slotted = slotted.filter_map(|(state, slot)| Some((Some(Slot(slot)), state.member()?)));
-        slotted.chain(self.spares.iter().map(|member| (None, member)))
+        let replacements = self.replacements.iter().map(|it| (Some(it.slot), &it.member));
+        slotted.chain(replacements).chain(self.spares.iter().map(|member| (None, member)))
     }
 }
 

@@ -3,14 +3,16 @@
 //! Source   md-replace.md §1, §2; md-ondisk.md §8 (version 0.90)
 
 use weft_ondisk::{Features, Role};
+use weft_units::Sectors;
 
-use super::Member;
 use super::decision::Decision;
 use super::states::AssemblyState;
+use super::{Member, Replacement};
 
 impl Decision<'_> {
-    /// Drops members that are being filled to replace another one that is here. Without the other
-    /// one such a member is the one of its slot.
+    /// Takes out members that are being filled to replace another one that is here: for writing the
+    /// copy to one of them goes on, and otherwise they are dropped. Without the other one such a
+    /// member is the one of its slot.
     ///
     /// Source   md-replace.md §1, §2
     pub(super) fn without_replacements(
@@ -23,22 +25,47 @@ impl Decision<'_> {
         let originals = members
             .iter()
             .filter(|(member, role)| matches!(role, Role::Active(_)) && !replaces(member));
-        let originals: Vec<(Role, String)> =
-            originals.map(|(member, role)| (*role, member.info.label.clone())).collect();
+        let originals: Vec<(Role, String, bool)> = originals
+            .map(|(member, role)| {
+                let is_in_sync = member.superblock.recovery_offset().is_none();
+                (*role, member.info.label.clone(), is_in_sync)
+            })
+            .collect();
         let mut others = Vec::new();
         for (member, role) in members {
-            let original = originals.iter().find(|(of, _)| *of == role);
-            match original.filter(|_| replaces(&member)) {
-                Some((_, label)) => {
+            let original = originals.iter().find(|(of, ..)| *of == role);
+            let recovery_offset = member.superblock.recovery_offset();
+            match (original.filter(|_| replaces(&member)), role) {
+                (Some((_, _, true)), Role::Active(slot))
+                    if !self.options.read_only
+                        && self.replacements.iter().all(|it| it.slot != slot) =>
+                {
+                    self.states.push(AssemblyState::Replacing);
+                    let recovery_offset = recovery_offset.unwrap_or_default();
+                    self.replacements.push(Replacement { slot, member, recovery_offset });
+                }
+                (Some((_, label, _)), _) => {
                     let reason =
                         format!("is being filled to replace {label}, which is at its slot");
                     self.states.push(AssemblyState::Replacing);
                     self.drop(member.info, reason);
                 }
-                None => others.push((member, role)),
+                (None, _) => others.push((member, role)),
             }
         }
         others
+    }
+
+    /// Takes the replacements, each with the data sector up to which its copy counts. The copy
+    /// begins anew if a crash may have cut off a write, because the two may differ there.
+    pub(super) fn replacements(&mut self, dirty_from: Option<Sectors>) -> Vec<Replacement> {
+        let mut replacements = std::mem::take(&mut self.replacements);
+        for replacement in &mut replacements {
+            if dirty_from.or(replacement.member.superblock.dirty_from()).is_some() {
+                replacement.recovery_offset = Sectors::ZERO;
+            }
+        }
+        replacements
     }
 
     /// Drops members if there is a fresher member for the same slot. In version 0.90 a member that

@@ -246,9 +246,9 @@ pub const TABLE: [StateRow; 35] = [
     served(
         AssemblyState::Replacing,
         "replacing",
-        "a member was being replaced; the one that was filled for it is left out",
-        "mdadm --assemble MEMBER… lets the kernel finish it, before anything is written; else add \
-         it anew once the other has failed (weft add TARGET MEMBER)",
+        "a member is being replaced by one that is filled beside it",
+        "weft serve MEMBER… goes on with it, weft wait TARGET ends when it is done; read-only the \
+         one that is filled is not used",
     ),
     served(
         AssemblyState::ResyncPending,

@@ -400,6 +400,9 @@ pub enum Verb {
     /// Declare several members failed at once: all of them, or none if too few members would
     /// remain.
     FailAll(Box<[MemberIndex]>),
+    /// Fill a spare beside a member that still works, and let it take the member's slot at the end.
+    /// The member counts as failed from then on.
+    Replace(Replace),
     /// Start or stop a sync: `check`, `repair`, `resync` and `correct` start one, `idle` stops a
     /// running one, and `frozen` also prevents a new one from starting.
     SyncAction(SyncAction),
@@ -430,6 +433,15 @@ pub enum Verb {
     /// may be closed. Later requests fail. Every dirty page of the write-back cache is tried; the
     /// answer lists the pages that are given up.
     Stop,
+}
+
+/// Member that is to be replaced while it works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Replace {
+    /// Member in sync that is replaced.
+    pub member: MemberIndex,
+    /// Spare that replaces it; `None`: the first that is free.
+    pub with: Option<MemberIndex>,
 }
 
 /// Values of md's `sync_action`, and `correct`.

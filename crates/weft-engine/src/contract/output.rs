@@ -285,4 +285,16 @@ pub enum Notice {
         /// Kind of the sync.
         action: SyncAction,
     },
+    /// A replacement holds all data of its slot and has taken it. The member that it replaces
+    /// counts as failed.
+    MemberReplaced {
+        /// Volume that the members belong to.
+        volume: VolumeId,
+        /// Member that had the slot.
+        member: MemberIndex,
+        /// Member that has it now.
+        by: MemberIndex,
+        /// The slot.
+        slot: Slot,
+    },
 }

@@ -309,6 +309,8 @@ pub struct MemberSnapshot {
     pub label: String,
     /// Slot of the member; `None` for a spare or a failed member.
     pub slot: Option<Slot>,
+    /// Slot of the member that this one is filled to replace.
+    pub replaces: Option<Slot>,
     /// Index of the member in the superblock's `dev_roles`.
     pub dev_number: u32,
     /// State of the member in the array.

@@ -9,10 +9,10 @@ use weft_units::{Bytes, MemberIndex, SectorRange, Sectors, Slot, Time};
 
 use crate::array::Array;
 use crate::array::membership::{Membership, Report};
-use crate::array::outbox::{CompletionTarget, JobId, Outbox, Owner};
+use crate::array::outbox::{CompletionTarget, JobId, Outbox};
 use crate::contract::frame::Segment;
 use crate::contract::input::{Attr, Class, Fault};
-use crate::contract::output::{ComputeOp, MemberOp};
+use crate::contract::output::ComputeOp;
 use crate::contract::token::RequestId;
 use crate::knobs::Knobs;
 use crate::layout::slot_set::SlotSet;
@@ -216,6 +216,18 @@ impl<'a> Cx<'a> {
         true
     }
 
+    /// Like [`Cx::stage`] for a write that fills the member at `slot`: it goes to the slot's
+    /// replacement if there is one.
+    pub(super) fn stage_fill(
+        &mut self,
+        slot: Slot,
+        request: &MemberRequest,
+        parts: &[Segment],
+        completion: CompletionTarget,
+    ) -> bool {
+        self.array.stage_fill(slot, request, parts, completion, self.out)
+    }
+
     /// Like [`Cx::stage`], for the member at `position`.
     #[inline(always)]
     pub(super) fn stage_at(
@@ -236,15 +248,12 @@ impl<'a> Cx<'a> {
         Some(self.array.room(position, request, self.out))
     }
 
-    /// Sends a discard to the member at `position`. The answer goes to
+    /// Sends a discard to the member at `position`, and to its replacement. The answer goes to
     /// [`super::Personality::discard_done`].
     pub(super) fn discard(&mut self, position: usize, discard: &MemberDiscard) {
         let MemberDiscard { request, first, len, counted, fua, attr } = *discard;
-        let (volume, member) = (self.array.volume, &mut self.array.members[position]);
-        assert!(first + len <= member.data_size, "a discard lies within the member's data");
-        let op = MemberOp::Discard { at: member.data_sector(first), len, fua };
-        self.out.submit(volume, member, op, &attr, Owner::Discard(request));
-        member.sent(&attr, true, counted);
+        let sectors = SectorRange { start: first, len };
+        self.array.discard(position, (sectors, counted), (request, fua, &attr), self.out);
     }
 
     // Computations.
@@ -276,6 +285,12 @@ impl<'a> Cx<'a> {
     /// Fails the member at `position`, which did not write data that other members wrote.
     pub(super) fn fail(&mut self, position: usize) {
         self.array.fail(position, self.out);
+    }
+
+    /// Fails the member that is filled to replace the one at `slot`, if there is one.
+    #[cold]
+    pub(super) fn fail_replacement(&mut self, slot: Slot) {
+        self.array.fail_replacements(SlotSet::only(slot), self.out);
     }
 
     /// Fails the member at `position` because of `fault`, the error of a write.

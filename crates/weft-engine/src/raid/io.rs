@@ -59,9 +59,12 @@ pub(crate) struct Answer {
     pub(crate) result: Result<(), Fault>,
     /// Member that answered; `None` if the part was not sent to a member.
     pub(crate) member: Option<MemberIndex>,
-    /// True if the member did not answer and its request was given up; the request pins memory
-    /// until the member answers.
+    /// Whether the member did not answer and its request was given up.
     pub(crate) given_up: bool,
+    /// Whether a request that was given up pins the memory of the part until its member answers:
+    /// that of `member`, or of another member that was written along with it
+    /// ([`crate::array::twin`]).
+    pub(crate) pins: bool,
     pub(crate) write: bool,
 }
 

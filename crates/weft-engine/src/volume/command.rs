@@ -81,6 +81,11 @@ impl Volume {
                 }
                 Some(position) => self.array.remove(position).map(|()| self.recorded()),
             },
+            Verb::Replace(replace) => {
+                let asked = self.array.replace(*replace);
+                self.recovery_disabled &= asked.is_err();
+                asked.map(|()| None)
+            }
             Verb::Set(knob) => self.set(*knob, out),
             Verb::SetQueues { members, knob } => self.set_queues_of(members, *knob, out),
             Verb::SetBitmap(wanted) => self.set_bitmap(wanted.as_ref()),

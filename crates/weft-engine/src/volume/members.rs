@@ -12,6 +12,7 @@ use weft_units::{MemberIndex, Span, Time};
 
 use super::Volume;
 use crate::array::outbox::{Chain, CompletionTarget, Outbox, Outstanding, Owner};
+use crate::array::twin::{TwinAnswer, is_twin};
 use crate::contract::error::ReplyError;
 use crate::contract::input::Fault;
 use crate::contract::output::{MemberOp, Notice};
@@ -175,12 +176,18 @@ impl Volume {
                         raid.discard_done(request, Some(position), fault, cx);
                     });
                 }
+                Owner::TwinDiscard(part) => {
+                    let member = Some(self.array.members[position].info.index);
+                    let answer = TwinAnswer { member, result: fault, given_up: true, pins: false };
+                    self.twin_done(part, answer, out);
+                }
                 Owner::Flush(flight) => self.flush_done(flight, Some(position), fault, out),
                 Owner::Parts(first, merged) => {
                     let member = Some(self.array.members[position].info.index);
-                    let answer = Answer { result: fault, member, given_up: true, write };
+                    let (given_up, pins) = (true, true);
+                    let answer = Answer { result: fault, member, given_up, pins, write };
                     let parts = out.parts(first, merged);
-                    if let Some(each) = self.raid.parts_given_up(&parts) {
+                    if let Some(each) = self.parts_given_up(&parts) {
                         out.replace_parts(token, &each);
                     }
                     for part in parts {
@@ -192,6 +199,17 @@ impl Volume {
             }
         }
         next
+    }
+
+    /// Parts to report instead of `parts` when their member request is given up; `None`: the same.
+    /// Those of twin writes stay as they are.
+    fn parts_given_up(&self, parts: &[CompletionTarget]) -> Option<Vec<CompletionTarget>> {
+        let (twins, own): (Vec<_>, Vec<_>) = parts.iter().partition(|part| is_twin(**part));
+        let given_up = self.raid.parts_given_up(&own);
+        if twins.is_empty() {
+            return given_up;
+        }
+        Some(given_up.unwrap_or(own).into_iter().chain(twins).collect())
     }
 
     /// Gives up requests in the queue of a member: all of them if the member `failed`, otherwise
@@ -227,7 +245,8 @@ impl Volume {
             assert!(*in_flight > 0, "a request in a member's queue is counted");
             *in_flight -= 1;
             let result = Err(Fault::Aborted);
-            let answer = Answer { result, member: None, given_up: false, write: false };
+            let (given_up, pins, write) = (false, false, false);
+            let answer = Answer { result, member: None, given_up, pins, write };
             for part in parts {
                 self.part_done(part, answer, out);
             }

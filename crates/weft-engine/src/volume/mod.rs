@@ -36,6 +36,7 @@ use crate::array::issuer::Issuer;
 use crate::array::outbox::{Chain, CompletionTarget, Outbox, Outstanding, Owner, PassedRequest};
 use crate::array::resync_window::Resync;
 use crate::array::superblock_update::FlushFor;
+use crate::array::twin::{TwinAnswer, is_twin};
 use crate::config::VolumeConfig;
 use crate::contract::error::ReplyError;
 use crate::contract::frame::{Frame, frames_needed};
@@ -306,7 +307,10 @@ impl Volume {
             let forgets_metadata = self.array.is_planted(Mutant::FlushSkipForgetsMetadata)
                 && matches!(
                     outstanding.owner,
-                    Owner::Bitmap { .. } | Owner::Discard(_) | Owner::Superblock
+                    Owner::Bitmap { .. }
+                        | Owner::Discard(_)
+                        | Owner::Superblock
+                        | Owner::TwinDiscard(_)
                 );
             let member = &mut self.array.members[position];
             assert!(member.in_flight >= outstanding.requests, "a member answers what it was sent");
@@ -333,6 +337,11 @@ impl Volume {
             }
             Owner::Discard(request) => {
                 self.with_raid(out, |raid, cx| raid.discard_done(request, position, result, cx));
+            }
+            Owner::TwinDiscard(part) => {
+                let member = outstanding.member;
+                let (given_up, pins) = (false, false);
+                self.twin_done(part, TwinAnswer { member, result, given_up, pins }, out);
             }
             Owner::Passed(ref request) if result.is_err() && self.raid.has_copies() => {
                 self.passed_in_vain(request, outstanding, position, result, out);
@@ -372,7 +381,7 @@ impl Volume {
         if let (Err(fault), false) = (result, write) {
             self.with_raid(out, |raid, cx| raid.read_failed(first, position, fault, cx));
         }
-        let answer = Answer { result, member, given_up: false, write };
+        let answer = Answer { result, member, given_up: false, pins: false, write };
         self.part_done(first, answer, out);
         while let Some(part) = out.next_part(&mut merged) {
             self.part_done(part, answer, out);
@@ -401,8 +410,11 @@ impl Volume {
         let Owner::Parts(first, mut merged) = *owner else { return };
         let mut next = Some(first);
         while let Some(part) = next {
-            if let Some(request) = self.raid.part_freed(part) {
-                self.unpin(request, out);
+            let freed = if is_twin(part) { self.array.twin_freed(part) } else { vec![part] };
+            for part in freed {
+                if let Some(request) = self.raid.part_freed(part) {
+                    self.unpin(request, out);
+                }
             }
             next = out.next_part(&mut merged);
         }

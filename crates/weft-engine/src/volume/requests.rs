@@ -8,6 +8,7 @@ use crate::array::flush::flush_batch::FlightId;
 use crate::array::issuer::Issuer;
 use crate::array::outbox::{CompletionTarget, Outbox, PassedRequest};
 use crate::array::superblock_update::FlushFor;
+use crate::array::twin::{TwinAnswer, TwinOwner, is_twin};
 use crate::array::write_intent::Lease;
 use crate::contract::error::ReplyError;
 use crate::contract::frame::Run;
@@ -309,11 +310,18 @@ impl Volume {
     /// Handles a part of a member request that is done or was given up.
     #[inline(always)]
     pub(super) fn part_done(&mut self, part: CompletionTarget, answer: Answer, out: &mut Outbox) {
+        if is_twin(part) {
+            let Answer { member, result, given_up, pins, .. } = answer;
+            self.twin_done(part, TwinAnswer { member, result, given_up, pins }, out);
+            return;
+        }
         let mut cx = Cx::new(&mut self.array, &self.knobs, out);
         match self.raid.part_done(part, answer, &mut cx) {
             PartOutcome::Nothing => {}
             PartOutcome::Done(request) => self.sub_request_done(request, out),
             PartOutcome::Failed(request, error) => {
+                // One member of a twin write failed it, and the other one was given up.
+                self.active(request).pins += u32::from(answer.pins);
                 self.failed(request, error);
                 self.sub_request_done(request, out);
             }
@@ -333,6 +341,32 @@ impl Volume {
                 self.raid.repeat(part, &request.io, asked);
             }
         }
+    }
+
+    /// Handles a member's answer to its part of a twin write.
+    #[cold]
+    pub(super) fn twin_done(
+        &mut self,
+        part: CompletionTarget,
+        answer: TwinAnswer,
+        out: &mut Outbox,
+    ) {
+        let Some((owner, answer)) = self.array.twin_answered(part, answer, out) else { return };
+        let owner = match owner {
+            TwinOwner::Part(owner) => owner,
+            TwinOwner::Discard(request) => {
+                let TwinAnswer { member, result, .. } = answer;
+                let position = member.and_then(|member| self.array.position_of(member));
+                self.with_raid(out, |raid, cx| raid.discard_done(request, position, result, cx));
+                return;
+            }
+        };
+        let TwinAnswer { member, result, given_up, pins } = answer;
+        if pins {
+            let pinned = self.raid.parts_given_up(&[owner]).unwrap_or_else(|| vec![owner]);
+            self.array.twin_pinned(part, pinned);
+        }
+        self.part_done(owner, Answer { result, member, given_up, pins, write: true }, out);
     }
 
     /// Counts one sub-request of request `id` as done, or the submission of the request itself.

@@ -1,6 +1,7 @@
-//! Choice of the next sync: recovery, then resync, then the action that an administrator requested.
+//! Choice of the next sync.
 //!
-//! Recovery of a member comes first, then the resync after an unclean stop, then check or repair.
+//! Recovery of a member comes first, then the resync after an unclean stop, then the copy to a
+//! replacement, then check or repair.
 //!
 //! Source   md-raid.md §6.1
 
@@ -32,13 +33,17 @@ impl Volume {
         let blind = sync.action != SyncAction::Recover && !redundant;
         let rebuilding = self.array.rebuilding().map_or(SlotSet::EMPTY, |(slots, _)| slots);
         let spent = sync.action == SyncAction::Recover && sync.leave_out_all_but(rebuilding);
-        if spent || blind || self.array.membership.broken || self.quiescing.is_some() {
+        // A slot without a member matters more than one that is being replaced.
+        let urgent = sync.action == SyncAction::Recover
+            && self.array.is_replacing()
+            && self.array.can_fill_slots();
+        if spent || urgent || blind || self.array.membership.broken || self.quiescing.is_some() {
             sync.stop();
         }
         if self.array.is_dirty() || !changes_parity(sync.action) {
             self.raid.feed(sync, ArrayView::of(&self.array));
         }
-        sync.checkpoint(&mut self.array);
+        sync.checkpoint(&mut self.array, out);
         if sync.finish(&mut self.array, self.id, out) {
             let mut sync = self.sync.take().expect("a finished sync was running");
             let kept = self.array.is_planted(Mutant::LeaseNotGivenBack);
@@ -47,6 +52,10 @@ impl Volume {
             }
             if sync.action == SyncAction::Recover && sync.has_failed() && !self.sync_failed_full {
                 self.recovery_disabled = true;
+                // With empty slots the failure may be theirs.
+                if self.array.membership.is_whole() {
+                    self.array.fail_replacements(self.array.membership.replaced(), out);
+                }
             }
             self.last_sync = Some(sync);
         }
@@ -87,6 +96,9 @@ impl Volume {
         if self.may_recover(out.now) && self.array.can_fill_slots() {
             self.array.fill_slots();
         }
+        if self.may_recover(out.now) && self.array.can_bind() {
+            self.array.bind_replacements();
+        }
         let Some((action, from)) = self.next_sync(out.now) else { return };
         if self.wanted_sync == Some(action) {
             self.wanted_sync = None;
@@ -103,14 +115,16 @@ impl Volume {
     }
 
     /// The next sync to run, and the data sector at which it starts. Recovery comes before resync,
-    /// and both before a requested action. `None` if no sync is due.
+    /// a copy to a replacement after it, and all before a requested action. `None` if no sync is
+    /// due.
     #[inline]
     fn next_sync(&self, now: Time) -> Option<(SyncAction, Sectors)> {
-        if !self.array.membership.is_whole()
-            && let Some((_, from)) = self.array.rebuilding()
-            && self.may_recover(now)
-        {
-            return Some((SyncAction::Recover, from));
+        let (membership, mut recovery) = (&self.array.membership, None);
+        if !membership.filled().is_empty() && self.may_recover(now) {
+            recovery = self.array.rebuilding().map(|(_, from)| (SyncAction::Recover, from));
+        }
+        if recovery.is_some() && !membership.under_recovery().is_empty() {
+            return recovery;
         }
         if let Some(from) = self.array.membership.resync_from
             && self.array.membership.has_redundancy()
@@ -120,14 +134,15 @@ impl Volume {
         {
             return Some((SyncAction::Resync, from));
         }
-        self.wanted_sync.map(|action| (action, Sectors::ZERO))
+        recovery.or(self.wanted_sync.map(|action| (action, Sectors::ZERO)))
     }
 
     /// Whether a sync will start in the next turn.
     pub(super) fn sync_is_due(&self, now: Time) -> bool {
         !self.syncs_held_back()
             && (self.next_sync(now).is_some()
-                || (self.may_recover(now) && self.array.can_fill_slots()))
+                || (self.may_recover(now) && self.array.can_fill_slots())
+                || (self.may_recover(now) && self.array.can_bind()))
     }
 
     /// Whether a resync runs, or will run once full members have been tried again.

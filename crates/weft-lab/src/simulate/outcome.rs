@@ -244,6 +244,9 @@ fn event((at, notice): &(Time, Notice)) -> Option<(Time, String)> {
     let what = match notice {
         Notice::Broken(_) => "too few members are left: nothing more is written".to_owned(),
         Notice::MemberFailed { member, .. } => format!("member {} failed", member.0),
+        Notice::MemberReplaced { member, by, .. } => {
+            format!("member {} took the place of member {}", by.0, member.0)
+        }
         Notice::FailureRecorded { .. } => "the failure is recorded on the other members".to_owned(),
         Notice::MemberStalled { member, read_around: true } => {
             format!("member {} stalls: reads go round it", member.0)

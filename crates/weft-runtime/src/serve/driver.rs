@@ -420,6 +420,13 @@ impl Driver {
                 slot = slot.map(|slot| slot.0),
                 "member failed"
             ),
+            Notice::MemberReplaced { volume, member, by, slot } => tracing::info!(
+                volume = volume.0,
+                member = label(*member),
+                by = label(*by),
+                slot = slot.0,
+                "member replaced"
+            ),
             Notice::FailureRecorded { volume } => {
                 tracing::info!(volume = volume.0, "failure recorded on the other members");
             }

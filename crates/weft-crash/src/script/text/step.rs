@@ -92,6 +92,7 @@ impl fmt::Display for ScriptStep {
             Self::Look(how) => write!(f, "look {}", mode(how)),
             Self::NoSpace(disk) => write!(f, "no-space {disk}"),
             Self::Remove(disk) => write!(f, "remove {disk}"),
+            Self::Replace(disk) => write!(f, "replace {disk}"),
             Self::Return(disk) => write!(f, "return {disk}"),
             Self::Set(name, value) => write!(f, "set {name}={value}"),
             Self::SetQueue(disk, name, value) => write!(f, "set-queue {disk} {name}={value}"),
@@ -115,7 +116,7 @@ const STEPS: &str = "add, ask|ask-bare CLIENT OPERATION START+LENGTH [FLAG]..., 
                      cut-again MODE after=N [stop], disconnect CLIENT, drain, drain-bare, \
                      fail-disk DISK, fail-operation DISK after=N HOW, finish, flush-error DISK, \
                      kill, lack-space DISK count=N seconds=N, look MODE, lying-flush DISK, \
-                     no-space DISK, re-add DISK, remove DISK, bitmap BYTES|none, \
+                     no-space DISK, re-add DISK, remove DISK, replace DISK, bitmap BYTES|none, \
                      set-queue DISK KNOB=VALUE, return DISK, set KNOB=VALUE, shrink DISK sectors=N, sleep MILLISECONDS, \
                      stall DISK, steps COUNT, stop, stopped, sync ACTION, wait MILLISECONDS";
 
@@ -168,6 +169,7 @@ impl FromStr for ScriptStep {
             "look" => Self::Look(words.one_of(&MODES)?),
             "no-space" => Self::NoSpace(words.disk()?),
             "remove" => Self::Remove(words.disk()?),
+            "replace" => Self::Replace(words.disk()?),
             "return" => Self::Return(words.disk()?),
             "set" => {
                 let (name, value) = words.set(line)?;

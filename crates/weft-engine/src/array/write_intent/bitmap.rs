@@ -454,10 +454,11 @@ impl Array {
     // Runs.
 
     /// Whether bits may be cleared with the present members: every slot must have an in-sync
-    /// member.
+    /// member, and superblocks must record every failed one, which the flush before did not cover.
     fn may_clear(&self) -> bool {
         let membership = &self.membership;
-        membership.is_whole() && !membership.read_only && !membership.broken
+        let takes_part = membership.is_whole() && self.failures_recorded();
+        takes_part && !membership.read_only && !membership.broken
     }
 
     /// Time at which [`Array::run_bitmap`] next has something to do; `None` if it has nothing.
@@ -637,7 +638,9 @@ impl Array {
         });
         for position in 0..self.members.len() {
             let member = &self.members[position];
-            if !member.is_faulty() && (member.slot.is_some() || (update && member.lacks_bitmap)) {
+            if !member.is_faulty()
+                && (member.written_slot().is_some() || (update && member.lacks_bitmap))
+            {
                 self.send_bitmap(position, out);
             }
         }
@@ -657,7 +660,7 @@ impl Array {
         let all = std::mem::take(&mut member.lacks_bitmap);
         let every = (0..bitmap.image.len() / PAGE).collect::<Vec<usize>>();
         let runs = side_by_side(if all { &every } else { &round.pages });
-        let spare = if member.slot.is_none() { Some(bitmap.of_spare()) } else { None };
+        let spare = if member.written_slot().is_none() { Some(bitmap.of_spare()) } else { None };
         let image = spare.as_ref().unwrap_or(&bitmap.image);
         let last = bitmap.len.next_multiple_of(block as usize);
         let mut ops = Vec::new();

@@ -237,7 +237,27 @@ const CASES: &[Case] = &[
             edit(&mut set[1], |superblock| superblock.events -= 1);
         },
         options: ask,
+        is: "UUUU [replacing]  | ",
+        says: &[],
+    },
+    Case {
+        what: "a replacement beside its original, for reading",
+        level: Level::Raid5,
+        spoil: |set| replacing(set, Some(Sectors(2048))),
+        options: read,
         is: "UUUU [replacing members-not-used]  | m4 is being filled to replace m1, which is at its \
+             slot",
+        says: &[],
+    },
+    Case {
+        what: "two replacements beside their original",
+        level: Level::Raid5,
+        spoil: |set| {
+            replacing(set, Some(Sectors(2048)));
+            replacing(set, Some(Sectors(4096)));
+        },
+        options: ask,
+        is: "UUUU [replacing members-not-used]  | m5 is being filled to replace m1, which is at its \
              slot",
         says: &[],
     },

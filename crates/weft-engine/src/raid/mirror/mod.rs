@@ -127,6 +127,9 @@ impl Mirror {
             }
             self.copier.unproven.remove(slot);
             self.events.push(Event::NoSpace { slot, sector });
+            if !self.is_elsewhere(range, Some(slot), cx.view()) {
+                cx.fail_replacement(slot);
+            }
             return Err(fault);
         }
         let is_elsewhere = self.is_elsewhere(range, Some(slot), cx.view());
@@ -140,8 +143,10 @@ impl Mirror {
         if !is_needed {
             return Ok(());
         }
-        // The client gets the error. Its data may now be on a member under recovery, but that copy
-        // does not count and may differ from the one that does: that member fails.
+        // The client gets the error. Its data may now be on a member under recovery, or on the
+        // replacement of this one, but that copy does not count and may differ from the one that
+        // does: that member fails.
+        cx.fail_replacement(slot);
         for copy in self.places.copies(range.start.sectors_floor()) {
             if cx.membership().is_rebuilding(copy.slot)
                 && let Some(position) = cx.view().position_at(copy.slot)
@@ -222,7 +227,7 @@ impl Mirror {
     /// Handles a copy of `range` that was written to a member: it has no bad blocks there now.
     #[cold]
     fn written_over(&self, range: ByteRange, answer: Answer, cx: &mut Cx<'_>) {
-        if answer.result.is_err() || answer.given_up {
+        if answer.result.is_err() || answer.pins {
             return;
         }
         for copy in self.places.copies(range.start.sectors_floor()) {
@@ -247,7 +252,7 @@ impl Mirror {
         let position = answer.member.and_then(|member| cx.view().position_of(member));
         let result = self.copy_written(position, range_of(part), answer.result, cx);
         if self.clears.has(request) {
-            if answer.given_up {
+            if answer.pins {
                 self.events.push(Event::Pinned { request });
             }
             self.clear_done(request, result, cx);
@@ -260,7 +265,7 @@ impl Mirror {
             }
         }
         match result {
-            Ok(()) if answer.given_up => PartOutcome::WriteGivenUp(request),
+            Ok(()) if answer.pins => PartOutcome::WriteGivenUp(request),
             Ok(()) => PartOutcome::Done(request),
             Err(fault) => PartOutcome::Failed(request, fault.into()),
         }
@@ -282,7 +287,7 @@ impl Mirror {
         let position = answer.member.and_then(|member| cx.view().position_of(member));
         let slot = position.and_then(|position| cx.view().slot_of(position));
         let records = slot.is_some_and(|slot| cx.membership().records_unwritten(slot));
-        let again = records && !answer.given_up && !self.clears.has(part.request);
+        let again = records && !answer.pins && !self.clears.has(part.request);
         if let Some(member) = answer.member.filter(|_| again) {
             self.to_write_again.push((part, member));
         }

@@ -419,7 +419,13 @@ impl Copier {
             },
         };
         let completion = CopyIo { place, slot }.target();
-        if cx.stage(slot, &request, &[memory], completion) {
+        let fills = write && part.fills();
+        let staged = if fills {
+            cx.stage_fill(slot, &request, &[memory], completion)
+        } else {
+            cx.stage(slot, &request, &[memory], completion)
+        };
+        if staged {
             self.part(place).pending += 1;
         } else {
             let part = self.part(place);
@@ -441,7 +447,7 @@ impl Copier {
         let part = self.part(place);
         assert!(part.pending > 0, "a member answers once");
         part.pending -= 1;
-        part.pins += u32::from(answer.given_up);
+        part.pins += u32::from(answer.pins);
         match (part.step, answer.result) {
             (Step::Reading, Ok(())) => part.read.insert(slot),
             (Step::Reading, Err(_)) if answer.given_up => part.given_up.insert(slot),
@@ -595,13 +601,21 @@ impl Copier {
             Task::Sync { action, .. } if reads_one(action, level) => of_copies,
             Task::Sync { .. } => part.unreadable.or(part.differ),
         };
-        // A slot with a given-up request may have a new member, which is rebuilt anyway.
-        let mut wanted = wanted.without(SlotSet::only(source));
+        let fills = part.fills();
+        // A copy is not written over itself, but its member's replacement gets it.
+        let mut wanted = wanted.without(SlotSet::only(source).without(if fills {
+            cx.membership().replaced()
+        } else {
+            SlotSet::EMPTY
+        }));
         if let Task::Sync { action: SyncAction::Resync, .. } = part.task {
             // The source itself is rewritten too, if its member is unproven.
             wanted = wanted.or(unproven.and(of_copies));
         }
-        let wanted = wanted.without(part.given_up).and(present);
+        // A slot with a given-up request may have a new member, which is rebuilt anyway; a recovery
+        // writes it too, for it may be the replacement of the member before.
+        let given_up = if fills { SlotSet::EMPTY } else { part.given_up };
+        let wanted = wanted.without(given_up).and(present);
         part.step = Step::Writing;
         part.written = wanted;
         // A broken array is not written to.
@@ -625,9 +639,12 @@ impl Copier {
 
     /// Reads back the copies that were rewritten after a read error.
     fn read_back(&mut self, place: u32, level: Level, events: &mut Vec<Event>, cx: &mut Cx<'_>) {
+        let replaced = cx.membership().replaced();
         let part = self.part(place);
         part.step = Step::ReadingBack;
         let again = part.unreadable.and(part.written).without(part.failed);
+        // What was written to a replacement is not read before it has the slot.
+        let again = again.without(if part.fills() { replaced } else { SlotSet::EMPTY });
         part.written = again;
         for slot in again.ascending() {
             self.stage(place, slot, false, cx);
@@ -834,6 +851,11 @@ impl Part {
         let sector = self.range.start.sectors_floor();
         let told = self.copies.iter().all(|copy| copy.sector == sector);
         (differ.next().is_none() && told).then_some(first)
+    }
+
+    /// Whether the part belongs to a recovery, which writes only to the members that it fills.
+    fn fills(&self) -> bool {
+        matches!(self.task, Task::Sync { action: SyncAction::Recover, .. })
     }
 
     /// Counts copies with bad blocks as unreadable, so that a sync rewrites them.

@@ -82,7 +82,7 @@ impl Stripes {
     pub(crate) fn done(&mut self, part: StripIo, answer: Answer, cx: &mut Cx<'_>) {
         let head = self.head_of(part.stripe);
         let operation = self.cache.stripe(head).operation;
-        if answer.given_up {
+        if answer.pins {
             self.pin(part);
             if operation == Operation::Reading {
                 let stripe = self.cache.stripe_mut(part.stripe);
@@ -111,7 +111,7 @@ impl Stripes {
     pub(crate) fn run_done(&mut self, run: StripRun, answer: Answer, cx: &mut Cx<'_>) {
         let operation = self.cache.stripe(run.head).operation;
         assert_eq!(operation, Operation::Writing, "a batch is only ever written");
-        if answer.given_up {
+        if answer.pins {
             let parts: Vec<StripIo> = self.parts_of(run).collect();
             parts.into_iter().for_each(|part| self.pin(part));
         }

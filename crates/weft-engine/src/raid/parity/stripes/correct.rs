@@ -17,7 +17,7 @@
 
 use weft_units::{Bytes, SectorRange, Slot, StripeId};
 
-use super::Stripes;
+use super::{Access, Stripes};
 use crate::array::membership::{ReadAround, Report};
 use crate::layout::slot_set::SlotSet;
 use crate::raid::Cx;
@@ -39,7 +39,7 @@ impl Stripes {
     }
 
     /// Records the strips among `lost` that a recovery was to write as bad blocks of the members
-    /// that are being rebuilt. Returns whether all of these could be recorded, so that the recovery
+    /// that are filled. Returns whether all of these could be recorded, so that the recovery
     /// goes on.
     pub(super) fn record_unrecovered(
         &mut self,
@@ -126,15 +126,16 @@ impl Stripes {
         let Some(slot) = bad.ascending().next() else { return false };
         cx.report(Report::Correcting { slot });
         self.cache.stripe_mut(id).operation = Operation::Rewriting(slot);
-        self.stage(id, SlotSet::only(slot), Some(false), Bytes::ZERO, cx);
+        self.stage(id, SlotSet::only(slot), Access::WRITE, Bytes::ZERO, cx);
         true
     }
 
     pub(super) fn rewritten(&mut self, id: StripeId, slot: Slot, cx: &mut Cx<'_>) {
         assert_eq!(self.cache.stripe(id).in_flight, 0, "the member has answered");
         let failed = !std::mem::take(&mut self.cache.stripe_mut(id).faults).is_empty();
-        if failed {
-            // The write failed the member, or found no space: the strip stays lost for now.
+        if failed || self.cache.stripe(id).pins > 0 {
+            // The write failed the member, or found no space: the strip stays lost for now. Pinned
+            // memory, of a write that another member has done, is not read into.
             let stripe = self.cache.stripe_mut(id);
             stripe.operation = Operation::Idle;
             stripe.uncorrectable.insert(slot);
@@ -142,7 +143,7 @@ impl Stripes {
             return;
         }
         self.cache.stripe_mut(id).operation = Operation::Rereading(slot);
-        self.stage(id, SlotSet::only(slot), None, Bytes::ZERO, cx);
+        self.stage(id, SlotSet::only(slot), Access::Read, Bytes::ZERO, cx);
         if self.cache.stripe(id).in_flight == 0 {
             self.reread(id, slot, cx);
         }

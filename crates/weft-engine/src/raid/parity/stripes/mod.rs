@@ -172,7 +172,12 @@ impl Stripes {
             // Strips are corrected before parity is compared, so that the sync compares corrected
             // strips.
             StripeStep::Rest if self.correct(id, cx) => {}
-            StripeStep::Rest if self.is_filled_for_sync(id) => self.sync_compare(id, facts, cx),
+            StripeStep::Rest if self.is_filled_for_sync(id) && facts.wants_all => {
+                self.sync_compare(id, facts, cx);
+            }
+            StripeStep::Rest if self.is_filled_for_sync(id) => {
+                self.sync_correct(id, SlotSet::EMPTY, cx);
+            }
             StripeStep::Rest => self.rest(id),
         }
     }
@@ -203,17 +208,24 @@ impl Stripes {
         let sector = stripe.sector(self.cache.height());
         let placement = stripe.placement();
         let readable = self.readable(id, cx.membership());
+        let insync = readable.without(stripe.read_error);
+        let copied = self.copied(id, insync, cx.membership());
+        let (mut to_read, mut to_write) = (stripe.to_read(), stripe.to_write());
+        if !copied.is_empty() {
+            (to_read, to_write) = (to_read.or(copied), SlotSet::EMPTY);
+        }
+        let syncs = self.is_filled_for_sync(id) && copied.is_empty();
         Facts {
             all: SlotSet::first(stripe.members),
             p: placement.p,
             q: placement.q,
             uptodate: stripe.uptodate,
-            insync: readable.without(stripe.read_error),
+            insync,
             writable: cx.membership().present(),
-            to_read: stripe.to_read(),
-            to_write: stripe.to_write(),
-            overwrite: stripe.overwrite(self.cache.strip_bytes()),
-            wants_all: self.is_filled_for_sync(id) || !self.to_compute(id, cx).is_empty(),
+            to_read,
+            to_write,
+            overwrite: stripe.overwrite(self.cache.strip_bytes()).and(to_write),
+            wants_all: syncs || !self.to_compute(id, cx).is_empty(),
             preread: stripe.preread,
             resync_pending: cx.membership().resync_from.is_some_and(|from| sector >= from),
             rmw_level: cx.knobs.rmw_level,
@@ -221,7 +233,23 @@ impl Stripes {
         }
     }
 
-    /// Whether a sync waits until every strip is valid.
+    /// Strips that a recovery only copies to replacements, so that it needs no others; writers wait
+    /// meanwhile. Empty if it has to compute a strip.
+    #[inline]
+    fn copied(&self, id: StripeId, insync: SlotSet, membership: &Membership) -> SlotSet {
+        let replaced = membership.replaced();
+        if replaced.is_empty() {
+            return SlotSet::EMPTY;
+        }
+        let known = insync.or(self.cache.stripe(id).uptodate);
+        let recovers =
+            matches!(self.cache.stripe(id).sync, Some((SyncAction::Recover, ResyncState::Filling)));
+        let copies =
+            recovers && membership.filled() == replaced && replaced.without(known).is_empty();
+        if copies { replaced } else { SlotSet::EMPTY }
+    }
+
+    /// Whether a sync waits until every strip is valid, or those that it copies.
     #[inline]
     fn is_filled_for_sync(&self, id: StripeId) -> bool {
         matches!(self.cache.stripe(id).sync, Some((_, ResyncState::Filling)))
@@ -286,7 +314,11 @@ impl Stripes {
         stripe.read_error = stripe.read_error.without(again);
         stripe.retried = stripe.retried.without(again);
         let readable = facts.to_read.and(facts.insync).without(facts.uptodate);
-        if recovers {
+        // What replacements are to get is read first.
+        let copied = cx.membership().replaced().and(facts.insync).without(facts.uptodate);
+        if recovers && !copied.is_empty() {
+            self.read(id, copied.or(readable), cx);
+        } else if recovers {
             // Strips that are known although they cannot be computed are written.
             self.sync_correct(id, SlotSet::EMPTY, cx);
         } else if readable.is_empty() {
@@ -306,9 +338,9 @@ impl Stripes {
         // A repeated read goes alone, so that its neighbours do not fail with it.
         let alone = self.cache.stripe(id).retried.and(strips);
         if !alone.is_empty() {
-            self.stage(id, alone, None, Bytes::ZERO, cx);
+            self.stage(id, alone, Access::Read, Bytes::ZERO, cx);
         }
-        self.stage(id, strips.without(alone), None, cx.knobs.max_sectors, cx);
+        self.stage(id, strips.without(alone), Access::Read, cx.knobs.max_sectors, cx);
         let stripe = self.cache.stripe_mut(id);
         if stripe.in_flight > 0 {
             stripe.operation = Operation::Reading;
@@ -370,35 +402,32 @@ impl Stripes {
         cx.compute(JobId(id.0), ops);
     }
 
-    /// Sends member requests for whole strips, highest slot first: reads if `write` is `None`,
-    /// otherwise writes, with FUA for `Some(true)`. The outbox may merge them with others up to
-    /// `max` bytes.
-    fn stage(
-        &mut self,
-        id: StripeId,
-        slots: SlotSet,
-        write: Option<bool>,
-        max: Bytes,
-        cx: &mut Cx<'_>,
-    ) {
+    /// Sends member requests for whole strips, highest slot first. The outbox may merge them with
+    /// others up to `max` bytes.
+    fn stage(&mut self, id: StripeId, slots: SlotSet, access: Access, max: Bytes, cx: &mut Cx<'_>) {
         let (height, frames) = (self.cache.height(), self.cache.strip_frames());
         let stripe = self.cache.stripe_mut(id);
         stripe.io_started = true;
         let attr = stripe.member_attr(cx.view().sync_class());
-        let purposes = stripe.purposes(attr.purpose, slots, write.is_some());
+        let write = access != Access::Read;
+        let purposes = stripe.purposes(attr.purpose, slots, write);
         let mut request = MemberRequest {
-            write: write.is_some(),
+            write,
             sector: stripe.sector(height),
             bytes: height.bytes(),
             max,
-            kind: MergeKind { fua: write == Some(true), stripes: true, attr },
+            kind: MergeKind { fua: access == Access::Write { fua: true }, stripes: true, attr },
         };
         let mut sent = 0;
         for slot in slots.descending() {
             let (memory, zero_copy_from) = stripe.memory(slot, frames);
             let completion = StripIo { stripe: id, slot, zero_copy_from }.target();
             request.kind.attr.purpose = purposes.of(slot);
-            sent += u32::from(cx.stage(slot, &request, &[memory], completion));
+            sent += u32::from(if access == Access::Fill {
+                cx.stage_fill(slot, &request, &[memory], completion)
+            } else {
+                cx.stage(slot, &request, &[memory], completion)
+            });
         }
         stripe.in_flight += sent;
     }
@@ -417,6 +446,21 @@ impl Stripes {
         }
         sources
     }
+}
+
+/// Member request for a strip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    Read,
+    Write {
+        fua: bool,
+    },
+    /// A write that fills the slot's replacement, or the member itself if it is being rebuilt.
+    Fill,
+}
+
+impl Access {
+    const WRITE: Self = Self::Write { fua: false };
 }
 
 fn exponent(placement: &Placement, slot: Slot, cx: &Cx<'_>) -> u8 {

@@ -10,7 +10,7 @@
 
 use weft_units::{Slot, StripeId};
 
-use super::Stripes;
+use super::{Access, Stripes};
 use crate::contract::input::{Located, SyncAction};
 use crate::contract::output::{ComputeOp, Differs};
 use crate::layout::slot_set::SlotSet;
@@ -139,12 +139,11 @@ impl Stripes {
         stripe.uptodate = stripe.uptodate.or(strips);
         stripe.mismatch = !strips.is_empty();
         let recovers = *action == SyncAction::Recover;
+        let mut fills = SlotSet::EMPTY;
         if recovers {
-            let rebuilding = |slot: &Slot| cx.membership().is_rebuilding(*slot);
-            let wanted: SlotSet =
-                cx.membership().present().ascending().filter(rebuilding).collect();
-            strips = strips.or(wanted.and(stripe.uptodate));
-            // Read errors of these strips are of the members that were replaced.
+            fills = cx.membership().filled().and(stripe.uptodate).without(strips);
+            strips = strips.or(fills);
+            // Read errors of these strips are of members before, or of those being replaced.
             stripe.read_error = stripe.read_error.without(strips);
             stripe.uncorrectable = stripe.uncorrectable.without(strips);
         }
@@ -154,10 +153,11 @@ impl Stripes {
         if recovers {
             // md completes rebuilt strips one by one, from the lowest slot.
             for slot in slots.ascending() {
-                self.stage(id, SlotSet::only(slot), Some(false), max, cx);
+                let access = if fills.contains(slot) { Access::Fill } else { Access::WRITE };
+                self.stage(id, SlotSet::only(slot), access, max, cx);
             }
         } else {
-            self.stage(id, slots, Some(false), max, cx);
+            self.stage(id, slots, Access::WRITE, max, cx);
         }
         let stripe = self.cache.stripe_mut(id);
         stripe.operation = Operation::SyncWriting;

@@ -9,7 +9,7 @@
 
 use weft_units::{Bytes, FRAME_BYTES, Slot, StripeId};
 
-use super::{Stripes, exponent};
+use super::{Access, Stripes, exponent};
 use crate::array::membership::Membership;
 use crate::contract::error::ReplyError;
 use crate::contract::frame::{Segment, Segments, ZERO_FRAME};
@@ -141,7 +141,7 @@ impl Stripes {
             let stripe = self.cache.stripe(id);
             let slots = stripe.written().or(stripe.new_parity).and(cx.membership().present());
             let fua = stripe.written_durably();
-            self.stage(id, slots, Some(fua), cx.knobs.max_sectors, cx);
+            self.stage(id, slots, Access::Write { fua }, cx.knobs.max_sectors, cx);
         } else {
             let stripes = self.batch_of(id);
             stripes.iter().for_each(|id| self.begin_writing(*id));
@@ -317,7 +317,7 @@ impl Stripes {
             let stripe = self.cache.stripe_mut(id);
             let failed = std::mem::take(&mut stripe.faults).and(cx.membership().present());
             let fua = stripe.written_durably();
-            self.stage(id, failed, Some(fua), Bytes::ZERO, cx);
+            self.stage(id, failed, Access::Write { fua }, Bytes::ZERO, cx);
             if id != head {
                 let sent = std::mem::take(&mut self.cache.stripe_mut(id).in_flight);
                 self.cache.stripe_mut(head).in_flight += sent;
@@ -445,7 +445,7 @@ impl Stripes {
             stripe.deferred = deferred;
             assert!(stripe.operation == Operation::Idle, "a deferred write waits at rest");
             stripe.operation = Operation::WritingDeferred;
-            self.stage(id, deferred, Some(false), cx.knobs.max_sectors, cx);
+            self.stage(id, deferred, Access::WRITE, cx.knobs.max_sectors, cx);
             if self.cache.stripe(id).in_flight == 0 {
                 self.deferred_written(id, cx);
             }
