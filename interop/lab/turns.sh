@@ -105,7 +105,7 @@ least_read() {
 		END { print least }'
 }
 
-# kill_weft_mid_write TEXT : weft is killed while it writes from 8 to 17 MiB; what lies elsewhere was
+# kill_weft_mid_write TEXT [OPTION…] : weft is killed while it writes from 8 to 17 MiB; what lies elsewhere was
 # acknowledged, and is in /tmp/expected
 kill_weft_mid_write() {
 	local server t
@@ -123,7 +123,7 @@ while True:
 P
 W
 	rm -f /tmp/writing
-	"$weft" serve "${loops[@]}" --name turns --exec "sh -e /tmp/script" >&2 &
+	"$weft" serve "${loops[@]}" --name turns "${@:2}" --exec "sh -e /tmp/script" >&2 &
 	server=$!
 	for ((t = 0; t < 600; t++)); do
 		[ ! -e /tmp/writing ] || break

@@ -172,6 +172,13 @@ fn standing(
             SlotState::InSync(_) | SlotState::Missing | SlotState::Rebuilding { .. } => {}
         }
     }
+    let mut replacements = assembly.replacements.iter();
+    if let Some(it) = replacements.find(|it| it.member.info.index == index) {
+        let good = size::human(it.recovery_offset.bytes());
+        let all = size::human(assembly.layout.member_size().bytes());
+        let remark = format!("filled up to {good} of {all} to replace the member of its slot");
+        return Some((Some(it.slot.0), "replacement", remark));
+    }
     let spare = assembly.spares.iter().any(|spare| spare.info.index == index);
     spare.then(|| (None, "spare", String::new()))
 }

@@ -50,7 +50,7 @@ fn with_candidates(cli: Command) -> Command {
 fn with_candidates_of(command: &str, arg: Arg) -> Arg {
     let value = arg.get_value_names().and_then(<[_]>::first).map_or("", |name| name.as_str());
     // Members of these commands are those of a running volume.
-    let is_running = ["fail", "get", "remove", "set"].contains(&command);
+    let is_running = ["fail", "get", "remove", "replace", "set"].contains(&command);
     // Only what runs takes the bitmap beside the knobs.
     let is_live = ["get", "set"].contains(&command);
     match (arg.get_id().as_str(), value) {

@@ -35,6 +35,7 @@ const TABLE: &[Row] = &[
     row(&["--wait", "-W"], "weft wait TARGET"),
     row(&["--zero-superblock"], "weft create --force MEMBER… (a new array; nothing only erases)"),
     row(&["--add", "--add-spare", "-a"], "weft add TARGET MEMBER…"),
+    row(&["--replace"], "weft replace TARGET MEMBER…"),
     row(&["--re-add"], "weft re-add TARGET MEMBER…"),
     row(&["--fail", "--set-faulty", "-f"], "weft fail TARGET MEMBER…"),
     row(&["--remove", "-r"], "weft remove TARGET MEMBER…"),

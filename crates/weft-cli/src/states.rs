@@ -69,6 +69,10 @@ pub(crate) fn lines_reading(states: &[AssemblyState]) -> Vec<String> {
 /// States of a running volume that the user has to act on.
 pub(crate) fn of_running(volume: &VolumeStatus) -> Vec<AssemblyState> {
     let any = |state: &str| volume.members.iter().any(|member| member.state == state);
+    let rebuilds = |replaces: bool| {
+        let mut members = volume.members.iter();
+        members.any(|it| it.state == "rebuilding" && it.replaces.is_some() == replaces)
+    };
     let filled = |slot: usize| {
         let at = |slot_of: Option<u16>| slot_of.map(usize::from) == Some(slot);
         volume.members.iter().any(|member| at(member.slot) && member.state != "faulty")
@@ -76,7 +80,8 @@ pub(crate) fn of_running(volume: &VolumeStatus) -> Vec<AssemblyState> {
     let is_array = volume.array.is_some();
     [
         (AssemblyState::Degraded, is_array && (0..volume.slots).any(|slot| !filled(slot))),
-        (AssemblyState::Rebuilding, any("rebuilding")),
+        (AssemblyState::Rebuilding, rebuilds(false)),
+        (AssemblyState::Replacing, rebuilds(true)),
         (AssemblyState::ResyncPending, volume.resync_from.is_some()),
         (AssemblyState::BadBlocks, volume.members.iter().any(|it| !it.bad_blocks.is_empty())),
         (AssemblyState::MemberFaulty, any("faulty")),

@@ -5,7 +5,7 @@ mod common;
 use common::{Served, array, command, exits};
 use tempfile::tempdir;
 
-const COMMANDS: [&str; 32] = [
+const COMMANDS: [&str; 33] = [
     "create",
     "examine",
     "detail",
@@ -22,6 +22,7 @@ const COMMANDS: [&str; 32] = [
     "remove",
     "add",
     "re-add",
+    "replace",
     "check",
     "repair",
     "idle",
@@ -132,7 +133,7 @@ fn every_command_that_has_json_prints_it_when_it_fails() {
     let dir = tempdir().unwrap();
     std::fs::write(dir.path().join("small"), [0; 512]).unwrap();
     // Calls that fail inside of the command, with their exit status.
-    let failing: [(&str, &[&str], i32); 27] = [
+    let failing: [(&str, &[&str], i32); 28] = [
         ("create", &["-l", "7", "-n", "2", "a", "b"], 2),
         ("examine", &["absent"], 1),
         ("detail", &["absent"], 1),
@@ -146,6 +147,7 @@ fn every_command_that_has_json_prints_it_when_it_fails() {
         ("remove", &["absent", "m"], 1),
         ("add", &["absent", "m"], 1),
         ("re-add", &["absent", "m"], 1),
+        ("replace", &["absent", "m"], 1),
         ("check", &["absent"], 1),
         ("repair", &["absent"], 1),
         ("idle", &["absent"], 1),

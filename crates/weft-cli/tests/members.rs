@@ -1,4 +1,4 @@
-//! Members in practice: partitions, parts of images, unusual names.
+//! Members in practice: partitions, parts of images, unusual names; members that are replaced.
 
 mod common;
 
@@ -35,6 +35,71 @@ fn create(dir: &Path, members: &[&str]) {
 
 fn pattern(seed: u64, len: u64) -> Vec<u8> {
     bytes_of((0..len / 8).map(|word| word * 7 + seed))
+}
+
+/// Members of the only volume of `weft status`: label, state, slot, and slot that is to be taken.
+fn members(dir: &Path) -> Vec<(String, String, Option<u64>, Option<u64>)> {
+    let status = json(dir, &["status", "--json"]);
+    let members = status["servers"][0]["volumes"][0]["members"].as_array().unwrap().clone();
+    let each = members.iter().map(|member| {
+        let label = member["label"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
+        let state = member["state"].as_str().unwrap().to_owned();
+        (label, state, member["slot"].as_u64(), member["replaces"].as_u64())
+    });
+    each.collect()
+}
+
+#[test]
+fn a_member_is_replaced_while_it_works_over_a_stop() {
+    let dir = common::array();
+    let path = dir.path();
+    let served = Served::start(path, &["a", "b", "c", "--set", "sync_speed_max=500"]);
+    let mut client = Client::connect(&served.uri);
+    let content = pattern(3, client.size());
+    for (piece, at) in content.chunks(1 << 20).zip((0..).step_by(1 << 20)) {
+        client.write(at, piece);
+    }
+    let refused = exits(path, 3, &["replace", "vol", "b"]).err;
+    assert!(refused.contains("found no free spare to replace it with; add one first"), "{refused}");
+    exits(path, 0, &["add", "vol", "d", "--member-size", "8M"]);
+    exits(path, 2, &["replace", "vol", "nothing"]);
+    exits(path, 2, &["replace", "vol", "b", "--with", "d", "e"]);
+    let refused = exits(path, 3, &["replace", "vol", "b", "--with", "a"]).err;
+    assert!(refused.contains("found a member that is no free spare"), "{refused}");
+    let refused = exits(path, 3, &["replace", "vol", "d"]).err;
+    assert!(refused.contains("found a member that is not in sync"), "{refused}");
+    let said = json(path, &["replace", "vol", "b", "--with", "d", "--json"]);
+    assert_eq!(said["schema"], "weft.replace/1");
+    exits(path, 1, &["replace", "vol", "b"]);
+    let start = std::time::Instant::now();
+    while members(path)[3] != ("d".into(), "rebuilding".into(), None, Some(1)) {
+        assert!(start.elapsed().as_secs() < 30, "{:?}", members(path));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert_eq!(members(path)[1], ("b".into(), "in_sync".into(), Some(1), None));
+    let text = exits(path, 0, &["status"]);
+    assert!(text.out.contains("d[3](R)"), "{}", text.out);
+    assert!(text.err.contains("replacing: a member is being replaced"), "{}", text.err);
+    drop(client);
+    exits(path, 0, &["stop", "vol"]);
+    assert_eq!(served.wait(), Some(0));
+
+    let said = exits(path, 0, &["assemble", "a", "b", "c", "d"]).out;
+    assert!(said.contains("replacement") && said.contains("to replace the member"), "{said}");
+    let served = Served::start(path, &["a", "b", "c", "d"]);
+    exits(path, 0, &["wait", "vol"]);
+    let now: Vec<_> = members(path).into_iter().map(|it| (it.0, it.1, it.2)).collect();
+    let is = |label: &str, state: &str, slot| (label.to_owned(), state.to_owned(), slot);
+    assert!(now.contains(&is("b", "faulty", None)), "{now:?}");
+    assert!(now.contains(&is("d", "in_sync", Some(1))), "{now:?}");
+    exits(path, 0, &["remove", "vol", "b"]);
+    exits(path, 0, &["check", "vol"]);
+    exits(path, 0, &["stop", "vol"]);
+    assert_eq!(served.wait(), Some(0));
+    for rest in [["a", "d"], ["c", "d"]] {
+        let seen = common::weft(path, &[&["cat"][..], &rest].concat());
+        assert!(seen.status.success() && seen.stdout == content, "{rest:?}: {:?}", seen.stderr);
+    }
 }
 
 #[test]

@@ -68,6 +68,15 @@ pub enum Command {
         /// Labels or indices of the members.
         members: Vec<String>,
     },
+    /// Fill spares beside members that still work, and let them take the slots of these at the end.
+    Replace {
+        /// Labels or indices of the members that are replaced.
+        members: Vec<String>,
+        /// Labels or indices of the spares, one for each member; those that are not named are
+        /// chosen.
+        #[serde(default)]
+        with: Vec<String>,
+    },
     /// Change knobs, one after the other, up to the first that is refused.
     Set {
         /// Name and value of each knob.
@@ -411,6 +420,9 @@ pub struct MemberStatus {
     /// Slot of the member; absent for a member without one, such as a spare.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<u16>,
+    /// Slot of the member that this one is filled to replace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaces: Option<u16>,
     /// Entry of the member in `dev_roles`.
     pub dev_number: u32,
     /// State of the member: `in_sync`, `rebuilding`, `spare` or `faulty`.

@@ -96,6 +96,7 @@ struct Row {
 }
 
 /// mdadm's term for a member with all of its data.
+const REPLACEMENT: &str = "spare replacement rebuilding";
 const IN_SYNC: &str = "active sync";
 
 fn of_members(paths: &[PathBuf], chosen: Options) -> Result<Facts, Failure> {
@@ -143,6 +144,7 @@ impl Facts {
             state: match member.map(|member| member.state.as_str()) {
                 None => "removed",
                 Some("in_sync") => IN_SYNC,
+                Some("rebuilding") if member.is_some_and(|it| it.replaces.is_some()) => REPLACEMENT,
                 Some("rebuilding") => "spare rebuilding",
                 Some("faulty") => "faulty",
                 Some(_) => "spare",
@@ -164,7 +166,7 @@ impl Facts {
             .iter()
             .filter(|member| !rows.iter().any(|row| row.number == Some(member.dev_number)))
             .collect::<Vec<_>>();
-        rows.extend(others.into_iter().map(|member| row(None, Some(member))));
+        rows.extend(others.into_iter().map(|member| row(member.replaces, Some(member))));
         let mut state = volume.array_state.clone();
         if volume.degraded > 0 {
             state.push_str(", degraded");
@@ -335,7 +337,7 @@ impl Facts {
         if has_bitmap {
             groups.push(vec![("Intent Bitmap", "Internal".to_owned())]);
         }
-        let spares = self.count(&["spare", "spare rebuilding"]);
+        let spares = self.count(&["spare", "spare rebuilding", REPLACEMENT]);
         let active = self.count(&[IN_SYNC]);
         let update = self.updated.map(|time| ("Update Time", time.to_ctime()));
         let mut state: Vec<(&'static str, String)> = update.into_iter().collect();

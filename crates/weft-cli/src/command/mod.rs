@@ -26,6 +26,7 @@ mod mount;
 mod re_add;
 mod remove;
 mod repair;
+mod replace;
 mod replay;
 mod reproduce;
 mod rescue;
@@ -63,6 +64,7 @@ pub(crate) enum Command {
     Remove(remove::Remove),
     Add(add::Add),
     ReAdd(re_add::ReAdd),
+    Replace(replace::Replace),
     Check(check::Check),
     Repair(repair::Repair),
     Idle(idle::Idle),
@@ -104,6 +106,7 @@ pub(crate) fn run(command: &Command, cli: fn() -> clap::Command) -> Outcome {
         Command::Remove(arguments) => remove::run(arguments),
         Command::Add(arguments) => add::run(arguments),
         Command::ReAdd(arguments) => re_add::run(arguments),
+        Command::Replace(arguments) => replace::run(arguments),
         Command::Check(arguments) => check::run(arguments),
         Command::Repair(arguments) => repair::run(arguments),
         Command::Idle(arguments) => idle::run(arguments),

@@ -178,6 +178,7 @@ fn volume_text(text: &mut String, volume: &VolumeStatus) {
             let flag = match member.state.as_str() {
                 "faulty" => "(F)",
                 "spare" => "(S)",
+                _ if member.replaces.is_some() => "(R)",
                 _ => "",
             };
             let path = Path::new(&member.label);

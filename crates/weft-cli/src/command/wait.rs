@@ -89,12 +89,13 @@ fn settled(target: &mut Target) -> Result<VolumeStatus, weft_terminal::outcome::
     }
 }
 
-/// Whether a rebuild is about to start by itself: a slot is empty, and a spare is available.
+/// Whether a rebuild is about to start by itself: a slot is empty, and a spare is available; or a
+/// replacement is not filled yet.
 fn is_due(volume: &VolumeStatus) -> bool {
     let waits = |member: &str| member == "spare" || member == "rebuilding";
+    let mut members = volume.members.iter();
     volume.sync_action == "idle"
-        && volume.degraded > 0
-        && volume.members.iter().any(|member| waits(&member.state))
+        && members.any(|it| it.replaces.is_some() || (volume.degraded > 0 && waits(&it.state)))
 }
 
 /// Longest time from the moment at which a rebuild is due to its start, which takes a few

@@ -6,8 +6,8 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use weft_engine::assemble::Candidate;
 use weft_engine::knobs::{Knob, KnobError, Knobs, TABLE};
 use weft_engine::{
-    BitmapSnapshot, Former, MemberSnapshot, Mismatch, Mismatches, ReplyError, SyncAction, Verb,
-    VolumeSnapshot, WriteBackSnapshot,
+    BitmapSnapshot, Former, MemberSnapshot, Mismatch, Mismatches, Replace, ReplyError, SyncAction,
+    Verb, VolumeSnapshot, WriteBackSnapshot,
 };
 use weft_ondisk::{NewBitmap, Uuid};
 use weft_runtime::devices::{Access, DeviceError, MemberSpec, OpenOptions, read_metadata};
@@ -33,6 +33,11 @@ pub(super) fn start(cx: &mut Context<'_, '_>, step: Step) -> Result<(Verb, Step)
         Step::Remove(member) => {
             let index = member_of(cx, &member)?;
             Ok((Verb::Remove(index), Step::Removing(index)))
+        }
+        Step::Replace(member, with) => {
+            let member = member_of(cx, &member)?;
+            let with = with.map(|with| member_of(cx, &with)).transpose()?;
+            Ok((Verb::Replace(Replace { member, with }), Step::Waiting))
         }
         Step::Set(name, value) if name == BITMAP => {
             Ok((Verb::SetBitmap(bitmap_to_set(&value)?), Step::SetBitmap))

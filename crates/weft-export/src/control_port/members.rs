@@ -22,6 +22,7 @@ pub(super) fn status_of(
         label: member.label.clone(),
         device: open.and_then(OpenMember::device_number),
         slot: member.slot.map(|slot| slot.0),
+        replaces: member.replaces.map(|slot| slot.0),
         dev_number: member.dev_number,
         write_mostly: member.write_mostly,
         overlay: open.is_some_and(|open| open.overlay().is_some()),

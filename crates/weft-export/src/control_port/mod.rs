@@ -65,6 +65,7 @@ enum Step {
     Fail(Vec<String>),
     ReAdd(String),
     Remove(String),
+    Replace(String, Option<String>),
     Removing(MemberIndex),
     Set(String, String),
     SetQueues(Vec<String>, String, String),
@@ -186,6 +187,10 @@ impl ControlPort {
             Command::Get { knobs } => return Err(get(cx, volume, &knobs).into()),
             Command::ReAdd { members } => each(members, Step::ReAdd),
             Command::Remove { members } => each(members, Step::Remove),
+            Command::Replace { members, with } => {
+                let with = with.into_iter().map(Some).chain(std::iter::repeat(None));
+                members.into_iter().zip(with).map(|(of, by)| Step::Replace(of, by)).collect()
+            }
             Command::Set { .. } | Command::SetQueues { .. } if self.shared.engines > 1 => {
                 let engines = self.shared.engines;
                 return Err(refusal(

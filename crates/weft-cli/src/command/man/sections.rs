@@ -200,6 +200,13 @@ pub(super) const EXAMPLES: &[Examples] = &[
         lines: &[("weft re-add tour m3", "Takes a former member back; what it missed is copied.")],
     },
     Examples {
+        command: "replace",
+        lines: &[
+            ("weft replace tour m2", "Copies a dying member to a spare, which takes its slot."),
+            ("weft replace tour m2 --with m4", "Takes this spare."),
+        ],
+    },
+    Examples {
         command: "check",
         lines: &[("weft check tour", "Reads every stripe and compares parity with data.")],
     },

@@ -52,7 +52,8 @@ fn changes_members(volume: &VolumeStatus) -> bool {
 
 /// Whether a slot of a volume is empty and no spare will fill it.
 pub(super) fn needs_spare(volume: &VolumeStatus) -> bool {
-    let fills = |member: &MemberStatus| matches!(member.state.as_str(), "in_sync" | "rebuilding");
+    let has_slot = |state: &str| matches!(state, "in_sync" | "rebuilding");
+    let fills = |it: &MemberStatus| has_slot(&it.state) && it.replaces.is_none();
     let filled = volume.members.iter().filter(|member| fills(member)).count();
     changes_members(volume) && filled < volume.slots && count(volume) == 0
 }
