@@ -157,8 +157,7 @@ impl Array {
             };
             slots[usize::from(slot)] = Some(members.len());
             let (info, superblock) = (member.info.clone(), member.superblock.clone());
-            let is_list = superblock.features().contains(Features::BADBLOCKS);
-            let bad = BadLog::new(member.bad_blocks(), is_list);
+            let bad = bad_log_of(member);
             let follows = superblock.features().contains(Features::RECOVERY_BITMAP);
             let size = layout.size_at(Slot(slot));
             let mut member = Member::new(info, Some(superblock), Some(Slot(slot)), state, size);
@@ -705,15 +704,20 @@ fn set_role(roles: &mut Vec<Role>, number: u32, role: Role) {
     roles[number] = role;
 }
 
+/// Bad-block log of a member as it was found.
+fn bad_log_of(member: &crate::assemble::Member) -> BadLog {
+    let is_list = member.superblock.features().contains(Features::BADBLOCKS);
+    BadLog::new(member.bad_blocks(), is_list)
+}
+
 /// Member that is filled to replace the one at its slot.
 fn filled_beside(replacement: &Replacement, layout: &Layout) -> Member {
     let Replacement { slot, member, recovery_offset } = replacement;
     let (info, superblock) = (member.info.clone(), member.superblock.clone());
     let state = MemberState::Rebuilding { recovery_offset: *recovery_offset };
-    let bad = BadLog::new(member.bad_blocks(), superblock.features().contains(Features::BADBLOCKS));
     let size = layout.size_at(*slot);
     let mut filled = Member::new(info, Some(superblock), None, state, size);
-    (filled.replaces, filled.bad) = (Some(*slot), bad);
+    (filled.replaces, filled.bad) = (Some(*slot), bad_log_of(member));
     filled
 }
 

@@ -127,6 +127,12 @@ fn sectors_of(request: &MemberRequest) -> SectorRange {
 }
 
 impl Array {
+    /// Slot of the member at `position`, and position of its replacement, if it has one.
+    fn second_of(&self, position: usize) -> Option<(Slot, usize)> {
+        let slot = self.members[position].slot?;
+        Some((slot, self.replacement_of(slot)?))
+    }
+
     /// Like [`Array::stage`] for a write, while members are being replaced.
     #[cold]
     pub(super) fn stage_twins(
@@ -137,10 +143,8 @@ impl Array {
         completion: CompletionTarget,
         out: &mut Outbox,
     ) {
-        let slot = self.members[position].slot;
-        let second = slot.and_then(|slot| self.replacement_of(slot));
         let planted = self.is_planted(Mutant::ReplacementNotWritten);
-        let (Some(slot), Some(second)) = (slot, second.filter(|_| !planted)) else {
+        let Some((slot, second)) = self.second_of(position).filter(|_| !planted) else {
             out.stage(self.volume, &mut self.members[position], request, parts, completion);
             return;
         };
@@ -183,11 +187,9 @@ impl Array {
         (request, fua, attr): (RequestId, bool, &Attr),
         out: &mut Outbox,
     ) {
-        let slot = self.members[position].slot;
-        let second = slot.and_then(|slot| self.replacement_of(slot));
         let mut owners: SmallVec<[(usize, Owner); 2]> =
             smallvec![(position, Owner::Discard(request))];
-        if let (Some(slot), Some(second)) = (slot, second) {
+        if let Some((slot, second)) = self.second_of(position) {
             let place = self.twin((slot, second), sectors, TwinOwner::Discard(request), 2);
             let part = |is_second| Owner::TwinDiscard(TwinPart { place, is_second }.target());
             owners = smallvec![(position, part(false)), (second, part(true))];

@@ -202,7 +202,7 @@ impl Volume {
     }
 
     /// Parts to report instead of `parts` when their member request is given up; `None`: the same.
-    /// Those of twin writes stay as they are.
+    /// Parts of twin writes are reported unchanged.
     fn parts_given_up(&self, parts: &[CompletionTarget]) -> Option<Vec<CompletionTarget>> {
         let (twins, own): (Vec<_>, Vec<_>) = parts.iter().partition(|part| is_twin(**part));
         let given_up = self.raid.parts_given_up(&own);

@@ -457,8 +457,8 @@ impl Array {
     /// member, and superblocks must record every failed one, which the flush before did not cover.
     fn may_clear(&self) -> bool {
         let membership = &self.membership;
-        let takes_part = membership.is_whole() && self.failures_recorded();
-        takes_part && !membership.read_only && !membership.broken
+        let is_whole = membership.is_whole() && self.failures_recorded();
+        is_whole && !membership.read_only && !membership.broken
     }
 
     /// Time at which [`Array::run_bitmap`] next has something to do; `None` if it has nothing.
