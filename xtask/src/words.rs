@@ -35,7 +35,6 @@ const STRIPES: &[&str] = &[
     "crates/weft-engine/src/array/mod.rs",
 ];
 const VOLUME: &[&str] = &["crates/weft-engine/src/volume"];
-const CACHE: &[&str] = &["crates/weft-engine/src/volume", "crates/weft-engine/src/raid/parity/"];
 const RAID: &[&str] = &["crates/weft-engine/src/raid/parity/"];
 /// Paths of code in which a strip must not be called a block. Code of requests and their streams is
 /// not among them: it handles blocks of the volume.
@@ -109,7 +108,6 @@ const REFUSED: &[Refused] = &[
     Refused { words: "piece", say: "sub-request", below: STRIPES, but: &[] },
     Refused { words: "piece", say: "sub-request", below: &["crates/weft-export/src/"], but: &[] },
     Refused { words: "dealt", say: "sub-request", below: STRIPES, but: &[] },
-    Refused { words: "reshape", say: "resize", below: CACHE, but: &[] },
     Refused { words: "bypass", say: "chunk-aligned read", below: VOLUME, but: &["preread bypass"] },
 ];
 

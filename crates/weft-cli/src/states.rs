@@ -31,7 +31,7 @@ pub(crate) fn next_reading(state: AssemblyState) -> &'static str {
         AssemblyState::Reshaping => {
             "weft examine MEMBER… shows how far it is; copies of the disks can be continued"
         }
-        AssemblyState::Replacing => "weft cat MEMBER… reads it",
+        AssemblyState::Replacing | AssemblyState::ReshapePending => "weft cat MEMBER… reads it",
         AssemblyState::WriteBitmap
         | AssemblyState::WriteLogged
         | AssemblyState::WriteBadBlocks
@@ -82,6 +82,7 @@ pub(crate) fn of_running(volume: &VolumeStatus) -> Vec<AssemblyState> {
         (AssemblyState::Degraded, is_array && (0..volume.slots).any(|slot| !filled(slot))),
         (AssemblyState::Rebuilding, rebuilds(false)),
         (AssemblyState::Replacing, rebuilds(true)),
+        (AssemblyState::ReshapePending, volume.reshape.is_some()),
         (AssemblyState::ResyncPending, volume.resync_from.is_some()),
         (AssemblyState::BadBlocks, volume.members.iter().any(|it| !it.bad_blocks.is_empty())),
         (AssemblyState::MemberFaulty, any("faulty")),

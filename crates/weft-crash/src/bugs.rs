@@ -88,6 +88,11 @@ pub const SEEN_BY: [(Mutant, &[&str]); 51] = [
 pub const RARE: [Mutant; 3] =
     [Mutant::ZeroCopyNotPinned, Mutant::WriteWhileReadOnly, Mutant::PartlyRebuiltSettles];
 
+/// Bugs that are left out of [`SEEN_BY`] because no script reshapes an array. The courses of
+/// `tests/reshaped.rs` find them.
+pub const RESHAPES: [Mutant; 3] =
+    [Mutant::ReshapeLetsPass, Mutant::ReshapeNotFlushed, Mutant::ReshapeOverSource];
+
 /// Checkers that no bug of [`SEEN_BY`] needs: the beginning of the checker's name, and the test
 /// that shows that the checker works.
 pub const UNUSED: [(&str, &str); 3] = [

@@ -121,6 +121,15 @@ impl VolumeSource {
         }
     }
 
+    /// Makes a reshape that is under way wait until it is asked for.
+    pub fn hold_reshape(&mut self) {
+        if let Self::Array(assembly) = self
+            && let Some(reshape) = &mut assembly.reshape
+        {
+            reshape.held = true;
+        }
+    }
+
     pub(crate) fn members(&self) -> Vec<&MemberInfo> {
         match self {
             Self::Array(assembly) => assembly.members().map(|(_, member)| &member.info).collect(),

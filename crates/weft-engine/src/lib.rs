@@ -115,8 +115,8 @@ pub use contract::member::{DeviceTraits, MemberInfo, MemberState};
 pub use contract::output::{ComputeOp, Differs, MemberOp, Notice, Output, Source, Sources};
 pub use contract::snapshot::{
     AccountSnapshot, BitmapSnapshot, Load, MemberSnapshot, Mismatch, Mismatches, PartlyWritten,
-    Party, PurposeSectors, RaidSnapshot, Snapshot, StripesInUse, VolumeSnapshot, WriteBackSnapshot,
-    WriteBackVolume, WrongStrip,
+    Party, PurposeSectors, RaidSnapshot, ReshapeSnapshot, Snapshot, StripesInUse, VolumeSnapshot,
+    WriteBackSnapshot, WriteBackVolume, WrongStrip,
 };
 pub use contract::stripe_waits::{StripeWaits, Waits};
 pub use contract::token::{Tag, Token};

@@ -117,6 +117,12 @@ pub enum Mutant {
     DrainBeforeWritten,
     /// BFQ's service tree forgets a queue that has requests.
     QueueStarves,
+    /// A reshape records a position before the data below it is durable.
+    ReshapeNotFlushed,
+    /// A reshape writes over sectors from which a restart would copy.
+    ReshapeOverSource,
+    /// A reshape lets requests of clients pass to what is copied but not recorded.
+    ReshapeLetsPass,
     /// The bad blocks of a replacement are forgotten when it takes its slot.
     BadBlocksForgottenAtSwap,
     /// Writes do not wait until it is recorded that a replacement has taken its slot.
@@ -167,7 +173,7 @@ impl Mutant {
     ];
 
     /// Planted bugs that the random scripts of `weft-crash` detect.
-    pub const ALL: [Self; 54] = [
+    pub const ALL: [Self; 57] = [
         Self::AckBeforeAllCopies,
         Self::AckBeforeParity,
         Self::AckBeforeSuperblock,
@@ -212,6 +218,9 @@ impl Mutant {
         Self::QueueSwitchForgets,
         Self::ReaddOfTooOld,
         Self::ReplacementNotWritten,
+        Self::ReshapeLetsPass,
+        Self::ReshapeNotFlushed,
+        Self::ReshapeOverSource,
         Self::SwapNotRecorded,
         Self::BadBlocksForgottenAtSwap,
         Self::RmwNewAsOld,

@@ -170,7 +170,9 @@ impl ArrayRows {
         driver: &'d Driver,
         state: &VolumeSnapshot,
     ) -> Option<BTreeMap<Slot, Place<'d>>> {
-        if state.no_space {
+        // An array that is reshaped, or was, has other rows.
+        let is_same = state.reshape.is_none() && state.size == self.layout.array_size().bytes();
+        if state.no_space || !is_same {
             return None;
         }
         let in_sync = state

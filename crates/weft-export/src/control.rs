@@ -51,6 +51,12 @@ pub enum Command {
         /// Labels or indices of the members.
         members: Vec<String>,
     },
+    /// Reshape an array with parity to more members, which spares become. The answer comes when
+    /// superblocks record the beginning.
+    Grow {
+        /// Number of slots after the reshape.
+        raid_devices: u16,
+    },
     /// Show knobs; all when none is named.
     Get {
         /// Names of the knobs.
@@ -101,7 +107,7 @@ pub enum Command {
     },
     /// Set md's `sync_action`.
     SyncAction {
-        /// The action: `check`, `repair`, `resync`, `recover`, `idle` or `frozen`.
+        /// The action: `check`, `repair`, `resync`, `recover`, `reshape`, `idle` or `frozen`.
         action: String,
     },
 }
@@ -229,6 +235,9 @@ pub struct VolumeStatus {
     /// Sector of each member from which on parity may be wrong; absent when all parity is right.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resync_from: Option<u64>,
+    /// Reshape under way; absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reshape: Option<ReshapeStatus>,
     /// Whether writes are refused because a member has no space left.
     #[serde(default)]
     pub no_space: bool,
@@ -245,6 +254,19 @@ pub struct VolumeStatus {
     /// State of the volume in the write-back cache, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_back: Option<WriteBackStatus>,
+}
+
+/// Reshape of an array to more members; see [`weft_engine::ReshapeSnapshot`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReshapeStatus {
+    /// Number of slots before.
+    pub from: u16,
+    /// Number of slots after.
+    pub to: u16,
+    /// Sector of the array up to which it has the geometry after.
+    pub position: u64,
+    /// Sector at which the reshape ends.
+    pub end: u64,
 }
 
 /// State of a volume in the write-back cache of a server, in bytes; see

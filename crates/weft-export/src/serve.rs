@@ -244,6 +244,7 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     let served = served.map(|((volume, allocation), export)| Served {
         volume,
         name: export.name.as_str().into(),
+        whole: export.size.is_none(),
         share: export.share,
         allocation: Arc::new(allocation),
         discards: trims,
@@ -485,7 +486,11 @@ impl UnbuiltDriver {
 
 fn make(source: Source, workers: usize) -> Result<Made, ServeError> {
     Ok(match source {
-        Source::Arrays { config, members } => {
+        Source::Arrays { mut config, members } => {
+            if members.iter().any(|member| member.overlay().is_some()) {
+                // A reshape would copy all of the array into the overlays.
+                config.volumes.iter_mut().for_each(|volume| volume.source.hold_reshape());
+            }
             let arrays = || config.volumes.iter().filter_map(|volume| volume.source.assembly());
             let allocation = |assembly| match config.write_back {
                 Some(_) => Allocation::of_array(assembly).behind_cache(),

@@ -36,7 +36,6 @@ impl Shared {
 #[derive(Debug)]
 pub(crate) struct Shape {
     pub(crate) level: String,
-    pub(crate) slots: usize,
     pub(crate) array: Option<ArrayStatus>,
     /// Smallest unit of requests in bytes, for a volume for which the engine does not know it.
     pub(crate) block: u32,
@@ -47,7 +46,7 @@ pub(crate) struct Shape {
 
 impl Shape {
     pub(crate) fn bare(block: u32) -> Self {
-        Self { level: "bare".into(), slots: 1, array: None, block, io_opt: None }
+        Self { level: "bare".into(), array: None, block, io_opt: None }
     }
 
     pub(crate) fn of_array(assembly: &Assembly) -> Self {
@@ -63,7 +62,6 @@ impl Shape {
             member_size: layout.member_size().bytes().0,
             created_secs: member.superblock.ctime().secs,
         });
-        let (slots, io_opt) = (assembly.slots.len(), layout.io_opt());
-        Self { level: level.to_string(), slots, array, block: 1, io_opt }
+        Self { level: level.to_string(), array, block: 1, io_opt: layout.io_opt() }
     }
 }

@@ -40,6 +40,12 @@ impl ExportInfo {
         .with(TransmissionFlags::SEND_FUA)
         .with(TransmissionFlags::SEND_WRITE_ZEROES);
 
+    /// The export with another size, of at most [`i64::MAX`] bytes.
+    #[must_use]
+    pub fn with_size(self, size: u64) -> Self {
+        Self { size: size.min(i64::MAX.cast_unsigned()), ..self }
+    }
+
     /// Creates an export with [`Self::DEFAULT_FLAGS`], default block sizes and no description.
     ///
     /// Shape    `name` at most 4096 bytes, without NUL; empty is the default export

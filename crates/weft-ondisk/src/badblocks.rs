@@ -214,6 +214,19 @@ impl BadBlocks {
         }
     }
 
+    /// Bad blocks that lie `distance` earlier each, without those that would lie before the first
+    /// sector.
+    #[must_use]
+    pub fn moved_down(&self, distance: Sectors) -> Self {
+        let mut moved = Self::default();
+        for range in &self.ranges {
+            let start = range.start.0.saturating_sub(distance.0);
+            let end = range.end().0.saturating_sub(distance.0);
+            moved.insert(SectorRange::new(start, end - start));
+        }
+        moved
+    }
+
     /// Lines that `mdadm --examine-badblocks` prints: start and length of each range, in sectors
     /// from the start of the member, which is not the start of its data. `shift` is `bblog_shift`.
     #[must_use]

@@ -25,10 +25,10 @@
 
 use crate::features::{Features, Reason};
 use crate::layout_id::Layouts;
-use crate::super1::{Area, MdTime, Role, Super1};
+use crate::super1::{Area, MdTime, Reshape, Role, Super1};
 use crate::version::Version;
 use crate::{
-    At, BadBlockContext, Disk090, Level, MEMBER_SECTORS_MIN, Super090, SuperblockError, Uuid,
+    At, BadBlockContext, Disk090, Level, MEMBER_SECTORS_MIN, Minor, Super090, SuperblockError, Uuid,
 };
 use std::fmt;
 use weft_units::{SectorRange, Sectors};
@@ -580,6 +580,110 @@ impl Superblock {
         }
     }
 
+    /// State of the reshape that the superblock records; `None` without one, and for version 0.90.
+    #[must_use]
+    pub fn reshape(&self) -> Option<&Reshape> {
+        let new = self.as_v1()?;
+        new.feature_map.contains(Features::RESHAPE).then_some(&new.reshape)
+    }
+
+    /// First sector of data on the member after the reshape that the superblock records, and
+    /// otherwise as [`Superblock::data_offset`]. `None` if it is not on the member.
+    #[must_use]
+    pub fn data_offset_after(&self) -> Option<Sectors> {
+        let moves = Features::RESHAPE.with(Features::NEW_OFFSET);
+        let distance = match self.as_v1() {
+            Some(new) if new.feature_map.contains(moves) => new.reshape.new_offset,
+            Some(_) | None => 0,
+        };
+        self.data_offset().0.checked_add_signed(distance.into()).map(Sectors)
+    }
+
+    /// Sectors of the member that hold data; during a reshape, of either geometry.
+    #[must_use]
+    pub fn data_range(&self) -> SectorRange {
+        let before = self.data_offset();
+        let after = self.data_offset_after().unwrap_or(before);
+        let start = before.min(after);
+        SectorRange { start, len: before.max(after) - start + self.used_size() }
+    }
+
+    /// Room before the member's data into which a reshape can move the data, in sectors: what is
+    /// free behind the superblock, the bitmap and the bad-block log.
+    ///
+    /// Units    `bitmap_end` is the sector after the bitmap, if there is one
+    /// Source   mdadm's Grow.c (`space_before`), md's `super_1_allow_new_offset`
+    #[must_use]
+    pub fn room_before_data(&self, bitmap_end: Option<Sectors>) -> Sectors {
+        /// Sectors from the superblock on that md never gives to data.
+        const KEPT: u64 = 72;
+        let Some(new) = self.as_v1() else { return Sectors::ZERO };
+        let from_superblock = match new.minor {
+            Minor::V1_0 => 0,
+            Minor::V1_1 | Minor::V1_2 => new.super_offset.0 + KEPT,
+        };
+        let log = i128::from(new.super_offset.0) + i128::from(new.bblog_offset);
+        let log_end = u64::try_from(log + i128::from(new.bblog_size)).unwrap_or(u64::MAX);
+        let ends = [from_superblock, log_end, bitmap_end.map_or(0, |end| end.0)];
+        let before = |end: &u64| *end <= new.data_offset.0;
+        let end = ends.into_iter().filter(before).max().unwrap_or(0);
+        Sectors(new.data_offset.0 - end)
+    }
+
+    /// Records the beginning of a reshape to `raid_disks` slots, for which the data of this member
+    /// moves down by `down` sectors. Level, layout and chunk stay as they are.
+    ///
+    /// Source   md-reshape.md §1
+    pub fn begin_reshape(&mut self, raid_disks: u32, down: Sectors) {
+        let Self::V1(new) = self else { return };
+        new.feature_map.insert(Features::RESHAPE.with(Features::NEW_OFFSET));
+        new.reshape = Reshape {
+            new_level: new.level.code(),
+            position: 0,
+            delta_disks: raid_disks.cast_signed() - new.raid_disks.cast_signed(),
+            new_layout: new.layout,
+            new_chunk: new.chunk,
+            new_offset: -i32::try_from(down.0).unwrap_or(0),
+        };
+        new.raid_disks = raid_disks;
+    }
+
+    /// Records the array sector up to which the reshape has come.
+    pub const fn set_reshape_position(&mut self, position: Sectors) {
+        if let Self::V1(new) = self {
+            new.reshape.position = position.0;
+        }
+    }
+
+    /// Records the end of the reshape: the geometry after it is the only one.
+    ///
+    /// Source   md-reshape.md §5 (md: `md_finish_reshape`)
+    pub fn end_reshape(&mut self) {
+        let after = self.data_offset_after();
+        let Self::V1(new) = self else { return };
+        if let Some(after) = after {
+            new.data_size = Sectors(new.data_size.0 + new.data_offset.0 - after.0);
+            new.data_offset = after;
+        }
+        new.forget_reshape();
+    }
+
+    /// Records the geometry before a reshape that has not moved anything yet as the only one. The
+    /// members of its new slots become spares.
+    pub fn revert_reshape(&mut self) {
+        let Self::V1(new) = self else { return };
+        let Some(before) = new.raid_disks_before() else { return };
+        new.raid_disks = before;
+        let has_no_slot = |role: &u16| match Role::from_code(*role) {
+            Some(Role::Active(slot)) => u32::from(slot.0) >= before,
+            _ => false,
+        };
+        for role in new.roles.iter_mut().filter(|role| has_no_slot(role)) {
+            *role = Role::Spare.code();
+        }
+        new.forget_reshape();
+    }
+
     /// Sectors of the member's bad-block log; `None` when the superblock says that there are no bad
     /// blocks.
     #[must_use]
@@ -606,8 +710,8 @@ impl Superblock {
     pub fn badblocks_context(&self, member_size: Sectors) -> BadBlockContext {
         BadBlockContext {
             shift: self.as_v1().map_or(0, |new| new.bblog_shift),
-            data_offset: self.data_offset(),
-            used_size: self.used_size(),
+            data_offset: self.data_range().start,
+            used_size: self.data_range().len,
             member_size,
         }
     }
@@ -623,6 +727,12 @@ impl Superblock {
 }
 
 impl Super1 {
+    fn forget_reshape(&mut self) {
+        let bits = Features::RESHAPE.with(Features::RESHAPE_BACK).with(Features::NEW_OFFSET);
+        self.feature_map.remove(bits);
+        self.reshape = Reshape::default();
+    }
+
     /// Sectors of the member that its bitmap can use: see [`Superblock::bitmap_room`].
     ///
     /// # Errors

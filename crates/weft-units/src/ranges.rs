@@ -62,6 +62,12 @@ impl SectorRange {
     pub fn end(self) -> Sectors {
         self.start + self.len
     }
+
+    /// Range of the same length that begins `distance` later.
+    #[must_use]
+    pub fn moved_up(self, distance: Sectors) -> Self {
+        Self { start: self.start + distance, ..self }
+    }
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ mod queues;
 mod rebuilds;
 mod regressions;
 mod replaced;
+mod reshaped;
 mod small_memory;
 mod sparse;
 mod statements;

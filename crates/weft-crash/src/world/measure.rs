@@ -9,14 +9,17 @@ use weft_units::{ByteRange, Sectors, Slot};
 use super::World;
 use crate::array::Places;
 use crate::model::Why;
+use crate::options::Options;
 use crate::payload::PayloadMode;
 use crate::suspects::{Explained, Strips, Suspects};
 use crate::violation::Violation;
 
 impl World {
-    /// Whether comparing the content of members shows anything: there is payload, and no disk lies.
+    /// Whether comparing the content of members shows anything: there is payload, no disk lies, and
+    /// checkers ask for it.
     fn measures(&self) -> bool {
-        self.options.payload != PayloadMode::None && !self.options.disks_lie
+        let Options { payload, disks_lie, checked, .. } = self.options;
+        payload != PayloadMode::None && !disks_lie && checked
     }
 
     /// Slots without a member in sync.

@@ -177,5 +177,6 @@ impl Array {
         if let Some(slot) = member.slot {
             self.membership.set_bad(slot, member.bad.blocks());
         }
+        self.recount_before();
     }
 }

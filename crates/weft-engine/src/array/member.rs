@@ -11,6 +11,7 @@ use weft_units::{SectorRange, Sectors, Slot, Time};
 use crate::array::bad_blocks::BadLog;
 use crate::array::flush::flush_batch::Unflushed;
 use crate::array::outbox::Owner;
+use crate::array::reshape::Side;
 use crate::array::served::Served;
 use crate::contract::input::{Account, Attr};
 use crate::contract::member::MemberInfo;
@@ -38,8 +39,12 @@ pub(crate) struct Member {
     superblock: Option<Superblock>,
     /// Read the member only if no other member has the data.
     pub(crate) write_mostly: bool,
-    /// First sector of the array's data on the member.
+    /// First sector of the array's data on the member; during a reshape the first one that either
+    /// geometry uses.
     data_offset: Sectors,
+    /// Distance from there to the data of the geometry before a reshape, and to that of the
+    /// geometry after it. Zero without a reshape.
+    shifts: [Sectors; 2],
     /// Number of data sectors that the array uses of the member.
     pub(crate) data_size: Sectors,
     /// Index in the superblock's table of roles. With version 0.90 it changes when the member takes
@@ -119,6 +124,7 @@ impl Member {
             unflushed: Unflushed::new(info.device.write_cache),
             info,
             data_offset: superblock.as_ref().map_or(Sectors::ZERO, Superblock::data_offset),
+            shifts: [Sectors::ZERO; 2],
             write_mostly: superblock.as_ref().is_some_and(Superblock::is_write_mostly),
             number: superblock.as_ref().map_or(0, Superblock::dev_number),
             superblock,
@@ -180,6 +186,33 @@ impl Member {
     pub(crate) fn has_bad_log(&self) -> bool {
         let superblock = self.superblock_if_any();
         superblock.is_some_and(|superblock| superblock.badblocks_room(self.info.size).is_some())
+    }
+
+    /// Makes the member's data sectors those of both geometries of the reshape that its superblock
+    /// records.
+    pub(crate) fn begin_moving(&mut self) {
+        let superblock = self.superblock();
+        let before = superblock.data_offset();
+        let after = superblock.data_offset_after().expect("the data stays on its member");
+        self.data_offset = before.min(after);
+        self.shifts = [before - self.data_offset, after - self.data_offset];
+        self.data_size = self.data_size + before.max(after) - self.data_offset;
+    }
+
+    /// Makes the member's data sectors those of its superblock again, after a reshape.
+    pub(crate) fn end_moving(&mut self) {
+        let [before, after] = std::mem::take(&mut self.shifts);
+        self.data_size -= before.max(after);
+        self.data_offset = self.superblock().data_offset();
+    }
+
+    /// Distance from the data sectors of one geometry of a reshape to those of the member.
+    pub(crate) fn shift(&self, side: Side) -> Sectors {
+        let [before, after] = self.shifts;
+        match side {
+            Side::Before => before,
+            Side::After => after,
+        }
     }
 
     /// Slot of which the member takes the writes: its own, or the one that it is filled for.

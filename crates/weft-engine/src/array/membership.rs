@@ -103,6 +103,19 @@ impl Report {
     }
 }
 
+impl Report {
+    /// The report with its sectors, if it has any, moved up by `distance`.
+    pub(crate) fn moved_up(mut self, distance: Sectors) -> Self {
+        match &mut self {
+            Self::Corrected { sector, .. }
+            | Self::Suspect { sector, .. }
+            | Self::Unrecovered { sector, .. } => *sector += distance,
+            Self::Correcting { .. } | Self::Failed { .. } | Self::ReadFailed { .. } => {}
+        }
+        self
+    }
+}
+
 impl Membership {
     /// Creates the membership of `slots` empty slots.
     pub(crate) fn new(
@@ -140,10 +153,13 @@ impl Membership {
         mutant::is(self.planted, mutant)
     }
 
-    /// Recomputes the sets of slots from the states of `members`.
+    /// Recomputes the sets of slots from the states of `members`. Members with other slots, which
+    /// the array has in the other geometry of a reshape, do not count.
     pub(crate) fn recount(&mut self, members: &[Member]) {
+        let slots = self.slots;
+        let has_slot = |member: &Member| member.slot.is_some_and(|slot| slots.contains(slot));
         let set_of = |wanted: &dyn Fn(&Member) -> bool| -> SlotSet {
-            let of_slots = members.iter().filter(|member| wanted(member));
+            let of_slots = members.iter().filter(|member| has_slot(member) && wanted(member));
             of_slots.filter_map(|member| member.slot).collect()
         };
         self.in_sync = set_of(&|member| member.state == MemberState::InSync);
@@ -155,7 +171,7 @@ impl Membership {
         self.replaced = replacements().filter_map(|member| member.replaces).collect();
         let logged = replacements().filter(|member| member.has_bad_log());
         self.replaced_with_log = logged.filter_map(|member| member.replaces).collect();
-        let at_slots = members.iter().filter(|it| it.slot.is_some() && !it.is_faulty()).count();
+        let at_slots = members.iter().filter(|it| has_slot(it) && !it.is_faulty()).count();
         assert_eq!(at_slots, self.present.count() as usize, "a slot has one member");
         assert!(self.in_sync.without(self.present).is_empty(), "a member in sync takes writes");
         for (entry, slot) in self.entries.iter_mut().zip(0u16..) {
@@ -174,6 +190,12 @@ impl Membership {
                 self.entries[slot.index()].recovery_offset = recovery_offset(member);
             }
         }
+    }
+
+    /// Takes over what is true of the whole array from its other membership during a reshape.
+    pub(crate) fn follow(&mut self, other: &Self) {
+        (self.broken, self.resync_from) = (other.broken, other.resync_from);
+        (self.read_only, self.planted) = (other.read_only, other.planted);
     }
 
     /// Slots from which a stripe that ends at data sector `end` (exclusive) can be read, because

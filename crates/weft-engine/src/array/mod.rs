@@ -4,8 +4,8 @@
 //!
 //! Superblock updates are in `superblock_update`, the clean state and the leases of writes in
 //! `write_intent`, members without space in `space`, members that are added, removed or return in
-//! `spare`, members that are replaced while they work in `replace` and `twin`, and their bad blocks
-//! in `bad_blocks`.
+//! `spare`, members that are replaced while they work in `replace` and `twin`, their bad blocks in
+//! `bad_blocks`, and changes of the geometry in `reshape`.
 //!
 //! Source   md-raid.md §6
 
@@ -16,6 +16,7 @@ pub(crate) mod member;
 pub(crate) mod membership;
 pub(crate) mod outbox;
 mod replace;
+pub(crate) mod reshape;
 pub(crate) mod resync_window;
 pub(crate) mod served;
 mod space;
@@ -41,6 +42,7 @@ use crate::array::issuer::Issuer;
 use crate::array::member::Member;
 use crate::array::membership::{Membership, Report};
 use crate::array::outbox::{CompletionTarget, Outbox, Outstanding, Owner, PassedRequest};
+use crate::array::reshape::Reshape;
 use crate::array::twin::Twins;
 use crate::assemble::{Assembly, Replacement, SlotState};
 use crate::config::VolumeSource;
@@ -72,6 +74,8 @@ pub(crate) struct Array {
     pub(crate) request_unit: Bytes,
     pub(crate) members: Vec<Member>,
     pub(crate) membership: Membership,
+    /// Membership of the geometry before a reshape; without a reshape it means nothing.
+    pub(crate) membership_before: Membership,
     /// I/O class for the member requests of the running sync.
     pub(crate) sync_class: Class,
     /// For each slot, the position of its member in `members`.
@@ -114,6 +118,8 @@ pub(crate) struct Array {
     to_replace: Vec<Replace>,
     /// Writes of the slots of members that are being replaced.
     twins: Twins,
+    /// Reshape under way; `None` if there is none.
+    reshape: Option<Box<Reshape>>,
 }
 
 impl Array {
@@ -159,8 +165,8 @@ impl Array {
             let (info, superblock) = (member.info.clone(), member.superblock.clone());
             let bad = bad_log_of(member);
             let follows = superblock.features().contains(Features::RECOVERY_BITMAP);
-            let size = layout.size_at(Slot(slot));
-            let mut member = Member::new(info, Some(superblock), Some(Slot(slot)), state, size);
+            let (slot, size) = (Some(Slot(slot)), layout.size_at(Slot(slot)));
+            let mut member = Member::new(info, Some(superblock), slot, state, size);
             member.bad = bad;
             member.follows_bitmap = follows && assembly.bitmap().is_some();
             members.push(member);
@@ -221,6 +227,7 @@ impl Array {
         };
         array.recount();
         array.index_members();
+        array.continue_reshape(assembly.reshape.as_ref());
         // Recorded before the first write, because a crash from now on must find the array dirty.
         if says_dirty && !array.membership.read_only {
             let number = array.want_update();
@@ -259,6 +266,7 @@ impl Array {
             is_built: false,
             request_unit: Bytes(1),
             members,
+            membership_before: membership.clone(),
             membership,
             sync_class: Class::None,
             slots: Vec::new(),
@@ -282,6 +290,7 @@ impl Array {
             missed_for_space: SlotSet::EMPTY,
             to_replace: Vec::new(),
             twins: Twins::default(),
+            reshape: None,
         }
     }
 
@@ -333,6 +342,11 @@ impl Array {
         slot.is_some_and(|slot| self.membership.can_read_around(slot))
     }
 
+    /// Number of slots.
+    pub(crate) fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
     /// Update count (`events`) that the superblocks have.
     pub(crate) fn events(&self) -> u64 {
         self.events
@@ -348,6 +362,7 @@ impl Array {
     fn recount(&mut self) {
         self.check_slots();
         self.membership.recount(&self.members);
+        self.recount_before();
         for member in &mut self.members {
             member.to_give_up |= member.stalled && member.in_flight > 0;
         }

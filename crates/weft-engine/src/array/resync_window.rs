@@ -109,7 +109,8 @@ impl Resync {
             | SyncAction::Correct
             | SyncAction::Frozen
             | SyncAction::Idle
-            | SyncAction::Repair => None,
+            | SyncAction::Repair
+            | SyncAction::Reshape => None,
         };
         let (only, only_array) = if pass.maps { (None, only) } else { (only, None) };
         let mut sync = Self {
@@ -217,12 +218,19 @@ impl Resync {
         if mismatch {
             self.mismatch_cnt += self.pass.unit.0;
         }
-        // A recovery succeeds completely or not at all. But a stripe that cannot be read does not
-        // keep the parity of other stripes from being checked (as in md).
-        if !ok && self.action == SyncAction::Recover {
+        // A recovery or a reshape succeeds completely or not at all. But a stripe that cannot be
+        // read does not keep the parity of other stripes from being checked (as in md).
+        if !ok && matches!(self.action, SyncAction::Recover | SyncAction::Reshape) {
             self.failed = true;
             self.rewind(key);
         }
+    }
+
+    /// Records that the sync of unit `key` has to wait until there is space: the next sync begins
+    /// there.
+    pub(crate) fn unit_put_off(&mut self, key: u64) {
+        assert!(self.window.remove(&key), "a unit is synced once");
+        self.rewind(key);
     }
 
     /// Records that a check found a mismatch in unit `key`. `wrong` is the strip that alone
@@ -282,6 +290,7 @@ impl Resync {
     pub(crate) fn checkpoint(&self, array: &mut Array, out: &mut Outbox) {
         match self.action {
             SyncAction::Recover => array.rebuilt_to(self.slots, self.completed(), false, out),
+            SyncAction::Reshape => array.reshaped_to(self.completed()),
             SyncAction::Resync => array.resynced_to(Some(self.completed())),
             SyncAction::Check
             | SyncAction::Correct
@@ -324,7 +333,8 @@ impl Resync {
             | SyncAction::Correct
             | SyncAction::Frozen
             | SyncAction::Idle
-            | SyncAction::Repair => {}
+            | SyncAction::Repair
+            | SyncAction::Reshape => {}
         }
         if matches!(self.action, SyncAction::Recover | SyncAction::Resync)
             && !array.membership.read_only

@@ -74,6 +74,8 @@ pub(crate) enum FlushFor {
     /// Strips were corrected, and must be durable before a superblock update records clean; the
     /// number is that of the flush.
     Corrections(u64),
+    /// Superblocks are about to record that the array is reshaped up to this sector.
+    Reshape(Sectors),
     /// Bits of the bitmap are about to be cleared. The number is that of the run, which is md's
     /// periodic search for such bits.
     Bitmap(u64),
@@ -258,6 +260,7 @@ impl Array {
         if !self.updates.catching_up {
             self.updates.started = self.updates.wanted;
             self.change_bitmap(out.now);
+            self.reshape_update_starts();
             if !self.is_planted(Mutant::EventsNotRaised) {
                 self.events += 1;
             }
@@ -422,7 +425,12 @@ impl Array {
             has_bad_blocks: member.bad.is_used(),
             is_replacement: member.replaces.is_some(),
         };
-        self.members[position].superblock_mut().update(&update);
+        let reshaped_to = self.reshape_position();
+        let superblock = self.members[position].superblock_mut();
+        superblock.update(&update);
+        if let Some(position) = reshaped_to {
+            superblock.set_reshape_position(position);
+        }
     }
 
     /// Sends a member's superblock as it was last encoded, zeros if its area is being wiped, or the
@@ -584,6 +592,7 @@ impl Array {
         if self.updates.done + 1 == self.updates.records_failures {
             self.want_update();
         }
+        self.reshape_update_done();
         if let Some(bitmap) = &mut self.bitmap {
             bitmap.update_done(self.events);
             bitmap.leaves_with(self.updates.done);
@@ -692,6 +701,7 @@ impl Array {
                     }
                 }
                 FlushFor::Request(request) => self.flushed.push((request, result)),
+                FlushFor::Reshape(copied) => self.reshape_flushed(copied, result.is_ok()),
             }
         }
     }

@@ -27,7 +27,9 @@ pub(super) fn decide(candidates: &[Candidate], options: &Options) -> Result<Asse
     let mut pool = decision.readable(candidates);
     decision.select(&mut pool)?;
     decision.no_copies(&pool)?;
-    let reference = pool[decision.reference(&pool)?].clone();
+    let at = decision.reference(&pool)?;
+    decision.settle_reshapes(&mut pool, at);
+    let reference = pool[at].clone();
     let current = decision.current(pool, &reference)?;
     decision.same_array(&current, &reference)?;
     let current = decision.understood(current, &reference)?;
@@ -267,13 +269,13 @@ impl Decision<'_> {
         let label = &member.info.label;
         let found = format!("{label}: superblock feature_map at byte 8: found {features}");
         if features.contains(Features::RESHAPE) {
-            let text = format!("{found}, expected no reshape");
-            return Err(self.refused(AssemblyState::Reshaping, text));
+            self.reshape_is_understood(member, &found)?;
         }
         if self.options.read_only {
             return Ok(());
         }
-        if let Some(reason) = member.superblock.refuses_writing().first() {
+        let reasons = member.superblock.refuses_writing();
+        if let Some(reason) = reasons.iter().find(|reason| reason.name != "RESHAPE") {
             let state = match reason.name {
                 "PPL" | "MULTI_PPL" | "JOURNAL" => AssemblyState::WriteLogged,
                 "bblog_shift" => AssemblyState::WriteBadBlocks,
@@ -519,6 +521,7 @@ impl Decision<'_> {
         }
         let Placed { slots, mut spares, journals, dirty_from, bitmap_events } = found;
         let layout = self.layout(reference, &slots)?;
+        let reshape = self.reshape(reference, &layout)?;
         for spare in number_spares(&mut spares, &slots, freshest) {
             let number = spare.superblock.dev_number();
             let reason = format!(
@@ -539,6 +542,7 @@ impl Decision<'_> {
             slots,
             spares,
             replacements: self.replacements(dirty_from),
+            reshape,
             dropped: Vec::new(),
             states: Vec::new(),
             notes: Vec::new(),
@@ -633,7 +637,8 @@ impl Decision<'_> {
     ) -> Result<(), Refused> {
         let Some(geometry) = assembly.layout.parity() else { return Ok(()) };
         let data_lost = assembly.slots.iter().zip(0u16..).any(|(state, slot)| {
-            !matches!(state, SlotState::InSync(_)) && !geometry.only_parity(Slot(slot))
+            let has_data = slot >= geometry.members() || !geometry.only_parity(Slot(slot));
+            !matches!(state, SlotState::InSync(_)) && has_data
         });
         let Some(from) = assembly.resync_from else { return Ok(()) };
         if !data_lost {
@@ -758,8 +763,12 @@ impl Decision<'_> {
         self.dropped.push(Dropped { member, reason });
     }
 
-    fn note(&mut self, state: AssemblyState, note: String) {
+    pub(super) fn note(&mut self, state: AssemblyState, note: String) {
         self.states.push(state);
+        self.tell(note);
+    }
+
+    pub(super) fn tell(&mut self, note: String) {
         self.notes.push(note);
     }
 

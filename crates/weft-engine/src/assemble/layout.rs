@@ -62,7 +62,9 @@ impl Decision<'_> {
         slots: &[SlotState],
     ) -> Result<Layout, Refused> {
         let freshest = &reference.superblock;
-        let (level, members) = (freshest.level(), slots.len() as u32);
+        let delta = freshest.reshape().map_or(0, |reshape| reshape.delta_disks);
+        let members = freshest.raid_disks().wrapping_add_signed(-delta);
+        let level = freshest.level();
         let (number, chunk, size) = (freshest.layout(), freshest.chunk(), freshest.size());
         let unsupported = |why: String| {
             let found = format!("{}: superblock {why}", reference.info.label);
@@ -101,10 +103,14 @@ impl Decision<'_> {
         let slots = &assembly.slots;
         let in_sync = slots.iter().zip(0u16..).filter(|it| matches!(it.0, SlotState::InSync(_)));
         let in_sync: SlotSet = in_sync.map(|(_, slot)| Slot(slot)).collect();
-        if assembly.layout.tolerance().suffices(in_sync) {
-            return Ok(());
+        let layouts = assembly.reshape.iter().map(|reshape| Layout::Parity(reshape.after.clone()));
+        for layout in std::iter::once(assembly.layout.clone()).chain(layouts) {
+            let slots_of = SlotSet::first(layout.members());
+            if !layout.tolerance().suffices(in_sync.and(slots_of)) {
+                return Err(self.too_few(&layout.needs(), slots));
+            }
         }
-        Err(self.too_few(&assembly.layout.needs(), slots))
+        Ok(())
     }
 
     /// Creates the refusal of an array that lacks members. `needs` describes the members that it

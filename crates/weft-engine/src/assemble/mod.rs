@@ -8,6 +8,7 @@
 mod decision;
 pub mod journal;
 mod layout;
+mod reshape;
 mod same_slot;
 pub mod states;
 
@@ -17,11 +18,12 @@ use thiserror::Error;
 use weft_ondisk::{
     BadBlocks, Bitmap, CreateError, Logs, Metadata, MetadataError, NewArray, Superblock, Uuid,
 };
-use weft_units::{MemberIndex, SectorRange, Sectors, Slot};
+use weft_units::{FRAME_BYTES, MemberIndex, SectorRange, Sectors, Slot};
 
 use crate::contract::member::MemberInfo;
 use crate::knobs::StripeSize;
 use crate::layout::Layout;
+use crate::layout::geometry::Geometry;
 
 pub use states::AssemblyState;
 
@@ -170,10 +172,10 @@ impl Member {
             bad.insert(*range);
         }
         if let Some(end) = self.cut_at {
-            let first = Sectors(end.0.saturating_sub(self.superblock.data_offset().0));
-            let used = self.superblock.used_size();
-            if first < used {
-                bad.insert(SectorRange::new(first.0, used.0 - first.0));
+            let data = self.superblock.data_range();
+            let first = Sectors(end.0.saturating_sub(data.start.0));
+            if first < data.len {
+                bad.insert(SectorRange::new(first.0, data.len.0 - first.0));
             }
         }
         bad
@@ -189,6 +191,33 @@ pub struct Replacement {
     pub member: Member,
     /// Data sector up to which it has the data.
     pub recovery_offset: Sectors,
+}
+
+/// Reshape under way: the array has two layouts, each in a part of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reshaping {
+    /// Geometry of the part that is reshaped.
+    pub after: Geometry,
+    /// Array sector at which the two parts meet.
+    pub position: Sectors,
+    /// Whether the reshape goes from the end of the array to its beginning: the part above
+    /// `position` is reshaped, otherwise the part below.
+    pub backwards: bool,
+    /// Whether the reshape waits until it is asked for
+    /// ([`SyncAction::Reshape`](crate::SyncAction::Reshape)). [`assemble`] says that it does not.
+    pub held: bool,
+}
+
+impl Reshaping {
+    /// Number of frames for `stripes` stripes of each geometry, and for two units to copy.
+    fn cache_frames(&self, before: &Geometry, stripe_size: StripeSize, stripes: u32) -> u32 {
+        let of = |of: &Geometry| stripe_size.stripe_frames(of.members(), of.chunk().bytes());
+        let rows = before.chunk().max(self.after.chunk()).bytes().0 / FRAME_BYTES;
+        let unit = rows as u32 * u32::from(self.after.data_members());
+        let of_stripes = of(before).max(of(&self.after)) * stripes * 2;
+        // The copies get a quarter.
+        (of_stripes + of_stripes.div_ceil(3)).max(of_stripes + 2 * unit)
+    }
 }
 
 /// Device that the assembly does not use.
@@ -211,6 +240,8 @@ pub struct Assembly {
     pub spares: Vec<Member>,
     /// Members that are filled to replace the one at their slot.
     pub replacements: Vec<Replacement>,
+    /// Reshape under way, of which `layout` is the layout before; `None` if there is none.
+    pub reshape: Option<Reshaping>,
     /// Devices that are not used, with reasons.
     pub dropped: Vec<Dropped>,
     /// Uuid of the array.
@@ -324,7 +355,10 @@ impl Assembly {
     pub fn cache_frames(&self, stripe_size: StripeSize, stripes: u32) -> u32 {
         match &self.layout {
             Layout::Mirrors(places) => places.resync_frames(stripes),
-            Layout::Parity(_) => self.stripe_frames(stripe_size) * stripes,
+            Layout::Parity(before) => match &self.reshape {
+                Some(reshape) => reshape.cache_frames(before, stripe_size, stripes),
+                None => self.stripe_frames(stripe_size) * stripes,
+            },
             Layout::Striped(_) => 0,
         }
     }

@@ -35,6 +35,7 @@ pub enum AssemblyState {
     Degraded,
     Rebuilding,
     Replacing,
+    ReshapePending,
     ResyncPending,
     BadBlocks,
     SuspectData,
@@ -79,7 +80,7 @@ const fn served(
 }
 
 /// All rows, in the order of [`AssemblyState`].
-pub const TABLE: [StateRow; 35] = [
+pub const TABLE: [StateRow; 36] = [
     refused(
         AssemblyState::NoMember,
         "no-member",
@@ -170,8 +171,8 @@ pub const TABLE: [StateRow; 35] = [
     refused(
         AssemblyState::Reshaping,
         "reshaping",
-        "a reshape is under way, which this release does not read",
-        "mdadm --assemble MEMBER… lets the kernel finish it",
+        "a reshape is under way that this release does not read, or for writing does not continue",
+        "weft cat or --read-only may read it; mdadm --assemble MEMBER… lets the kernel finish it",
     ),
     refused(
         AssemblyState::Unsupported,
@@ -249,6 +250,12 @@ pub const TABLE: [StateRow; 35] = [
         "a member is being replaced by one that is filled beside it",
         "weft serve MEMBER… goes on with it, weft wait TARGET ends when it is done; read-only the \
          one that is filled is not used",
+    ),
+    served(
+        AssemblyState::ReshapePending,
+        "reshape-pending",
+        "the array is being reshaped: a part has the new geometry, the rest the old one",
+        "weft serve MEMBER… goes on with it, weft wait TARGET ends when it is done",
     ),
     served(
         AssemblyState::ResyncPending,

@@ -403,6 +403,12 @@ pub enum Verb {
     /// Fill a spare beside a member that still works, and let it take the member's slot at the end.
     /// The member counts as failed from then on.
     Replace(Replace),
+    /// Reshape an array with parity to more slots, which spares take. The answer is sent when the
+    /// superblocks record that the reshape has begun.
+    Grow {
+        /// Number of slots after the reshape.
+        raid_disks: u16,
+    },
     /// Start or stop a sync: `check`, `repair`, `resync` and `correct` start one, `idle` stops a
     /// running one, and `frozen` also prevents a new one from starting.
     SyncAction(SyncAction),
@@ -459,6 +465,8 @@ pub enum SyncAction {
     Repair,
     /// Make parity or copies agree after an unclean stop, continuing where the last resync stopped.
     Resync,
+    /// Go on with the reshape that is under way (md: `reshape`).
+    Reshape,
     /// Read every stripe of a RAID 6 and rewrite the one strip that P and Q show to be wrong, or
     /// every copy of a mirror with three or more and rewrite those that differ from more than half
     /// of them. Stripes in which no single strip explains the difference, and copies without such a

@@ -111,6 +111,8 @@ pub struct VolumeSnapshot {
     /// Granularity of requests, a power of two: the first byte and the length of a request must be
     /// multiples of it.
     pub request_unit: Bytes,
+    /// Number of slots; during a reshape, of the larger geometry.
+    pub slots: usize,
     /// Number of slots without an in-sync member.
     pub degraded: usize,
     /// Update count of the superblocks (`events`).
@@ -135,6 +137,8 @@ pub struct VolumeSnapshot {
     pub mismatch_cnt: u64,
     /// Mismatches that the running or last check found.
     pub mismatches: Mismatches,
+    /// Reshape under way; `None` if there is none.
+    pub reshape: Option<ReshapeSnapshot>,
     /// Whether a member has no space. Writes are refused while it has none.
     pub no_space: bool,
     /// Data sector of the members from which a resync has to start, because parity or copies may be
@@ -151,6 +155,19 @@ pub struct VolumeSnapshot {
     /// Sectors that members have read and written, by account: the array itself, syncs, and each
     /// client.
     pub accounts: Vec<AccountSnapshot>,
+}
+
+/// Reshape of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReshapeSnapshot {
+    /// Number of slots before.
+    pub from: u16,
+    /// Number of slots after.
+    pub to: u16,
+    /// Array sector at which the geometry changes, as superblocks record it.
+    pub position: Sectors,
+    /// Array sector at which the reshape ends.
+    pub end: Sectors,
 }
 
 /// Account of one client, of all syncs or of the array itself: the requests of its owner, and the

@@ -5,11 +5,15 @@
 //! and reports about members. Neither exposes the array or a member itself, so this list of methods
 //! is all that a level can do to the array.
 
+use std::ops::{Deref, DerefMut};
+
 use weft_units::{Bytes, MemberIndex, SectorRange, Sectors, Slot, Time};
 
+use super::straight::StraightPart;
 use crate::array::Array;
 use crate::array::membership::{Membership, Report};
 use crate::array::outbox::{CompletionTarget, JobId, Outbox};
+use crate::array::reshape::{Reshape, Side};
 use crate::contract::frame::Segment;
 use crate::contract::input::{Attr, Class, Fault};
 use crate::contract::output::ComputeOp;
@@ -23,6 +27,8 @@ use crate::sched::request::MemberRequest;
 #[derive(Clone, Copy)]
 pub(crate) struct ArrayView<'a> {
     array: &'a Array,
+    /// Whether the array is seen in the geometry before a reshape, while it is not for a [`Cx`].
+    before: bool,
 }
 
 /// State of a member on which the choice of the member to read from depends.
@@ -55,18 +61,61 @@ pub(crate) struct Cx<'a> {
     array: &'a mut Array,
     pub(crate) knobs: &'a Knobs,
     out: &'a mut Outbox,
+    /// Geometry that the context is for; `None` for the only one, or for both during a reshape.
+    side: Option<Side>,
+}
+
+/// Context for one of the two geometries that an array has during a reshape. While it exists, the
+/// array's membership is that of the geometry.
+pub(super) struct SideCx<'a>(Cx<'a>);
+
+impl<'a> Deref for SideCx<'a> {
+    type Target = Cx<'a>;
+
+    fn deref(&self) -> &Cx<'a> {
+        &self.0
+    }
+}
+
+impl DerefMut for SideCx<'_> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}
+
+impl Drop for SideCx<'_> {
+    fn drop(&mut self) {
+        if self.0.side == Some(Side::Before) {
+            self.0.array.swap_memberships();
+        }
+    }
 }
 
 impl<'a> ArrayView<'a> {
     #[inline]
     pub(crate) fn of(array: &'a Array) -> Self {
-        Self { array }
+        Self { array, before: false }
+    }
+
+    /// The array in one of the two geometries that it has during a reshape.
+    pub(super) fn on(self, side: Side) -> Self {
+        Self { before: side == Side::Before, ..self }
     }
 
     /// Slots of the array, and which of them can be read and written.
     #[inline]
     pub(super) fn membership(self) -> &'a Membership {
-        &self.array.membership
+        if self.before { &self.array.membership_before } else { &self.array.membership }
+    }
+
+    /// Progress of the reshape.
+    pub(super) fn reshape(self) -> &'a Reshape {
+        self.array.reshape()
+    }
+
+    /// Whether the copies of the array sectors below `end` may be written.
+    pub(super) fn may_copy_to(self, end: Sectors) -> bool {
+        self.array.may_copy_to(end)
     }
 
     #[inline]
@@ -160,11 +209,6 @@ impl<'a> ArrayView<'a> {
         self.array.breaks(position)
     }
 
-    /// Whether the superblocks durably record that writes may be in flight.
-    pub(super) fn is_dirty(self) -> bool {
-        self.array.is_dirty()
-    }
-
     /// I/O class of the member requests of the running sync.
     #[inline]
     pub(super) fn sync_class(self) -> Class {
@@ -175,18 +219,62 @@ impl<'a> ArrayView<'a> {
 impl<'a> Cx<'a> {
     #[inline]
     pub(crate) fn new(array: &'a mut Array, knobs: &'a Knobs, out: &'a mut Outbox) -> Self {
-        Self { array, knobs, out }
+        Self { array, knobs, out, side: None }
+    }
+
+    /// The context for one of the two geometries that the array has during a reshape.
+    pub(super) fn on(&mut self, side: Side) -> SideCx<'_> {
+        if side == Side::Before {
+            self.array.swap_memberships();
+        }
+        SideCx(Cx { array: self.array, knobs: self.knobs, out: self.out, side: Some(side) })
+    }
+
+    /// Calls `act` with the array as it is seen in both geometries.
+    fn whole<T>(&mut self, act: impl FnOnce(&mut Array, &mut Outbox) -> T) -> T {
+        if self.side != Some(Side::Before) {
+            return act(self.array, self.out);
+        }
+        self.array.swap_memberships();
+        let result = act(self.array, self.out);
+        self.array.swap_memberships();
+        result
     }
 
     #[inline]
     pub(super) fn view(&self) -> ArrayView<'_> {
-        ArrayView { array: self.array }
+        ArrayView { array: self.array, before: false }
     }
 
     /// Slots of the array, and which of them can be read and written.
     #[inline]
     pub(super) fn membership(&self) -> &Membership {
         &self.array.membership
+    }
+
+    /// Whether data may be written: the superblocks durably record that writes may be in flight.
+    /// The copies of a reshape do not need that: what is not recorded as reshaped is copied again
+    /// after a crash.
+    #[inline]
+    pub(super) fn may_write(&self) -> bool {
+        self.array.is_dirty() || self.side == Some(Side::After)
+    }
+
+    /// Distance from the data sectors of the member at `position` as the personality counts them to
+    /// those of the array.
+    #[cold]
+    fn shift(&self, position: usize) -> Sectors {
+        self.side.map_or(Sectors::ZERO, |side| self.array.members[position].shift(side))
+    }
+
+    /// [`Cx::shift`] of the member at `slot`.
+    fn shift_at(&self, slot: Slot) -> Sectors {
+        self.array.position_at(slot).map_or(Sectors::ZERO, |position| self.shift(position))
+    }
+
+    /// Requests that the superblocks record how far the reshape has come.
+    pub(super) fn record_reshape(&mut self) {
+        self.array.record_reshape();
     }
 
     #[inline]
@@ -212,7 +300,7 @@ impl<'a> Cx<'a> {
         completion: CompletionTarget,
     ) -> bool {
         let Some(position) = self.array.position_at(slot) else { return false };
-        self.array.stage(position, request, parts, completion, self.out);
+        self.stage_at(position, request, parts, completion);
         true
     }
 
@@ -237,7 +325,26 @@ impl<'a> Cx<'a> {
         parts: &[Segment],
         completion: CompletionTarget,
     ) {
-        self.array.stage(position, request, parts, completion, self.out);
+        match self.side {
+            None => self.array.stage(position, request, parts, completion, self.out),
+            Some(side) => self.stage_on(side, position, request, parts, completion),
+        }
+    }
+
+    #[cold]
+    fn stage_on(
+        &mut self,
+        side: Side,
+        position: usize,
+        request: &MemberRequest,
+        parts: &[Segment],
+        completion: CompletionTarget,
+    ) {
+        let request = MemberRequest { sector: request.sector + self.shift(position), ..*request };
+        // A read past the stripe cache is the same on both sides, and may outlast the reshape.
+        let is_straight = StraightPart::of(completion).is_some();
+        let completion = if is_straight { completion } else { side.mark(completion) };
+        self.array.stage(position, &request, parts, completion, self.out);
     }
 
     /// Largest length in bytes that `request` may have at the member at `slot` without being split
@@ -245,7 +352,11 @@ impl<'a> Cx<'a> {
     /// or the maximum of a new one. `None` if the slot has no member.
     pub(super) fn room(&self, slot: Slot, request: &MemberRequest) -> Option<u64> {
         let position = self.array.position_at(slot)?;
-        Some(self.array.room(position, request, self.out))
+        if self.side.is_none() {
+            return Some(self.array.room(position, request, self.out));
+        }
+        let sector = request.sector + self.shift(position);
+        Some(self.array.room(position, &MemberRequest { sector, ..*request }, self.out))
     }
 
     /// Sends a discard to the member at `position`, and to its replacement. The answer goes to
@@ -266,6 +377,7 @@ impl<'a> Cx<'a> {
 
     /// Starts a computation. Its result goes to [`super::Personality::compute_done`].
     pub(super) fn compute(&mut self, job: JobId, ops: Vec<ComputeOp>) {
+        let job = self.side.map_or(job, |side| side.mark_job(job));
         self.out.compute(self.array.volume, job, ops);
     }
 
@@ -274,34 +386,37 @@ impl<'a> Cx<'a> {
     /// Records that `sectors` of the data of `member` were written, so that they are not bad.
     #[cold]
     pub(super) fn written_over(&mut self, member: Option<MemberIndex>, sectors: SectorRange) {
-        self.array.written_over(member, sectors);
+        let position = member.and_then(|member| self.array.position_of(member));
+        let shift = position.map_or(Sectors::ZERO, |position| self.shift(position));
+        self.whole(|array, _| array.written_over(member, sectors.moved_up(shift)));
     }
 
     /// Passes a report about a member to the array.
     pub(super) fn report(&mut self, report: Report) {
-        self.array.report(report, self.out);
+        let report = report.moved_up(self.shift_at(report.slot()));
+        self.whole(|array, out| array.report(report, out));
     }
 
     /// Fails the member at `position`, which did not write data that other members wrote.
     pub(super) fn fail(&mut self, position: usize) {
-        self.array.fail(position, self.out);
+        self.whole(|array, out| array.fail(position, out));
     }
 
     /// Fails the member that is filled to replace the one at `slot`, if there is one.
     #[cold]
     pub(super) fn fail_replacement(&mut self, slot: Slot) {
-        self.array.fail_replacements(SlotSet::only(slot), self.out);
+        self.whole(|array, out| array.fail_replacements(SlotSet::only(slot), out));
     }
 
     /// Fails the member at `position` because of `fault`, the error of a write.
     pub(super) fn fail_for(&mut self, position: usize, fault: Fault) {
-        self.array.fail_for(position, fault, self.out);
+        self.whole(|array, out| array.fail_for(position, fault, out));
     }
 
     /// Fails the member at `position`, which is gone or useless, even if the array cannot run
     /// without it.
     pub(super) fn lose(&mut self, position: usize) {
-        self.array.lose(position, self.out);
+        self.whole(|array, out| array.lose(position, out));
     }
 
     /// Records that the member in sync at `slot` failed to write `sectors` of its data. `lost`
@@ -315,8 +430,11 @@ impl<'a> Cx<'a> {
         lost: bool,
     ) -> bool {
         let position = self.array.position_at(slot);
-        self.array.membership.records_unwritten(slot)
-            && position.is_some_and(|it| self.array.records_bad(it, sectors, lost, self.out))
+        let sectors = sectors.moved_up(self.shift_at(slot));
+        self.whole(|array, out| {
+            array.membership.records_unwritten(slot)
+                && position.is_some_and(|it| array.records_bad(it, sectors, lost, out))
+        })
     }
 
     /// Counts a read error of the member at `position`.
@@ -339,13 +457,13 @@ impl<'a> Cx<'a> {
     /// write or a discard. The members at the slots `missed` may lack data that the level does not
     /// keep to write it later.
     pub(super) fn resync_for_space(&mut self, sector: Sectors, missed: SlotSet) {
-        self.array.resync_for_space(sector, missed);
+        self.whole(|array, _| array.resync_for_space(sector, missed));
     }
 
     /// Records that copies of the array's data may differ from `sector` on, because a member that
     /// the array needs failed to write its copy.
     pub(super) fn copies_may_differ(&mut self, sector: Sectors) {
-        self.array.copies_may_differ(sector);
+        self.whole(|array, _| array.copies_may_differ(sector));
     }
 
     // Counters of the turn's work.

@@ -108,6 +108,9 @@ pub(crate) enum Event {
     /// Unit number `unit` of a sync is finished. `wrong` is the slot of the strip that alone
     /// explains the mismatch; `ok` is false if the unit has to be synced again.
     SyncDone { unit: u64, mismatch: bool, wrong: Option<Slot>, ok: bool },
+    /// Unit number `unit` of a sync is to be synced later, because a member has no space or an
+    /// earlier unit could not be synced.
+    SyncPutOff { unit: u64, no_space: bool },
     /// A given-up member request has been answered, and no longer uses the memory of `request`.
     Unpinned { request: RequestId },
     /// Part number `part` of the personality needs a lock on this range of the array: exclusive

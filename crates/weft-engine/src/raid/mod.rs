@@ -16,6 +16,7 @@ pub(crate) mod io;
 mod mirror;
 pub mod parity;
 mod personality;
+mod reshape;
 mod single;
 mod straight;
 mod striped;

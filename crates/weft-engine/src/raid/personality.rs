@@ -9,6 +9,7 @@ use weft_units::{ByteRange, Bytes, Sectors, Time};
 
 use super::mirror::Mirror;
 use super::parity::streams::WriteStream;
+use super::reshape::Reshape;
 use super::single::Single;
 use super::straight::StraightPart;
 use super::striped::Striped;
@@ -17,6 +18,7 @@ use super::{
 };
 use crate::array::outbox::{CompletionTarget, JobId};
 use crate::array::resync_window::{Pass, Resync};
+use crate::assemble::Reshaping;
 use crate::config::{VolumeConfig, VolumeSource};
 use crate::contract::error::ReplyError;
 use crate::contract::input::{ClientRequest, Fault, SyncAction, Value, Verb};
@@ -24,6 +26,7 @@ use crate::contract::snapshot::{RaidSnapshot, StripesInUse};
 use crate::contract::token::RequestId;
 use crate::knobs::{Knob, Knobs};
 use crate::layout::Layout;
+use crate::layout::geometry::Geometry;
 
 /// Personality of a volume: how its level carries out requests.
 #[derive(Clone, Debug)]
@@ -34,6 +37,8 @@ pub(crate) enum Personality {
     Parity(Box<ParityRaid>),
     /// One member without metadata.
     Single(Box<Single>),
+    /// RAID 4, 5 and 6 during a reshape.
+    Reshape(Box<Reshape>),
     /// RAID 0 and linear.
     Striped(Box<Striped>),
 }
@@ -46,13 +51,36 @@ impl Personality {
                 Layout::Mirrors(places) => {
                     Self::Mirror(Box::new(Mirror::new(memory, places.clone())))
                 }
-                Layout::Parity(geometry) => {
-                    Self::Parity(Box::new(ParityRaid::new(memory, geometry, &config.knobs)))
-                }
+                Layout::Parity(before) => match &assembly.reshape {
+                    Some(reshape) => Self::reshape(memory, before, reshape, &config.knobs),
+                    None => Self::parity(memory, before, &config.knobs),
+                },
                 Layout::Striped(places) => Self::Striped(Box::new(Striped::new(places.clone()))),
             },
             VolumeSource::Single { .. } => Self::Single(Box::default()),
         }
+    }
+
+    /// The personality of a level with parity.
+    pub(crate) fn parity(memory: StripeMemory, geometry: &Geometry, knobs: &Knobs) -> Self {
+        Self::Parity(Box::new(ParityRaid::new(memory, geometry, knobs)))
+    }
+
+    /// Smallest number of frames that a volume needs to be reshaped.
+    pub(crate) fn frames_to_reshape(before: &Geometry, after: &Geometry, knobs: &Knobs) -> u32 {
+        Reshape::frames_min(before, after, knobs)
+    }
+
+    /// The personality of an array that is being reshaped from the geometry `before`.
+    pub(crate) fn reshape(
+        memory: StripeMemory,
+        before: &Geometry,
+        reshape: &Reshaping,
+        knobs: &Knobs,
+    ) -> Self {
+        let Reshaping { after, position, backwards, .. } = reshape;
+        let at = (*position, *backwards);
+        Self::Reshape(Box::new(Reshape::new(memory, (before, after), at, knobs)))
     }
 }
 
@@ -62,6 +90,7 @@ macro_rules! each {
         match $personality {
             Self::Mirror($raid) => $call,
             Self::Parity($raid) => $call,
+            Self::Reshape($raid) => $call,
             Self::Single($raid) => $call,
             Self::Striped($raid) => $call,
         }
@@ -201,6 +230,11 @@ levels! {
         /// Whether no stripe is in use, and no partly split request waits for a stripe.
         fn is_quiet(&self) -> bool {
             true
+        }
+
+        /// Whether requests wait to be split.
+        fn has_waiting(&self) -> bool {
+            false
         }
     }
 }

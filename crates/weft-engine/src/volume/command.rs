@@ -4,18 +4,29 @@
 //! has reached the state that the command waits for. No command is a procedure of its own.
 
 use weft_ondisk::NewBitmap;
-use weft_units::MemberIndex;
+use weft_units::{Bytes, FRAME_BYTES, MemberIndex, Sectors};
 
 use super::Volume;
 use crate::array::issuer::Issuer;
 use crate::array::member::Member;
 use crate::array::outbox::Outbox;
+use crate::assemble::Reshaping;
 use crate::contract::error::ReplyError;
 use crate::contract::input::Verb;
 use crate::knobs::Knob;
-use crate::raid::ArrayView;
-use crate::raid::Busy;
+use crate::layout::geometry::Geometry;
+use crate::raid::{ArrayView, Busy, Personality};
 use crate::sched::member_queue::QueueSettings;
+
+/// Change of the volume that is made once no stripe is in use and no request is partly split.
+#[derive(Clone, Debug)]
+pub(super) enum WhenQuiet {
+    /// Reshape the array to this geometry.
+    BeginReshape(Geometry),
+    /// The array is reshaped.
+    EndReshape,
+    Set(Knob),
+}
 
 /// Command that is not answered yet.
 #[derive(Clone, Debug)]
@@ -30,6 +41,8 @@ pub(super) enum Until {
     /// The command waits until the superblock update with this number is done, or can no longer be
     /// done.
     Recorded(u64),
+    /// The command waits until the beginning of a reshape is recorded.
+    Reshaping,
     /// The command waits until the knob has its new value.
     Set,
     /// The command waits until the array has no bitmap, and no write of the bitmap is in flight.
@@ -86,6 +99,7 @@ impl Volume {
                 self.recovery_disabled &= asked.is_err();
                 asked.map(|()| None)
             }
+            Verb::Grow { raid_disks } => self.grow(*raid_disks),
             Verb::Set(knob) => self.set(*knob, out),
             Verb::SetQueues { members, knob } => self.set_queues_of(members, *knob, out),
             Verb::SetBitmap(wanted) => self.set_bitmap(wanted.as_ref()),
@@ -170,16 +184,37 @@ impl Volume {
             self.put(knob, out);
             return Ok(None);
         }
-        let unanswered =
-            |member: &Member| member.stalled || (member.is_faulty() && member.in_flight > 0);
         let busy = Busy {
             syncs: self.sync.is_some(),
             quiesces: self.quiescing.is_some(),
-            unanswered: self.array.members.iter().any(unanswered),
+            unanswered: self.is_unanswered(),
         };
         self.raid.check(knob, &knobs, busy)?;
-        self.quiescing = Some(knob);
+        self.quiescing = Some(Box::new(WhenQuiet::Set(knob)));
         Ok(Some(Until::Set))
+    }
+
+    /// Begins a reshape to `raid_disks` slots, as soon as nothing uses the stripes.
+    fn grow(&mut self, raid_disks: u16) -> Result<Option<Until>, ReplyError> {
+        if self.sync.is_some() {
+            return Err(ReplyError::Busy("a sync is running"));
+        }
+        if self.quiescing.is_some() || self.has_deferred() || self.is_unanswered() {
+            return Err(ReplyError::Busy("stripes are in use for long; try again"));
+        }
+        let (before, after) = self.array.can_grow(raid_disks)?;
+        let needed = Personality::frames_to_reshape(&before, &after, &self.knobs);
+        if self.memory.frames < needed {
+            let (found, needed) = (frames_as_bytes(self.memory.frames), frames_as_bytes(needed));
+            return Err(ReplyError::Refused(format!(
+                "stripe_cache_size: found memory of {found}, expected at least {needed} for a \
+                 reshape; start with a larger one"
+            )));
+        }
+        self.frozen = false;
+        self.recovery_disabled = false;
+        self.quiescing = Some(Box::new(WhenQuiet::BeginReshape(after)));
+        Ok(Some(Until::Reshaping))
     }
 
     /// Adds the bitmap `wanted`, or removes the bitmap if `wanted` is `None`. As in md, this is
@@ -194,32 +229,74 @@ impl Volume {
         }
     }
 
-    /// Sets the knob that waits for it (`quiescing`), once no stripe is in use and no request is
+    /// Makes the change that waits for it (`quiescing`), once no stripe is in use and no request is
     /// partly split.
-    pub(super) fn set_when_quiet(&mut self, out: &mut Outbox) {
+    pub(super) fn act_when_quiet(&mut self, out: &mut Outbox) {
+        if self.quiescing.is_none() {
+            return;
+        }
         if self.can_never_set() {
             self.give_up_quiescing(&ReplyError::Io, out);
         }
-        if self.may_set()
-            && let Some(knob) = self.quiescing.take()
-        {
-            self.put(knob, out);
-            self.raid.apply(knob, ArrayView::of(&self.array), &self.knobs);
+        if !self.may_act() {
+            return;
+        }
+        match self.quiescing.take().map(|change| *change) {
+            Some(WhenQuiet::Set(knob)) => {
+                self.put(knob, out);
+                self.raid.apply(knob, ArrayView::of(&self.array), &self.knobs);
+            }
+            Some(WhenQuiet::BeginReshape(after)) => {
+                // A member may have failed since the command.
+                match self.array.can_grow(after.members()) {
+                    _ if self.stopping => self.give_up_quiescing(&ReplyError::Stopping, out),
+                    Ok(_) => self.begin_reshape(&after),
+                    Err(error) => self.give_up_quiescing(&error, out),
+                }
+            }
+            Some(WhenQuiet::EndReshape) => {
+                let geometry = self.array.end_reshape();
+                self.raid = Personality::parity(self.memory, &geometry, &self.knobs);
+            }
+            None => {}
         }
     }
 
-    /// Whether the knob in `quiescing` can never be set, because the array is broken and strips for
-    /// which a member had no space stay in memory.
+    fn begin_reshape(&mut self, after: &Geometry) {
+        let before = self.array.begin_reshape(after);
+        let (after, position) = (after.clone(), Sectors::ZERO);
+        let reshape = Reshaping { after, position, backwards: false, held: false };
+        self.raid = Personality::reshape(self.memory, &before, &reshape, &self.knobs);
+    }
+
+    /// Whether all of the array is reshaped, which only has to be recorded. A member that does not
+    /// answer may keep stripes in use for long.
+    #[inline]
+    pub(super) fn may_end_reshape(&self) -> bool {
+        self.array.is_reshaped()
+            && self.quiescing.is_none()
+            && self.sync.is_none()
+            && !self.is_unanswered()
+    }
+
+    /// Whether a member does not answer, so that some stripes may stay in use for long.
+    fn is_unanswered(&self) -> bool {
+        let unanswered = |it: &Member| it.stalled || (it.is_faulty() && it.in_flight > 0);
+        self.array.members.iter().any(unanswered)
+    }
+
+    /// Whether the change in `quiescing` can never be made, because the array is broken and strips
+    /// for which a member had no space stay in memory.
     pub(super) fn can_never_set(&self) -> bool {
         self.quiescing.is_some() && self.array.membership.broken && self.has_deferred()
     }
 
-    /// Answers the command that set a knob for later (`quiescing`) with an error, because stripes
-    /// stay in use.
+    /// Answers the command whose change waits (`quiescing`) with an error, because stripes stay in
+    /// use.
     pub(super) fn give_up_quiescing(&mut self, error: &ReplyError, out: &mut Outbox) {
         self.quiescing = None;
         self.commands.retain(|waiting| {
-            let given_up = waiting.until == Until::Set;
+            let given_up = matches!(waiting.until, Until::Reshaping | Until::Set);
             if given_up {
                 out.answer(waiting.issuer, Err(error.clone()));
             }
@@ -227,8 +304,16 @@ impl Volume {
         });
     }
 
-    pub(super) fn may_set(&self) -> bool {
-        self.quiescing.is_some() && self.sync.is_none() && self.raid.is_quiet()
+    /// Whether the change in `quiescing` can be made now. A new personality does not take over the
+    /// requests that wait for stripes.
+    pub(super) fn may_act(&self) -> bool {
+        let is_ready = self.quiescing.is_some() && self.sync.is_none() && self.raid.is_quiet();
+        is_ready && (self.keeps_waiting() || !self.raid.has_waiting())
+    }
+
+    /// Whether requests that wait for stripes go on waiting for the change in `quiescing`.
+    pub(super) fn keeps_waiting(&self) -> bool {
+        self.quiescing.as_deref().is_some_and(|change| matches!(change, WhenQuiet::Set(_)))
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -259,6 +344,8 @@ impl Volume {
                 Until::Recorded(_) | Until::WithoutBitmap => {
                     stuck.then_some(Err(ReplyError::NoSpace))
                 }
+                Until::Reshaping if self.array.membership.broken => Some(Err(ReplyError::Io)),
+                Until::Reshaping => (set && !self.array.reshape_begins()).then_some(Ok(())),
                 Until::Set => set.then_some(Ok(())),
                 Until::Stopped if idle && stuck => Some(Err(ReplyError::NoSpace)),
                 Until::Stopped => stopped.then(|| self.array.stop_result()),
@@ -271,4 +358,8 @@ impl Volume {
             waits
         });
     }
+}
+
+fn frames_as_bytes(frames: u32) -> Bytes {
+    Bytes(u64::from(frames) * FRAME_BYTES)
 }

@@ -106,6 +106,13 @@ impl Volume {
                     sync.found_mismatch(unit, wrong);
                 }
             }
+            Event::SyncPutOff { unit, no_space } => {
+                let sync = self.sync.as_mut().expect("units are synced for a sync");
+                sync.unit_put_off(unit);
+                if no_space {
+                    self.full_since.get_or_insert(out.now);
+                }
+            }
             Event::NoSpaceForDiscard { slot, sector } => self.no_space(slot, sector, out),
             Event::NoSpace { slot, sector } => {
                 // Strips under recovery or of a failed member do not leave the others in
@@ -132,7 +139,11 @@ impl Volume {
     fn no_space(&mut self, slot: Slot, sector: Sectors, out: &mut Outbox) {
         if let Some(sync) = &mut self.sync {
             self.sync_failed_full = true;
-            sync.rewind_to(sector);
+            match sync.action {
+                // What is copied is right: what could not be written is kept until there is space.
+                SyncAction::Reshape => sync.stop(),
+                _ => sync.rewind_to(sector),
+            }
         }
         let known = self.array.found_no_space(slot, out.now);
         let first = self.full_since.replace(out.now).is_none();

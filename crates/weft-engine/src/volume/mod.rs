@@ -26,7 +26,7 @@ use smallvec::SmallVec;
 use weft_units::{ByteRange, Bytes, ClientId, Span, Time, VolumeId};
 
 use self::clients::Clients;
-use self::command::Waiting;
+use self::command::{Waiting, WhenQuiet};
 use self::members::STALL_WARNING;
 use self::ranges::Ranges;
 use self::requests::Active;
@@ -54,6 +54,7 @@ pub(crate) struct Volume {
     id: VolumeId,
     pub(crate) array: Array,
     raid: Personality,
+    memory: StripeMemory,
     knobs: Knobs,
     requests: Vec<Option<Active>>,
     free: Vec<u32>,
@@ -79,8 +80,8 @@ pub(crate) struct Volume {
     frozen: bool,
     /// Whether a recovery failed, so that none is started until the members change.
     recovery_disabled: bool,
-    /// Knob that is to be set once no stripe or partly split request is in use.
-    quiescing: Option<Knob>,
+    /// Change that is made once no stripe or partly split request is in use.
+    quiescing: Option<Box<WhenQuiet>>,
     /// Commands that are not answered yet.
     commands: Vec<Waiting>,
     stopping: bool,
@@ -104,10 +105,13 @@ impl Volume {
         array.set_queues(&config.knobs, |_| 0);
         let memory = StripeMemory { first, frames, stripes_max: config.stripes_max };
         let raid = Personality::new(memory, config);
+        let reshape = config.source.assembly().and_then(|assembly| assembly.reshape.as_ref());
+        let frozen = reshape.is_some_and(|reshape| reshape.held);
         Self {
             id,
             array,
             raid,
+            memory,
             knobs: config.knobs,
             requests: Vec::new(),
             free: Vec::new(),
@@ -120,7 +124,7 @@ impl Volume {
             sync: None,
             last_sync: None,
             wanted_sync: None,
-            frozen: false,
+            frozen,
             recovery_disabled: false,
             quiescing: None,
             commands: Vec::new(),
@@ -431,10 +435,13 @@ impl Volume {
         self.write_deferred(out);
         self.with_raid(out, |raid, cx| raid.begin_turn(cx));
         self.run_syncs(out);
-        self.set_when_quiet(out);
+        if self.may_end_reshape() {
+            self.quiescing = Some(Box::new(WhenQuiet::EndReshape));
+        }
+        self.act_when_quiet(out);
         self.submit_ready(out);
-        let quiesces = self.quiescing.is_some();
-        self.with_raid(out, |raid, cx| raid.split_waiting(quiesces, cx));
+        let keeps = self.keeps_waiting();
+        self.with_raid(out, |raid, cx| raid.split_waiting(keeps, cx));
         self.take_events(out);
         if self.array.membership.broken {
             self.raid.end_vain_waits(out.now);
@@ -471,11 +478,12 @@ impl Volume {
         });
         let quiesces = self.quiescing.is_some();
         let settings = (ArrayView::of(&self.array), &self.knobs);
-        self.raid.has_work(quiesces, self.sync.as_ref(), settings, now)
+        self.raid.has_work(self.keeps_waiting(), self.sync.as_ref(), settings, now)
             || sync_goes_on
             || self.array.members.iter().any(|member| member.to_give_up)
             || (self.sync.is_none() && self.sync_is_due(now))
-            || self.may_set()
+            || self.may_act()
+            || self.may_end_reshape()
             || self.can_never_set()
             || (!self.ready.is_empty() && !quiesces)
             || self.next_is_granted()
@@ -537,6 +545,7 @@ impl Volume {
             array_state: self.array.state_word(),
             size: self.array.size.bytes(),
             request_unit: self.array.request_unit,
+            slots: self.array.slots(),
             degraded: self.array.membership.degraded(),
             events: self.array.events(),
             updated_secs: self.array.updated_secs(),
@@ -551,6 +560,7 @@ impl Volume {
             sync_speed: self.sync.as_ref().and_then(|sync| sync.pace.speed()),
             mismatch_cnt: sync.map_or(0, |sync| sync.mismatch_cnt),
             mismatches: sync.map(|sync| sync.mismatches.clone()).unwrap_or_default(),
+            reshape: self.array.reshape_snapshot(),
             no_space: self.full_since.is_some() || self.array.update_waits_for_space(),
             resync_from: self.array.membership.resync_from,
             raid: self.raid.snapshot(),

@@ -1,7 +1,7 @@
 //! Choice of the next sync.
 //!
-//! Recovery of a member comes first, then the resync after an unclean stop, then the copy to a
-//! replacement, then check or repair.
+//! A reshape comes first, then the recovery of a member, then the resync after an unclean stop,
+//! then the copy to a replacement, then check or repair.
 //!
 //! Source   md-raid.md §6.1
 
@@ -30,7 +30,8 @@ impl Volume {
         let redundant = self.array.membership.has_redundancy();
         assert!(!self.array.membership.read_only, "a read-only array is not synced");
         // Without redundancy to compare with, the sync would count nothing and report success.
-        let blind = sync.action != SyncAction::Recover && !redundant;
+        let compares = !matches!(sync.action, SyncAction::Recover | SyncAction::Reshape);
+        let blind = compares && !redundant;
         let rebuilding = self.array.rebuilding().map_or(SlotSet::EMPTY, |(slots, _)| slots);
         let spent = sync.action == SyncAction::Recover && sync.leave_out_all_but(rebuilding);
         // A slot without a member matters more than one that is being replaced.
@@ -57,6 +58,8 @@ impl Volume {
                     self.array.fail_replacements(self.array.membership.replaced(), out);
                 }
             }
+            let reshape_failed = sync.action == SyncAction::Reshape && sync.has_failed();
+            self.recovery_disabled |= reshape_failed && !self.sync_failed_full;
             self.last_sync = Some(sync);
         }
     }
@@ -114,11 +117,15 @@ impl Volume {
         self.sync = Some(Resync::new(action, from, &self.array, pass, lease, pace));
     }
 
-    /// The next sync to run, and the data sector at which it starts. Recovery comes before resync,
-    /// a copy to a replacement after it, and all before a requested action. `None` if no sync is
-    /// due.
+    /// The next sync to run, and the sector at which it starts. A reshape comes before a recovery,
+    /// that before a resync, a copy to a replacement after it, and all before a requested action.
+    /// `None` if no sync is due.
     #[inline]
     fn next_sync(&self, now: Time) -> Option<(SyncAction, Sectors)> {
+        if self.array.is_reshaping() {
+            let from = self.array.reshape_from().filter(|_| self.may_copy(now));
+            return from.map(|from| (SyncAction::Reshape, from));
+        }
         let (membership, mut recovery) = (&self.array.membership, None);
         if !membership.filled().is_empty() && self.may_recover(now) {
             recovery = self.array.rebuilding().map(|(_, from)| (SyncAction::Recover, from));
@@ -163,7 +170,12 @@ impl Volume {
             || self.quiescing.is_some()
     }
 
+    /// Whether members may be filled. While the array is reshaped they wait.
     fn may_recover(&self, now: Time) -> bool {
+        self.may_copy(now) && !self.array.is_reshaping()
+    }
+
+    fn may_copy(&self, now: Time) -> bool {
         !self.recovery_disabled && !self.frozen && !self.is_full(now)
     }
 
@@ -183,7 +195,7 @@ impl Volume {
                 }
                 return Ok(Some(Until::SyncStopped));
             }
-            SyncAction::Recover => {
+            SyncAction::Recover | SyncAction::Reshape => {
                 self.frozen = false;
                 self.recovery_disabled = false;
                 return Ok(None);

@@ -115,6 +115,7 @@ struct Cached {
     /// Page-cache writer for changes for which no client is throttled: the pages of failed
     /// write-backs, and all writes if there is no throttle.
     writer: WriterId,
+    /// Size of the volume in bytes at the last request: a reshape makes it larger.
     size: u64,
     resident: Resident,
     above: Ranges,
@@ -233,6 +234,7 @@ impl WriteBack {
             return Err(ReplyError::Stopping);
         }
         volume.admits(request)?;
+        cached.size = volume.size();
         cached.clients += 1;
         self.arrivals += 1;
         let op = ClientOp::new(request, self.arrivals);

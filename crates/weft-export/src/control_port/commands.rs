@@ -6,8 +6,8 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use weft_engine::assemble::Candidate;
 use weft_engine::knobs::{Knob, KnobError, Knobs, TABLE};
 use weft_engine::{
-    BitmapSnapshot, Former, MemberSnapshot, Mismatch, Mismatches, Replace, ReplyError, SyncAction,
-    Verb, VolumeSnapshot, WriteBackSnapshot,
+    BitmapSnapshot, Former, MemberSnapshot, Mismatch, Mismatches, Replace, ReplyError,
+    ReshapeSnapshot, SyncAction, Verb, VolumeSnapshot, WriteBackSnapshot,
 };
 use weft_ondisk::{NewBitmap, Uuid};
 use weft_runtime::devices::{Access, DeviceError, MemberSpec, OpenOptions, read_metadata};
@@ -16,8 +16,8 @@ use weft_units::{FRAME_BYTES, MemberIndex, VolumeId};
 
 use super::Step;
 use crate::control::{
-    BitmapStatus, FailureKind, MismatchStatus, MismatchesStatus, QueueKnobs, Response,
-    WriteBackStatus, WrongMember,
+    BitmapStatus, FailureKind, MismatchStatus, MismatchesStatus, QueueKnobs, ReshapeStatus,
+    Response, WriteBackStatus, WrongMember,
 };
 
 /// Sends the command of a step to the engine. Returns the engine's verb, and the step that waits
@@ -38,6 +38,14 @@ pub(super) fn start(cx: &mut Context<'_, '_>, step: Step) -> Result<(Verb, Step)
             let member = member_of(cx, &member)?;
             let with = with.map(|with| member_of(cx, &with)).transpose()?;
             Ok((Verb::Replace(Replace { member, with }), Step::Waiting))
+        }
+        Step::Grow(raid_disks) => {
+            if cx.driver.members().members().any(|member| member.overlay().is_some()) {
+                let text = "found overlays, expected members that are written: all of the array would \
+                            be copied into the overlays";
+                return Err(refusal(FailureKind::Refused, text));
+            }
+            Ok((Verb::Grow { raid_disks }, Step::Waiting))
         }
         Step::Set(name, value) if name == BITMAP => {
             Ok((Verb::SetBitmap(bitmap_to_set(&value)?), Step::SetBitmap))
@@ -242,6 +250,7 @@ pub(super) fn what_runs(cx: &mut Context<'_, '_>, volume: VolumeId) -> Option<St
         SyncAction::Frozen | SyncAction::Idle => return None,
         SyncAction::Recover => "rebuild",
         SyncAction::Repair => "repair",
+        SyncAction::Reshape => "reshape",
         SyncAction::Resync => "resync",
     };
     let way_out = match what {
@@ -282,6 +291,7 @@ pub(super) fn sync_action(word: &str) -> Result<SyncAction, Box<Response>> {
         SyncAction::Idle,
         SyncAction::Recover,
         SyncAction::Repair,
+        SyncAction::Reshape,
         SyncAction::Resync,
     ];
     all.into_iter().find(|action| sync_word(*action) == word).ok_or_else(|| {
@@ -305,6 +315,11 @@ pub(super) fn write_back_of(cache: &WriteBackSnapshot, place: usize) -> WriteBac
         written: volume.written_pages * FRAME_BYTES,
         error: volume.failing.as_ref().map(ToString::to_string),
     }
+}
+
+pub(super) fn reshape_of(reshape: &ReshapeSnapshot) -> ReshapeStatus {
+    let ReshapeSnapshot { from, to, position, end } = *reshape;
+    ReshapeStatus { from, to, position: position.0, end: end.0 }
 }
 
 pub(super) fn bitmap_of(bitmap: &BitmapSnapshot) -> BitmapStatus {
@@ -349,6 +364,7 @@ pub(super) fn sync_word(action: SyncAction) -> &'static str {
         SyncAction::Idle => "idle",
         SyncAction::Recover => "recover",
         SyncAction::Repair => "repair",
+        SyncAction::Reshape => "reshape",
         SyncAction::Resync => "resync",
     }
 }

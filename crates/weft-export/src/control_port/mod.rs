@@ -36,8 +36,8 @@ use crate::shared::Shared;
 use crate::socket::Listener;
 use administrator::Administrator;
 use commands::{
-    bitmap_of, get, is_allowed, kind_of, mismatches_of, refusal, start, sync_action, sync_word,
-    what_runs, write_back_of,
+    bitmap_of, get, is_allowed, kind_of, mismatches_of, refusal, reshape_of, start, sync_action,
+    sync_word, what_runs, write_back_of,
 };
 use members::status_of;
 use shares::shares_of;
@@ -63,6 +63,7 @@ enum Step {
     Add(String),
     Adding(MemberIndex),
     Fail(Vec<String>),
+    Grow(u16),
     ReAdd(String),
     Remove(String),
     Replace(String, Option<String>),
@@ -184,6 +185,7 @@ impl ControlPort {
         let steps = match request.command {
             Command::Add { members } => each(members, Step::Add),
             Command::Fail { members } => vec![Step::Fail(members)],
+            Command::Grow { raid_devices } => vec![Step::Grow(raid_devices)],
             Command::Get { knobs } => return Err(get(cx, volume, &knobs).into()),
             Command::ReAdd { members } => each(members, Step::ReAdd),
             Command::Remove { members } => each(members, Step::Remove),
@@ -320,7 +322,7 @@ impl ControlPort {
                 array_state: volume.array_state.to_owned(),
                 level: shape.level.clone(),
                 size: volume.size.0,
-                slots: shape.slots,
+                slots: volume.slots,
                 array: shape.array.clone(),
                 degraded: volume.degraded,
                 events: volume.events,
@@ -333,6 +335,7 @@ impl ControlPort {
                 mismatch_cnt: volume.mismatch_cnt,
                 mismatches: mismatches_of(volume),
                 resync_from: volume.resync_from.map(|sectors| sectors.0),
+                reshape: volume.reshape.as_ref().map(reshape_of),
                 no_space: volume.no_space,
                 stripe_cache_active: volume.raid.stripe_cache_active,
                 requests_active: volume.requests_active,

@@ -28,7 +28,7 @@ use rustix::io::Errno;
 use weft_engine::{Run, Tag};
 use weft_nbd::{ExportInfo, ServerConnection};
 use weft_runtime::serve::clients::{CLIENTS_MAX, client_of};
-use weft_runtime::serve::driver::Event;
+use weft_runtime::serve::driver::{Driver, Event};
 use weft_runtime::serve::reactor::{Accepted, Context, Exit, Port};
 use weft_units::{Bytes, ClientId, Span, Time};
 
@@ -203,6 +203,7 @@ impl NbdPort {
             self.connections.leave(self.worker);
             return;
         }
+        self.see_sizes(cx.driver);
         let Entrance { share, keys } = &self.entrances[listener];
         let mut codec = ServerConnection::new(Arc::clone(&self.exports), Some(0));
         if keys.is_some() {
@@ -219,6 +220,25 @@ impl NbdPort {
         self.clients[place as usize] = Some(Box::new(connection));
         self.handshakes.push_back((cx.driver.now(), client));
         self.set_due(place);
+    }
+
+    /// Gives the exports the sizes that their volumes have now, for new clients. A client keeps the
+    /// size that it was told: the protocol has no message for another one.
+    fn see_sizes(&mut self, driver: &mut Driver) {
+        let Some(snapshot) = driver.shared_snapshot() else { return };
+        let size_of =
+            |served: &Served| snapshot.volumes.get(served.volume.index()).map(|it| it.size.0);
+        let grown = |(info, served): (&ExportInfo, &Served)| {
+            size_of(served).filter(|size| served.whole && *size > info.size())
+        };
+        let pairs = || self.exports.iter().zip(&self.served);
+        if pairs().any(|pair| grown(pair).is_some()) {
+            let resized = |pair: (&ExportInfo, &Served)| {
+                let info = pair.0.clone();
+                grown(pair).map_or_else(|| info.clone(), |size| info.clone().with_size(size))
+            };
+            self.exports = pairs().map(resized).collect();
+        }
     }
 
     fn set_accepting(&mut self, cx: &mut Context<'_, '_>, accepting: bool) {

@@ -229,6 +229,7 @@ fn reader_beside(floods: usize) -> Seen {
         discards: false,
         recorder: None,
         name: "v".into(),
+        whole: true,
         share: ClientShare::default(),
         chosen: Arc::default(),
     };

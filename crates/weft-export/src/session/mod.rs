@@ -63,6 +63,8 @@ pub(crate) use requests::{Requests, end_turn_of_gone};
 pub(crate) struct Served {
     pub(crate) volume: VolumeId,
     pub(crate) name: Arc<str>,
+    /// Whether the export has all of the volume, also what a reshape adds.
+    pub(crate) whole: bool,
     pub(crate) share: ClientShare,
     pub(crate) allocation: Arc<Allocation>,
     /// Whether trims deallocate data, as found when the server started.

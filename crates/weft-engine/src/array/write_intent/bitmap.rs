@@ -26,7 +26,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use weft_ondisk::{BITMAP_HEADER_BYTES, Bitmap, BitmapHeader, Trust};
-use weft_units::{ByteRange, Bytes, MemberIndex, SECTOR_BYTES, SectorRange, Sectors, Span, Time};
+use weft_units::{Bytes, MemberIndex, SECTOR_BYTES, SectorRange, Sectors, Span, Time};
 
 use crate::array::Array;
 use crate::array::member::Member;
@@ -227,15 +227,15 @@ impl IntentBitmap {
         (range.start.0 >> self.shift) as u32..end
     }
 
-    /// Takes a lease on (begins a write to) a range of the array. Bits that are clear are set, and
-    /// have to be written to the members before the write.
+    /// Takes a lease on (begins a write to) a range of the resync space. Bits that are clear are
+    /// set, and have to be written to the members before the write.
     #[inline]
-    pub(super) fn take(&mut self, range: ByteRange) -> Chunks {
+    pub(super) fn take(&mut self, range: SectorRange) -> Chunks {
         if self.leaving == Leaving::Gone {
             self.uncounted += 1;
             return Chunks::default();
         }
-        let Range { start, end } = self.chunks_of(self.layout.resync_range(range));
+        let Range { start, end } = self.chunks_of(range);
         if start == end {
             self.uncounted += 1;
         }
@@ -339,6 +339,17 @@ impl IntentBitmap {
         if let Some(round) = &mut self.round {
             round.events_cleared = false;
         }
+    }
+
+    /// Sets the layout of the array after a reshape. The resync space keeps its size.
+    pub(in crate::array) fn set_layout(&mut self, layout: Layout) {
+        assert_eq!(layout.resync_size(), self.layout.resync_size(), "a bit stands for the same");
+        self.layout = layout;
+    }
+
+    /// First sector after the bitmap on a member on which it begins at `start`.
+    pub(in crate::array) fn end_from(&self, start: Sectors) -> Sectors {
+        start + Bytes(self.image.len() as u64).sectors_floor()
     }
 
     /// Notes that the superblock update with update count `events` is done.
@@ -805,9 +816,9 @@ mod tests {
     fn chunks_hold_a_lease_once_written_and_ranges_join_those_side_by_side() {
         let mut bitmap = empty();
         let lease = |first, count| Chunks { first, count };
-        assert_eq!(bitmap.take(ByteRange::new(0, 12_288)), lease(0, 3));
+        assert_eq!(bitmap.take(SectorRange::new(0, 24)), lease(0, 3));
         for chunk in [5, 19] {
-            assert_eq!(bitmap.take(ByteRange::new(chunk * 4096, 512)), lease(chunk as u32, 1));
+            assert_eq!(bitmap.take(SectorRange::new(chunk * 8, 1)), lease(chunk as u32, 1));
         }
         let ranges = |those: &[(u64, u64)]| -> Vec<SectorRange> {
             those.iter().map(|(start, len)| SectorRange::new(*start, *len)).collect()

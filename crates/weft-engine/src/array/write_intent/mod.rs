@@ -12,7 +12,7 @@
 pub(super) mod bitmap;
 pub(super) mod bitmap_change;
 
-use weft_units::{ByteRange, Span, Time};
+use weft_units::{ByteRange, SectorRange, Span, Time};
 
 use self::bitmap::Chunks;
 use super::Array;
@@ -79,8 +79,10 @@ impl Array {
     pub(crate) fn lease(&mut self, range: ByteRange) -> Lease {
         let size = self.size.bytes();
         assert!(range.end() <= size, "a lease lies within the array");
+        let sectors =
+            if self.bitmap.is_some() { self.resync_range(range) } else { SectorRange::new(0, 0) };
         let chunks = match &mut self.bitmap {
-            Some(bitmap) => bitmap.take(range),
+            Some(bitmap) => bitmap.take(sectors),
             None => Chunks::default(),
         };
         self.take_lease(chunks)

@@ -11,6 +11,7 @@ mod journal;
 mod logs;
 mod old;
 mod outcomes;
+mod reshape;
 
 const SIZE: Sectors = Sectors(20_480);
 

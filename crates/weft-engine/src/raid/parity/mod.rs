@@ -17,7 +17,7 @@ pub(crate) mod stripes;
 
 use std::collections::VecDeque;
 
-use weft_units::{Span, StripeId, Time};
+use weft_units::{Sectors, Span, StripeId, Time};
 
 use self::cache::{Acquired, Cache, Picked};
 use self::discard::Discard;
@@ -86,6 +86,16 @@ impl ParityRaid {
             rereads_wait: false,
             picked: Vec::new(),
         }
+    }
+
+    /// Whether a stripe below data sector `sector` of the members may still be written.
+    pub(super) fn may_write_below(&self, sector: Sectors) -> bool {
+        self.stripes.cache.may_write_below(sector)
+    }
+
+    /// Number of frames that one stripe takes.
+    pub(super) fn stripe_frames(geometry: &Geometry, knobs: &Knobs) -> u32 {
+        stripe_size::stripe_frames(knobs, geometry)
     }
 
     fn handle(&mut self, stripes_max: u32, cx: &mut Cx<'_>) -> u32 {
@@ -247,7 +257,7 @@ impl RaidLevel for ParityRaid {
         self.stripes.cache.plug_delayed(&settings, cx.now());
     }
 
-    #[inline]
+    #[inline(always)]
     fn has_work(
         &self,
         quiesces: bool,

@@ -288,6 +288,13 @@ pub(crate) struct Stripe {
 }
 
 impl Stripe {
+    /// Whether the stripe has work in flight or to do, other than that a request that was given up
+    /// may use its memory.
+    pub(crate) fn may_be_written(&self) -> bool {
+        let waits = !self.writes.is_empty() || !self.deferred.is_empty();
+        self.in_flight > 0 || waits || self.handle || self.delayed
+    }
+
     pub(crate) fn new(class: u8, frames: Frame, stride: u32, members: u16) -> Self {
         Self {
             key: 0,

@@ -558,6 +558,12 @@ impl Cache {
     pub(crate) fn is_quiet(&self) -> bool {
         self.active == 0
     }
+
+    /// Whether a stripe below data sector `sector` of the members may still be written.
+    pub(crate) fn may_write_below(&self, sector: Sectors) -> bool {
+        let key = sector.0 / self.height.0;
+        self.stripes.iter().any(|stripe| stripe.key < key && stripe.may_be_written())
+    }
 }
 
 #[cfg(test)]

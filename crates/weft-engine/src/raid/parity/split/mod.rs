@@ -89,12 +89,6 @@ impl ParityRaid {
         self.waits_for_stripes() && self.stripes.cache.is_relieved()
     }
 
-    /// Whether requests or displaced work wait to be attached to stripes, for any reason.
-    #[inline]
-    fn has_waiting(&self) -> bool {
-        !self.ready.is_empty() || self.waits_for_stripes()
-    }
-
     #[inline]
     fn waits_for_stripes(&self) -> bool {
         !self.starved.is_empty() || !self.rereads.is_empty() || self.stripes.has_displaced()
@@ -381,7 +375,7 @@ impl ParityRaid {
 }
 
 impl Requests for ParityRaid {
-    #[inline]
+    #[inline(always)]
     fn arrives(
         &mut self,
         range: ByteRange,
@@ -412,7 +406,7 @@ impl Requests for ParityRaid {
 
     /// Attaches a request to stripes, now or in a later turn. The full stripes that members are to
     /// discard are left out, and their discard begins.
-    #[inline]
+    #[inline(always)]
     fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
         assert!(io.range.len.0 > 0, "a submitted request is not empty");
         let mut pending = 0;
@@ -503,6 +497,12 @@ impl Requests for ParityRaid {
             && !self.stripes.has_displaced()
             && self.rereads.is_empty()
             && self.starved.is_empty()
+    }
+
+    /// Whether requests or displaced work wait to be attached to stripes, for any reason.
+    #[inline]
+    fn has_waiting(&self) -> bool {
+        !self.ready.is_empty() || self.waits_for_stripes()
     }
 }
 

@@ -135,7 +135,7 @@ impl Stripes {
 
     /// Writes data and parity to the members, after parity was computed.
     pub(super) fn write_out(&mut self, id: StripeId, cx: &mut Cx<'_>) {
-        assert!(cx.view().is_dirty(), "the array is marked dirty before data is written");
+        assert!(cx.may_write(), "the array is marked dirty before data is written");
         if self.followers_of(id).is_empty() {
             self.begin_writing(id);
             let stripe = self.cache.stripe(id);

@@ -1,0 +1,258 @@
+//! Reshapes: data stays what it was while the array gets more members, whatever cuts them off.
+//!
+//! Each course is drawn from a seed: clients read and write while the array grows, members fail,
+//! the reshape is frozen, the process is killed and the power is cut, at any moment. At the end the
+//! array has grown, all data can be read (I3), and all parity is right.
+
+use weft_engine::assemble;
+use weft_engine::knobs::{Knobs, SchedulerKind};
+use weft_engine::mutant::Mutant;
+use weft_engine::{SyncAction, Verb, WriteBackConfig};
+use weft_ondisk::{Level, layout_id};
+use weft_units::rng::Rng;
+use weft_units::{Bytes, Span};
+
+use crate::array::Array;
+use crate::bugs::RESHAPES;
+use crate::checker::parity;
+use crate::crash::CutMode;
+use crate::options::Options;
+use crate::rig::{Rig, chunk_kib};
+use crate::world::Order;
+
+/// Harm that may come to an array while it grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Harm {
+    /// The power is cut, and the process is killed.
+    Cuts,
+    /// A member fails, and the array is stopped and started again.
+    Failure,
+    /// Members stall, have no space, or cannot read some sectors, each for a while.
+    Trouble,
+}
+
+/// Counts of what happened in the courses, so that a course without events does not pass as one.
+#[derive(Debug, Default)]
+struct Seen {
+    cuts_inside: u32,
+    resumed: u32,
+    failures_inside: u32,
+    troubles_inside: [u32; 3],
+    forgotten: u32,
+}
+
+/// A rig of which the structural checkers, which know one geometry only, are off.
+fn rig(rng: &mut Rng, seed: u64) -> (Rig, u16) {
+    let level = rng.pick(&[Level::Raid4, Level::Raid5, Level::Raid5, Level::Raid6]);
+    let members = rng.pick(&[4, 5]) - usize::from(level != Level::Raid6);
+    let chunk = chunk_kib(rng.pick(&[4, 8, 16]));
+    let more = rng.pick(&[1, 1, 2, 3]);
+    let mut options = Options::new(level, members, chunk);
+    if level == Level::Raid5 {
+        options.layout = Some(rng.pick(&[layout_id::LEFT_SYMMETRIC, 0, 3]));
+    }
+    options.full_stripes = rng.pick(&[12, 40, 100]);
+    options.spares = more;
+    options.checked = false;
+    options.seed = seed;
+    options.bitmap = rng.pick(&[None, Some(Bytes::kib(64))]);
+    options.defer_computes = rng.pick(&[false, true]);
+    if rng.pick(&[false, true]) {
+        options.knobs = Knobs::default();
+    }
+    options.knobs.scheduler = rng.pick(&[
+        SchedulerKind::None,
+        SchedulerKind::MqDeadline,
+        SchedulerKind::Kyber,
+        SchedulerKind::Bfq,
+    ]);
+    options.write_back = rng.pick(&[None, None, Some(WriteBackConfig::of(Bytes::kib(256)))]);
+    options.knobs.stripe_cache_size = rng.pick(&[16, 32, 64]);
+    (Rig::of(options), (members + more) as u16)
+}
+
+/// Writes and reads of clients at random places.
+fn clients(rig: &mut Rig, rng: &mut Rng, size: u64) {
+    for _ in 0..rng.pick(&[1, 2, 5]) {
+        let len = rng.pick(&[512, 4096, 20_480]);
+        let start = rng.below(size - len) / 512 * 512;
+        match rng.below(8) {
+            0..=4 => rig.put(start, len),
+            5 => rig.write_zeroes(start, len),
+            6 => rig.flush(),
+            _ => rig.get(start, len),
+        };
+    }
+}
+
+/// Trouble of a disk: until it is over, time passes and clients go on.
+fn trouble(rig: &mut Rig, rng: &mut Rng, size: u64, (disk, kind): (usize, u64)) {
+    match kind {
+        0 => rig.disks[disk].faults.stalled = true,
+        1 => rig.disks[disk].faults.no_space = true,
+        _ => {
+            let first = rng.below(400) * 8 + 2048;
+            rig.disks[disk].faults.bad_reads.extend(first..first + 64);
+        }
+    }
+    for _ in 0..rng.below(4) {
+        clients(rig, rng, size);
+        let span = rng.pick(&[10, 500, 3000]);
+        rig.pass(Span::millis(span));
+    }
+    (rig.disks[disk].faults.stalled, rig.disks[disk].faults.no_space) = (false, false);
+}
+
+fn course(seed: u64, harm: Harm, planted: Option<Mutant>, seen: &mut Seen) {
+    let mut rng = Rng::new(seed);
+    let (mut rig, slots) = rig(&mut rng, seed);
+    let plant = |rig: &mut Rig| {
+        if let Some(mutant) = planted {
+            rig.engine.as_mut().expect("an engine runs").plant(mutant);
+        }
+    };
+    plant(&mut rig);
+    let size = rig.volume().size.0;
+    for start in (0..size).step_by(16_384) {
+        rig.store(start, 16_384.min(size - start)).unwrap();
+    }
+    rig.order = Order::Random;
+    let fails_at = rng.below(12);
+    rig.admin(Verb::Grow { raid_disks: slots });
+    for turn in 0..rng.pick(&[4, 12, 30]) {
+        clients(&mut rig, &mut rng, size);
+        let count = if turn == 0 { rng.pick(&[60, 120]) } else { rng.pick(&[1, 2, 5, 20, 60]) };
+        rig.steps(count);
+        let reshapes = rig.volume().reshape;
+        let inside = reshapes.is_some_and(|it| it.position.0 > 0 && it.position < it.end);
+        match (harm, rng.below(10)) {
+            (Harm::Cuts, 0..=2) => {
+                seen.cuts_inside += u32::from(inside);
+                let mode = rng.pick(&[CutMode::Subset, CutMode::Nothing, CutMode::Ordered]);
+                if rng.below(3) == 0 {
+                    rig.kill();
+                } else {
+                    rig.cut(mode);
+                }
+                rig.recover();
+                plant(&mut rig);
+                let reshapes = rig.volume().reshape;
+                seen.resumed += u32::from(reshapes.is_some_and(|it| it.position.0 > 0));
+                if reshapes.is_none() && rig.volume().size.0 == size {
+                    seen.forgotten += 1;
+                    rig.admin(Verb::Grow { raid_disks: slots });
+                }
+                rig.verify();
+            }
+            (Harm::Failure, _) if turn == fails_at => {
+                seen.failures_inside += u32::from(inside);
+                let disk = rng.below(slots.into()) as usize;
+                rig.disks[disk].faults.gone = true;
+            }
+            (Harm::Failure, 0) if inside => {
+                rig.stop();
+                rig.recover();
+                seen.resumed += 1;
+            }
+            (Harm::Trouble, kind @ 0..=2) => {
+                seen.troubles_inside[kind as usize] += u32::from(inside);
+                // Sectors that two members cannot read would be lost.
+                let unreadable = (seed % u64::from(slots)) as usize;
+                let disk = if kind == 2 { unreadable } else { rng.below(slots.into()) as usize };
+                trouble(&mut rig, &mut rng, size, (disk, kind));
+            }
+            (_, 4) => {
+                rig.admin(Verb::SyncAction(SyncAction::Frozen));
+                rig.pass(Span::millis(200));
+                rig.admin(Verb::SyncAction(SyncAction::Reshape));
+            }
+            _ => {}
+        }
+    }
+    if harm == Harm::Trouble {
+        // What found no space is tried again.
+        rig.pass(Span::secs(5));
+    }
+    has_grown(&mut rig, size);
+}
+
+/// Checks that the array has grown and has its data, and that all parity is right.
+fn has_grown(rig: &mut Rig, size: u64) {
+    rig.until_idle();
+    rig.forget_answers();
+    rig.verify();
+    let volume = rig.volume();
+    if volume.reshape.is_none() && volume.size.0 == size {
+        // A member was gone before the reshape began.
+        return;
+    }
+    assert_eq!(volume.reshape, None, "the reshape ends: {volume:?}");
+    assert!(volume.size.0 > size, "{} of {size}", volume.size);
+    let how = assemble::Options { run: true, force_dirty: true, ..assemble::Options::default() };
+    let assembly = rig.assemble(&how).unwrap();
+    let first = |disk: usize| rig.record.of(disk).map(weft_ondisk::Superblock::data_offset);
+    let offsets = (0..rig.disks.len()).map(|disk| first(disk).unwrap_or_default()).collect();
+    rig.array = Array::new(assembly.layout, offsets);
+    let added = size..volume.size.0;
+    let zeros = rig.read_bytes(added.start, (added.end - added.start).min(1 << 20)).unwrap();
+    assert!(zeros.is_all(0), "what was added is zero");
+    let failed = volume.degraded > 0 || rig.disks.iter().any(|disk| disk.faults.gone);
+    rig.store(added.start, 4096).unwrap();
+    rig.stop();
+    let scrub = rig.scrub(parity::Bytes::Visible);
+    assert!(scrub.wrong.is_empty(), "{:?}", scrub.wrong);
+    assert!(failed || scrub.written > 0, "{scrub:?}");
+}
+
+fn courses(seeds: std::ops::Range<u64>, harm: Harm) -> Seen {
+    let mut seen = Seen::default();
+    for seed in seeds {
+        let run = std::panic::AssertUnwindSafe(|| course(seed, harm, None, &mut seen));
+        if let Err(panic) = std::panic::catch_unwind(run) {
+            eprintln!("{harm:?}, seed {seed}");
+            std::panic::resume_unwind(panic);
+        }
+    }
+    seen
+}
+
+#[test]
+fn an_array_that_is_cut_off_while_it_grows_keeps_its_data() {
+    let seen = courses(0..300, Harm::Cuts);
+    assert!(seen.cuts_inside > 50 && seen.resumed > 30 && seen.forgotten > 10, "{seen:?}");
+}
+
+#[test]
+fn an_array_that_loses_a_member_while_it_grows_goes_on() {
+    let seen = courses(0..300, Harm::Failure);
+    assert!(seen.failures_inside > 50 && seen.resumed > 30, "{seen:?}");
+}
+
+#[test]
+fn an_array_with_members_in_trouble_grows() {
+    let seen = courses(0..300, Harm::Trouble);
+    assert!(seen.troubles_inside.iter().all(|count| *count > 20), "{seen:?}");
+}
+
+#[test]
+fn planted_bugs_of_reshapes_are_found() {
+    for mutant in RESHAPES {
+        let finds = |seed: u64| {
+            let mut seen = Seen::default();
+            let run = || course(seed, Harm::Cuts, Some(mutant), &mut seen);
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err()
+        };
+        let found = (0..400).find(|seed| finds(*seed));
+        assert!(found.is_some(), "{mutant:?} is not found in 400 courses");
+    }
+}
+
+#[test]
+#[ignore = "thousands of courses: REACH=20000 cargo test -p weft-crash reshaped -- --ignored"]
+fn many_courses() {
+    let reach = std::env::var("REACH").ok().and_then(|reach| reach.parse().ok()).unwrap_or(3000);
+    let first = std::env::var("FIRST").ok().and_then(|first| first.parse().ok()).unwrap_or(0);
+    for harm in [Harm::Trouble, Harm::Cuts, Harm::Failure] {
+        eprintln!("{harm:?}: {:?}", courses(first..first + reach, harm));
+    }
+}

@@ -1,0 +1,506 @@
+//! Reshape: when its progress is recorded, and what may be overwritten until then.
+//!
+//! A reshape copies the array from one geometry to another one on the same members. Below the
+//! *position* the array has the geometry after the reshape, above it the geometry before. The data
+//! of every member moves down by some distance at the same time, so that a copy is not written over
+//! its own source, and no backup is needed. These rules make every point of time a safe one for a
+//! crash:
+//!
+//! - Data is copied in order of its array sectors, and a position is recorded only after a flush of
+//!   all members that began when everything below it was copied.
+//! - No sector is written from which a restart at the recorded position would read. When the next
+//!   copy has to be written to such a sector, a newer position is recorded first. The gap grows as
+//!   the reshape goes on, because a full stripe after it holds more than one before.
+//! - Requests of clients between the recorded position and the end of what is being copied wait
+//!   until that is recorded: after a crash the old copy counts there.
+//!
+//! At position 0 nothing has moved that a restart reads. A reshape whose beginning was recorded by
+//! a part of the members only is therefore forgotten by the next assembly.
+//!
+//! md records a position when it has to, and otherwise every ten seconds; a client that waits does
+//! not hurry it. weft records one also when a client waits, and after [`UNRECORDED_MAX`] units.
+//!
+//! Source   md-reshape.md §3 to §5 (md: `reshape_request`, `raid5_start_reshape`)
+
+use weft_ondisk::Role;
+use weft_units::{ByteRange, SectorRange, Sectors, Slot};
+
+use super::superblock_update::FlushFor;
+use super::{Array, set_role};
+use crate::array::member::Member;
+use crate::array::membership::Membership;
+use crate::array::outbox::{CompletionTarget, JobId};
+use crate::assemble::Reshaping;
+use crate::contract::error::ReplyError;
+use crate::contract::member::MemberState;
+use crate::contract::snapshot::ReshapeSnapshot;
+use crate::layout::Layout;
+use crate::layout::geometry::Geometry;
+use crate::mutant::Mutant;
+
+/// One of the two geometries that an array has during a reshape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// Geometry of what is not reshaped yet.
+    Before,
+    /// Geometry of what is reshaped.
+    After,
+}
+
+/// Progress of a reshape.
+#[derive(Clone, Debug)]
+pub(crate) struct Reshape {
+    pub(crate) before: Geometry,
+    pub(crate) after: Geometry,
+    /// Whether the reshape goes from the end of the array to its beginning.
+    pub(crate) backwards: bool,
+    /// Array sector up to which everything is copied.
+    copied: Sectors,
+    /// Position up to which all copies are durable.
+    durable: Sectors,
+    /// Position in the superblocks that were written last or are being written.
+    sent: Sectors,
+    /// Position in the superblocks of all members.
+    recorded: Sectors,
+    /// Number of the superblock update in which all members record the position at which the
+    /// reshape begins or goes on. Nothing is copied before it is done.
+    begins: Option<u64>,
+    /// Whether a flush is under way after which a new position is recorded.
+    flushing: bool,
+}
+
+impl Side {
+    /// Bit of the kind of a part, and of the number of a computation, that belongs to the geometry
+    /// before.
+    const KIND: u32 = 1 << 8;
+    const JOB: u32 = 1 << 31;
+
+    /// The part, marked as one of this side.
+    pub(crate) fn mark(self, part: CompletionTarget) -> CompletionTarget {
+        let bit = if self == Self::Before { Self::KIND } else { 0 };
+        CompletionTarget { kind: part.kind | bit, ..part }
+    }
+
+    /// Side of a marked part, and the part itself.
+    pub(crate) fn of_part(part: CompletionTarget) -> (Self, CompletionTarget) {
+        let side = if part.kind & Self::KIND == 0 { Self::After } else { Self::Before };
+        (side, CompletionTarget { kind: part.kind & !Self::KIND, ..part })
+    }
+
+    /// The number of a computation, marked as one of this side.
+    pub(crate) fn mark_job(self, job: JobId) -> JobId {
+        JobId(job.0 | if self == Self::Before { Self::JOB } else { 0 })
+    }
+
+    /// Side of a marked computation, and its number.
+    pub(crate) fn of_job(job: JobId) -> (Self, JobId) {
+        let side = if job.0 & Self::JOB == 0 { Self::After } else { Self::Before };
+        (side, JobId(job.0 & !Self::JOB))
+    }
+}
+
+impl Reshape {
+    fn new(of: &Reshaping, before: Geometry) -> Self {
+        Self {
+            before,
+            after: of.after.clone(),
+            backwards: of.backwards,
+            copied: of.position,
+            durable: of.position,
+            sent: of.position,
+            recorded: of.position,
+            begins: None,
+            flushing: false,
+        }
+    }
+
+    /// Position in the superblocks of all members: array sector at which the geometry changes.
+    pub(crate) fn recorded(&self) -> Sectors {
+        self.recorded
+    }
+
+    /// Array sector up to which everything is copied.
+    pub(crate) fn copied(&self) -> Sectors {
+        self.copied
+    }
+
+    /// Position at which the reshape is over.
+    pub(crate) fn end(&self) -> Sectors {
+        self.after.array_size()
+    }
+
+    /// Sectors of a step on each member: full stripes of the geometry after, as high as the larger
+    /// chunk.
+    ///
+    /// Source   md-reshape.md §3
+    pub(crate) fn unit_height(&self) -> Sectors {
+        self.before.chunk().max(self.after.chunk())
+    }
+
+    /// Data sector of the geometry before from which a copy of the array from `position` on reads.
+    pub(crate) fn read_from(&self, position: Sectors) -> Sectors {
+        Sectors(full_stripes(&self.before, position))
+    }
+
+    /// Geometry that the array has at array sector `sector`.
+    pub(crate) fn side_at(&self, sector: Sectors) -> Side {
+        if (sector < self.recorded) == self.backwards { Side::Before } else { Side::After }
+    }
+
+    /// Array sectors of the resync space that a write of `range` may change.
+    fn resync_range(&self, range: ByteRange) -> SectorRange {
+        let before = Layout::Parity(self.before.clone()).resync_range(range);
+        let after = Layout::Parity(self.after.clone()).resync_range(range);
+        let last = Sectors((range.end().0 - 1) / weft_units::SECTOR_BYTES);
+        match (self.side_at(range.start.sectors_floor()), self.side_at(last)) {
+            (Side::Before, Side::Before) => before,
+            (Side::After, Side::After) => after,
+            (_, _) => {
+                let start = before.start.min(after.start);
+                SectorRange { start, len: before.end().max(after.end()) - start }
+            }
+        }
+    }
+}
+
+/// Membership of the geometry `of`, without members, of an array with the membership `other`.
+fn slots_of(of: &Geometry, other: &Membership) -> Membership {
+    let tolerance = Layout::Parity(of.clone()).tolerance();
+    let mut slots = Membership::new(usize::from(of.members()), tolerance, false, None);
+    slots.follow(other);
+    slots
+}
+
+/// Data sector of the members at which the full stripe of array sector `sector` begins.
+fn full_stripes(of: &Geometry, sector: Sectors) -> u64 {
+    sector.0 / (of.chunk().0 * u64::from(of.data_members())) * of.chunk().0
+}
+
+/// Smallest distance by which the data of each member has to move down so that `after` can replace
+/// `before` without a backup.
+///
+/// Source   md-reshape.md §5 (mdadm: `compute_backup_blocks`)
+pub(crate) fn distance_min(before: &Geometry, after: &Geometry) -> Sectors {
+    let full_stripe = |of: &Geometry| of.chunk().0 * u64::from(of.data_members());
+    let (old, new) = (full_stripe(before), full_stripe(after));
+    let common = old / greatest_common_divisor(old, new) * new;
+    Sectors(common / u64::from(before.data_members()))
+}
+
+fn greatest_common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+}
+
+impl Array {
+    /// Goes on with the reshape that superblocks record, if they record one.
+    pub(super) fn continue_reshape(&mut self, of: Option<&Reshaping>) {
+        let Some(of) = of else { return };
+        let before = self.layout.as_ref().and_then(Layout::parity).cloned();
+        let before = before.expect("only levels with parity are reshaped");
+        for member in &mut self.members {
+            member.begin_moving();
+        }
+        self.membership_before = slots_of(&before, &self.membership);
+        let mut reshape = Reshape::new(of, before);
+        // The freshest superblock may be the only one that has the position.
+        reshape.begins = (!self.membership.read_only).then(|| self.want_update());
+        self.reshape = Some(Box::new(reshape));
+        self.recount();
+    }
+
+    pub(crate) fn is_reshaping(&self) -> bool {
+        self.reshape.is_some()
+    }
+
+    /// The reshape under way.
+    pub(crate) fn reshape(&self) -> &Reshape {
+        self.reshape.as_ref().expect("the array is being reshaped")
+    }
+
+    /// Data sector of the geometry after at which the reshape goes on; `None` if there is nothing
+    /// to copy now.
+    pub(crate) fn reshape_from(&self) -> Option<Sectors> {
+        let reshape = self.reshape.as_ref().filter(|_| !self.reshape_begins())?;
+        let copied = Sectors(reshape.copied.0 / u64::from(reshape.after.data_members()));
+        (reshape.copied < reshape.end()).then_some(copied)
+    }
+
+    pub(crate) fn reshape_snapshot(&self) -> Option<ReshapeSnapshot> {
+        let reshape = self.reshape.as_ref()?;
+        Some(ReshapeSnapshot {
+            from: reshape.before.members(),
+            to: reshape.after.members(),
+            position: reshape.recorded,
+            end: reshape.end(),
+        })
+    }
+
+    /// Whether the beginning of the reshape is not recorded yet.
+    pub(crate) fn reshape_begins(&self) -> bool {
+        let begins = self.reshape.as_ref().and_then(|reshape| reshape.begins);
+        begins.is_some_and(|number| !self.update_done(number))
+    }
+
+    /// Whether superblocks record that all of the array has the geometry after the reshape.
+    pub(crate) fn is_reshaped(&self) -> bool {
+        self.reshape
+            .as_ref()
+            .is_some_and(|reshape| reshape.recorded == reshape.end() && !self.membership.read_only)
+    }
+
+    /// Exchanges the memberships of the two geometries, so that the array is seen in the other one.
+    pub(crate) fn swap_memberships(&mut self) {
+        self.membership_before.follow(&self.membership);
+        std::mem::swap(&mut self.membership, &mut self.membership_before);
+    }
+
+    /// Counts the slots of the geometry before, after the states of members changed.
+    pub(super) fn recount_before(&mut self) {
+        let Some(reshape) = &self.reshape else { return };
+        self.membership_before.recount(&self.members);
+        for member in &self.members {
+            let Some(slot) = member.slot else { continue };
+            if slot.0 < reshape.before.members() && !member.bad.blocks().is_empty() {
+                let below = member.shift(Side::Before);
+                self.membership_before.set_bad(slot, &member.bad.blocks().moved_down(below));
+            }
+        }
+        self.membership_before.follow(&self.membership);
+    }
+
+    /// Range of the resync space that a write of the array range `range` changes.
+    pub(super) fn resync_range(&self, range: ByteRange) -> SectorRange {
+        match (&self.reshape, &self.layout) {
+            (Some(reshape), _) => reshape.resync_range(range),
+            (None, Some(layout)) => layout.resync_range(range),
+            (None, None) => SectorRange::new(0, 0),
+        }
+    }
+
+    // Positions.
+
+    /// Notes that the geometry after has all of its data up to data sector `sector`.
+    pub(crate) fn reshaped_to(&mut self, sector: Sectors) {
+        if let Some(reshape) = &mut self.reshape {
+            let position = Sectors(sector.0 * u64::from(reshape.after.data_members()));
+            reshape.copied = reshape.copied.max(position);
+        }
+    }
+
+    /// Whether the copies of the array sectors below `end` may be written: no restart at the
+    /// position that superblocks record would read what is overwritten.
+    pub(crate) fn may_copy_to(&self, end: Sectors) -> bool {
+        let reshape = self.reshape();
+        let Reshape { before, after, recorded, .. } = reshape;
+        let read_from = reshape.read_from(*recorded).0;
+        let written_to = full_stripes(after, end);
+        let slots = self.members.iter().filter(|member| member.slot.is_some());
+        let mut shifts = slots.map(|member| member.shift(Side::Before));
+        // What lies beyond the end of the array before is not read.
+        *recorded >= before.array_size()
+            || shifts.all(|shift| written_to <= read_from + shift.0)
+            || self.is_planted(Mutant::ReshapeOverSource)
+    }
+
+    /// Requests that superblocks record how far the array is copied, after a flush.
+    pub(crate) fn record_reshape(&mut self) {
+        let planted = self.is_planted(Mutant::ReshapeNotFlushed);
+        let sealed = self.membership.read_only || self.membership.broken;
+        let Some(reshape) = &mut self.reshape else { return };
+        if reshape.copied == reshape.durable || reshape.flushing || sealed {
+            return;
+        }
+        if planted {
+            reshape.durable = reshape.copied;
+            self.want_update();
+            return;
+        }
+        reshape.flushing = true;
+        self.flushes.arrive(FlushFor::Reshape(reshape.copied));
+    }
+
+    /// Handles the end of the flush for the position `copied`.
+    pub(super) fn reshape_flushed(&mut self, copied: Sectors, is_durable: bool) {
+        let Some(reshape) = &mut self.reshape else { return };
+        reshape.flushing = false;
+        if is_durable {
+            reshape.durable = reshape.durable.max(copied);
+            self.want_update();
+        }
+    }
+
+    /// Position that the superblocks of the update that starts now get.
+    pub(super) fn reshape_update_starts(&mut self) {
+        if let Some(reshape) = &mut self.reshape {
+            reshape.sent = reshape.durable;
+        }
+    }
+
+    /// Position for a superblock that is written now; `None` without a reshape.
+    pub(super) fn reshape_position(&self) -> Option<Sectors> {
+        self.reshape.as_ref().map(|reshape| reshape.sent)
+    }
+
+    pub(super) fn reshape_update_done(&mut self) {
+        if let Some(reshape) = &mut self.reshape {
+            reshape.recorded = reshape.sent;
+        }
+    }
+
+    // Begin and end.
+
+    /// Geometry of the array, and the one with `slots` slots if it can be reshaped to that.
+    ///
+    /// # Errors
+    /// The reason why it cannot, with what was found and what was expected.
+    pub(crate) fn can_grow(&self, slots: u16) -> Result<(Geometry, Geometry), ReplyError> {
+        let refused = |text: String| Err(ReplyError::Refused(text));
+        if self.membership.read_only || self.membership.broken {
+            return Err(ReplyError::ReadOnly);
+        }
+        if self.is_reshaping() {
+            return Err(ReplyError::Busy("a reshape is under way"));
+        }
+        let Some(before) = self.layout.as_ref().and_then(Layout::parity) else {
+            return refused("raid-devices: only RAID 4, 5 and 6 can grow so far".to_owned());
+        };
+        self.has_superblocks("raid-devices")?;
+        let found = before.members();
+        if slots <= found {
+            return refused(format!(
+                "raid-devices: found {slots}, expected more than {found}; an array does not shrink"
+            ));
+        }
+        self.bitmap_stays()?;
+        let whole = self.membership.is_whole() && self.membership.with_bad().is_empty();
+        if !whole || self.membership.resync_from.is_some() || self.is_replacing() {
+            return refused(
+                "raid-devices: found an array that misses data or parity, expected every member in \
+                 sync and without bad blocks; weft status says what is missing"
+                    .to_owned(),
+            );
+        }
+        if !self.to_replace.is_empty() {
+            return Err(ReplyError::Busy("a member is to be replaced"));
+        }
+        let spares = self.members.iter().filter(|member| member.may_take_slot()).count();
+        let wanted = usize::from(slots - found);
+        if spares < wanted {
+            return refused(format!(
+                "raid-devices: found {spares} spares, expected {wanted}; weft add TARGET DEVICE… \
+                 adds them"
+            ));
+        }
+        let (level, chunk) = (before.level(), before.chunk());
+        let size = before.member_size();
+        let after = Geometry::new(level, before.layout(), slots.into(), chunk, size)
+            .map_err(|error| ReplyError::Refused(format!("raid-devices: {error}")))?;
+        let least = distance_min(before, &after);
+        if i32::try_from(least.0).is_err() {
+            return refused(format!("raid-devices: data would have to move by {least}"));
+        }
+        let mut members = self.members.iter().filter(|member| !member.is_faulty());
+        members.try_for_each(|member| self.can_move(member, size, least))?;
+        Ok((before.clone(), after))
+    }
+
+    /// Checks that the data of a member, of `size`, can move down by `least`.
+    fn can_move(&self, member: &Member, size: Sectors, least: Sectors) -> Result<(), ReplyError> {
+        let refused = |text: String| Err(ReplyError::Refused(text));
+        let label = &member.info.label;
+        let superblock = member.superblock();
+        if superblock.as_v1().is_none() {
+            return refused(format!(
+                "{label}: superblock version: found 0.90, expected 1.x: only that can record \
+                 that data moves; mdadm --grow --backup-file does it"
+            ));
+        }
+        let end = superblock.data_offset().checked_add(size);
+        if end.is_none_or(|end| end > member.info.size) {
+            return refused(format!(
+                "{label}: superblock data_offset {}: found a member of {}, expected one that has \
+                 {size} behind it",
+                superblock.data_offset(),
+                member.info.size
+            ));
+        }
+        let bitmap_end = member.bitmap_start.zip(self.bitmap.as_ref());
+        let bitmap_end = bitmap_end.map(|(start, bitmap)| bitmap.end_from(start));
+        let room = superblock.room_before_data(bitmap_end);
+        if room < least {
+            return refused(format!(
+                "{label}: superblock data_offset {}: found {room} free before the data, expected \
+                 {least}, by which the data moves; mdadm --grow --backup-file does without",
+                superblock.data_offset()
+            ));
+        }
+        let block = weft_units::Bytes(member.info.logical_block.into());
+        if !least.bytes().0.is_multiple_of(block.0) {
+            return refused(format!(
+                "{label}: found logical blocks of {block}, by which data cannot move {least}"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Begins the reshape to `after`, which [`Array::can_grow`] returned: spares take the new
+    /// slots, and superblocks record it. Returns the geometry before.
+    pub(crate) fn begin_reshape(&mut self, after: &Geometry) -> Geometry {
+        let before = self.layout.as_ref().and_then(Layout::parity).cloned();
+        let before = before.expect("only levels with parity are reshaped");
+        let down = distance_min(&before, after);
+        for slot in before.members()..after.members() {
+            let spare = self.members.iter().position(Member::may_take_slot);
+            let position = spare.expect("there are enough spares");
+            let member = &mut self.members[position];
+            (member.state, member.slot) = (MemberState::InSync, Some(Slot(slot)));
+            member.lacks_bitmap = self.bitmap.is_some();
+            member.follows_bitmap = false;
+            let number = member.number;
+            self.slots.push(Some(position));
+            set_role(&mut self.roles, number, Role::Active(Slot(slot)));
+        }
+        for member in self.members.iter_mut().filter(|member| !member.is_faulty()) {
+            member.superblock_mut().begin_reshape(after.members().into(), down);
+            member.begin_moving();
+        }
+        self.membership = slots_of(after, &self.membership);
+        let position = Sectors::ZERO;
+        let of = Reshaping { after: after.clone(), position, backwards: false, held: false };
+        self.membership_before = slots_of(&before, &self.membership);
+        self.reshape = Some(Box::new(Reshape::new(&of, before.clone())));
+        if let Some(bitmap) = &mut self.bitmap {
+            bitmap.members_changed();
+        }
+        self.recount();
+        let number = self.want_update();
+        self.reshape.as_mut().expect("it was just set").begins = Some(number);
+        before
+    }
+
+    /// Ends the reshape: the geometry after it is the array's. Returns that.
+    pub(crate) fn end_reshape(&mut self) -> Geometry {
+        assert!(self.is_reshaped(), "all of the array has the geometry after the reshape");
+        let reshape = self.reshape.take().expect("the array is being reshaped");
+        let layout = Layout::Parity(reshape.after.clone());
+        for member in &mut self.members {
+            member.superblock_mut().end_reshape();
+            member.end_moving();
+        }
+        (self.size, self.member_size) = (layout.array_size(), layout.member_size());
+        // Of parity that may be wrong, the sectors before the reshape mean nothing.
+        if self.membership.resync_from.is_some() {
+            self.membership.resync_from = Some(Sectors::ZERO);
+        }
+        if let Some(bitmap) = &mut self.bitmap {
+            bitmap.set_layout(layout.clone());
+        }
+        self.layout = Some(layout);
+        self.recount();
+        self.want_update();
+        reshape.after
+    }
+}
+
+/// Units that may be copied before their position is recorded, if nothing asks for that earlier.
+pub(crate) const UNRECORDED_MAX: u64 = 64;
