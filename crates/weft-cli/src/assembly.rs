@@ -186,7 +186,7 @@ fn standing(
 /// Description of an assembled array, in a sentence.
 pub(crate) fn title(assembly: &Assembly) -> String {
     let array = &assembly.layout;
-    let (all, missing) = (usize::from(array.members()), assembly.degraded());
+    let (all, missing) = (assembly.slots.len(), assembly.degraded());
     let layout = array.level().row().layouts.name(array.number());
     format!(
         "{} ({}): {}, {}, {} of {all} members in sync{}{}, events {}{}",

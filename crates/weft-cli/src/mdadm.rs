@@ -29,7 +29,11 @@ const TABLE: &[Row] = &[
     row(&["--detail", "-D"], "weft detail TARGET"),
     row(&["--examine", "-E"], "weft examine MEMBER…"),
     row(&["--examine-bitmap", "-X"], "weft examine MEMBER…"),
-    row(&["--grow", "-G"], "weft set TARGET bitmap=internal, or none (arrays are not reshaped)"),
+    row(
+        &["--raid-devices", "-n"],
+        "weft grow TARGET --raid-devices COUNT (of an array that exists)",
+    ),
+    row(&["--grow", "-G"], "weft set TARGET bitmap=internal, or none; weft grow for more members"),
     row(&["--monitor", "--follow", "-F"], "weft monitor"),
     row(&["--stop", "-S"], "weft stop TARGET"),
     row(&["--wait", "-W"], "weft wait TARGET"),

@@ -5,7 +5,7 @@ mod common;
 use common::{Served, array, command, exits};
 use tempfile::tempdir;
 
-const COMMANDS: [&str; 33] = [
+const COMMANDS: [&str; 34] = [
     "create",
     "examine",
     "detail",
@@ -23,6 +23,7 @@ const COMMANDS: [&str; 33] = [
     "add",
     "re-add",
     "replace",
+    "grow",
     "check",
     "repair",
     "idle",
@@ -133,7 +134,7 @@ fn every_command_that_has_json_prints_it_when_it_fails() {
     let dir = tempdir().unwrap();
     std::fs::write(dir.path().join("small"), [0; 512]).unwrap();
     // Calls that fail inside of the command, with their exit status.
-    let failing: [(&str, &[&str], i32); 28] = [
+    let failing: [(&str, &[&str], i32); 29] = [
         ("create", &["-l", "7", "-n", "2", "a", "b"], 2),
         ("examine", &["absent"], 1),
         ("detail", &["absent"], 1),
@@ -148,6 +149,7 @@ fn every_command_that_has_json_prints_it_when_it_fails() {
         ("add", &["absent", "m"], 1),
         ("re-add", &["absent", "m"], 1),
         ("replace", &["absent", "m"], 1),
+        ("grow", &["absent", "--raid-devices", "5"], 1),
         ("check", &["absent"], 1),
         ("repair", &["absent"], 1),
         ("idle", &["absent"], 1),

@@ -361,3 +361,55 @@ fn rescue_names_what_a_cut_image_has_left() {
     let text = exits(path, 0, &["rescue", "disk", "old", "plain"]).out;
     assert!(text.contains("expected it before the end of the disk, 61440"), "{text}");
 }
+
+#[test]
+fn an_array_grows_over_a_stop() {
+    let dir = common::array();
+    let path = dir.path();
+    let served = Served::start(path, &["a", "b", "c", "--set", "sync_speed_max=500"]);
+    let mut client = Client::connect(&served.uri);
+    let size = client.size();
+    let content = pattern(5, size);
+    let len = u32::try_from(size).unwrap();
+    for (piece, at) in content.chunks(1 << 20).zip((0..).step_by(1 << 20)) {
+        client.write(at, piece);
+    }
+    let refused = exits(path, 3, &["grow", "vol", "-n", "4"]).err;
+    assert!(refused.contains("found 0 spares, expected 1; weft add TARGET DEVICE"), "{refused}");
+    exits(path, 0, &["add", "vol", "d", "--member-size", "8M"]);
+    for count in ["2", "3"] {
+        let refused = exits(path, 3, &["grow", "vol", "-n", count]).err;
+        assert!(refused.contains(&format!("found {count}, expected more than 3")), "{refused}");
+    }
+    exits(path, 2, &["grow", "vol", "-n", "many"]);
+    let said = json(path, &["grow", "vol", "-n", "4", "--json"]);
+    assert_eq!((&said["schema"], &said["raid_devices"]), (&"weft.grow/1".into(), &4.into()));
+    exits(path, 1, &["grow", "vol", "-n", "5"]);
+    exits(path, 1, &["replace", "vol", "a"]);
+    let text = exits(path, 0, &["status"]);
+    assert!(text.out.contains("reshape ="), "{}", text.out);
+    let detail = exits(path, 0, &["detail", "vol"]).out;
+    assert!(detail.contains("Delta Devices : 1, (3->4)"), "{detail}");
+    let refused = exits(path, 3, &["explain", "vol", "0"]).err;
+    assert!(refused.contains("found an array that is being reshaped"), "{refused}");
+    drop(client);
+    exits(path, 0, &["stop", "vol"]);
+    assert_eq!(served.wait(), Some(0));
+
+    let detail = exits(path, 0, &["detail", "a", "b", "c", "d"]).out;
+    assert!(detail.contains("Reshape Status : "), "{detail}");
+    let served = Served::start(path, &["a", "b", "c", "d"]);
+    let mut client = Client::connect(&served.uri);
+    assert!(client.read(0, len) == content, "the content is what it was");
+    exits(path, 0, &["wait", "vol"]);
+    let mut later = Client::connect(&served.uri);
+    assert_eq!(later.size(), size / 2 * 3, "a client that connects then sees the new size");
+    assert!(later.read(0, len) == content, "the content is what it was");
+    assert!(later.read(size, 1 << 20).iter().all(|byte| *byte == 0), "what was added is zero");
+    later.write(size, &content[..1 << 20]);
+    let checked = exits(path, 0, &["check", "vol"]).out;
+    assert!(checked.contains("agrees with the data everywhere"), "{checked}");
+    drop((client, later));
+    exits(path, 0, &["stop", "vol"]);
+    assert_eq!(served.wait(), Some(0));
+}

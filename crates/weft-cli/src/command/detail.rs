@@ -80,6 +80,9 @@ struct Facts {
     state: String,
     events: u64,
     degraded: usize,
+    /// Number of slots before and after a reshape, and the sector of the array that it has reached,
+    /// of how many.
+    reshape: Option<(u16, u16, u64, u64)>,
     states: Vec<AssemblyState>,
     rows: Vec<Row>,
 }
@@ -178,6 +181,7 @@ impl Facts {
             "idle" | "frozen" => {}
             "recover" => state.push_str(", recovering"),
             "resync" => state.push_str(", resyncing"),
+            "reshape" => state.push_str(", reshaping"),
             // mdadm's term for both check and repair.
             _ => state.push_str(", checking"),
         }
@@ -191,6 +195,7 @@ impl Facts {
             state,
             events: volume.events,
             degraded: volume.degraded,
+            reshape: volume.reshape.as_ref().map(|it| (it.from, it.to, it.position, it.end)),
             states: states::of_running(volume),
             rows,
         }
@@ -255,6 +260,10 @@ impl Facts {
             state,
             events: assembly.events,
             degraded,
+            reshape: assembly.reshape.as_ref().map(|it| {
+                let (from, to) = (assembly.layout.members(), it.after.members());
+                (from, to, it.position.0, it.after.array_size().0)
+            }),
             states: assembly.states.clone(),
             rows,
         }
@@ -373,6 +382,14 @@ impl Facts {
             (false, false) => "resync",
         };
         groups.push(vec![("Consistency Policy", policy.into())]);
+        if let Some((from, to, position, end)) = self.reshape {
+            let percent = u128::from(position) * 100 / u128::from(end.max(1));
+            let delta = i32::from(to) - i32::from(from);
+            groups.push(vec![
+                ("Reshape Status", format!("{percent}% complete")),
+                ("Delta Devices", format!("{delta}, ({from}->{to})")),
+            ]);
+        }
         groups.push(vec![
             ("Name", array.name.clone()),
             ("UUID", array.uuid.clone()),

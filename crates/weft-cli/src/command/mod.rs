@@ -14,6 +14,7 @@ mod examine;
 mod explain;
 mod fail;
 mod get;
+mod grow;
 mod idle;
 mod image;
 mod keys;
@@ -65,6 +66,7 @@ pub(crate) enum Command {
     Add(add::Add),
     ReAdd(re_add::ReAdd),
     Replace(replace::Replace),
+    Grow(grow::Grow),
     Check(check::Check),
     Repair(repair::Repair),
     Idle(idle::Idle),
@@ -107,6 +109,7 @@ pub(crate) fn run(command: &Command, cli: fn() -> clap::Command) -> Outcome {
         Command::Add(arguments) => add::run(arguments),
         Command::ReAdd(arguments) => re_add::run(arguments),
         Command::Replace(arguments) => replace::run(arguments),
+        Command::Grow(arguments) => grow::run(arguments),
         Command::Check(arguments) => check::run(arguments),
         Command::Repair(arguments) => repair::run(arguments),
         Command::Idle(arguments) => idle::run(arguments),

@@ -68,6 +68,7 @@ fn settled(target: &mut Target) -> Result<VolumeStatus, weft_terminal::outcome::
             "recover" => Some("rebuild"),
             "check" => Some("check"),
             "repair" => Some("repair"),
+            "reshape" => Some("reshape"),
             _ => Some("resync"),
         };
         if let Some(word) = word {
@@ -90,12 +91,14 @@ fn settled(target: &mut Target) -> Result<VolumeStatus, weft_terminal::outcome::
 }
 
 /// Whether a rebuild is about to start by itself: a slot is empty, and a spare is available; or a
-/// replacement is not filled yet.
+/// replacement is not filled yet, or a reshape is not over.
 fn is_due(volume: &VolumeStatus) -> bool {
     let waits = |member: &str| member == "spare" || member == "rebuilding";
     let mut members = volume.members.iter();
-    volume.sync_action == "idle"
-        && members.any(|it| it.replaces.is_some() || (volume.degraded > 0 && waits(&it.state)))
+    let reshapes = volume.sync_action == "idle" && volume.reshape.is_some();
+    reshapes
+        || volume.sync_action == "idle"
+            && members.any(|it| it.replaces.is_some() || (volume.degraded > 0 && waits(&it.state)))
 }
 
 /// Longest time from the moment at which a rebuild is due to its start, which takes a few

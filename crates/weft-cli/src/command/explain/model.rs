@@ -50,6 +50,10 @@ pub(super) struct Range {
     pub(super) sectors: std::ops::Range<u64>,
 }
 
+/// Reason why an array that is being reshaped is not explained.
+const RESHAPED: &str = "found an array that is being reshaped, expected one with a single geometry; \
+                        weft wait ends when it is done";
+
 impl Array {
     pub(super) fn of_members(paths: &[PathBuf], chosen: Options) -> Result<Self, Failure> {
         let options =
@@ -58,6 +62,9 @@ impl Array {
         let assembly = assemble(&candidates, &options)
             .map_err(|refused| refusal(&refused, candidates.len()))?;
         tell_dropped(&assembly.dropped);
+        if assembly.reshape.is_some() {
+            return Err(Failure::refused(format!("{}: {RESHAPED}", assembly.name)));
+        }
         let slots = assembly
             .slots
             .iter()
@@ -94,6 +101,9 @@ impl Array {
         let Some(array) = &volume.array else {
             return Err(Failure::failed(format!("{name}: a bare member, which has no stripes")));
         };
+        if volume.reshape.is_some() {
+            return Err(Failure::refused(format!("{name}: {RESHAPED}")));
+        }
         let mut slots: Vec<Held> = (0..volume.slots).map(|_| Held::nobody()).collect();
         for member in &volume.members {
             let held = member.slot.and_then(|slot| slots.get_mut(usize::from(slot)));

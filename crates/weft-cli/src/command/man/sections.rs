@@ -207,6 +207,10 @@ pub(super) const EXAMPLES: &[Examples] = &[
         ],
     },
     Examples {
+        command: "grow",
+        lines: &[("weft grow tour --raid-devices 5", "Spreads the array over five members.")],
+    },
+    Examples {
         command: "check",
         lines: &[("weft check tour", "Reads every stripe and compares parity with data.")],
     },
