@@ -662,9 +662,11 @@ impl Superblock {
         let after = self.data_offset_after();
         let Self::V1(new) = self else { return };
         if let Some(after) = after {
-            new.data_size = Sectors(new.data_size.0 + new.data_offset.0 - after.0);
+            let end = new.data_offset.0.saturating_add(new.data_size.0);
+            new.data_size = Sectors(end.saturating_sub(after.0));
             new.data_offset = after;
         }
+        (new.layout, new.chunk) = (new.reshape.new_layout, new.reshape.new_chunk);
         new.forget_reshape();
     }
 

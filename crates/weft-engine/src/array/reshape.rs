@@ -52,8 +52,6 @@ pub(crate) enum Side {
 pub(crate) struct Reshape {
     pub(crate) before: Geometry,
     pub(crate) after: Geometry,
-    /// Whether the reshape goes from the end of the array to its beginning.
-    pub(crate) backwards: bool,
     /// Array sector up to which everything is copied.
     copied: Sectors,
     /// Position up to which all copies are durable.
@@ -67,6 +65,8 @@ pub(crate) struct Reshape {
     begins: Option<u64>,
     /// Whether a flush is under way after which a new position is recorded.
     flushing: bool,
+    /// Whether what was copied and not recorded is forgotten, until the copy begins anew.
+    forgotten: bool,
 }
 
 impl Side {
@@ -104,13 +104,13 @@ impl Reshape {
         Self {
             before,
             after: of.after.clone(),
-            backwards: of.backwards,
             copied: of.position,
             durable: of.position,
             sent: of.position,
             recorded: of.position,
             begins: None,
             flushing: false,
+            forgotten: false,
         }
     }
 
@@ -144,7 +144,7 @@ impl Reshape {
 
     /// Geometry that the array has at array sector `sector`.
     pub(crate) fn side_at(&self, sector: Sectors) -> Side {
-        if (sector < self.recorded) == self.backwards { Side::Before } else { Side::After }
+        if sector < self.recorded { Side::After } else { Side::Before }
     }
 
     /// Array sectors of the resync space that a write of `range` may change.
@@ -281,7 +281,9 @@ impl Array {
 
     /// Notes that the geometry after has all of its data up to data sector `sector`.
     pub(crate) fn reshaped_to(&mut self, sector: Sectors) {
-        if let Some(reshape) = &mut self.reshape {
+        if let Some(reshape) = &mut self.reshape
+            && !reshape.forgotten
+        {
             let position = Sectors(sector.0 * u64::from(reshape.after.data_members()));
             reshape.copied = reshape.copied.max(position);
         }
@@ -296,10 +298,33 @@ impl Array {
         let written_to = full_stripes(after, end);
         let slots = self.members.iter().filter(|member| member.slot.is_some());
         let mut shifts = slots.map(|member| member.shift(Side::Before));
+        if self.update_waits_for_corrections() {
+            // While copies are written, a correction cannot be told from them.
+            return false;
+        }
         // What lies beyond the end of the array before is not read.
         *recorded >= before.array_size()
             || shifts.all(|shift| written_to <= read_from + shift.0)
             || self.is_planted(Mutant::ReshapeOverSource)
+    }
+
+    /// Forgets what is copied and not recorded, unless its position is being recorded. Returns
+    /// whether it did.
+    pub(crate) fn forget_copied(&mut self) -> bool {
+        let Some(reshape) = &mut self.reshape else { return false };
+        let may = !reshape.flushing && reshape.durable == reshape.recorded;
+        if may {
+            reshape.copied = reshape.recorded;
+            reshape.forgotten = true;
+        }
+        may
+    }
+
+    /// Notes that the copy goes on from where [`Array::reshape_from`] says.
+    pub(crate) fn reshape_goes_on(&mut self) {
+        if let Some(reshape) = &mut self.reshape {
+            reshape.forgotten = false;
+        }
     }
 
     /// Requests that superblocks record how far the array is copied, after a flush.
@@ -466,7 +491,7 @@ impl Array {
         }
         self.membership = slots_of(after, &self.membership);
         let position = Sectors::ZERO;
-        let of = Reshaping { after: after.clone(), position, backwards: false, held: false };
+        let of = Reshaping { after: after.clone(), position, held: false };
         self.membership_before = slots_of(&before, &self.membership);
         self.reshape = Some(Box::new(Reshape::new(&of, before.clone())));
         if let Some(bitmap) = &mut self.bitmap {

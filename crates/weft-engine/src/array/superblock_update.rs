@@ -232,8 +232,13 @@ impl Array {
         !self.says_in_use() && self.corrections != Corrections::Durable
     }
 
+    /// Whether a superblock update that is due waits until corrected strips are durable.
+    pub(super) fn update_waits_for_corrections(&self) -> bool {
+        self.updates.wanted > self.updates.done && self.waits_for_corrections()
+    }
+
     /// Whether a correction may be in flight. While the array is not dirty, only corrections write
-    /// to in-sync members.
+    /// to in-sync members, and copies of a reshape, which are held back meanwhile.
     fn is_correcting(&self, out: &Outbox) -> bool {
         let mut in_sync = self.members.iter().filter(|it| it.state == MemberState::InSync);
         in_sync.any(|member| out.is_writing_parts(member))

@@ -198,11 +198,8 @@ pub struct Replacement {
 pub struct Reshaping {
     /// Geometry of the part that is reshaped.
     pub after: Geometry,
-    /// Array sector at which the two parts meet.
+    /// Array sector at which the two parts meet: the part below is reshaped.
     pub position: Sectors,
-    /// Whether the reshape goes from the end of the array to its beginning: the part above
-    /// `position` is reshaped, otherwise the part below.
-    pub backwards: bool,
     /// Whether the reshape waits until it is asked for
     /// ([`SyncAction::Reshape`](crate::SyncAction::Reshape)). [`assemble`] says that it does not.
     pub held: bool,

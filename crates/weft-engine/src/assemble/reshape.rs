@@ -20,43 +20,35 @@ impl Decision<'_> {
     /// update. The member at index `reference` has the freshest superblock.
     pub(super) fn settle_reshapes(&mut self, pool: &mut [Member], reference: usize) {
         let freshest = pool[reference].superblock.clone();
-        let Some(reshape) = freshest.reshape().copied() else {
-            for member in pool.iter_mut() {
-                let superblock = &mut member.superblock;
-                let Some(of) = superblock.reshape() else { continue };
-                let before = superblock.raid_disks().wrapping_add_signed(-of.delta_disks);
-                let (position, grows) = (of.position, of.delta_disks > 0);
-                let is_over = superblock.array_size().is_some_and(|size| position >= size.0);
-                if grows && superblock.raid_disks() == freshest.raid_disks() && is_over {
-                    superblock.end_reshape();
-                } else if grows && before == freshest.raid_disks() && position == 0 {
-                    superblock.revert_reshape();
+        match grows_down(&freshest) {
+            None if freshest.reshape().is_some() => {}
+            None => settle_ended(pool, &freshest),
+            Some(reshape) if is_over(&freshest, reshape) => {
+                for member in pool.iter_mut().filter(|it| it.superblock.reshape().is_some()) {
+                    member.superblock.end_reshape();
                 }
             }
-            return;
-        };
-        if reshape.position > 0 || reshape.delta_disks <= 0 {
-            return;
-        }
-        let records = |number: u32, slot: Slot| {
-            pool.iter().any(|member| {
-                let superblock = &member.superblock;
-                superblock.dev_number() == number
-                    && superblock.own_role() == Ok(Role::Active(slot))
-                    && superblock.reshape().is_some()
-            })
-        };
-        let numbers = 0..freshest.role_count() as u32;
-        let mut roles = numbers.filter_map(|number| match freshest.role(number) {
-            Ok(Role::Active(slot)) => Some((number, slot)),
-            Ok(_) | Err(_) => None,
-        });
-        if !roles.all(|(number, slot)| records(number, slot)) {
-            for member in pool.iter_mut() {
-                member.superblock.revert_reshape();
+            Some(reshape) if reshape.position == 0 && !is_begun(pool, &freshest) => {
+                pool.iter_mut().for_each(|member| member.superblock.revert_reshape());
+                let what =
+                    "a reshape had not begun yet: a member does not record it, or is not here";
+                self.tell(what.to_owned());
             }
-            let what = "a reshape had not begun yet: a member does not record it, or is not here";
-            self.tell(what.to_owned());
+            Some(reshape) => {
+                // A spare may lag, or have been away when the reshape began.
+                let before = freshest.raid_disks().wrapping_add_signed(-reshape.delta_disks);
+                let down = Sectors(reshape.new_offset.unsigned_abs().into());
+                for member in pool {
+                    let superblock = &mut member.superblock;
+                    let is_spare = superblock.own_role() == Ok(Role::Spare);
+                    if is_spare
+                        && superblock.raid_disks() == before
+                        && down < superblock.data_offset()
+                    {
+                        superblock.begin_reshape(freshest.raid_disks(), down);
+                    }
+                }
+            }
         }
     }
 
@@ -81,21 +73,21 @@ impl Decision<'_> {
         if superblock.level().code() != reshape.new_level {
             return refused("a reshape that keeps the level");
         }
-        let moves = superblock.features().contains(Features::NEW_OFFSET);
-        if !moves && !is_past_the_critical_section(superblock, reshape) {
+        let same = (reshape.new_layout, reshape.new_chunk);
+        if reshape.delta_disks <= 0 || same != (superblock.layout(), superblock.chunk()) {
+            return refused("a reshape to more members, with the layout and the chunk as they are");
+        }
+        if !overwrites_nothing(superblock, reshape) {
             return refused(
-                "one that moves the data, or has passed the part of which mdadm keeps a backup",
+                "one that moves the data down far enough, or has passed the part of which mdadm \
+                 keeps a backup",
             );
         }
         if self.options.read_only {
             return Ok(());
         }
-        let goes_on = moves
-            && reshape.delta_disks > 0
-            && reshape.new_offset < 0
-            && (reshape.new_layout, reshape.new_chunk) == (superblock.layout(), superblock.chunk());
-        if !goes_on {
-            return refused("for writing one to more members, with the data moving down");
+        if grows_down(superblock).is_none() {
+            return refused("for writing one that moves the data down");
         }
         if superblock.recovery_offset().is_some() {
             return refused("for writing no member that is rebuilt meanwhile");
@@ -118,33 +110,103 @@ impl Decision<'_> {
             let text = format!("{}: superblock {error}", reference.info.label);
             self.refused(AssemblyState::Unsupported, text)
         })?;
-        let backwards = superblock.features().contains(Features::RESHAPE_BACK);
-        let backwards = reshape.delta_disks < 0 || reshape.delta_disks == 0 && backwards;
         let position = Sectors(reshape.position);
+        if position > after.array_size() {
+            let text = format!(
+                "{}: superblock reshape_position at byte 104: found {position}, expected at most {}",
+                reference.info.label,
+                after.array_size()
+            );
+            return Err(self.refused(AssemblyState::Unsupported, text));
+        }
         let note = format!(
             "a reshape from {} to {slots} members is under way, at {position} of {}",
             before.members(),
             after.array_size().max(before.array_size()),
         );
         self.note(AssemblyState::ReshapePending, note);
-        Ok(Some(Reshaping { after, position, backwards, held: false }))
+        Ok(Some(Reshaping { after, position, held: false }))
     }
 }
 
-/// Whether a reshape in place has passed the part in which it overwrites what it has yet to read.
+/// State of a reshape to more members for which the data moves down; `None` if the superblock
+/// records none, or one of another kind.
+fn grows_down(superblock: &Superblock) -> Option<&Reshape> {
+    let same = |it: &&Reshape| {
+        let kept = (it.new_level, it.new_layout, it.new_chunk);
+        kept == (superblock.level().code(), superblock.layout(), superblock.chunk())
+    };
+    let down = |it: &&Reshape| it.delta_disks > 0 && it.new_offset < 0;
+    let moves = superblock.features().contains(Features::NEW_OFFSET);
+    let has_parity = superblock.level().parity_count() > 0;
+    superblock.reshape().filter(same).filter(down).filter(|_| moves && has_parity)
+}
+
+/// Whether all of the array has the geometry after the reshape.
+fn is_over(superblock: &Superblock, reshape: &Reshape) -> bool {
+    superblock.array_size().is_some_and(|size| reshape.position >= size.0)
+}
+
+/// Whether all members with a slot, according to the freshest superblock, are in the pool and
+/// record the reshape.
+fn is_begun(pool: &[Member], freshest: &Superblock) -> bool {
+    let records = |number: u32, slot: Slot| {
+        pool.iter().any(|Member { superblock, .. }| {
+            let is_at = superblock.own_role() == Ok(Role::Active(slot));
+            superblock.dev_number() == number && is_at && superblock.reshape().is_some()
+        })
+    };
+    let numbers = 0..freshest.role_count() as u32;
+    let mut roles = numbers.filter_map(|number| match freshest.role(number) {
+        Ok(Role::Active(slot)) => Some((number, slot)),
+        Ok(_) | Err(_) => None,
+    });
+    roles.all(|(number, slot)| records(number, slot))
+}
+
+/// Settles members that still record a reshape which the freshest superblock does not record. A
+/// member that lags by one update has missed the one that ended it, wherever it says that the
+/// reshape had come, or the last one that forgot it.
+fn settle_ended(pool: &mut [Member], freshest: &Superblock) {
+    for Member { superblock, .. } in pool.iter_mut() {
+        let Some(of) = superblock.reshape().copied() else { continue };
+        let before = superblock.raid_disks().wrapping_add_signed(-of.delta_disks);
+        let is_spare = superblock.own_role() == Ok(Role::Spare);
+        let lags = superblock.events().saturating_add(1) == freshest.events();
+        if of.delta_disks != 0 && superblock.raid_disks() == freshest.raid_disks() {
+            if lags || is_spare || is_over(superblock, &of) {
+                superblock.end_reshape();
+            }
+        } else if grows_down(superblock).is_some()
+            && before == freshest.raid_disks()
+            && of.position == 0
+        {
+            superblock.revert_reshape();
+        }
+    }
+}
+
+/// Whether the next step of a reshape to more members overwrites nothing that a restart would read:
+/// data moves down far enough, or a reshape in place has passed the part for which mdadm keeps a
+/// backup.
 ///
-/// Source   md-reshape.md §6 (mdadm: `Grow_restart`)
-fn is_past_the_critical_section(superblock: &Superblock, reshape: &Reshape) -> bool {
+/// Source   md-reshape.md §4, §6, §7 (md: `raid5_run`; mdadm: `Grow_restart`)
+fn overwrites_nothing(superblock: &Superblock, reshape: &Reshape) -> bool {
     let parity = superblock.level().parity_count();
-    let data = |members: u32| u64::from(members.saturating_sub(parity));
+    let data = |members: u32| u128::from(members.saturating_sub(parity));
     let new = data(superblock.raid_disks());
     let old = data(superblock.raid_disks().wrapping_add_signed(-reshape.delta_disks));
-    let (chunk, new_chunk) = (superblock.chunk().0, reshape.new_chunk.0);
-    if reshape.delta_disks <= 0 || old == 0 || chunk == 0 || new_chunk == 0 {
+    let chunk = u128::from(superblock.chunk().0);
+    if old == 0 || new == 0 || chunk == 0 {
         return false;
     }
-    let mut written = (new_chunk..=superblock.size().0).step_by(new_chunk as usize);
-    // The first row that is written behind the rows that were read for it.
-    let first = written.find(|rows| *rows < rows * new / old / chunk * chunk);
-    first.is_some_and(|rows| reshape.position >= rows * new)
+    let moves = superblock.features().contains(Features::NEW_OFFSET);
+    let down = if moves { -i128::from(reshape.new_offset) } else { 0 };
+    let (Ok(down), position) = (u128::try_from(down), u128::from(reshape.position)) else {
+        return false;
+    };
+    let written_to = (position / (chunk * new) + 1) * chunk;
+    let read_from = position / (chunk * old) * chunk;
+    let size_before = u128::from(superblock.size().0) / chunk * chunk * old;
+    position >= size_before || written_to <= read_from + down
 }

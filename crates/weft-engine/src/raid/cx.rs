@@ -272,6 +272,12 @@ impl<'a> Cx<'a> {
         self.array.position_at(slot).map_or(Sectors::ZERO, |position| self.shift(position))
     }
 
+    /// Forgets what is copied and not recorded, so that it is copied again. Returns whether that is
+    /// possible.
+    pub(super) fn forget_copied(&mut self) -> bool {
+        self.array.forget_copied()
+    }
+
     /// Requests that the superblocks record how far the reshape has come.
     pub(super) fn record_reshape(&mut self) {
         self.array.record_reshape();
@@ -362,6 +368,7 @@ impl<'a> Cx<'a> {
     /// Sends a discard to the member at `position`, and to its replacement. The answer goes to
     /// [`super::Personality::discard_done`].
     pub(super) fn discard(&mut self, position: usize, discard: &MemberDiscard) {
+        assert!(self.side.is_none(), "nothing is discarded during a reshape");
         let MemberDiscard { request, first, len, counted, fua, attr } = *discard;
         let sectors = SectorRange { start: first, len };
         self.array.discard(position, (sectors, counted), (request, fua, &attr), self.out);

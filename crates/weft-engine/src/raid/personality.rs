@@ -78,9 +78,8 @@ impl Personality {
         reshape: &Reshaping,
         knobs: &Knobs,
     ) -> Self {
-        let Reshaping { after, position, backwards, .. } = reshape;
-        let at = (*position, *backwards);
-        Self::Reshape(Box::new(Reshape::new(memory, (before, after), at, knobs)))
+        let Reshaping { after, position, .. } = reshape;
+        Self::Reshape(Box::new(Reshape::new(memory, (before, after), *position, knobs)))
     }
 }
 
@@ -232,7 +231,7 @@ levels! {
             true
         }
 
-        /// Whether requests wait to be split.
+        /// Whether requests wait to be split, or are carried out past the stripe cache.
         fn has_waiting(&self) -> bool {
             false
         }

@@ -211,8 +211,6 @@ impl Volume {
                  reshape; start with a larger one"
             )));
         }
-        self.frozen = false;
-        self.recovery_disabled = false;
         self.quiescing = Some(Box::new(WhenQuiet::BeginReshape(after)));
         Ok(Some(Until::Reshaping))
     }
@@ -237,6 +235,11 @@ impl Volume {
         }
         if self.can_never_set() {
             self.give_up_quiescing(&ReplyError::Io, out);
+        }
+        let ends = self.quiescing.as_deref().is_some_and(|it| matches!(it, WhenQuiet::EndReshape));
+        if ends && self.has_deferred() {
+            // Strips may wait for space for long.
+            self.quiescing = None;
         }
         if !self.may_act() {
             return;
@@ -263,9 +266,10 @@ impl Volume {
     }
 
     fn begin_reshape(&mut self, after: &Geometry) {
+        (self.frozen, self.recovery_disabled) = (false, false);
         let before = self.array.begin_reshape(after);
         let (after, position) = (after.clone(), Sectors::ZERO);
-        let reshape = Reshaping { after, position, backwards: false, held: false };
+        let reshape = Reshaping { after, position, held: false };
         self.raid = Personality::reshape(self.memory, &before, &reshape, &self.knobs);
     }
 
@@ -277,6 +281,7 @@ impl Volume {
             && self.quiescing.is_none()
             && self.sync.is_none()
             && !self.is_unanswered()
+            && !self.has_deferred()
     }
 
     /// Whether a member does not answer, so that some stripes may stay in use for long.
@@ -345,7 +350,8 @@ impl Volume {
                     stuck.then_some(Err(ReplyError::NoSpace))
                 }
                 Until::Reshaping if self.array.membership.broken => Some(Err(ReplyError::Io)),
-                Until::Reshaping => (set && !self.array.reshape_begins()).then_some(Ok(())),
+                Until::Reshaping if set && !self.array.reshape_begins() => Some(Ok(())),
+                Until::Reshaping => stuck.then_some(Err(ReplyError::NoSpace)),
                 Until::Set => set.then_some(Ok(())),
                 Until::Stopped if idle && stuck => Some(Err(ReplyError::NoSpace)),
                 Until::Stopped => stopped.then(|| self.array.stop_result()),

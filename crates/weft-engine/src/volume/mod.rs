@@ -178,10 +178,11 @@ impl Volume {
         self.raid.to_discard(request, ArrayView::of(&self.array))
     }
 
-    /// Whether an answered request may have left its range as it was: a trim of a level without
-    /// redundancy, where a member turned out to be unable to discard.
+    /// Whether an answered request may have left its range as it was: a trim during a reshape, or
+    /// of a level without redundancy, where a member turned out to be unable to discard.
     pub(crate) fn may_have_kept(&self, request: &ClientRequest) -> bool {
-        let is_only_advice = request.op == RequestOp::Trim && !self.array.membership.is_redundant;
+        let keeps = self.array.is_reshaping() || !self.array.membership.is_redundant;
+        let is_only_advice = request.op == RequestOp::Trim && keeps;
         is_only_advice && self.to_discard(request).is_none()
     }
 

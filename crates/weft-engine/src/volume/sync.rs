@@ -107,8 +107,10 @@ impl Volume {
             self.wanted_sync = None;
         }
         let lease = changes_parity(action).then(|| self.array.lease_for_sync());
-        if action == SyncAction::Resync {
-            self.array.resync_begins();
+        match action {
+            SyncAction::Resync => self.array.resync_begins(),
+            SyncAction::Reshape => self.array.reshape_goes_on(),
+            _ => {}
         }
         self.sync_failed_full = false;
         out.notice(Notice::SyncStarted { volume: self.id, action });

@@ -56,7 +56,7 @@ fn the_two_geometries_meet_at_the_position() {
         let reshape = assembly.reshape.as_ref().unwrap();
         assert_eq!((slots(&assembly).as_str(), assembly.layout.members()), ("UUUU", 3));
         assert_eq!((reshape.after.members(), reshape.position.0), (4, position));
-        assert!(!reshape.backwards && assembly.states == [AssemblyState::ReshapePending]);
+        assert!(assembly.states == [AssemblyState::ReshapePending]);
     }
 }
 
@@ -118,11 +118,61 @@ fn members_that_are_lost_in_the_middle_are_lost_from_both_geometries() {
     }
 }
 
+/// The kernel does not record a position at the end before it records the end.
+#[test]
+fn a_member_that_missed_the_end_has_the_geometry_after() {
+    let mut set = growing(100 * UNIT);
+    for candidate in &mut set[..3] {
+        candidate.superblock.as_mut().unwrap().end_reshape();
+        edit(candidate, |superblock| superblock.events = 12);
+    }
+    let assembly = assemble(&set, &Options::default()).unwrap();
+    assert_eq!((slots(&assembly).as_str(), &assembly.reshape), ("UUUU", &None));
+    let mut members = assembly.members().map(|(_, member)| &member.superblock);
+    assert!(members.all(|it| it.data_offset() == members_offset(&set) && it.reshape().is_none()));
+}
+
+fn members_offset(set: &[Candidate]) -> Sectors {
+    set[0].superblock.as_ref().unwrap().data_offset()
+}
+
+/// With a backup the kernel may have overwritten the beginning of the array at position 0.
+#[test]
+fn a_reshape_with_a_backup_is_not_forgotten() {
+    for lost in 0..4 {
+        let mut set = growing(0);
+        each(&mut set, |superblock| superblock.feature_map.remove(Features::NEW_OFFSET));
+        set.remove(lost);
+        for read_only in [true, false] {
+            let refused = assemble(&set, &Options { read_only, ..run() }).unwrap_err();
+            assert_eq!(refused.state, AssemblyState::Reshaping, "{refused}");
+        }
+    }
+}
+
+#[test]
+fn a_spare_that_missed_the_beginning_stays_a_spare() {
+    let mut set = growing(UNIT);
+    let mut spare = before().swap_remove(3);
+    spare.member.index = MemberIndex(4);
+    edit(&mut spare, |superblock| {
+        superblock.dev_number = 4;
+        superblock.device_uuid = Uuid([96; 16]);
+        superblock.set_role(4, Role::Spare);
+    });
+    set.push(spare);
+    each(&mut set, |superblock| superblock.set_role(4, Role::Spare));
+    let assembly = assemble(&set, &Options::default()).unwrap();
+    assert_eq!((slots(&assembly).as_str(), assembly.spares.len()), ("UUUU", 1));
+    assert!(assembly.spares[0].superblock.reshape().is_some());
+}
+
 type Spoil = fn(&mut Super1);
 
 #[test]
 fn other_reshapes_are_read_or_refused_by_name() {
-    let cases: [(&str, Spoil, Option<&str>, Option<&str>); 7] = [
+    let more = Some("a reshape to more members");
+    let cases: [(&str, Spoil, Option<&str>, Option<&str>); 8] = [
         ("level", |it| it.reshape.new_level = 6, Some("keeps the level"), Some("keeps the level")),
         (
             "in place, critical",
@@ -137,11 +187,12 @@ fn other_reshapes_are_read_or_refused_by_name() {
                 it.reshape.position = 1000 * UNIT;
             },
             None,
-            Some("moving down"),
+            Some("moves the data down"),
         ),
-        ("data moves up", |it| it.reshape.new_offset = 384, None, Some("moving down")),
-        ("layout", |it| it.reshape.new_layout = 0, None, Some("moving down")),
-        ("chunk", |it| it.reshape.new_chunk = Sectors(64), None, Some("moving down")),
+        ("data moves up", |it| it.reshape.new_offset = 384, Some("far enough"), Some("far enough")),
+        ("too little", |it| it.reshape.new_offset = -8, Some("far enough"), Some("far enough")),
+        ("layout", |it| it.reshape.new_layout = 0, more, more),
+        ("chunk", |it| it.reshape.new_chunk = Sectors(64), more, more),
         (
             "rebuilt",
             |it| it.set_recovery_offset(Some(Sectors(8))),

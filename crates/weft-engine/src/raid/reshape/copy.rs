@@ -281,7 +281,10 @@ impl Copier {
             while self.step(place, after, cx) {}
         }
         let (recorded, copied) = (cx.view().reshape().recorded(), cx.view().reshape().copied());
-        let gives_up = cx.membership().broken || cx.is_planted(Mutant::ReshapeLetsPass);
+        // Strips for which a member had no space are in memory only: their units are copied again
+        // once there is space, and no request waits for that.
+        let forgets = is_idle && after.has_deferred() && cx.forget_copied();
+        let gives_up = cx.membership().broken || cx.is_planted(Mutant::ReshapeLetsPass) || forgets;
         // What was copied behind a unit that failed is copied again.
         let gives_up_from = self.gives_up_from;
         let in_vain =
@@ -298,8 +301,8 @@ impl Copier {
         let waits = self.units.iter().flatten().any(waits);
         let many = self.unrecorded.len() as u64 >= UNRECORDED_MAX;
         let is_wanted = waits || many || is_idle || self.hurried_to > recorded;
-        // Strips for which a member had no space are in memory only. The old place of a stripe may be
-        // overwritten once it is recorded, so no correction of it may be under way then.
+        // The old place of a stripe may be overwritten once it is recorded, so no correction of it
+        // may be under way then.
         let old = cx.view().reshape().read_from(copied);
         if is_wanted && !after.has_deferred() && !before.may_write_below(old) {
             cx.record_reshape();

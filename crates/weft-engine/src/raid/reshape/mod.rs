@@ -21,7 +21,7 @@ use crate::array::reshape::Side;
 use crate::array::resync_window::{Pass, Resync, Settles};
 use crate::contract::error::ReplyError;
 use crate::contract::frame::Run;
-use crate::contract::input::{ClientRequest, Fault, SyncAction, Value, Verb};
+use crate::contract::input::{ClientRequest, Fault, RequestOp, SyncAction, Value, Verb};
 use crate::contract::snapshot::{RaidSnapshot, StripesInUse};
 use crate::contract::token::RequestId;
 use crate::knobs::{Knob, Knobs};
@@ -33,8 +33,7 @@ pub(crate) struct Reshape {
     before: ParityRaid,
     after: ParityRaid,
     copier: Copier,
-    backwards: bool,
-    /// Array sector at which requests go from one side to the other.
+    /// Array sector from which on requests go to the side before.
     boundary: Sectors,
     events: Vec<Event>,
 }
@@ -50,12 +49,12 @@ macro_rules! both {
 }
 
 impl Reshape {
-    /// Creates the personality of an array of which the geometry is `before` on one side of
-    /// `boundary` and `after` on the other one.
+    /// Creates the personality of an array of which the geometry is `after` below `boundary` and
+    /// `before` from there on.
     pub(crate) fn new(
         memory: StripeMemory,
         (before, after): (&Geometry, &Geometry),
-        (boundary, backwards): (Sectors, bool),
+        boundary: Sectors,
         knobs: &Knobs,
     ) -> Self {
         let (copier, rest) = Copier::new(memory, before, after);
@@ -66,7 +65,6 @@ impl Reshape {
             before: ParityRaid::new(half, before, knobs),
             after: ParityRaid::new(other, after, knobs),
             copier,
-            backwards,
             boundary,
             events: Vec::new(),
         }
@@ -87,7 +85,7 @@ impl Reshape {
 
     /// Side of the array sector of byte `at`.
     fn side_at(&self, at: Bytes) -> Side {
-        if (at < self.boundary.bytes()) == self.backwards { Side::Before } else { Side::After }
+        if at < self.boundary.bytes() { Side::After } else { Side::Before }
     }
 
     /// Side of a request; `None` if the boundary is within its range.
@@ -165,7 +163,14 @@ impl Requests for Reshape {
         self.raid(side).read_straight(io, &mut cx.on(side))
     }
 
+    /// Takes a request. What was to be discarded when the request arrived, before the reshape, is
+    /// overwritten with zeros.
     fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
+        let mut io = *io;
+        if io.discarded.take().is_some() {
+            io.op = RequestOp::WriteZeroes;
+        }
+        let io = &io;
         if let Some(side) = self.side_of(io.range) {
             return submit(self.raid(side), io, &mut cx.on(side));
         }

@@ -89,6 +89,12 @@ impl ParityRaid {
         self.waits_for_stripes() && self.stripes.cache.is_relieved()
     }
 
+    /// Whether requests or displaced work wait to be attached to stripes, for any reason.
+    #[inline]
+    fn has_to_attach(&self) -> bool {
+        !self.ready.is_empty() || self.waits_for_stripes()
+    }
+
     #[inline]
     fn waits_for_stripes(&self) -> bool {
         !self.starved.is_empty() || !self.rereads.is_empty() || self.stripes.has_displaced()
@@ -191,7 +197,7 @@ impl ParityRaid {
         let unit = self.stripes.cache.strip_bytes();
         let range = io.range;
         range.start.0 % unit + range.len.0 <= unit
-            && !self.has_waiting()
+            && !self.has_to_attach()
             && self.attach_short(io, unit, cx) == Attached::All
     }
 
@@ -462,7 +468,7 @@ impl Requests for ParityRaid {
 
     #[inline]
     fn split_waiting(&mut self, quiesces: bool, cx: &mut Cx<'_>) {
-        if self.has_waiting() {
+        if self.has_to_attach() {
             self.attach_waiting(&attaching(cx, quiesces), cx.now());
         }
     }
@@ -499,10 +505,11 @@ impl Requests for ParityRaid {
             && self.starved.is_empty()
     }
 
-    /// Whether requests or displaced work wait to be attached to stripes, for any reason.
+    /// Whether requests or displaced work wait to be attached to stripes, for any reason, or
+    /// discards are under way.
     #[inline]
     fn has_waiting(&self) -> bool {
-        !self.ready.is_empty() || self.waits_for_stripes()
+        self.has_to_attach() || !self.discards.is_empty()
     }
 }
 
