@@ -1,11 +1,11 @@
-//! Replacement of members that still work: a spare is filled beside the member whose slot it takes
-//! over at the end.
+//! Replacement of members that still work: a spare is filled beside the member, and takes over its
+//! slot at the end.
 //!
 //! ```text
 //! asked ──spare is bound──▶ filled: every write of the slot goes to both ([`super::twin`]),
 //!                           and a recovery copies the rest
 //!              ├── copied ──────────▶ swap: the original has failed, the replacement has the slot
-//!              ├── original failed ─▶ the replacement has the slot, and is rebuilt from where it is
+//!              ├── original failed ─▶ the replacement has the slot, and its recovery goes on
 //!              └── replacement failed ─▶ the original goes on
 //! ```
 //!

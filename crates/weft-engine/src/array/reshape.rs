@@ -14,8 +14,8 @@
 //! - Requests of clients between the recorded position and the end of what is being copied wait
 //!   until that is recorded: after a crash the old copy counts there.
 //!
-//! At position 0 nothing has moved that a restart reads. A reshape whose beginning was recorded by
-//! a part of the members only is therefore forgotten by the next assembly.
+//! At position 0 nothing has moved that a restart reads. If only a part of the members have
+//! recorded the beginning of a reshape, the next assembly therefore forgets it.
 //!
 //! md records a position when it has to, and otherwise every ten seconds; a client that waits does
 //! not hurry it. weft records one also when a client waits, and after [`UNRECORDED_MAX`] units.

@@ -113,7 +113,8 @@ impl Decision<'_> {
         let position = Sectors(reshape.position);
         if position > after.array_size() {
             let text = format!(
-                "{}: superblock reshape_position at byte 104: found {position}, expected at most {}",
+                "{}: superblock reshape_position at byte 104: found {position}, \
+                 expected at most {}",
                 reference.info.label,
                 after.array_size()
             );

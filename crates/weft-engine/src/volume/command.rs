@@ -296,8 +296,8 @@ impl Volume {
         self.quiescing.is_some() && self.array.membership.broken && self.has_deferred()
     }
 
-    /// Answers the command whose change waits (`quiescing`) with an error, because stripes stay in
-    /// use.
+    /// Answers the command that asked for the change in `quiescing` with an error, because stripes
+    /// stay in use.
     pub(super) fn give_up_quiescing(&mut self, error: &ReplyError, out: &mut Outbox) {
         self.quiescing = None;
         self.commands.retain(|waiting| {

@@ -41,8 +41,8 @@ pub(super) fn start(cx: &mut Context<'_, '_>, step: Step) -> Result<(Verb, Step)
         }
         Step::Grow(raid_disks) => {
             if cx.driver.members().members().any(|member| member.overlay().is_some()) {
-                let text = "found overlays, expected members that are written: all of the array would \
-                            be copied into the overlays";
+                let text = "found overlays, expected members that are written: all of the array \
+                            would be copied into the overlays";
                 return Err(refusal(FailureKind::Refused, text));
             }
             Ok((Verb::Grow { raid_disks }, Step::Waiting))

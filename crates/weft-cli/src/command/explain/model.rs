@@ -51,8 +51,8 @@ pub(super) struct Range {
 }
 
 /// Reason why an array that is being reshaped is not explained.
-const RESHAPED: &str = "found an array that is being reshaped, expected one with a single geometry; \
-                        weft wait ends when it is done";
+const RESHAPED: &str = "found an array that is being reshaped, expected one with a single \
+                        geometry; weft wait ends when it is done";
 
 impl Array {
     pub(super) fn of_members(paths: &[PathBuf], chosen: Options) -> Result<Self, Failure> {

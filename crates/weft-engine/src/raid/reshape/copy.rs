@@ -227,9 +227,10 @@ impl Copier {
 
     /// Handles a finished computation, if it is one of a copy.
     pub(super) fn computed(&mut self, job: JobId) -> bool {
-        let is_own = job.0 & (JOB | SIDES) == JOB;
+        let (side, JobId(number)) = Side::of_job(job);
+        let is_own = side == Side::After && number & JOB != 0;
         if is_own {
-            let place = (job.0 & !JOB) as usize;
+            let place = (number & !JOB) as usize;
             let unit = self.units[place].as_mut().expect("a unit is zeroed while it is copied");
             unit.pending -= 1;
         }
@@ -238,8 +239,7 @@ impl Copier {
 
     /// Reports that a request waits for the copy of request `id`. Returns whether there is one.
     pub(super) fn hurry(&mut self, id: RequestId) -> bool {
-        let of_unit = self.of_request(id).map(|unit| unit.key);
-        let of_unit = of_unit.map(|key| Sectors((key + 1) * self.unit.0));
+        let of_unit = self.of_request(id).map(|unit| unit.key).map(|key| self.end_of(key));
         let end = of_unit.or_else(|| self.unrecorded.iter().find(|it| it.0 == id).map(|it| it.1));
         self.hurried_to = self.hurried_to.max(end.unwrap_or_default());
         self.fresh |= end.is_some();
@@ -253,21 +253,26 @@ impl Copier {
             Step::Locking => false,
             Step::Reading | Step::Zeroing | Step::Writing => unit.pending == 0,
             Step::Waiting => {
-                let in_vain = self.gives_up_from.is_some_and(|from| self.end_of(unit) > from);
-                let gives_up = broken || unit.error.is_some() || in_vain;
-                gives_up || array.may_copy_to(self.end_of(unit))
+                let end = self.end_of(unit.key);
+                let gives_up = broken || unit.error.is_some() || self.is_in_vain(end);
+                gives_up || array.may_copy_to(end)
             }
             Step::Over => unit.pins == 0,
         });
         let recorded = array.reshape().recorded();
         let mut ends = self.unrecorded.iter().map(|(_, end)| *end);
-        let in_vain = |end| self.gives_up_from.is_some_and(|from| end > from);
-        let released = ends.any(|end| end <= recorded || broken || in_vain(end));
+        let released = ends.any(|end| end <= recorded || broken || self.is_in_vain(end));
         steps || released || self.fresh || !self.events.is_empty()
     }
 
-    fn end_of(&self, unit: &Unit) -> Sectors {
-        Sectors((unit.key + 1) * self.unit.0)
+    /// Array sector at which unit number `key` ends.
+    fn end_of(&self, key: u64) -> Sectors {
+        Sectors((key + 1) * self.unit.0)
+    }
+
+    /// Whether a unit that ends at `end` lies behind one that could not be copied, or is that one.
+    fn is_in_vain(&self, end: Sectors) -> bool {
+        self.gives_up_from.is_some_and(|from| end > from)
     }
 
     /// Takes the next steps of all units, and releases those that are recorded.
@@ -286,11 +291,9 @@ impl Copier {
         let forgets = is_idle && after.has_deferred() && cx.forget_copied();
         let gives_up = cx.membership().broken || cx.is_planted(Mutant::ReshapeLetsPass) || forgets;
         // What was copied behind a unit that failed is copied again.
-        let gives_up_from = self.gives_up_from;
-        let in_vain =
-            |end: Sectors| is_idle && end > copied || gives_up_from.is_some_and(|from| end > from);
         for (request, end) in std::mem::take(&mut self.unrecorded) {
-            if end <= recorded || gives_up || in_vain(end) {
+            let in_vain = is_idle && end > copied || self.is_in_vain(end);
+            if end <= recorded || gives_up || in_vain {
                 self.release(request);
             } else {
                 self.unrecorded.push_back((request, end));
@@ -322,9 +325,8 @@ impl Copier {
     fn step(&mut self, place: usize, after: &mut ParityRaid, cx: &mut Cx<'_>) -> bool {
         let frames = self.frames(place);
         let Some(unit) = self.units[place].clone() else { return false };
-        let (end, last) = (self.end_of(&unit), self.size_before.bytes());
-        let in_vain = self.gives_up_from.is_some_and(|from| end > from);
-        let gives_up = unit.error.is_some() || cx.membership().broken || in_vain;
+        let (end, last) = (self.end_of(unit.key), self.size_before.bytes());
+        let gives_up = unit.error.is_some() || cx.membership().broken || self.is_in_vain(end);
         let (step, pending) = match unit.step {
             Step::Locking => return false,
             Step::Reading | Step::Zeroing | Step::Writing if unit.pending > 0 => return false,
@@ -390,9 +392,8 @@ impl Copier {
     }
 }
 
-/// Bit of the number of a computation that zeroes a part of a unit, and the bit of the sides.
+/// Bit of the number of a computation that zeroes a part of a unit.
 const JOB: u32 = 1 << 30;
-const SIDES: u32 = 1 << 31;
 
 /// Largest number of units that are copied at a time.
 const UNITS_MAX: u32 = 8;
