@@ -33,7 +33,7 @@ const TABLE: &[Row] = &[
         &["--raid-devices", "-n"],
         "weft grow TARGET --raid-devices COUNT (of an array that exists)",
     ),
-    row(&["--grow", "-G"], "weft set TARGET bitmap=internal, or none; weft grow for more members"),
+    row(&["--grow", "-G"], "weft grow TARGET; weft set TARGET bitmap=internal, or none"),
     row(&["--monitor", "--follow", "-F"], "weft monitor"),
     row(&["--stop", "-S"], "weft stop TARGET"),
     row(&["--wait", "-W"], "weft wait TARGET"),

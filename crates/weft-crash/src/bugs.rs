@@ -93,6 +93,10 @@ pub const RARE: [Mutant; 3] =
 pub const RESHAPES: [Mutant; 3] =
     [Mutant::ReshapeLetsPass, Mutant::ReshapeNotFlushed, Mutant::ReshapeOverSource];
 
+/// Bugs that are left out of [`SEEN_BY`] because no script resizes an array. The courses of
+/// `tests/resized.rs` find them.
+pub const RESIZES: [Mutant; 2] = [Mutant::ResizeNotRecorded, Mutant::ResizeNotResynced];
+
 /// Checkers that no bug of [`SEEN_BY`] needs: the beginning of the checker's name, and the test
 /// that shows that the checker works.
 pub const UNUSED: [(&str, &str); 3] = [

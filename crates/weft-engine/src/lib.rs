@@ -108,15 +108,15 @@ pub use config::{Config, VolumeConfig, VolumeSource, WriteBackConfig};
 pub use contract::error::{ConfigError, ReplyError};
 pub use contract::frame::{Frame, Run, Segment, Segments, ZERO_FRAME, frames_needed};
 pub use contract::input::{
-    Account, Attr, Class, ClientRequest, Command, Fault, Flags, Former, Input, Located, Origin,
-    Purpose, Replace, RequestOp, SyncAction, Value, Verb,
+    Account, Attr, Class, ClientRequest, Command, Fault, Flags, Former, Growth, Input, Located,
+    Origin, Purpose, Replace, RequestOp, SyncAction, Value, Verb,
 };
 pub use contract::member::{DeviceTraits, MemberInfo, MemberState};
 pub use contract::output::{ComputeOp, Differs, MemberOp, Notice, Output, Source, Sources};
 pub use contract::snapshot::{
-    AccountSnapshot, BitmapSnapshot, Load, MemberSnapshot, Mismatch, Mismatches, PartlyWritten,
-    Party, PurposeSectors, RaidSnapshot, ReshapeSnapshot, Snapshot, StripesInUse, VolumeSnapshot,
-    WriteBackSnapshot, WriteBackVolume, WrongStrip,
+    AccountSnapshot, BitmapSnapshot, LayoutSnapshot, Load, MemberSnapshot, Mismatch, Mismatches,
+    PartlyWritten, Party, PurposeSectors, RaidSnapshot, ReshapeSnapshot, Snapshot, StripesInUse,
+    VolumeSnapshot, WriteBackSnapshot, WriteBackVolume, WrongStrip,
 };
 pub use contract::stripe_waits::{StripeWaits, Waits};
 pub use contract::token::{Tag, Token};

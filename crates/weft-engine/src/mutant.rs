@@ -123,6 +123,10 @@ pub enum Mutant {
     ReshapeOverSource,
     /// A reshape lets requests of clients pass to what is copied but not recorded.
     ReshapeLetsPass,
+    /// The resync of the part that an array gets by a larger size does not take place.
+    ResizeNotResynced,
+    /// An array is used with its new size before superblocks record that.
+    ResizeNotRecorded,
     /// The bad blocks of a replacement are forgotten when it takes its slot.
     BadBlocksForgottenAtSwap,
     /// Writes do not wait until it is recorded that a replacement has taken its slot.
@@ -173,7 +177,7 @@ impl Mutant {
     ];
 
     /// Planted bugs that the random scripts of `weft-crash` detect.
-    pub const ALL: [Self; 57] = [
+    pub const ALL: [Self; 59] = [
         Self::AckBeforeAllCopies,
         Self::AckBeforeParity,
         Self::AckBeforeSuperblock,
@@ -221,6 +225,8 @@ impl Mutant {
         Self::ReshapeLetsPass,
         Self::ReshapeNotFlushed,
         Self::ReshapeOverSource,
+        Self::ResizeNotRecorded,
+        Self::ResizeNotResynced,
         Self::SwapNotRecorded,
         Self::BadBlocksForgottenAtSwap,
         Self::RmwNewAsOld,

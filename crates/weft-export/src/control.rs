@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+use weft_engine::LayoutSnapshot;
 
 /// Version of the protocol.
 pub const VERSION: u32 = 2;
@@ -35,6 +36,16 @@ pub struct ControlRequest {
     pub command: Command,
 }
 
+/// Bytes that an array uses of each member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GrowSize {
+    /// All that every member has room for.
+    Max,
+    /// This many, rounded down to whole chunks.
+    Bytes(u64),
+}
+
 /// Commands to a running volume, named as on the command line.
 ///
 /// Members are named by label (the path they were opened by) or by index.
@@ -51,11 +62,15 @@ pub enum Command {
         /// Labels or indices of the members.
         members: Vec<String>,
     },
-    /// Reshape an array with parity to more members, which spares become. The answer comes when
-    /// superblocks record the beginning.
+    /// Change the shape of the array: one of the fields. The answer comes when the array has its
+    /// new shape; if data has to be copied for that, when superblocks record the beginning.
     Grow {
-        /// Number of slots after the reshape.
-        raid_devices: u16,
+        /// Number of slots, without spares. An array with parity is reshaped to more.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        raid_devices: Option<u16>,
+        /// Bytes of data on each member.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        size: Option<GrowSize>,
     },
     /// Show knobs; all when none is named.
     Get {
@@ -427,6 +442,20 @@ pub struct ArrayStatus {
     pub member_size: u64,
     /// Creation time of the array, in seconds since 1970.
     pub created_secs: u64,
+}
+
+impl ArrayStatus {
+    /// The array, with the layout that it has now.
+    pub(crate) fn with_layout(self, layout: Option<LayoutSnapshot>) -> Self {
+        let Some(layout) = layout else { return self };
+        Self {
+            level: layout.level.code(),
+            layout: layout.number,
+            chunk: layout.chunk.0,
+            member_size: layout.member_size.0,
+            ..self
+        }
+    }
 }
 
 /// State of a member, part of the answer to `status`; see [`weft_engine::MemberSnapshot`].

@@ -54,6 +54,7 @@ mod metadata;
 pub mod partition;
 mod ppl;
 pub mod probe;
+mod resize;
 mod super090;
 mod super1;
 mod superblock;

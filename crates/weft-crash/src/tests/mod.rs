@@ -28,6 +28,7 @@ mod rebuilds;
 mod regressions;
 mod replaced;
 mod reshaped;
+mod resized;
 mod small_memory;
 mod sparse;
 mod statements;

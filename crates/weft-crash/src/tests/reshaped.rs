@@ -7,7 +7,7 @@
 use weft_engine::assemble;
 use weft_engine::knobs::{Knobs, SchedulerKind};
 use weft_engine::mutant::Mutant;
-use weft_engine::{Flags, RequestOp, SyncAction, Verb, WriteBackConfig};
+use weft_engine::{Flags, Growth, RequestOp, SyncAction, Verb, WriteBackConfig};
 use weft_ondisk::{Level, layout_id};
 use weft_units::rng::Rng;
 use weft_units::{Bytes, Span};
@@ -23,7 +23,7 @@ use crate::world::Order;
 
 /// Harm that may come to an array while it grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Harm {
+pub(super) enum Harm {
     /// The power is cut, and the process is killed.
     Cuts,
     /// A member fails, and the array is stopped and started again.
@@ -74,7 +74,7 @@ fn rig(rng: &mut Rng, seed: u64) -> (Rig, u16) {
 }
 
 /// Writes and reads of clients at random places.
-fn clients(rig: &mut Rig, rng: &mut Rng, size: u64) {
+pub(super) fn clients(rig: &mut Rig, rng: &mut Rng, size: u64) {
     for _ in 0..rng.pick(&[1, 2, 5]) {
         let len = rng.pick(&[512, 4096, 20_480]);
         let start = rng.below(size - len) / 512 * 512;
@@ -97,7 +97,7 @@ fn clients(rig: &mut Rig, rng: &mut Rng, size: u64) {
 }
 
 /// Trouble of a disk: until it is over, time passes and clients go on.
-fn trouble(rig: &mut Rig, rng: &mut Rng, size: u64, (disk, kind): (usize, u64)) {
+pub(super) fn trouble(rig: &mut Rig, rng: &mut Rng, size: u64, (disk, kind): (usize, u64)) {
     match kind {
         0 => rig.disks[disk].faults.stalled = true,
         1 => rig.disks[disk].faults.no_space = true,
@@ -139,7 +139,7 @@ fn course(seed: u64, harm: Harm, planted: Option<Mutant>, seen: &mut Seen) {
     }
     let steps = rng.below(6) as usize;
     rig.steps(steps);
-    rig.admin(Verb::Grow { raid_disks: slots });
+    rig.admin(Verb::Grow(Growth::RaidDisks(slots)));
     for turn in 0..rng.pick(&[4, 12, 30]) {
         clients(&mut rig, &mut rng, size);
         let count = if turn == 0 { rng.pick(&[60, 120]) } else { rng.pick(&[1, 2, 5, 20, 60]) };
@@ -161,7 +161,7 @@ fn course(seed: u64, harm: Harm, planted: Option<Mutant>, seen: &mut Seen) {
                 seen.resumed += u32::from(reshapes.is_some_and(|it| it.position.0 > 0));
                 if reshapes.is_none() && rig.volume().size.0 == size {
                     seen.forgotten += 1;
-                    rig.admin(Verb::Grow { raid_disks: slots });
+                    rig.admin(Verb::Grow(Growth::RaidDisks(slots)));
                 }
                 rig.verify();
             }

@@ -17,6 +17,7 @@ pub(crate) mod membership;
 pub(crate) mod outbox;
 mod replace;
 pub(crate) mod reshape;
+mod resize;
 pub(crate) mod resync_window;
 pub(crate) mod served;
 mod space;
@@ -43,6 +44,7 @@ use crate::array::member::Member;
 use crate::array::membership::{Membership, Report};
 use crate::array::outbox::{CompletionTarget, Outbox, Outstanding, Owner, PassedRequest};
 use crate::array::reshape::Reshape;
+use crate::array::resize::Resize;
 use crate::array::twin::Twins;
 use crate::assemble::{Assembly, Replacement, SlotState};
 use crate::config::VolumeSource;
@@ -120,6 +122,8 @@ pub(crate) struct Array {
     twins: Twins,
     /// Reshape under way; `None` if there is none.
     reshape: Option<Box<Reshape>>,
+    /// Change of the layout that moves no data; `None` if there is none.
+    resize: Option<Box<Resize>>,
 }
 
 impl Array {
@@ -291,6 +295,7 @@ impl Array {
             to_replace: Vec::new(),
             twins: Twins::default(),
             reshape: None,
+            resize: None,
         }
     }
 

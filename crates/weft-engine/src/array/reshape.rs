@@ -212,6 +212,12 @@ impl Array {
         self.reshape.is_some()
     }
 
+    /// Whether the array is being reshaped or resized.
+    #[inline]
+    pub(crate) fn is_growing(&self) -> bool {
+        self.reshape.is_some() || self.is_resizing()
+    }
+
     /// The reshape under way.
     pub(crate) fn reshape(&self) -> &Reshape {
         self.reshape.as_ref().expect("the array is being reshaped")

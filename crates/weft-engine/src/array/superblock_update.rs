@@ -266,6 +266,7 @@ impl Array {
             self.updates.started = self.updates.wanted;
             self.change_bitmap(out.now);
             self.reshape_update_starts();
+            self.resize_update_starts();
             if !self.is_planted(Mutant::EventsNotRaised) {
                 self.events += 1;
             }
@@ -412,7 +413,7 @@ impl Array {
         let update = Update {
             events: self.events,
             utime: MdTime { secs: self.epoch_secs + now.0 / 1_000_000_000, micros: 0 },
-            resync: match self.membership.resync_from {
+            resync: match self.resync_to_record() {
                 _ if in_use => ResyncOffset::At(Sectors::ZERO),
                 Some(from) => ResyncOffset::At(from),
                 None => ResyncOffset::Clean,

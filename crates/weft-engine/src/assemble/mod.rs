@@ -9,6 +9,7 @@ mod decision;
 pub mod journal;
 mod layout;
 mod reshape;
+mod resize;
 mod same_slot;
 pub mod states;
 

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use weft_ondisk::{BadBlocks, NewBitmap, Superblock};
-use weft_units::{ByteRange, Bytes, ClientId, Group, MemberIndex, VolumeId};
+use weft_units::{ByteRange, Bytes, ClientId, Group, MemberIndex, Sectors, VolumeId};
 
 use crate::contract::frame::Run;
 use crate::contract::member::MemberInfo;
@@ -403,12 +403,9 @@ pub enum Verb {
     /// Fill a spare beside a member that still works, and let it take the member's slot at the end.
     /// The member counts as failed from then on.
     Replace(Replace),
-    /// Reshape an array with parity to more slots, which spares take. The answer is sent when the
-    /// superblocks record that the reshape has begun.
-    Grow {
-        /// Number of slots after the reshape.
-        raid_disks: u16,
-    },
+    /// Change the shape of the array. The answer is sent when the array has its new shape or, for
+    /// one into which data has to be copied, when superblocks record that the reshape has begun.
+    Grow(Growth),
     /// Start or stop a sync: `check`, `repair`, `resync` and `correct` start one, `idle` stops a
     /// running one, and `frozen` also prevents a new one from starting.
     SyncAction(SyncAction),
@@ -441,6 +438,20 @@ pub enum Verb {
     Stop,
 }
 
+impl Verb {
+    /// Whether the command changes the members, the bitmap or the shape of the array.
+    pub(crate) fn changes_members(&self) -> bool {
+        matches!(
+            self,
+            Self::Add { .. }
+                | Self::ReAdd { .. }
+                | Self::Replace(_)
+                | Self::Grow(_)
+                | Self::SetBitmap(_)
+        )
+    }
+}
+
 /// Member that is to be replaced while it works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Replace {
@@ -448,6 +459,16 @@ pub struct Replace {
     pub member: MemberIndex,
     /// Spare that replaces it; `None`: the first that is free.
     pub with: Option<MemberIndex>,
+}
+
+/// Change of the shape of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Growth {
+    /// Number of slots. An array with parity is reshaped to more slots, which spares take. One of
+    /// RAID 1 gets more slots, or loses empty ones.
+    RaidDisks(u16),
+    /// Data sectors of each member; `None`: as many as every member has room for.
+    Size(Option<Sectors>),
 }
 
 /// Values of md's `sync_action`, and `correct`.

@@ -1,5 +1,6 @@
 //! Snapshot of an engine: counters and states at one moment, for status reports and tests.
 
+use weft_ondisk::Level;
 use weft_units::{Bytes, ClientId, Group, MemberIndex, SectorRange, Sectors, Slot};
 
 use crate::contract::error::ReplyError;
@@ -113,6 +114,9 @@ pub struct VolumeSnapshot {
     pub request_unit: Bytes,
     /// Number of slots; during a reshape, of the larger geometry.
     pub slots: usize,
+    /// Layout of the array; during a reshape the one before. `None` for a single member without
+    /// metadata.
+    pub layout: Option<LayoutSnapshot>,
     /// Number of slots without an in-sync member.
     pub degraded: usize,
     /// Update count of the superblocks (`events`).
@@ -155,6 +159,19 @@ pub struct VolumeSnapshot {
     /// Sectors that members have read and written, by account: the array itself, syncs, and each
     /// client.
     pub accounts: Vec<AccountSnapshot>,
+}
+
+/// Layout of an array, which changes when it grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LayoutSnapshot {
+    /// RAID level.
+    pub level: Level,
+    /// md's number of the layout.
+    pub number: u32,
+    /// Size of a chunk; 0 for RAID 1 and linear.
+    pub chunk: Bytes,
+    /// Bytes of data that the array uses of each member.
+    pub member_size: Bytes,
 }
 
 /// Reshape of an array.

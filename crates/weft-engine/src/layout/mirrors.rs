@@ -215,6 +215,12 @@ impl Mirrors {
         self.far
     }
 
+    /// Whether the copies of this array's sectors are at the same places in `other`, which differs
+    /// by its size. Far copies lie behind all first ones, and so depend on the size.
+    pub(crate) fn is_beginning_of(&self, other: &Self) -> bool {
+        self.far == 1 || self.stride == other.stride
+    }
+
     /// Number of sectors per resync unit: at most 64 KiB (md's `RESYNC_BLOCK_SIZE`), and within one
     /// chunk.
     #[must_use]

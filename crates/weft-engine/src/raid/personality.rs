@@ -226,7 +226,8 @@ levels! {
         /// Fails the requests to a broken array that wait for stripes which will never become free.
         fn end_vain_waits(&mut self, now: Time) {}
 
-        /// Whether no stripe is in use, and no partly split request waits for a stripe.
+        /// Whether no stripe is in use, and no partly split request waits for a stripe; of mirrors,
+        /// whether no range is being synced and no copy is to be tried again.
         fn is_quiet(&self) -> bool {
             true
         }
@@ -279,6 +280,12 @@ levels! {
         /// The volume is busy, or the value does not fit into the memory of the volume.
         fn check(&self, knob: Knob, knobs: &Knobs, busy: Busy) -> Result<(), ReplyError> {
             Ok(())
+        }
+
+        /// Uses another layout, in which everything that the array has is where it was. No stripe
+        /// is in use.
+        fn resize(&mut self, layout: &Layout) {
+            unreachable!("only mirrors and parity are resized")
         }
 
         /// Sets a knob that [`Personality::check`] accepted. No stripe is in use.

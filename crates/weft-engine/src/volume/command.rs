@@ -12,7 +12,7 @@ use crate::array::member::Member;
 use crate::array::outbox::Outbox;
 use crate::assemble::Reshaping;
 use crate::contract::error::ReplyError;
-use crate::contract::input::Verb;
+use crate::contract::input::{Growth, Verb};
 use crate::knobs::Knob;
 use crate::layout::geometry::Geometry;
 use crate::raid::{ArrayView, Busy, Personality};
@@ -25,6 +25,8 @@ pub(super) enum WhenQuiet {
     BeginReshape(Geometry),
     /// The array is reshaped.
     EndReshape,
+    /// Use the layout that the array records.
+    EndResize,
     Set(Knob),
 }
 
@@ -41,8 +43,9 @@ pub(super) enum Until {
     /// The command waits until the superblock update with this number is done, or can no longer be
     /// done.
     Recorded(u64),
-    /// The command waits until the beginning of a reshape is recorded.
-    Reshaping,
+    /// The command waits until the array has its new size or number of slots, or until the
+    /// beginning of a reshape is recorded.
+    Grown,
     /// The command waits until the knob has its new value.
     Set,
     /// The command waits until the array has no bitmap, and no write of the bitmap is in flight.
@@ -67,6 +70,9 @@ impl Volume {
         }
         if let Some(error) = self.raid.refuses(verb) {
             return Some(Err(error));
+        }
+        if self.array.is_resizing() && verb.changes_members() {
+            return Some(Err(ReplyError::Busy("the array is being resized; try again")));
         }
         let until = match verb {
             Verb::Add { member, former, device_uuid } => {
@@ -99,7 +105,7 @@ impl Volume {
                 self.recovery_disabled &= asked.is_err();
                 asked.map(|()| None)
             }
-            Verb::Grow { raid_disks } => self.grow(*raid_disks),
+            Verb::Grow(growth) => self.grow(*growth),
             Verb::Set(knob) => self.set(*knob, out),
             Verb::SetQueues { members, knob } => self.set_queues_of(members, *knob, out),
             Verb::SetBitmap(wanted) => self.set_bitmap(wanted.as_ref()),
@@ -194,11 +200,22 @@ impl Volume {
         Ok(Some(Until::Set))
     }
 
-    /// Begins a reshape to `raid_disks` slots, as soon as nothing uses the stripes.
-    fn grow(&mut self, raid_disks: u16) -> Result<Option<Until>, ReplyError> {
+    fn grow(&mut self, growth: Growth) -> Result<Option<Until>, ReplyError> {
         if self.sync.is_some() {
             return Err(ReplyError::Busy("a sync is running"));
         }
+        let resizes = match growth {
+            Growth::RaidDisks(slots) => match self.array.set_mirrors(slots, self.memory.frames) {
+                Some(resizes) => resizes,
+                None => return self.reshape(slots),
+            },
+            Growth::Size(size) => self.array.grow_size(size),
+        };
+        resizes.map(|resizes| resizes.then_some(Until::Grown))
+    }
+
+    /// Begins a reshape to `raid_disks` slots, as soon as nothing uses the stripes.
+    fn reshape(&mut self, raid_disks: u16) -> Result<Option<Until>, ReplyError> {
         if self.quiescing.is_some() || self.has_deferred() || self.is_unanswered() {
             return Err(ReplyError::Busy("stripes are in use for long; try again"));
         }
@@ -212,7 +229,7 @@ impl Volume {
             )));
         }
         self.quiescing = Some(Box::new(WhenQuiet::BeginReshape(after)));
-        Ok(Some(Until::Reshaping))
+        Ok(Some(Until::Grown))
     }
 
     /// Adds the bitmap `wanted`, or removes the bitmap if `wanted` is `None`. As in md, this is
@@ -236,8 +253,8 @@ impl Volume {
         if self.can_never_set() {
             self.give_up_quiescing(&ReplyError::Io, out);
         }
-        let ends = self.quiescing.as_deref().is_some_and(|it| matches!(it, WhenQuiet::EndReshape));
-        if ends && self.has_deferred() {
+        let ends = |it: &WhenQuiet| matches!(it, WhenQuiet::EndReshape | WhenQuiet::EndResize);
+        if self.quiescing.as_deref().is_some_and(ends) && self.lacks_space() {
             // Strips may wait for space for long.
             self.quiescing = None;
         }
@@ -261,6 +278,10 @@ impl Volume {
                 let geometry = self.array.end_reshape();
                 self.raid = Personality::parity(self.memory, &geometry, &self.knobs);
             }
+            Some(WhenQuiet::EndResize) => {
+                let layout = self.array.end_resize();
+                self.raid.resize(&layout);
+            }
             None => {}
         }
     }
@@ -273,15 +294,34 @@ impl Volume {
         self.raid = Personality::reshape(self.memory, &before, &reshape, &self.knobs);
     }
 
-    /// Whether all of the array is reshaped, which only has to be recorded. A member that does not
-    /// answer may keep stripes in use for long.
+    /// End of a reshape or a resize that can be made now: all of the array is reshaped, which only
+    /// has to be recorded, or its new size is recorded. A member that does not answer may keep
+    /// stripes in use for long.
     #[inline]
-    pub(super) fn may_end_reshape(&self) -> bool {
-        self.array.is_reshaped()
-            && self.quiescing.is_none()
-            && self.sync.is_none()
-            && !self.is_unanswered()
-            && !self.has_deferred()
+    pub(super) fn end_of_growth(&self) -> Option<WhenQuiet> {
+        if !self.array.is_growing() {
+            return None;
+        }
+        self.end_of_growth_now()
+    }
+
+    #[cold]
+    fn end_of_growth_now(&self) -> Option<WhenQuiet> {
+        let end = if self.array.is_reshaped() {
+            WhenQuiet::EndReshape
+        } else if self.array.is_resize_recorded() {
+            WhenQuiet::EndResize
+        } else {
+            return None;
+        };
+        // Ranges of a sync may wait for requests that would wait for stripes.
+        let is_free = self.quiescing.is_none() && self.sync.is_none();
+        (is_free && !self.is_unanswered() && !self.lacks_space()).then_some(end)
+    }
+
+    /// Whether a member had no space, and is not known to have some now.
+    fn lacks_space(&self) -> bool {
+        self.has_deferred() || self.raid.is_unproven()
     }
 
     /// Whether a member does not answer, so that some stripes may stay in use for long.
@@ -301,7 +341,7 @@ impl Volume {
     pub(super) fn give_up_quiescing(&mut self, error: &ReplyError, out: &mut Outbox) {
         self.quiescing = None;
         self.commands.retain(|waiting| {
-            let given_up = matches!(waiting.until, Until::Reshaping | Until::Set);
+            let given_up = matches!(waiting.until, Until::Grown | Until::Set);
             if given_up {
                 out.answer(waiting.issuer, Err(error.clone()));
             }
@@ -318,7 +358,8 @@ impl Volume {
 
     /// Whether requests that wait for stripes go on waiting for the change in `quiescing`.
     pub(super) fn keeps_waiting(&self) -> bool {
-        self.quiescing.as_deref().is_some_and(|change| matches!(change, WhenQuiet::Set(_)))
+        let keeps = |change: &WhenQuiet| matches!(change, WhenQuiet::EndResize | WhenQuiet::Set(_));
+        self.quiescing.as_deref().is_some_and(keeps)
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -336,6 +377,7 @@ impl Volume {
         // While a member has no space no update is recorded, including that of a stop.
         let stuck = self.array.is_stuck(self.knobs.no_space_wait);
         let set = self.quiescing.is_none();
+        let grows = self.array.reshape_begins() || self.array.is_resizing();
         let sync_stopped = self.sync.is_none();
         self.commands.retain(|waiting| {
             let answer = match waiting.until {
@@ -349,9 +391,9 @@ impl Volume {
                 Until::Recorded(_) | Until::WithoutBitmap => {
                     stuck.then_some(Err(ReplyError::NoSpace))
                 }
-                Until::Reshaping if self.array.membership.broken => Some(Err(ReplyError::Io)),
-                Until::Reshaping if set && !self.array.reshape_begins() => Some(Ok(())),
-                Until::Reshaping => stuck.then_some(Err(ReplyError::NoSpace)),
+                Until::Grown if self.array.membership.broken => Some(Err(ReplyError::Io)),
+                Until::Grown if set && !grows => Some(Ok(())),
+                Until::Grown => stuck.then_some(Err(ReplyError::NoSpace)),
                 Until::Set => set.then_some(Ok(())),
                 Until::Stopped if idle && stuck => Some(Err(ReplyError::NoSpace)),
                 Until::Stopped => stopped.then(|| self.array.stop_result()),

@@ -436,8 +436,8 @@ impl Volume {
         self.write_deferred(out);
         self.with_raid(out, |raid, cx| raid.begin_turn(cx));
         self.run_syncs(out);
-        if self.may_end_reshape() {
-            self.quiescing = Some(Box::new(WhenQuiet::EndReshape));
+        if let Some(end) = self.end_of_growth() {
+            self.quiescing = Some(Box::new(end));
         }
         self.act_when_quiet(out);
         self.submit_ready(out);
@@ -484,7 +484,7 @@ impl Volume {
             || self.array.members.iter().any(|member| member.to_give_up)
             || (self.sync.is_none() && self.sync_is_due(now))
             || self.may_act()
-            || self.may_end_reshape()
+            || self.end_of_growth().is_some()
             || self.can_never_set()
             || (!self.ready.is_empty() && !quiesces)
             || self.next_is_granted()
@@ -547,6 +547,7 @@ impl Volume {
             size: self.array.size.bytes(),
             request_unit: self.array.request_unit,
             slots: self.array.slots(),
+            layout: self.array.layout_snapshot(),
             degraded: self.array.membership.degraded(),
             events: self.array.events(),
             updated_secs: self.array.updated_secs(),

@@ -143,7 +143,8 @@ impl Volume {
         {
             return Some((SyncAction::Resync, from));
         }
-        recovery.or(self.wanted_sync.map(|action| (action, Sectors::ZERO)))
+        let wanted = self.wanted_sync.filter(|_| !self.array.is_resizing());
+        recovery.or(wanted.map(|action| (action, Sectors::ZERO)))
     }
 
     /// Whether a sync will start in the next turn.
@@ -172,9 +173,9 @@ impl Volume {
             || self.quiescing.is_some()
     }
 
-    /// Whether members may be filled. While the array is reshaped they wait.
+    /// Whether members may be filled. While the array is reshaped or resized they wait.
     fn may_recover(&self, now: Time) -> bool {
-        self.may_copy(now) && !self.array.is_reshaping()
+        self.may_copy(now) && !self.array.is_growing()
     }
 
     fn may_copy(&self, now: Time) -> bool {

@@ -6,18 +6,18 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use weft_engine::assemble::Candidate;
 use weft_engine::knobs::{Knob, KnobError, Knobs, TABLE};
 use weft_engine::{
-    BitmapSnapshot, Former, MemberSnapshot, Mismatch, Mismatches, Replace, ReplyError,
+    BitmapSnapshot, Former, Growth, MemberSnapshot, Mismatch, Mismatches, Replace, ReplyError,
     ReshapeSnapshot, SyncAction, Verb, VolumeSnapshot, WriteBackSnapshot,
 };
 use weft_ondisk::{NewBitmap, Uuid};
 use weft_runtime::devices::{Access, DeviceError, MemberSpec, OpenOptions, read_metadata};
 use weft_runtime::serve::reactor::Context;
-use weft_units::{FRAME_BYTES, MemberIndex, VolumeId};
+use weft_units::{Bytes, FRAME_BYTES, MemberIndex, VolumeId};
 
 use super::Step;
 use crate::control::{
-    BitmapStatus, FailureKind, MismatchStatus, MismatchesStatus, QueueKnobs, ReshapeStatus,
-    Response, WriteBackStatus, WrongMember,
+    BitmapStatus, FailureKind, GrowSize, MismatchStatus, MismatchesStatus, QueueKnobs,
+    ReshapeStatus, Response, WriteBackStatus, WrongMember,
 };
 
 /// Sends the command of a step to the engine. Returns the engine's verb, and the step that waits
@@ -39,13 +39,13 @@ pub(super) fn start(cx: &mut Context<'_, '_>, step: Step) -> Result<(Verb, Step)
             let with = with.map(|with| member_of(cx, &with)).transpose()?;
             Ok((Verb::Replace(Replace { member, with }), Step::Waiting))
         }
-        Step::Grow(raid_disks) => {
+        Step::Grow(growth) => {
             if cx.driver.members().members().any(|member| member.overlay().is_some()) {
                 let text = "found overlays, expected members that are written: all of the array \
                             would be copied into the overlays";
                 return Err(refusal(FailureKind::Refused, text));
             }
-            Ok((Verb::Grow { raid_disks }, Step::Waiting))
+            Ok((Verb::Grow(growth), Step::Waiting))
         }
         Step::Set(name, value) if name == BITMAP => {
             Ok((Verb::SetBitmap(bitmap_to_set(&value)?), Step::SetBitmap))
@@ -70,6 +70,24 @@ pub(super) fn start(cx: &mut Context<'_, '_>, step: Step) -> Result<(Verb, Step)
         Step::Sync(action) => Ok((Verb::SyncAction(action), Step::Sync(action))),
         Step::Adding(_) | Step::Removing(_) | Step::SetBitmap | Step::Stop(_) | Step::Waiting => {
             Err(refusal(FailureKind::Failed, "internal: not a first step"))
+        }
+    }
+}
+
+/// Change of the shape that a command asks for.
+pub(super) fn growth(
+    raid_devices: Option<u16>,
+    size: Option<GrowSize>,
+) -> Result<Growth, Box<Response>> {
+    match (raid_devices, size) {
+        (Some(slots), None) => Ok(Growth::RaidDisks(slots)),
+        (None, Some(GrowSize::Max)) => Ok(Growth::Size(None)),
+        (None, Some(GrowSize::Bytes(bytes))) => {
+            Ok(Growth::Size(Some(Bytes(bytes).sectors_floor())))
+        }
+        _ => {
+            let text = "grow: expected one of raid_devices and size";
+            Err(refusal(FailureKind::Usage, text))
         }
     }
 }

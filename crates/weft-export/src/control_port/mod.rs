@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
-use weft_engine::{Command as AdminCommand, ReplyError, Snapshot, SyncAction, Tag};
+use weft_engine::{Command as AdminCommand, Growth, ReplyError, Snapshot, SyncAction, Tag};
 use weft_runtime::serve::clients::{CLIENTS_MAX, client_of};
 use weft_runtime::serve::driver::Event;
 use weft_runtime::serve::reactor::{Context, Ending, Exit, Port};
@@ -36,8 +36,8 @@ use crate::shared::Shared;
 use crate::socket::Listener;
 use administrator::Administrator;
 use commands::{
-    bitmap_of, get, is_allowed, kind_of, mismatches_of, refusal, reshape_of, start, sync_action,
-    sync_word, what_runs, write_back_of,
+    bitmap_of, get, growth, is_allowed, kind_of, mismatches_of, refusal, reshape_of, start,
+    sync_action, sync_word, what_runs, write_back_of,
 };
 use members::status_of;
 use shares::shares_of;
@@ -63,7 +63,7 @@ enum Step {
     Add(String),
     Adding(MemberIndex),
     Fail(Vec<String>),
-    Grow(u16),
+    Grow(Growth),
     ReAdd(String),
     Remove(String),
     Replace(String, Option<String>),
@@ -185,7 +185,7 @@ impl ControlPort {
         let steps = match request.command {
             Command::Add { members } => each(members, Step::Add),
             Command::Fail { members } => vec![Step::Fail(members)],
-            Command::Grow { raid_devices } => vec![Step::Grow(raid_devices)],
+            Command::Grow { raid_devices, size } => vec![Step::Grow(growth(raid_devices, size)?)],
             Command::Get { knobs } => return Err(get(cx, volume, &knobs).into()),
             Command::ReAdd { members } => each(members, Step::ReAdd),
             Command::Remove { members } => each(members, Step::Remove),
@@ -323,7 +323,7 @@ impl ControlPort {
                 level: shape.level.clone(),
                 size: volume.size.0,
                 slots: volume.slots,
-                array: shape.array.clone(),
+                array: shape.array.clone().map(|array| array.with_layout(volume.layout)),
                 degraded: volume.degraded,
                 events: volume.events,
                 updated_secs: volume.updated_secs,

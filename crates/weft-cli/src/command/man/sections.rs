@@ -208,7 +208,10 @@ pub(super) const EXAMPLES: &[Examples] = &[
     },
     Examples {
         command: "grow",
-        lines: &[("weft grow tour --raid-devices 5", "Spreads the array over five members.")],
+        lines: &[
+            ("weft grow tour --raid-devices 5", "Spreads the array over five members."),
+            ("weft grow tour --size max", "Uses all of the members, which are larger now."),
+        ],
     },
     Examples {
         command: "check",

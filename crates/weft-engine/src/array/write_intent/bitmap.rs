@@ -341,6 +341,47 @@ impl IntentBitmap {
         }
     }
 
+    /// Gets chunks for the part of the resync space that the array has with `layout` and did not
+    /// have before. They have to be resynced.
+    pub(in crate::array) fn grow(&mut self, layout: Layout) {
+        let before = self.layout.resync_size();
+        let size = layout.resync_size();
+        self.layout = layout;
+        self.header.sync_size = size;
+        if size <= before {
+            return;
+        }
+        self.len = Self::bytes_for(size, self.shift).0 as usize;
+        self.image.resize(self.len.next_multiple_of(PAGE), 0);
+        self.chunks.resize(size.0.div_ceil(1 << self.shift) as usize, 0);
+        let added = SectorRange::new(before.0, size.0 - before.0);
+        for chunk in self.chunks_of(added) {
+            let word = self.chunks[chunk as usize];
+            if word & SET == 0 {
+                self.set(chunk);
+            }
+            if word & (LEASES | LISTED) == 0 {
+                self.chunks[chunk as usize] |= LISTED;
+                self.runs.listed.push(chunk);
+            }
+        }
+        self.runs.waits_for_resync = None;
+        self.need(added);
+    }
+
+    /// Bytes of header and bits for a resync space of `size`.
+    fn bytes_for(size: Sectors, shift: u32) -> Bytes {
+        let chunks = size.0.div_ceil(1 << shift);
+        Bytes(BITMAP_HEADER_BYTES as u64 + chunks.div_ceil(8))
+    }
+
+    /// Bytes of header and bits with `layout`; `None` if they are more than the header reserves.
+    pub(super) fn bytes_with(&self, layout: &Layout) -> Option<Bytes> {
+        let bytes = Self::bytes_for(layout.resync_size(), self.shift);
+        let reserved = Sectors(self.header.sectors_reserved.into());
+        (reserved == Sectors::ZERO || bytes.sectors_ceil() <= reserved).then_some(bytes)
+    }
+
     /// Sets the layout of the array after a reshape. The resync space keeps its size.
     pub(in crate::array) fn set_layout(&mut self, layout: Layout) {
         assert_eq!(layout.resync_size(), self.layout.resync_size(), "a bit stands for the same");
@@ -476,7 +517,7 @@ impl Array {
     pub(crate) fn bitmap_wake(&self) -> Option<Time> {
         let bitmap = self.bitmap.as_ref()?;
         let runs = &bitmap.runs;
-        let resync_from = self.membership.resync_from;
+        let resync_from = self.resync_to_record();
         let waits = runs.flushing
             || bitmap.uncounted > 0
             || bitmap.leaving != Leaving::No
@@ -500,7 +541,7 @@ impl Array {
     #[cold]
     fn run_bitmap_now(&mut self, stops: bool, now: Time) {
         let early = self.is_planted(Mutant::BitClearedEarly);
-        let resync_from = self.membership.resync_from;
+        let resync_from = self.resync_to_record();
         let Some(bitmap) = &mut self.bitmap else { return };
         bitmap.runs.last = now;
         let mut waits_for_resync = true;

@@ -25,6 +25,7 @@ use crate::array::Array;
 use crate::array::member::Member;
 use crate::contract::error::ReplyError;
 use crate::contract::member::{MemberInfo, MemberState};
+use crate::layout::Layout;
 
 /// Addition or removal of the bitmap, which the next superblock update makes.
 #[derive(Clone, Debug)]
@@ -175,6 +176,24 @@ pub(in crate::array) fn room_for_bitmap(
     bitmap: &IntentBitmap,
 ) -> Result<(), ReplyError> {
     has_room(superblock, info, bitmap.bytes())
+}
+
+/// Checks that a member has room for the array's bitmap with `layout`.
+pub(in crate::array) fn room_with_layout(
+    superblock: &Superblock,
+    info: &MemberInfo,
+    (bitmap, layout): (&IntentBitmap, &Layout),
+) -> Result<(), ReplyError> {
+    let refused = |found: &str| {
+        ReplyError::Refused(format!(
+            "{found}; weft set TARGET bitmap=none, and bitmap=internal afterwards"
+        ))
+    };
+    let Some(bytes) = bitmap.bytes_with(layout) else {
+        return Err(refused("bitmap sectors_reserved at byte 64: found less than the bits need"));
+    };
+    let room = has_room(superblock, info, bytes);
+    room.map_err(|error| refused(&error.to_string()))
 }
 
 /// Checks that a member has room for a bitmap of `bytes` at the place that its superblock gives.

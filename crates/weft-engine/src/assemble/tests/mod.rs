@@ -12,6 +12,7 @@ mod logs;
 mod old;
 mod outcomes;
 mod reshape;
+mod resize;
 
 const SIZE: Sectors = Sectors(20_480);
 

@@ -33,6 +33,7 @@ use crate::contract::error::ReplyError;
 use crate::contract::input::{Fault, SyncAction, Value};
 use crate::contract::token::RequestId;
 use crate::knobs::Knobs;
+use crate::layout::Layout;
 use crate::layout::mirrors::{Copy, Mirrors};
 use crate::layout::slot_set::SlotSet;
 use crate::mutant::Mutant;
@@ -660,6 +661,14 @@ impl Requests for Mirror {
         }
         self.copier.begin_waiting(&self.places, cx.view(), &mut self.events);
     }
+
+    fn is_quiet(&self) -> bool {
+        self.again.is_empty()
+            && self.to_write_again.is_empty()
+            && self.asked.is_empty()
+            && self.lack_space.is_empty()
+            && self.copier.is_quiet()
+    }
 }
 
 impl Discards for Mirror {
@@ -676,7 +685,14 @@ impl Discards for Mirror {
     }
 }
 
-impl Settings for Mirror {}
+impl Settings for Mirror {
+    fn resize(&mut self, layout: &Layout) {
+        let Layout::Mirrors(places) = layout else { panic!("mirrors stay mirrors") };
+        self.places = places.clone();
+        self.copier.resize(places);
+        self.balance = ReadBalance::new(places);
+    }
+}
 
 impl RaidLevel for Mirror {
     /// Counts a read error of a member, or fails the member if the fault means that it is gone.

@@ -36,7 +36,7 @@ use super::mirror_part::CopyIo;
 use crate::array::membership::{Membership, ReadAround, Report};
 use crate::array::outbox::JobId;
 use crate::array::resync_window::{Pass, Resync, Settles};
-use crate::contract::frame::{Frame, Run, Segment};
+use crate::contract::frame::{Run, Segment};
 use crate::contract::input::{Attr, Fault, SyncAction, Value};
 use crate::contract::output::{ComputeOp, Source};
 use crate::contract::token::RequestId;
@@ -49,7 +49,7 @@ use crate::sched::request::{MemberRequest, MergeKind};
 /// memory for them.
 #[derive(Clone, Debug)]
 pub(super) struct Copier {
-    first: Frame,
+    memory: StripeMemory,
     /// Number of frames for one copy of a unit, the part of the array that a sync handles at a
     /// time.
     unit_frames: u32,
@@ -181,7 +181,7 @@ impl Copier {
         let copies = u32::from(places.copies_per_chunk());
         let parts = (memory.frames / (unit_frames * copies)).min(RESYNC_UNITS_MAX);
         Self {
-            first: memory.first,
+            memory,
             unit_frames,
             copies,
             parts: vec![None; parts as usize],
@@ -192,6 +192,20 @@ impl Copier {
             behind: SlotSet::EMPTY,
             to_correct: VecDeque::new(),
         }
+    }
+
+    /// Whether no range is being synced or corrected, or waits for that, and every member is known
+    /// to have space.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.free.len() == self.parts.len()
+            && self.rest.is_empty()
+            && self.to_correct.is_empty()
+            && self.unproven.is_empty()
+    }
+
+    /// Divides the memory for another layout. [`Copier::is_quiet`] holds.
+    pub(super) fn resize(&mut self, places: &Mirrors) {
+        *self = Self::new(self.memory, places);
     }
 
     // Units of a resync.
@@ -815,7 +829,7 @@ impl Copier {
         let part = self.parts[place as usize].as_ref().expect("a part is under way");
         let nth = part.copies.iter().position(|copy| copy.slot == slot).expect("it has a copy");
         let frames = (place * self.copies + nth as u32) * self.unit_frames;
-        Run::new(self.first.0 + frames, self.unit_frames).part(0, part.range.len.0)
+        Run::new(self.memory.first.0 + frames, self.unit_frames).part(0, part.range.len.0)
     }
 
     /// Range of the array to which the copy of `io` belongs.

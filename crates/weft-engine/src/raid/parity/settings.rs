@@ -7,12 +7,18 @@ use super::ParityRaid;
 use super::stripe_size;
 use crate::contract::error::ReplyError;
 use crate::knobs::{Knob, Knobs, StripeSize};
+use crate::layout::Layout;
 use crate::mutant::Mutant;
 use crate::raid::ArrayView;
 use crate::raid::io::Busy;
 use crate::raid::personality::{RaidLevel, Requests, Settings};
 
 impl Settings for ParityRaid {
+    fn resize(&mut self, layout: &Layout) {
+        let geometry = layout.parity().expect("parity stays parity");
+        self.geometry = geometry.clone();
+    }
+
     fn sets_when_quiet(&self, knob: Knob) -> bool {
         matches!(
             knob,

@@ -243,11 +243,7 @@ impl Discards for Reshape {
 impl Settings for Reshape {
     fn refuses(&self, verb: &Verb) -> Option<ReplyError> {
         let waits = match verb {
-            Verb::Add { .. }
-            | Verb::ReAdd { .. }
-            | Verb::Replace(_)
-            | Verb::Grow { .. }
-            | Verb::SetBitmap(_) => true,
+            verb if verb.changes_members() => true,
             Verb::SyncAction(action) => {
                 !matches!(action, SyncAction::Frozen | SyncAction::Idle | SyncAction::Reshape)
             }

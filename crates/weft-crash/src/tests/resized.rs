@@ -1,0 +1,307 @@
+//! Resizes: data stays what it was while an array gets a larger size or another number of mirrors,
+//! whatever cuts that off, and what it got is in sync and can be used.
+//!
+//! Each course is drawn from a seed, as those of `reshaped`. What disks hold behind the data is
+//! noise in the parity, or in all copies but the first, so that only a resync makes it agree.
+
+use weft_engine::layout::Layout;
+use weft_engine::mutant::Mutant;
+use weft_engine::{Growth, SyncAction, Verb, assemble};
+use weft_ondisk::{Level, layout_id};
+use weft_units::rng::Rng;
+use weft_units::{Bytes, Sectors, Span};
+
+use super::reshaped::{Harm, clients, trouble};
+use crate::array::Array;
+use crate::bugs::RESIZES;
+use crate::checker::parity;
+use crate::crash::CutMode;
+use crate::options::Options;
+use crate::rig::{Rig, chunk_kib};
+use crate::world::Order;
+
+#[derive(Debug, Default)]
+struct Seen {
+    cuts_inside: u32,
+    forgotten: u32,
+    failures_inside: u32,
+    troubles_inside: u32,
+    grown: u32,
+    more: u32,
+    fewer: u32,
+}
+
+fn rig(rng: &mut Rng, seed: u64) -> Rig {
+    const NEAR: u32 = 0x102;
+    const OFFSET: u32 = 0x1_0201;
+    let (level, layout) = rng.pick(&[
+        (Level::Raid1, None),
+        (Level::Raid1, None),
+        (Level::Raid4, None),
+        (Level::Raid5, Some(layout_id::LEFT_SYMMETRIC)),
+        (Level::Raid6, None),
+        (Level::Raid10, Some(NEAR)),
+        (Level::Raid10, Some(OFFSET)),
+    ]);
+    let members = match level {
+        Level::Raid1 => rng.pick(&[2, 3]),
+        _ => rng.pick(&[4, 5]),
+    };
+    let mut options = Options::new(level, members, chunk_kib(rng.pick(&[4, 8, 16])));
+    options.layout = layout;
+    options.full_stripes = rng.pick(&[12, 40, 100]);
+    options.spares = rng.pick(&[0, 1]);
+    options.checked = false;
+    options.discards = rng.pick(&[false, true]);
+    options.seed = seed;
+    options.bitmap = rng.pick(&[None, Some(Bytes::kib(64))]);
+    options.defer_computes = rng.pick(&[false, true]);
+    options.knobs.stripe_cache_size = rng.pick(&[16, 64]);
+    Rig::of(options)
+}
+
+/// Growth of the array: its size, or with mirrors also their number.
+fn growth(rig: &Rig, rng: &mut Rng) -> Growth {
+    let Options { level, members, .. } = rig.options;
+    let size = rig.options.data_of(0);
+    if level == Level::Raid1 && rng.below(2) == 0 {
+        let slots = members as u16;
+        return Growth::RaidDisks(if slots == 3 { rng.pick(&[2, 4]) } else { slots + 1 });
+    }
+    let chunks = rng.pick(&[2, 4, 20, 150]);
+    Growth::Size(Some(size + Sectors(rig.options.chunk.0 * chunks)))
+}
+
+/// The array before and after `growth`, of which only a new size counts.
+fn arrays(rig: &Rig, growth: Growth) -> [Array; 2] {
+    let layout = rig.options.array_layout();
+    let size = if let Growth::Size(Some(size)) = growth { size } else { layout.member_size() };
+    let (level, number, members) = (layout.level(), layout.number(), layout.members());
+    let after = Layout::new(level, number, members.into(), layout.chunk(), size, &[]).unwrap();
+    [layout, after].map(|layout| Array::new(layout, rig.array.data_offset.clone()))
+}
+
+/// Tells the model of the array which size the volume has.
+fn see_size(rig: &mut Rig, [before, after]: &[Array; 2]) -> u64 {
+    let size = rig.volume().size;
+    let is_grown = size == after.layout.array_size().bytes();
+    assert!(is_grown || size == before.layout.array_size().bytes(), "{size}");
+    rig.array = if is_grown { after.clone() } else { before.clone() };
+    size.0
+}
+
+/// Whether the array, of `before` bytes, has its new shape.
+fn is_done(rig: &Rig, growth: Growth, before: u64) -> bool {
+    let volume = rig.volume();
+    match growth {
+        Growth::RaidDisks(wanted) => volume.slots == usize::from(wanted),
+        Growth::Size(_) => volume.size.0 > before,
+    }
+}
+
+/// Fills what the array gets with noise in parity, and in all copies but the first.
+fn add_noise(rig: &mut Rig, [before, after]: &[Array; 2]) {
+    for sector in before.layout.array_size().0..after.layout.array_size().0 {
+        for place in &after.column(sector).places[1..] {
+            let disk = place.slot.index();
+            let noise = [sector as u8 | 1; 512];
+            let at = after.data_offset[disk].0 + place.sector;
+            rig.disks[disk].poke(at, &noise);
+        }
+    }
+}
+
+/// Takes a member away, and the spare that took its slot, if there are to be fewer mirrors.
+fn make_room(rig: &mut Rig, rng: &mut Rng, growth: Growth) {
+    let slots = rig.volume().slots;
+    if !matches!(growth, Growth::RaidDisks(wanted) if usize::from(wanted) < slots) {
+        return;
+    }
+    let disk = rng.below(3) as usize;
+    rig.fail_disk(disk).remove(disk);
+    rig.until_idle();
+    if rig.volume().degraded == 0 {
+        rig.fail_disk(3).remove(3);
+    }
+}
+
+fn course(seed: u64, harm: Harm, planted: Option<Mutant>, seen: &mut Seen) {
+    let mut rng = Rng::new(seed);
+    let mut rig = rig(&mut rng, seed);
+    let plant = |rig: &mut Rig| {
+        if let Some(mutant) = planted {
+            rig.engine.as_mut().expect("an engine runs").plant(mutant);
+        }
+    };
+    plant(&mut rig);
+    let growth = growth(&rig, &mut rng);
+    let arrays = arrays(&rig, growth);
+    // A write that fails leaves the noise as it is, which the model does not know.
+    if harm == Harm::Cuts {
+        add_noise(&mut rig, &arrays);
+    }
+    let before = rig.volume().size.0;
+    for start in (0..before).step_by(16_384) {
+        rig.store(start, 16_384.min(before - start)).unwrap();
+    }
+    let slots = rig.volume().slots;
+    make_room(&mut rig, &mut rng, growth);
+    rig.order = Order::Random;
+    let steps = rng.below(6) as usize;
+    rig.steps(steps);
+    rig.admin(Verb::Grow(growth));
+    let fails_at = rng.below(8);
+    let mut used_to = before;
+    for turn in 0..rng.pick(&[4, 8, 16]) {
+        let size = see_size(&mut rig, &arrays);
+        if size > used_to && rng.below(2) == 0 {
+            // All of it is written before anything is read there.
+            for start in (used_to..size).step_by(65_536) {
+                rig.put(start, 65_536.min(size - start));
+            }
+            used_to = size;
+        }
+        clients(&mut rig, &mut rng, used_to);
+        let count = rng.pick(&[1, 2, 3, 5, 10, 40]);
+        rig.steps(count);
+        let inside = !is_done(&rig, growth, before);
+        match (harm, rng.below(10)) {
+            (Harm::Cuts, 0..=3) => {
+                seen.cuts_inside += u32::from(inside);
+                let mode = rng.pick(&[CutMode::Subset, CutMode::Nothing, CutMode::Ordered]);
+                if rng.below(3) == 0 {
+                    rig.kill();
+                } else {
+                    rig.cut(mode);
+                }
+                rig.recover();
+                plant(&mut rig);
+                see_size(&mut rig, &arrays);
+                if !is_done(&rig, growth, before) {
+                    seen.forgotten += 1;
+                    rig.admin(Verb::Grow(growth));
+                    if used_to > before {
+                        // Nothing of it was answered.
+                        used_to = before;
+                    }
+                }
+                rig.verify();
+            }
+            (Harm::Failure, _) if turn == fails_at => {
+                seen.failures_inside += u32::from(inside);
+                let disk = rng.below(slots as u64) as usize;
+                rig.disks[disk].faults.gone = true;
+            }
+            (Harm::Trouble, kind @ 0..=1) => {
+                seen.troubles_inside += u32::from(inside);
+                let disk = rng.below(slots as u64) as usize;
+                trouble(&mut rig, &mut rng, used_to, (disk, kind));
+            }
+            (_, 4) => {
+                rig.admin(Verb::SyncAction(SyncAction::Frozen));
+                rig.pass(Span::millis(200));
+                rig.admin(Verb::SyncAction(SyncAction::Recover));
+            }
+            _ => {}
+        }
+    }
+    if harm == Harm::Trouble {
+        rig.pass(Span::secs(5));
+    }
+    is_resized(&mut rig, growth, &arrays, seen);
+}
+
+/// Checks that the array has its new shape and its data, and that members agree.
+fn is_resized(rig: &mut Rig, growth: Growth, arrays: &[Array; 2], seen: &mut Seen) {
+    let before = arrays[0].layout.array_size().bytes().0;
+    rig.until_idle();
+    if !is_done(rig, growth, before) {
+        // It was refused while a sync ran, or a member is gone.
+        let answer = rig.command(Verb::Grow(growth));
+        let gone = rig.disks.iter().any(|disk| disk.faults.gone);
+        assert!(answer.is_ok() || gone, "{answer:?}");
+        rig.until_idle();
+    }
+    rig.forget_answers();
+    see_size(rig, arrays);
+    rig.verify();
+    let volume = rig.volume();
+    let gone = rig.disks.iter().any(|disk| disk.faults.gone);
+    match growth {
+        Growth::RaidDisks(slots) => {
+            let count = u32::from(volume.slots == usize::from(slots));
+            *if slots == 2 { &mut seen.fewer } else { &mut seen.more } += count;
+            assert!(count == 1 || gone, "{} of {slots}", volume.slots);
+        }
+        Growth::Size(_) if volume.size.0 == before => assert!(gone, "{} stays", volume.size),
+        Growth::Size(_) => {
+            seen.grown += 1;
+            let added = volume.size.0 - before;
+            rig.store(before, added.min(1 << 20)).unwrap();
+            let last = 512.min(added);
+            rig.store(volume.size.0 - last, last).unwrap();
+        }
+    }
+    let (mismatches, compared) = if gone { (0, 1) } else { rig.check() };
+    assert!(mismatches == 0 && compared > 0, "{mismatches} of {compared}");
+    let how = assemble::Options { run: true, force_dirty: true, ..assemble::Options::default() };
+    let assembly = rig.assemble(&how).unwrap();
+    rig.array = Array::new(assembly.layout, rig.array.data_offset.clone());
+    rig.stop();
+    let scrub = rig.scrub(parity::Bytes::Visible);
+    assert!(scrub.wrong.is_empty(), "{:?}", scrub.wrong);
+}
+
+fn courses(seeds: std::ops::Range<u64>, harm: Harm) -> Seen {
+    let mut seen = Seen::default();
+    for seed in seeds {
+        let run = std::panic::AssertUnwindSafe(|| course(seed, harm, None, &mut seen));
+        if let Err(panic) = std::panic::catch_unwind(run) {
+            eprintln!("{harm:?}, seed {seed}");
+            std::panic::resume_unwind(panic);
+        }
+    }
+    seen
+}
+
+#[test]
+fn an_array_that_is_cut_off_while_it_is_resized_keeps_its_data() {
+    let seen = courses(0..300, Harm::Cuts);
+    assert!(seen.cuts_inside > 20 && seen.forgotten > 10, "{seen:?}");
+    assert!(seen.grown > 100 && seen.more > 15 && seen.fewer > 5, "{seen:?}");
+}
+
+#[test]
+fn an_array_that_loses_a_member_while_it_is_resized_keeps_its_data() {
+    let seen = courses(0..300, Harm::Failure);
+    assert!(seen.failures_inside > 10 && seen.grown > 100, "{seen:?}");
+}
+
+#[test]
+fn an_array_with_members_in_trouble_is_resized() {
+    let seen = courses(0..300, Harm::Trouble);
+    assert!(seen.troubles_inside > 20 && seen.grown > 100, "{seen:?}");
+}
+
+#[test]
+fn planted_bugs_of_resizes_are_found() {
+    for mutant in RESIZES {
+        let finds = |seed: u64| {
+            let mut seen = Seen::default();
+            let run = || course(seed, Harm::Cuts, Some(mutant), &mut seen);
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err()
+        };
+        let found = (0..400).find(|seed| finds(*seed));
+        assert!(found.is_some(), "{mutant:?} is not found in 400 courses");
+    }
+}
+
+#[test]
+#[ignore = "thousands of courses: REACH=20000 cargo test -p weft-crash resized -- --ignored"]
+fn many_courses() {
+    let reach = std::env::var("REACH").ok().and_then(|reach| reach.parse().ok()).unwrap_or(3000);
+    let first = std::env::var("FIRST").ok().and_then(|first| first.parse().ok()).unwrap_or(0);
+    for harm in [Harm::Trouble, Harm::Cuts, Harm::Failure] {
+        eprintln!("{harm:?}: {:?}", courses(first..first + reach, harm));
+    }
+}

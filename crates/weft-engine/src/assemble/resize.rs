@@ -1,0 +1,37 @@
+//! Resizes that a crash has cut off: members that do not record the size or the slots yet which
+//! others record.
+//!
+//! The update that records a resize is the only one that changes them, and nothing is kept in what
+//! was added before all members have recorded it. A member that lags by one update is therefore
+//! resized as the others are.
+
+use weft_ondisk::{Level, Role, Superblock};
+
+use super::Member;
+
+/// Makes members agree about a resize of which a crash has cut off the update. The member at index
+/// `reference` has the freshest superblock.
+pub(super) fn settle_resizes(pool: &mut [Member], reference: usize) {
+    let freshest = pool[reference].superblock.clone();
+    for Member { superblock, info, .. } in pool {
+        let lags = superblock.events().saturating_add(1) == freshest.events();
+        let is_spare = superblock.own_role() == Ok(Role::Spare);
+        // A spare may have been written before the members that count.
+        let is_ahead = is_spare && is_resized(&freshest, superblock);
+        if is_ahead || (lags || is_spare) && is_resized(superblock, &freshest) {
+            superblock.follow_resize(&freshest, info.size);
+        }
+    }
+}
+
+/// Whether `after` differs from `before` by a resize: a larger size, or another number of mirrors.
+fn is_resized(before: &Superblock, after: &Superblock) -> bool {
+    let kept = |it: &Superblock| (it.version(), it.level(), it.layout(), it.chunk());
+    let slots_differ = before.raid_disks() != after.raid_disks();
+    let grows = before.size() < after.size();
+    kept(before) == kept(after)
+        && [before, after].iter().all(|it| it.reshape().is_none())
+        && before.size() <= after.size()
+        && (slots_differ || grows)
+        && (!slots_differ || (after.level() == Level::Raid1 && after.as_v1().is_some()))
+}
