@@ -62,12 +62,18 @@ pub enum Command {
         /// Labels or indices of the members.
         members: Vec<String>,
     },
-    /// Change the shape of the array: one of the fields. The answer comes when the array has its
+    /// Change the shape of the array, or its size. The answer comes when the array has its
     /// new shape; if data has to be copied for that, when superblocks record the beginning.
     Grow {
         /// Number of slots, without spares. An array with parity is reshaped to more.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         raid_devices: Option<u16>,
+        /// Layout to which an array with parity is reshaped: a name or number of md's.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        layout: Option<String>,
+        /// Bytes of a chunk to which an array with parity is reshaped.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        chunk: Option<u64>,
         /// Bytes of data on each member.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         size: Option<GrowSize>,
@@ -271,13 +277,19 @@ pub struct VolumeStatus {
     pub write_back: Option<WriteBackStatus>,
 }
 
-/// Reshape of an array to more members; see [`weft_engine::ReshapeSnapshot`].
+/// Reshape of an array to more members, or another layout or chunk; see [`weft_engine::ReshapeSnapshot`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReshapeStatus {
     /// Number of slots before.
     pub from: u16,
     /// Number of slots after.
     pub to: u16,
+    /// md's number of the layout after.
+    #[serde(default)]
+    pub layout: u32,
+    /// Bytes of a chunk after.
+    #[serde(default)]
+    pub chunk: u64,
     /// Sector of the array up to which it has the geometry after.
     pub position: u64,
     /// Sector at which the reshape ends.

@@ -25,7 +25,7 @@
 
 use crate::features::{Features, Reason};
 use crate::layout_id::Layouts;
-use crate::super1::{Area, MdTime, Reshape, Role, Super1};
+use crate::super1::{Area, MdTime, Reshape, Role, Super1, array_size};
 use crate::version::Version;
 use crate::{
     At, BadBlockContext, Disk090, Level, MEMBER_SECTORS_MIN, Minor, Super090, SuperblockError, Uuid,
@@ -630,22 +630,21 @@ impl Superblock {
         Sectors(new.data_offset.0 - end)
     }
 
-    /// Records the beginning of a reshape to `raid_disks` slots, for which the data of this member
-    /// moves down by `down` sectors. Level, layout and chunk stay as they are.
+    /// Records the beginning of a reshape, for which the data of this member moves.
     ///
     /// Source   md-reshape.md §1
-    pub fn begin_reshape(&mut self, raid_disks: u32, down: Sectors) {
+    pub fn begin_reshape(&mut self, to: Reshape) {
         let Self::V1(new) = self else { return };
         new.feature_map.insert(Features::RESHAPE.with(Features::NEW_OFFSET));
-        new.reshape = Reshape {
-            new_level: new.level.code(),
-            position: 0,
-            delta_disks: raid_disks.cast_signed() - new.raid_disks.cast_signed(),
-            new_layout: new.layout,
-            new_chunk: new.chunk,
-            new_offset: -i32::try_from(down.0).unwrap_or(0),
-        };
-        new.raid_disks = raid_disks;
+        new.reshape = Reshape { position: 0, ..to };
+        new.raid_disks = new.raid_disks.wrapping_add_signed(to.delta_disks);
+    }
+
+    /// Sectors of the array after the reshape that the superblock records; `None` without one.
+    #[must_use]
+    pub fn array_size_after(&self) -> Option<Sectors> {
+        let Reshape { new_layout, new_chunk, .. } = *self.reshape()?;
+        array_size(self.level(), new_layout, self.size(), new_chunk, self.raid_disks())
     }
 
     /// Records the array sector up to which the reshape has come.

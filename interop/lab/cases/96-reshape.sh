@@ -1,5 +1,5 @@
-# Arrays that grow by a member, by the kernel's md and by weft: each goes on where the other stopped, was
-# killed or lost a member.
+# Arrays that get a member, or another chunk or layout, by the kernel's md and by weft: each goes on where
+# the other stopped, was killed or lost a member.
 . /lab/tap.sh
 . /lab/turns.sh
 
@@ -107,10 +107,63 @@ check "$name: content above" cmp -i $((17 << 20)) /dev/md0 /tmp/expected
 checked "$name"
 stop_md
 
+# half_changed OPTION… : stops the array while a part of it has another chunk or layout
+half_changed() {
+	local t
+	echo 1000 >/sys/block/md0/md/sync_speed_max
+	echo 500 >/sys/block/md0/md/sync_speed_min
+	mdadm --grow /dev/md0 "$@" >&2 || fail "$name: mdadm --grow $*"
+	for ((t = 0; t < 300; t++)); do
+		[ "$(awk '{print $1 + 0}' /sys/block/md0/md/sync_completed)" -ge 2000 ] && break
+		sleep 0.1
+	done
+	stop_md
+	equal "$name: a part is reshaped" "$(mdadm --examine "${loops[@]}" | grep -c "Reshape pos'n : [1-9]")" 4
+}
+
+# changed TEXT CHUNK LAYOUT : the kernel has the array with this chunk and layout, and the content
+changed() {
+	assemble "$name"
+	wait_idle
+	equal "$name: $1" "$(cat /sys/block/md0/md/{chunk_size,layout,degraded,array_state} | xargs)" "$2 $3 0 clean"
+	check "$name: content" same_as /tmp/expected
+	checked "$name"
+	stop_md
+	equal "$name: nothing of the reshape is left" "$(mdadm --examine "${loops[@]}" | grep -c 'Reshape\|New ')" 0
+}
+
+fresh "another chunk, weft goes on" 5
+half_changed --chunk 64
+check "$name: weft reads it" sh -c "$weft cat ${loops[*]} | cmp - /tmp/expected"
+check "$name: and tells of it" sh -c "$weft assemble ${loops[*]} 2>&1 | grep -q 'a reshape to chunk 64'"
+with_weft "$name: weft finishes it" "$writes; $weft detail turns | grep 'New Chunksize : 64K'
+	$weft set turns sync_speed_max=100000; $weft wait turns; $reads; $weft detail turns | grep 'Chunk Size : 64K'; $writes" \
+	"${slow[@]}"
+changed "the kernel takes it" 65536 2
+
+fresh "a smaller chunk and another layout, the kernel goes on" 6 internal
+stop_md
+with_weft "$name: weft stops in the middle" "$weft grow turns --chunk 16K --layout right-asymmetric
+	$writes; sleep 2; $weft status turns | grep 'reshape ='; $reads" "${slow[@]}"
+changed "the kernel finishes it" 16384 1
+with_weft "$name: weft reads and writes it" "$reads; $writes; $reads"
+
+fresh "weft dies while it changes the layout" 5
+stop_md
+with_weft "$name: weft begins" "$weft grow turns --layout parity-first; sleep 1" "${slow[@]}"
+kill_weft_mid_write "$name" "${slow[@]}"
+assemble "$name"
+wait_idle
+equal "$name: the kernel finishes it" "$(cat /sys/block/md0/md/layout)" 4
+check "$name: content below" cmp -n $((8 << 20)) /dev/md0 /tmp/expected
+check "$name: content above" cmp -i $((17 << 20)) /dev/md0 /tmp/expected
+checked "$name"
+stop_md
+
 fresh "a member lost" 6
 half_grown
 loops=("${disks[@]:0:1}" "${disks[@]:2}")
 with_weft "$name: weft finishes it without" "$reads; $writes; $weft set turns sync_speed_max=100000
 	$weft wait turns || true; $(enlarge 6); $reads" --run "${slow[@]}"
 grown "the kernel takes it" 1
-plan 71
+plan 91

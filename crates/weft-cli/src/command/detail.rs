@@ -9,7 +9,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use weft_engine::assemble::states::AssemblyState;
 use weft_engine::assemble::{Assembly, Options, SlotState, assemble};
-use weft_export::control::{ArrayStatus, MemberStatus, VolumeStatus};
+use weft_export::control::{ArrayStatus, MemberStatus, ReshapeStatus, VolumeStatus};
 use weft_ondisk::layout_id::{Layouts, Raid10};
 use weft_ondisk::{ChunkRule, Features, Level, MdTime, Redundancy, Superblock};
 use weft_terminal::outcome::{Exit, Failure, Outcome};
@@ -80,9 +80,8 @@ struct Facts {
     state: String,
     events: u64,
     degraded: usize,
-    /// Number of slots before and after a reshape, and the sector of the array that it has reached,
-    /// of how many.
-    reshape: Option<(u16, u16, u64, u64)>,
+    /// Reshape under way; `None` without one.
+    reshape: Option<ReshapeStatus>,
     states: Vec<AssemblyState>,
     rows: Vec<Row>,
 }
@@ -195,7 +194,7 @@ impl Facts {
             state,
             events: volume.events,
             degraded: volume.degraded,
-            reshape: volume.reshape.as_ref().map(|it| (it.from, it.to, it.position, it.end)),
+            reshape: volume.reshape.clone(),
             states: states::of_running(volume),
             rows,
         }
@@ -260,9 +259,13 @@ impl Facts {
             state,
             events: assembly.events,
             degraded,
-            reshape: assembly.reshape.as_ref().map(|it| {
-                let (from, to) = (assembly.layout.members(), it.after.members());
-                (from, to, it.position.0, it.after.array_size().0)
+            reshape: assembly.reshape.as_ref().map(|it| ReshapeStatus {
+                from: assembly.layout.members(),
+                to: it.after.members(),
+                layout: it.after.layout(),
+                chunk: it.after.chunk().bytes().0,
+                position: it.position.0,
+                end: it.after.array_size().0,
             }),
             states: assembly.states.clone(),
             rows,
@@ -382,14 +385,7 @@ impl Facts {
             (false, false) => "resync",
         };
         groups.push(vec![("Consistency Policy", policy.into())]);
-        if let Some((from, to, position, end)) = self.reshape {
-            let percent = u128::from(position) * 100 / u128::from(end.max(1));
-            let delta = i32::from(to) - i32::from(from);
-            groups.push(vec![
-                ("Reshape Status", format!("{percent}% complete")),
-                ("Delta Devices", format!("{delta}, ({from}->{to})")),
-            ]);
-        }
+        groups.extend(self.reshape.as_ref().map(|reshape| reshape_lines(reshape, array)));
         groups.push(vec![
             ("Name", array.name.clone()),
             ("UUID", array.uuid.clone()),
@@ -437,4 +433,24 @@ impl Facts {
             "members": members,
         })
     }
+}
+
+/// Lines about a reshape, with the names that mdadm gives them.
+fn reshape_lines(reshape: &ReshapeStatus, array: &ArrayStatus) -> Vec<(&'static str, String)> {
+    let ReshapeStatus { from, to, layout, chunk, position, end } = *reshape;
+    let percent = u128::from(position) * 100 / u128::from(end.max(1));
+    let mut lines = vec![("Reshape Status", format!("{percent}% complete"))];
+    if from != to {
+        let delta = i32::from(to) - i32::from(from);
+        lines.push(("Delta Devices", format!("{delta}, ({from}->{to})")));
+    }
+    if layout != array.layout {
+        let layouts = Level::from_code(array.level).map(|level| level.row().layouts);
+        let name = layouts.and_then(|layouts| layouts.name(layout));
+        lines.push(("New Layout", name.unwrap_or_else(|| layout.to_string())));
+    }
+    if chunk != array.chunk {
+        lines.push(("New Chunksize", format!("{}K", chunk / 1024)));
+    }
+    lines
 }

@@ -7,7 +7,7 @@
 use weft_engine::assemble;
 use weft_engine::knobs::{Knobs, SchedulerKind};
 use weft_engine::mutant::Mutant;
-use weft_engine::{Flags, Growth, RequestOp, SyncAction, Verb, WriteBackConfig};
+use weft_engine::{Flags, Growth, RequestOp, Shape, SyncAction, Verb, WriteBackConfig};
 use weft_ondisk::{Level, layout_id};
 use weft_units::rng::Rng;
 use weft_units::{Bytes, Span};
@@ -43,11 +43,12 @@ struct Seen {
 }
 
 /// A rig of which the structural checkers, which know one geometry only, are off.
-fn rig(rng: &mut Rng, seed: u64) -> (Rig, u16) {
+fn rig(rng: &mut Rng, seed: u64) -> (Rig, Shape) {
     let level = rng.pick(&[Level::Raid4, Level::Raid5, Level::Raid5, Level::Raid6]);
     let members = rng.pick(&[4, 5]) - usize::from(level != Level::Raid6);
     let chunk = chunk_kib(rng.pick(&[4, 8, 16]));
-    let more = rng.pick(&[1, 1, 2, 3]);
+    // Without more members, another chunk or layout.
+    let more = rng.pick(&[0, 1, 1, 2, 3]);
     let mut options = Options::new(level, members, chunk);
     if level == Level::Raid5 {
         options.layout = Some(rng.pick(&[layout_id::LEFT_SYMMETRIC, 0, 3]));
@@ -70,7 +71,20 @@ fn rig(rng: &mut Rng, seed: u64) -> (Rig, u16) {
     ]);
     options.write_back = rng.pick(&[None, None, Some(WriteBackConfig::of(Bytes::kib(256)))]);
     options.knobs.stripe_cache_size = rng.pick(&[16, 32, 64]);
-    (Rig::of(options), (members + more) as u16)
+    let mut to = Shape::default();
+    if more > 0 {
+        to.raid_disks = Some((members + more) as u16);
+    }
+    if more == 0 || rng.below(4) == 0 {
+        let mut chunks = [4, 8, 16].map(chunk_kib).to_vec();
+        chunks.retain(|it| *it != chunk);
+        to.chunk = Some(rng.pick(&chunks));
+        let layout = rng.below(6) as u32;
+        to.layout = Some(layout).filter(|_| level != Level::Raid4);
+        // Data on each member is a multiple of both chunks.
+        options.full_stripes = options.full_stripes.next_multiple_of(4);
+    }
+    (Rig::of(options), to)
 }
 
 /// Writes and reads of clients at random places.
@@ -116,7 +130,8 @@ pub(super) fn trouble(rig: &mut Rig, rng: &mut Rng, size: u64, (disk, kind): (us
 
 fn course(seed: u64, harm: Harm, planted: Option<Mutant>, seen: &mut Seen) {
     let mut rng = Rng::new(seed);
-    let (mut rig, slots) = rig(&mut rng, seed);
+    let (mut rig, to) = rig(&mut rng, seed);
+    let slots = to.raid_disks.unwrap_or(rig.options.members as u16);
     let plant = |rig: &mut Rig| {
         if let Some(mutant) = planted {
             rig.engine.as_mut().expect("an engine runs").plant(mutant);
@@ -139,7 +154,7 @@ fn course(seed: u64, harm: Harm, planted: Option<Mutant>, seen: &mut Seen) {
     }
     let steps = rng.below(6) as usize;
     rig.steps(steps);
-    rig.admin(Verb::Grow(Growth::RaidDisks(slots)));
+    rig.admin(Verb::Grow(Growth::Shape(to)));
     for turn in 0..rng.pick(&[4, 12, 30]) {
         clients(&mut rig, &mut rng, size);
         let count = if turn == 0 { rng.pick(&[60, 120]) } else { rng.pick(&[1, 2, 5, 20, 60]) };
@@ -159,9 +174,9 @@ fn course(seed: u64, harm: Harm, planted: Option<Mutant>, seen: &mut Seen) {
                 plant(&mut rig);
                 let reshapes = rig.volume().reshape;
                 seen.resumed += u32::from(reshapes.is_some_and(|it| it.position.0 > 0));
-                if reshapes.is_none() && rig.volume().size.0 == size {
+                if reshapes.is_none() && !is_reshaped(&rig, to) {
                     seen.forgotten += 1;
-                    rig.admin(Verb::Grow(Growth::RaidDisks(slots)));
+                    rig.admin(Verb::Grow(Growth::Shape(to)));
                 }
                 rig.verify();
             }
@@ -194,31 +209,44 @@ fn course(seed: u64, harm: Harm, planted: Option<Mutant>, seen: &mut Seen) {
         // What found no space is tried again.
         rig.pass(Span::secs(5));
     }
-    has_grown(&mut rig, size);
+    has_grown(&mut rig, to, size);
+}
+
+/// Whether the array has the shape `to`.
+fn is_reshaped(rig: &Rig, to: Shape) -> bool {
+    let volume = rig.volume();
+    let layout = volume.layout.expect("an array has a layout");
+    let is = |wanted: Option<u32>, found: u32| wanted.is_none_or(|wanted| wanted == found);
+    is(to.raid_disks.map(u32::from), volume.slots as u32)
+        && is(to.layout, layout.number)
+        && to.chunk.is_none_or(|chunk| chunk.bytes() == layout.chunk)
 }
 
 /// Checks that the array has grown and has its data, and that all parity is right.
-fn has_grown(rig: &mut Rig, size: u64) {
+fn has_grown(rig: &mut Rig, to: Shape, size: u64) {
     rig.until_idle();
     rig.forget_answers();
     rig.verify();
     let volume = rig.volume();
-    if volume.reshape.is_none() && volume.size.0 == size {
+    if volume.reshape.is_none() && !is_reshaped(rig, to) {
         // A member was gone before the reshape began.
         return;
     }
     assert_eq!(volume.reshape, None, "the reshape ends: {volume:?}");
-    assert!(volume.size.0 > size, "{} of {size}", volume.size);
+    assert!(is_reshaped(rig, to), "{to:?}: {volume:?}");
+    assert_eq!(volume.size.0 > size, to.raid_disks.is_some(), "{} of {size}", volume.size);
     let how = assemble::Options { run: true, force_dirty: true, ..assemble::Options::default() };
     let assembly = rig.assemble(&how).unwrap();
     let first = |disk: usize| rig.record.of(disk).map(weft_ondisk::Superblock::data_offset);
     let offsets = (0..rig.disks.len()).map(|disk| first(disk).unwrap_or_default()).collect();
     rig.array = Array::new(assembly.layout, offsets);
-    let added = size..volume.size.0;
-    let zeros = rig.read_bytes(added.start, (added.end - added.start).min(1 << 20)).unwrap();
-    assert!(zeros.is_all(0), "what was added is zero");
+    let added = volume.size.0 - size;
+    if added > 0 {
+        let zeros = rig.read_bytes(size, added.min(1 << 20)).unwrap();
+        assert!(zeros.is_all(0), "what was added is zero");
+    }
     let failed = volume.degraded > 0 || rig.disks.iter().any(|disk| disk.faults.gone);
-    rig.store(added.start, 4096).unwrap();
+    rig.store(volume.size.0 - 4096, 4096).unwrap();
     rig.stop();
     let scrub = rig.scrub(parity::Bytes::Visible);
     assert!(scrub.wrong.is_empty(), "{:?}", scrub.wrong);

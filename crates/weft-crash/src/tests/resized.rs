@@ -6,7 +6,7 @@
 
 use weft_engine::layout::Layout;
 use weft_engine::mutant::Mutant;
-use weft_engine::{Growth, SyncAction, Verb, assemble};
+use weft_engine::{Growth, Shape, SyncAction, Verb, assemble};
 use weft_ondisk::{Level, layout_id};
 use weft_units::rng::Rng;
 use weft_units::{Bytes, Sectors, Span};
@@ -66,10 +66,14 @@ fn growth(rig: &Rig, rng: &mut Rng) -> Growth {
     let size = rig.options.data_of(0);
     if level == Level::Raid1 && rng.below(2) == 0 {
         let slots = members as u16;
-        return Growth::RaidDisks(if slots == 3 { rng.pick(&[2, 4]) } else { slots + 1 });
+        return mirrors(if slots == 3 { rng.pick(&[2, 4]) } else { slots + 1 });
     }
     let chunks = rng.pick(&[2, 4, 20, 150]);
     Growth::Size(Some(size + Sectors(rig.options.chunk.0 * chunks)))
+}
+
+fn mirrors(slots: u16) -> Growth {
+    Growth::Shape(Shape { raid_disks: Some(slots), ..Shape::default() })
 }
 
 /// The array before and after `growth`, of which only a new size counts.
@@ -94,8 +98,11 @@ fn see_size(rig: &mut Rig, [before, after]: &[Array; 2]) -> u64 {
 fn is_done(rig: &Rig, growth: Growth, before: u64) -> bool {
     let volume = rig.volume();
     match growth {
-        Growth::RaidDisks(wanted) => volume.slots == usize::from(wanted),
+        Growth::Shape(Shape { raid_disks: Some(wanted), .. }) => {
+            volume.slots == usize::from(wanted)
+        }
         Growth::Size(_) => volume.size.0 > before,
+        Growth::Shape(_) => unreachable!("a number of mirrors was drawn"),
     }
 }
 
@@ -114,7 +121,8 @@ fn add_noise(rig: &mut Rig, [before, after]: &[Array; 2]) {
 /// Takes a member away, and the spare that took its slot, if there are to be fewer mirrors.
 fn make_room(rig: &mut Rig, rng: &mut Rng, growth: Growth) {
     let slots = rig.volume().slots;
-    if !matches!(growth, Growth::RaidDisks(wanted) if usize::from(wanted) < slots) {
+    if !matches!(growth, Growth::Shape(Shape { raid_disks: Some(wanted), .. }) if usize::from(wanted) < slots)
+    {
         return;
     }
     let disk = rng.below(3) as usize;
@@ -228,11 +236,12 @@ fn is_resized(rig: &mut Rig, growth: Growth, arrays: &[Array; 2], seen: &mut See
     let volume = rig.volume();
     let gone = rig.disks.iter().any(|disk| disk.faults.gone);
     match growth {
-        Growth::RaidDisks(slots) => {
+        Growth::Shape(Shape { raid_disks: Some(slots), .. }) => {
             let count = u32::from(volume.slots == usize::from(slots));
             *if slots == 2 { &mut seen.fewer } else { &mut seen.more } += count;
             assert!(count == 1 || gone, "{} of {slots}", volume.slots);
         }
+        Growth::Shape(_) => unreachable!("a number of mirrors was drawn"),
         Growth::Size(_) if volume.size.0 == before => assert!(gone, "{} stays", volume.size),
         Growth::Size(_) => {
             seen.grown += 1;

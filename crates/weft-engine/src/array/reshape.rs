@@ -32,6 +32,7 @@ use crate::array::membership::Membership;
 use crate::array::outbox::{CompletionTarget, JobId};
 use crate::assemble::Reshaping;
 use crate::contract::error::ReplyError;
+use crate::contract::input::Shape;
 use crate::contract::member::MemberState;
 use crate::contract::snapshot::ReshapeSnapshot;
 use crate::layout::Layout;
@@ -187,6 +188,21 @@ pub(crate) fn distance_min(before: &Geometry, after: &Geometry) -> Sectors {
     Sectors(common / u64::from(before.data_members()))
 }
 
+/// Geometry with the shape `to`.
+fn after_of(before: &Geometry, to: Shape) -> Result<Geometry, ReplyError> {
+    let slots = u32::from(to.raid_disks.unwrap_or(before.members()));
+    let number = to.layout.unwrap_or(before.layout());
+    let (chunk, size) = (to.chunk.unwrap_or(before.chunk()), before.member_size());
+    let after = Geometry::new(before.level(), number, slots, chunk, size);
+    let after = after.map_err(|error| ReplyError::Refused(error.to_string()))?;
+    if after.member_size() != size {
+        return Err(ReplyError::Refused(format!(
+            "chunk: found {chunk}, expected one of which the members' data, {size}, is a multiple"
+        )));
+    }
+    Ok(after)
+}
+
 fn greatest_common_divisor(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
@@ -236,6 +252,8 @@ impl Array {
         Some(ReshapeSnapshot {
             from: reshape.before.members(),
             to: reshape.after.members(),
+            layout: reshape.after.layout(),
+            chunk: reshape.after.chunk().bytes(),
             position: reshape.recorded,
             end: reshape.end(),
         })
@@ -380,11 +398,11 @@ impl Array {
 
     // Begin and end.
 
-    /// Geometry of the array, and the one with `slots` slots if it can be reshaped to that.
+    /// Geometry of the array, and the one with the shape `to` if it can be reshaped to that.
     ///
     /// # Errors
     /// The reason why it cannot, with what was found and what was expected.
-    pub(crate) fn can_grow(&self, slots: u16) -> Result<(Geometry, Geometry), ReplyError> {
+    pub(crate) fn can_reshape(&self, to: Shape) -> Result<(Geometry, Geometry), ReplyError> {
         let refused = |text: String| Err(ReplyError::Refused(text));
         if self.membership.read_only || self.membership.broken {
             return Err(ReplyError::ReadOnly);
@@ -393,21 +411,23 @@ impl Array {
             return Err(ReplyError::Busy("a reshape is under way"));
         }
         let Some(before) = self.layout.as_ref().and_then(Layout::parity) else {
-            return refused("raid-devices: only RAID 4, 5 and 6 can grow so far".to_owned());
+            return refused("found an array without parity, which is not reshaped".to_owned());
         };
         self.has_superblocks("raid-devices")?;
-        let found = before.members();
-        if slots <= found {
+        let (found, slots) = (before.members(), to.raid_disks.unwrap_or(before.members()));
+        let after = after_of(before, to)?;
+        if slots < found || after == *before {
             return refused(format!(
-                "raid-devices: found {slots}, expected more than {found}; an array does not shrink"
+                "raid-devices: found {slots}, expected more than {found}, or another chunk or \
+                 layout; an array does not shrink"
             ));
         }
         self.bitmap_stays()?;
         let whole = self.membership.is_whole() && self.membership.with_bad().is_empty();
         if !whole || self.membership.resync_from.is_some() || self.is_replacing() {
             return refused(
-                "raid-devices: found an array that misses data or parity, expected every member in \
-                 sync and without bad blocks; weft status says what is missing"
+                "found an array that misses data or parity, expected every member in sync and \
+                 without bad blocks; weft status says what is missing"
                     .to_owned(),
             );
         }
@@ -422,17 +442,35 @@ impl Array {
                  adds them"
             ));
         }
-        let (level, chunk) = (before.level(), before.chunk());
-        let size = before.member_size();
-        let after = Geometry::new(level, before.layout(), slots.into(), chunk, size)
-            .map_err(|error| ReplyError::Refused(format!("raid-devices: {error}")))?;
-        let least = distance_min(before, &after);
+        let least = self.distance(before, &after);
         if i32::try_from(least.0).is_err() {
             return refused(format!("raid-devices: data would have to move by {least}"));
         }
         let mut members = self.members.iter().filter(|member| !member.is_faulty());
-        members.try_for_each(|member| self.can_move(member, size, least))?;
+        members.try_for_each(|member| self.can_move(member, before.member_size(), least))?;
         Ok((before.clone(), after))
+    }
+
+    /// Distance by which the data of each member moves down. An array that stays as large moves
+    /// further than it must, where there is room: its position has to be recorded each time that it
+    /// is copied by this distance.
+    ///
+    /// Source   md-reshape.md §5 (mdadm: the middle of the room)
+    fn distance(&self, before: &Geometry, after: &Geometry) -> Sectors {
+        let least = distance_min(before, after);
+        if after.members() > before.members() {
+            return least;
+        }
+        let members = self.members.iter().filter(|member| !member.is_faulty());
+        let room = members.map(|member| self.room_of(member)).min().unwrap_or_default();
+        Sectors(room.0 / 2).round_down(least).clamp(least, Sectors(least.0 * DISTANCE_MAX))
+    }
+
+    /// Room before the data of a member.
+    fn room_of(&self, member: &Member) -> Sectors {
+        let bitmap_end = member.bitmap_start.zip(self.bitmap.as_ref());
+        let bitmap_end = bitmap_end.map(|(start, bitmap)| bitmap.end_from(start));
+        member.superblock().room_before_data(bitmap_end)
     }
 
     /// Checks that the data of a member, of `size`, can move down by `least`.
@@ -455,9 +493,7 @@ impl Array {
                 member.info.size
             ));
         }
-        let bitmap_end = member.bitmap_start.zip(self.bitmap.as_ref());
-        let bitmap_end = bitmap_end.map(|(start, bitmap)| bitmap.end_from(start));
-        let room = superblock.room_before_data(bitmap_end);
+        let room = self.room_of(member);
         if room < least {
             return refused(format!(
                 "{label}: superblock data_offset {}: found {room} free before the data, expected \
@@ -474,12 +510,20 @@ impl Array {
         Ok(())
     }
 
-    /// Begins the reshape to `after`, which [`Array::can_grow`] returned: spares take the new
+    /// Begins the reshape to `after`, which [`Array::can_reshape`] returned: spares take the new
     /// slots, and superblocks record it. Returns the geometry before.
     pub(crate) fn begin_reshape(&mut self, after: &Geometry) -> Geometry {
         let before = self.layout.as_ref().and_then(Layout::parity).cloned();
         let before = before.expect("only levels with parity are reshaped");
-        let down = distance_min(&before, after);
+        let down = self.distance(&before, after);
+        let to = weft_ondisk::Reshape {
+            new_level: after.level().code(),
+            position: 0,
+            delta_disks: i32::from(after.members()) - i32::from(before.members()),
+            new_layout: after.layout(),
+            new_chunk: after.chunk(),
+            new_offset: -i32::try_from(down.0).expect("it was checked"),
+        };
         for slot in before.members()..after.members() {
             let spare = self.members.iter().position(Member::may_take_slot);
             let position = spare.expect("there are enough spares");
@@ -492,7 +536,7 @@ impl Array {
             set_role(&mut self.roles, number, Role::Active(Slot(slot)));
         }
         for member in self.members.iter_mut().filter(|member| !member.is_faulty()) {
-            member.superblock_mut().begin_reshape(after.members().into(), down);
+            member.superblock_mut().begin_reshape(to);
             member.begin_moving();
         }
         self.membership = slots_of(after, &self.membership);
@@ -532,6 +576,9 @@ impl Array {
         reshape.after
     }
 }
+
+/// Largest distance, in smallest ones.
+const DISTANCE_MAX: u64 = 64;
 
 /// Units that may be copied before their position is recorded, if nothing asks for that earlier.
 pub(crate) const UNRECORDED_MAX: u64 = 64;

@@ -17,6 +17,7 @@ use super::{Array, set_role};
 use crate::array::member::Member;
 use crate::array::membership::Membership;
 use crate::contract::error::ReplyError;
+use crate::contract::input::Shape;
 use crate::contract::snapshot::LayoutSnapshot;
 use crate::layout::Layout;
 use crate::mutant::Mutant;
@@ -117,11 +118,17 @@ impl Array {
     /// The reason why the array cannot have as many, with what was found and what was expected.
     pub(crate) fn set_mirrors(
         &mut self,
-        slots: u16,
+        to: Shape,
         frames: u32,
     ) -> Option<Result<bool, ReplyError>> {
         let layout = self.layout.as_ref()?;
-        (layout.level() == Level::Raid1).then(|| self.change_mirrors(slots, frames))
+        let is_mirror = layout.level() == Level::Raid1;
+        is_mirror.then(|| match to {
+            Shape { raid_disks: Some(slots), layout: None, chunk: None } => {
+                self.change_mirrors(slots, frames)
+            }
+            _ => refused("found RAID 1, which has neither a layout nor chunks"),
+        })
     }
 
     fn change_mirrors(&mut self, slots: u16, frames: u32) -> Result<bool, ReplyError> {

@@ -20,7 +20,7 @@ impl Decision<'_> {
     /// update. The member at index `reference` has the freshest superblock.
     pub(super) fn settle_reshapes(&mut self, pool: &mut [Member], reference: usize) {
         let freshest = pool[reference].superblock.clone();
-        match grows_down(&freshest) {
+        match moves_down(&freshest) {
             None if freshest.reshape().is_some() => {}
             None => settle_ended(pool, &freshest),
             Some(reshape) if is_over(&freshest, reshape) => {
@@ -42,10 +42,11 @@ impl Decision<'_> {
                     let superblock = &mut member.superblock;
                     let is_spare = superblock.own_role() == Ok(Role::Spare);
                     if is_spare
+                        && superblock.reshape().is_none()
                         && superblock.raid_disks() == before
                         && down < superblock.data_offset()
                     {
-                        superblock.begin_reshape(freshest.raid_disks(), down);
+                        superblock.begin_reshape(*reshape);
                     }
                 }
             }
@@ -73,9 +74,9 @@ impl Decision<'_> {
         if superblock.level().code() != reshape.new_level {
             return refused("a reshape that keeps the level");
         }
-        let same = (reshape.new_layout, reshape.new_chunk);
-        if reshape.delta_disks <= 0 || same != (superblock.layout(), superblock.chunk()) {
-            return refused("a reshape to more members, with the layout and the chunk as they are");
+        let is_back = superblock.features().contains(Features::RESHAPE_BACK);
+        if reshape.delta_disks < 0 || is_back {
+            return refused("a reshape to as many members or more, which goes forward");
         }
         if !overwrites_nothing(superblock, reshape) {
             return refused(
@@ -86,7 +87,7 @@ impl Decision<'_> {
         if self.options.read_only {
             return Ok(());
         }
-        if grows_down(superblock).is_none() {
+        if moves_down(superblock).is_none() {
             return refused("for writing one that moves the data down");
         }
         if superblock.recovery_offset().is_some() {
@@ -110,6 +111,16 @@ impl Decision<'_> {
             let text = format!("{}: superblock {error}", reference.info.label);
             self.refused(AssemblyState::Unsupported, text)
         })?;
+        if after.member_size() != before.member_size() {
+            let text = format!(
+                "{}: superblock new_chunk at byte 112: found {}, expected one of which the members' \
+                 data, {}, is a multiple",
+                reference.info.label,
+                after.chunk(),
+                before.member_size()
+            );
+            return Err(self.refused(AssemblyState::Unsupported, text));
+        }
         let position = Sectors(reshape.position);
         if position > after.array_size() {
             let text = format!(
@@ -120,32 +131,35 @@ impl Decision<'_> {
             );
             return Err(self.refused(AssemblyState::Unsupported, text));
         }
-        let note = format!(
-            "a reshape from {} to {slots} members is under way, at {position} of {}",
-            before.members(),
-            after.array_size().max(before.array_size()),
-        );
+        let what = if u32::from(before.members()) == slots {
+            let name = level.row().layouts.name(after.layout());
+            let name = name.map(|name| format!(" and layout {name}")).unwrap_or_default();
+            format!("to chunk {}K{name}", after.chunk().0 / 2)
+        } else {
+            format!("from {} to {slots} members", before.members())
+        };
+        let size = after.array_size().max(before.array_size());
+        let note = format!("a reshape {what} is under way, at {position} of {size}");
         self.note(AssemblyState::ReshapePending, note);
         Ok(Some(Reshaping { after, position, held: false }))
     }
 }
 
-/// State of a reshape to more members for which the data moves down; `None` if the superblock
-/// records none, or one of another kind.
-fn grows_down(superblock: &Superblock) -> Option<&Reshape> {
-    let same = |it: &&Reshape| {
-        let kept = (it.new_level, it.new_layout, it.new_chunk);
-        kept == (superblock.level().code(), superblock.layout(), superblock.chunk())
-    };
-    let down = |it: &&Reshape| it.delta_disks > 0 && it.new_offset < 0;
-    let moves = superblock.features().contains(Features::NEW_OFFSET);
+/// State of a reshape to as many members or more for which the data moves down; `None` if the
+/// superblock records none, or one of another kind.
+fn moves_down(superblock: &Superblock) -> Option<&Reshape> {
+    let same = |it: &&Reshape| it.new_level == superblock.level().code();
+    let down = |it: &&Reshape| it.delta_disks >= 0 && it.new_offset < 0;
+    let features = superblock.features();
+    let is_back = features.contains(Features::RESHAPE_BACK);
+    let moves = features.contains(Features::NEW_OFFSET) && !is_back;
     let has_parity = superblock.level().parity_count() > 0;
     superblock.reshape().filter(same).filter(down).filter(|_| moves && has_parity)
 }
 
 /// Whether all of the array has the geometry after the reshape.
 fn is_over(superblock: &Superblock, reshape: &Reshape) -> bool {
-    superblock.array_size().is_some_and(|size| reshape.position >= size.0)
+    superblock.array_size_after().is_some_and(|size| reshape.position >= size.0)
 }
 
 /// Whether all members with a slot, according to the freshest superblock, are in the pool and
@@ -171,23 +185,24 @@ fn is_begun(pool: &[Member], freshest: &Superblock) -> bool {
 fn settle_ended(pool: &mut [Member], freshest: &Superblock) {
     for Member { superblock, .. } in pool.iter_mut() {
         let Some(of) = superblock.reshape().copied() else { continue };
-        let before = superblock.raid_disks().wrapping_add_signed(-of.delta_disks);
+        let slots = superblock.raid_disks();
+        let after = (slots, of.new_layout, of.new_chunk);
+        let before = slots.wrapping_add_signed(-of.delta_disks);
+        let before = (before, superblock.layout(), superblock.chunk());
+        let now = (freshest.raid_disks(), freshest.layout(), freshest.chunk());
         let is_spare = superblock.own_role() == Ok(Role::Spare);
         let lags = superblock.events().saturating_add(1) == freshest.events();
-        if of.delta_disks != 0 && superblock.raid_disks() == freshest.raid_disks() {
+        if after != before && now == after {
             if lags || is_spare || is_over(superblock, &of) {
                 superblock.end_reshape();
             }
-        } else if grows_down(superblock).is_some()
-            && before == freshest.raid_disks()
-            && of.position == 0
-        {
+        } else if moves_down(superblock).is_some() && now == before && of.position == 0 {
             superblock.revert_reshape();
         }
     }
 }
 
-/// Whether the next step of a reshape to more members overwrites nothing that a restart would read:
+/// Whether the next step of a forward reshape overwrites nothing that a restart would read:
 /// data moves down far enough, or a reshape in place has passed the part for which mdadm keeps a
 /// backup.
 ///
@@ -198,6 +213,7 @@ fn overwrites_nothing(superblock: &Superblock, reshape: &Reshape) -> bool {
     let new = data(superblock.raid_disks());
     let old = data(superblock.raid_disks().wrapping_add_signed(-reshape.delta_disks));
     let chunk = u128::from(superblock.chunk().0);
+    let unit = chunk.max(reshape.new_chunk.0.into());
     if old == 0 || new == 0 || chunk == 0 {
         return false;
     }
@@ -206,7 +222,7 @@ fn overwrites_nothing(superblock: &Superblock, reshape: &Reshape) -> bool {
     let (Ok(down), position) = (u128::try_from(down), u128::from(reshape.position)) else {
         return false;
     };
-    let written_to = (position / (chunk * new) + 1) * chunk;
+    let written_to = (position / (unit * new) + 1) * unit;
     let read_from = position / (chunk * old) * chunk;
     let size_before = u128::from(superblock.size().0) / chunk * chunk * old;
     position >= size_before || written_to <= read_from + down

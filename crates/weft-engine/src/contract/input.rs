@@ -464,11 +464,22 @@ pub struct Replace {
 /// Change of the shape of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
-    /// Number of slots. An array with parity is reshaped to more slots, which spares take. One of
-    /// RAID 1 gets more slots, or loses empty ones.
-    RaidDisks(u16),
+    /// Slots, layout and chunk. An array with parity is reshaped; spares take additional slots. One
+    /// of RAID 1 gets more slots, or loses empty ones.
+    Shape(Shape),
     /// Data sectors of each member; `None`: as many as every member has room for.
     Size(Option<Sectors>),
+}
+
+/// Shape that an array is to have; `None`: as now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shape {
+    /// Number of slots.
+    pub raid_disks: Option<u16>,
+    /// md's number of the layout.
+    pub layout: Option<u32>,
+    /// Size of a chunk.
+    pub chunk: Option<Sectors>,
 }
 
 /// Values of md's `sync_action`, and `correct`.

@@ -181,6 +181,10 @@ pub struct ReshapeSnapshot {
     pub from: u16,
     /// Number of slots after.
     pub to: u16,
+    /// md's number of the layout after the reshape.
+    pub layout: u32,
+    /// Size of a chunk after the reshape.
+    pub chunk: Bytes,
     /// Array sector at which the geometry changes, as superblocks record it.
     pub position: Sectors,
     /// Array sector at which the reshape ends.

@@ -12,7 +12,7 @@ use crate::array::member::Member;
 use crate::array::outbox::Outbox;
 use crate::assemble::Reshaping;
 use crate::contract::error::ReplyError;
-use crate::contract::input::{Growth, Verb};
+use crate::contract::input::{Growth, Shape, Verb};
 use crate::knobs::Knob;
 use crate::layout::geometry::Geometry;
 use crate::raid::{ArrayView, Busy, Personality};
@@ -205,21 +205,21 @@ impl Volume {
             return Err(ReplyError::Busy("a sync is running"));
         }
         let resizes = match growth {
-            Growth::RaidDisks(slots) => match self.array.set_mirrors(slots, self.memory.frames) {
+            Growth::Shape(to) => match self.array.set_mirrors(to, self.memory.frames) {
                 Some(resizes) => resizes,
-                None => return self.reshape(slots),
+                None => return self.reshape(to),
             },
             Growth::Size(size) => self.array.grow_size(size),
         };
         resizes.map(|resizes| resizes.then_some(Until::Grown))
     }
 
-    /// Begins a reshape to `raid_disks` slots, as soon as nothing uses the stripes.
-    fn reshape(&mut self, raid_disks: u16) -> Result<Option<Until>, ReplyError> {
+    /// Begins a reshape to the shape `to`, as soon as nothing uses the stripes.
+    fn reshape(&mut self, to: Shape) -> Result<Option<Until>, ReplyError> {
         if self.quiescing.is_some() || self.has_deferred() || self.is_unanswered() {
             return Err(ReplyError::Busy("stripes are in use for long; try again"));
         }
-        let (before, after) = self.array.can_grow(raid_disks)?;
+        let (before, after) = self.array.can_reshape(to)?;
         let needed = Personality::frames_to_reshape(&before, &after, &self.knobs);
         if self.memory.frames < needed {
             let (found, needed) = (frames_as_bytes(self.memory.frames), frames_as_bytes(needed));
@@ -267,8 +267,13 @@ impl Volume {
                 self.raid.apply(knob, ArrayView::of(&self.array), &self.knobs);
             }
             Some(WhenQuiet::BeginReshape(after)) => {
+                let to = Shape {
+                    raid_disks: Some(after.members()),
+                    layout: Some(after.layout()),
+                    chunk: Some(after.chunk()),
+                };
                 // A member may have failed since the command.
-                match self.array.can_grow(after.members()) {
+                match self.array.can_reshape(to) {
                     _ if self.stopping => self.give_up_quiescing(&ReplyError::Stopping, out),
                     Ok(_) => self.begin_reshape(&after),
                     Err(error) => self.give_up_quiescing(&error, out),

@@ -6,13 +6,13 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use weft_engine::assemble::Candidate;
 use weft_engine::knobs::{Knob, KnobError, Knobs, TABLE};
 use weft_engine::{
-    BitmapSnapshot, Former, Growth, MemberSnapshot, Mismatch, Mismatches, Replace, ReplyError,
+    BitmapSnapshot, Former, MemberSnapshot, Mismatch, Mismatches, Replace, ReplyError,
     ReshapeSnapshot, SyncAction, Verb, VolumeSnapshot, WriteBackSnapshot,
 };
 use weft_ondisk::{NewBitmap, Uuid};
 use weft_runtime::devices::{Access, DeviceError, MemberSpec, OpenOptions, read_metadata};
 use weft_runtime::serve::reactor::Context;
-use weft_units::{Bytes, FRAME_BYTES, MemberIndex, VolumeId};
+use weft_units::{Bytes, FRAME_BYTES, MemberIndex, Sectors, VolumeId};
 
 use super::Step;
 use crate::control::{
@@ -74,22 +74,29 @@ pub(super) fn start(cx: &mut Context<'_, '_>, step: Step) -> Result<(Verb, Step)
     }
 }
 
-/// Change of the shape that a command asks for.
-pub(super) fn growth(
-    raid_devices: Option<u16>,
-    size: Option<GrowSize>,
-) -> Result<Growth, Box<Response>> {
-    match (raid_devices, size) {
-        (Some(slots), None) => Ok(Growth::RaidDisks(slots)),
-        (None, Some(GrowSize::Max)) => Ok(Growth::Size(None)),
-        (None, Some(GrowSize::Bytes(bytes))) => {
-            Ok(Growth::Size(Some(Bytes(bytes).sectors_floor())))
-        }
-        _ => {
-            let text = "grow: expected one of raid_devices and size";
-            Err(refusal(FailureKind::Usage, text))
-        }
+/// Data sectors of each member that a command asks for; `None`: as many as they have room for.
+pub(super) fn sectors_of(size: GrowSize) -> Option<Sectors> {
+    match size {
+        GrowSize::Max => None,
+        GrowSize::Bytes(bytes) => Some(Bytes(bytes).sectors_floor()),
     }
+}
+
+/// Number of the layout that a command names, of the level of the volume.
+pub(super) fn layout_named(
+    cx: &mut Context<'_, '_>,
+    volume: VolumeId,
+    name: &str,
+) -> Result<u32, Box<Response>> {
+    let snapshot = cx.driver.snapshot();
+    let volume = snapshot.as_ref().and_then(|it| it.volumes.get(usize::from(volume.0)));
+    let level = volume.and_then(|volume| volume.layout).map(|layout| layout.level);
+    let layouts = level.map(|level| level.row().layouts);
+    layouts.and_then(|layouts| layouts.parse(name)).ok_or_else(|| {
+        let level = level.map_or_else(|| "a volume without".to_owned(), |level| level.to_string());
+        let text = format!("layout: found {name:?}, expected one that {level} has");
+        refusal(FailureKind::Usage, text)
+    })
 }
 
 /// Parses a new value of a knob, and checks it against the range that the knob has now.
@@ -336,8 +343,8 @@ pub(super) fn write_back_of(cache: &WriteBackSnapshot, place: usize) -> WriteBac
 }
 
 pub(super) fn reshape_of(reshape: &ReshapeSnapshot) -> ReshapeStatus {
-    let ReshapeSnapshot { from, to, position, end } = *reshape;
-    ReshapeStatus { from, to, position: position.0, end: end.0 }
+    let ReshapeSnapshot { from, to, layout, chunk, position, end } = *reshape;
+    ReshapeStatus { from, to, layout, chunk: chunk.0, position: position.0, end: end.0 }
 }
 
 pub(super) fn bitmap_of(bitmap: &BitmapSnapshot) -> BitmapStatus {

@@ -23,11 +23,11 @@ use std::sync::Arc;
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
-use weft_engine::{Command as AdminCommand, Growth, ReplyError, Snapshot, SyncAction, Tag};
+use weft_engine::{Command as AdminCommand, Growth, ReplyError, Shape, Snapshot, SyncAction, Tag};
 use weft_runtime::serve::clients::{CLIENTS_MAX, client_of};
 use weft_runtime::serve::driver::Event;
 use weft_runtime::serve::reactor::{Context, Ending, Exit, Port};
-use weft_units::{MemberIndex, Time, VolumeId};
+use weft_units::{Bytes, MemberIndex, Time, VolumeId};
 
 use crate::control::{
     Command, ControlRequest, FailureKind, Response, Status, VERSION, VolumeStatus,
@@ -36,8 +36,8 @@ use crate::shared::Shared;
 use crate::socket::Listener;
 use administrator::Administrator;
 use commands::{
-    bitmap_of, get, growth, is_allowed, kind_of, mismatches_of, refusal, reshape_of, start,
-    sync_action, sync_word, what_runs, write_back_of,
+    bitmap_of, get, is_allowed, kind_of, layout_named, mismatches_of, refusal, reshape_of,
+    sectors_of, start, sync_action, sync_word, what_runs, write_back_of,
 };
 use members::status_of;
 use shares::shares_of;
@@ -185,7 +185,19 @@ impl ControlPort {
         let steps = match request.command {
             Command::Add { members } => each(members, Step::Add),
             Command::Fail { members } => vec![Step::Fail(members)],
-            Command::Grow { raid_devices, size } => vec![Step::Grow(growth(raid_devices, size)?)],
+            Command::Grow { raid_devices, layout, chunk, size: None } => {
+                let layout = layout.as_deref();
+                let layout = layout.map(|name| layout_named(cx, volume, name)).transpose()?;
+                let chunk = chunk.map(|bytes| Bytes(bytes).sectors_floor());
+                vec![Step::Grow(Growth::Shape(Shape { raid_disks: raid_devices, layout, chunk }))]
+            }
+            Command::Grow { raid_devices: None, layout: None, chunk: None, size: Some(size) } => {
+                vec![Step::Grow(Growth::Size(sectors_of(size)))]
+            }
+            Command::Grow { .. } => {
+                let text = "grow: found a size and a shape, expected one of them";
+                return Err(refusal(FailureKind::Usage, text));
+            }
             Command::Get { knobs } => return Err(get(cx, volume, &knobs).into()),
             Command::ReAdd { members } => each(members, Step::ReAdd),
             Command::Remove { members } => each(members, Step::Remove),

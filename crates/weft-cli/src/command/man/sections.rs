@@ -210,6 +210,7 @@ pub(super) const EXAMPLES: &[Examples] = &[
         command: "grow",
         lines: &[
             ("weft grow tour --raid-devices 5", "Spreads the array over five members."),
+            ("weft grow tour --chunk 256K", "Copies the array to chunks of another size."),
             ("weft grow tour --size max", "Uses all of the members, which are larger now."),
         ],
     },

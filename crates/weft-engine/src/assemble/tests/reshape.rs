@@ -1,6 +1,6 @@
 //! Arrays in the middle of a reshape, at its beginning and at its end.
 
-use weft_ondisk::{Features, Role};
+use weft_ondisk::{Features, Reshape, Role};
 use weft_units::rng::Rng;
 use weft_units::{Slot, Time};
 
@@ -32,7 +32,14 @@ fn before() -> Vec<Candidate> {
 
 fn begin(candidate: &mut Candidate, position: u64) {
     let superblock = &mut **candidate.superblock.as_mut().unwrap();
-    superblock.begin_reshape(4, DOWN);
+    superblock.begin_reshape(Reshape {
+        new_level: superblock.level().code(),
+        delta_disks: 1,
+        new_layout: superblock.layout(),
+        new_chunk: superblock.chunk(),
+        new_offset: -(DOWN.0 as i32),
+        ..Reshape::default()
+    });
     superblock.set_reshape_position(Sectors(position));
     edit(candidate, |superblock| {
         superblock.events = 11;
@@ -104,6 +111,60 @@ fn an_end_that_not_all_members_record_is_one() {
     }
 }
 
+/// A reshape to another chunk and layout on the same members: every set of members that have
+/// recorded its beginning, and every set of those that have recorded its end.
+#[test]
+fn another_chunk_begins_and_ends_as_more_members_do() {
+    let to = |superblock: &Superblock| Reshape {
+        new_level: superblock.level().code(),
+        new_layout: 0,
+        new_chunk: Sectors(CHUNK.0 * 2),
+        new_offset: -(DOWN.0 as i32),
+        ..Reshape::default()
+    };
+    let begun = |recording: u8, position: Option<Sectors>| {
+        let mut set = before();
+        for (number, candidate) in set.iter_mut().enumerate() {
+            if recording & 1 << number != 0 {
+                let superblock = &mut **candidate.superblock.as_mut().unwrap();
+                superblock.begin_reshape(to(superblock));
+                let end = superblock.array_size_after().unwrap();
+                superblock.set_reshape_position(position.unwrap_or(end));
+                edit(candidate, |superblock| superblock.events = 11);
+            }
+        }
+        set
+    };
+    let shape = |assembly: &Assembly| (assembly.layout.number(), assembly.layout.chunk());
+    for recording in 1_u8..7 {
+        let assembly = assemble(&begun(recording, Some(Sectors(0))), &Options::default()).unwrap();
+        assert_eq!(
+            (slots(&assembly).as_str(), &assembly.reshape),
+            ("UUU", &None),
+            "{recording:04b}"
+        );
+        assert_eq!(shape(&assembly), (2, CHUNK));
+    }
+    let assembly = assemble(&begun(15, Some(Sectors(0))), &Options::default()).unwrap();
+    let reshape = assembly.reshape.as_ref().unwrap();
+    assert_eq!((reshape.after.members(), reshape.after.chunk()), (3, Sectors(CHUNK.0 * 2)));
+    for recording in 1_u8..16 {
+        // At the end of the kernel's, the position is not recorded before the end is.
+        for position in [None, Some(Sectors(0))].into_iter().take(1 + usize::from(recording == 3)) {
+            let mut set = begun(15, position);
+            for (number, candidate) in set.iter_mut().enumerate() {
+                if recording & 1 << number != 0 {
+                    candidate.superblock.as_mut().unwrap().end_reshape();
+                    edit(candidate, |superblock| superblock.events = 12);
+                }
+            }
+            let assembly = assemble(&set, &Options::default()).unwrap();
+            assert_eq!((slots(&assembly).as_str(), &assembly.reshape), ("UUU", &None));
+            assert_eq!(shape(&assembly), (0, Sectors(CHUNK.0 * 2)), "{recording:04b}");
+        }
+    }
+}
+
 #[test]
 fn members_that_are_lost_in_the_middle_are_lost_from_both_geometries() {
     for lost in 0..4 {
@@ -171,8 +232,8 @@ type Spoil = fn(&mut Super1);
 
 #[test]
 fn other_reshapes_are_read_or_refused_by_name() {
-    let more = Some("a reshape to more members");
-    let cases: [(&str, Spoil, Option<&str>, Option<&str>); 8] = [
+    let back = Some("goes forward");
+    let cases: [(&str, Spoil, Option<&str>, Option<&str>); 11] = [
         ("level", |it| it.reshape.new_level = 6, Some("keeps the level"), Some("keeps the level")),
         (
             "in place, critical",
@@ -191,8 +252,12 @@ fn other_reshapes_are_read_or_refused_by_name() {
         ),
         ("data moves up", |it| it.reshape.new_offset = 384, Some("far enough"), Some("far enough")),
         ("too little", |it| it.reshape.new_offset = -8, Some("far enough"), Some("far enough")),
-        ("layout", |it| it.reshape.new_layout = 0, more, more),
-        ("chunk", |it| it.reshape.new_chunk = Sectors(64), more, more),
+        ("layout", |it| it.reshape.new_layout = 0, None, None),
+        ("smaller chunk", |it| it.reshape.new_chunk = Sectors(64), None, None),
+        // A unit has the height of the larger chunk.
+        ("larger chunk", |it| it.reshape.new_chunk = Sectors(1024), Some("far"), Some("far")),
+        ("backward", |it| it.feature_map.insert(Features::RESHAPE_BACK), back, back),
+        ("fewer members", |it| it.reshape.delta_disks = -1, back, back),
         (
             "rebuilt",
             |it| it.set_recovery_offset(Some(Sectors(8))),

@@ -377,7 +377,7 @@ impl RaidLevel for Reshape {
 
     fn resync_pass(&self, _: SyncAction, array: ArrayView<'_>, _: &Knobs) -> Pass {
         let unit = array.reshape().unit_height();
-        Pass { unit, size: array.member_size(), settles: Settles::No, maps: false }
+        Pass { unit, size: array.reshape().after.member_size(), settles: Settles::No, maps: false }
     }
 
     fn feed(&mut self, sync: &mut Resync, array: ArrayView<'_>) {
