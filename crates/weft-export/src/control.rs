@@ -277,7 +277,8 @@ pub struct VolumeStatus {
     pub write_back: Option<WriteBackStatus>,
 }
 
-/// Reshape of an array to more members, or another layout or chunk; see [`weft_engine::ReshapeSnapshot`].
+/// Reshape of an array to more members, or another layout or chunk; see
+/// [`weft_engine::ReshapeSnapshot`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReshapeStatus {
     /// Number of slots before.

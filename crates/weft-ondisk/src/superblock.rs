@@ -660,6 +660,9 @@ impl Superblock {
     pub fn end_reshape(&mut self) {
         let after = self.data_offset_after();
         let Self::V1(new) = self else { return };
+        if !new.feature_map.contains(Features::RESHAPE) {
+            return;
+        }
         if let Some(after) = after {
             let end = new.data_offset.0.saturating_add(new.data_size.0);
             new.data_size = Sectors(end.saturating_sub(after.0));

@@ -19,7 +19,7 @@ use crate::target::Target;
 /// their new places while the volume is in use; weft wait ends when that is done. A crash, or weft
 /// stop, costs nothing: the next weft serve, or the kernel, goes on. No backup file is needed,
 /// because data moves down into the room before it on each member; refused (exit status 3) where
-/// that is too small, where a member is missing or being rebuilt, and with metadata 0.90.
+/// that is too small, where a member is missing or being rebuilt, and with metadata 0.90 and 1.0.
 ///
 /// RAID 1 gets another number of mirrors at once. Spares fill more of them; for fewer, weft fail
 /// and weft remove take members away before.

@@ -292,6 +292,69 @@ fn an_array_with_members_in_trouble_is_resized() {
     assert!(seen.troubles_inside > 20 && seen.grown > 100, "{seen:?}");
 }
 
+/// A RAID 5 under load, of which the size is to grow.
+fn loaded(rng: &mut Rng, seed: u64) -> (Rig, Growth) {
+    let mut options = Options::new(Level::Raid5, 4, chunk_kib(8));
+    (options.full_stripes, options.seed, options.checked) = (40, seed, false);
+    options.defer_computes = rng.pick(&[false, true]);
+    let mut rig = Rig::of(options);
+    rig.order = Order::Random;
+    for _ in 0..rng.below(30) {
+        rig.put(rng.below(900_000) / 512 * 512, 4096);
+    }
+    let steps = rng.below(20) as usize;
+    rig.steps(steps);
+    let size = Growth::Size(Some(rig.options.data_of(0) + Sectors(160)));
+    (rig, size)
+}
+
+/// A reshape that waits for stripes, or is being recorded, and a resize do not come together.
+#[test]
+fn a_resize_and_a_reshape_do_not_meet() {
+    let mut done = [0; 3];
+    for seed in 0..200 {
+        let mut rng = Rng::new(seed);
+        let (mut rig, size) = loaded(&mut rng, seed);
+        let chunk = Some(chunk_kib(16));
+        let chunk = Growth::Shape(Shape { chunk, ..Shape::default() });
+        let mut both = [size, chunk];
+        both.rotate_left(usize::from(rng.below(2) == 0));
+        for growth in both {
+            rig.admin(Verb::Grow(growth));
+            let steps = rng.below(12) as usize;
+            rig.steps(steps);
+        }
+        rig.until_idle();
+        rig.forget_answers();
+        rig.verify();
+        let volume = rig.volume();
+        let (larger, other) = (volume.size.0 > 983_040, volume.layout.unwrap().chunk.0 == 16_384);
+        assert!(volume.reshape.is_none() && (larger || other), "{volume:?}");
+        done[usize::from(larger) + 2 * usize::from(other) - 1] += 1;
+    }
+    assert!(done[0] > 20 && done[1] > 20, "{done:?}");
+}
+
+/// Whatever breaks an array that is resized, it stays a broken one.
+#[test]
+fn an_array_that_breaks_while_it_is_resized_panics_nowhere() {
+    let mut broken = 0;
+    for seed in 0..300 {
+        let mut rng = Rng::new(seed);
+        let (mut rig, size) = loaded(&mut rng, seed);
+        rig.admin(Verb::Grow(size));
+        let steps = rng.below(80) as usize;
+        rig.steps(steps);
+        for disk in [0, 2] {
+            rig.disks[disk].faults.gone = true;
+        }
+        rig.put(4096, 65_536);
+        rig.steps(400);
+        broken += u32::from(rig.volume().array_state == "broken");
+    }
+    assert!(broken > 200, "{broken}");
+}
+
 #[test]
 fn planted_bugs_of_resizes_are_found() {
     for mutant in RESIZES {

@@ -122,6 +122,9 @@ pub(crate) struct Array {
     twins: Twins,
     /// Reshape under way; `None` if there is none.
     reshape: Option<Box<Reshape>>,
+    /// Number of the superblock update that records the end of the last reshape; 0 without one. The
+    /// next one begins after it.
+    reshape_ended: u64,
     /// Change of the layout that moves no data; `None` if there is none.
     resize: Option<Box<Resize>>,
 }
@@ -295,6 +298,7 @@ impl Array {
             to_replace: Vec::new(),
             twins: Twins::default(),
             reshape: None,
+            reshape_ended: 0,
             resize: None,
         }
     }

@@ -22,7 +22,7 @@
 //!
 //! Source   md-reshape.md §3 to §5 (md: `reshape_request`, `raid5_start_reshape`)
 
-use weft_ondisk::Role;
+use weft_ondisk::{Role, Superblock};
 use weft_units::{ByteRange, SectorRange, Sectors, Slot};
 
 use super::superblock_update::FlushFor;
@@ -195,6 +195,9 @@ fn after_of(before: &Geometry, to: Shape) -> Result<Geometry, ReplyError> {
     let (chunk, size) = (to.chunk.unwrap_or(before.chunk()), before.member_size());
     let after = Geometry::new(before.level(), number, slots, chunk, size);
     let after = after.map_err(|error| ReplyError::Refused(error.to_string()))?;
+    if chunk >= CHUNK_END {
+        return Err(ReplyError::Refused(format!("chunk: found {chunk}, expected less than 2 GiB")));
+    }
     if after.member_size() != size {
         return Err(ReplyError::Refused(format!(
             "chunk: found {chunk}, expected one of which the members' data, {size}, is a multiple"
@@ -407,8 +410,8 @@ impl Array {
         if self.membership.read_only || self.membership.broken {
             return Err(ReplyError::ReadOnly);
         }
-        if self.is_reshaping() {
-            return Err(ReplyError::Busy("a reshape is under way"));
+        if self.is_growing() || !self.update_done(self.reshape_ended) {
+            return Err(ReplyError::Busy("the array is being reshaped or resized; try again"));
         }
         let Some(before) = self.layout.as_ref().and_then(Layout::parity) else {
             return refused("found an array without parity, which is not reshaped".to_owned());
@@ -416,6 +419,13 @@ impl Array {
         self.has_superblocks("raid-devices")?;
         let (found, slots) = (before.members(), to.raid_disks.unwrap_or(before.members()));
         let after = after_of(before, to)?;
+        let sizes = self.members.iter().filter_map(Member::superblock_if_any);
+        if let Some(size) = sizes.map(Superblock::size).find(|it| *it != before.member_size()) {
+            return refused(format!(
+                "superblock size: found {size}, expected {}, whole chunks",
+                before.member_size()
+            ));
+        }
         if slots < found || after == *before {
             return refused(format!(
                 "raid-devices: found {slots}, expected more than {found}, or another chunk or \
@@ -572,10 +582,13 @@ impl Array {
         }
         self.layout = Some(layout);
         self.recount();
-        self.want_update();
+        self.reshape_ended = self.want_update();
         reshape.after
     }
 }
+
+/// Chunks of md are smaller than this.
+const CHUNK_END: Sectors = Sectors(1 << 22);
 
 /// Largest distance, in smallest ones.
 const DISTANCE_MAX: u64 = 64;

@@ -70,6 +70,7 @@ impl Array {
         let here = || self.members.iter().filter(|member| !member.is_faulty());
         let Some(least) = here().min_by_key(room) else { return Err(ReplyError::Io) };
         let most = room(&least);
+        let at_least = if size.is_none() { layout.member_size() } else { Sectors::ZERO };
         let size = size.unwrap_or(most);
         if size > most {
             return refused(format!(
@@ -82,7 +83,8 @@ impl Array {
                 }
             ));
         }
-        let after = self.layout_with(u32::from(layout.members()), size.round_down(UNIT))?;
+        let after =
+            self.layout_with(u32::from(layout.members()), size.round_down(UNIT).max(at_least))?;
         if after.member_size() < layout.member_size() {
             let (found, expected) = (after.member_size(), layout.member_size());
             return refused(format!(
@@ -231,8 +233,9 @@ impl Array {
         for member in self.members.iter_mut().filter(|member| !member.is_faulty()) {
             let member_size = member.info.size;
             let superblock = member.superblock_mut();
-            superblock.set_size(after.member_size(), member_size);
-            if after.members() != slots {
+            if after.members() == slots {
+                superblock.set_size(after.member_size(), member_size);
+            } else {
                 superblock.set_raid_disks(after.members().into());
             }
         }

@@ -10,7 +10,6 @@ use weft_ondisk::{
 };
 use weft_units::{FullStripe, SectorRange, Sectors, Slot};
 
-use super::resize::settle_resizes;
 use super::states::AssemblyState;
 use super::{Assembly, Candidate, Dropped, Member, Options, Refused, Replacement, SlotState};
 use crate::contract::member::MemberInfo;
@@ -29,9 +28,9 @@ pub(super) fn decide(candidates: &[Candidate], options: &Options) -> Result<Asse
     decision.select(&mut pool)?;
     decision.no_copies(&pool)?;
     let at = decision.reference(&pool)?;
-    decision.settle_reshapes(&mut pool, at);
-    settle_resizes(&mut pool, at);
+    decision.settle_reshapes(&mut pool, at)?;
     let reference = pool[at].clone();
+    decision.settle_resizes(&mut pool, &reference.superblock);
     let current = decision.current(pool, &reference)?;
     decision.same_array(&current, &reference)?;
     let current = decision.understood(current, &reference)?;

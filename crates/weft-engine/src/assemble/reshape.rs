@@ -18,7 +18,14 @@ use crate::layout::geometry::Geometry;
 impl Decision<'_> {
     /// Makes members agree about a reshape of which a crash has cut off the first or the last
     /// update. The member at index `reference` has the freshest superblock.
-    pub(super) fn settle_reshapes(&mut self, pool: &mut [Member], reference: usize) {
+    ///
+    /// # Errors
+    /// Members with a slot record different reshapes.
+    pub(super) fn settle_reshapes(
+        &mut self,
+        pool: &mut [Member],
+        reference: usize,
+    ) -> Result<(), Refused> {
         let freshest = pool[reference].superblock.clone();
         match moves_down(&freshest) {
             None if freshest.reshape().is_some() => {}
@@ -29,12 +36,18 @@ impl Decision<'_> {
                 }
             }
             Some(reshape) if reshape.position == 0 && !is_begun(pool, &freshest) => {
-                pool.iter_mut().for_each(|member| member.superblock.revert_reshape());
+                for Member { superblock, .. } in pool.iter_mut() {
+                    match superblock.reshape().copied() {
+                        Some(of) if is_over(superblock, &of) => superblock.end_reshape(),
+                        _ => superblock.revert_reshape(),
+                    }
+                }
                 let what =
                     "a reshape had not begun yet: a member does not record it, or is not here";
                 self.tell(what.to_owned());
             }
             Some(reshape) => {
+                self.same_reshape(pool, &freshest)?;
                 // A spare may lag, or have been away when the reshape began.
                 let before = freshest.raid_disks().wrapping_add_signed(-reshape.delta_disks);
                 let down = Sectors(reshape.new_offset.unsigned_abs().into());
@@ -51,6 +64,26 @@ impl Decision<'_> {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Refuses members with a slot that record another reshape than the freshest superblock. A
+    /// member that lags by more than one update is not used anyway.
+    fn same_reshape(&self, pool: &[Member], freshest: &Superblock) -> Result<(), Refused> {
+        for Member { superblock, info, .. } in pool {
+            let counts = superblock.events().saturating_add(1) >= freshest.events();
+            let has_slot = matches!(superblock.own_role(), Ok(Role::Active(_)));
+            let (found, expected) = (shape_after(superblock), shape_after(freshest));
+            if counts && has_slot && found.is_some() && found != expected {
+                let text = format!(
+                    "{}: superblock reshape: found one to {found:?}, expected one to {expected:?} \
+                     (delta_disks, level, layout, chunk)",
+                    info.label
+                );
+                return Err(self.refused(AssemblyState::MembersDisagree, text));
+            }
+        }
+        Ok(())
     }
 
     /// Refuses a member that records a reshape which weft does not read, or for writing does not
@@ -162,13 +195,20 @@ fn is_over(superblock: &Superblock, reshape: &Reshape) -> bool {
     superblock.array_size_after().is_some_and(|size| reshape.position >= size.0)
 }
 
+/// Shape to which the superblock records a reshape: difference of slots, level, layout and chunk.
+fn shape_after(superblock: &Superblock) -> Option<(i32, i32, u32, u64)> {
+    let of = superblock.reshape()?;
+    Some((of.delta_disks, of.new_level, of.new_layout, of.new_chunk.0))
+}
+
 /// Whether all members with a slot, according to the freshest superblock, are in the pool and
 /// record the reshape.
 fn is_begun(pool: &[Member], freshest: &Superblock) -> bool {
     let records = |number: u32, slot: Slot| {
         pool.iter().any(|Member { superblock, .. }| {
             let is_at = superblock.own_role() == Ok(Role::Active(slot));
-            superblock.dev_number() == number && is_at && superblock.reshape().is_some()
+            let is_same = shape_after(superblock) == shape_after(freshest);
+            superblock.dev_number() == number && is_at && is_same
         })
     };
     let numbers = 0..freshest.role_count() as u32;

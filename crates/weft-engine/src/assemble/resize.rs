@@ -8,18 +8,29 @@
 use weft_ondisk::{Level, Role, Superblock};
 
 use super::Member;
+use super::decision::Decision;
 
-/// Makes members agree about a resize of which a crash has cut off the update. The member at index
-/// `reference` has the freshest superblock.
-pub(super) fn settle_resizes(pool: &mut [Member], reference: usize) {
-    let freshest = pool[reference].superblock.clone();
-    for Member { superblock, info, .. } in pool {
-        let lags = superblock.events().saturating_add(1) == freshest.events();
-        let is_spare = superblock.own_role() == Ok(Role::Spare);
-        // A spare may have been written before the members that count.
-        let is_ahead = is_spare && is_resized(&freshest, superblock);
-        if is_ahead || (lags || is_spare) && is_resized(superblock, &freshest) {
-            superblock.follow_resize(&freshest, info.size);
+impl Decision<'_> {
+    /// Makes members agree about a resize of which a crash has cut off the update. Drops spares
+    /// that are too small for the size which the freshest superblock records.
+    pub(super) fn settle_resizes(&mut self, pool: &mut Vec<Member>, freshest: &Superblock) {
+        let members = std::mem::take(pool);
+        for mut member in members {
+            let Member { superblock, info, .. } = &mut member;
+            let lags = superblock.events().saturating_add(1) == freshest.events();
+            let is_spare = superblock.own_role() == Ok(Role::Spare);
+            // A spare may have been written before the members that count.
+            let is_ahead = is_spare && is_resized(freshest, superblock);
+            if is_ahead || (lags || is_spare) && is_resized(superblock, freshest) {
+                let (found, expected) = (superblock.data_room(info.size), freshest.size());
+                if found < expected && is_spare {
+                    let reason = format!("found room for {found} of data, expected {expected}");
+                    self.drop(member.info, reason);
+                    continue;
+                }
+                superblock.follow_resize(freshest, info.size);
+            }
+            pool.push(member);
         }
     }
 }

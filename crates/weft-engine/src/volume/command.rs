@@ -204,6 +204,9 @@ impl Volume {
         if self.sync.is_some() {
             return Err(ReplyError::Busy("a sync is running"));
         }
+        if self.quiescing.is_some() {
+            return Err(ReplyError::Busy("another change waits for stripes; try again"));
+        }
         let resizes = match growth {
             Growth::Shape(to) => match self.array.set_mirrors(to, self.memory.frames) {
                 Some(resizes) => resizes,
@@ -216,7 +219,7 @@ impl Volume {
 
     /// Begins a reshape to the shape `to`, as soon as nothing uses the stripes.
     fn reshape(&mut self, to: Shape) -> Result<Option<Until>, ReplyError> {
-        if self.quiescing.is_some() || self.has_deferred() || self.is_unanswered() {
+        if self.has_deferred() || self.is_unanswered() {
             return Err(ReplyError::Busy("stripes are in use for long; try again"));
         }
         let (before, after) = self.array.can_reshape(to)?;
@@ -253,9 +256,13 @@ impl Volume {
         if self.can_never_set() {
             self.give_up_quiescing(&ReplyError::Io, out);
         }
-        let ends = |it: &WhenQuiet| matches!(it, WhenQuiet::EndReshape | WhenQuiet::EndResize);
-        if self.quiescing.as_deref().is_some_and(ends) && self.lacks_space() {
+        let ends_in_vain = match self.quiescing.as_deref() {
             // Strips may wait for space for long.
+            Some(WhenQuiet::EndReshape) => self.lacks_space(),
+            Some(WhenQuiet::EndResize) => self.lacks_space() || self.array.membership.broken,
+            _ => false,
+        };
+        if ends_in_vain {
             self.quiescing = None;
         }
         if !self.may_act() {
@@ -319,14 +326,20 @@ impl Volume {
         } else {
             return None;
         };
-        // Ranges of a sync may wait for requests that would wait for stripes.
+        // Ranges of a sync may wait for requests that would wait for stripes. So may those of a
+        // correction of mirrors, which need not wait for requests.
+        let is_ready = match self.raid {
+            Personality::Mirror(_) => self.raid.is_quiet(),
+            _ => !self.is_unanswered(),
+        };
         let is_free = self.quiescing.is_none() && self.sync.is_none();
-        (is_free && !self.is_unanswered() && !self.lacks_space()).then_some(end)
+        (is_free && is_ready && !self.lacks_space()).then_some(end)
     }
 
-    /// Whether a member had no space, and is not known to have some now.
+    /// Whether a member had no space, and is not known to have some now or may lack data.
     fn lacks_space(&self) -> bool {
-        self.has_deferred() || self.raid.is_unproven()
+        let resyncs = self.array.is_resizing() && self.array.resyncs_only_for_space();
+        resyncs || self.has_deferred() || self.raid.is_unproven()
     }
 
     /// Whether a member does not answer, so that some stripes may stay in use for long.
@@ -346,7 +359,11 @@ impl Volume {
     pub(super) fn give_up_quiescing(&mut self, error: &ReplyError, out: &mut Outbox) {
         self.quiescing = None;
         self.commands.retain(|waiting| {
-            let given_up = matches!(waiting.until, Until::Grown | Until::Set);
+            let given_up = match waiting.until {
+                // What is recorded comes later.
+                Until::Grown => !self.array.is_resizing(),
+                until => until == Until::Set,
+            };
             if given_up {
                 out.answer(waiting.issuer, Err(error.clone()));
             }

@@ -27,7 +27,7 @@ use weft_engine::{Command as AdminCommand, Growth, ReplyError, Shape, Snapshot, 
 use weft_runtime::serve::clients::{CLIENTS_MAX, client_of};
 use weft_runtime::serve::driver::Event;
 use weft_runtime::serve::reactor::{Context, Ending, Exit, Port};
-use weft_units::{Bytes, MemberIndex, Time, VolumeId};
+use weft_units::{Bytes, MemberIndex, SECTOR_BYTES, Time, VolumeId};
 
 use crate::control::{
     Command, ControlRequest, FailureKind, Response, Status, VERSION, VolumeStatus,
@@ -185,6 +185,14 @@ impl ControlPort {
         let steps = match request.command {
             Command::Add { members } => each(members, Step::Add),
             Command::Fail { members } => vec![Step::Fail(members)],
+            Command::Grow { raid_devices: None, layout: None, chunk: None, size: None } => {
+                let text = "grow: found nothing to change, expected a shape or a size";
+                return Err(refusal(FailureKind::Usage, text));
+            }
+            Command::Grow { chunk: Some(found), .. } if !found.is_multiple_of(SECTOR_BYTES) => {
+                let text = format!("chunk: found {found} bytes, expected whole sectors");
+                return Err(refusal(FailureKind::Usage, text));
+            }
             Command::Grow { raid_devices, layout, chunk, size: None } => {
                 let layout = layout.as_deref();
                 let layout = layout.map(|name| layout_named(cx, volume, name)).transpose()?;

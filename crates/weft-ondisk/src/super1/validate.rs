@@ -315,8 +315,8 @@ impl Super1 {
         Ok(())
     }
 
-    /// Checks the state of a reshape. weft does not reshape, but computes with these values to show
-    /// them.
+    /// Checks the state of a reshape. weft computes with these values, and shows those of reshapes
+    /// that it refuses.
     fn check_reshape(&self, member_size: Sectors) -> Result<(), SuperblockError> {
         if !self.feature_map.contains(Features::RESHAPE) {
             return Ok(());

@@ -165,6 +165,28 @@ fn another_chunk_begins_and_ends_as_more_members_do() {
     }
 }
 
+/// A crash cut the beginning of one reshape off, another one was begun, and that was cut off too.
+#[test]
+fn reshapes_that_differ_are_forgotten_at_the_beginning_and_refused_later() {
+    for (position, expected) in [(0, Ok(128)), (UNIT, Err(AssemblyState::MembersDisagree))] {
+        let mut set = before();
+        for (candidate, chunk) in set.iter_mut().zip([64, 32, 32, 32]) {
+            let superblock = &mut **candidate.superblock.as_mut().unwrap();
+            superblock.begin_reshape(Reshape {
+                new_level: superblock.level().code(),
+                new_layout: superblock.layout(),
+                new_chunk: Sectors(chunk),
+                new_offset: -(DOWN.0 as i32),
+                ..Reshape::default()
+            });
+            superblock.set_reshape_position(Sectors(position));
+        }
+        let found = assemble(&set, &Options::default());
+        let found = found.map(|it| it.layout.chunk().0).map_err(|it| it.state);
+        assert_eq!(found, expected, "{position}");
+    }
+}
+
 #[test]
 fn members_that_are_lost_in_the_middle_are_lost_from_both_geometries() {
     for lost in 0..4 {

@@ -92,6 +92,20 @@ fn a_member_that_differs_otherwise_is_not_resized() {
     assert_eq!(grown(10, 2), Err(AssemblyState::MembersDisagree));
 }
 
+#[test]
+fn a_spare_that_is_too_small_for_the_new_size_is_dropped() {
+    let (mut set, size) = before(Level::Raid5, 3);
+    for candidate in &mut set[..3] {
+        let member_size = candidate.member.size;
+        candidate.superblock.as_mut().unwrap().set_size(Sectors(size.0 * 2), member_size);
+        edit(candidate, |superblock| superblock.events = 20);
+    }
+    set[3].member.size = Sectors(size.0 * 3 / 2);
+    let assembly = assemble(&set, &Options::default()).unwrap();
+    assert_eq!((slots_in_sync(&assembly), assembly.spares.len()), (3, 0));
+    assert!(assembly.dropped[0].reason.contains("found room for"), "{:?}", assembly.dropped);
+}
+
 fn slots_in_sync(assembly: &Assembly) -> usize {
     slots(assembly).chars().filter(|state| *state == 'U').count()
 }
