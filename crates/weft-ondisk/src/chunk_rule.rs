@@ -21,7 +21,7 @@ pub enum ChunkRule {
 
 /// Upper bound of chunk sizes, exclusive: 2 GiB, because the kernel counts the bytes of a chunk in
 /// 31 bits.
-pub(crate) const CHUNK_END: Sectors = Sectors(1 << 22);
+pub const CHUNK_END: Sectors = Sectors(1 << 22);
 
 /// Smallest chunk of a level with parity or copies, and unit of the chunk of every new array: a
 /// page.

@@ -4,6 +4,10 @@
 //! the reshape is frozen, the process is killed and the power is cut, at any moment. At the end the
 //! array has grown, all data can be read (I3), and all parity is right.
 
+use std::fmt::Debug;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
 use weft_engine::assemble;
 use weft_engine::knobs::{Knobs, SchedulerKind};
 use weft_engine::mutant::Mutant;
@@ -253,55 +257,68 @@ fn has_grown(rig: &mut Rig, to: Shape, size: u64) {
     assert!(failed || scrub.written > 0, "{scrub:?}");
 }
 
-fn courses(seeds: std::ops::Range<u64>, harm: Harm) -> Seen {
-    let mut seen = Seen::default();
+/// Course of a seed, which counts what happened in it.
+pub(super) type Course<S> = fn(u64, Harm, Option<Mutant>, &mut S);
+
+/// Runs a course of each seed. Returns the counts.
+pub(super) fn courses<S: Default>(course: Course<S>, seeds: Range<u64>, harm: Harm) -> S {
+    let mut seen = S::default();
     for seed in seeds {
-        let run = std::panic::AssertUnwindSafe(|| course(seed, harm, None, &mut seen));
-        if let Err(panic) = std::panic::catch_unwind(run) {
+        let run = AssertUnwindSafe(|| course(seed, harm, None, &mut seen));
+        if let Err(panic) = catch_unwind(run) {
             eprintln!("{harm:?}, seed {seed}");
-            std::panic::resume_unwind(panic);
+            resume_unwind(panic);
         }
     }
     seen
 }
 
-#[test]
-fn an_array_that_is_cut_off_while_it_grows_keeps_its_data() {
-    let seen = courses(0..300, Harm::Cuts);
-    assert!(seen.cuts_inside > 50 && seen.resumed > 30 && seen.forgotten > 10, "{seen:?}");
-}
-
-#[test]
-fn an_array_that_loses_a_member_while_it_grows_goes_on() {
-    let seen = courses(0..300, Harm::Failure);
-    assert!(seen.failures_inside > 50 && seen.resumed > 30, "{seen:?}");
-}
-
-#[test]
-fn an_array_with_members_in_trouble_grows() {
-    let seen = courses(0..300, Harm::Trouble);
-    assert!(seen.troubles_inside.iter().all(|count| *count > 20), "{seen:?}");
-}
-
-#[test]
-fn planted_bugs_of_reshapes_are_found() {
-    for mutant in RESHAPES {
+/// Checks that some course finds each planted bug.
+pub(super) fn find_planted<S: Default>(course: Course<S>, bugs: &[Mutant]) {
+    for mutant in bugs {
         let finds = |seed: u64| {
-            let mut seen = Seen::default();
-            let run = || course(seed, Harm::Cuts, Some(mutant), &mut seen);
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err()
+            let run = || course(seed, Harm::Cuts, Some(*mutant), &mut S::default());
+            catch_unwind(AssertUnwindSafe(run)).is_err()
         };
         let found = (0..400).find(|seed| finds(*seed));
         assert!(found.is_some(), "{mutant:?} is not found in 400 courses");
     }
 }
 
+/// Runs as many courses as the environment asks for.
+pub(super) fn run_many<S: Default + Debug>(course: Course<S>) {
+    let number = |name| std::env::var(name).ok().and_then(|number| number.parse().ok());
+    let (reach, first) = (number("REACH").unwrap_or(3000), number("FIRST").unwrap_or(0));
+    for harm in [Harm::Trouble, Harm::Cuts, Harm::Failure] {
+        eprintln!("{harm:?}: {:?}", courses(course, first..first + reach, harm));
+    }
+}
+
+#[test]
+fn an_array_that_is_cut_off_while_it_grows_keeps_its_data() {
+    let seen = courses(course, 0..300, Harm::Cuts);
+    assert!(seen.cuts_inside > 50 && seen.resumed > 30 && seen.forgotten > 10, "{seen:?}");
+}
+
+#[test]
+fn an_array_that_loses_a_member_while_it_grows_goes_on() {
+    let seen = courses(course, 0..300, Harm::Failure);
+    assert!(seen.failures_inside > 50 && seen.resumed > 30, "{seen:?}");
+}
+
+#[test]
+fn an_array_with_members_in_trouble_grows() {
+    let seen = courses(course, 0..300, Harm::Trouble);
+    assert!(seen.troubles_inside.iter().all(|count| *count > 20), "{seen:?}");
+}
+
+#[test]
+fn planted_bugs_of_reshapes_are_found() {
+    find_planted(course, &RESHAPES);
+}
+
 #[test]
 #[ignore = "thousands of courses: REACH=20000 cargo test -p weft-crash reshaped -- --ignored"]
 fn many_courses() {
-    let reach = std::env::var("REACH").ok().and_then(|reach| reach.parse().ok()).unwrap_or(3000);
-    let first = std::env::var("FIRST").ok().and_then(|first| first.parse().ok()).unwrap_or(0);
-    for harm in [Harm::Trouble, Harm::Cuts, Harm::Failure] {
-        eprintln!("{harm:?}: {:?}", courses(first..first + reach, harm));
-    }
+    run_many(course);
 }

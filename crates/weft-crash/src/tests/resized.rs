@@ -11,7 +11,7 @@ use weft_ondisk::{Level, layout_id};
 use weft_units::rng::Rng;
 use weft_units::{Bytes, Sectors, Span};
 
-use super::reshaped::{Harm, clients, trouble};
+use super::reshaped::{Harm, clients, courses, find_planted, run_many, trouble};
 use crate::array::Array;
 use crate::bugs::RESIZES;
 use crate::checker::parity;
@@ -121,8 +121,8 @@ fn add_noise(rig: &mut Rig, [before, after]: &[Array; 2]) {
 /// Takes a member away, and the spare that took its slot, if there are to be fewer mirrors.
 fn make_room(rig: &mut Rig, rng: &mut Rng, growth: Growth) {
     let slots = rig.volume().slots;
-    if !matches!(growth, Growth::Shape(Shape { raid_disks: Some(wanted), .. }) if usize::from(wanted) < slots)
-    {
+    let Growth::Shape(Shape { raid_disks: Some(wanted), .. }) = growth else { return };
+    if usize::from(wanted) >= slots {
         return;
     }
     let disk = rng.below(3) as usize;
@@ -261,34 +261,22 @@ fn is_resized(rig: &mut Rig, growth: Growth, arrays: &[Array; 2], seen: &mut See
     assert!(scrub.wrong.is_empty(), "{:?}", scrub.wrong);
 }
 
-fn courses(seeds: std::ops::Range<u64>, harm: Harm) -> Seen {
-    let mut seen = Seen::default();
-    for seed in seeds {
-        let run = std::panic::AssertUnwindSafe(|| course(seed, harm, None, &mut seen));
-        if let Err(panic) = std::panic::catch_unwind(run) {
-            eprintln!("{harm:?}, seed {seed}");
-            std::panic::resume_unwind(panic);
-        }
-    }
-    seen
-}
-
 #[test]
 fn an_array_that_is_cut_off_while_it_is_resized_keeps_its_data() {
-    let seen = courses(0..300, Harm::Cuts);
+    let seen = courses(course, 0..300, Harm::Cuts);
     assert!(seen.cuts_inside > 20 && seen.forgotten > 10, "{seen:?}");
     assert!(seen.grown > 100 && seen.more > 15 && seen.fewer > 5, "{seen:?}");
 }
 
 #[test]
 fn an_array_that_loses_a_member_while_it_is_resized_keeps_its_data() {
-    let seen = courses(0..300, Harm::Failure);
+    let seen = courses(course, 0..300, Harm::Failure);
     assert!(seen.failures_inside > 10 && seen.grown > 100, "{seen:?}");
 }
 
 #[test]
 fn an_array_with_members_in_trouble_is_resized() {
-    let seen = courses(0..300, Harm::Trouble);
+    let seen = courses(course, 0..300, Harm::Trouble);
     assert!(seen.troubles_inside > 20 && seen.grown > 100, "{seen:?}");
 }
 
@@ -357,23 +345,11 @@ fn an_array_that_breaks_while_it_is_resized_panics_nowhere() {
 
 #[test]
 fn planted_bugs_of_resizes_are_found() {
-    for mutant in RESIZES {
-        let finds = |seed: u64| {
-            let mut seen = Seen::default();
-            let run = || course(seed, Harm::Cuts, Some(mutant), &mut seen);
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err()
-        };
-        let found = (0..400).find(|seed| finds(*seed));
-        assert!(found.is_some(), "{mutant:?} is not found in 400 courses");
-    }
+    find_planted(course, &RESIZES);
 }
 
 #[test]
 #[ignore = "thousands of courses: REACH=20000 cargo test -p weft-crash resized -- --ignored"]
 fn many_courses() {
-    let reach = std::env::var("REACH").ok().and_then(|reach| reach.parse().ok()).unwrap_or(3000);
-    let first = std::env::var("FIRST").ok().and_then(|first| first.parse().ok()).unwrap_or(0);
-    for harm in [Harm::Trouble, Harm::Cuts, Harm::Failure] {
-        eprintln!("{harm:?}: {:?}", courses(first..first + reach, harm));
-    }
+    run_many(course);
 }

@@ -22,7 +22,7 @@
 //!
 //! Source   md-reshape.md §3 to §5 (md: `reshape_request`, `raid5_start_reshape`)
 
-use weft_ondisk::{Role, Superblock};
+use weft_ondisk::{CHUNK_END, Role, Superblock};
 use weft_units::{ByteRange, SectorRange, Sectors, Slot};
 
 use super::superblock_update::FlushFor;
@@ -586,9 +586,6 @@ impl Array {
         reshape.after
     }
 }
-
-/// Chunks of md are smaller than this.
-const CHUNK_END: Sectors = Sectors(1 << 22);
 
 /// Largest distance, in smallest ones.
 const DISTANCE_MAX: u64 = 64;

@@ -150,8 +150,8 @@ impl Array {
         let occupied = self.membership.present().count();
         if u32::from(slots) < occupied {
             return refused(format!(
-                "raid-devices: found {occupied} members in use, expected at most {slots}; weft fail \
-                 and weft remove take one away"
+                "raid-devices: found {occupied} members in use, expected at most {slots}; weft \
+                 fail and weft remove take one away"
             ));
         }
         let after = self.layout_with(slots.into(), layout.member_size())?;

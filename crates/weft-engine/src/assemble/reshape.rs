@@ -146,8 +146,8 @@ impl Decision<'_> {
         })?;
         if after.member_size() != before.member_size() {
             let text = format!(
-                "{}: superblock new_chunk at byte 112: found {}, expected one of which the members' \
-                 data, {}, is a multiple",
+                "{}: superblock new_chunk at byte 112: found {}, expected one of which the \
+                 members' data, {}, is a multiple",
                 reference.info.label,
                 after.chunk(),
                 before.member_size()

@@ -14,9 +14,7 @@ impl Decision<'_> {
     /// Makes members agree about a resize of which a crash has cut off the update. Drops spares
     /// that are too small for the size which the freshest superblock records.
     pub(super) fn settle_resizes(&mut self, pool: &mut Vec<Member>, freshest: &Superblock) {
-        let members = std::mem::take(pool);
-        for mut member in members {
-            let Member { superblock, info, .. } = &mut member;
+        pool.retain_mut(|Member { superblock, info, .. }| {
             let lags = superblock.events().saturating_add(1) == freshest.events();
             let is_spare = superblock.own_role() == Ok(Role::Spare);
             // A spare may have been written before the members that count.
@@ -25,13 +23,13 @@ impl Decision<'_> {
                 let (found, expected) = (superblock.data_room(info.size), freshest.size());
                 if found < expected && is_spare {
                     let reason = format!("found room for {found} of data, expected {expected}");
-                    self.drop(member.info, reason);
-                    continue;
+                    self.drop(info.clone(), reason);
+                    return false;
                 }
                 superblock.follow_resize(freshest, info.size);
             }
-            pool.push(member);
-        }
+            true
+        });
     }
 }
 
