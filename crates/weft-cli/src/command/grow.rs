@@ -20,6 +20,8 @@ use crate::target::Target;
 /// stop, costs nothing: the next weft serve, or the kernel, goes on. No backup file is needed,
 /// because data moves down into the room before it on each member; refused (exit status 3) where
 /// that is too small, where a member is missing or being rebuilt, and with metadata 0.90 and 1.0.
+/// A reshape that stopped, because a part of the array could not be read, goes on when it is asked
+/// for again.
 ///
 /// RAID 1 gets another number of mirrors at once. Spares fill more of them; for fewer, weft fail
 /// and weft remove take members away before.

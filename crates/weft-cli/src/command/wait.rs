@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::json;
-use weft_export::control::VolumeStatus;
-use weft_terminal::outcome::{Exit, Outcome};
+use weft_export::control::{ReshapeStatus, VolumeStatus};
+use weft_terminal::outcome::{Exit, Failure, Outcome};
 use weft_terminal::terminal::{print_json, progress, stdout, took};
 use weft_units::Sectors;
 
@@ -18,7 +18,8 @@ use crate::target::{Target, only_volume};
 
 /// Waits until no check, repair, resync or rebuild of a running volume runs, as mdadm --wait
 ///
-/// Shows a progress bar on a terminal. Exit status: 0, or 4 when the volume is degraded then.
+/// Shows a progress bar on a terminal. Exit status: 0; 1 when a reshape stopped before its end; 4
+/// when the volume is degraded.
 #[derive(Debug, Args)]
 pub(crate) struct Wait {
     /// Name or control socket of a running volume [default: the only one]
@@ -33,6 +34,9 @@ pub(crate) fn run(arguments: &Wait) -> Outcome {
     let start = Instant::now();
     let volume = settled(&mut target)?;
     let frozen = volume.sync_action == "frozen";
+    if let Some(reshape) = volume.reshape.as_ref().filter(|_| !frozen) {
+        return Err(Failure::failed(stopped(&target.name, reshape)));
+    }
     if arguments.json {
         print_json(&json!({
             "schema": "weft.wait/1",
@@ -55,8 +59,19 @@ pub(crate) fn run(arguments: &Wait) -> Outcome {
     Ok(if volume.degraded > 0 { Exit::Degraded } else { Exit::Done })
 }
 
+/// Message about a reshape that does not go on by itself.
+fn stopped(name: &str, reshape: &ReshapeStatus) -> String {
+    let byte = |sector| Sectors(sector).bytes().0;
+    let (position, end) = (byte(reshape.position), byte(reshape.end));
+    format!(
+        "{name}: the reshape stopped at byte {position} of {end} of the array: what follows could \
+         not be copied, and the log of weft serve names the members that failed to read it; once \
+         they read it again, or it has been written, weft grow with the same options goes on"
+    )
+}
+
 /// Waits until no sync runs and none is about to start. Returns the final state of the volume.
-fn settled(target: &mut Target) -> Result<VolumeStatus, weft_terminal::outcome::Failure> {
+fn settled(target: &mut Target) -> Result<VolumeStatus, Failure> {
     let bar = progress("", 0);
     let mut pause = POLL_MIN;
     let mut quiet_since = None;
@@ -102,8 +117,8 @@ fn is_due(volume: &VolumeStatus) -> bool {
 }
 
 /// Longest time from the moment at which a rebuild is due to its start, which takes a few
-/// superblock updates. A rebuild that has not started by then will not start: the spare is too
-/// small, or a rebuild failed before.
+/// superblock updates. One that has not started by then will not start: the spare is too small, or
+/// it failed before, as a reshape does at a range that cannot be read.
 const SETTLE: Duration = Duration::from_secs(2);
 
 #[cfg(test)]

@@ -313,6 +313,52 @@ fn an_array_with_members_in_trouble_grows() {
 }
 
 #[test]
+fn a_reshape_that_stops_at_what_cannot_be_read_goes_on_when_it_is_asked_for_again() {
+    let mut stopped = 0;
+    for seed in 0..40 {
+        let mut rng = Rng::new(seed);
+        let (mut rig, to) = rig(&mut rng, seed);
+        let (size, slots) = (rig.volume().size.0, rig.options.members);
+        for start in (0..size).step_by(16_384) {
+            rig.store(start, 16_384.min(size - start)).unwrap();
+        }
+        // Nothing is left in the stripe cache.
+        rig.stop();
+        rig.recover();
+        rig.until_idle();
+        let half = rig.volume().layout.expect("it has a layout").member_size.0 / 2;
+        let lost = rng.pick(&[1, slots]);
+        for disk in 0..lost {
+            let first = rig.record.of(disk).expect("a member").data_offset().0 + half / 512 / 8 * 8;
+            rig.disks[disk].faults.bad_reads.extend(first..first + 8);
+        }
+        if let Err(error) = rig.command(Verb::Grow(Growth::Shape(to))) {
+            assert!(error.to_string().starts_with("stripe_cache_size: "), "{seed}: {error}");
+            continue;
+        }
+        rig.until_idle();
+        let reshape = rig.volume().reshape;
+        assert_eq!(reshape.is_some(), lost > 1, "{seed}: {lost} members cannot read: {reshape:?}");
+        if let Some(reshape) = reshape {
+            stopped += 1;
+            assert!(reshape.position < reshape.end, "{reshape:?}");
+            let other = Shape { raid_disks: Some(reshape.to + 1), ..to };
+            rig.command(Verb::Grow(Growth::Shape(other))).unwrap_err();
+            // As long as nothing is mended, it stops at the same place again.
+            rig.command(Verb::Grow(Growth::Shape(to))).unwrap();
+            rig.until_idle();
+            assert_eq!(rig.volume().reshape, Some(reshape), "{seed}");
+            for disk in 0..lost {
+                rig.disks[disk].faults.bad_reads.clear();
+            }
+            rig.command(Verb::Grow(Growth::Shape(to))).unwrap();
+        }
+        has_grown(&mut rig, to, size);
+    }
+    assert!(stopped > 10, "{stopped}");
+}
+
+#[test]
 fn planted_bugs_of_reshapes_are_found() {
     find_planted(course, &RESHAPES);
 }

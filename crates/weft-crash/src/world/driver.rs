@@ -374,20 +374,20 @@ impl World {
             return;
         }
         let syncing = |pending: &Pending| pending.origin.is_none_or(|of| of == Origin::Sync);
-        let syncing = self.pending.values().any(syncing);
+        let mut syncing = self.pending.values().any(syncing);
         let (more, outputs) = self.one_turn_more(twin);
-        let mut lost = outputs.into_iter().find(|output| {
-            let of_sync = match output {
-                Output::Submit { attr, .. } => attr.origin == Origin::Sync,
-                // Handling a stripe that is completely in the cache begins with a comparison; only
-                // resync compares.
-                Output::Compute { ops, .. } => {
-                    ops.iter().all(|op| matches!(op, ComputeOp::Compare { .. }))
-                }
-                _ => false,
-            };
-            !(syncing && of_sync)
-        });
+        let of_sync = |output: &Output| match output {
+            Output::Submit { attr, .. } => attr.origin == Origin::Sync,
+            // Handling a stripe that is completely in the cache begins with a comparison; only
+            // resync compares.
+            Output::Compute { ops, .. } => {
+                ops.iter().all(|op| matches!(op, ComputeOp::Compare { .. }))
+            }
+            _ => false,
+        };
+        // The requests of the resync may all wait in the schedulers.
+        syncing = syncing || outputs.iter().any(of_sync) && self.do_requests_wait();
+        let mut lost = outputs.into_iter().find(|output| !(syncing && of_sync(output)));
         // A resync may also begin by computing a strip that its member cannot return at present.
         // Such a computation belongs to the resync if the turn does nothing once the resync
         // requests no more stripes.
@@ -399,6 +399,14 @@ impl World {
                 format!("a wake-up is lost: one turn more, that nobody asked for, does {lost:?}");
             self.fail(Violation::new("I13 liveness", message));
         }
+    }
+
+    /// Whether requests wait in the scheduler of a member.
+    fn do_requests_wait(&self) -> bool {
+        let volumes = self.snapshot().volumes;
+        let members = volumes.iter().flat_map(|volume| &volume.members);
+        let accepted: usize = members.map(|member| member.in_flight as usize).sum();
+        accepted > self.pending.values().filter(|pending| pending.disk.is_some()).count()
     }
 
     /// Whether one more turn of a copy of the engine does something even if the running resync

@@ -231,6 +231,16 @@ impl Array {
         self.reshape.is_some()
     }
 
+    /// Whether the array is being reshaped to the shape `to`.
+    pub(crate) fn is_reshaping_to(&self, to: Shape) -> bool {
+        let Some(after) = self.reshape.as_ref().map(|reshape| &reshape.after) else {
+            return false;
+        };
+        to.raid_disks.is_none_or(|slots| slots == after.members())
+            && to.layout.is_none_or(|layout| layout == after.layout())
+            && to.chunk.is_none_or(|chunk| chunk == after.chunk())
+    }
+
     /// Whether the array is being reshaped or resized.
     #[inline]
     pub(crate) fn is_growing(&self) -> bool {

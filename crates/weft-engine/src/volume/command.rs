@@ -207,6 +207,13 @@ impl Volume {
         if self.quiescing.is_some() {
             return Err(ReplyError::Busy("another change waits for stripes; try again"));
         }
+        // A reshape that stopped at a stripe that could not be copied goes on.
+        if let Growth::Shape(to) = growth
+            && self.array.is_reshaping_to(to)
+        {
+            (self.frozen, self.recovery_disabled) = (false, false);
+            return Ok(None);
+        }
         let resizes = match growth {
             Growth::Shape(to) => match self.array.set_mirrors(to, self.memory.frames) {
                 Some(resizes) => resizes,

@@ -16,6 +16,7 @@ mod read_balance;
 mod sync;
 
 use std::collections::VecDeque;
+use std::mem;
 
 use weft_units::{ByteRange, Bytes, FRAME_BYTES, MemberIndex, SectorRange, Sectors, Slot, Time};
 
@@ -49,11 +50,7 @@ pub(crate) struct Mirror {
     to_write_again: Vec<(StraightPart, MemberIndex)>,
     /// Blocks that are being written again.
     second_writes: Vec<(StraightPart, MemberIndex)>,
-    /// Parts of client reads that members failed to read, each with the slots of the members that
-    /// were asked for it.
-    asked: Vec<(StraightPart, SlotSet)>,
-    /// Parts among `asked` that are read once more, in requests of their own.
-    alone: Vec<StraightPart>,
+    failed_reads: Vec<FailedRead>,
     clears: Clears,
     /// Slots of members that had no space for a copy and have not been asked to write it again. A
     /// slot moves to [`Copier::unproven`] when a new attempt is made.
@@ -61,6 +58,19 @@ pub(crate) struct Mirror {
     copier: Copier,
     balance: ReadBalance,
     events: Vec<Event>,
+}
+
+/// Part of a client's read that members failed to read.
+#[derive(Clone, Debug)]
+struct FailedRead {
+    part: StraightPart,
+    /// Slot of the member that was asked first, perhaps in a request that other parts were merged
+    /// with.
+    first: Slot,
+    /// Slots of all members that failed to read it.
+    slots: SlotSet,
+    /// Whether the first member has been asked once more, in a request of its own.
+    is_asked_again: bool,
 }
 
 impl Mirror {
@@ -72,8 +82,7 @@ impl Mirror {
             again: VecDeque::new(),
             to_write_again: Vec::new(),
             second_writes: Vec::new(),
-            asked: Vec::new(),
-            alone: Vec::new(),
+            failed_reads: Vec::new(),
             clears: Clears::default(),
             lack_space: SlotSet::EMPTY,
             events: Vec::new(),
@@ -451,13 +460,12 @@ impl Mirror {
     /// the next copy supplies only the blocks that the first copy cannot; where no member has the
     /// whole part, each section may come from another member. Returns the number of sub-requests.
     fn read_rest(&mut self, io: &ArrayIo, part: StraightPart, cx: &mut Cx<'_>) -> u32 {
-        let asked = self.asked.iter().find(|(of, _)| *of == part);
-        let asked = asked.map_or(SlotSet::EMPTY, |(_, slots)| *slots);
+        let failed = self.failed_reads.iter().position(|read| read.part == part);
+        let asked = failed.map_or(SlotSet::EMPTY, |at| self.failed_reads[at].slots);
         let range = range_of(part);
         let agree = self.around(range, cx.view()) == ReadAround::Always;
         let unit = if agree { FRAME_BYTES } else { cx.view().request_unit().0 };
-        let failed = !asked.is_empty();
-        let splits = failed && range.len > Bytes(unit);
+        let splits = failed.is_some() && range.len > Bytes(unit);
         if splits && !agree {
             return self.read_in_parts(io, part, unit, cx);
         }
@@ -468,15 +476,16 @@ impl Mirror {
         if splits {
             return self.read_in_parts(io, part, unit, cx);
         }
-        // The part may have failed with neighbours that its request was merged with.
-        if failed && !self.alone.contains(&part) {
-            self.alone.push(part);
-            if self.read_copy(io, range, SlotSet::EMPTY, range.len, cx) {
+        // The part may have failed with neighbours that its first request was merged with.
+        if let Some(at) = failed {
+            let read = &mut self.failed_reads[at];
+            let others = asked.without(SlotSet::only(read.first));
+            let was_asked = mem::replace(&mut read.is_asked_again, true);
+            if !was_asked && self.read_copy(io, range, others, range.len, cx) {
                 return 1;
             }
+            self.failed_reads.swap_remove(at);
         }
-        self.alone.retain(|of| *of != part);
-        self.asked.retain(|(of, _)| *of != part);
         let (request, result) = (part.request, Err(ReplyError::Io));
         self.events.push(Event::SubRequestsDone { request, sub_requests: 0, result });
         0
@@ -491,7 +500,7 @@ impl Mirror {
         unit: u64,
         cx: &mut Cx<'_>,
     ) -> u32 {
-        self.asked.retain(|(of, _)| *of != part);
+        self.failed_reads.retain(|read| read.part != part);
         let range = range_of(part);
         let most = (range.len.0 / SPLIT_INTO).next_multiple_of(unit);
         let (mut start, end) = (range.start.0, range.end().0);
@@ -511,14 +520,28 @@ impl Mirror {
         sub_requests
     }
 
-    /// Begins to correct the copies that members failed to read, now that another copy has been
-    /// read. The range is rounded out to blocks of 4 KiB, the sector size of many drives, except
-    /// where copies may differ: there the copy that was read replaces the others, so that a later
-    /// read finds the same.
-    fn read_elsewhere(&mut self, part: StraightPart, array: ArrayView<'_>) {
-        let Some(place) = self.asked.iter().position(|(of, _)| *of == part) else { return };
-        self.alone.retain(|of| *of != part);
-        let (_, slots) = self.asked.swap_remove(place);
+    /// Notes that the member at `slot` failed to read a part.
+    fn read_failed(&mut self, part: StraightPart, slot: Slot) {
+        let known = self.failed_reads.iter_mut().find(|read| read.part == part);
+        match known {
+            Some(read) => read.slots.insert(slot),
+            None => {
+                let (first, slots) = (slot, SlotSet::only(slot));
+                self.failed_reads.push(FailedRead { part, first, slots, is_asked_again: false });
+            }
+        }
+    }
+
+    /// Begins to correct the copies that members failed to read, now that the copy at slot `read`
+    /// has been read. The range is rounded out to blocks of 4 KiB, the sector size of many drives,
+    /// except where copies may differ: there the copy that was read replaces the others, so that a
+    /// later read finds the same.
+    fn read_elsewhere(&mut self, part: StraightPart, read: Option<Slot>, array: ArrayView<'_>) {
+        let Some(at) = self.failed_reads.iter().position(|read| read.part == part) else { return };
+        let mut slots = self.failed_reads.swap_remove(at).slots;
+        if let Some(read) = read {
+            slots.remove(read);
+        }
         let (mut range, most) = (range_of(part), self.copier.part_bytes());
         let mut replaced = slots;
         if self.around(range, array) == ReadAround::Always {
@@ -665,7 +688,7 @@ impl Requests for Mirror {
     fn is_quiet(&self) -> bool {
         self.again.is_empty()
             && self.to_write_again.is_empty()
-            && self.asked.is_empty()
+            && self.failed_reads.is_empty()
             && self.lack_space.is_empty()
             && self.copier.is_quiet()
     }
@@ -731,19 +754,18 @@ impl RaidLevel for Mirror {
         if answer.given_up {
             return PartOutcome::GivenUp(part.request);
         }
-        if answer.result.is_ok() {
-            if !self.asked.is_empty() {
-                self.read_elsewhere(part, cx.view());
-            }
+        if answer.result.is_ok() && self.failed_reads.is_empty() {
             return PartOutcome::Done(part.request);
         }
-        let position = answer.member.and_then(|member| cx.view().position_of(member));
         // A member that failed meanwhile has no slot, and is not asked again anyway.
-        if let Some(slot) = position.and_then(|position| cx.view().slot_of(position)) {
-            match self.asked.iter_mut().find(|(of, _)| *of == part) {
-                Some((_, slots)) => slots.insert(slot),
-                None => self.asked.push((part, SlotSet::only(slot))),
-            }
+        let position = answer.member.and_then(|member| cx.view().position_of(member));
+        let slot = position.and_then(|position| cx.view().slot_of(position));
+        if answer.result.is_ok() {
+            self.read_elsewhere(part, slot, cx.view());
+            return PartOutcome::Done(part.request);
+        }
+        if let Some(slot) = slot {
+            self.read_failed(part, slot);
         }
         PartOutcome::ToRepeat { part, asked: answer.member.is_some() }
     }

@@ -21,7 +21,7 @@ use crate::array::reshape::Side;
 use crate::array::resync_window::{Pass, Resync, Settles};
 use crate::contract::error::ReplyError;
 use crate::contract::frame::Run;
-use crate::contract::input::{ClientRequest, Fault, RequestOp, SyncAction, Value, Verb};
+use crate::contract::input::{ClientRequest, Fault, Growth, RequestOp, SyncAction, Value, Verb};
 use crate::contract::snapshot::{RaidSnapshot, StripesInUse};
 use crate::contract::token::RequestId;
 use crate::knobs::{Knob, Knobs};
@@ -243,6 +243,8 @@ impl Discards for Reshape {
 impl Settings for Reshape {
     fn refuses(&self, verb: &Verb) -> Option<ReplyError> {
         let waits = match verb {
+            // The same shape again lets a reshape go on that stopped.
+            Verb::Grow(Growth::Shape(_)) => false,
             verb if verb.changes_members() => true,
             Verb::SyncAction(action) => {
                 !matches!(action, SyncAction::Frozen | SyncAction::Idle | SyncAction::Reshape)
