@@ -80,7 +80,7 @@ def floors(folder, weft):
             if comm in ("swapper", "perf", "perf-exec", "awk", "bash"):
                 continue
             frames = [re.match(r"\s*[0-9a-f]+ (.*) \((.*)\)$", line).groups() for line in chain]
-            kernel = [name for name, dso in frames if dso.startswith("[")]
+            kernel = [name for name, dso in frames if dso.startswith("[") and dso not in ("[unknown]", "[vdso]")]
             who = "load" if comm == "fio" else "server"
             if kernel:
                 floor = "kernel: " + (floor_of(kernel, KERNEL) or "other")

@@ -46,7 +46,7 @@ costs() {
 	if [ -e /lab/floors ]; then
 		[ "$2" = 5 ] || return 0
 		load "$3" randwrite 32 $few
-		load "$3" randwrite 32 $more perf record -q -g -e cpu-clock -c 5000 -a -o samples --
+		load "$3" randwrite 32 20000 perf record -q -g -e cpu-clock -c 50021 -a -o samples --
 		cp samples "/lab/$1.data"
 		cost "$1" "$2" "$3" randwrite 32
 		return
