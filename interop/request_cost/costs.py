@@ -69,8 +69,9 @@ def floors(folder, weft):
     root = os.path.join(folder, "root")
     os.makedirs(os.path.join(root, "tmp"), exist_ok=True)
     os.path.lexists(f"{root}/tmp/weft") or os.symlink(os.path.realpath(weft), f"{root}/tmp/weft")
-    for path in ["md", "ublk", "nbd"]:
-        command = ["perf", "script", "-i", f"{folder}/{path}.data", "--kallsyms", f"{folder}/kallsyms", "--symfs", root]
+    for key, whole in table.items():
+        path, _, load, depth = key
+        command = ["perf", "script", "-i", f"{folder}/{path}-{load}-{depth}.data", "--kallsyms", f"{folder}/kallsyms", "--symfs", root]
         command += ["-F", "comm,ip,sym,dso"]
         out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         counts = collections.Counter()
@@ -90,8 +91,7 @@ def floors(folder, weft):
                 floor = "weft: " + (floor_of([frames[0][0]], USER) or "other")
             counts[who, floor] += 1
         total = sum(counts.values())
-        whole = table[(path, "5", "randwrite", "32")]
-        print(f"{path}: {whole:,} instructions, {total:,} samples")
+        print(f"{path}, {load}, {depth} at a time: {whole:,} instructions, {total:,} samples")
         for (who, floor), count in counts.most_common():
             print(f"  {who:7} {floor:32} {count / total * whole:8,.0f}")
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # In the guest, as root: instructions for a request, to /lab/costs, as rows `path level load depth instructions`
-# with tabs between them. With /lab/floors: samples of random writes to RAID 5, by path, to /lab/PATH.data.
+# with tabs between them. With /lab/floors: samples of RAID 5 too, to /lab/PATH-LOAD-DEPTH.data.
 . /lab/tap.sh
 export PATH=/usr/bin:$PATH XDG_RUNTIME_DIR=/run
 cd /tmp || exit 1
@@ -45,10 +45,13 @@ costs() {
 	local how depth
 	if [ -e /lab/floors ]; then
 		[ "$2" = 5 ] || return 0
-		load "$3" randwrite 32 $few
-		load "$3" randwrite 32 20000 perf record -q -g -e cpu-clock -c 50021 -a -o samples --
-		cp samples "/lab/$1.data"
-		cost "$1" "$2" "$3" randwrite 32
+		for how in randwrite randread; do
+			for depth in 1 32; do
+				cost "$1" "$2" "$3" $how $depth
+				load "$3" $how $depth 20000 perf record -q -g -e cpu-clock -c 50021 -a -o samples --
+				cp samples "/lab/$1-$how-$depth.data"
+			done
+		done
 		return
 	fi
 	for how in randwrite randread; do

@@ -24,6 +24,10 @@ pub(crate) const PROGRAM: &str = "valgrind";
 /// callgrind.
 const CASES: &[(&str, u64)] = &[
     ("assemble", 200),
+    ("driver-random-write", 5_000),
+    ("driver-random-write-alone", 5_000),
+    ("driver-read", 10_000),
+    ("driver-read-alone", 10_000),
     ("engine-full-stripe-write", 500),
     ("engine-full-stripe-write-auto", 500),
     ("engine-raid0-read", 10_000),

@@ -25,6 +25,7 @@
 mod allocations;
 mod alone;
 pub mod costs;
+mod driven;
 pub mod engine;
 mod error;
 pub mod member;

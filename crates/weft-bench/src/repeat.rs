@@ -15,6 +15,7 @@ use weft_units::Bytes;
 
 use crate::BenchError;
 use crate::alone::{Alone, Asked, FULL_STRIPE, assembled, superblocks};
+use crate::driven::Driven;
 use crate::sched::{Loaded, SchedLoad};
 use crate::session::session;
 
@@ -44,6 +45,26 @@ pub static REPETITIONS: &[Repetition] = &[
         name: "assemble",
         about: "Four superblocks parsed, and their set assembled",
         run: assemble,
+    },
+    Repetition {
+        name: "driver-random-write",
+        about: "A 4 KiB write of a RAID 5 of four through a driver, 32 at a time; parity by AVX2",
+        run: |count| driven(32, Asked::RandomWrite, count),
+    },
+    Repetition {
+        name: "driver-random-write-alone",
+        about: "The same, one at a time",
+        run: |count| driven(1, Asked::RandomWrite, count),
+    },
+    Repetition {
+        name: "driver-read",
+        about: "A 4 KiB read of a RAID 5 of four through a driver, 32 at a time",
+        run: |count| driven(32, Asked::RandomRead, count),
+    },
+    Repetition {
+        name: "driver-read-alone",
+        about: "The same, one at a time",
+        run: |count| driven(1, Asked::RandomRead, count),
     },
     Repetition {
         name: "engine-read",
@@ -200,6 +221,12 @@ fn engine(
     let mut alone = Alone::new(knobs, bytes, depth)?;
     alone.carry_out(asked, before)?;
     measured_part(&mut || alone.carry_out(asked, count))
+}
+
+fn driven(depth: u32, asked: Asked, count: u64) -> Result<(), BenchError> {
+    let mut driven = Driven::new(depth)?;
+    driven.carry_out(asked, 2000)?;
+    measured_part(&mut || driven.carry_out(asked, count))
 }
 
 fn of_level(level: Raid, members: usize, asked: Asked, count: u64) -> Result<(), BenchError> {
