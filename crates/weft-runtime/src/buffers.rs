@@ -625,16 +625,20 @@ impl Window {
 
 /// The frames that a segment touches, each with a mask for its word of leases: 0xff in the byte of
 /// each touched sector.
+#[inline]
 fn masks(segment: Segment) -> impl Iterator<Item = (usize, u64)> {
-    let first = segment.slab_start() / SECTOR_BYTES;
-    let last = (segment.slab_end() - 1) / SECTOR_BYTES;
     let per_frame = FRAME_BYTES / SECTOR_BYTES;
-    (first / per_frame..=last / per_frame).map(move |frame| {
-        let from = first.saturating_sub(frame * per_frame);
-        let to = (last - frame * per_frame).min(per_frame - 1);
-        let up_to = u64::MAX >> (8 * (per_frame - 1 - to));
-        let mask = up_to & (u64::MAX << (8 * from));
-        (usize::try_from(frame).expect("a slab fits the address space"), mask)
+    let mut sector = segment.slab_start() / SECTOR_BYTES;
+    let end = (segment.slab_end() - 1) / SECTOR_BYTES + 1;
+    std::iter::from_fn(move || {
+        if sector >= end {
+            return None;
+        }
+        let (frame, from) = (sector / per_frame, sector % per_frame);
+        let count = (end - sector).min(per_frame - from);
+        sector += count;
+        let mask = (u64::MAX >> (8 * (per_frame - count))) << (8 * from);
+        Some((usize::try_from(frame).expect("a slab fits the address space"), mask))
     })
 }
 

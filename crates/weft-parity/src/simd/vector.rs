@@ -303,7 +303,8 @@ macro_rules! vector_kernels {
         #[inline]
         fn xor_strips<const STREAM: bool, S: Strip>(sources: &[S], offset: usize, p: &mut [u8]) {
             let (pairs, last) = sources.as_chunks();
-            let tail = columns!(p.len(), |at, WIDTH| {
+            // P alone fits eight vectors into the registers of every level.
+            let tail = columns!(p.len(), [8, 4, 1], |at, WIDTH| {
                 let mut sum = [zero(); WIDTH];
                 for [first, second] in pairs {
                     let first = column::<BYTES, WIDTH>(first.bytes(), offset + at);

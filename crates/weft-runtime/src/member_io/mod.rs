@@ -418,6 +418,12 @@ impl<R: MemberRing> MemberIo<R> {
         }
     }
 
+    /// Whether there are answers to take.
+    #[must_use]
+    pub fn has_answers(&self) -> bool {
+        !self.answers.is_empty()
+    }
+
     /// Takes the next answer; `None` if there is none at present.
     pub fn answer(&mut self) -> Option<Answer> {
         self.answers.pop_front()
@@ -426,7 +432,7 @@ impl<R: MemberRing> MemberIo<R> {
     /// Whether there is work that can be done without waiting for the ring.
     #[must_use]
     pub fn busy(&self) -> bool {
-        !self.answers.is_empty() || self.wants_submit()
+        self.has_answers() || self.wants_submit()
     }
 
     /// Whether operations are ready and the ring has room for them.
@@ -512,7 +518,29 @@ impl<R: MemberRing> MemberIo<R> {
             skip,
             limit,
         };
-        self.waiting.push_back(op);
+        if self.may_begin(&op) {
+            self.ring.push(op);
+        } else {
+            self.waiting.push_back(op);
+        }
+    }
+
+    /// Reserves a place in the ring for an operation that need not wait: no other one waits for
+    /// room, its member has some left, and is not to be looked at first. Returns whether it did.
+    fn may_begin(&mut self, op: &RingOp) -> bool {
+        let others_wait = !self.waiting.is_empty() || !self.released.is_empty();
+        if others_wait || self.ring.outstanding() >= self.ring.capacity() {
+            return false;
+        }
+        let Some(Some(entry)) = self.members.get_mut(usize::from(op.file)) else { return false };
+        let is_write = matches!(op.action, Action::Write { .. });
+        let is_last = is_write && op.offset + op.limit as u64 >= entry.member.end();
+        if entry.gone || is_last || entry.in_ring >= self.share || !entry.held.is_empty() {
+            return false;
+        }
+        entry.in_ring += 1;
+        entry.writing += u32::from(is_write);
+        true
     }
 
     /// Decides how a request goes on after an operation that has ended.

@@ -343,9 +343,19 @@ impl Driver {
         if self.io.panicked() {
             self.core.set_poison("a worker panicked");
         }
-        while let Some((token, result)) = self.io.answer() {
-            self.handle(Input::Done { token, result });
+        if !self.io.has_answers() {
+            return;
         }
+        self.unsettled = true;
+        self.snapshot = None;
+        let (io, now) = (&mut self.io, self.now);
+        self.core.guard(|core| {
+            while let Some((token, result)) = io.answer() {
+                core.handle(now, Input::Done { token, result });
+            }
+        });
+        // A core that panicked, or is not to go on, takes none of them.
+        while self.io.answer().is_some() {}
     }
 
     /// Runs the engine for up to `TURNS_MAX` turns, then carries out its outputs.
