@@ -6,6 +6,7 @@
 """
 
 import collections
+import glob
 import math
 import os
 import re
@@ -69,31 +70,39 @@ def floors(folder, weft):
     root = os.path.join(folder, "root")
     os.makedirs(os.path.join(root, "tmp"), exist_ok=True)
     os.path.lexists(f"{root}/tmp/weft") or os.symlink(os.path.realpath(weft), f"{root}/tmp/weft")
-    for key, whole in table.items():
-        path, _, load, depth = key
-        command = ["perf", "script", "-i", f"{folder}/{path}-{load}-{depth}.data", "--kallsyms", f"{folder}/kallsyms", "--symfs", root]
-        command += ["-F", "comm,ip,sym,dso"]
-        out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    for (path, _, load, depth), whole in table.items():
         counts = collections.Counter()
-        for sample in out.strip().split("\n\n"):
-            comm, *chain = sample.split("\n")
-            comm = comm.strip().rstrip(":")
-            if comm in ("swapper", "perf", "perf-exec", "awk", "bash"):
-                continue
-            frames = [re.match(r"\s*[0-9a-f]+ (.*) \((.*)\)$", line).groups() for line in chain]
-            kernel = [name for name, dso in frames if dso.startswith("[") and dso not in ("[unknown]", "[vdso]")]
-            who = "load" if comm == "fio" else "server"
-            if kernel:
-                floor = "kernel: " + (floor_of(kernel, KERNEL) or "other")
-            elif who == "load":
-                floor = "fio itself"
-            else:
-                floor = "weft: " + (floor_of([frames[0][0]], USER) or "other")
-            counts[who, floor] += 1
+        for data in glob.glob(f"{folder}/{path}-{load}-{depth}-*.data"):
+            # A sample stands for as many instructions as lie between two.
+            weight = int(data.rsplit("-", 1)[1].removesuffix(".data"))
+            for place in samples(data, folder, root):
+                counts[place] += weight
         total = sum(counts.values())
-        print(f"{path}, {load}, {depth} at a time: {whole:,} instructions, {total:,} samples")
-        for (who, floor), count in counts.most_common():
-            print(f"  {who:7} {floor:32} {count / total * whole:8,.0f}")
+        print(f"{path}, {load}, {depth} at a time: {whole:,} instructions")
+        for (side, floor), count in counts.most_common():
+            if count / total * whole >= 50:
+                print(f"  {side:7} {floor:32} {count / total * whole:8,.0f}")
+
+
+def samples(data, folder, root):
+    """The side (load or server) and the floor of each sample."""
+    command = ["perf", "script", "-i", data, "--kallsyms", f"{folder}/kallsyms", "--symfs", root]
+    command += ["-F", "comm,ip,sym,dso"]
+    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    for sample in out.strip().split("\n\n"):
+        comm, *chain = sample.split("\n")
+        comm = comm.strip()
+        if comm in ("swapper", "perf", "perf-exec", "awk", "bash"):
+            continue
+        frames = [re.match(r"\s*[0-9a-f]+ (.*) \((.*)\)$", line).groups() for line in chain]
+        kernel = [name for name, dso in frames if dso.startswith("[") and dso not in ("[unknown]", "[vdso]")]
+        if kernel:
+            floor = "kernel: " + (floor_of(kernel, KERNEL) or "other")
+        elif comm == "fio":
+            floor = "fio itself"
+        else:
+            floor = "weft: " + (floor_of([frames[0][0]], USER) or "other")
+        yield ("load" if comm == "fio" else "server"), floor
 
 
 def main():

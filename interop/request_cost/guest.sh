@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # In the guest, as root: instructions for a request, to /lab/costs, as rows `path level load depth instructions`
-# with tabs between them. With /lab/floors: samples of RAID 5 too, to /lab/PATH-LOAD-DEPTH.data.
+# with tabs between them. With /lab/floors: samples of RAID 5 too, to /lab/PATH-LOAD-DEPTH-DISTANCE.data.
 . /lab/tap.sh
 export PATH=/usr/bin:$PATH XDG_RUNTIME_DIR=/run
 cd /tmp || exit 1
@@ -16,18 +16,20 @@ drive() {
 }
 for name in nullb0 nullb1 nullb2 nullb3 nullb4; do drive $name; done
 
-# load TARGET LOAD DEPTH COUNT [COMMAND…] : fio, run by the command
+# load TARGET LOAD DEPTH COUNT [OPTION…] : fio
 load() {
 	local target=$1 how=$2 depth=$3 count=$4 engine=(--ioengine=libaio --direct=1 --filename="$1")
 	shift 4
 	case $target in nbd*) engine=(--ioengine=nbd --uri="$target") ;; esac
-	"$@" fio --name=load "${engine[@]}" --size=96m --rw="$how" --bs=4k --iodepth="$depth" --io_size=$((count * 4))k \
-		--randseed=7 --norandommap --gtod_reduce=1 >fio.out 2>&1 || { cat fio.out >&2; fail "fio on $target"; }
+	fio --name=load "${engine[@]}" --size=96m --rw="$how" --bs=4k --iodepth="$depth" --io_size=$((count * 4))k \
+		--randseed=7 --norandommap --gtod_reduce=1 "$@" >fio.out 2>&1 || { cat fio.out >&2; fail "fio on $target"; }
 }
 # busy : nanoseconds in which the machine was not idle
 busy() {
 	awk '/^now at/ { now = $3 } $1 == ".idle_sleeptime" { idle = $3 } END { printf "%.0f\n", now - idle }' /proc/timer_list
 }
+# is_loaded : a process of fio has run for longer than its start takes
+is_loaded() { cat $(pgrep -x fio | sed 's|.*|/proc/&/schedstat|') | awk '$1 > 4e8 { found = 1 } END { exit !found }'; }
 few=1000 more=6000
 # cost PATH LEVEL TARGET LOAD DEPTH : a row, from the difference between a long run and a short one
 cost() {
@@ -48,8 +50,14 @@ costs() {
 		for how in randwrite randread; do
 			for depth in 1 32; do
 				cost "$1" "$2" "$3" $how $depth
-				load "$3" $how $depth 20000 perf record -q -g -e cpu-clock -c 50021 -a -o samples --
-				cp samples "/lab/$1-$how-$depth.data"
+				load "$3" $how $depth 1000000 --time_based --runtime=5 &
+				until_ready is_loaded
+				# One at a time, requests repeat exactly: samples at one distance would see the same parts.
+				for distance in 31013 50021 73009; do
+					perf record -q -g -e cpu-clock -c $distance -a -o samples -- sleep 0.4
+					cp samples "/lab/$1-$how-$depth-$distance.data"
+				done
+				wait $!
 			done
 		done
 		return
@@ -70,7 +78,6 @@ until_ready() {
 
 if [ -e /lab/floors ]; then # every sample counts, and has a name
 	echo 0 >/proc/sys/kernel/perf_cpu_time_max_percent
-	echo 400000 >/proc/sys/kernel/perf_event_max_sample_rate
 	cp /proc/kallsyms /lab/kallsyms
 fi
 costs drive - /dev/nullb4

@@ -1,6 +1,7 @@
 //! A member of `MemberIo`: its open file, its damage, and the operations that wait for it.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use weft_engine::{MemberOp, Segments};
 use weft_units::Sectors;
@@ -90,26 +91,23 @@ impl Entry {
         self.member.medium() == Medium::BlockDevice
     }
 
-    /// Whether a read reaches behind the end of a cut image. Such an image was found too short at
-    /// assembly, and its array is read-only. A member that becomes shorter later answers `Gone`
-    /// instead.
-    pub(super) fn is_behind_cut(&self, op: &MemberOp) -> bool {
-        let MemberOp::Read { at, into } = op else { return false };
-        let len: u64 = into.iter().map(|segment| u64::from(segment.len)).sum();
-        at.bytes().0.saturating_add(len) > self.member.info().size.bytes().0
+    /// Whether a read of these bytes reaches behind the end of a cut image. Such an image was found
+    /// too short at assembly, and its array is read-only. A member that becomes shorter later
+    /// answers `Gone` instead.
+    pub(super) fn is_behind_cut(&self, op: &MemberOp, bytes: &Range<u64>) -> bool {
+        matches!(op, MemberOp::Read { .. }) && bytes.end > self.member.info().size.bytes().0
     }
 
     /// Whether a read touches bytes that the member's map of ddrescue does not mark as rescued; the
     /// image has zeros or former content there. The read is logged.
-    pub(super) fn is_not_rescued(&self, op: &MemberOp) -> bool {
-        let (Some(map), MemberOp::Read { at, into }) = (self.member.rescued(), op) else {
+    pub(super) fn is_not_rescued(&self, op: &MemberOp, bytes: &Range<u64>) -> bool {
+        let (Some(map), MemberOp::Read { .. }) = (self.member.rescued(), op) else {
             return false;
         };
-        let start = at.bytes().0;
-        let len: u64 = into.iter().map(|segment| u64::from(segment.len)).sum();
-        let misses = map.misses(&(start..start.saturating_add(len)));
+        let misses = map.misses(bytes);
         if misses {
             let label = &self.member.info().label;
+            let (start, len) = (bytes.start, bytes.end - bytes.start);
             tracing::warn!(
                 member = %label,
                 "read of {len} bytes at byte {start}: input/output error: not rescued, says its \
@@ -119,20 +117,12 @@ impl Entry {
         misses
     }
 
-    /// Asserts that a request is legal for the member.
-    pub(super) fn check(&self, op: &MemberOp) {
-        let bytes =
-            |segments: &Segments| segments.iter().map(|segment| u64::from(segment.len)).sum();
-        let (at, len, writes): (Sectors, u64, bool) = match op {
-            MemberOp::Discard { at, len, .. } => (*at, len.bytes().0, true),
-            MemberOp::Flush => return,
-            MemberOp::Read { at, into } => (*at, bytes(into), false),
-            MemberOp::Write { at, from, .. } => (*at, bytes(from), true),
-            MemberOp::WriteMetadata { at, bytes } => (*at, bytes.len() as u64, true),
-        };
+    /// Asserts that a request for these bytes is legal for the member.
+    pub(super) fn check(&self, op: &MemberOp, bytes: &Range<u64>) {
         let info = self.member.info();
-        let end = at.bytes().0.checked_add(len).expect("sectors of a member");
+        let end = bytes.end;
         assert!(end <= info.size.bytes().0, "{}: request ends at {end}", info.label);
+        let writes = !matches!(op, MemberOp::Flush | MemberOp::Read { .. });
         assert!(
             !writes || self.member.access() == Access::ReadWrite,
             "{}: write to a member that was opened read-only",
@@ -172,4 +162,18 @@ impl Entry {
             }
         }
     }
+}
+
+/// Bytes of a member's data that a request touches; none for a flush.
+pub(super) fn bytes_of(op: &MemberOp) -> Range<u64> {
+    let sum = |segments: &Segments| segments.iter().map(|segment| u64::from(segment.len)).sum();
+    let (at, len): (Sectors, u64) = match op {
+        MemberOp::Discard { at, len, .. } => (*at, len.bytes().0),
+        MemberOp::Flush => return 0..0,
+        MemberOp::Read { at, into } => (*at, sum(into)),
+        MemberOp::Write { at, from, .. } => (*at, sum(from)),
+        MemberOp::WriteMetadata { at, bytes } => (*at, bytes.len() as u64),
+    };
+    let start = at.bytes().0;
+    start..start.checked_add(len).expect("sectors of a member")
 }

@@ -56,13 +56,13 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use smallvec::SmallVec;
 use weft_engine::{Fault, MemberOp, Segments, Token, Value};
-use weft_units::{MemberIndex, Sectors, Time};
+use weft_units::{MemberIndex, Time};
 
 use crate::buffers::{AlignedBytes, Buffer, Mapping, Slab};
 use crate::devices::OpenMember;
 use crate::io::ring::{Action, RingDone, RingOp, share_of};
 use crate::overlay::MemberRing;
-use entry::Entry;
+use entry::{Entry, bytes_of};
 pub use figures::Answered;
 use operation::{Kind, Next, Operation, Stage, ZEROS_BYTES};
 
@@ -228,25 +228,22 @@ impl<R: MemberRing> MemberIo<R> {
             self.answers.push_back((token, Err(Fault::Gone)));
             return;
         };
-        if entry.is_behind_cut(&op) || entry.is_not_rescued(&op) {
+        let bytes = bytes_of(&op);
+        if entry.is_behind_cut(&op, &bytes) || entry.is_not_rescued(&op, &bytes) {
             // The read fails like that of a bad block: the data is computed from the other members,
             // and the member stays.
             self.answers.push_back((token, Err(Fault::Io)));
             return;
         }
+        entry.check(&op, &bytes);
         if let Some(mapping) = &entry.mapping {
-            entry.check(&op);
             entry.perform(mapping, slab, op);
             self.answers.push_back((token, Ok(Value::Nothing)));
             return;
         }
-        entry.check(&op);
-        let discarded = match &op {
-            MemberOp::Discard { len, .. } => usize::try_from(len.bytes().0).unwrap_or(usize::MAX),
-            _ => 0,
-        };
+        let len = usize::try_from(bytes.end - bytes.start).unwrap_or(usize::MAX);
+        let offset = entry.member.start().0 + bytes.start;
         let dsync = entry.dsync;
-        let start = entry.member.start().0;
         // A member write takes a shared lease, a member read an exclusive one.
         let mut leased = |segments: Segments, write: bool| {
             let lease =
@@ -254,23 +251,19 @@ impl<R: MemberRing> MemberIo<R> {
             Some(Buffer::Frames(lease))
         };
         let transfer = Stage::Transfer { dsync: false };
-        let (kind, stage, at, buffer) = match op {
-            MemberOp::Discard { at, fua, .. } => {
-                (Kind::Discard { durable: fua }, Stage::Discard, at, None)
-            }
-            MemberOp::Flush => (Kind::Flush, Stage::FlushAfter, Sectors(0), None),
-            MemberOp::Read { at, into } => (Kind::Read, transfer, at, leased(into, false)),
-            MemberOp::Write { at, from, fua } => {
+        let (kind, stage, buffer) = match op {
+            MemberOp::Discard { fua, .. } => (Kind::Discard { durable: fua }, Stage::Discard, None),
+            MemberOp::Flush => (Kind::Flush, Stage::FlushAfter, None),
+            MemberOp::Read { into, .. } => (Kind::Read, transfer, leased(into, false)),
+            MemberOp::Write { from, fua, .. } => {
                 let stage = Stage::Transfer { dsync: fua && dsync };
-                (Kind::Write { durable: fua }, stage, at, leased(from, true))
+                (Kind::Write { durable: fua }, stage, leased(from, true))
             }
-            MemberOp::WriteMetadata { at, bytes } => {
+            MemberOp::WriteMetadata { bytes, .. } => {
                 let buffer = Some(Buffer::Owned(AlignedBytes::copy_of(&bytes)));
-                (Kind::WriteMetadata, Stage::FlushBefore, at, buffer)
+                (Kind::WriteMetadata, Stage::FlushBefore, buffer)
             }
         };
-        let len = buffer.as_ref().map_or(discarded, Buffer::len);
-        let offset = start + at.bytes().0;
         let operation = Operation {
             token,
             member,
