@@ -219,7 +219,7 @@ impl<R: MemberRing> MemberIo<R> {
         MemberIndex(u16::try_from(self.members.len()).expect("far fewer members than 65,536"))
     }
 
-    /// Starts a member request at the next [`MemberIo::submit`].
+    /// Starts a member request, at the next [`MemberIo::submit`] at the latest.
     ///
     /// # Panics
     /// Panics when a write goes to a member that was opened read-only, or past its end.
