@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # In the guest, as root: instructions for a request, to /lab/costs, as rows `path level load depth instructions`
-# with tabs between them. With /lab/floors: samples of RAID 5 too, to /lab/PATH-LOAD-DEPTH-DISTANCE.data.
+# with tabs between them. With /lab/floors, which has a load and a depth:
+# those alone, on RAID 5, and samples of them, to /lab/PATH-LOAD-DEPTH-DISTANCE.data.
 . /lab/tap.sh
 export PATH=/usr/bin:$PATH XDG_RUNTIME_DIR=/run
 cd /tmp || exit 1
@@ -46,20 +47,18 @@ cost() {
 costs() {
 	local how depth
 	if [ -e /lab/floors ]; then
+		read -r how depth </lab/floors
 		[ "$2" = 5 ] || return 0
-		for how in randwrite randread; do
-			for depth in 1 32; do
-				cost "$1" "$2" "$3" $how $depth
-				load "$3" $how $depth 1000000 --time_based --runtime=5 &
-				until_ready is_loaded
-				# One at a time, requests repeat exactly: samples at one distance would see the same parts.
-				for distance in 31013 50021 73009; do
-					perf record -q -g -e cpu-clock -c $distance -a -o samples -- sleep 0.4
-					cp samples "/lab/$1-$how-$depth-$distance.data"
-				done
-				wait $!
-			done
+		cost "$1" "$2" "$3" "$how" "$depth"
+		load "$3" "$how" "$depth" 1000000 --time_based --runtime=600 >/dev/null 2>&1 &
+		until_ready is_loaded
+		# Requests may repeat exactly: samples at one distance would see the same parts of them.
+		for distance in 31013 50021 73009; do
+			chrt -f 10 perf record -q -g -e cpu-clock -c $distance -a -o samples -- sleep 0.4
+			cp samples "/lab/$1-$how-$depth-$distance.data"
 		done
+		pkill -INT -x fio
+		wait $!
 		return
 	fi
 	for how in randwrite randread; do
