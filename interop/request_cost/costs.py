@@ -26,7 +26,7 @@ KERNEL = [
 ]
 USER = [
     ("engine", ["weft_engine"]),
-    ("parity and copies", ["weft_parity", "weft_compute", "__mem", "weft_runtime::buffers::Memory::compute"]),
+    ("parity and copies", ["weft_parity", "weft_compute", "__mem"]),
     ("frames (buffers)", ["weft_runtime::buffers"]),
     ("member I/O", ["weft_runtime::member_io", "weft_runtime::io"]),
     ("driver", ["weft_runtime::serve", "weft_runtime::"]),

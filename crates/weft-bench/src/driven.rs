@@ -1,4 +1,4 @@
-//! Driver alone: requests through a driver whose ring completes everything at once.
+//! Driver alone: requests through a driver over a ring that completes everything at once.
 //!
 //! The engine, the bookkeeping of member requests, leases of frames and parity are those of a
 //! server. Ports, the kernel and the members are left out: an operation of the ring moves no byte.
@@ -123,7 +123,7 @@ impl Driven {
     }
 }
 
-/// A ring whose operations end when they are submitted, and move no byte.
+/// A ring that ends its operations when they are submitted, and moves no byte.
 struct AtOnce {
     pushed: Vec<RingOp>,
     submitted: bool,
