@@ -252,9 +252,9 @@ impl Report {
         }
         for (name, ending, took) in &self.parts {
             let note = match ending {
-                Ending::Failed(reason) => {
+                Ending::Failed(_) => {
                     failed += 1;
-                    format!("  FAILED: {reason}")
+                    "  FAILED".to_owned()
                 }
                 Ending::Passed => {
                     passed += 1;
@@ -279,6 +279,11 @@ impl Report {
                 let (found, of) = (self.parts.len(), self.of);
                 failed += 1;
                 println!("FAILED: found {found} parts, expected {of}: see the table of costs");
+            }
+            for (name, ending, _) in &self.parts {
+                if let Ending::Failed(reason) = ending {
+                    println!("FAILED: {name}, {reason}");
+                }
             }
             let skips = if skipped > 0 { format!(", {skipped} skipped") } else { String::new() };
             println!("\n{passed} passed, {failed} failed{skips}");

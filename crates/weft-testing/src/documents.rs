@@ -41,16 +41,21 @@ pub fn commands_named(page: &str, program: &str) -> Vec<String> {
     let begin = format!("{program} ");
     let mut found = Vec::new();
     let mut fenced = false;
-    for line in page.lines() {
+    let mut paragraph = String::new();
+    for line in page.lines().chain([""]) {
         if line.starts_with("```") {
             fenced = !fenced;
         }
         let code = if fenced { line.strip_prefix("$ ") } else { line.strip_prefix("    ") };
         if let Some(code) = code {
             found.push(code.split("  #").next().unwrap_or_default().trim_end().to_owned());
-        } else if !fenced {
-            let inline = line.split('`').skip(1).step_by(2);
-            found.extend(inline.map(str::to_owned));
+        }
+        if fenced || code.is_some() || line.is_empty() {
+            found.extend(paragraph.split('`').skip(1).step_by(2).map(str::to_owned));
+            paragraph.clear();
+        } else {
+            paragraph += line.trim_start();
+            paragraph.push(' ');
         }
     }
     found.retain(|code| code.starts_with(&begin));
