@@ -25,6 +25,11 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
+    /// Whether members of every array are selected.
+    pub(crate) fn is_any(&self) -> bool {
+        self.uuid.is_none() && self.array.is_none()
+    }
+
     /// Assembly options for this selection; all other options have their defaults.
     pub(crate) fn options(&self) -> Result<Options, Failure> {
         let parse = |text: &String| {

@@ -16,7 +16,7 @@ mod image;
 mod image_file;
 mod inside;
 
-mod keys_folder;
+mod configuration;
 mod knobs;
 mod look;
 mod mdadm;

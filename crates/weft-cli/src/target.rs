@@ -20,9 +20,8 @@ use weft_terminal::terminal::complain;
 pub(crate) struct Target {
     /// Name of the volume or path of its socket, as given on the command line.
     pub(crate) name: String,
-    /// Name of the control socket without `.sock`. The volume may have another name for its
-    /// clients.
-    socket_name: Option<String>,
+    /// Control socket. Its name, without `.sock`, may differ from that which clients use.
+    socket: PathBuf,
     client: Client,
 }
 
@@ -87,8 +86,12 @@ impl Target {
             )),
             other => Failure::failed(format!("{name}: {other}")),
         })?;
-        let socket_name = path.file_stem().and_then(|stem| stem.to_str()).map(str::to_owned);
-        Ok(Self { name: name.to_owned(), socket_name, client })
+        Ok(Self { name: name.to_owned(), socket: path.to_owned(), client })
+    }
+
+    /// Whether the control socket is there. A server that ends in good order removes it.
+    pub(crate) fn has_socket(&self) -> bool {
+        self.socket.exists()
     }
 
     /// Sends a command and waits for the response.
@@ -123,8 +126,9 @@ impl Target {
             .ask(Command::Status)?
             .status
             .ok_or_else(|| Failure::failed(format!("{}: an answer without a status", self.name)))?;
-        if let ([volume], Some(name)) = (status.volumes.as_mut_slice(), &self.socket_name) {
-            volume.name.clone_from(name);
+        let name = self.socket.file_stem().and_then(|stem| stem.to_str());
+        if let ([volume], Some(name)) = (status.volumes.as_mut_slice(), name) {
+            name.clone_into(&mut volume.name);
         }
         Ok(status)
     }

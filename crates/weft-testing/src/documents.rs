@@ -84,7 +84,7 @@ impl<F: FnMut(&str) -> Option<String>> Helps<F> {
         };
         let help = self.known.entry(name.to_owned()).or_insert_with(|| (self.ask)(name));
         let Some(help) = help else { return vec![format!("{code}: no command {name:?}")] };
-        let options = words.take_while(|word| *word != "||").filter_map(|word| {
+        let options = words.take_while(|word| !["||", "--"].contains(word)).filter_map(|word| {
             let option = word.split(['=', '[']).next().unwrap_or_default();
             (option.starts_with("--") && option.len() > 2).then_some(option)
         });

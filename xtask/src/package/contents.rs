@@ -35,17 +35,24 @@ const COMPLETIONS: [(&str, &str); 3] = [
 ];
 
 /// Files of the project and their paths in a package.
-const COPIES: [(&str, &str); 12] = [
+const COPIES: [(&str, &str); 19] = [
     ("CHANGELOG.md", "share/doc/weft/CHANGELOG.md"),
     ("LICENSE-APACHE", "share/doc/weft/LICENSE-APACHE"),
     ("LICENSE-MIT", "share/doc/weft/LICENSE-MIT"),
     ("README.md", "share/doc/weft/README.md"),
     ("packaging/grafana.json", "share/doc/weft/grafana.json"),
+    ("packaging/protection.conf", "lib/systemd/system/weft.service.d/protection.conf"),
+    ("packaging/protection.conf", "lib/systemd/system/weft@.service.d/protection.conf"),
+    ("packaging/protection.conf", "lib/systemd/user/weft.service.d/protection.conf"),
+    ("packaging/protection.conf", "lib/systemd/user/weft@.service.d/protection.conf"),
+    ("packaging/system.conf", "lib/systemd/system/weft.service.d/system.conf"),
     ("packaging/system.conf", "lib/systemd/system/weft@.service.d/system.conf"),
     ("packaging/weft-metrics.service", "lib/systemd/system/weft-metrics.service"),
     ("packaging/weft-metrics.service", "lib/systemd/user/weft-metrics.service"),
     ("packaging/weft-monitor.service", "lib/systemd/system/weft-monitor.service"),
     ("packaging/weft-monitor.service", "lib/systemd/user/weft-monitor.service"),
+    ("packaging/weft.service", "lib/systemd/system/weft.service"),
+    ("packaging/weft.service", "lib/systemd/user/weft.service"),
     ("packaging/weft@.service", "lib/systemd/system/weft@.service"),
     ("packaging/weft@.service", "lib/systemd/user/weft@.service"),
 ];

@@ -19,7 +19,7 @@ use weft_terminal::outcome::{Exit, Failure, Outcome};
 use weft_terminal::result_file::{Kind, Output, ResultFile};
 use weft_terminal::terminal::{label, print_json, printable_stdout};
 
-use crate::keys_folder::default_keys;
+use crate::configuration::default_keys;
 use crate::result_kinds;
 use crate::when::hostname;
 

@@ -8,6 +8,7 @@ mod compare;
 mod completions;
 mod cp;
 mod create;
+mod daemon;
 mod demo;
 mod detail;
 mod examine;
@@ -57,6 +58,7 @@ pub(crate) enum Command {
     Cp(cp::Cp),
     Mount(mount::Mount),
     Serve(Box<serve::Serve>),
+    Daemon(daemon::Daemon),
     Keys(keys::KeysOf),
     Status(status::StatusOf),
     Monitor(monitor::Monitor),
@@ -100,6 +102,7 @@ pub(crate) fn run(command: &Command, cli: fn() -> clap::Command) -> Outcome {
         Command::Cp(arguments) => cp::run(arguments),
         Command::Mount(arguments) => mount::run(arguments),
         Command::Serve(arguments) => serve::run(arguments),
+        Command::Daemon(arguments) => daemon::run(arguments, named(&cli(), "serve")),
         Command::Keys(arguments) => keys::run(arguments),
         Command::Status(arguments) => status::run(arguments),
         Command::Monitor(arguments) => monitor::run(arguments),
@@ -127,4 +130,9 @@ pub(crate) fn run(command: &Command, cli: fn() -> clap::Command) -> Outcome {
         Command::Completions(arguments) => completions::run(arguments),
         Command::Man(arguments) => man::run(arguments, cli()),
     }
+}
+
+/// Description of the subcommand `name`, which takes its own name as the first word.
+fn named(cli: &clap::Command, name: &str) -> clap::Command {
+    cli.find_subcommand(name).expect("it is in the table").clone()
 }

@@ -96,11 +96,8 @@ impl Decision<'_> {
     /// found.
     fn select(&mut self, pool: &mut Vec<Member>) -> Result<(), Refused> {
         let options = self.options;
-        let wanted = |superblock: &Superblock| {
-            options.uuid.is_none_or(|uuid| uuid == superblock.set_uuid())
-                && options.name.as_ref().is_none_or(|name| same_name(name, &superblock.name()))
-        };
-        let (kept, others) = pool.drain(..).partition(|member| wanted(&member.superblock));
+        let (kept, others) =
+            pool.drain(..).partition(|member: &Member| options.selects(&member.superblock));
         *pool = kept;
         for member in others {
             let array = array_title(&member.superblock);
@@ -953,11 +950,6 @@ fn number_spares(
     }
     without.sort_unstable();
     without.into_iter().rev().map(|index| spares.remove(index)).collect()
-}
-
-/// Whether the name `found` is the `wanted` one. `host:name` also matches `name`.
-fn same_name(wanted: &str, found: &str) -> bool {
-    wanted == found || found.split_once(':').is_some_and(|(_, name)| name == wanted)
 }
 
 /// Number of members that a superblock records at slot `slot`.

@@ -92,7 +92,7 @@ impl Candidate {
 }
 
 /// Options of an assembly: consent to risks, and choice of the array.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Never write to a member. Many reasons for a refusal do not apply then.
     pub read_only: bool,
@@ -108,6 +108,18 @@ pub struct Options {
     pub uuid: Option<Uuid>,
     /// Use only members of the array with this name; `None`: of any array.
     pub name: Option<String>,
+}
+
+impl Options {
+    /// Whether a member with this superblock is of the array that is asked for by uuid or name.
+    #[must_use]
+    pub fn selects(&self, superblock: &Superblock) -> bool {
+        let found = superblock.name();
+        // `host:name` is also called `name`.
+        let short = found.split_once(':').map(|(_, name)| name);
+        self.uuid.is_none_or(|uuid| uuid == superblock.set_uuid())
+            && self.name.as_ref().is_none_or(|name| *name == found || Some(name.as_str()) == short)
+    }
 }
 
 /// State of a slot in an assembly, with the member that has it.

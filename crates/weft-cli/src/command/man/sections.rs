@@ -153,6 +153,18 @@ pub(super) const EXAMPLES: &[Examples] = &[
         ],
     },
     Examples {
+        command: "daemon",
+        lines: &[
+            ("weft daemon --check", "Says what is wrong in the file, or which servers it starts."),
+            ("weft daemon", "Serves all volumes of the file until SIGTERM."),
+            ("weft daemon tour", "Serves one of them, in the foreground."),
+            (
+                "weft daemon tour -- --force-dirty",
+                "Serves it once though it is dirty and degraded.",
+            ),
+        ],
+    },
+    Examples {
         command: "keys",
         lines: &[
             (
@@ -298,6 +310,11 @@ pub(super) const FILES: &[(&str, &str)] = &[
     ("NAME.sock", "Control socket of the volume NAME, in that directory."),
     ("NAME.nbd", "Its socket for NBD clients, if serve has no --listen."),
     (
+        "/etc/weft.toml, ~/.config/weft.toml",
+        "Volumes of weft daemon, for root and for other users; with them count the files of the \
+         folder weft.d beside it.",
+    ),
+    (
         "NAME.unwritten",
         "Mark of serve --write-back: data that was only in memory is lost if the server is killed.",
     ),
@@ -317,7 +334,8 @@ pub(super) const ENVIRONMENT: &[(&str, &str)] = &[
     ),
     (
         "NOTIFY_SOCKET, LISTEN_FDS",
-        "Set by systemd: where serve reports that it is ready, and sockets to listen on.",
+        "Set by systemd: where serve and daemon report that they are ready, and sockets to listen \
+         on.",
     ),
 ];
 
@@ -325,7 +343,7 @@ pub(super) const ENVIRONMENT: &[(&str, &str)] = &[
 pub(super) fn is_of_volumes(command: &clap::Command) -> bool {
     let has_target = command.get_arguments().any(|arg| arg.get_id() == "target");
     has_target
-        || ["cp", "detail", "explain", "ls", "mount", "serve", "status", "weft"]
+        || ["cp", "detail", "explain", "daemon", "ls", "mount", "serve", "status", "weft"]
             .contains(&command.get_name())
 }
 

@@ -8,6 +8,7 @@ use weft_terminal::outcome::{Failure, Outcome};
 use weft_terminal::terminal::quoted;
 
 use super::Serve;
+use super::listen::ListenArg;
 use crate::built::{Built, GeometryOptions};
 use crate::contents::Contents;
 use crate::copies::listed;
@@ -42,8 +43,8 @@ pub(crate) struct Build {
     name: Option<String>,
     /// Where clients connect: nbd+unix:///NAME?socket=PATH or nbd://HOST:PORT/NAME, several times
     /// if wanted [default: a unix socket beside the control socket]
-    #[arg(long, value_name = "URI")]
-    listen: Vec<String>,
+    #[arg(long, value_name = "URI", value_parser = ListenArg::parse)]
+    listen: Vec<ListenArg>,
     /// Run this command with sh, with $uri and $unixsocket set; stop when the command has ended,
     /// with its exit status
     #[arg(long, value_name = "COMMAND")]
@@ -110,7 +111,7 @@ impl Build {
             words.push(value);
         };
         option("--name", self.name.clone().unwrap_or_else(|| "built".to_owned()).into());
-        self.listen.iter().for_each(|uri| option("--listen", uri.into()));
+        self.listen.iter().for_each(|uri| option("--listen", uri.text().into()));
         if let Some(command) = &self.exec {
             option("--exec", command.into());
         }

@@ -6,7 +6,6 @@
 
 use std::ffi::OsString;
 use std::io::{Read, Write};
-use std::net::ToSocketAddrs;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
@@ -20,10 +19,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use weft_engine::knobs::{Knob, Knobs};
 use weft_engine::{Class, WriteBackConfig};
 use weft_export::{
-    ExportOptions, Listen, NbdAddress, NbdListen, Protection, Ready, ServeOptions, Source,
-    TimeLimits, serve,
+    ExportOptions, Listen, NbdAddress, NbdListen, Ready, ServeOptions, Source, TimeLimits, serve,
 };
-use weft_nbd::{NbdAddress as ServerAddress, NbdTls, NbdUri};
+use weft_nbd::{NbdAddress as ServerAddress, NbdUri};
 use weft_runtime::Backend;
 use weft_runtime::devices::{IoMode, OpenMember};
 use weft_runtime::serve::reactor::TOLD_LAST;
@@ -34,7 +32,6 @@ use crate::assembly::{AssemblyOptions, Selection, title};
 use crate::built::Built;
 use crate::foreground::{notify, start_log};
 use crate::inside::{ended, not_served};
-use crate::keys_folder::default_keys;
 use crate::knobs::{set_live, split};
 use crate::member::{self, MemberArg};
 use crate::reading::ReadingOptions;
@@ -42,6 +39,7 @@ use crate::size;
 use crate::target::directory_for_sockets;
 use crate::volume::{Opening, Volume, is_name, short_name};
 
+use listen::{ListenArg, Listeners, listeners, plain_text};
 use overlay::Overlay;
 use record::Recording;
 use shares::{GroupArg, Shares, SharesArg};
@@ -50,6 +48,7 @@ use weft_terminal::terminal::{complain, is_ignored};
 
 mod bare;
 pub(crate) mod build;
+mod listen;
 mod overlay;
 mod passed;
 mod record;
@@ -90,8 +89,8 @@ pub(crate) struct Serve {
     /// block device of this machine, /dev/ublkbN; vhost-user:PATH for a disk of a virtual machine;
     /// several times if wanted [default: the sockets that systemd passes, else a unix socket beside
     /// the control socket]
-    #[arg(long, value_name = "URI")]
-    listen: Vec<String>,
+    #[arg(long, value_name = "URI", value_parser = ListenArg::parse)]
+    listen: Vec<ListenArg>,
     /// Accept a listener that other machines can reach, in plain text
     #[arg(long)]
     insecure_tcp: bool,
@@ -437,73 +436,6 @@ fn knobs(arguments: &Serve, may_be: impl Fn(Knob) -> bool) -> Result<Knobs, Fail
         }
     }
     Ok(knobs)
-}
-
-/// Ways for clients, and the name of the export, as the options of the command line give them.
-struct Listeners {
-    listen: Vec<Listen>,
-    export: Option<String>,
-}
-
-/// Protection of listeners without TLS.
-fn plain_text(arguments: &Serve) -> Protection {
-    if arguments.insecure_tcp { Protection::Insecure } else { Protection::Local }
-}
-
-fn listeners(arguments: &Serve) -> Result<Listeners, Failure> {
-    let mut listen = Vec::new();
-    let mut export: Option<String> = None;
-    for text in &arguments.listen {
-        let usage =
-            |what: &dyn std::fmt::Display| Failure::usage(format!("--listen {text}: {what}"));
-        if let Some(number) = text.strip_prefix("ublk:") {
-            let expected = "expected ublk: or ublk:N, the number of /dev/ublkbN";
-            let number = (!number.is_empty()).then(|| number.parse()).transpose();
-            listen.push(Listen::Ublk { number: number.map_err(|_| usage(&expected))? });
-            continue;
-        }
-        if let Some(path) = text.strip_prefix("vhost-user:") {
-            let path = std::path::absolute(path).map_err(|error| usage(&error))?;
-            listen.push(Listen::VhostUser { path });
-            continue;
-        }
-        let uri: NbdUri = text.parse().map_err(|error| usage(&error))?;
-        if !uri.export.is_empty() {
-            if let Some(other) = export.as_ref().filter(|other| **other != uri.export) {
-                return Err(usage(&format!("the volume is named {other} by another --listen")));
-            }
-            export = Some(uri.export);
-        }
-        let protection = match uri.tls {
-            Some(NbdTls { certificates }) => Protection::Tls(match certificates {
-                Some(folder) => std::path::absolute(folder).map_err(|error| usage(&error))?,
-                None => default_keys()?,
-            }),
-            None => plain_text(arguments),
-        };
-        let address = match uri.address {
-            ServerAddress::Unix { socket } => {
-                NbdAddress::Unix(std::path::absolute(&socket).map_err(|error| usage(&error))?)
-            }
-            ServerAddress::Tcp { host, port } => {
-                let mut found = (host.as_str(), port)
-                    .to_socket_addrs()
-                    .map_err(|error| Failure::failed(format!("--listen {text}: {error}")))?;
-                let address = found.next().ok_or_else(|| usage(&"the host has no address"))?;
-                if !address.ip().is_loopback() && protection == Protection::Local {
-                    return Err(Failure::refused(format!(
-                        "--listen {text}: {} can be reached from other machines, in plain text; \
-                         listen on 127.0.0.1, use TLS (nbds://, docs/serve.md), or accept it with \
-                         --insecure-tcp",
-                        address.ip()
-                    )));
-                }
-                NbdAddress::Tcp(address)
-            }
-        };
-        listen.push(Listen::Nbd(NbdListen { address, protection }));
-    }
-    Ok(Listeners { listen, export })
 }
 
 /// Makes a pipe for the stop of the server. Its reading end becomes readable on SIGTERM, SIGINT and

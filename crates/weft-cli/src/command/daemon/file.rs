@@ -1,0 +1,310 @@
+//! `weft.toml`: the volumes of a service.
+//!
+//! Each table `[volume.NAME]` is one volume. Its keys are the long options of `weft serve`, which
+//! checks their values, so that the file has no language of its own; `members` are the arguments.
+//! Tables of `FILE.d` beside the file (`weft.d/*.toml`) count as if they stood in it.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::{Arg, ArgAction, FromArgMatches};
+use toml::{Table, Value};
+use weft_engine::assemble::Options;
+use weft_engine::knobs::Knobs;
+use weft_terminal::outcome::Failure;
+use weft_terminal::terminal::label;
+
+use crate::assembly::Selection;
+use crate::knobs::set_live;
+use crate::volume::is_name;
+
+/// A volume of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) name: String,
+    /// Options of `weft serve`, each as one word, without knobs and members.
+    pub(super) options: Vec<String>,
+    /// Initial knobs (`set`), as texts.
+    pub(super) knobs: BTreeMap<String, String>,
+    /// Members or patterns of members; empty to search all block devices.
+    pub(super) members: Vec<String>,
+    /// Assembly options that tell the array's members from other devices; `None` if all members
+    /// are of the array.
+    pub(super) selection: Option<Options>,
+}
+
+impl Entry {
+    /// Words of the command line that serves the volume from these members, with further options.
+    pub(super) fn command(&self, options: &[OsString], members: &[PathBuf]) -> Vec<OsString> {
+        let mut words = vec!["serve".into(), format!("--name={}", self.name).into()];
+        words.extend(self.options.iter().map(Into::into));
+        words.extend(self.knobs.iter().map(|(knob, value)| format!("--set={knob}={value}").into()));
+        words.extend_from_slice(options);
+        words.push("--".into());
+        words.extend(members.iter().map(Into::into));
+        words
+    }
+}
+
+/// Reads a file and those of the folder beside it. `serve` is the command that takes the options.
+///
+/// # Errors
+/// A file cannot be read, or says something that makes no sense; the message names file and key.
+pub(super) fn read(path: &Path, serve: &clap::Command) -> Result<Vec<Entry>, Failure> {
+    let mut entries: BTreeMap<String, (Entry, PathBuf)> = BTreeMap::new();
+    for path in [path.to_owned()].into_iter().chain(beside(path)?) {
+        for (name, value) in volumes(&path)? {
+            let entry = entry(&name, value, serve)
+                .map_err(|why| Failure::usage(format!("{}: volume.{name}: {why}", label(&path))))?;
+            if let Some((_, other)) = entries.insert(name.clone(), (entry, path.clone())) {
+                let (path, other) = (label(&path), label(&other));
+                return Err(Failure::usage(format!("{path}: volume.{name} is in {other} too")));
+            }
+        }
+    }
+    Ok(entries.into_values().map(|(entry, _)| entry).collect())
+}
+
+/// Files of the folder beside a file, in the order of their names.
+fn beside(path: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let folder = path.with_extension("d");
+    let failed = |error| Failure::failed(format!("{}: {error}", label(&folder)));
+    let entries = match std::fs::read_dir(&folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(failed)?,
+    };
+    let paths = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<PathBuf>>>();
+    let mut paths = paths.map_err(failed)?;
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
+    paths.sort();
+    Ok(paths)
+}
+
+/// Tables of volumes in one file, by name.
+fn volumes(path: &Path) -> Result<Table, Failure> {
+    let failed = |error: std::io::Error| Failure::failed(format!("{}: {error}", label(path)));
+    let facts = std::fs::metadata(path).map_err(failed)?;
+    if !facts.is_file() || facts.len() > BYTES_MAX {
+        return Err(Failure::usage(format!(
+            "{}: found {}, expected a file of at most {} KiB",
+            label(path),
+            if facts.is_file() { "a larger one" } else { "no regular file" },
+            BYTES_MAX >> 10
+        )));
+    }
+    let text = std::fs::read_to_string(path).map_err(failed)?;
+    let mut table: Table = text.parse().map_err(|error: toml::de::Error| {
+        let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
+        Failure::usage(format!("{}:{line}: {}", label(path), error.message()))
+    })?;
+    let volumes = table.remove("volume");
+    if let Some(key) = table.keys().next() {
+        return Err(Failure::usage(format!(
+            "{}: found {key:?}, expected tables [volume.NAME] and nothing else",
+            label(path)
+        )));
+    }
+    match volumes {
+        None => Ok(Table::new()),
+        Some(Value::Table(volumes)) => Ok(volumes),
+        Some(other) => Err(Failure::usage(format!(
+            "{}: volume: found {}, expected tables [volume.NAME]",
+            label(path),
+            kind(&other)
+        ))),
+    }
+}
+
+/// Takes the table of a volume apart, and lets `serve` check the options.
+fn entry(name: &str, value: Value, serve: &clap::Command) -> Result<Entry, String> {
+    if !is_name(name) {
+        return Err(
+            "expected a name of letters, digits, '-', '_', '.' and '+', at most 64, neither \
+                    '-' nor '.' first"
+                .into(),
+        );
+    }
+    let Value::Table(table) = value else {
+        return Err(format!("found {}, expected a table", kind(&value)));
+    };
+    let (options, knobs, members) = (Vec::new(), BTreeMap::new(), Vec::new());
+    let mut entry = Entry { name: name.to_owned(), options, knobs, members, selection: None };
+    for (key, value) in &table {
+        let named = |why: String| format!("{key}: {why}");
+        if let Some((_, why)) = REFUSED.iter().find(|(refused, _)| refused == key) {
+            return Err(named((*why).to_owned()));
+        }
+        match key.as_str() {
+            "members" => entry.members = texts(value).map_err(named)?,
+            "set" => entry.knobs = live_knobs(value).map_err(named)?,
+            _ => {
+                let arg = serve.get_arguments().find(|arg| arg.get_long() == Some(key));
+                entry.options.extend(words(key, value, arg).map_err(named)?);
+            }
+        }
+    }
+    let members: Vec<PathBuf> = entry.members.iter().map(PathBuf::from).collect();
+    let members = if members.is_empty() { vec!["searched".into()] } else { members };
+    let parsed = serve.clone().try_get_matches_from(entry.command(&[], &members));
+    let selection = parsed.and_then(|parsed| Selection::from_arg_matches(&parsed));
+    let selection = selection.map_err(|error| first_line(&error))?;
+    if !selection.is_any() {
+        let options = selection.options().map_err(|error| error.message().to_owned())?;
+        entry.selection = Some(options);
+    } else if entry.members.is_empty() {
+        return Err("members: found none, expected files or devices, or uuid or array, by which \
+                    they are found among all block devices"
+            .into());
+    }
+    Ok(entry)
+}
+
+/// Words of the command line for a key. `arg` is the option; clap refuses an unknown one later.
+fn words(key: &str, value: &Value, arg: Option<&Arg>) -> Result<Vec<String>, String> {
+    let with = |value: String| format!("--{key}={value}");
+    Ok(match arg.map(Arg::get_action) {
+        None | Some(ArgAction::SetTrue) => match value {
+            Value::Boolean(true) => vec![format!("--{key}")],
+            Value::Boolean(false) if arg.is_some() => Vec::new(),
+            _ if arg.is_none() => vec![format!("--{key}")],
+            other => return Err(format!("found {}, expected true or false", kind(other))),
+        },
+        Some(ArgAction::Append) if value.is_table() => {
+            pairs(value)?.map(|(name, value)| with(format!("{name}={value}"))).collect()
+        }
+        Some(ArgAction::Append) => texts(value)?.into_iter().map(with).collect(),
+        Some(_) => vec![with(text(value)?)],
+    })
+}
+
+/// Texts of a list, or the one of a value that is no list.
+fn texts(value: &Value) -> Result<Vec<String>, String> {
+    match value {
+        Value::Array(values) => values.iter().map(text).collect(),
+        value => Ok(vec![text(value)?]),
+    }
+}
+
+/// Keys and values of a table.
+fn pairs(value: &Value) -> Result<impl Iterator<Item = (String, String)>, String> {
+    let Value::Table(table) = value else {
+        return Err(format!("found {}, expected a table of names and values", kind(value)));
+    };
+    let pair = |(name, value): (&String, &Value)| match text(value) {
+        Ok(text) => Ok((name.clone(), text)),
+        Err(why) => Err(format!("{name}: {why}")),
+    };
+    Ok(table.iter().map(pair).collect::<Result<Vec<_>, String>>()?.into_iter())
+}
+
+/// Knobs of a live volume, with their values as written.
+fn live_knobs(value: &Value) -> Result<BTreeMap<String, String>, String> {
+    let checked = |(name, value): (String, String)| {
+        let knob = set_live(&mut Knobs::default(), &name, &value);
+        knob.map(|_| (name, value)).map_err(|error| error.to_string())
+    };
+    pairs(value)?.map(checked).collect()
+}
+
+/// A string or number as it stands on a command line.
+fn text(value: &Value) -> Result<String, String> {
+    match value {
+        Value::String(text) if text.contains('\0') => Err("found a NUL byte".into()),
+        Value::String(text) => Ok(text.clone()),
+        Value::Integer(number) => Ok(number.to_string()),
+        Value::Float(number) => Ok(number.to_string()),
+        Value::Boolean(truth) => Ok(u8::from(*truth).to_string()),
+        other => Err(format!("found {}, expected a string or number", kind(other))),
+    }
+}
+
+/// Type of a value, for messages.
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::String(_) => "a string",
+        Value::Integer(_) | Value::Float(_) => "a number",
+        Value::Boolean(_) => "true or false",
+        Value::Datetime(_) => "a date",
+        Value::Array(_) => "a list",
+        Value::Table(_) => "a table",
+    }
+}
+
+/// First line of an error of clap, with its tip, without the word in front.
+fn first_line(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let first = lines.next().unwrap_or_default();
+    let first = first.strip_prefix("error: ").unwrap_or(first).to_owned();
+    lines
+        .find(|line| line.starts_with("tip: "))
+        .map_or(first.clone(), |tip| format!("{first}; {}", tip.trim_start_matches("tip: ")))
+}
+
+/// Options of `serve` that a file may not have, each with the reason.
+const REFUSED: [(&str, &str); 8] = [
+    ("accept-lost-writes", "is for one start: weft daemon NAME -- --accept-lost-writes"),
+    ("commit-overlay", "is no service: weft serve --overlay DIR --commit-overlay MEMBER…"),
+    ("discard-overlay", "is no service: weft serve --overlay DIR --discard-overlay MEMBER…"),
+    ("exec", "a service has no end of its own: start the command when the service is ready"),
+    ("force", "overwrites the log of each former start: name another with record, once"),
+    ("force-dirty", "is for one start: weft daemon NAME -- --force-dirty"),
+    ("name", "the table's name is that of the volume"),
+    ("record", "is for one start: weft daemon NAME -- --record FILE"),
+];
+
+/// Largest file that is read: thousands of volumes.
+const BYTES_MAX: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+    use weft_testing::fuzz;
+    use weft_units::rng::{Rng, mix};
+
+    /// Damaged files are read, or refused in a sentence that names the file. `WEFT_FUZZ_SEED=n`
+    /// sets another seed.
+    #[test]
+    fn damaged_files_are_judged() {
+        let good =
+            b"# disks\n[volume.one]\nmembers = ['/dev/sd?1', \"/dev/sdx\"]\nread-only = true\n\
+                     listen = ['ublk:3', 'nbd://127.0.0.1:10809/one']\nwrite-back = '64M'\n\
+                     set = { scheduler = 'bfq', stripe_cache_size = 512 }\nweight = 200\n\
+                     [volume.two]\nuuid = '3aaa0122:29827cfa:5331ad66:ca767371'\n\
+                     client = { a = 'weight:5' }\n";
+        let cli = crate::Cli::command();
+        let serve = cli.find_subcommand("serve").unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("weft.toml");
+        std::fs::write(&path, good).unwrap();
+        let names: Vec<String> =
+            read(&path, serve).unwrap().into_iter().map(|entry| entry.name).collect();
+        assert_eq!(names, ["one", "two"]);
+        let mut refused = 0;
+        let cases = fuzz::cases(2000);
+        for case in 0..cases as u64 {
+            let mut rng = Rng::new(mix(fuzz::seed()) ^ mix(case));
+            let mut text = good.to_vec();
+            for _ in 0..=rng.below(4) {
+                let at = usize::try_from(rng.below(text.len() as u64)).unwrap();
+                match rng.below(4) {
+                    0 => text[at] = rng.next_u64().to_le_bytes()[0],
+                    1 => text.truncate(at.max(1)),
+                    2 => text.insert(at, b"[]{}='\"\n.,#"[usize::try_from(rng.below(11)).unwrap()]),
+                    _ => _ = text.remove(at),
+                }
+                if text.is_empty() {
+                    break;
+                }
+            }
+            std::fs::write(&path, &text).unwrap();
+            if let Err(error) = read(&path, serve) {
+                refused += 1;
+                assert!(error.message().contains("weft.toml"), "{error:?}");
+            }
+        }
+        assert!(refused > cases / 2 && refused < cases, "{refused} of {cases} refused");
+    }
+}

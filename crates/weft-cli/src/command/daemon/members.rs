@@ -1,0 +1,82 @@
+//! Members of a volume at the time when it is started: patterns, and devices found by UUID or name.
+
+use std::path::{Path, PathBuf};
+
+use weft_engine::assemble::Options;
+
+use super::file::Entry;
+use crate::look::Looked;
+
+/// Paths of the members of a volume.
+///
+/// # Errors
+/// A pattern matches nothing, or no device belongs to the array, in a sentence.
+pub(super) fn find(entry: &Entry) -> Result<Vec<PathBuf>, String> {
+    let all = match entry.members.as_slice() {
+        [] => devices()?,
+        members => matched(members)?,
+    };
+    let Some(selection) = &entry.selection else { return Ok(all) };
+    let count = all.len();
+    let mut found: Vec<PathBuf> = all.into_iter().filter(|path| belongs(path, selection)).collect();
+    // With metadata at the end of the last partition, the superblock seems to be the disk's too.
+    let disks: Vec<PathBuf> = found.iter().filter_map(|path| disk_of(path)).collect();
+    found.retain(|path| !disks.contains(path));
+    if found.is_empty() {
+        return Err(format!("found no member of the array among {count} devices"));
+    }
+    Ok(found)
+}
+
+/// Files and devices that names and patterns mean, in the order given.
+fn matched(members: &[String]) -> Result<Vec<PathBuf>, String> {
+    let mut paths = Vec::new();
+    for member in members {
+        // serve finds the parts of files that match a pattern (disk*#5).
+        let is_pattern = member.contains(['*', '?', '[']) && !member.contains(['#', '@']);
+        if !is_pattern || Path::new(member).exists() {
+            paths.push(PathBuf::from(member));
+            continue;
+        }
+        let found = glob::glob(member).map_err(|error| format!("{member}: {error}"))?;
+        let before = paths.len();
+        paths.extend(found.flatten());
+        if paths.len() == before {
+            return Err(format!("{member}: no file matches"));
+        }
+    }
+    Ok(paths)
+}
+
+/// Whether a device has a superblock of the array. One that cannot be read has none.
+fn belongs(path: &Path, selection: &Options) -> bool {
+    let looked = Looked::open(path).ok().and_then(|looked| looked.superblock().ok());
+    looked.is_some_and(|superblock| selection.selects(&superblock))
+}
+
+/// All block devices that may be members.
+///
+/// # Errors
+/// The kernel's list cannot be read.
+///
+/// Source   proc(5), /proc/partitions; mdadm.conf(5), DEVICE partitions
+fn devices() -> Result<Vec<PathBuf>, String> {
+    let list = "/proc/partitions";
+    let text = std::fs::read_to_string(list).map_err(|error| format!("{list}: {error}"))?;
+    let names = text.lines().skip(1).filter_map(|line| line.split_whitespace().nth(3));
+    let names = names.filter(|name| !PASSED_OVER.iter().any(|other| name.starts_with(other)));
+    Ok(names.map(|name| Path::new("/dev").join(name.replace('!', "/"))).collect())
+}
+
+/// The disk that a partition is of; `None` for anything else.
+fn disk_of(path: &Path) -> Option<PathBuf> {
+    let name = path.file_name()?;
+    let folder = std::fs::canonicalize(Path::new("/sys/class/block").join(name)).ok()?;
+    folder.join("partition").exists().then_some(())?;
+    let disk = folder.parent()?.file_name()?;
+    Some(path.with_file_name(disk))
+}
+
+/// Beginnings of the names of devices that are not looked at: drives for other media, memory, and
+/// devices whose server may be gone, so that reading them would wait.
+const PASSED_OVER: [&str; 6] = ["fd", "nbd", "ram", "sr", "ublkb", "zram"];
