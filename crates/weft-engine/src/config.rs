@@ -97,7 +97,7 @@ pub struct VolumeConfig {
     pub stripes_max: Option<u32>,
 }
 
-/// Members of a volume, and what they form together.
+/// Members of a volume: those of an array, or a single one without metadata.
 #[derive(Clone, Debug)]
 pub enum VolumeSource {
     /// Members of an array, as [`crate::assemble::assemble`] returned it.
@@ -121,7 +121,7 @@ impl VolumeSource {
         }
     }
 
-    /// Makes a reshape that is under way wait until it is asked for.
+    /// Makes a reshape that is under way wait until a command continues it.
     pub fn hold_reshape(&mut self) {
         if let Self::Array(assembly) = self
             && let Some(reshape) = &mut assembly.reshape

@@ -332,7 +332,8 @@ impl Engine {
         self.turn_wake().into_iter().chain(self.queue_wake()).min()
     }
 
-    /// Part of [`next_wake`](Engine::next_wake): the time at which a turn has something to do.
+    /// Part of [`next_wake`](Engine::next_wake): the time at which a turn has something to do;
+    /// `None` if it has nothing to do until another event comes.
     #[must_use]
     pub fn turn_wake(&self) -> Option<Time> {
         let volumes = self.volumes.iter().filter_map(|volume| volume.next_wake(&self.out));
@@ -342,6 +343,7 @@ impl Engine {
 
     /// Part of [`next_wake`](Engine::next_wake): the time at which the queue of a member may
     /// dispatch although the member has completed no command, as when idling for a BFQ queue ends.
+    /// `None` if no queue will.
     #[must_use]
     pub fn queue_wake(&self) -> Option<Time> {
         if !self.out.has_queued() {

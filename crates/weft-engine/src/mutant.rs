@@ -140,7 +140,8 @@ pub enum Mutant {
     StaleMemberAfterAdd,
     /// A superblock that found no space on its member is written again after 60 s instead of 1 s.
     SuperblockRetriedLate,
-    /// An array tolerates one failed member fewer than it has copies, whichever members fail.
+    /// The number of failed members that an array tolerates is one less than its number of copies,
+    /// even if members fail that share no data.
     ToleratesByCount,
     /// A write that arrives while superblocks that record clean are being written starts as if they
     /// recorded dirty.

@@ -9,16 +9,16 @@
 //! A range is cleared when it is written, by a client or by a correction.
 //!
 //! The log is written before the superblocks of the next superblock update. Until then no
-//! superblock says that a member that is filled holds what lies behind a range that was recorded
-//! since, and no write is acknowledged if a member in sync missed one. A cleared range waits for
-//! the next update, which the end of a sync and a stop of the array request: the write of the log
-//! is durable after all earlier writes, and an entry that is still on the member costs only a
+//! superblock records a recovery offset past a range that was added to the log of a member under
+//! recovery, and no write is acknowledged after a member in sync missed one. A cleared range waits
+//! for the next update, which the end of a sync and a stop of the array request: the write of the
+//! log is durable after all earlier writes, and an entry that is still on the member costs only a
 //! reconstruction.
 //!
 //! A member fails if its log has no room for a range. (Linux 6.12 may then forget a part of it.) A
-//! mirror's last copy is not recorded. A member that is filled fails at any write error. md no
-//! longer writes to an entry of a member that had a write error; here each write and each sync
-//! tries again, because a drive may have another sector for it by then.
+//! mirror's last copy is not recorded. A member under recovery, and a replacement, fail at any
+//! write error. md no longer writes to an entry of a member that had a write error; here each write
+//! and each sync tries again, because a drive may have another sector for it by then.
 //!
 //! Source   md-badblocks.md §2 to §5
 
@@ -32,18 +32,19 @@ use crate::contract::member::MemberState;
 use crate::contract::output::Notice;
 use crate::mutant::Mutant;
 
-/// Bad blocks of a member, and what of them the log on the member does not have yet.
+/// Bad blocks of a member, and the position up to which the list on the member's disk has them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BadLog {
     blocks: BadBlocks,
-    /// Whether the member's sectors for the log hold a list.
+    /// Whether the area for the log on the member holds a list.
     is_list: bool,
     /// Whether the list on the member differs from `blocks`.
     is_stale: bool,
-    /// First data sector that was recorded since the list was last sent to the member.
+    /// Lowest data sector that was recorded after the list was last sent to the member; `None` if
+    /// none was. Only sectors of members under recovery count.
     unsent_from: Option<Sectors>,
-    /// First data sector that was recorded before the list which is being written was sent, and
-    /// since the list before it.
+    /// Value of `unsent_from` at the time when the list that is being written was sent; `None` if
+    /// no write of the list is outstanding, or if the list adds no such sector.
     sent_from: Option<Sectors>,
 }
 
@@ -68,7 +69,7 @@ impl BadLog {
         self.is_list && !self.blocks.is_empty()
     }
 
-    /// Data sector up to which the list on the member is complete; `None`: to the end.
+    /// Data sector up to which the list on the member is complete; `None` if all of it is.
     pub(super) fn complete_to(&self) -> Option<Sectors> {
         [self.unsent_from, self.sent_from].into_iter().flatten().min()
     }
@@ -103,7 +104,7 @@ impl BadLog {
         *self = Self::new(std::mem::take(&mut self.blocks), self.is_list);
     }
 
-    /// Handles the answer to the write of the list.
+    /// Handles the answer to the write of the list; `written` tells whether the write succeeded.
     pub(super) fn answered(&mut self, written: bool) {
         let sent_from = self.sent_from.take();
         if written {
@@ -116,9 +117,10 @@ impl BadLog {
 }
 
 impl Array {
-    /// Records that `sectors` of the member's data at `position` hold no valid data. Returns
+    /// Records that `sectors` of the data of the member at `position` hold no valid data. Returns
     /// whether the member's log has room for that. For a member in sync, no write is acknowledged
-    /// before the log is written. `lost` tells that the other members do not give the data.
+    /// before the log is written. `lost` tells that the other members cannot supply the data
+    /// either.
     pub(crate) fn records_bad(
         &mut self,
         position: usize,
@@ -153,7 +155,8 @@ impl Array {
         true
     }
 
-    /// Records that `sectors` of the data of member `index` were written.
+    /// Records that `sectors` of the data of member `index` were written, and so are not bad any
+    /// more.
     pub(crate) fn written_over(&mut self, index: Option<MemberIndex>, sectors: SectorRange) {
         let position = index.and_then(|index| self.position_of(index));
         let Some(position) = position.filter(|it| !self.members[*it].is_faulty()) else { return };

@@ -42,8 +42,8 @@ pub(crate) struct Member {
     /// First sector of the array's data on the member; during a reshape the first one that either
     /// geometry uses.
     data_offset: Sectors,
-    /// Distance from there to the data of the geometry before a reshape, and to that of the
-    /// geometry after it. Zero without a reshape.
+    /// Distances from `data_offset` to the data of the geometry before a reshape, and to the data
+    /// of the geometry after it. Zero without a reshape.
     shifts: [Sectors; 2],
     /// Number of data sectors that the array uses of the member.
     pub(crate) data_size: Sectors,
@@ -51,15 +51,15 @@ pub(crate) struct Member {
     /// a slot.
     pub(crate) number: u32,
     pub(crate) slot: Option<Slot>,
-    /// Slot of the member that this one is filled to replace. It has no `slot` of its own until
-    /// then.
+    /// Slot of the member that this one is filled to replace. This member has no `slot` of its own
+    /// until it takes over that slot.
     pub(crate) replaces: Option<Slot>,
     pub(crate) state: MemberState,
     /// Whether a request to the member has been outstanding for longer than the knob `read_around`,
     /// so that other members are read in place of this one where possible.
     pub(crate) stalled: bool,
-    /// Time at which the oldest read is given up, of those sent shortly before the member stalled;
-    /// `None` if no read is to be given up.
+    /// Time at which the next read is to be given up that was sent to the member before it stalled
+    /// and is not answered yet; `None` if there is no such read.
     pub(crate) gives_up_at: Option<Time>,
     /// Ranges of the member that hold no valid data.
     pub(crate) bad: BadLog,
@@ -206,7 +206,7 @@ impl Member {
         self.data_offset = self.superblock().data_offset();
     }
 
-    /// Distance from the data sectors of one geometry of a reshape to those of the member.
+    /// Distance from `data_offset` to the member's data in the geometry `side` of a reshape.
     pub(crate) fn shift(&self, side: Side) -> Sectors {
         let [before, after] = self.shifts;
         match side {
@@ -215,7 +215,7 @@ impl Member {
         }
     }
 
-    /// Slot of which the member takes the writes: its own, or the one that it is filled for.
+    /// Slot for which the member receives writes: its own, or that of the member that it replaces.
     pub(crate) fn written_slot(&self) -> Option<Slot> {
         self.slot.or(self.replaces)
     }
@@ -247,7 +247,8 @@ impl Member {
         self.superblock_is_old && !self.is_faulty() && tears()
     }
 
-    /// Time since which the member has had no space for strips or for its superblock.
+    /// Time since which the member has had no space for strips or for its superblock; `None` if it
+    /// has space for both.
     pub(crate) fn is_full_since(&self) -> Option<Time> {
         [self.full_since, self.superblock_full_since].into_iter().flatten().min()
     }

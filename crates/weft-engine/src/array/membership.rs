@@ -33,7 +33,7 @@ pub(crate) struct Membership {
     replaced: SlotSet,
     /// Slots with a member that does not answer.
     stalled: SlotSet,
-    /// All slots of the array, and one entry for each.
+    /// All slots of the array; `entries` has one entry for each.
     slots: SlotSet,
     entries: Vec<SlotEntry>,
     tolerance: Tolerance,
@@ -192,7 +192,8 @@ impl Membership {
         }
     }
 
-    /// Takes over what is true of the whole array from its other membership during a reshape.
+    /// Copies the state of the whole array (broken, read-only, resync) from `other`, the membership
+    /// of the other geometry of a reshape.
     pub(crate) fn follow(&mut self, other: &Self) {
         (self.broken, self.resync_from) = (other.broken, other.resync_from);
         (self.read_only, self.planted) = (other.read_only, other.planted);
@@ -256,7 +257,7 @@ impl Membership {
         self.with_bad
     }
 
-    /// First bad blocks of the member at `slot` in `sectors`.
+    /// First range of bad blocks of the member at `slot` within `sectors`; `None` if there is none.
     pub(crate) fn bad_in(&self, slot: Slot, sectors: SectorRange) -> Option<SectorRange> {
         self.entries[slot.index()].bad.first_in(sectors)
     }
@@ -267,9 +268,10 @@ impl Membership {
         slots.ascending().filter(|slot| self.bad_in(*slot, sectors).is_some()).collect()
     }
 
-    /// Slots with a member that is being rebuilt and has not got to the end of `sectors`, and those
-    /// with one that is being replaced, if all members that are filled for them can record bad
-    /// blocks; `None` if one cannot or the array is broken.
+    /// Slots that a recovery of `sectors` fills, if sectors that cannot be computed can be recorded
+    /// as bad there: those with a member that is being rebuilt and has not reached the end of
+    /// `sectors`, and those with a member that is being replaced. `None` if a member that is filled
+    /// has no bad-block log, or if the array is broken.
     pub(crate) fn records_unrecovered(&self, sectors: SectorRange) -> Option<SlotSet> {
         let rebuilt = self.present.without(self.in_sync(sectors.end())).without(self.replaced);
         let all_can = rebuilt.without(self.with_bad_log).is_empty()
@@ -277,8 +279,8 @@ impl Membership {
         (all_can && !self.broken).then_some(rebuilt.or(self.replaced))
     }
 
-    /// Whether what the member at `slot` fails to write is recorded as bad blocks: it is in sync
-    /// and has a bad-block log.
+    /// Whether sectors that the member at `slot` fails to write are recorded as its bad blocks: it
+    /// is in sync and has a bad-block log, and the array is not broken.
     pub(crate) fn records_unwritten(&self, slot: Slot) -> bool {
         self.in_sync.and(self.with_bad_log).contains(slot) && !self.broken
     }

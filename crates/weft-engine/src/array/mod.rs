@@ -76,7 +76,7 @@ pub(crate) struct Array {
     pub(crate) request_unit: Bytes,
     pub(crate) members: Vec<Member>,
     pub(crate) membership: Membership,
-    /// Membership of the geometry before a reshape; without a reshape it means nothing.
+    /// Membership of the geometry before a reshape; not used without a reshape.
     pub(crate) membership_before: Membership,
     /// I/O class for the member requests of the running sync.
     pub(crate) sync_class: Class,
@@ -113,17 +113,19 @@ pub(crate) struct Array {
     /// cannot run without failed to write its copy while another member wrote one; `None` if there
     /// is none.
     unwritten_from: Option<Sectors>,
-    /// Slots of members that may have missed data for lack of space which the level does not keep
-    /// to write it later, so that only a resync makes them agree with the others.
+    /// Slots of members that may lack data because of a write for which they had no space, at a
+    /// level that does not keep such data to write it later. Only a resync makes these members
+    /// agree with the others.
     missed_for_space: SlotSet,
     /// Members that are to be replaced, each with the spare that was named for it, if one was.
     to_replace: Vec<Replace>,
-    /// Writes of the slots of members that are being replaced.
+    /// Writes in progress that go to two members: to one that is being replaced, and to its
+    /// replacement.
     twins: Twins,
     /// Reshape under way; `None` if there is none.
     reshape: Option<Box<Reshape>>,
-    /// Number of the superblock update that records the end of the last reshape; 0 without one. The
-    /// next one begins after it.
+    /// Number of the superblock update that records the end of the last reshape; 0 if there was
+    /// none. The next reshape begins after that update.
     reshape_ended: u64,
     /// Change of the layout that moves no data; `None` if there is none.
     resize: Option<Box<Resize>>,
@@ -630,7 +632,8 @@ impl Array {
     }
 
     /// Adds a read or write of data, with `parts` as its memory, to the member requests of this
-    /// turn. It may be merged with the ones before and after it before the member gets it.
+    /// turn. Before the member gets the request, it may be merged with the requests staged before
+    /// and after it.
     #[inline(always)]
     pub(crate) fn stage(
         &mut self,
@@ -734,7 +737,7 @@ fn bad_log_of(member: &crate::assemble::Member) -> BadLog {
     BadLog::new(member.bad_blocks(), is_list)
 }
 
-/// Member that is filled to replace the one at its slot.
+/// Creates the member that is filled to replace the one at the replacement's slot.
 fn filled_beside(replacement: &Replacement, layout: &Layout) -> Member {
     let Replacement { slot, member, recovery_offset } = replacement;
     let (info, superblock) = (member.info.clone(), member.superblock.clone());

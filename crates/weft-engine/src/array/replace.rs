@@ -34,7 +34,8 @@ use crate::layout::slot_set::SlotSet;
 use crate::mutant::Mutant;
 
 impl Array {
-    /// Position in `members` of the member that is filled to replace the one at `slot`.
+    /// Position in `members` of the member that is filled to replace the one at `slot`; `None` if
+    /// there is none.
     pub(super) fn replacement_of(&self, slot: Slot) -> Option<usize> {
         if !self.membership.replaced().contains(slot) {
             return None;
@@ -42,7 +43,8 @@ impl Array {
         self.members.iter().position(|member| member.replaces == Some(slot))
     }
 
-    /// Position in `members` of the member that a recovery of `slot` fills.
+    /// Position in `members` of the member that a recovery of `slot` fills: the replacement if
+    /// there is one, otherwise the member at `slot`. `None` if there is neither.
     pub(super) fn filled_at(&self, slot: Slot) -> Option<usize> {
         self.replacement_of(slot).or(self.position_at(slot))
     }
@@ -86,7 +88,7 @@ impl Array {
         let named = |index: MemberIndex| with.is_none_or(|with| with == index);
         let is_free = |it: &Member| it.state == MemberState::Spare && named(it.info.index);
         let spares = self.members.iter().filter(|it| is_free(it)).count();
-        // Those without a name take what the others leave.
+        // Replacements for which no spare was named take the spares that are left.
         let taken = self.to_replace.iter().filter(|it| with.is_none() || it.with == with).count();
         if spares <= taken {
             return refused(if with.is_some() {
@@ -104,23 +106,25 @@ impl Array {
         self.to_replace.iter().any(|it| it.with == Some(index))
     }
 
-    /// Records that member `index` leaves its place: nothing replaces it any more, and another
-    /// spare takes its part if it was to replace a member.
+    /// Records that member `index` leaves the array or its slot: a request to replace it is
+    /// dropped, and if it was named as the spare for another member, any spare may replace that
+    /// one.
     pub(super) fn forget_to_replace(&mut self, index: MemberIndex) {
         self.to_replace.retain(|it| it.member != index);
         let named = self.to_replace.iter_mut().filter(|it| it.with == Some(index));
         named.for_each(|it| it.with = None);
     }
 
-    /// Whether a spare can be bound to the slot of a member that it is to replace. It has to be
-    /// recorded as a spare first, as before it takes an empty slot.
+    /// Whether a spare can be bound to the slot of a member that it is to replace. The spare's own
+    /// superblock must record it as a spare first, as before it takes an empty slot.
     pub(crate) fn can_bind(&self) -> bool {
         !self.to_replace.is_empty()
             && self.failures_recorded()
             && self.to_replace.iter().any(|it| self.spare_for(*it).is_some())
     }
 
-    /// Position of the spare that may be bound for a replacement.
+    /// Position of the spare that can be bound for `replace`: the one that it names, or else one
+    /// that no replacement names. `None` if there is none.
     fn spare_for(&self, replace: Replace) -> Option<usize> {
         let fits = |member: &Member| match replace.with {
             Some(with) => member.info.index == with,
@@ -153,8 +157,8 @@ impl Array {
         !self.membership.replaced().is_empty() || !self.to_replace.is_empty()
     }
 
-    /// Gives the slot of a member that failed to its replacement, if there is one: the rest of it
-    /// is rebuilt.
+    /// Gives the slot of a member that failed to its replacement, if there is one. The part that
+    /// was not copied yet is rebuilt from the other members.
     pub(super) fn promote_replacement(&mut self, slot: Slot) {
         let Some(position) = self.replacement_of(slot) else { return };
         assert_eq!(self.slots[slot.index()], None, "the original has left its slot");

@@ -11,10 +11,11 @@
 //! - No sector is written from which a restart at the recorded position would read. When the next
 //!   copy has to be written to such a sector, a newer position is recorded first. The gap grows as
 //!   the reshape goes on, because a full stripe after it holds more than one before.
-//! - Requests of clients between the recorded position and the end of what is being copied wait
-//!   until that is recorded: after a crash the old copy counts there.
+//! - Requests of clients that touch sectors between the recorded position and the end of the range
+//!   that is being copied wait until that end is recorded: after a crash the geometry before
+//!   applies there.
 //!
-//! At position 0 nothing has moved that a restart reads. If only a part of the members have
+//! At position 0 no data that a restart reads has moved. If only a part of the members have
 //! recorded the beginning of a reshape, the next assembly therefore forgets it.
 //!
 //! md records a position when it has to, and otherwise every ten seconds; a client that waits does
@@ -42,9 +43,9 @@ use crate::mutant::Mutant;
 /// One of the two geometries that an array has during a reshape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// Geometry of what is not reshaped yet.
+    /// Geometry before the reshape, of the part of the array that is not copied yet.
     Before,
-    /// Geometry of what is reshaped.
+    /// Geometry after the reshape, of the part of the array that is copied.
     After,
 }
 
@@ -66,34 +67,35 @@ pub(crate) struct Reshape {
     begins: Option<u64>,
     /// Whether a flush is under way after which a new position is recorded.
     flushing: bool,
-    /// Whether what was copied and not recorded is forgotten, until the copy begins anew.
+    /// Whether the copies past the recorded position were discarded, and the copy has not begun
+    /// again from there.
     forgotten: bool,
 }
 
 impl Side {
-    /// Bit of the kind of a part, and of the number of a computation, that belongs to the geometry
-    /// before.
+    /// Bit in the kind of a part that marks the part as one of the geometry before. `JOB` is the
+    /// bit that marks the number of a computation.
     const KIND: u32 = 1 << 8;
     const JOB: u32 = 1 << 31;
 
-    /// The part, marked as one of this side.
+    /// Marks a part of a member request as one of this geometry.
     pub(crate) fn mark(self, part: CompletionTarget) -> CompletionTarget {
         let bit = if self == Self::Before { Self::KIND } else { 0 };
         CompletionTarget { kind: part.kind | bit, ..part }
     }
 
-    /// Side of a marked part, and the part itself.
+    /// Geometry to which a marked part belongs, and the part without its mark.
     pub(crate) fn of_part(part: CompletionTarget) -> (Self, CompletionTarget) {
         let side = if part.kind & Self::KIND == 0 { Self::After } else { Self::Before };
         (side, CompletionTarget { kind: part.kind & !Self::KIND, ..part })
     }
 
-    /// The number of a computation, marked as one of this side.
+    /// Marks the number of a computation as one of this geometry.
     pub(crate) fn mark_job(self, job: JobId) -> JobId {
         JobId(job.0 | if self == Self::Before { Self::JOB } else { 0 })
     }
 
-    /// Side of a marked computation, and its number.
+    /// Geometry to which a marked computation belongs, and its number without the mark.
     pub(crate) fn of_job(job: JobId) -> (Self, JobId) {
         let side = if job.0 & Self::JOB == 0 { Self::After } else { Self::Before };
         (side, JobId(job.0 & !Self::JOB))
@@ -130,15 +132,16 @@ impl Reshape {
         self.after.array_size()
     }
 
-    /// Sectors of a step on each member: full stripes of the geometry after, as high as the larger
-    /// chunk.
+    /// Number of sectors that one step of the copy writes on each member: full stripes of the
+    /// geometry after, as many as the larger of the two chunk sizes takes.
     ///
     /// Source   md-reshape.md §3
     pub(crate) fn unit_height(&self) -> Sectors {
         self.before.chunk().max(self.after.chunk())
     }
 
-    /// Data sector of the geometry before from which a copy of the array from `position` on reads.
+    /// First data sector, in the geometry before, that is read to copy the array from `position`
+    /// on.
     pub(crate) fn read_from(&self, position: Sectors) -> Sectors {
         Sectors(full_stripes(&self.before, position))
     }
@@ -148,7 +151,8 @@ impl Reshape {
         if sector < self.recorded { Side::After } else { Side::Before }
     }
 
-    /// Array sectors of the resync space that a write of `range` may change.
+    /// Range of the resync space ([`Layout::resync_size`]) that a write of `range` may change, in
+    /// either geometry.
     fn resync_range(&self, range: ByteRange) -> SectorRange {
         let before = Layout::Parity(self.before.clone()).resync_range(range);
         let after = Layout::Parity(self.after.clone()).resync_range(range);
@@ -164,7 +168,8 @@ impl Reshape {
     }
 }
 
-/// Membership of the geometry `of`, without members, of an array with the membership `other`.
+/// Creates a membership with the slots of the geometry `of` and no members. It copies the state of
+/// the whole array from `other`.
 fn slots_of(of: &Geometry, other: &Membership) -> Membership {
     let tolerance = Layout::Parity(of.clone()).tolerance();
     let mut slots = Membership::new(usize::from(of.members()), tolerance, false, None);
@@ -188,7 +193,7 @@ pub(crate) fn distance_min(before: &Geometry, after: &Geometry) -> Sectors {
     Sectors(common / u64::from(before.data_members()))
 }
 
-/// Geometry with the shape `to`.
+/// Geometry that a reshape of `before` to the shape `to` leads to; an error if there is none.
 fn after_of(before: &Geometry, to: Shape) -> Result<Geometry, ReplyError> {
     let slots = u32::from(to.raid_disks.unwrap_or(before.members()));
     let number = to.layout.unwrap_or(before.layout());
@@ -305,7 +310,8 @@ impl Array {
         self.membership_before.follow(&self.membership);
     }
 
-    /// Range of the resync space that a write of the array range `range` changes.
+    /// Range of the resync space ([`Layout::resync_size`]) that a write of the array range `range`
+    /// changes.
     pub(super) fn resync_range(&self, range: ByteRange) -> SectorRange {
         match (&self.reshape, &self.layout) {
             (Some(reshape), _) => reshape.resync_range(range),
@@ -316,7 +322,7 @@ impl Array {
 
     // Positions.
 
-    /// Notes that the geometry after has all of its data up to data sector `sector`.
+    /// Notes that every data sector below `sector` is copied to its place in the geometry after.
     pub(crate) fn reshaped_to(&mut self, sector: Sectors) {
         if let Some(reshape) = &mut self.reshape
             && !reshape.forgotten
@@ -326,8 +332,8 @@ impl Array {
         }
     }
 
-    /// Whether the copies of the array sectors below `end` may be written: no restart at the
-    /// position that superblocks record would read what is overwritten.
+    /// Whether the copies of the array sectors below `end` may be written: the writes overwrite no
+    /// sector that a restart at the position in the superblocks would read.
     pub(crate) fn may_copy_to(&self, end: Sectors) -> bool {
         let reshape = self.reshape();
         let Reshape { before, after, recorded, .. } = reshape;
@@ -336,17 +342,18 @@ impl Array {
         let slots = self.members.iter().filter(|member| member.slot.is_some());
         let mut shifts = slots.map(|member| member.shift(Side::Before));
         if self.update_waits_for_corrections() {
-            // While copies are written, a correction cannot be told from them.
+            // A correction in flight cannot be told from a copy, so copies wait until it is
+            // durable.
             return false;
         }
-        // What lies beyond the end of the array before is not read.
+        // Sectors past the end of the array in the geometry before are not read.
         *recorded >= before.array_size()
             || shifts.all(|shift| written_to <= read_from + shift.0)
             || self.is_planted(Mutant::ReshapeOverSource)
     }
 
-    /// Forgets what is copied and not recorded, unless its position is being recorded. Returns
-    /// whether it did.
+    /// Discards the copies past the recorded position, unless a newer position is being recorded.
+    /// Returns whether they were discarded.
     pub(crate) fn forget_copied(&mut self) -> bool {
         let Some(reshape) = &mut self.reshape else { return false };
         let may = !reshape.flushing && reshape.durable == reshape.recorded;
@@ -357,7 +364,7 @@ impl Array {
         may
     }
 
-    /// Notes that the copy goes on from where [`Array::reshape_from`] says.
+    /// Notes that the copy begins again at the position that [`Array::reshape_from`] returns.
     pub(crate) fn reshape_goes_on(&mut self) {
         if let Some(reshape) = &mut self.reshape {
             reshape.forgotten = false;
@@ -391,7 +398,7 @@ impl Array {
         }
     }
 
-    /// Position that the superblocks of the update that starts now get.
+    /// Fixes the position that the superblocks of the update that starts now will record.
     pub(super) fn reshape_update_starts(&mut self) {
         if let Some(reshape) = &mut self.reshape {
             reshape.sent = reshape.durable;
@@ -411,10 +418,11 @@ impl Array {
 
     // Begin and end.
 
-    /// Geometry of the array, and the one with the shape `to` if it can be reshaped to that.
+    /// Geometry of the array, and the geometry with the shape `to` to which it can be reshaped.
     ///
     /// # Errors
-    /// The reason why it cannot, with what was found and what was expected.
+    /// The reason why the array cannot be reshaped, with the value that was found and the one
+    /// expected.
     pub(crate) fn can_reshape(&self, to: Shape) -> Result<(Geometry, Geometry), ReplyError> {
         let refused = |text: String| Err(ReplyError::Refused(text));
         if self.membership.read_only || self.membership.broken {
@@ -471,9 +479,9 @@ impl Array {
         Ok((before.clone(), after))
     }
 
-    /// Distance by which the data of each member moves down. An array that stays as large moves
-    /// further than it must, where there is room: its position has to be recorded each time that it
-    /// is copied by this distance.
+    /// Distance by which the data of each member moves down. An array that keeps its number of
+    /// members moves further than the smallest distance, where there is room: a position has to be
+    /// recorded each time that this distance is copied.
     ///
     /// Source   md-reshape.md §5 (mdadm: the middle of the room)
     fn distance(&self, before: &Geometry, after: &Geometry) -> Sectors {
@@ -486,14 +494,14 @@ impl Array {
         Sectors(room.0 / 2).round_down(least).clamp(least, Sectors(least.0 * DISTANCE_MAX))
     }
 
-    /// Room before the data of a member.
+    /// Number of free sectors before the data of a member, past the superblock and the bitmap.
     fn room_of(&self, member: &Member) -> Sectors {
         let bitmap_end = member.bitmap_start.zip(self.bitmap.as_ref());
         let bitmap_end = bitmap_end.map(|(start, bitmap)| bitmap.end_from(start));
         member.superblock().room_before_data(bitmap_end)
     }
 
-    /// Checks that the data of a member, of `size`, can move down by `least`.
+    /// Checks that the `size` data sectors of a member can move down by `least` sectors.
     fn can_move(&self, member: &Member, size: Sectors, least: Sectors) -> Result<(), ReplyError> {
         let refused = |text: String| Err(ReplyError::Refused(text));
         let label = &member.info.label;
@@ -573,7 +581,7 @@ impl Array {
         before
     }
 
-    /// Ends the reshape: the geometry after it is the array's. Returns that.
+    /// Ends the reshape: the geometry after it becomes that of the array, and is returned.
     pub(crate) fn end_reshape(&mut self) -> Geometry {
         assert!(self.is_reshaped(), "all of the array has the geometry after the reshape");
         let reshape = self.reshape.take().expect("the array is being reshaped");
@@ -597,7 +605,7 @@ impl Array {
     }
 }
 
-/// Largest distance, in smallest ones.
+/// Upper bound of the distance by which data moves, as a multiple of [`distance_min`].
 const DISTANCE_MAX: u64 = 64;
 
 /// Units that may be copied before their position is recorded, if nothing asks for that earlier.

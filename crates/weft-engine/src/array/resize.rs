@@ -1,11 +1,11 @@
 //! Resize: a change of the array's size, or of its number of mirrors, which moves no data.
 //!
 //! One superblock update records the change, and the array has its new layout once every member has
-//! recorded it. Until then nothing is kept in what was added, so that a crash in the middle may
-//! leave either layout. What was added is resynced, and its bits are set in the bitmap, which is
-//! written before the superblocks.
+//! recorded it. Until then the added part holds no data, so that a crash in the middle may leave
+//! either layout. The added part is resynced, and its bits are set in the bitmap, which is written
+//! before the superblocks.
 //!
-//! Mirrors that are taken away have no member any more. The slots behind them move up.
+//! A mirror that is removed must have no member any more. The slots behind it move up.
 //!
 //! Source   md-reshape.md §8 (md: `update_size`, `raid1_reshape`)
 
@@ -26,11 +26,12 @@ use crate::mutant::Mutant;
 #[derive(Clone, Debug)]
 pub(super) struct Resize {
     after: Layout,
-    /// Number of the superblock update that records it.
+    /// Number of the superblock update that records the change.
     update: u64,
     /// Whether that update has begun.
     begun: bool,
-    /// Sector of the resync space from which on everything is added, and has to be resynced.
+    /// First added sector of the resync space ([`Layout::resync_size`]), from which on everything
+    /// has to be resynced; `None` if nothing is added.
     added: Option<Sectors>,
 }
 
@@ -115,7 +116,7 @@ impl Array {
     /// Begins to change the number of slots of an array of mirrors. Returns `None` if the array is
     /// not RAID 1, and `false` if it has as many slots already.
     ///
-    /// Units    `frames` is the memory that syncs have
+    /// Units    `frames` is the number of frames that a sync can use
     /// # Errors
     /// The reason why the array cannot have as many, with what was found and what was expected.
     pub(crate) fn set_mirrors(
@@ -215,15 +216,16 @@ impl Array {
         self.resize = Some(Box::new(Resize { after, update, begun: false, added }));
     }
 
-    /// Sector of the resync space from which superblocks have to record that members may differ.
+    /// First sector of the resync space ([`Layout::resync_size`]) that superblocks record as still
+    /// to be resynced, including the part that a resize adds; `None` if no resync is due.
     pub(super) fn resync_to_record(&self) -> Option<Sectors> {
         let resize = self.resize.as_ref().filter(|resize| resize.begun);
         let added = resize.and_then(|resize| resize.added);
         self.membership.resync_from.into_iter().chain(added).min()
     }
 
-    /// Changes the superblocks and the bitmap for the update that starts now, if that is to record
-    /// a change.
+    /// If the superblock update that starts now is to record a resize, applies the resize to the
+    /// superblocks and the bitmap.
     pub(super) fn resize_update_starts(&mut self) {
         let Some(resize) = self.resize.as_mut().filter(|resize| !resize.begun) else { return };
         resize.begun = true;
@@ -252,7 +254,7 @@ impl Array {
         }
     }
 
-    /// Gives the array its new layout, which is recorded. Returns that.
+    /// Makes the new layout, which every member has recorded, that of the array, and returns it.
     pub(crate) fn end_resize(&mut self) -> Layout {
         assert!(self.is_resize_recorded(), "members record the layout before it is used");
         self.membership.resync_from = self.resync_to_record();

@@ -272,9 +272,9 @@ impl Resync {
         self.pass.size
     }
 
-    /// Leaves out the slots outside `slots`, which are no longer under recovery: what the sync has
-    /// done there was for members that failed, and another one may take such a slot before the sync
-    /// is over. Returns whether there are any.
+    /// Leaves out the slots outside `slots`, which are no longer under recovery: the members that
+    /// the sync filled there have failed, and another member may take such a slot before the sync
+    /// is over. Returns whether any slot was left out.
     pub(crate) fn leave_out_all_but(&mut self, slots: SlotSet) -> bool {
         let before = self.slots;
         self.slots = before.and(slots);

@@ -31,7 +31,7 @@ impl Served {
         self.0[row][place] = length.0;
     }
 
-    /// Sectors read, or written with `write`, for one account and purpose.
+    /// Number of sectors written (`write`) or read (otherwise) for one account and purpose.
     pub(crate) fn of(&self, account: Account, purpose: Purpose, write: bool) -> u64 {
         self.0.get(usize::from(account.0)).map_or(0, |row| row[place(purpose, write)])
     }
@@ -41,7 +41,7 @@ impl Served {
         self.0.get(usize::from(account.0)).map_or(0, |row| row.iter().sum())
     }
 
-    /// Sectors read, or written with `write`, for all accounts.
+    /// Number of sectors written (`write`) or read (otherwise) for all accounts.
     pub(crate) fn moved(&self, write: bool) -> u64 {
         let side =
             |row: &Row| row.chunks_exact(2).map(|pair| pair[usize::from(write)]).sum::<u64>();

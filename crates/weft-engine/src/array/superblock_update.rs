@@ -237,8 +237,9 @@ impl Array {
         self.updates.wanted > self.updates.done && self.waits_for_corrections()
     }
 
-    /// Whether a correction may be in flight. While the array is not dirty, only corrections write
-    /// to in-sync members, and copies of a reshape, which are held back meanwhile.
+    /// Whether a correction may be in flight. While the array is not dirty, in-sync members are
+    /// written only by corrections, and by copies of a reshape, which do not start while an update
+    /// waits for corrections.
     fn is_correcting(&self, out: &Outbox) -> bool {
         let mut in_sync = self.members.iter().filter(|it| it.state == MemberState::InSync);
         in_sync.any(|member| out.is_writing_parts(member))
@@ -713,7 +714,7 @@ impl Array {
     }
 }
 
-/// Number that no superblock update ever has: what waits for it waits forever.
+/// Number that no superblock update ever has: a request that waits for it waits forever.
 pub(super) const NEVER: u64 = u64::MAX;
 
 /// Time between two attempts at an update, if a superblock found no space on its member.

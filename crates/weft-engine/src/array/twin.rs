@@ -40,7 +40,8 @@ pub(crate) struct TwinAnswer {
     pub(crate) result: Result<(), Fault>,
     /// Whether the request of `member` was given up.
     pub(crate) given_up: bool,
-    /// Whether the request of some member was given up, which may still use the memory.
+    /// Whether the request of at least one member was given up, so that this member may still use
+    /// the memory of the write.
     pub(crate) pins: bool,
 }
 
@@ -61,7 +62,7 @@ struct Twin {
     /// Member at the slot when the write was ordered; `None` if the write is a copy.
     original: Option<MemberIndex>,
     replacement: MemberIndex,
-    /// Results of the original and of the replacement, each with whether the request was given up.
+    /// Results of the original and of the replacement, each with whether its request was given up.
     results: [(Result<(), Fault>, bool); 2],
     /// Number of members that have not answered.
     pending: u32,
@@ -127,7 +128,7 @@ fn sectors_of(request: &MemberRequest) -> SectorRange {
 }
 
 impl Array {
-    /// Slot of the member at `position`, and position of its replacement, if it has one.
+    /// Slot of the member at `position`, and position of its replacement; `None` if it has none.
     fn second_of(&self, position: usize) -> Option<(Slot, usize)> {
         let slot = self.members[position].slot?;
         Some((slot, self.replacement_of(slot)?))
@@ -226,7 +227,7 @@ impl Array {
     }
 
     /// Handles the answer of a member to its part of a twin write. Returns the recipient and the
-    /// answer for it once both members have answered.
+    /// answer for it once both members have answered, and `None` before.
     #[cold]
     pub(crate) fn twin_answered(
         &mut self,
@@ -268,8 +269,8 @@ impl Array {
         self.twins.at(part).1.pinned = pinned;
     }
 
-    /// Handles the late answer to a part that was given up. Returns the parts for which the
-    /// personality can unpin memory.
+    /// Handles the late answer to a part (a member's request) of a twin write that was given up.
+    /// Returns the parts for which the personality can unpin memory.
     pub(crate) fn twin_freed(&mut self, part: CompletionTarget) -> Vec<CompletionTarget> {
         let (TwinPart { place, .. }, twin) = self.twins.at(part);
         assert!(twin.pins > 0, "memory is freed as often as it was pinned");

@@ -696,7 +696,7 @@ impl Decision<'_> {
             .zip(0u16..)
             .filter(|(state, slot)| match state {
                 SlotState::InSync(_) => false,
-                // The one that it was to replace may be known too.
+                // Superblocks may record two members at the slot: a replacement and its original.
                 SlotState::Rebuilding { .. } => known_at(freshest, *slot) > 1,
                 SlotState::Missing => known_at(freshest, *slot) > 0,
             })
@@ -722,7 +722,7 @@ impl Decision<'_> {
     }
 
     /// Refuses the array if the data of a member does not fit beside its metadata, or is not
-    /// aligned to blocks. The metadata of each member has already been checked by itself.
+    /// aligned to blocks. The superblock of each member has already been validated on its own.
     fn no_overlap(&self, assembly: &Assembly) -> Result<(), Refused> {
         for (slot, member) in assembly.members() {
             let superblock = &member.superblock;

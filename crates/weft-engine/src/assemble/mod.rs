@@ -200,9 +200,9 @@ impl Member {
 pub struct Replacement {
     /// Slot of both members.
     pub slot: Slot,
-    /// The member that is filled.
+    /// The replacement: the member that is filled.
     pub member: Member,
-    /// Data sector up to which it has the data.
+    /// Data sector up to which the member has the data of its slot.
     pub recovery_offset: Sectors,
 }
 
@@ -213,8 +213,8 @@ pub struct Reshaping {
     pub after: Geometry,
     /// Array sector at which the two parts meet: the part below is reshaped.
     pub position: Sectors,
-    /// Whether the reshape waits until it is asked for
-    /// ([`SyncAction::Reshape`](crate::SyncAction::Reshape)). [`assemble`] says that it does not.
+    /// Whether the reshape goes on only when a command asks for it
+    /// ([`SyncAction::Reshape`](crate::SyncAction::Reshape)). [`assemble`] sets this to false.
     pub held: bool,
 }
 
@@ -264,8 +264,8 @@ pub struct Assembly {
     pub resync_from: Option<Sectors>,
     /// Whether no member may be written.
     pub read_only: bool,
-    /// Whether the array has its geometry from its user, as by `mdadm --build`: no superblock is
-    /// ever written. [`assemble`] says that it has not.
+    /// Whether the user has given the array's geometry, as with `mdadm --build`: no superblock is
+    /// ever written. [`assemble`] sets this to false.
     pub is_built: bool,
     /// States of the array that need attention.
     pub states: Vec<AssemblyState>,
@@ -316,7 +316,7 @@ impl Assembly {
     /// [`Assembly::bitmap`], in which every bit is set that another equally fresh in-sync member
     /// has set. Bits are set and cleared on all members, so a bit that differs was being changed
     /// when the last run ended, or was lost. Also returns the number of chunks in which the members
-    /// differ.
+    /// differ. `None` without a bitmap.
     #[must_use]
     pub fn united_bitmap(&self) -> Option<(Bitmap, usize)> {
         let mut united = self.bitmap()?.clone();

@@ -178,8 +178,8 @@ impl Decision<'_> {
     }
 }
 
-/// State of a reshape to as many members or more for which the data moves down; `None` if the
-/// superblock records none, or one of another kind.
+/// Reshape that a superblock records, if the level stays the same, the number of members does not
+/// shrink and the data moves down; `None` otherwise.
 fn moves_down(superblock: &Superblock) -> Option<&Reshape> {
     let same = |it: &&Reshape| it.new_level == superblock.level().code();
     let down = |it: &&Reshape| it.delta_disks >= 0 && it.new_offset < 0;
@@ -195,7 +195,8 @@ fn is_over(superblock: &Superblock, reshape: &Reshape) -> bool {
     superblock.array_size_after().is_some_and(|size| reshape.position >= size.0)
 }
 
-/// Shape to which the superblock records a reshape: difference of slots, level, layout and chunk.
+/// Change of shape by the reshape that the superblock records: difference of the number of slots,
+/// and level, layout and chunk after the reshape. `None` if it records none.
 fn shape_after(superblock: &Superblock) -> Option<(i32, i32, u32, u64)> {
     let of = superblock.reshape()?;
     Some((of.delta_disks, of.new_level, of.new_layout, of.new_chunk.0))
@@ -219,9 +220,10 @@ fn is_begun(pool: &[Member], freshest: &Superblock) -> bool {
     roles.all(|(number, slot)| records(number, slot))
 }
 
-/// Settles members that still record a reshape which the freshest superblock does not record. A
-/// member that lags by one update has missed the one that ended it, wherever it says that the
-/// reshape had come, or the last one that forgot it.
+/// Settles members that still record a reshape which the freshest superblock no longer records. A
+/// member that lags by one update, or is a spare, missed the update that ended the reshape: it gets
+/// the geometry after, whichever position it records. A member that records position 0, while the
+/// freshest superblock has the geometry before, returns to that one.
 fn settle_ended(pool: &mut [Member], freshest: &Superblock) {
     for Member { superblock, .. } in pool.iter_mut() {
         let Some(of) = superblock.reshape().copied() else { continue };

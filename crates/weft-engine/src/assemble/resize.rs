@@ -1,9 +1,9 @@
-//! Resizes that a crash has cut off: members that do not record the size or the slots yet which
-//! others record.
+//! Resizes that a crash has cut off: some members record a new size or number of slots, and others
+//! do not yet.
 //!
-//! The update that records a resize is the only one that changes them, and nothing is kept in what
-//! was added before all members have recorded it. A member that lags by one update is therefore
-//! resized as the others are.
+//! Only the update that records a resize changes the size or the number of slots, and the added
+//! space holds no data before all members have recorded the resize. A member that lags by one
+//! update is therefore resized as the others are.
 
 use weft_ondisk::{Level, Role, Superblock};
 

@@ -1,4 +1,4 @@
-//! Members of one slot: which of several counts.
+//! Members that claim the same slot, and the choice of the one that is used.
 //!
 //! Source   md-replace.md §1, §2; md-ondisk.md §8 (version 0.90)
 
@@ -10,9 +10,10 @@ use super::states::AssemblyState;
 use super::{Member, Replacement};
 
 impl Decision<'_> {
-    /// Takes out members that are being filled to replace another one that is here: for writing the
-    /// copy to one of them goes on, and otherwise they are dropped. Without the other one such a
-    /// member is the one of its slot.
+    /// Takes out members that are being filled to replace a member that is present. If the array
+    /// may be written they become its replacements, one for each slot in sync, and the copy goes
+    /// on; otherwise they are dropped. If the member to be replaced is absent, the replacement
+    /// counts as the member of the slot.
     ///
     /// Source   md-replace.md §1, §2
     pub(super) fn without_replacements(
@@ -56,8 +57,9 @@ impl Decision<'_> {
         others
     }
 
-    /// Takes the replacements, each with the data sector up to which its copy counts. The copy
-    /// begins anew if a crash may have cut off a write, because the two may differ there.
+    /// Takes the replacements that were found, each with the data sector up to which its copy is
+    /// valid. That is 0 if a crash may have cut off a write, because the original and its
+    /// replacement may then differ.
     pub(super) fn replacements(&mut self, dirty_from: Option<Sectors>) -> Vec<Replacement> {
         let mut replacements = std::mem::take(&mut self.replacements);
         for replacement in &mut replacements {

@@ -364,7 +364,7 @@ pub struct Command {
     pub verb: Verb,
 }
 
-/// Metadata of a former member of an array, by which it may return.
+/// Metadata of a former member of an array, with which the member can be taken back.
 #[derive(Clone, Debug)]
 pub struct Former {
     /// Superblock of the member.
@@ -373,7 +373,8 @@ pub struct Former {
     pub bad_blocks: BadBlocks,
 }
 
-/// Commands of an administrator. Each sets a state, in which other work may have to stop.
+/// Commands of an administrator. Each changes the state of a volume, and other work may have to
+/// stop before the volume reaches that state.
 #[derive(Clone, Debug)]
 pub enum Verb {
     /// Add a new member as a spare, which is rebuilt at once if a slot is empty. A former member is

@@ -70,14 +70,14 @@ pub struct WriteBackSnapshot {
     pub volumes: Vec<WriteBackVolume>,
 }
 
-/// Number of runs of dirty pages of which the last part was written after an earlier one had
-/// failed, by the error of the run. A run has several parts if pages of it were replaced on the
-/// volume while it waited to be written.
+/// Numbers of runs of dirty pages that the cache wrote in several parts, of which an earlier part
+/// failed and the last one succeeded. The run counts as failed. A run has several parts if some of
+/// its pages were replaced on the volume while it waited to be written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PartlyWritten {
-    /// Runs for a part of which there was no space.
+    /// Runs in which a part failed because a member had no space.
     pub lacks: u64,
-    /// Runs that failed for any other reason.
+    /// Runs in which a part failed for any other reason.
     pub errors: u64,
 }
 

@@ -220,7 +220,8 @@ fn parse_flag(text: &str) -> Option<bool> {
     }
 }
 
-/// Parses seconds with up to three decimals, as for md's `safe_mode_delay`.
+/// Parses seconds with up to three decimals, as for md's `safe_mode_delay`; `None` if the text is
+/// anything else.
 fn parse_seconds(text: &str) -> Option<Span> {
     let (whole_part, fraction) = text.split_once('.').unwrap_or((text, ""));
     if fraction.len() > 3 || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {

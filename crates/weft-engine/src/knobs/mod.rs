@@ -288,7 +288,7 @@ fn row(name: &str) -> Result<&'static KnobRow, KnobError> {
     })
 }
 
-/// End of a message about an unknown knob.
+/// Last sentence of the error for the unknown knob `wrong`: a similar name, or where to find all.
 fn meant(wrong: &str) -> String {
     match nearest(wrong, TABLE.iter().map(|row| row.name)) {
         Some(near) => format!("did you mean {near}?"),
@@ -296,8 +296,8 @@ fn meant(wrong: &str) -> String {
     }
 }
 
-/// The known name that is most similar to a wrong one; `None` if none is similar enough: a quarter
-/// of the letters differ at most, or the name only goes on where the wrong one ends.
+/// The known name that is most similar to a wrong one; `None` if none is similar enough: at most a
+/// quarter of the letters may differ, or the wrong name is the beginning of the known one.
 #[must_use]
 pub fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let near = names.into_iter().map(|name| (strsim::damerau_levenshtein(wrong, name), name));

@@ -44,7 +44,7 @@ pub struct Rows {
     pub places: Vec<(Slot, Sectors)>,
 }
 
-/// Calls the method of this name of whichever layout the value has.
+/// Evaluates an expression with the layout in the variant that the value has.
 macro_rules! each {
     ($layout:expr, $of:ident => $call:expr) => {
         match $layout {
@@ -141,9 +141,9 @@ impl Layout {
         each!(self, layout => layout.array_size())
     }
 
-    /// Size of the resync space in sectors: what a resync covers and the bits of a bitmap stand
-    /// for. The sectors are data sectors of each member, or for RAID 10 sectors of the array. 0 for
-    /// a level without redundancy.
+    /// Size of the resync space in sectors: of the area that a resync covers and that the bits of a
+    /// bitmap stand for. The sectors are data sectors of each member, or for RAID 10 sectors of the
+    /// array. 0 for a level without redundancy.
     ///
     /// Source   md's `resync_max_sectors`
     #[must_use]

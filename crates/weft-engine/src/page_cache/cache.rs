@@ -123,19 +123,19 @@ impl PageCache {
         }
     }
 
-    /// Adds a device with its flusher.
+    /// Adds a device with its flusher, and returns the device's identifier.
     pub fn add_bdi(&mut self, now: Time) -> BdiId {
         let flusher = Flusher::new(self.pool.ticks().tick(now));
         self.bdis.push(Bdi { queues: Queues::default(), flusher, congested: false });
         self.pool.add_bdi(now)
     }
 
-    /// Adds a file without dirty pages to a device.
+    /// Adds a file without dirty pages to a device, and returns the file's identifier.
     pub fn add_inode(&mut self, bdi: BdiId) -> InodeId {
         self.inodes.add(bdi)
     }
 
-    /// Adds a writer on a CPU.
+    /// Adds a writer on a CPU, and returns the writer's identifier.
     ///
     /// # Panics
     /// Panics if the CPU does not exist.
@@ -542,7 +542,7 @@ impl PageCache {
     }
 
     /// Drops the dirty pages of a range without writing them. Pages under writeback only lose their
-    /// dirty flag.
+    /// dirty flag. Returns how many pages were dirty, and how many are under writeback.
     pub fn discard(&mut self, inode: InodeId, pages: Range<u64>) -> Discarded {
         let file = self.inodes.of_mut(inode);
         let discarded = file.pages.discard(pages);
@@ -609,7 +609,7 @@ impl PageCache {
     }
 
     /// Changes the state of a run of pages to under writeback with `take`, and updates the pool's
-    /// counts. Returns the run.
+    /// counts. Returns the run; `None` if `take` finds none.
     fn start(
         &mut self,
         inode: InodeId,

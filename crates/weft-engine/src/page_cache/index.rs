@@ -154,7 +154,8 @@ impl Pages {
         }
     }
 
-    /// Clears the dirty and marked flags of the pages of a range.
+    /// Clears the dirty and marked flags of the pages of a range. Returns the number of pages that
+    /// were dirty, and of those under writeback.
     pub fn discard(&mut self, within: Range<u64>) -> Discarded {
         let mut discarded = Discarded::default();
         let words = self.words.range(within.start / 64..within.end.div_ceil(64));

@@ -27,7 +27,8 @@ use crate::sched::request::MemberRequest;
 #[derive(Clone, Copy)]
 pub(crate) struct ArrayView<'a> {
     array: &'a Array,
-    /// Whether the array is seen in the geometry before a reshape, while it is not for a [`Cx`].
+    /// Whether the view shows the geometry before a reshape. Always false for the view of a [`Cx`],
+    /// which exchanges the memberships of the array instead.
     before: bool,
 }
 
@@ -146,7 +147,7 @@ impl<'a> ArrayView<'a> {
         self.array.is_known()
     }
 
-    /// Whether every member frees discarded sectors, so that discards are worth it.
+    /// Whether every member frees discarded sectors; otherwise a discard would gain nothing.
     pub(super) fn can_discard(self) -> bool {
         self.array.can_discard()
     }
@@ -253,8 +254,8 @@ impl<'a> Cx<'a> {
     }
 
     /// Whether data may be written: the superblocks durably record that writes may be in flight.
-    /// The copies of a reshape do not need that: what is not recorded as reshaped is copied again
-    /// after a crash.
+    /// The copies of a reshape do not need that: after a crash, all data past the recorded position
+    /// is copied again.
     #[inline]
     pub(super) fn may_write(&self) -> bool {
         self.array.is_dirty() || self.side == Some(Side::After)
@@ -272,8 +273,8 @@ impl<'a> Cx<'a> {
         self.array.position_at(slot).map_or(Sectors::ZERO, |position| self.shift(position))
     }
 
-    /// Forgets what is copied and not recorded, so that it is copied again. Returns whether that is
-    /// possible.
+    /// Discards the copies of a reshape past the recorded position, so that they are made again.
+    /// Returns `false` if that is not possible, because a newer position is being recorded.
     pub(super) fn forget_copied(&mut self) -> bool {
         self.array.forget_copied()
     }
@@ -427,8 +428,8 @@ impl<'a> Cx<'a> {
     }
 
     /// Records that the member in sync at `slot` failed to write `sectors` of its data. `lost`
-    /// tells that the other members do not give it. Returns whether the member stays in use, with
-    /// bad blocks.
+    /// tells that the other members cannot supply it either. Returns whether the member stays in
+    /// use, with bad blocks.
     #[cold]
     pub(super) fn records_unwritten(
         &mut self,

@@ -201,7 +201,7 @@ levels! {
         /// Drops a request that failed before it was submitted.
         fn skip(&mut self, io: &ArrayIo, now: Time) {}
 
-        /// Reads the data of `part`, which failed to be read ([`PartOutcome::ReadFailed`]), from
+        /// Reads the data of `part`, which failed to be read ([`PartOutcome::ToRepeat`]), from
         /// another copy or by reconstruction. The request counts as being split again. `asked` is
         /// true if a member was asked for the data and failed.
         fn repeat(&mut self, part: StraightPart, io: &ArrayIo, asked: bool) {
@@ -282,8 +282,8 @@ levels! {
             Ok(())
         }
 
-        /// Uses another layout, in which everything that the array has is where it was. No stripe
-        /// is in use.
+        /// Switches to another layout, in which all data that the array holds keeps its place. No
+        /// stripe is in use.
         fn resize(&mut self, layout: &Layout) {
             unreachable!("only mirrors and parity are resized")
         }

@@ -10,7 +10,7 @@ use crate::contract::token::RequestId;
 use crate::sched::request::{MemberRequest, MergeKind};
 
 /// Part of a client request that is transferred between one member and the request's frames, past
-/// any cache. It is the one kind of member request part that every level has.
+/// any cache. Every level has this kind of part, and no other kind is common to all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StraightPart {
     pub(crate) request: RequestId,

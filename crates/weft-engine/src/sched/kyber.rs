@@ -243,7 +243,7 @@ impl Kyber {
     }
 
     /// Time of the next evaluation of the latencies, if a request waits that could get a token from
-    /// it.
+    /// it; otherwise `None`.
     #[must_use]
     pub fn next_wake(&self) -> Option<Time> {
         let waits = |domain: &Domain| !domain.waiting.is_empty() && domain.out >= domain.tokens;

@@ -200,8 +200,8 @@ impl MqDeadline {
         true
     }
 
-    /// Finds a queued request into which a new one can be merged. `position` is the insertion
-    /// position, behind all requests that begin at the same sector.
+    /// Finds a queued request into which a new one can be merged; `None` if there is none.
+    /// `position` is the insertion position, behind all requests that begin at the same sector.
     #[inline]
     fn neighbour(
         &self,
@@ -372,8 +372,9 @@ impl MqDeadline {
         self.names.clear();
     }
 
-    /// Returns the next request of a class if it was queued at least `age` ago. As in Linux, the
-    /// direction that was chosen for a request stays chosen even if the request is not old enough.
+    /// Returns the next request of a class if it was queued at least `age` ago, otherwise `None`.
+    /// As in Linux, the direction that was chosen for a request stays chosen even if the request is
+    /// not old enough.
     fn pick(&mut self, level: IoPriority, age: Span, now: Time) -> Option<Dispatched> {
         let follows = self.per_prio[level as usize].of[self.last_direction as usize].next;
         let name = if follows != NONE && self.batching < self.settings.fifo_batch {

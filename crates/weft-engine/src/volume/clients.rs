@@ -13,7 +13,7 @@ use crate::contract::input::{Account, Class, ClientRequest, NOBODY, Purpose, Req
 use crate::contract::snapshot::{AccountSnapshot, Party, PurposeSectors};
 
 /// Clients of a volume by account. For each account, also the number of sectors that members had
-/// transferred by the start of the last two windows of [`WINDOW`].
+/// transferred by the start of the previous and of the current period of [`WINDOW`].
 #[derive(Clone, Debug)]
 pub(crate) struct Clients {
     /// Tallies of [`Account::OTHERS`] and of the accounts after it. Only the first `used` tallies
@@ -60,7 +60,8 @@ impl Tally {
     }
 
     /// Counts a request in the tally at index `place`, and sets account and purpose in the
-    /// request's attributes. What the write-back cache writes was counted when clients wrote it.
+    /// request's attributes. Writes of the write-back cache are not counted, because they were
+    /// counted when clients sent the data.
     #[inline(always)]
     fn count(&mut self, request: &mut ClientRequest, place: usize) {
         let is_of_client = u64::from(request.client != NOBODY);

@@ -174,7 +174,8 @@ impl Volume {
         self.set_queues(out);
     }
 
-    /// State for a command that is answered when its change is recorded in the superblocks.
+    /// State that a command waits for if it is answered when its change is recorded in the
+    /// superblocks; never `None`.
     pub(super) fn recorded(&self) -> Option<Until> {
         Some(Until::Recorded(self.array.last_update()))
     }
@@ -254,7 +255,7 @@ impl Volume {
         }
     }
 
-    /// Makes the change that waits for it (`quiescing`), once no stripe is in use and no request is
+    /// Makes the change in `quiescing`, if there is one, once no stripe is in use and no request is
     /// partly split.
     pub(super) fn act_when_quiet(&mut self, out: &mut Outbox) {
         if self.quiescing.is_none() {
@@ -313,9 +314,9 @@ impl Volume {
         self.raid = Personality::reshape(self.memory, &before, &reshape, &self.knobs);
     }
 
-    /// End of a reshape or a resize that can be made now: all of the array is reshaped, which only
-    /// has to be recorded, or its new size is recorded. A member that does not answer may keep
-    /// stripes in use for long.
+    /// Last change of a reshape or resize, if it can be made now: the whole array is reshaped and
+    /// superblocks record that, or all members record the new size. `None` also while a member does
+    /// not answer, which may keep stripes in use for long.
     #[inline]
     pub(super) fn end_of_growth(&self) -> Option<WhenQuiet> {
         if !self.array.is_growing() {
@@ -367,7 +368,7 @@ impl Volume {
         self.quiescing = None;
         self.commands.retain(|waiting| {
             let given_up = match waiting.until {
-                // What is recorded comes later.
+                // A resize that is being recorded takes effect later.
                 Until::Grown => !self.array.is_resizing(),
                 until => until == Until::Set,
             };
@@ -378,8 +379,8 @@ impl Volume {
         });
     }
 
-    /// Whether the change in `quiescing` can be made now. A new personality does not take over the
-    /// requests that wait for stripes.
+    /// Whether the change in `quiescing` can be made now. If it replaces the personality, no
+    /// request may wait for stripes, because the new personality would not get that request.
     pub(super) fn may_act(&self) -> bool {
         let is_ready = self.quiescing.is_some() && self.sync.is_none() && self.raid.is_quiet();
         is_ready && (self.keeps_waiting() || !self.raid.has_waiting())

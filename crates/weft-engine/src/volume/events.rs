@@ -36,8 +36,8 @@ impl Volume {
         (waits && !self.array.membership.broken).then_some(due)
     }
 
-    /// Whether strips wait for space and may still be written. Once a volume that stops is idle,
-    /// its superblocks become clean, unless they record a resync; after its end nothing is written.
+    /// Whether strips wait for space and may still be written. In a volume that stops and is idle
+    /// they may not, unless its last superblocks will record a resync and are not written yet.
     fn may_write_deferred(&self) -> bool {
         let ends = || self.stopping && self.is_idle();
         let says_clean = || self.array.membership.resync_from.is_none();
@@ -140,7 +140,8 @@ impl Volume {
         if let Some(sync) = &mut self.sync {
             self.sync_failed_full = true;
             match sync.action {
-                // What is copied is right: what could not be written is kept until there is space.
+                // The copies that were made stay valid, and those that found no space are kept in
+                // memory.
                 SyncAction::Reshape => sync.stop(),
                 _ => sync.rewind_to(sector),
             }

@@ -132,7 +132,8 @@ impl Volume {
 
     /// Gives up a member's outstanding requests: all of them, or with `reads_after` only the reads
     /// that it has not answered for that long. The requests' owners are told now; later answers
-    /// only free memory. Returns the time at which the next read is to be given up.
+    /// only free memory. Returns the time at which the next read is to be given up; `None` if there
+    /// is no such read.
     fn give_up(
         &mut self,
         position: usize,
@@ -201,8 +202,8 @@ impl Volume {
         next
     }
 
-    /// Parts to report instead of `parts` when their member request is given up; `None`: the same.
-    /// Parts of twin writes are reported unchanged.
+    /// Parts to report instead of `parts` when their member request is given up; `None` if `parts`
+    /// are to be reported. Parts of twin writes are reported unchanged.
     fn parts_given_up(&self, parts: &[CompletionTarget]) -> Option<Vec<CompletionTarget>> {
         let (twins, own): (Vec<_>, Vec<_>) = parts.iter().partition(|part| is_twin(**part));
         let given_up = self.raid.parts_given_up(&own);

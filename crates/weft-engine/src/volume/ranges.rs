@@ -182,8 +182,8 @@ impl Ranges {
         if self.held[id.0 as usize].waiting.is_empty() { None } else { self.let_go(id) }
     }
 
-    /// Takes the requests that wait for request `id`, of which those that wait for no other request
-    /// may start.
+    /// Ends the wait of requests for request `id`. Returns those that now wait for no other request
+    /// and may start; `None` if there are none.
     #[cold]
     fn let_go(&mut self, id: RequestId) -> Option<SmallVec<[RequestId; 2]>> {
         let mut waiting = std::mem::take(&mut self.held[id.0 as usize].waiting);

@@ -210,8 +210,8 @@ impl Volume {
         self.before_lease.push_back(id);
     }
 
-    /// Continues the writes that may now change their ranges: superblocks and bitmap durably record
-    /// it.
+    /// Continues the writes that may now change their ranges, because superblocks and bitmap
+    /// durably record that writes to these ranges may be in flight.
     pub(super) fn start_granted(&mut self) {
         if self.array.membership.broken {
             while let Some(id) = self.before_lease.pop_front() {

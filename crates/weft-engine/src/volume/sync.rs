@@ -119,9 +119,9 @@ impl Volume {
         self.sync = Some(Resync::new(action, from, &self.array, pass, lease, pace));
     }
 
-    /// The next sync to run, and the sector at which it starts. A reshape comes before a recovery,
-    /// that before a resync, a copy to a replacement after it, and all before a requested action.
-    /// `None` if no sync is due.
+    /// The next sync to run, and the sector at which it starts; `None` if no sync is due. In order
+    /// of priority: a reshape, the recovery of a member, a resync, the copy to a replacement, an
+    /// action that an administrator asked for.
     #[inline]
     fn next_sync(&self, now: Time) -> Option<(SyncAction, Sectors)> {
         if self.array.is_reshaping() {
@@ -173,7 +173,8 @@ impl Volume {
             || self.quiescing.is_some()
     }
 
-    /// Whether members may be filled. While the array is reshaped or resized they wait.
+    /// Whether a recovery may start: not while the array is reshaped or resized, syncs are frozen
+    /// or a member lacks space, and not after a recovery that failed.
     fn may_recover(&self, now: Time) -> bool {
         self.may_copy(now) && !self.array.is_growing()
     }

@@ -64,8 +64,8 @@ impl WriteBack {
     }
 
     /// Whether a request is a write that can stay in the cache: a write of whole pages, of at most
-    /// half as many as there can be room for, without FUA or preflush, to a volume that can be
-    /// written.
+    /// half the number of pages for which there can be room, without FUA or preflush, to a volume
+    /// that can be written.
     fn keeps(&self, request: &ClientRequest, pages: &Range<u64>, out: &Outbox) -> bool {
         let cached = &self.volumes[request.volume.index()];
         let (range, limit) = (request.range, self.room_max());

@@ -1,5 +1,5 @@
-//! Edges of writes that go through: partly covered pages with cached content that is newer than the
-//! members'.
+//! Edges of writes that go to the volume before they are answered: partly covered pages with cached
+//! content that is newer than the members'.
 //!
 //! A write of parts of pages goes through to the volume. If such a page is dirty in the cache, the
 //! members have an older version of it: writing the part there could, after a crash, expose a page

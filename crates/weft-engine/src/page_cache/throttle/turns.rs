@@ -292,7 +292,7 @@ impl Turns {
     }
 
     /// Gives pages that may be dirtied, as credit, to the writer that has the turn, on every device
-    /// on which one waits.
+    /// with a waiting writer.
     pub(crate) fn refresh(&mut self) {
         for at in 0..self.devices.len() {
             if self.devices[at].is_wanted(&self.writers) {

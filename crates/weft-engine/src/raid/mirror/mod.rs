@@ -248,7 +248,8 @@ impl Mirror {
         }
     }
 
-    /// Handles a part of a client's write, to one copy, that is done or that was given up.
+    /// Handles a part of a client's write, to one copy, that is done or that was given up. Returns
+    /// the consequence for the client's request.
     fn part_written(&mut self, part: StraightPart, answer: Answer, cx: &mut Cx<'_>) -> PartOutcome {
         let request = part.request;
         let is_second = !self.second_writes.is_empty() && self.is_second_write(part, answer);
@@ -339,9 +340,9 @@ impl Mirror {
         sub_requests
     }
 
-    /// Limits a range, where copies may differ, to the near side of the recovery offset of a member
-    /// under recovery and of the ends of bad blocks. Two reads on the same side agree, because both
-    /// take the first copy; a read across would take another copy.
+    /// Shortens a range where copies may differ, so that it ends at the first recovery offset, or
+    /// the first start or end of bad blocks, within it. Two reads on the same side of such a point
+    /// agree, because both take the first copy; a read across it would take another copy.
     #[cold]
     fn up_to_change(&self, range: ByteRange, array: ArrayView<'_>) -> ByteRange {
         if self.around(range, array) == ReadAround::Always {
@@ -356,8 +357,8 @@ impl Mirror {
         self.up_to_bad(ByteRange { len, ..range }, array)
     }
 
-    /// Limits a range within one chunk to the near side of the ends of bad blocks, so that a copy
-    /// has all of it or none.
+    /// Shortens a range within one chunk, so that it ends at the first start or end of bad blocks
+    /// of a copy within it. Each copy then has all of the range or none of it.
     #[cold]
     fn up_to_bad(&self, range: ByteRange, array: ArrayView<'_>) -> ByteRange {
         let left = |copy: Copy| {
@@ -371,8 +372,9 @@ impl Mirror {
         ByteRange { len, ..range }
     }
 
-    /// Reads a range within one chunk from a copy. If no member has all of it, the range is limited
-    /// to a beginning that one may have. Returns what is read, or the beginning that none has.
+    /// Reads a range within one chunk from a copy. If no member has all of it, only the part up to
+    /// the first start or end of bad blocks is read. Returns the range that is being read; the
+    /// error is the part that no member has.
     fn read_beginning(
         &mut self,
         io: &ArrayIo,
@@ -438,7 +440,7 @@ impl Mirror {
     }
 
     /// The first readable copy outside `asked`, even if its member is stalled. Copies on members
-    /// that missed data come last.
+    /// that missed data come last. `None` if no copy can be read.
     fn first(&self, range: ByteRange, asked: SlotSet, array: ArrayView<'_>) -> Option<Readable> {
         let copies = self.readable(range, asked, ReadAround::Never, array);
         if array.is_planted(Mutant::MirrorReadUnsynced) {
@@ -574,7 +576,8 @@ impl Mirror {
 impl Requests for Mirror {
     /// Member position and data sector for a read that passes to a member unchanged: a read within
     /// one chunk, where copies are equal, while every member is readable. A read that continues the
-    /// last read of its member does not pass, so that both can be merged.
+    /// last read of its member does not pass, so that both can be merged. `None` for all other
+    /// requests.
     #[inline]
     fn passes(
         &mut self,
@@ -608,7 +611,8 @@ impl Requests for Mirror {
         true
     }
 
-    /// Sends a read to its members, chunk by chunk. Returns the number of sub-requests.
+    /// Sends a read to its members, chunk by chunk. Returns the number of sub-requests; never
+    /// `None`.
     #[inline]
     fn read_straight(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> Option<u64> {
         let (mut start, end) = (io.range.start.0, io.range.end().0);

@@ -203,7 +203,8 @@ impl Copier {
             && self.unproven.is_empty()
     }
 
-    /// Divides the memory for another layout. [`Copier::is_quiet`] holds.
+    /// Divides the memory anew, for the layout `places`. No range may be in progress or waiting
+    /// ([`Copier::is_quiet`]).
     pub(super) fn resize(&mut self, places: &Mirrors) {
         *self = Self::new(self.memory, places);
     }
@@ -347,7 +348,8 @@ impl Copier {
     /// A recovery reads a slot that it rebuilds, below that slot's recovery offset: clients read
     /// that copy if it is the first, also where copies may differ, and a recovery from another one
     /// would replace what they have read. It neither writes nor compares that copy, so it ends no
-    /// pending resync ([`Settles::UnlessPartlyRebuilt`]), which makes all copies this one.
+    /// pending resync ([`Settles::UnlessPartlyRebuilt`]); the resync makes all copies equal to that
+    /// one.
     fn read(&mut self, place: u32, level: Level, events: &mut Vec<Event>, cx: &mut Cx<'_>) {
         let part = self.part(place);
         assert_eq!((part.step, part.pending), (Step::Reading, 0), "the step before is over");
@@ -555,8 +557,9 @@ impl Copier {
     }
 
     /// Decides which of the copies that were compared are right, if they vote, and goes on to
-    /// write. Otherwise the source is right, but for a correction, which writes nothing then.
-    /// Copies that could not be read count as copies that agree with none.
+    /// write. Without a vote the source counts as right, except in a sync of the kind `correct`,
+    /// which then writes nothing. Copies that could not be read count as copies that agree with
+    /// none.
     fn vote(&mut self, place: u32, level: Level, events: &mut Vec<Event>, cx: &mut Cx<'_>) {
         let part = self.part(place);
         if part.differ.or(part.outvoted).is_empty() {
@@ -657,7 +660,7 @@ impl Copier {
         let part = self.part(place);
         part.step = Step::ReadingBack;
         let again = part.unreadable.and(part.written).without(part.failed);
-        // What was written to a replacement is not read before it has the slot.
+        // A replacement is not read before it has the slot.
         let again = again.without(if part.fills() { replaced } else { SlotSet::EMPTY });
         part.written = again;
         for slot in again.ascending() {
@@ -853,8 +856,8 @@ impl Part {
     }
 
     /// Slot of the copy that is wrong: the only one that differs from several equal ones. A check
-    /// names it, but only if the unit has the same sectors on every member. After a correction it
-    /// stands for all copies that were outvoted.
+    /// names a copy only if the unit has the same sectors on every member. After a correction the
+    /// first one stands for all copies that were outvoted. `None` if no copy can be named.
     fn wrong(&self) -> Option<Slot> {
         let several = self.read.without(self.differ).count() > 1;
         let mut differ = self.differ.ascending();

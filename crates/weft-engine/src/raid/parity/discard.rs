@@ -151,7 +151,8 @@ impl ParityRaid {
 }
 
 impl Discards for ParityRaid {
-    /// The full stripes within the request's range, if all members can discard.
+    /// The full stripes within the request's range, to be discarded. `None` if there are none, if a
+    /// member cannot discard, or if the request must not be carried out as a discard.
     #[inline]
     fn to_discard(&self, request: &ClientRequest, array: ArrayView<'_>) -> Option<ByteRange> {
         let wanted = match request.op {

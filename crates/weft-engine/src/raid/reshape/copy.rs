@@ -2,8 +2,8 @@
 //! place.
 //!
 //! ```text
-//! lock ──▶ read (geometry before) ──▶ zero what lies behind the end of the array before
-//!      ──▶ wait until nothing is overwritten that counts ──▶ write (geometry after)
+//! lock ──▶ read (geometry before) ──▶ zero the part past the end of the array before
+//!      ──▶ wait until no sector is overwritten that a restart reads ──▶ write (geometry after)
 //!      ──▶ wait until the position is recorded ──▶ unlock
 //! ```
 //!
@@ -45,10 +45,12 @@ pub(super) struct Copier {
     /// Locks of units that are copied but not recorded, each with the array sector at which its
     /// unit ends, in order.
     unrecorded: VecDeque<(RequestId, Sectors)>,
-    /// Array sector up to which a request waits for copies: their position is recorded soon.
+    /// End of the copies for which a client request waits, as an array sector: a position up to
+    /// there is recorded soon.
     hurried_to: Sectors,
-    /// Array sector at which the first unit begins that could not be copied: what lies behind is
-    /// given up, because it would be copied again. `None` while no copy has failed.
+    /// Array sector at which the first unit begins that could not be copied. Copies of the units
+    /// after it are given up, because they would have to be made again. `None` while no copy has
+    /// failed.
     gives_up_from: Option<Sectors>,
     /// Whether units were copied since the last step.
     fresh: bool,
@@ -64,7 +66,8 @@ struct Unit {
     /// Request that holds the lock; `None` until the unit is locked.
     request: Option<RequestId>,
     step: Step,
-    /// Number of sub-requests of the current step that are not done, as of a client's request.
+    /// Number of sub-requests of the current step that are not done, counted as for a request of a
+    /// client.
     pending: u64,
     /// Number of given-up member writes that may still use the memory.
     pins: u32,
@@ -85,7 +88,8 @@ enum Step {
 }
 
 impl Copier {
-    /// Takes memory for as many units as are worth it. Returns also the rest of the memory.
+    /// Creates the copier with memory for up to [`UNITS_MAX`] units, at most a quarter of `memory`,
+    /// but at least one. Also returns the rest of the memory.
     pub(super) fn new(
         memory: StripeMemory,
         before: &Geometry,
@@ -187,7 +191,8 @@ impl Copier {
     }
 
     /// Handles an event of one of the two levels, if it is about a copy. Returns `None` if the
-    /// volume has to handle it, and otherwise the request of the copy if it failed.
+    /// volume has to handle the event, and otherwise the request of the copy if a sub-request of it
+    /// failed.
     pub(super) fn take(&mut self, event: &Event) -> Option<Option<RequestId>> {
         let (Event::Split { request, .. }
         | Event::SubRequestsDone { request, .. }
@@ -225,7 +230,7 @@ impl Copier {
         Some(None)
     }
 
-    /// Handles a finished computation, if it is one of a copy.
+    /// Handles a finished computation, if it is one of a copy. Returns whether it is.
     pub(super) fn computed(&mut self, job: JobId) -> bool {
         let (side, JobId(number)) = Side::of_job(job);
         let is_own = side == Side::After && number & JOB != 0;
@@ -237,7 +242,8 @@ impl Copier {
         is_own
     }
 
-    /// Reports that a request waits for the copy of request `id`. Returns whether there is one.
+    /// Reports that a client request waits for the copy that holds its lock as request `id`.
+    /// Returns whether there is such a copy.
     pub(super) fn hurry(&mut self, id: RequestId) -> bool {
         let of_unit = self.of_request(id).map(|unit| unit.key).map(|key| self.end_of(key));
         let end = of_unit.or_else(|| self.unrecorded.iter().find(|it| it.0 == id).map(|it| it.1));
@@ -270,7 +276,7 @@ impl Copier {
         Sectors((key + 1) * self.unit.0)
     }
 
-    /// Whether a unit that ends at `end` lies behind one that could not be copied, or is that one.
+    /// Whether a unit that ends at `end` could not be copied, or follows one that could not.
     fn is_in_vain(&self, end: Sectors) -> bool {
         self.gives_up_from.is_some_and(|from| end > from)
     }
@@ -290,7 +296,7 @@ impl Copier {
         // once there is space, and no request waits for that.
         let forgets = is_idle && after.has_deferred() && cx.forget_copied();
         let gives_up = cx.membership().broken || cx.is_planted(Mutant::ReshapeLetsPass) || forgets;
-        // What was copied behind a unit that failed is copied again.
+        // Units after one that failed are copied again.
         for (request, end) in std::mem::take(&mut self.unrecorded) {
             let in_vain = is_idle && end > copied || self.is_in_vain(end);
             if end <= recorded || gives_up || in_vain {
@@ -367,7 +373,8 @@ impl Copier {
         true
     }
 
-    /// Ends the copy of a unit that could not be read or written, or lies behind one.
+    /// Ends the copy of a unit that could not be read or written, or that follows such a unit.
+    /// Returns whether the unit was in progress.
     fn fail(&mut self, place: usize) -> bool {
         let Some(unit) = self.units[place].clone() else { return false };
         let start = Sectors(unit.key * self.unit.0);
@@ -392,7 +399,7 @@ impl Copier {
     }
 }
 
-/// Bit of the number of a computation that zeroes a part of a unit.
+/// Bit that marks the number of a computation as that of zeroing a part of a unit.
 const JOB: u32 = 1 << 30;
 
 /// Largest number of units that are copied at a time.

@@ -2,10 +2,10 @@
 //!
 //! Each of the two has its own stripe cache, its own membership and its own place on the members
 //! ([`crate::array::reshape`]). A request goes to the one that has its range; a request across the
-//! position goes to both. What is being copied is locked ([`copy`]), so that neither gets requests
-//! there. Answers of members and computations carry the side to which they belong.
+//! position goes to both. The range that is being copied is locked ([`copy`]), so that neither gets
+//! requests for it. Answers of members and computations carry the side to which they belong.
 //!
-//! There are no discards meanwhile, as in md.
+//! No range is discarded during a reshape, as in md.
 
 mod copy;
 
@@ -38,7 +38,7 @@ pub(crate) struct Reshape {
     events: Vec<Event>,
 }
 
-/// A value for each side.
+/// Evaluates an expression for the level of each side, and returns both values: before, after.
 macro_rules! both {
     ($this:ident, $raid:ident => $call:expr) => {{
         let $raid = &mut $this.before;
@@ -95,7 +95,8 @@ impl Reshape {
         (!is_across).then(|| self.side_at(range.start))
     }
 
-    /// Takes the events of both sides, and those that are about copies out of them.
+    /// Collects the events of both sides. Events about copies go to the copier, all others to
+    /// `events`.
     fn collect(&mut self) {
         let waits_for_space = self.has_deferred();
         let Self { before, after, copier, events, .. } = self;
@@ -125,7 +126,7 @@ fn submit(raid: &mut ParityRaid, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
     raid.submit(io, cx)
 }
 
-/// The two parts of a request on both sides of byte `at`.
+/// Divides a request at byte `at` into the part below it and the part from there on.
 fn split(io: &ArrayIo, at: Bytes) -> (ArrayIo, ArrayIo) {
     let (start, end) = (io.range.start.0, io.range.end().0);
     let low = ByteRange::new(start, at.0 - start);
@@ -163,8 +164,8 @@ impl Requests for Reshape {
         self.raid(side).read_straight(io, &mut cx.on(side))
     }
 
-    /// Takes a request. What was to be discarded when the request arrived, before the reshape, is
-    /// overwritten with zeros.
+    /// Takes a request. A range that was to be discarded when the request arrived, before the
+    /// reshape began, is overwritten with zeros instead.
     fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
         let mut io = *io;
         if io.discarded.take().is_some() {
@@ -243,7 +244,7 @@ impl Discards for Reshape {
 impl Settings for Reshape {
     fn refuses(&self, verb: &Verb) -> Option<ReplyError> {
         let waits = match verb {
-            // The same shape again lets a reshape go on that stopped.
+            // A command with the shape of the reshape under way resumes a reshape that has stopped.
             Verb::Grow(Growth::Shape(_)) => false,
             verb if verb.changes_members() => true,
             Verb::SyncAction(action) => {

@@ -100,8 +100,8 @@ impl PositionIndex {
     }
 
     /// Queue other than `except` that has its next request nearest to sector `at`, if it is within
-    /// [`CLOSE`]. At equal distance, a queue below the sector is preferred, then the queue with the
-    /// lower number.
+    /// [`CLOSE`]; otherwise `None`. At equal distance, a queue below the sector is preferred, then
+    /// the queue with the lower number.
     pub(super) fn nearest(&self, except: QueueId, peers: Peers, at: Sectors) -> Option<QueueId> {
         if self.len == 0 {
             return None;

@@ -87,8 +87,8 @@ impl Merging {
         self.on
     }
 
-    /// Flag of patch 003: whether the member is non-rotational and queues internally, as far as is
-    /// known.
+    /// Flag of patch 003: whether the member is non-rotational and queues internally. For a
+    /// non-rotational member this is true as long as internal queueing is undecided.
     pub(super) fn nonrot_with_queueing(&self) -> bool {
         !self.rotational && self.hw_tag.queues() != Some(false)
     }

@@ -281,7 +281,10 @@ impl RequestPool {
         }
     }
 
-    /// The request that is nearer to sector `last`, `a` or `b`, by the rule in the module comment.
+    /// The one of the requests `a` and `b` that a queue serves first after its last request, which
+    /// ended at sector `last`. Metadata goes before data; then the nearer request goes first, with
+    /// the distance of a backward seek counted `back_seek_penalty` times. A request farther back
+    /// than `back_seek_max` comes last.
     pub(super) fn choose(
         &self,
         a: RequestId,

@@ -228,10 +228,10 @@ impl ServiceTrees {
         all.filter(|at| self.entities.at(*at).group == 0).map(QueueId)
     }
 
-    /// Activates a queue that has got a request. Without `resume`, it starts at `V`. With `resume`,
-    /// which is the factor by which its weight is raised, it starts at its previous finish; if the
-    /// new finish is still behind `V`, the queue moves forward by that distance divided by the
-    /// factor.
+    /// Activates a queue that has got a request. Without `resume`, its start is `V`, the virtual
+    /// time of its class. With `resume`, which is the factor by which its weight is raised, its
+    /// start is its previous finish; if the new finish is still behind `V`, the queue moves forward
+    /// by that distance divided by the factor.
     pub(super) fn activate(
         &mut self,
         queue: QueueId,

@@ -154,7 +154,7 @@ impl Bfq {
     }
 
     /// Queue for new requests of a process after its home queue was merged. Shortens the chain of
-    /// merges.
+    /// merges, so that the home queue refers to the returned queue directly.
     fn follow(&mut self, home: QueueId, now: Time) -> QueueId {
         let end = self.queues.end_of(home);
         if end == home {

@@ -53,7 +53,7 @@ pub(crate) struct Cache {
     /// Number of stripes in use, that is, not on an inactive list.
     active: u32,
     /// Condition for retrying after a lookup found too few free stripes; `None` if no lookup has
-    /// failed. See the module comment.
+    /// failed. Until the condition holds, every lookup that needs a free stripe fails.
     starved: Option<Starved>,
     /// Number of stripes on the inactive lists.
     inactive: u32,

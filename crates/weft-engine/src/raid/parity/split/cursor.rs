@@ -33,7 +33,8 @@ pub(super) struct Cursor {
 /// stripes.
 #[derive(Clone, Debug)]
 pub(super) struct UnitRun {
-    /// Data of one strip in the run's lowest stripe, by number, from which the run was computed.
+    /// Unit (data of one strip) from which the run was computed. It is in the lowest stripe of the
+    /// run.
     pub(super) first: u64,
     pub(super) stripes: u64,
     /// Number of stripes that the request needs in the chunk of `first`, from `first` on, whether

@@ -336,8 +336,8 @@ impl ParityRaid {
         stripes == run.stripes
     }
 
-    /// Attaches a part of a read that its member could not supply to stripes. If no stripe was
-    /// free, returns the part that is not attached.
+    /// Attaches a part of a read that its member could not supply to stripes. Returns the part that
+    /// is not attached, because no stripe was free; `None` if all of it is.
     fn take_reread(&mut self, mut reread: ReRead) -> Option<ReRead> {
         let unit = self.stripes.cache.strip_bytes();
         let part = reread.part;
@@ -401,9 +401,11 @@ impl Requests for ParityRaid {
         WriteStream { id, fills, saturates }
     }
 
-    /// A read goes through the cache as a whole in two cases: while any stripe has a deferred
-    /// write, because only that stripe holds its data; and if the client repeats a read that
-    /// stalled, because the read would stall again if members need longer than `read_around`.
+    /// Sends a read straight to the members. Returns `None` if the read has to go through the cache
+    /// as a whole: while not every member can be read (as in md; not with `plan_rule=least`); while
+    /// any stripe has a deferred write, because only that stripe holds its data; and if the client
+    /// repeats a read that stalled, because the read would stall again if members need longer than
+    /// `read_around`.
     #[inline]
     fn read_straight(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> Option<u64> {
         let aligned = cx.membership().reads_aligned() || cx.knobs.plan_rule == PlanRule::Least;

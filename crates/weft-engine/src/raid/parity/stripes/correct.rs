@@ -4,10 +4,10 @@
 //! neighbours do not fail with it. If that fails too, the strip counts as lost in this stripe:
 //! readers are served from the other strips, and when the stripe has no other work the strip is
 //! rewritten and read back. If that fails, the strip is recorded as bad blocks of the member, or
-//! the member is failed. A member with too many errors in a row is failed.
+//! the member is failed. A member with too many errors in succession is failed.
 //!
 //! Parity may have been computed without the strip by a write that no longer needed it. The strip
-//! is then computed for nothing but its correction. By step 14 of md's order, md leaves it as it
+//! is then computed only so that it can be corrected. By step 14 of md's order, md leaves it as it
 //! is, and counts it as lost for as long as it caches the stripe: the recovery of another member
 //! would end there.
 //!
@@ -69,7 +69,8 @@ impl Stripes {
         recorded
     }
 
-    /// Whether the strips on the media outside `lost` give the content of all strips.
+    /// Whether the content of all strips follows from the strips that members hold, without those
+    /// at the slots `lost`.
     pub(super) fn is_given_without(&self, id: StripeId, lost: SlotSet, cx: &Cx<'_>) -> bool {
         let readable = cx.membership().readable(self.sectors_of(id), ReadAround::Never);
         let lost = lost.or(self.cache.stripe(id).deferred);
@@ -109,7 +110,7 @@ impl Stripes {
         bad.and(cx.membership().in_sync(stripe.sector(height) + height))
     }
 
-    /// Strips that are to be computed for nothing but their correction.
+    /// Strips that are to be computed only so that they can be corrected.
     #[inline]
     pub(super) fn to_compute(&self, id: StripeId, cx: &Cx<'_>) -> SlotSet {
         let stripe = self.cache.stripe(id);

@@ -115,7 +115,7 @@ impl Stripes {
             let requested =
                 matches!(action, SyncAction::Check | SyncAction::Correct | SyncAction::Repair);
             if requested {
-                // What could not be rewritten is tried once more.
+                // Strips that could not be corrected before are tried once more.
                 stripe.uncorrectable = SlotSet::EMPTY;
             }
             if requested && cx.knobs.check_reads == CheckReads::Media {
@@ -314,7 +314,7 @@ impl Stripes {
         stripe.read_error = stripe.read_error.without(again);
         stripe.retried = stripe.retried.without(again);
         let readable = facts.to_read.and(facts.insync).without(facts.uptodate);
-        // What replacements are to get is read first.
+        // Strips that are only copied to replacements are read first.
         let copied = cx.membership().replaced().and(facts.insync).without(facts.uptodate);
         if recovers && !copied.is_empty() {
             self.read(id, copied.or(readable), cx);
