@@ -40,7 +40,7 @@ pub struct BadBlocks {
     ranges: Vec<SectorRange>,
     /// Whether all entries of the log were in use when it was read.
     pub full: bool,
-    /// Messages about values that are odd but have an accepted meaning.
+    /// Messages about values in the log that are unusual but have an accepted meaning.
     pub warnings: Vec<String>,
 }
 
@@ -214,8 +214,8 @@ impl BadBlocks {
         }
     }
 
-    /// Bad blocks that lie `distance` earlier each, without those that would lie before the first
-    /// sector.
+    /// Copy of these bad blocks with each range moved down by `distance`. Parts of ranges that
+    /// would lie before sector 0 of the data are left out.
     #[must_use]
     pub fn moved_down(&self, distance: Sectors) -> Self {
         let mut moved = Self::default();

@@ -128,7 +128,7 @@ pub struct Bitmap {
     pub sync_size: Sectors,
     /// Whether the bits can be trusted; if not, the reason.
     pub trust: Trust,
-    /// Messages about values that are odd but have an accepted meaning.
+    /// Messages about values in the bitmap that are unusual but have an accepted meaning.
     pub warnings: Vec<String>,
     chunk_count: u64,
     /// States of the first chunks, as far as the bytes of the bitmap had them; all further chunks
@@ -443,7 +443,8 @@ impl Bitmap {
     }
 
     /// Merges the bitmap of another member into this one: a chunk that is dirty in either is dirty,
-    /// and `events_cleared` is the higher of both. A bitmap with other chunks is ignored.
+    /// and `events_cleared` is the higher of both. A bitmap with another chunk size or number of
+    /// chunks is ignored.
     pub fn unite(&mut self, other: &Self) {
         if !self.is_alike(other) {
             return;
@@ -457,7 +458,8 @@ impl Bitmap {
         }
     }
 
-    /// Chunks that are dirty in this bitmap and not in `other`, which must have the same chunks.
+    /// Indices of the chunks that are dirty in this bitmap and not in `other`; none if the bitmaps
+    /// differ in chunk size or number of chunks.
     pub fn dirty_beside<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = u64> + 'a {
         let chunks = if self.is_alike(other) { self.chunk_count } else { 0 };
         let dirty = |it: &Self, index| it.state(index) == ChunkState::Dirty;

@@ -23,7 +23,8 @@ pub fn crc32c_of(pieces: &[&[u8]]) -> u32 {
     pieces.iter().fold(0, |sum, piece| crc32c::crc32c_append(sum, piece))
 }
 
-/// Register after `bytes`, starting from `seed`. Neither `seed` nor the result is inverted.
+/// CRC-32C register after `bytes`, if the register was `seed` before. Neither value is inverted,
+/// unlike in a finished CRC-32C.
 #[must_use]
 pub fn crc32c_raw(seed: u32, bytes: &[u8]) -> u32 {
     !crc32c::crc32c_append(!seed, bytes)

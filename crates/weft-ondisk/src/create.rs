@@ -37,7 +37,8 @@ pub const fn data_offset_default(member_size: Sectors, chunk: Sectors, ppl: bool
     Sectors((24 + log + headroom).next_multiple_of(MIB))
 }
 
-/// Superblocks of a new array, as `mdadm --create` makes them.
+/// Parameters of a new array, from which [`NewArray::plan`] makes superblocks as `mdadm --create`
+/// does.
 ///
 /// The list of members is in the order in which a user names them: slots first, then spares.
 #[derive(Clone, Debug)]
@@ -506,8 +507,8 @@ fn role_count(members: usize) -> usize {
     ((256 + 2 * members).next_multiple_of(512) - 256) / 2
 }
 
-/// Converts a count or number of members, which is at most 1920, to the type of the superblock's
-/// fields.
+/// Converts a count or number of members, which is at most 1920, to `u32`, the type of the fields
+/// in the superblock.
 fn wrap(members: usize) -> u32 {
     u32::try_from(members).expect("at most 1920 members")
 }

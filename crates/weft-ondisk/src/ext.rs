@@ -22,16 +22,18 @@ pub const HAS_JOURNAL: u32 = 0x4;
 pub const SPARSE_SUPER2: u32 = 0x200;
 /// Incompatible feature: the device is the journal of another file system.
 pub const JOURNAL_DEVICE: u32 = 0x8;
-/// Incompatible feature: descriptors of groups beside their groups.
+/// Incompatible feature: group descriptors lie within the groups, not all behind the superblock
+/// (`meta_bg`).
 pub const META_GROUPS: u32 = 0x10;
 /// Incompatible feature: block numbers of 64 bits.
 pub const WIDE: u32 = 0x80;
-/// Incompatible feature: the superblock names the start of checksums.
+/// Incompatible feature: the superblock stores the seed of checksums (`metadata_csum_seed`).
 pub const SUM_SEED: u32 = 0x2000;
 /// Incompatible feature: directories of 4 GiB and more.
 pub const LARGE_DIRECTORIES: u32 = 0x4000;
-/// Incompatible features that only ext4 has: extents, 64 bits, multiple mount protection, flexible
-/// groups, values of attributes in inodes, data in entries, and what came later.
+/// Incompatible features that only ext4 has: extents, 64-bit block numbers, multiple mount
+/// protection, flexible groups, attribute values in inodes, data in directory entries, and later
+/// ones.
 const EXT4_ONLY: u32 = 0x40
     | WIDE
     | 0x100
@@ -50,7 +52,8 @@ pub const GROUP_SUMS: u32 = 0x10;
 /// Read-only compatible feature: metadata has checksums (CRC-32C).
 pub const METADATA_SUMS: u32 = 0x400;
 
-/// Generation of the file system, 2 to 4, of the bytes of a superblock. `None` if they are none.
+/// Generation of the file system that has this superblock: 2, 3 or 4 for ext2 to ext4. `None` if
+/// the bytes are not the superblock of any of them.
 #[must_use]
 pub fn generation(superblock: &[u8]) -> Option<u8> {
     let is_one = superblock.len() >= SUPERBLOCK_BYTES
@@ -77,7 +80,8 @@ pub fn free_blocks(superblock: &[u8]) -> u64 {
     wide(superblock, 0x158, 0xc)
 }
 
-/// A number of blocks; its high half counts with 64 bits only.
+/// Number of blocks from two 32-bit halves, which lie at the bytes `high` and `low`. The high half
+/// counts only with the feature [`WIDE`].
 fn wide(superblock: &[u8], high: usize, low: usize) -> u64 {
     let high = match le32(superblock, 0x60) & WIDE {
         0 => 0,

@@ -26,7 +26,7 @@ pub enum Level {
     Raid5,
     /// Striping with two rotating syndromes.
     Raid6,
-    /// Striping over copies: each chunk has several.
+    /// Striping with copies: each chunk is on several members.
     Raid10,
 }
 

@@ -181,8 +181,8 @@ struct Reader<'a> {
     read: &'a mut dyn FnMut(Sectors, usize) -> io::Result<Vec<u8>>,
 }
 
-/// Result of reading a structure: its value, its error as a sentence, or `None` if the member has
-/// no such structure.
+/// Result of reading a structure: its value, or the reason as a sentence why the structure is not
+/// valid; `None` if the member has no such structure.
 type Found<T> = Result<Option<Result<T, String>>, MetadataError>;
 
 impl Reader<'_> {

@@ -149,8 +149,8 @@ pub struct Misplaced {
     pub sector: Sectors,
     /// The superblock. For version 1, its minor version is the one that its own position suggests.
     pub superblock: Superblock,
-    /// First sector of the member, if the superblock is at the place that it names. 0.90 names
-    /// none.
+    /// First sector of the member that the superblock describes, provided that the superblock is at
+    /// the place which it names. `None` for 0.90, which names no place.
     pub member_start: Option<Sectors>,
 }
 
@@ -189,7 +189,7 @@ fn has(bytes: &[u8], at: usize, signature: &[u8]) -> bool {
     bytes.get(at..).is_some_and(|rest| rest.starts_with(signature))
 }
 
-/// Name of an ext2, ext3 or ext4 file system.
+/// Name of the ext2, ext3 or ext4 file system that begins with `head`; `None` if there is none.
 fn extended_fs(head: &[u8]) -> Option<&'static str> {
     let superblock = head.get(ext::SUPERBLOCK_AT..)?;
     Some(match ext::generation(superblock.get(..ext::SUPERBLOCK_BYTES)?)? {
@@ -199,8 +199,8 @@ fn extended_fs(head: &[u8]) -> Option<&'static str> {
     })
 }
 
-/// Byte of an uberblock of the first ZFS label. The ring of uberblocks is the second half of the
-/// first 256 KiB.
+/// Offset of the first uberblock in the first ZFS label; `None` if there is none. The ring of
+/// uberblocks is the second half of the first 256 KiB.
 fn zfs_uberblock(head: &[u8]) -> Option<u64> {
     (128_usize << 10..256 << 10)
         .step_by(1 << 10)
@@ -212,7 +212,7 @@ fn zfs_uberblock(head: &[u8]) -> Option<u64> {
 }
 
 /// Recognises a boot sector with a partition table: at least one entry, and only legal entries.
-/// Boot code alone is not data.
+/// `None` for any other sector; boot code alone is not data.
 fn partition_table(head: &[u8]) -> Option<&'static str> {
     let entries = head.get(446..510).filter(|_| has(head, 510, b"\x55\xaa"))?;
     let mut used = false;

@@ -45,8 +45,9 @@ impl Superblock {
         }
     }
 
-    /// Takes over size, slots and roles from the superblock of another member, which a crash has
-    /// left one update ahead. A member that the other one does not have at a slot keeps its roles.
+    /// Takes over size, number of slots and roles from the superblock of another member, which a
+    /// crash has left one update ahead. The roles stay as they are if `ahead` records no slot for
+    /// this member.
     pub fn follow_resize(&mut self, ahead: &Self, member_size: Sectors) {
         if self.size() != ahead.size() {
             self.set_size(ahead.size(), member_size);

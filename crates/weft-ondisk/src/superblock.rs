@@ -508,7 +508,7 @@ impl Superblock {
         }
     }
 
-    /// Messages about values that are odd but have an accepted meaning.
+    /// Messages about fields with values that are unusual but have an accepted meaning.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         match self {
@@ -608,8 +608,8 @@ impl Superblock {
         SectorRange { start, len: before.max(after) - start + self.used_size() }
     }
 
-    /// Room before the member's data into which a reshape can move the data, in sectors: what is
-    /// free behind the superblock, the bitmap and the bad-block log.
+    /// Room before the member's data into which a reshape can move the data, in sectors: the free
+    /// sectors behind the superblock, the bitmap and the bad-block log.
     ///
     /// Units    `bitmap_end` is the sector after the bitmap, if there is one
     /// Source   mdadm's Grow.c (`space_before`), md's `super_1_allow_new_offset`

@@ -78,7 +78,8 @@ pub enum SpareError {
 }
 
 impl Superblock {
-    /// Stores the new state of the array. Fields that the update does not name stay as they are.
+    /// Stores the new state of the array in this superblock. Fields that the update does not name
+    /// stay as they are.
     pub fn update(&mut self, update: &Update<'_>) {
         match self {
             Self::V0_90(old) => old.update(update),

@@ -501,7 +501,7 @@ impl Super090 {
         reasons
     }
 
-    /// Messages about values that are odd but have an accepted meaning.
+    /// Messages about fields with values that are unusual but have an accepted meaning.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();

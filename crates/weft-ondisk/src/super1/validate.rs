@@ -64,7 +64,7 @@ impl Super1 {
         self.check_reshape(member_size)
     }
 
-    /// Messages about values that are odd but have an accepted meaning.
+    /// Messages about fields with values that are unusual but have an accepted meaning.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
@@ -315,8 +315,8 @@ impl Super1 {
         Ok(())
     }
 
-    /// Checks the state of a reshape. weft computes with these values, and shows those of reshapes
-    /// that it refuses.
+    /// Checks the fields that describe a reshape. weft computes with them, also to show a reshape
+    /// that it refuses to continue.
     fn check_reshape(&self, member_size: Sectors) -> Result<(), SuperblockError> {
         if !self.feature_map.contains(Features::RESHAPE) {
             return Ok(());
