@@ -11,43 +11,43 @@
 //! assert_eq!(le32(&[1, 0, 0], 0), 0);
 //! ```
 
-/// The two bytes at `at`, the low one first.
+/// Little-endian number in the two bytes at `at`; 0 if `bytes` end before the second one.
 #[must_use]
 pub fn le16(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes(array(bytes, at))
 }
 
-/// The four bytes at `at`, the lowest one first.
+/// Little-endian number in the four bytes at `at`; 0 if `bytes` end before the fourth one.
 #[must_use]
 pub fn le32(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(array(bytes, at))
 }
 
-/// The eight bytes at `at`, the lowest one first.
+/// Little-endian number in the eight bytes at `at`; 0 if `bytes` end before the eighth one.
 #[must_use]
 pub fn le64(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(array(bytes, at))
 }
 
-/// The two bytes at `at`, the high one first.
+/// Big-endian number in the two bytes at `at`; 0 if `bytes` end before the second one.
 #[must_use]
 pub fn be16(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes(array(bytes, at))
 }
 
-/// The four bytes at `at`, the highest one first.
+/// Big-endian number in the four bytes at `at`; 0 if `bytes` end before the fourth one.
 #[must_use]
 pub fn be32(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(array(bytes, at))
 }
 
-/// The eight bytes at `at`, the highest one first.
+/// Big-endian number in the eight bytes at `at`; 0 if `bytes` end before the eighth one.
 #[must_use]
 pub fn be64(bytes: &[u8], at: usize) -> u64 {
     u64::from_be_bytes(array(bytes, at))
 }
 
-/// The `N` bytes at `at`; zeros if the bytes end before them.
+/// The `N` bytes at `at`; zeros if `bytes` end before the last of them.
 #[must_use]
 pub fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     bytes.get(at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; N])

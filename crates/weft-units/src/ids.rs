@@ -40,10 +40,10 @@ index! {
 pub struct Group(u8);
 
 impl Group {
-    /// The root group: clients that are in no group. Each of them has a share of its own, beside
-    /// the groups.
+    /// The root group: clients that are in no group. Each of these clients has a share of its own,
+    /// as if it were a group.
     pub const ROOT: Self = Self(0);
-    /// Highest number of a group. There are this many groups beside the root.
+    /// Highest number of a group, and so the number of groups, not counting the root group.
     pub const MAX: u8 = 15;
 
     /// Creates the group with this number; `None` unless it is from 1 to [`Group::MAX`].

@@ -27,8 +27,8 @@ impl ByteRange {
         Self { start: Bytes(start), len: Bytes(len) }
     }
 
-    /// End of the range, exclusive; `None` on overflow. For a range that was not checked yet, such
-    /// as that of a client's request.
+    /// End of the range, exclusive; `None` on overflow. Meant for a range that was not checked yet,
+    /// such as that of a client's request.
     #[must_use]
     pub const fn checked_end(self) -> Option<Bytes> {
         match self.start.0.checked_add(self.len.0) {
@@ -63,7 +63,7 @@ impl SectorRange {
         self.start + self.len
     }
 
-    /// Range of the same length that begins `distance` later.
+    /// Range of the same length that begins `distance` sectors later.
     #[must_use]
     pub fn moved_up(self, distance: Sectors) -> Self {
         Self { start: self.start + distance, ..self }

@@ -72,8 +72,8 @@ impl Rng {
         }
     }
 
-    /// Creates an independent stream: drawing numbers from one stream does not change those of the
-    /// other.
+    /// Creates and returns an independent stream: drawing numbers from one of the two streams does
+    /// not change those of the other.
     pub fn fork(&mut self) -> Self {
         Self::new(self.next_u64())
     }

@@ -18,7 +18,7 @@ pub struct Sectors(pub u64);
 pub struct Bytes(pub u64);
 
 impl Sectors {
-    /// Length 0, or the position of the first sector.
+    /// The value 0: an empty length, or the position of the first sector.
     pub const ZERO: Self = Self(0);
 
     /// Converts a length or a position to bytes. The result is `u64::MAX` if it would be larger,
@@ -45,7 +45,7 @@ impl Sectors {
 }
 
 impl Bytes {
-    /// Length 0, or the position of the first byte.
+    /// The value 0: an empty length, or the position of the first byte.
     pub const ZERO: Self = Self(0);
 
     /// Creates a size of `count` KiB.
