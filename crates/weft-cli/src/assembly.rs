@@ -1,4 +1,5 @@
-//! Assembly of an array by a command: its options, a line for each member, a refusal.
+//! Assembly of an array for a command: its options, the line about each member, the text of a
+//! refusal.
 
 use std::time::Duration;
 

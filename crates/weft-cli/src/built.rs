@@ -1,7 +1,7 @@
-//! Array with its geometry given by hand: what `weft build` takes in place of superblocks.
+//! Array with its geometry given by hand, which `weft build` uses in place of superblocks.
 //!
-//! Each member gets a superblock in memory that says what the user said, so that everything after
-//! it is as for any other array. These superblocks are never written.
+//! Each member gets a superblock in memory with the given geometry, so that the assembly and
+//! everything after it are the same as for any other array. These superblocks are never written.
 
 use clap::Args;
 use weft_engine::assemble::Candidate;
@@ -52,10 +52,11 @@ pub(crate) struct Built {
 }
 
 impl Built {
-    /// Geometry that the options describe, for slots with and without a member.
+    /// Checks the options, and returns the geometry that they describe. `slots` says of each slot
+    /// whether it has a member.
     ///
     /// # Errors
-    /// A value is none of its option's, or does not fit the level.
+    /// An option has an invalid value, or a value that does not fit the level.
     pub(crate) fn of(options: &GeometryOptions, slots: Vec<bool>) -> Result<Self, Failure> {
         let level: Level = options.level.parse().map_err(|_| {
             let (found, expected) = (&options.level, Level::listed());
@@ -100,7 +101,7 @@ impl Built {
         Ok(Self { level, layout, chunk, size, data_offset, slots })
     }
 
-    /// The members as candidates with superblocks that say this geometry, whatever is on them.
+    /// Gives each member a superblock in memory with this geometry, in place of any that is on it.
     ///
     /// # Errors
     /// The geometry does not fit the members.
@@ -126,7 +127,7 @@ impl Built {
         Ok(pairs.map(|(member, it)| Candidate::with_superblock(member, it)).collect())
     }
 
-    /// Superblocks for members that have `rest` sectors behind the data offset each.
+    /// Superblocks for the members; `rest` has the sectors of each member behind the data offset.
     fn superblocks(&self, rest: &[Sectors]) -> Result<Vec<Super1>, Failure> {
         let smallest = rest.iter().copied().min().unwrap_or_default();
         if let Some(found) = self.size.filter(|size| *size > smallest) {
@@ -144,7 +145,7 @@ impl Built {
                 Some(self.size.unwrap_or(smallest).round_down(self.chunk))
             }
         };
-        // The plan gets members with room for a superblock behind the data; it is never used.
+        // The plan asks for room behind the data, for a superblock. The room is never used.
         let mut numbered = rest.iter().zip(1_u8..).map(|(size, number)| NewMember {
             size: Sectors(size.0 + ROOM.0),
             device_uuid: Uuid([number; 16]),
@@ -173,7 +174,7 @@ impl Built {
     }
 }
 
-/// Sectors that the plan of an array gets behind the data of each member: 1 GiB.
+/// Sectors that the plan of the array assumes behind the data of each member: 1 GiB.
 const ROOM: Sectors = Sectors(1 << 21);
 
 /// Identity of every array with its geometry given by hand.

@@ -1,9 +1,9 @@
 //! Completion candidates: running volumes, their members, knobs with their values, and paths.
 //!
 //! A shell runs weft with [`VARIABLE`] set and the words of its command line. [`answer`] prints the
-//! candidates for the word under the cursor, before the command line is parsed. Candidates belong
-//! to an argument by its name and that of its value, so that every command with a TARGET or a knob
-//! completes it in the same way.
+//! candidates for the word under the cursor, before the command line is parsed. The name of an
+//! argument and the name of its value determine its candidates, so that every command with a TARGET
+//! or a knob completes it in the same way.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -25,8 +25,8 @@ pub(crate) const VARIABLE: &str = "_WEFT_COMPLETE";
 /// Shells that have a script.
 pub(crate) const SHELLS: Shells<'static> = Shells(&[&Bash, &Elvish, &Fish, &Powershell, &Zsh]);
 
-/// Prints candidates if a shell asks for them. Returns whether it did, so that nothing remains to
-/// be done.
+/// Prints candidates if a shell asks for them. Returns true if it did: nothing else is to be done
+/// then.
 ///
 /// # Errors
 /// The shell is unknown, or no argument is possible at that place.
@@ -51,7 +51,7 @@ fn with_candidates_of(command: &str, arg: Arg) -> Arg {
     let value = arg.get_value_names().and_then(<[_]>::first).map_or("", |name| name.as_str());
     // Members of these commands are those of a running volume.
     let is_running = ["fail", "get", "remove", "replace", "set"].contains(&command);
-    // Only what runs takes the bitmap beside the knobs.
+    // Only commands for running volumes take the bitmap beside the knobs.
     let is_live = ["get", "set"].contains(&command);
     match (arg.get_id().as_str(), value) {
         _ if !arg.get_action().takes_values() => arg,
@@ -107,14 +107,14 @@ fn settings(current: &OsStr) -> Vec<CompletionCandidate> {
     settings_of(current, rows)
 }
 
-/// Candidates as those of [`settings`] for a running volume, which has a bitmap beside the knobs.
+/// Candidates like those of [`settings`], for a running volume: with `bitmap=` beside the knobs.
 fn settings_live(current: &OsStr) -> Vec<CompletionCandidate> {
     let rows = TABLE.iter().map(|row| (row.name, row.range_live(), row.doc));
     settings_of(current, rows.chain([(BITMAP.name, BITMAP.range.to_owned(), BITMAP.doc)]))
 }
 
-/// Candidates for `current`: names with `=` until that is written, then words as values. Ranges of
-/// numbers are left out.
+/// Candidates for the word `current`: `KNOB=` while the name is incomplete, then `KNOB=VALUE` for
+/// each word that the knob takes. Ranges of numbers give no candidates.
 fn settings_of(
     current: &OsStr,
     rows: impl Iterator<Item = (&'static str, String, &'static str)>,

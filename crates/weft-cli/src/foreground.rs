@@ -1,4 +1,4 @@
-//! Parts of commands that stay in the foreground: the log, and what systemd is told.
+//! Parts of commands that stay in the foreground: the log, and messages to systemd.
 
 use std::io::Write;
 use std::os::linux::net::SocketAddrExt;

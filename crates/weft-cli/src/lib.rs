@@ -81,7 +81,7 @@ pub fn main() -> ExitCode {
     match candidates::answer(Cli::command) {
         Ok(false) => {}
         Ok(true) => return ExitCode::SUCCESS,
-        // The script of the shell takes no candidates from it, and shows no text.
+        // After an error, the script of the shell takes no candidates and shows no message.
         Err(error) => {
             eprintln!("weft: {}: {error}", candidates::VARIABLE);
             return ExitCode::FAILURE;

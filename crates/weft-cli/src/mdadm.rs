@@ -13,7 +13,7 @@ use weft_terminal::terminal::quoted;
 /// An option of mdadm that chooses what to do.
 struct Row {
     options: &'static [&'static str],
-    /// The line of weft that does it, with `TARGET` or `MEMBER…` where the words that follow go.
+    /// Command line of weft that does the same, with `TARGET` or `MEMBER…` in the place of words.
     weft: &'static str,
 }
 
@@ -21,8 +21,8 @@ const fn row(options: &'static [&'static str], weft: &'static str) -> Row {
     Row { options, weft }
 }
 
-/// The first row with an option of the command line counts, so that actions on an array come
-/// before options that accompany a mode.
+/// Options of mdadm by precedence: the first row with an option of the command line counts, so that
+/// actions on an array come before options that accompany a mode.
 const TABLE: &[Row] = &[
     row(&["--assemble", "-A"], "weft serve MEMBER…"),
     row(&["--create", "-C"], "weft create --level LEVEL --raid-devices COUNT MEMBER…"),
@@ -47,8 +47,8 @@ const TABLE: &[Row] = &[
     row(&["--scan", "-s"], "weft rescue DISK… (arrays on disks), weft status (running volumes)"),
 ];
 
-/// Message about a command line of mdadm; `None` if it is none. `words` are those after the name of
-/// the program.
+/// Message about a command line of mdadm; `None` if the words are none. `words` are those after the
+/// name of the program.
 pub(crate) fn told(words: &[OsString]) -> Option<String> {
     let texts: Vec<&str> = words.iter().map(|word| word.to_str().unwrap_or_default()).collect();
     // A mode stands first, or after the device of the array.

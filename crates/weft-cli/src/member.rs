@@ -97,8 +97,8 @@ pub(crate) fn paths(members: &[MemberArg]) -> Result<Vec<PathBuf>, String> {
     Ok(paths)
 }
 
-/// The members that are there, for `--run`: one that is gone is left out with a note. Without
-/// `--run`, opening it fails.
+/// Leaves out the paths of members that do not exist, with a note for each, if `run` is given.
+/// Without `run` all paths are returned, and opening a missing one fails.
 pub(crate) fn present(mut paths: Vec<PathBuf>, run: bool) -> Vec<PathBuf> {
     let is_there = |path: &PathBuf| {
         let is_there = MemberSpec::path(path).file().is_none_or(Path::exists);
@@ -113,7 +113,8 @@ pub(crate) fn present(mut paths: Vec<PathBuf>, run: bool) -> Vec<PathBuf> {
     paths
 }
 
-/// The paths that a name means: itself, or if it is a pattern with a part, that part of each match.
+/// Paths that a name stands for: the name itself or, for a pattern with a part such as `disk*#5`,
+/// that part of each file that matches.
 fn matched(name: &Path) -> Result<Vec<PathBuf>, String> {
     let itself = || Ok(vec![name.to_owned()]);
     let Some(text) = name.to_str().filter(|_| !name.exists()) else { return itself() };
@@ -150,7 +151,7 @@ mod tests {
         let of = |name: &str| paths(&[MemberArg::Path(place(name))]);
         assert_eq!(of("disk*#5"), Ok(vec![place("disk1#5"), place("disk2#5")]));
         assert_eq!(of("disk?@1M"), Ok(vec![place("disk1@1M"), place("disk2@1M")]));
-        // What exists, and what is no pattern, is meant itself.
+        // A name of an existing file, or one that is no pattern, stands for itself.
         for name in ["odd*#1", "disk*", "gone#5"] {
             assert_eq!(of(name), Ok(vec![place(name)]));
         }

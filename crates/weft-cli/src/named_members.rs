@@ -65,11 +65,12 @@ pub(crate) fn run(
     Ok(Exit::Done)
 }
 
-/// Members that an argument of `fail` or `remove` means: one by its name, or all that mdadm's words
-/// fit. A member with such a name is meant by it.
+/// Members that an argument of `fail` or `remove` selects: one by its name, or all that are
+/// `failed`, `faulty` or `detached`, as mdadm's words say. The name of a member takes precedence
+/// over such a word.
 ///
 /// # Errors
-/// The argument is no word, and matches no member or several.
+/// The argument is none of these words, and matches no member or several.
 ///
 /// Source   mdadm(8), MANAGE MODE
 fn meant(target: &str, volume: &VolumeStatus, argument: &str) -> Result<Vec<Named>, Failure> {

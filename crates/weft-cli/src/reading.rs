@@ -35,7 +35,7 @@ pub(crate) struct ReadingOptions {
 }
 
 impl ReadingOptions {
-    /// Gives each option as it was given, with its value, to another command line.
+    /// Passes the name and value of each option to `option`, for another command line.
     pub(crate) fn each(&self, mut option: impl FnMut(&str, OsString)) {
         self.unreadable.iter().for_each(|text| option("--unreadable", text.clone()));
         self.read_timeout.iter().for_each(|it| option("--read-timeout", it.to_string().into()));

@@ -25,8 +25,8 @@ pub(crate) const MAN_PAGE: Kind =
 pub(crate) const MAP: Kind =
     Kind { begin: "# Mapfile of weft cat --skip-unreadable\n", name: "map of weft cat" };
 
-/// Map of a copy of an array (`cat --output`), in the form of GNU ddrescue. It counts in bytes of
-/// the copy.
+/// Map of a copy of an array (`cat --output`), in the form of GNU ddrescue. Positions in the map
+/// are bytes of the copy.
 pub(crate) const OUTPUT_MAP: Kind =
     Kind { begin: weft_runtime::rescued::TITLE_OF_COPIES, name: "map of weft cat --output" };
 

@@ -126,7 +126,7 @@ pub(crate) fn expect_mirror(arguments: &Sync, mirror: bool) -> Result<(), Failur
 }
 
 /// Checks a RAID 6, or a mirror with three copies or more, before a repair, and refuses the repair
-/// if strips of data are wrong, or copies differ: what is computed or copied from a wrong one makes
+/// if strips of data are wrong, or copies differ: parity or copies made from a wrong one would make
 /// the error permanent.
 ///
 /// # Errors
@@ -260,7 +260,7 @@ fn unit_of(mirrors: Option<&Mirrors>) -> u64 {
 }
 
 /// Lines about the mismatches of a volume: one for each member that is wrong alone, and one for
-/// what no single member explains.
+/// mismatches that no single member explains.
 pub(crate) fn mismatch_lines(volume: &VolumeStatus) -> Vec<String> {
     let Some(MismatchesStatus { members, not_located, first }) = &volume.mismatches else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! `weft cp`: picked files and folders out of disks or a running volume.
+//! `weft cp`: copies selected files and folders from disks or a running volume.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -57,7 +57,7 @@ pub(crate) fn run(arguments: &Cp) -> Outcome {
     picks.refuse_same_names(to)?;
     faults.iter().for_each(|why| complain(why));
     let jobs = picks.jobs(&walk, &mut faults);
-    // What else a pattern means may be in an array that cannot be read.
+    // A pattern may also match file systems in an array that cannot be read.
     let is_open = |path: &Vec<Vec<u8>>| {
         path.first().is_none_or(|name| name.iter().any(|byte| b"*?[".contains(byte)))
     };
@@ -88,7 +88,7 @@ pub(crate) fn run(arguments: &Cp) -> Outcome {
     Ok(Exit::Of(1))
 }
 
-/// Disks or a volume with the paths in it, and the folder to copy to.
+/// Splits the arguments into disks or a volume with paths inside, and the folder to copy to.
 fn asked(arguments: &[OsString]) -> Result<(Asked, &Path), Failure> {
     let Some((to, rest)) = arguments.split_last().filter(|(_, rest)| !rest.is_empty()) else {
         return Err(Failure::usage(
@@ -117,12 +117,12 @@ fn asked(arguments: &[OsString]) -> Result<(Asked, &Path), Failure> {
     Ok((asked, to))
 }
 
-/// Files and folders that paths mean, each once.
+/// Files and folders that the paths of the command line mean, each once.
 #[derive(Default)]
 struct Picks {
-    /// File system with the number of the node, by path.
+    /// Index of the file system and number of the node, by path.
     all: BTreeMap<Vec<Vec<u8>>, (usize, u64)>,
-    /// File systems that were to be copied as a whole and have no root, by path, with the reason.
+    /// File systems that were to be copied as a whole and cannot be read: the reason, by path.
     closed: BTreeMap<Vec<Vec<u8>>, String>,
 }
 
@@ -134,7 +134,7 @@ impl Picks {
             }
             Spot::Root => {
                 for (at, files) in walk.file_systems().iter().enumerate() {
-                    // A snapshot is most of its origin once more.
+                    // Snapshots are left out: they mostly repeat the files of their origin.
                     if files.is_snapshot() {
                         continue;
                     }
@@ -148,7 +148,7 @@ impl Picks {
         }
     }
 
-    /// Refuses two things that would have one name in the folder.
+    /// Refuses two files or folders that would have the same name in the folder of the copy.
     fn refuse_same_names(&self, to: &Path) -> Result<(), Failure> {
         let mut taken: BTreeMap<&[u8], &Vec<Vec<u8>>> = BTreeMap::new();
         for path in self.all.keys() {
@@ -164,7 +164,8 @@ impl Picks {
         Ok(())
     }
 
-    /// A job for each file system. Adds those that cannot be read to `faults`, and says so.
+    /// Makes a job for each file system with something to copy. File systems that cannot be read
+    /// are reported on standard error and added to `faults`.
     fn jobs<'w>(&self, walk: &'w Walk<'_>, faults: &mut Vec<String>) -> Vec<Job<'w>> {
         for why in self.closed.values() {
             complain(why);
@@ -176,7 +177,7 @@ impl Picks {
             entries.entry(*at).or_default().push(entry);
         }
         let job = |(at, entries): (usize, Vec<Entry>)| {
-            // The path was found in it, so that it is open.
+            // The path was found in this file system, so the file system is open.
             let tree = walk.tree(at).ok()?;
             Some(Job { files: &walk.file_systems()[at], part: Part::Picked(tree, entries) })
         };

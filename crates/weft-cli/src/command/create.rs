@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &Create) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// Text for the role that a member gets in the new array.
+/// Text for the role of a member in the new array.
 fn role_text(superblock: &Super1, sync: InitialSync) -> String {
     match superblock.own_role() {
         Ok(Role::Active(slot)) => format!("slot {}", slot.0),

@@ -97,8 +97,9 @@ struct Row {
     label: String,
 }
 
-/// mdadm's term for a member with all of its data.
+/// mdadm's term for a spare that is filled to replace a member that still works.
 const REPLACEMENT: &str = "spare replacement rebuilding";
+/// mdadm's term for a member with all of its data.
 const IN_SYNC: &str = "active sync";
 
 fn of_members(paths: &[PathBuf], chosen: Options) -> Result<Facts, Failure> {

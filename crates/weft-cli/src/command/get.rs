@@ -93,8 +93,8 @@ pub(crate) fn run(arguments: &Get) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// The volume, and the names of knobs. A first word that names a knob and no running volume is one
-/// of the names, for the only volume.
+/// Splits the arguments into the volume and the names of knobs. If the first word names a knob and
+/// no running volume, it is one of the names, and the volume is the only one that runs.
 fn chosen(arguments: &Get) -> Result<(Target, Vec<String>), Failure> {
     let is_knob = |name: &&String| {
         let known = TABLE.iter().map(|row| row.name).chain([BITMAP.name]);

@@ -1,4 +1,4 @@
-//! `weft image`: copies a dying disk into an image, what is easy to read first.
+//! `weft image`: copies a dying disk into an image, the parts that are easy to read first.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -143,7 +143,7 @@ fn settings(arguments: &Image, disk: &Disk) -> Result<Settings, Failure> {
     })
 }
 
-/// Result of a copy, for people and as JSON.
+/// Result of a copy, to be printed as text or as JSON.
 struct Copied<'a> {
     file: &'a Path,
     map_path: &'a Path,
@@ -153,16 +153,16 @@ struct Copied<'a> {
     took: Duration,
     read: Sum,
     bad: Sum,
-    /// Neither read nor known to be bad.
+    /// Areas that were neither read nor found to be bad.
     left: Sum,
 }
 
-/// Areas of a kind.
+/// Number and size of all areas with certain statuses in the map.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     count: u64,
     bytes: u64,
-    /// First byte of the first area.
+    /// First byte of the first area; 0 if there is no area.
     first: u64,
 }
 
@@ -209,7 +209,7 @@ impl<'a> Copied<'a> {
         self.read.bytes == self.wanted
     }
 
-    /// Command that comes next.
+    /// Command that the user is advised to run next.
     fn next(&self) -> String {
         let file = quoted(self.file.as_os_str());
         if is_beside(self.file, self.map_path) {
@@ -221,7 +221,7 @@ impl<'a> Copied<'a> {
         format!("weft rescue --unreadable {} {file}", quoted(&named))
     }
 
-    /// A sentence about what was not read.
+    /// Sentence about the bytes that were not read.
     fn verdict(&self) -> String {
         let mut says = Vec::new();
         for (sum, what) in [

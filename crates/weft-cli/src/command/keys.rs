@@ -97,7 +97,7 @@ fn make(arguments: &KeysOf, folder: &Path, names: &[String]) -> Result<(), Failu
     Ok(())
 }
 
-/// Certificate to make.
+/// Certificate that is to be made.
 struct Asked<'a> {
     holder: &'a str,
     names: &'a [String],
@@ -108,13 +108,13 @@ struct Asked<'a> {
 
 /// The authority that signs certificates.
 struct Authority {
-    /// Its certificate, as PEM.
+    /// Certificate of the authority, as PEM.
     certificate: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
 impl Authority {
-    /// The authority of a folder, which is made if the folder has none.
+    /// Reads the authority of a folder, or makes one if the folder has none.
     fn of(folder: &Path) -> Result<Self, Failure> {
         let (certificate, key) = (folder.join(AUTHORITY), folder.join(AUTHORITY_KEY));
         match (certificate.exists(), key.exists()) {

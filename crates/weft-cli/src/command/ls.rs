@@ -78,20 +78,20 @@ pub(crate) fn run(arguments: &Ls) -> Outcome {
     Ok(if is_complete { Exit::Done } else { Exit::Of(1) })
 }
 
-/// Things that are listed together.
+/// Lines that are listed together: those of a folder, or those of the things that arguments name.
 struct Folder {
-    /// The folder that has them; `None` for those that paths name themselves.
+    /// Path of the folder with these names; `None` for things that the arguments name themselves.
     path: Option<Vec<Vec<u8>>>,
     lines: Vec<Line>,
 }
 
-/// Name in a listing.
+/// Line of a listing, about one name.
 struct Line {
-    /// Names from the root on.
+    /// Path, as names from the root on.
     path: Vec<Vec<u8>>,
-    /// Bytes that are shown: the last name, or the whole path of what a path names itself.
+    /// Name that is shown: the last name of the path, or the whole path if an argument names it.
     name: Vec<u8>,
-    /// `None` for the root, and for what cannot be read.
+    /// Metadata of the node; `None` for the root of all file systems, and if it cannot be read.
     node: Option<Node>,
     target: Option<Vec<u8>>,
 }
@@ -100,12 +100,13 @@ struct Line {
 struct Listing<'l> {
     walk: &'l Walk<'l>,
     arguments: &'l Ls,
-    /// Folders that were listed or wait for it: by file system and number.
+    /// Folders that were listed or are about to be, by index of the file system and number of the
+    /// node. No folder is listed twice.
     known: HashSet<(usize, u64)>,
-    /// Whether each folder is printed with its path.
+    /// Whether the list of each folder begins with the path of the folder.
     has_heads: bool,
     printed: usize,
-    /// Lines, for `--json`.
+    /// Lines as JSON objects, with `--json`.
     entries: Vec<Value>,
     faults: Vec<String>,
 }
@@ -117,7 +118,7 @@ impl<'l> Listing<'l> {
         Self { walk, arguments, known, has_heads, printed: 0, entries, faults }
     }
 
-    /// Lists what paths mean.
+    /// Lists everything that the paths of the command line mean: things that are not folders first.
     fn list(&mut self, reached: Vec<Reached>) -> Result<(), Failure> {
         self.has_heads |= reached.len() > 1;
         let (folders, named): (Vec<Reached>, Vec<Reached>) =
@@ -133,7 +134,7 @@ impl<'l> Listing<'l> {
             let lines = lines.collect();
             self.show(&Folder { path: None, lines })?;
         }
-        // The last one is listed first: folders below a folder come before the next folder.
+        // Folders are taken from the end: those below a folder come before the next folder.
         let mut waiting: Vec<Reached> = folders.into_iter().rev().collect();
         self.known.extend(waiting.iter().filter_map(|(_, spot)| match spot {
             Spot::Root => None,
@@ -163,7 +164,8 @@ impl<'l> Listing<'l> {
         Ok(())
     }
 
-    /// Lines of the root. Adds folders that follow to `waiting`.
+    /// Lines of the root, one for each file system. With `--recursive`, adds the folders to list
+    /// next to `waiting`.
     fn root(&mut self, waiting: &mut Vec<Reached>) -> Vec<Line> {
         let mut lines = Vec::new();
         let mut below = Vec::new();
@@ -189,7 +191,7 @@ impl<'l> Listing<'l> {
         lines
     }
 
-    /// Lines of a folder. Adds folders that follow to `waiting`.
+    /// Lines of a folder, by name. With `--recursive`, adds the folders below it to `waiting`.
     fn folder(
         &mut self,
         at: usize,
@@ -347,5 +349,5 @@ fn time(time: NodeTime) -> String {
     }
 }
 
-/// Second behind the year 9999.
+/// First second of the year 10000, counted from 1970.
 const LATE: u64 = 253_402_300_800;

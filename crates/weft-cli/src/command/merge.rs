@@ -1,4 +1,4 @@
-//! `weft merge`: joins the results of settings that ran alone into what the sweep prints.
+//! `weft merge`: joins results of single settings of a sweep into the output of the whole sweep.
 
 use std::path::{Path, PathBuf};
 

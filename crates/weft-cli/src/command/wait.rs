@@ -117,8 +117,8 @@ fn is_due(volume: &VolumeStatus) -> bool {
 }
 
 /// Longest time from the moment at which a rebuild is due to its start, which takes a few
-/// superblock updates. One that has not started by then will not start: the spare is too small, or
-/// it failed before, as a reshape does at a range that cannot be read.
+/// superblock updates. A rebuild that has not started by then will not start: the spare is too
+/// small, or it failed before, as a reshape does at a range that cannot be read.
 const SETTLE: Duration = Duration::from_secs(2);
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ struct ArraySource {
 /// Connection with the requests that were sent ahead.
 struct Connection {
     client: NbdClient,
-    /// Requests for what follows the last read, by their cookies, in ascending order of bytes.
+    /// Requests for the bytes behind the last read, by their cookies, in ascending order of bytes.
     ahead: Vec<(u64, Range<u64>)>,
     /// End of the last read.
     last: u64,
@@ -45,7 +45,7 @@ pub(super) fn connect(uri: &str) -> Result<Shared, Failure> {
     Ok(Rc::new(Cached::new(connect_live(uri)?)))
 }
 
-/// Connects to a server of which the content may change: nothing is kept.
+/// Connects as [`connect`] does, but without a cache, because the content of the volume may change.
 pub(super) fn connect_live(uri: &str) -> Result<Shared, Failure> {
     let client = NbdClient::connect(uri).map_err(Failure::Failed)?;
     let size = client.size();
@@ -54,7 +54,8 @@ pub(super) fn connect_live(uri: &str) -> Result<Shared, Failure> {
 }
 
 impl Connection {
-    /// Sends requests from `start` on, up to `end` and the limit of those in flight.
+    /// Sends read requests from `start` on, up to `end` or the limit of requests in flight, and
+    /// adds them to `waiting`. Returns the first byte that was not requested.
     fn send(
         &mut self,
         start: u64,
@@ -73,15 +74,17 @@ impl Connection {
 }
 
 impl ArraySource {
-    /// Reads whole sectors, with several requests in flight. After a long read that follows another
-    /// one, what comes next is asked for ahead: the copy of a large file writes meanwhile.
+    /// Reads whole sectors, with several requests in flight. After a long read that continues the
+    /// one before it, further requests are sent for the bytes that follow: the server reads them
+    /// while the caller writes the bytes of this read.
     fn read_sectors(&self, offset: u64, into: &mut [u8]) -> Result<(), ReadError> {
         let mut connection = self.connection.borrow_mut();
         let end = offset + into.len() as u64;
         let lost = |why: String| ReadError { range: offset..end, why };
         let (mut next, mut fault) = (offset, None::<ReadError>);
         let mut waiting = BTreeMap::new();
-        // Answers to requests that are of no use any more are passed over below.
+        // Requests sent ahead that this read does not need are dropped; their answers are ignored
+        // below.
         for (cookie, range) in std::mem::take(&mut connection.ahead) {
             if range.start == next && next < end {
                 next = range.end;
@@ -162,9 +165,9 @@ impl Source for ArraySource {
 }
 
 const SECTOR: u64 = 512;
-/// Size of a request.
+/// Size of a request, in bytes.
 const READ_BYTES: u64 = 512 << 10;
-/// Shortest read after which more is asked for ahead.
+/// Shortest read, in bytes, after which the bytes that follow are requested ahead.
 const AHEAD_MIN: u64 = 1 << 20;
 /// Largest number of requests in flight: 4 MiB, as much as the copy of a file asks for at once.
 const READS_MAX: usize = 8;

@@ -28,11 +28,11 @@ pub(crate) struct Array {
     pub(crate) consent: &'static [&'static str],
     /// Whether the array can be served for writing with an overlay; otherwise the reason why not.
     pub(crate) writable: Result<(), String>,
-    /// How the disks are read.
+    /// Maps of ddrescue and time limit with which the disks are read.
     pub(crate) reading: Reading,
 }
 
-/// Takes the members out of the disks, and groups them by array.
+/// Moves the members that were found out of `disks`, and groups them by array.
 pub(crate) fn arrays(disks: &mut [Disk], reading: &Reading) -> Vec<Array> {
     let mut groups: Vec<(Uuid, Vec<Found>)> = Vec::new();
     for found in disks.iter_mut().flat_map(|disk| std::mem::take(&mut disk.found)) {
@@ -82,7 +82,7 @@ impl Array {
         used.map(|(found, _)| found.name.as_path()).collect()
     }
 
-    /// Properties that tell the arrays of a NAS's system from those with data.
+    /// Properties by which arrays with the system of a NAS are recognised (`system.rs`).
     pub(super) fn shape(&self, name: String, assembly: &Assembly) -> Shape {
         Shape {
             name,
@@ -102,15 +102,15 @@ impl Array {
         options + &names.join(" ")
     }
 
-    /// Superblock that describes an array that was refused: the one with the most updates. The
-    /// array has one of every member that was found.
+    /// Superblock that describes an array that was refused: among the members found, the one with
+    /// the highest event count.
     fn described_by(&self) -> Option<&Superblock> {
         let superblocks = self.candidates.iter().filter_map(|it| it.superblock.as_ref().ok());
         superblocks.max_by_key(|superblock| superblock.events()).map(Box::as_ref)
     }
 
-    /// Name, UUID, level and size of the array in one line. Of an array that was refused it is what
-    /// a superblock says; the size is left out where only all members together tell it.
+    /// Name, UUID, level and size of the array in one line. For an array that was refused they are
+    /// those of a superblock; the size is left out if no single superblock tells it.
     pub(crate) fn title(&self) -> String {
         let superblock = match (&self.decision, self.described_by()) {
             (Ok(assembly), _) => return assembly::title(assembly),
@@ -153,7 +153,7 @@ impl Array {
         Some(known)
     }
 
-    /// Description of an array that was refused, with the reason.
+    /// Description of an array that was refused, with the reason; `None` if it was not.
     pub(crate) fn refused_to_json(&self) -> Option<Value> {
         let (refused, mut object) = (self.decision.as_ref().err()?, self.refused_described()?);
         object.insert("state".into(), json!(refused.state.id()));
@@ -172,7 +172,7 @@ impl Array {
     }
 }
 
-/// Says which arrays cannot be read, and what the others lack.
+/// Reports on standard error the arrays that cannot be read, and the states of the others.
 pub(super) fn tell_refused(arrays: &[Array]) {
     for array in arrays {
         match &array.decision {

@@ -17,7 +17,7 @@ use crate::member::{self, MemberArg};
 /// Disks or a running volume, and paths inside.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
-    /// Disks, or the name of a running volume alone.
+    /// Names of disks, or the one name of a running volume.
     pub(crate) names: Vec<PathBuf>,
     /// Paths, each as names from the root on.
     pub(crate) paths: Vec<Vec<Vec<u8>>>,
@@ -60,7 +60,7 @@ impl Asked {
     }
 }
 
-/// Name and path of an argument.
+/// Splits an argument into a name and, if it has one, the path behind the colon.
 fn split(argument: &OsStr) -> (&OsStr, Option<&OsStr>) {
     let bytes = argument.as_bytes();
     let at = |colon: usize| {

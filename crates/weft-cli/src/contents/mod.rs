@@ -1,4 +1,4 @@
-//! What is inside of disks or of a running volume: partitions, LVM, file systems, and their files.
+//! Content of disks or of a running volume: partitions, LVM, file systems, and their files.
 //!
 //! `weft rescue`, `ls` and `mount` look into the same things in the same way. Disks are
 //! searched for members (`search.rs`), the members are grouped by array (`arrays.rs`), and each
@@ -66,7 +66,7 @@ impl Searched {
     }
 }
 
-/// Says on standard error which disks may have members where they were not searched.
+/// Reports on standard error the disks that may have members where they were not searched.
 fn tell_unsearched(disks: &[Disk], names: &[PathBuf], reading: &Reading) {
     let labels: Vec<&str> = disks.iter().filter_map(Disk::unsearched).collect();
     if labels.is_empty() {
@@ -82,13 +82,13 @@ fn tell_unsearched(disks: &[Disk], names: &[PathBuf], reading: &Reading) {
     ));
 }
 
-/// Contents of arrays or of a running volume, with what keeps them readable.
+/// Contents of arrays or of a running volume, with the servers through which they are read.
 pub(crate) struct Contents {
     /// Everything that was found. Declared first, so that it is dropped before the servers.
     pub(crate) found: Found,
     /// Whether every array could be read.
     pub(crate) is_whole: bool,
-    /// Arrays that could be read; none of a running volume.
+    /// Properties of the arrays that could be read; empty for a running volume.
     shapes: Vec<Shape>,
     servers: Vec<Inside>,
     /// Folder with the sockets of the servers.
@@ -100,8 +100,8 @@ impl Contents {
     /// else disks.
     ///
     /// # Errors
-    /// No volume runs under the name, or its reads are given a time limit; a disk cannot be opened,
-    /// or no array can be read.
+    /// No volume runs under the name, or a time limit for reads is given for one; a disk cannot be
+    /// opened, or no array can be read.
     pub(crate) fn named(names: &[PathBuf], reading: &Reading) -> Result<Self, Failure> {
         match names {
             [one] if target::is_named_by(one) => {
@@ -125,7 +125,7 @@ impl Contents {
     /// Contents of a running volume that may change while it is read.
     ///
     /// # Errors
-    /// Its server cannot be reached.
+    /// The server of the volume cannot be reached.
     pub(crate) fn of_live(running: &Running) -> Result<Self, Failure> {
         let source = array_source::connect_live(&running.uri)?;
         Ok(Self::of_server(running.volume.clone(), source))
@@ -136,8 +136,8 @@ impl Contents {
         Self { found, is_whole: true, shapes: Vec::new(), servers: Vec::new(), _sockets: None }
     }
 
-    /// Contents of the arrays on disks. Says on standard error which arrays cannot be read, and
-    /// what the others lack.
+    /// Contents of the arrays on disks. Reports on standard error the arrays that cannot be read,
+    /// and the states of the others.
     ///
     /// # Errors
     /// A disk cannot be opened, or no array can be read.
@@ -145,7 +145,8 @@ impl Contents {
         Self::of_arrays(&Searched::of(names, reading, false)?.arrays)
     }
 
-    /// Contents of arrays. Says on standard error which cannot be read, and what the others lack.
+    /// Contents of arrays. Reports on standard error those that cannot be read, and the states of
+    /// the others.
     ///
     /// # Errors
     /// No array can be read.
@@ -252,19 +253,19 @@ impl Running {
     }
 }
 
-/// A place with files.
+/// A place with files: a file system, or a snapshot in one.
 pub(crate) struct FileSystem<'c> {
-    /// The place.
+    /// The place with the files.
     pub(crate) place: &'c Place,
     /// Name of its folder where file systems lie side by side: in DIR of `rescue --to`, at the
     /// root of `ls`.
     pub(crate) folder: String,
-    /// Reason why this release does not read the files.
+    /// Reason why this release does not read the files; `None` if it does.
     pub(crate) refused: Option<String>,
 }
 
 impl FileSystem<'_> {
-    /// Whether the place is a snapshot, which is most of its origin once more.
+    /// Whether the place is a snapshot, which mostly repeats the files of its origin.
     pub(crate) fn is_snapshot(&self) -> bool {
         matches!(&self.place.content, Ok((Content { kind: Kind::Snapshot(_), .. }, _)))
     }
@@ -272,7 +273,7 @@ impl FileSystem<'_> {
     /// Opens the files.
     ///
     /// # Errors
-    /// The reason why they cannot be read, which does not name the place.
+    /// Reason why the files cannot be read; the text does not name the place.
     pub(crate) fn open(&self) -> Result<Opened, String> {
         if let Some(why) = &self.refused {
             return Err(why.clone());
@@ -287,7 +288,7 @@ impl FileSystem<'_> {
 }
 
 /// Whether a place has files that are read, or why they are not read. `None` for a place without
-/// files of its own: a table, a physical volume, swap, an empty one.
+/// files of its own: a partition table, a physical volume, swap, an empty one.
 pub(crate) fn has_files(place: &Place) -> Option<Result<(), String>> {
     match &place.content {
         Ok((content, _)) => match &content.kind {
@@ -344,7 +345,7 @@ fn name_of(name: &str, uuid: &str) -> String {
     }
 }
 
-/// The name, with a number if another array has it.
+/// The name, followed by a number if another array has the name already.
 fn free_name(name: &str, taken: &[(String, Shared)]) -> String {
     let is_free = |name: &str| !taken.iter().any(|(its, _)| its == name);
     let mut free = name.to_owned();
@@ -356,7 +357,8 @@ fn free_name(name: &str, taken: &[(String, Shared)]) -> String {
     free
 }
 
-/// The object with a path: as text and, if that is not all of it, its bytes in hexadecimal.
+/// Adds a path to a JSON object: as text and, if it is not valid UTF-8, also as bytes in
+/// hexadecimal.
 pub(crate) fn with_path(path: &[u8], mut object: Value) -> Value {
     object["path"] = json!(String::from_utf8_lossy(path));
     if std::str::from_utf8(path).is_err() {
@@ -366,7 +368,7 @@ pub(crate) fn with_path(path: &[u8], mut object: Value) -> Value {
     object
 }
 
-/// Name of the folder for a place: without separators, and no hidden one.
+/// Name of the folder for a place: without separators, and not hidden.
 pub(crate) fn folder_name(place: &str) -> String {
     let plain = |c: char| if matches!(c, '/' | '#') || !is_printable(c) { '-' } else { c };
     let name: String = place.chars().map(plain).collect();

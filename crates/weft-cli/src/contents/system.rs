@@ -1,4 +1,5 @@
-//! Which arrays hold the system of a NAS: its own programs and settings, and its swap space.
+//! Recognition of arrays that hold the system of a NAS: its own programs and settings, and its swap
+//! space.
 //!
 //! Synology and QNAP put small partitions at the start of every disk and make RAID 1 arrays of
 //! them, with the system and with swap. Their users look for neither, and copies of them are never
@@ -10,8 +11,8 @@
 //!   part of this one too. One disk may lack it, because the part's superblock may be damaged, if
 //!   this array has a slot for each disk: a NAS makes slots for all its bays.
 //!
-//! So the only array, arrays beside each other on other disks, and arrays of like size are no
-//! system. What is left out is always named, and can be asked for.
+//! A single array, arrays beside each other on other disks, and arrays of like size are therefore
+//! no system. Arrays that are left out are always named, and can be asked for.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +23,7 @@ use weft_ondisk::Level;
 /// 8 GB.
 const SYSTEM_MAX: u64 = 16 << 30;
 
-/// How many times larger than an array of the system an array of data is at least.
+/// Smallest ratio of the size of an array with data to that of an array of the system.
 const TIMES: u64 = 4;
 
 /// Properties of an array on which the decision depends.

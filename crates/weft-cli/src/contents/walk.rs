@@ -16,13 +16,13 @@ use weft_terminal::terminal::{complain, label, printable};
 
 use super::{Contents, FileSystem};
 
-/// File systems of some contents, opened when they are needed.
+/// File systems of disks or of a running volume, each opened when it is first needed.
 pub(crate) struct Walk<'c> {
     all: Vec<FileSystem<'c>>,
     opened: Vec<OnceCell<Result<Opened, String>>>,
 }
 
-/// Thing that a path means.
+/// Thing that a path leads to.
 #[derive(Clone, Debug)]
 pub(crate) enum Spot {
     /// The folder of the file systems.
@@ -34,11 +34,11 @@ pub(crate) enum Spot {
 /// A spot with its path: names from the root on.
 pub(crate) type Reached = (Vec<Vec<u8>>, Spot);
 
-/// Everything that a path means.
+/// Everything that a path leads to: several things if it has a pattern.
 #[derive(Debug, Default)]
 pub(crate) struct Meant {
     pub(crate) reached: Vec<Reached>,
-    /// Things that a pattern may mean too and that cannot be read, for people.
+    /// Messages about things that may match the pattern too, and cannot be read.
     pub(crate) faults: Vec<String>,
 }
 
@@ -64,11 +64,11 @@ impl<'c> Walk<'c> {
         &self.all
     }
 
-    /// Files of the file system with index `at`. When it is opened, at its first use, the notes on
-    /// it are printed to standard error.
+    /// Files of the file system with index `at`, which is opened at the first use. Notes on the
+    /// file system are then printed to standard error.
     ///
     /// # Errors
-    /// It cannot be read; the text names its folder.
+    /// The file system cannot be read; the text names its folder.
     pub(crate) fn tree(&self, at: usize) -> Result<&dyn Tree, String> {
         let opened = self.opened[at].get_or_init(|| {
             let opened = self.all[at].open();
@@ -82,18 +82,18 @@ impl<'c> Walk<'c> {
         }
     }
 
-    /// The node of a number.
+    /// The node with the number `id`; `path` names it in the error.
     ///
     /// # Errors
-    /// It cannot be read; the text names its path.
+    /// The node cannot be read; the text names its path.
     pub(crate) fn node(&self, at: usize, id: u64, path: &[Vec<u8>]) -> Result<Node, String> {
         self.tree(at)?.node(id).map_err(|error| format!("{}: {error}", shown(path)))
     }
 
-    /// Names of a directory.
+    /// Entries of a directory; `path` names it in the error.
     ///
     /// # Errors
-    /// None can be read; the text names its path.
+    /// No entry can be read; the text names the path.
     pub(crate) fn entries(
         &self,
         at: usize,
@@ -103,7 +103,7 @@ impl<'c> Walk<'c> {
         self.tree(at)?.entries(node).map_err(|error| format!("{}: {error}", shown(path)))
     }
 
-    /// Everything that a path means.
+    /// Finds everything that a path leads to.
     ///
     /// # Errors
     /// There is nothing of that name, it lies behind a link or a file, or it cannot be read.
@@ -114,7 +114,7 @@ impl<'c> Walk<'c> {
             let mut next = Vec::new();
             let is_one = reached.len() == 1;
             for (path, spot) in &reached {
-                // Of several spots that a pattern matched, files lead no further.
+                // Among several matches of a pattern, those that are not folders are dropped.
                 if !is_one && !spot.is_folder() {
                     continue;
                 }
@@ -188,7 +188,7 @@ impl<'c> Walk<'c> {
                         Err(why) => faults.push(why),
                     }
                 }
-                // Where the very name was found, nothing else is meant.
+                // An exact match makes it irrelevant that other entries cannot be read.
                 let is_exact = |(path, _): &Reached| path.last().is_some_and(|it| it == name);
                 if !found.last().is_some_and(is_exact) {
                     let lost = |why| format!("{}: a part of it cannot be read: {why}", shown(path));
@@ -229,7 +229,7 @@ fn matching<'n>(name: &[u8], names: impl Iterator<Item = &'n [u8]> + Clone) -> V
     names.enumerate().filter(|(_, other)| matches(other)).map(|(at, _)| at).collect()
 }
 
-/// A path for messages.
+/// Text of a path for messages.
 pub(crate) fn shown(path: &[Vec<u8>]) -> String {
     let text = label(Path::new(OsStr::from_bytes(&path.join(&b'/'))));
     printable(&format!("/{text}"))

@@ -1,4 +1,5 @@
-//! `--list` and `--to` of `weft rescue` and `build`: contents of arrays, and files out of them.
+//! `--list` and `--to` of `weft rescue` and `build`: lists the content of arrays, and copies files
+//! out.
 
 use std::path::Path;
 
@@ -11,7 +12,7 @@ use super::{All, Job, Part, Restored, copy_all};
 use crate::contents::{Array, Contents, FileSystem, has_files};
 use crate::reading::Reading;
 
-/// Request for what is inside.
+/// Arguments of `--list` and `--to`.
 pub(crate) struct Asked<'a> {
     /// Folder for the files; `None` to list only.
     pub(crate) to: Option<&'a Path>,
@@ -22,11 +23,11 @@ pub(crate) struct Asked<'a> {
     pub(crate) json: bool,
     /// Command line without `--list` and `--to`, for the line that is printed.
     pub(crate) command: String,
-    /// How the disks are read.
+    /// Maps of ddrescue and time limit with which the disks are read.
     pub(crate) reading: &'a Reading,
 }
 
-/// Lists what is inside of the arrays, and copies the files out.
+/// Lists the contents of the arrays, and copies the files out.
 pub(crate) fn run(contents: Contents, arrays: &[Array], asked: &Asked<'_>) -> Outcome {
     let found = &contents.found;
     if let Some(missing) =
@@ -67,7 +68,7 @@ pub(crate) fn run(contents: Contents, arrays: &[Array], asked: &Asked<'_>) -> Ou
 /// Copies the files of every file system that is asked for.
 fn restore_all(contents: &Contents, asked: &Asked<'_>, to: &Path) -> Result<All, Failure> {
     let all = contents.file_systems();
-    // A snapshot is most of its origin once more.
+    // Snapshots are left out: they mostly repeat the files of their origin.
     let is_asked = |files: &&FileSystem<'_>| match asked.only {
         [] => !files.is_snapshot() && (asked.all || !contents.is_system(files.place)),
         only => only.contains(&files.place.name),

@@ -1,5 +1,5 @@
-//! Files out of file systems into a folder, with a report: the common part of `weft rescue --to`,
-//! `build --to` and `cp`.
+//! Copies of files from file systems into a folder, with a report: the common part of `weft rescue
+//! --to`, `build --to` and `cp`.
 
 pub(crate) mod listed;
 mod record;
@@ -25,7 +25,7 @@ use crate::size;
 use record::Record;
 pub(crate) use report::{All, Restored};
 
-/// Copy from one file system.
+/// Copy that is to be made from one file system.
 pub(crate) struct Job<'j> {
     pub(crate) files: &'j FileSystem<'j>,
     pub(crate) part: Part<'j>,
@@ -33,14 +33,14 @@ pub(crate) struct Job<'j> {
 
 /// The part of a file system that is copied.
 pub(crate) enum Part<'j> {
-    /// All of it, into the folder that has its name.
+    /// All of the file system, into the folder that has its name.
     Everything,
     /// These entries of the open file system, side by side in the folder of the copy.
     Picked(&'j dyn Tree, Vec<Entry>),
 }
 
-/// Copies into the folder `to`, which is made if it is missing. After an error of the folder
-/// itself, the other copies are not begun.
+/// Copies into the folder `to`, which is made if it is missing. After an error of that folder, such
+/// as no space, the remaining copies are not begun.
 ///
 /// # Errors
 /// The folder cannot be made or opened. Everything else is in the result.
@@ -121,9 +121,9 @@ fn restore(
     });
 }
 
-/// Says on standard error if the folder lacks the space for all of the files.
+/// Reports on standard error if the folder lacks the space for all of the files.
 fn ask_for_room(place: &Place, (base, to): (&Folder, &Path), work: &Work, is_everything: bool) {
-    // A file system that does not say how much is free ends the copy when nothing is.
+    // If the free space is unknown, the copy begins, and ends when there is no space left.
     let free = base.free_bytes().unwrap_or(u64::MAX);
     if work.least > free {
         let (used, free) = (size::human(Bytes(work.least)), size::human(Bytes(free)));
@@ -137,14 +137,14 @@ fn ask_for_room(place: &Place, (base, to): (&Folder, &Path), work: &Work, is_eve
     }
 }
 
-/// Bytes of files that are to be copied.
+/// Lower and upper bound of the bytes of the files that are to be copied.
 struct Work {
     least: u64,
     most: u64,
 }
 
-/// Bytes of entries with everything below them. Where there are very many files, the rest is
-/// between nothing and all that the file system holds.
+/// Bytes of entries with everything below them. Beyond [`WEIGHED_MAX`] files and folders, the
+/// bounds are the bytes counted so far and all that the file system holds.
 fn weigh(tree: &dyn Tree, entries: &[Entry]) -> Work {
     let mut known = HashSet::new();
     let mut waiting: Vec<u64> = entries.iter().map(|entry| entry.id).collect();
@@ -156,7 +156,7 @@ fn weigh(tree: &dyn Tree, entries: &[Entry]) -> Work {
         if known.len() > WEIGHED_MAX {
             return Work { least: bytes, most: bytes.max(tree.used_bytes()) };
         }
-        // What cannot be read is told by the copy.
+        // Nodes that cannot be read are reported by the copy itself.
         match tree.node(id) {
             Ok(Node { kind: NodeKind::File, size, stored, .. }) => {
                 bytes = bytes.saturating_add(size.min(stored));

@@ -1,9 +1,10 @@
-//! Files in the folder of a copy that hold what the terminal only counts: findings and owners.
+//! Files in the folder of a copy with the details that the terminal only counts: findings and
+//! owners.
 //!
 //! Findings are written one by one, when they are found: a copy that is interrupted, or that ends
-//! because there is no space left, leaves those up to there. Each run that has something to say has
-//! a file of its own with the first free number; nothing is overwritten. Owners that could
-//! not be set are a script for root.
+//! because there is no space left, leaves those up to there. Each run that finds something writes a
+//! file of its own, with the first free number; nothing is overwritten. Owners that could not be
+//! set become a script for root.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -18,7 +19,7 @@ use weft_terminal::terminal::{json_line, quoted};
 
 use crate::contents::with_path;
 
-/// The files of one run.
+/// Files with the findings and owners of one run.
 pub(super) struct Record<'f> {
     folder: &'f Folder,
     to: &'f Path,
@@ -26,7 +27,7 @@ pub(super) struct Record<'f> {
     owners: Lazy<Owners>,
 }
 
-/// A file that is made when there is something to write.
+/// A file that is created at the first write.
 enum Lazy<F> {
     Failed(String),
     Nothing,
@@ -34,7 +35,8 @@ enum Lazy<F> {
 }
 
 impl<F> Lazy<F> {
-    /// Writes, to a file that `make` makes. After an error nothing more is written.
+    /// Writes to the file, which `make` creates at the first write. After an error nothing more is
+    /// written.
     fn with(
         &mut self,
         make: impl FnOnce() -> io::Result<(String, F)>,
@@ -53,8 +55,8 @@ impl<F> Lazy<F> {
         }
     }
 
-    /// Path of the file below `to`; the error if not everything is in it. `None` if there is
-    /// nothing.
+    /// Path of the file below `to`, or the error if the file is incomplete. `None` if nothing was
+    /// written.
     fn state(&self, to: &Path) -> Option<Result<PathBuf, &str>> {
         match self {
             Self::Failed(error) => Some(Err(error)),
@@ -69,8 +71,8 @@ impl<'f> Record<'f> {
         Self { folder, to, findings: Lazy::Nothing, owners: Lazy::Nothing }
     }
 
-    /// Writes a finding about a place. `below` is the folder of its paths in that of the copy;
-    /// empty if they begin there.
+    /// Records an event of the copy of a place: a finding, or an owner for the script. `below` is
+    /// the folder of the copied files in that of the copy; empty if they lie in that itself.
     pub(super) fn event(&mut self, place: &str, below: &str, event: &Event<'_>) {
         let (what, told) = match event {
             Event::Bytes(_) => return,
@@ -94,7 +96,7 @@ impl<'f> Record<'f> {
         self.finding(place, what, told_json(told));
     }
 
-    /// Writes a finding of a kind.
+    /// Writes a finding of the kind `what` about a place.
     pub(super) fn finding(&mut self, place: &str, what: &str, mut value: Value) {
         (value["place"], value["what"]) = (json!(place), json!(what));
         let folder = self.folder;
@@ -102,14 +104,14 @@ impl<'f> Record<'f> {
         self.findings.with(make, |file| file.write_all(json_line(&value.to_string()).as_bytes()));
     }
 
-    /// Path of the file with the findings; the error if not all of them are in it. `None` if there
-    /// are none.
+    /// Path of the file with the findings, or the error if the file is incomplete. `None` without
+    /// findings.
     pub(super) fn findings(&self) -> Option<Result<PathBuf, &str>> {
         self.findings.state(self.to)
     }
 
-    /// Path of the script for owners, once it is whole; the error if it is not. `None` if there are
-    /// none.
+    /// Completes the script for owners. Returns its path, or the error if it is incomplete; `None`
+    /// if there is no script.
     pub(super) fn owners(&mut self) -> Option<Result<PathBuf, &str>> {
         if let Lazy::Open(name, owners) = &mut self.owners
             && let Err(error) = owners.end()
@@ -120,7 +122,7 @@ impl<'f> Record<'f> {
     }
 }
 
-/// A new file of this run: the first number that is free.
+/// Creates a file of this run, with the first number in its name that is free.
 fn first_free(folder: &Folder, suffix: &str) -> io::Result<(String, File)> {
     for number in 1_u32.. {
         let name = format!("weft-rescue-{number}{suffix}");
@@ -132,13 +134,13 @@ fn first_free(folder: &Folder, suffix: &str) -> io::Result<(String, File)> {
     Err(ErrorKind::AlreadyExists.into())
 }
 
-/// Script that sets owners: one command for neighbours with the same owner.
+/// Script that sets owners: one command for consecutive paths with the same owner.
 struct Owners {
     file: BufWriter<File>,
-    /// Owner of the paths that wait for their command.
+    /// Owner of the paths in `waiting`, for which no command was written yet.
     owner: (u32, u32),
     waiting: String,
-    /// Commands for modes, which setting an owner changes.
+    /// Commands that set the modes again of which a change of owner clears bits.
     modes: String,
 }
 
@@ -184,12 +186,12 @@ impl Owners {
     }
 }
 
-/// A path with its reason.
+/// JSON of a path with its reason.
 pub(super) fn told_json(told: &Told) -> Value {
     with_path(&told.path, json!({"why": told.why}))
 }
 
-/// A damaged file with its ranges.
+/// JSON of a damaged file with its ranges that cannot be read.
 pub(super) fn damaged_json(file: &Damaged) -> Value {
     let mut ranges = Vec::new();
     for (range, why) in &file.ranges {

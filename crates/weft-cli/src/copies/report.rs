@@ -14,32 +14,32 @@ use weft_units::Bytes;
 use super::record::{Record, damaged_json, told_json};
 use crate::size;
 
-/// Copies of all file systems, and the files that say what the terminal only counts.
+/// Results of all copies, and the files with the details that the terminal only counts.
 #[derive(Default)]
 pub(crate) struct All {
     pub(crate) list: Vec<Restored>,
     /// Whether every array could be read.
     pub(crate) is_whole: bool,
-    /// File with every finding, or why not all are in it.
+    /// File with every finding, or the error if it is incomplete; `None` without findings.
     pub(crate) findings: Option<Result<PathBuf, String>>,
-    /// Script that sets owners, or why it is not whole.
+    /// Script that sets owners, or the error if it is incomplete; `None` if there is no script.
     pub(crate) owners: Option<Result<PathBuf, String>>,
 }
 
-/// Copy of a file system.
+/// Result of the copy of a file system.
 #[derive(Default)]
 pub(crate) struct Restored {
     /// Name of the place.
     pub(crate) place: String,
-    /// Folder of the files, in that of the copy; `None` if they lie in that itself.
+    /// Folder of the copied files in that of the copy; `None` if they lie in that itself.
     pub(crate) folder: Option<String>,
-    /// Oddities of the file system.
+    /// Notes on the file system, for the user.
     pub(crate) notes: Vec<String>,
-    /// Report of the copy, up to its end.
+    /// Report of the copy, also of one that ended early; `None` if it was not begun.
     pub(crate) report: Option<Report>,
-    /// Reason why nothing was copied.
+    /// Reason why nothing was copied; `None` if the copy was begun.
     pub(crate) refused: Option<String>,
-    /// Reason why the copy ended early.
+    /// Reason why the copy ended early; `None` if it came to its end.
     pub(crate) stopped: Option<String>,
 }
 
@@ -49,7 +49,7 @@ impl All {
         self.is_whole && !self.list.is_empty() && self.list.iter().all(Restored::is_complete)
     }
 
-    /// One sentence about what was not copied as it was; `None` if there is nothing to say.
+    /// Sentence about files and file systems that were not copied as they were; `None` if all were.
     pub(crate) fn verdict(&self) -> Option<String> {
         let mut says = Vec::new();
         if !self.is_whole {
@@ -98,7 +98,8 @@ impl All {
         Some(says)
     }
 
-    /// Prints the report of every copy, and where the lists are. `to` is the folder of the copies.
+    /// Prints the report of every copy, and the paths of the files with details. `to` is the folder
+    /// of the copies.
     pub(crate) fn print(&self, out: &mut dyn Write, to: &Path) -> Result<(), Failure> {
         let lines_max = match self.findings {
             Some(Err(_)) => usize::MAX,
@@ -110,7 +111,8 @@ impl All {
         self.print_files(out)
     }
 
-    /// Adds to an object whether everything was copied as it was, and where the lists are.
+    /// Adds to a JSON object whether everything was copied as it was, and the paths of the files
+    /// with details.
     pub(crate) fn add_to(&self, object: &mut Value) {
         object["complete"] = json!(self.is_complete());
         object["verdict"] = json!(self.verdict());
@@ -122,7 +124,7 @@ impl All {
         object["owners_file"] = path(&self.owners);
     }
 
-    /// Says where the lists are.
+    /// Prints the paths of the files with findings and owners.
     fn print_files(&self, out: &mut dyn Write) -> Result<(), Failure> {
         if let Some(Ok(path)) = &self.findings {
             writeln!(out, "\n{} lists each of these paths with its bytes", label(path))?;
@@ -152,8 +154,8 @@ impl Restored {
         self.stopped.is_none() && self.report.as_ref().is_some_and(Report::is_complete)
     }
 
-    /// Adds the end of the copy to the findings, if there is something to say: a list without it is
-    /// not whole.
+    /// Adds a closing finding about a copy that is not complete. If a file lacks it, the file was
+    /// cut off.
     pub(super) fn finish(&self, record: &mut Record<'_>) {
         if self.is_complete() {
             return;
@@ -273,7 +275,7 @@ impl Lines<'_> {
         Ok(())
     }
 
-    /// Says how many of `all` lines were left out.
+    /// Prints how many of `all` lines were left out, if any were.
     fn end(&mut self, all: usize, lines_max: usize) -> Result<(), Failure> {
         if all > lines_max {
             writeln!(self.out, "    and {} more", all - lines_max)?;

@@ -1,4 +1,5 @@
-//! Output of `weft rescue --list` and `--to`: the table of what is inside, and reports of copies.
+//! Output of `weft rescue --list` and `--to`: the table of places inside of the arrays, and reports
+//! of copies.
 
 use std::io::Write;
 

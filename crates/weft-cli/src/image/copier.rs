@@ -1,4 +1,4 @@
-//! Decisions of `weft image`: which bytes of a dying disk are read next, and what became of them.
+//! Decisions of `weft image`: the bytes of a dying disk to read next, and the status of those read.
 //!
 //! Decides   the next read, from the map alone and the answers to the reads before it.
 //! Why       a dying disk may give each sector only once, and its next sector not at all. What is
@@ -52,20 +52,21 @@ pub(crate) enum Phase {
     Copy(u32),
     /// Sectors from both ends of failed areas are read.
     Trim,
-    /// Sectors between these ends are read.
+    /// Sectors between the ends of failed areas are read.
     Scrape,
     /// Bad sectors are read again, in the pass of this number, from 1 on.
     Retry(u32),
-    /// All is done.
+    /// Nothing is left to read.
     End,
 }
 
 /// Result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// Number of bytes that were read, from its start on. If more were asked for, the rest failed.
+    /// Number of bytes that were read, from the start of the range on; the rest of the range
+    /// failed.
     Read(u64),
-    /// Failed, or took too long.
+    /// The whole read failed, or took too long.
     Failed,
 }
 
@@ -75,7 +76,7 @@ pub(crate) struct Copier {
     map: Mapfile,
     settings: Settings,
     phase: Phase,
-    /// Byte from which on the phase goes forwards, or up to which backwards.
+    /// Byte at which the phase goes on: from there upwards, or from there downwards.
     position: u64,
     /// Number of bytes to skip after the next failure.
     skip: u64,
@@ -92,7 +93,7 @@ impl Copier {
             ('?', _) => (Phase::Copy(SWEEP), Some(position)),
             ('/', _) => (Phase::Scrape, Some(position)),
             ('-', 1..) if pass <= settings.retries => (Phase::Retry(pass), Some(position)),
-            // Each of these passes over what is done already.
+            // Any other state begins with the first pass, which skips areas that are done.
             _ => (Phase::Copy(1), None),
         };
         let skip = settings.block.max(SKIP_MIN);
@@ -105,7 +106,7 @@ impl Copier {
         copier
     }
 
-    /// Map of the copy at present.
+    /// Present map of the copy.
     pub(crate) fn map(&self) -> &Mapfile {
         &self.map
     }
@@ -120,7 +121,7 @@ impl Copier {
         self.settings.domain.clone()
     }
 
-    /// Number of bytes to copy that have a status.
+    /// Number of bytes with a status, among the bytes to copy.
     pub(crate) fn bytes(&self, status: Status) -> u64 {
         if self.settings.domain == (0..self.map.size()) {
             return self.map.bytes(status);
@@ -187,7 +188,7 @@ impl Copier {
         self.map.set(range, Status::NonTried);
     }
 
-    /// Writes where the copy is into the map.
+    /// Records the phase and position of the copy in the map.
     fn tell(&mut self) {
         let (phase, pass) = match self.phase {
             Phase::Copy(pass) => ('?', pass),
@@ -199,8 +200,8 @@ impl Copier {
         self.map.current = Current { position: self.position, phase, pass };
     }
 
-    /// Goes back to a phase before the present one if that has something to do, as after a copy of
-    /// another part of the disk.
+    /// Goes back to an earlier phase if that has something to do, as after a copy of another part
+    /// of the disk.
     fn go_back(&mut self) {
         let has = |status| self.bytes(status) > 0;
         if matches!(self.phase, Phase::Copy(_)) {
@@ -222,7 +223,7 @@ impl Copier {
         match self.phase {
             Phase::Copy(1) => Phase::Copy(2),
             Phase::Copy(2) => Phase::Copy(SWEEP),
-            // The pass began behind some of them.
+            // A resumed pass may have begun behind blocks that were not tried; it is then repeated.
             Phase::Copy(_) if self.bytes(Status::NonTried) > 0 => Phase::Copy(SWEEP),
             Phase::Copy(_) => Phase::Trim,
             Phase::Trim if self.settings.scrapes => Phase::Scrape,
@@ -306,7 +307,7 @@ impl Copier {
         Some(self.sector_at(area.start, area.end))
     }
 
-    /// The part of the sector that has the byte `start`, from there on and up to `end`.
+    /// The range from `start` to the end of its sector, or to `end` if that comes first.
     fn sector_at(&self, start: u64, end: u64) -> Range<u64> {
         let next = start / self.settings.sector * self.settings.sector + self.settings.sector;
         start..next.min(end)

@@ -29,7 +29,7 @@ pub(crate) struct Disk {
 /// Result of a read.
 #[derive(Debug)]
 pub(crate) enum Got {
-    /// Bytes from the start of the range on; fewer than it has if the rest failed.
+    /// Bytes from the start of the range on; fewer than were asked for if the rest failed.
     Bytes(Vec<u8>),
     /// The read failed.
     Failed,
@@ -52,7 +52,8 @@ impl Disk {
                 "{label}: found a part of a disk, expected a disk, a partition's device or an image"
             )));
         }
-        // The page cache has what a file system keeps there; files have no sectors of their own.
+        // A file is read through the page cache, which has the data that is not yet on its disk; a
+        // file has no sectors that can fail alone.
         let is_file = path.metadata().is_ok_and(|found| found.is_file());
         let options = OpenOptions { buffered: is_file, ..OpenOptions::new(Access::ReadOnly) };
         let member =
@@ -91,7 +92,7 @@ impl Disk {
         range: &Range<u64>,
         wait: &mut dyn FnMut(),
     ) -> Result<Got, Failure> {
-        // A map beside an image says what its own disk could not give.
+        // If the disk is an image with a map beside it, bytes that the map does not have fail.
         if self.member.rescued().is_some_and(|map| map.misses(range)) {
             return Ok(Got::Failed);
         }
@@ -118,7 +119,7 @@ impl Disk {
         }
     }
 
-    /// Asks the child to read.
+    /// Lets the child process read, and waits for its answer. The inner error is that of the read.
     fn ask(
         &mut self,
         start: u64,
@@ -152,7 +153,7 @@ impl Disk {
             return Err(self.gone(&format!("cannot be read any more: {error}")));
         }
         let is_device = self.member.device_number().is_some();
-        // A device that was unplugged has no bytes.
+        // A device that was unplugged has the size 0.
         if is_device && rustix::fs::seek(&self.member, rustix::fs::SeekFrom::End(0)) == Ok(0) {
             return Err(self.gone("was unplugged or has stopped"));
         }

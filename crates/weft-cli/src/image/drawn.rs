@@ -1,4 +1,4 @@
-//! Drawn disks with drawn bad sectors, copied by the decisions of [`Copier`].
+//! Tests of [`Copier`] on random disks with random bad sectors.
 
 use std::ops::Range;
 
@@ -9,10 +9,10 @@ use super::copier::{Answer, Copier, Phase, Settings};
 
 const SECTOR: u64 = 512;
 
-/// A disk that cannot give some of its sectors.
+/// A simulated disk with some unreadable sectors.
 struct Disk {
     size: u64,
-    /// Sectors that cannot be read.
+    /// Whether each sector is unreadable.
     bad: Vec<bool>,
     /// Number of times that a bad sector was read alone.
     alone: Vec<u32>,
@@ -83,7 +83,7 @@ impl Disk {
                 self.read += range.end - range.start;
                 Answer::Read(range.end - range.start)
             }
-            // A device may give what is before the bad sector.
+            // A device may return the bytes before the bad sector.
             Some(good) => {
                 self.errors += 1;
                 if range.start.is_multiple_of(1024) && good > 0 {

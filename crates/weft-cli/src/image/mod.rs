@@ -1,5 +1,5 @@
-//! Copies of dying disks: what is read next (`copier.rs`), the disk (`disk.rs`), the
-//! copy (`session.rs`).
+//! Copies of dying disks: the decisions (`copier.rs`), the disk (`disk.rs`), the running copy
+//! (`session.rs`).
 
 mod copier;
 mod disk;

@@ -1,4 +1,4 @@
-//! The copy itself: reads in the order of [`Copier`], and the map that is saved meanwhile.
+//! Copy of a dying disk: reads in the order of [`Copier`], and saves of the map meanwhile.
 
 use std::io;
 use std::ops::Range;
@@ -17,14 +17,14 @@ use super::disk::{Disk, Got};
 use crate::image_file::{MappedImage, ended_by, samples};
 use crate::size;
 
-/// A copy that runs.
+/// State of a running copy: its decisions, and its image with the map.
 pub(crate) struct Session {
     copier: Copier,
     file: MappedImage,
     counts: Counts,
 }
 
-/// Numbers of reads.
+/// Counts of reads.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) reads: u64,
@@ -34,7 +34,7 @@ pub(crate) struct Counts {
     pub(crate) timeouts: u64,
 }
 
-/// End of a copy.
+/// Result of a copy that ended.
 pub(crate) struct Ended {
     pub(crate) map: Mapfile,
     pub(crate) domain: Range<u64>,
@@ -46,14 +46,14 @@ impl Session {
         Self { copier, file, counts: Counts::default() }
     }
 
-    /// Compares what was read before with the disk: an image of another disk is not mixed with
-    /// this one.
+    /// Compares samples of the image, of up to `len` bytes, with the disk: the image of another
+    /// disk must not be continued with this one.
     ///
     /// # Errors
     /// The bytes differ, or the image cannot be read.
     pub(crate) fn compare(&self, disk: &mut Disk, len: u64) -> Result<(), Failure> {
         for range in samples(self.copier.map(), len) {
-            // What was read once need not be readable now.
+            // Bytes that were read once may be unreadable now.
             let Got::Bytes(bytes) = disk.read(&range, &mut || ())? else { continue };
             let copied = self.file.image.read(range.start, bytes.len());
             let copied = copied.map_err(|error| self.file.image.failed(&error))?;
@@ -70,21 +70,22 @@ impl Session {
         Ok(())
     }
 
-    /// Says how much is free if that is less than what is left to read.
+    /// Text about the free space if it is less than what is left to read; `None` if it suffices.
     pub(crate) fn short_of_space(&self) -> Option<String> {
         let domain = self.copier.domain();
         let left = domain.end - domain.start - self.copier.bytes(Status::Finished);
         self.file.image.short_of_space(left)
     }
 
-    /// Saves the map before the copy ends.
+    /// Saves the map when the copy ends. Returns the range of the image that was given back to make
+    /// room for the map, and is to be read again.
     fn save_at_last(&mut self) -> Result<Range<u64>, Failure> {
         let given_back = self.file.save_at_last(self.copier.map())?;
         self.copier.forget(given_back.clone());
         Ok(given_back)
     }
 
-    /// Takes the result of a read: into the image first, then into the map.
+    /// Records the result of a read: the bytes in the image first, then their status in the map.
     fn take(&mut self, range: &Range<u64>, got: Got) -> io::Result<()> {
         self.counts.reads += 1;
         let len = range.end - range.start;
@@ -151,14 +152,15 @@ fn run(
     Ok(())
 }
 
-/// End of the copy by SIGINT or SIGTERM.
+/// State for the end of the copy by SIGINT or SIGTERM.
 struct Stop {
     asked: Arc<AtomicBool>,
     parked: mpsc::Sender<()>,
 }
 
 impl Stop {
-    /// From now on a signal lets the present read end, saves the map, and ends the process.
+    /// Registers the handler: a signal lets the present read end, saves the map, and ends the
+    /// process.
     fn new(shared: &Arc<Mutex<Session>>) -> Self {
         let asked = Arc::new(AtomicBool::new(false));
         let (parked, is_parked) = mpsc::channel();
@@ -174,7 +176,8 @@ impl Stop {
         Self { asked, parked }
     }
 
-    /// Ends the copy if a signal has asked for that. Its thread then ends the process.
+    /// Returns an error, which ends the copy, if a signal has come. The thread of the handler then
+    /// saves the map and ends the process.
     fn park_if_asked(&self) -> Result<(), Failure> {
         if !self.asked.load(Ordering::SeqCst) {
             return Ok(());
@@ -188,7 +191,7 @@ impl Stop {
 /// Progress of the copy on the terminal.
 struct Shown {
     bar: ProgressBar,
-    /// Time of the last read that gave something.
+    /// Time of the last read that returned bytes.
     good: Instant,
     updated: Instant,
     text: String,
@@ -226,7 +229,7 @@ impl Shown {
         self.tick();
     }
 
-    /// Shows how long nothing was read.
+    /// Shows the time since the last successful read.
     fn tick(&self) {
         let quiet = self.good.elapsed().as_secs();
         self.bar.set_message(format!("{}, last good read {quiet} s ago", self.text));
@@ -240,5 +243,5 @@ fn locked(session: &Mutex<Session>) -> MutexGuard<'_, Session> {
 /// Time that a read may take to end after a signal.
 const LAST_READ: Duration = Duration::from_secs(5);
 
-/// Time between two changes of what the terminal shows.
+/// Shortest time between two updates of the progress on the terminal.
 const SHOW_INTERVAL: Duration = Duration::from_millis(100);

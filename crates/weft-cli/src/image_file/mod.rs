@@ -1,5 +1,5 @@
-//! Images that are written in any order and by several runs, each with a map that says which of its
-//! bytes were read: what `weft image` and `weft cat --output` have in common.
+//! Images that are written in any order and by several runs, each with a map of the bytes that were
+//! read: the common part of `weft image` and `weft cat --output`.
 //!
 //! `plan.rs` says which image and map belong together, `sparse.rs` writes the image.
 
@@ -48,7 +48,7 @@ impl MappedImage {
         Ok(())
     }
 
-    /// Saves the map, after the data that it says was read.
+    /// Makes the image durable, then saves the map that describes it.
     fn save(&mut self, map: &Mapfile) -> io::Result<()> {
         self.saved = Instant::now();
         self.image.sync()?;

@@ -14,15 +14,15 @@ use crate::result_kinds::{IMAGE_MAP, OUTPUT_MAP};
 
 /// Disk or array of which an image is a copy, and the maps that belong to such copies.
 pub(crate) struct Origin<'a> {
-    /// Name for messages.
+    /// Name of the disk or array in messages.
     name: &'a str,
     /// `disk` or `array`.
     noun: &'static str,
     /// Size of the image in bytes.
     size: u64,
-    /// Kind of a new map.
+    /// Kind of the file of a new map.
     kind: Kind,
-    /// Beginnings of the maps that are gone on with.
+    /// First bytes of maps with which a copy may go on.
     titles: &'static [&'static str],
     /// Second line of each map, which names the part of the array that is copied; `None` for a
     /// disk.
@@ -71,7 +71,8 @@ impl<'a> Origin<'a> {
     }
 }
 
-/// Map of an image: the one that is beside it, else the one that commands find there.
+/// Path of the map of an image: of an existing map that commands find by its name, else of a new
+/// one.
 pub(crate) fn map_beside(file: &Path) -> PathBuf {
     let names = names(file);
     let found = names.iter().find(|name| is_map(name)).or(names.first());
@@ -83,8 +84,8 @@ pub(crate) fn is_beside(file: &Path, map: &Path) -> bool {
     names(file).iter().any(|name| name == map)
 }
 
-/// Map of what was copied before into `file`, and the kind of the file at `path`. A new map if
-/// nothing was.
+/// Map of an earlier copy into `file`, read from `path`, or a new map if there was none. Also
+/// returns the kind of the map's file.
 ///
 /// # Errors
 /// Image and map do not belong together or to the origin.
@@ -139,8 +140,8 @@ pub(crate) fn map_of(
     Ok((mapped, Kind { begin: begin.copied().unwrap_or(kind.begin), ..kind }))
 }
 
-/// Ranges by which an image shows that it is of the disk: the beginnings of the first and of the
-/// last area that was read, as far as `len` bytes.
+/// Ranges that are compared to see whether an image is of this disk: the first `len` bytes of the
+/// first and of the last area that was read.
 pub(crate) fn samples(map: &Mapfile, len: u64) -> Vec<Range<u64>> {
     let read = || map.areas().filter(|(_, status)| *status == Status::Finished);
     let begin = |(area, _): (Range<u64>, Status)| area.start..area.end.min(area.start + len);

@@ -14,14 +14,14 @@ use weft_units::Bytes;
 
 use crate::size;
 
-/// Content of any kind: an image is known by its map.
+/// Kind of file of an image. Its content may be anything: the map says what the image is a copy of.
 const IMAGE: Kind = Kind { begin: "", name: "image" };
 
 /// A sparse image that this process writes.
 pub(crate) struct SparseImage {
     file: File,
     label: String,
-    /// Whether the file was made or emptied here, so that what was not written is a hole.
+    /// Whether the file was made or emptied here, so that ranges that were not written are holes.
     is_fresh: bool,
 }
 
@@ -72,7 +72,7 @@ impl SparseImage {
         Failure::failed(format!("{}: {error}", self.label))
     }
 
-    /// Says how much is free if that is less than `wanted` bytes.
+    /// Text about the free space if it is less than `wanted` bytes; `None` if it suffices.
     pub(crate) fn short_of_space(&self, wanted: u64) -> Option<String> {
         let stat = rustix::fs::fstatvfs(&self.file).ok()?;
         let free = stat.f_bavail.saturating_mul(stat.f_frsize);
@@ -86,7 +86,7 @@ impl SparseImage {
         })
     }
 
-    /// Writes bytes at a place. Zeros become holes, or replace what was there.
+    /// Writes bytes from byte `at` on. Blocks of zeros become holes, or overwrite earlier data.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -110,7 +110,7 @@ impl SparseImage {
         Ok(())
     }
 
-    /// Makes a part zeros.
+    /// Makes a range read as zeros: writes `zeros` if the range has data, and otherwise nothing.
     fn clear(&self, at: u64, zeros: &[u8]) -> io::Result<()> {
         let end = at + zeros.len() as u64;
         let has_data = !self.is_fresh
@@ -122,7 +122,7 @@ impl SparseImage {
         if has_data { self.file.write_all_at(zeros, at) } else { Ok(()) }
     }
 
-    /// Reads bytes back.
+    /// Reads `len` bytes of the image from byte `at` on.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -139,7 +139,7 @@ impl SparseImage {
         let _ = rustix::fs::fallocate(&self.file, mode, at, len);
     }
 
-    /// Makes what was written durable.
+    /// Makes all written data durable.
     ///
     /// # Errors
     /// The device of the file failed.

@@ -1,4 +1,4 @@
-//! Members of a new array: the present content at each position of the command line.
+//! Members of a new array: what each MEMBER argument names before anything is written.
 
 use std::path::{Path, PathBuf};
 

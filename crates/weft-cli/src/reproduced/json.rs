@@ -226,7 +226,7 @@ fn row(experiment: &Experiment, measured: &Measured) -> Value {
     })
 }
 
-/// The 95 % interval of a gain, in percent.
+/// Ends of the 95 % interval of a gain, in percent.
 pub(crate) fn interval(ratio: &Estimate) -> [f64; 2] {
     [gain_percent(ratio.low), gain_percent(ratio.high)]
 }

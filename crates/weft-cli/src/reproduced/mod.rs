@@ -89,7 +89,8 @@ impl Reproduced {
         Ok(())
     }
 
-    /// Number of published figures and claims per verdict, as a sentence, or what verdicts need.
+    /// Number of published figures and claims per verdict, as a sentence; or, with too few runs for
+    /// verdicts, the number of runs that they need.
     pub(crate) fn summary(&self) -> String {
         let patches: Vec<&str> = self.experiments.iter().map(Experiment::patch).collect();
         match Tally::of(self.found.iter().map(|found| found.rows.as_slice())) {

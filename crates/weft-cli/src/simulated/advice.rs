@@ -96,7 +96,7 @@ fn print(goal: Goal, advice: &Advice, runs: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The line with the result: what to use, or to keep the defaults.
+/// Line with the result: the volume to use, or the advice to keep the defaults.
 fn result(goal: Goal, advice: &Advice) -> String {
     let (metric, runs) = (goal.metric().name(), advice.runs);
     let value = told(goal, advice.value.value);

@@ -13,7 +13,8 @@ use weft_units::Bytes;
 
 /// Settings and knobs of a sweep that are without effect.
 pub(super) struct Effects {
-    /// By setting: the first setting before it that has the same results.
+    /// By setting: index of the first earlier setting with the same results; `None` if there is
+    /// none.
     pub(super) same_as: Vec<Option<usize>>,
     /// Swept knobs that change nothing, each with the reason, which is empty if it is not known.
     pub(super) without: Vec<(String, String)>,

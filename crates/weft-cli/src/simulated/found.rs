@@ -7,7 +7,7 @@ use weft_lab::simulate::sweep::Swept;
 
 use super::effect::Effects;
 
-/// Results of a sweep, and what follows from them.
+/// Results of a sweep, with names of its settings and the effects that follow from the results.
 pub(super) struct Found {
     /// Description of the sweep.
     pub(super) sweep: Description,
@@ -42,7 +42,8 @@ impl Found {
         differ.then_some(caches)
     }
 
-    /// How stripe caches were given their size, in words; empty if each is as given.
+    /// Sentence about the sizes that stripe caches were given; empty if all have the sizes of the
+    /// knobs.
     pub(super) fn cache_rule(&self) -> String {
         let has = |size: &dyn Fn(CacheSize) -> bool| {
             self.settings.iter().any(|setting| size(setting.cache_size))

@@ -17,7 +17,7 @@ use super::sweep::{Compared, alike, iops, verdicts};
 use super::{Simulated, parts, shares, source};
 use crate::size;
 
-/// The page, as HTML. It says how to repeat it at the path `at`.
+/// Page of a sweep, as HTML, with the command that makes it again at the path `at`.
 pub(super) fn page(found: &Found, at: &Path) -> String {
     let Found { sweep, knob, settings, names, swept, effects } = found;
     let runs = sweep.runs;
@@ -108,7 +108,7 @@ fn facts_of_job(found: &Found, job: &str) -> Vec<(String, String)> {
     facts
 }
 
-/// Page of an advice: its result in a line, what was tried, and how to repeat it.
+/// Page of an advice: its result in a line, the volumes that were tried, and how to repeat it.
 pub(super) fn advice_page(
     simulated: &Simulated,
     what: &Compared,

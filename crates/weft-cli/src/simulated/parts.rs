@@ -1,5 +1,5 @@
 //! Parts of a sweep, which run alone: the command lines of `--list`, the result of `--part`, and
-//! what `weft merge` makes of the results.
+//! the output of `weft merge`.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -34,7 +34,7 @@ impl FromStr for PartArg {
 }
 
 impl PartArg {
-    /// Number of the part, if the sweep has a single setting.
+    /// Number of the part, and number of parts. A sweep with several settings is refused.
     pub(super) fn of(self, settings: &Settings) -> Result<[usize; 2], Failure> {
         match settings.volumes.len() {
             1 => Ok(self.0),
@@ -94,8 +94,8 @@ const WITH_VALUE: [&str; 4] = ["--part", "--report", "--results", "--sweep"];
 /// Options without a value that the parts of a sweep do not have in common.
 const WITHOUT_VALUE: [&str; 4] = ["--csv", "--force", "--json", "--list"];
 
-/// Words of a command line that gives the page of a sweep, without the program: what parts have in
-/// common, then the swept values and the path of the page.
+/// Words of a command line that gives the page of a sweep, without the program: the words that
+/// parts have in common, then the swept values and the path of the page.
 pub(super) fn command(words: &[String], sweeps: Vec<String>, page: &Path) -> Vec<OsString> {
     let words: Vec<OsString> = words.iter().map(OsString::from).collect();
     // Options end where arguments that may look like options begin.
@@ -141,7 +141,7 @@ pub(super) fn print_part(part: [usize; 2], of: Joined) -> Ending {
     Ok(Exit::Done)
 }
 
-/// Prints what the sweep would have printed that these parts are of.
+/// Prints the output of the whole sweep, from its joined parts.
 pub(crate) fn print_joined(form: Form, joined: Joined) -> Ending {
     if form.is_text() {
         stdout().write_all(joined.sweep.head.as_bytes())?;

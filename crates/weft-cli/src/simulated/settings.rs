@@ -29,7 +29,7 @@ pub(super) struct Settings {
     pub(super) volumes: Vec<Volume>,
     /// Source of the size of each setting's stripe cache.
     pub(super) cache_sizes: Vec<CacheSize>,
-    /// How stripe caches that are not as given were given their size, in words.
+    /// Rule by which stripe caches got their size if that is not as given, in words.
     pub(super) cache_rule: String,
 }
 

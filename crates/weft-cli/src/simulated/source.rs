@@ -1,6 +1,6 @@
 //! Files that a simulation was read from, for pages that say how to repeat it.
 //!
-//! Only regular files are read: a pipe cannot be read twice, and a device is none of them.
+//! Only regular files are read: a pipe cannot be read twice, and a device is no such file.
 
 use std::fs::File;
 use std::path::Path;

@@ -127,7 +127,7 @@ pub(super) fn print_found(form: Form, found: &Found) -> Ending {
     Ok(Exit::Done)
 }
 
-/// Prints the table of each job, and what applies to all of them.
+/// Prints the table of each job, the shares of the jobs, and sentences about the whole sweep.
 fn print_text(found: &Found) -> Result<(), Failure> {
     for job in &found.swept {
         print(job, found)?;

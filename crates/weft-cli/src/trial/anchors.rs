@@ -1,5 +1,5 @@
-//! Anchors: superblocks and labels that are found on the disks, and the hypotheses under which each
-//! is where it has to be.
+//! Anchors: superblocks and labels found on the disks, and the hypotheses under which each of them
+//! lies where its format requires.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -14,15 +14,18 @@ use super::lvm;
 use super::shape::{Shape, places, shapes};
 use crate::look::Looked;
 
-/// Data offsets that are likely, in bytes: the usual ones, and what superblocks of md say.
+/// Likely data offsets of the members, in bytes: mdadm's defaults, and those in superblocks of md
+/// that are on the disks.
 pub(super) struct Hints {
     offsets: Vec<u64>,
-    /// Offsets of `offsets` that the search of the first bytes of a disk does not cover.
+    /// Offsets from which fewer than [`FAR`] bytes lie within the first [`SEARCH`] bytes of a disk,
+    /// so that the bytes behind them are searched separately.
     far: Vec<u64>,
 }
 
 impl Hints {
-    /// Hints of the disks: of their sizes, and of the superblocks of md that are on them.
+    /// Collects the likely offsets: mdadm's usual ones, its defaults for the sizes of these disks,
+    /// and the data offsets in superblocks of version 1 on the disks.
     pub(super) fn of(disks: &[Looked]) -> Self {
         let mut offsets = USUAL.to_vec();
         for disk in disks {
@@ -42,23 +45,25 @@ impl Hints {
         Self { offsets, far }
     }
 
-    /// Rank of a hypothesis among equals: the usual ones come first.
+    /// Sort key for hypotheses of equal score: usual data offsets, chunks and starts come first.
     pub(super) fn rank(&self, it: &Hypothesis) -> (bool, bool, bool, u64, Shape) {
         let is_unusual = !self.offsets.contains(&it.offset);
         let chunk = it.shape.chunk;
-        // mdadm's default, no chunk at all, and the one that NAS devices use.
+        // mdadm's default chunk of 512 KiB and RAID 1, which has none, come first; then 64 KiB,
+        // which NAS devices use.
         let is_default = chunk == Sectors(1024) || chunk == Sectors::ZERO;
         (is_unusual, !is_default, chunk != Sectors(128), it.start, it.shape)
     }
 }
 
-/// Something that was found on a column.
+/// Structure found on a disk, or in the data computed for a missing member.
 enum Found {
     Label,
     Super(Inside),
 }
 
-/// Hypotheses that the superblocks and labels on the disks give, the usual ones first.
+/// Hypotheses under which a superblock or label found on the disks lies where its format requires,
+/// the usual ones first.
 pub(super) fn hypotheses(columns: &Rc<Columns>, missing: usize, hints: &Hints) -> Vec<Hypothesis> {
     let slots = columns.slots();
     let mut tried = BTreeSet::new();
@@ -98,8 +103,9 @@ pub(super) fn hypotheses(columns: &Rc<Columns>, missing: usize, hints: &Hints) -
     all
 }
 
-/// Hypotheses of the file systems at the starts of the logical volumes that a text of LVM names, if
-/// it is found under this shape.
+/// Hypotheses of file systems at the starts of logical volumes. The volumes are those in LVM's
+/// metadata text of the physical volume at byte `volume` of the array; none if no such text is
+/// found under this shape and data offset.
 fn in_volumes(columns: &Rc<Columns>, shape: Shape, offset: u64, volume: u64) -> Vec<Hypothesis> {
     let mut all = Vec::new();
     let size = columns.smallest().checked_sub(offset);
@@ -123,8 +129,9 @@ fn in_volumes(columns: &Rc<Columns>, shape: Shape, offset: u64, volume: u64) -> 
     all
 }
 
-/// Superblocks and labels in the first bytes of the disks, each with its byte on its column. Of a
-/// file system with a first superblock, the copies are left out.
+/// Superblocks and LVM labels on the disks, each with its byte offset on the disk or missing
+/// member. Searches the first [`SEARCH`] bytes, and [`FAR`] bytes behind far data offsets. Backup
+/// superblocks are left out if the primary one of the same file system was found.
 fn find(columns: &Columns, hints: &Hints) -> Vec<(u64, Found)> {
     let mut found = Vec::new();
     let mut visit = |at: u64, piece: &[u8]| {
@@ -154,16 +161,18 @@ fn find(columns: &Columns, hints: &Hints) -> Vec<(u64, Found)> {
     found
 }
 
-/// Bytes of an array at which file systems begin: without a table, behind LVM's or a partition
-/// table's first MiB, and behind old ones of 63 sectors or 192 KiB.
+/// Bytes of an array at which a file system or a physical volume may begin: 0 without a partition
+/// table, 1 MiB as LVM and partition tables align, and the older starts of 63 sectors and 192 KiB.
 const STARTS: [u64; 4] = [0, 1 << 20, 63 * 512, 192 << 10];
 /// The bytes of [`STARTS`] that are not 0, for messages.
 pub(crate) const STARTS_TEXT: &str = "31.5 KiB, 192 KiB or 1 MiB";
-/// Bytes of a disk in which superblocks are searched: behind mdadm's largest usual data offset.
+/// Number of bytes from the start of a disk that are searched for superblocks: more than mdadm's
+/// largest usual data offset.
 pub(crate) const SEARCH: u64 = 160 << 20;
-/// Bytes behind a far data offset in which superblocks are searched.
+/// Number of bytes from a far data offset on that are searched for superblocks.
 const FAR: u64 = 8 << 20;
-/// Number of superblocks that are tried: copies of images, or a journal, may have many.
+/// Largest number of superblocks and labels that are tried: copies of images, or a journal, may
+/// have many.
 const FOUND_MAX: usize = 512;
-/// Data offsets of mdadm's versions in bytes.
+/// Data offsets that releases of mdadm have used by default, in bytes.
 const USUAL: [u64; 4] = [1 << 20, 128 << 20, 0, 64 << 10];

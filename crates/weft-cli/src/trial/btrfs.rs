@@ -1,11 +1,11 @@
-//! btrfs as evidence: its superblocks, the blocks of its trees and sectors of data, each by its
-//! checksum, its UUID and its own address.
+//! btrfs as evidence: its superblocks, the blocks of its trees and sectors of data, each known by
+//! its checksum, its UUID and the address that it records.
 
 use weft_files::btrfs::{Point, Points};
 
 use super::inside::{Check, SUPER_BYTES};
 
-/// A file system by one of its superblocks.
+/// A btrfs, as one of its superblocks describes it.
 #[derive(Clone, Debug)]
 pub(super) struct Super {
     pub(super) points: Points,
@@ -13,20 +13,20 @@ pub(super) struct Super {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum What {
-    /// Superblock that says that it is at this byte.
+    /// Superblock that records this byte as its own address.
     Copy(u64),
     /// Block of a tree, or sector of data.
     Point(Point),
 }
 
 impl Super {
-    /// Facts of a superblock; `None` if the bytes are none.
+    /// Parses a superblock; `None` if the bytes are none.
     pub(super) fn of(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.get(..SUPER_BYTES).filter(|it| it[0x40..0x48] == *b"_BHRfS_M")?;
         Points::of(bytes).map(|points| Self { points })
     }
 
-    /// Checks that the superblock gives: its copies, and the roots of two trees.
+    /// Checks that follow from the superblock: its copies, and the roots of two trees.
     pub(super) fn checks(&mut self) -> Vec<Check<What>> {
         let copy = |at| Check { at, len: SUPER_BYTES, weight: 4, what: What::Copy(at) };
         let mut checks: Vec<_> = self.points.superblocks().map(copy).collect();
@@ -35,7 +35,7 @@ impl Super {
         checks
     }
 
-    /// Checks of a point, one for each of its copies.
+    /// Checks of a tree block or data sector, one for each of its copies.
     fn of_point(&self, point: &Point) -> Vec<Check<What>> {
         let (block, sector) = self.points.lens();
         let (len, weight) = match point {
@@ -54,7 +54,7 @@ impl Super {
         }
     }
 
-    /// Whether the bytes are what the check says.
+    /// Whether `bytes` are the structure that the check expects.
     pub(super) fn holds(&self, what: &What, bytes: &[u8]) -> bool {
         self.begins(what, bytes)
             && match what {
@@ -63,7 +63,7 @@ impl Super {
             }
     }
 
-    /// Checks that a block gives which is what its own check says.
+    /// Checks that follow from a block that was found: `bytes` have passed the check of `what`.
     pub(super) fn further(&mut self, what: &What, bytes: &[u8]) -> Vec<Check<What>> {
         let What::Point(Point::Block(at)) = what else { return Vec::new() };
         let below = self.points.below(*at, bytes);

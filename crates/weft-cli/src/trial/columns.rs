@@ -1,5 +1,8 @@
-//! Columns: the disks, and of one missing member the content that the others imply. With one parity
-//! it is their sum; with two, the sum of all but one of them, any of which may have Q at a place.
+//! Columns: the disks, and each missing member as a column with content computed from the disks.
+//!
+//! Content is computed for one missing member only. With one parity it is the XOR of all disks.
+//! With two it is the XOR of all disks but the one that has Q in that stripe; which disk that is
+//! depends on the order, so each disk is left out in turn.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -10,10 +13,11 @@ use weft_parity::Parity;
 
 use crate::look::Looked;
 
-/// Line of a disk; `None` if it cannot be read.
+/// Cached run of [`LINE`] bytes of a disk, shorter at the end of the disk; `None` if it cannot be
+/// read.
 type Line = Option<Rc<[u8]>>;
 
-/// Disks that are read in lines, which are kept as long as there is room.
+/// Disks that are read through a cache of lines. The cache is emptied when it is full.
 pub(super) struct Columns {
     disks: Vec<Looked>,
     missing: usize,
@@ -43,19 +47,20 @@ impl Columns {
         self.disks.len() + self.missing
     }
 
-    /// Number of sources for the columns of a level with so many parities: each disk, and what the
-    /// disks together say that the one missing member had.
+    /// Number of sources of a level with this number of parities. Each disk is a source of its own
+    /// column; each way to compute the one missing member from the disks is a further source.
     pub(super) fn sources(&self, parities: u32) -> usize {
         let disks = self.disks.len();
         match (self.missing, parities) {
             (1, 1) => disks + 1,
-            // Any of the disks may have the other parity.
+            // With two parities, Q may be on any of the disks, which is then left out of the XOR.
             (1, 2) => 2 * disks,
             _ => disks,
         }
     }
 
-    /// Column of a source: all sources but the disks are of the missing member.
+    /// Column that a source is for: the disk itself or, for each further source, the missing
+    /// member.
     pub(super) fn column_of(&self, source: usize) -> usize {
         source.min(self.disks.len())
     }
@@ -64,27 +69,29 @@ impl Columns {
         column < self.disks.len()
     }
 
-    /// Whether a column has a source.
+    /// Whether the content of a column can be read or computed.
     pub(super) fn is_readable(&self, column: usize, parities: u32) -> bool {
         self.is_disk(column) || column < self.sources(parities)
     }
 
-    /// Number of bytes that were read of all disks.
+    /// Number of bytes that were read from all disks together.
     pub(super) fn bytes_read(&self) -> u64 {
         self.read.iter().map(Cell::get).sum()
     }
 
-    /// Whether something was not read because as much of its disk had been read as is allowed.
+    /// Whether a read was refused because its disk had reached the limit of bytes that may be read.
     pub(super) fn is_limited(&self) -> bool {
         self.is_limited.get()
     }
 
-    /// Allows so many percent of [`READ_MAX`] to be read of a disk, the rest of which is for later.
+    /// Sets the limit of bytes that may be read of each disk to this percentage of [`READ_MAX`].
+    /// The rest is kept for later rounds.
     pub(super) fn allow(&self, percent: u64) {
         self.limit.set(READ_MAX / 100 * percent);
     }
 
-    /// Counts bytes that are about to be read of a disk; `None` if these would be too many.
+    /// Counts bytes that are about to be read of a disk. `None`, without counting them, if they
+    /// would exceed the limit.
     fn count(&self, disk: usize, len: u64) -> Option<()> {
         let read = self.read.get(disk)?;
         if read.get() + len > self.limit.get() {
@@ -114,7 +121,7 @@ impl Columns {
         self.disk(source, at, len)
     }
 
-    /// Sum of the bytes `at..at + len` of some disks.
+    /// XOR of the bytes `at..at + len` of some disks; `None` if one of them cannot be read.
     pub(super) fn sum(
         &self,
         mut disks: impl Iterator<Item = usize>,
@@ -127,7 +134,7 @@ impl Columns {
         })
     }
 
-    /// The bytes `at..at + len` of a disk.
+    /// The bytes `at..at + len` of a disk; `None` if they cannot be read.
     pub(super) fn disk(&self, disk: usize, at: u64, len: usize) -> Option<Vec<u8>> {
         let mut bytes = Vec::with_capacity(len);
         while bytes.len() < len {
@@ -158,9 +165,9 @@ impl Columns {
         line
     }
 
-    /// Reads a range of all disks once, piece by piece, without keeping it. `visit` gets the pieces
-    /// of each disk, and those that the missing member may have had, with their byte; what cannot
-    /// be read is zeros.
+    /// Reads a range of all disks once, piece by piece, without caching it. Calls `visit` with the
+    /// byte offset and the bytes of each piece of each disk and, if one member is missing, of each
+    /// content that it may have had. Bytes that cannot be read are passed as zeros.
     pub(super) fn scan(&self, range: Range<u64>, visit: &mut dyn FnMut(u64, &[u8])) {
         let end = range.end.min(self.smallest());
         for at in (range.start..end).step_by(PIECE) {
@@ -180,7 +187,8 @@ impl Columns {
                 let mut sum = vec![0; len];
                 pieces.iter().for_each(|piece| Parity::detect().xor_into(&mut sum, piece));
                 visit(at, &sum);
-                // The sum without one disk, which has Q there.
+                // With two parities, the missing member is the XOR without the disk that has Q
+                // there.
                 for piece in pieces.iter().filter(|_| pieces.len() >= 3) {
                     let mut rest = sum.clone();
                     Parity::detect().xor_into(&mut rest, piece);
@@ -191,11 +199,11 @@ impl Columns {
     }
 }
 
-/// Bytes of a line.
+/// Size of a line of the cache, in bytes.
 const LINE: u64 = 16 << 10;
-/// Number of lines that are kept: 256 MiB.
+/// Largest number of lines in the cache: 256 MiB.
 const LINES_MAX: usize = 16 << 10;
 /// Largest number of bytes that are read of one disk: 1 GiB.
 const READ_MAX: u64 = 1 << 30;
-/// Bytes that a scan reads at once.
+/// Bytes that a scan reads of a disk at once.
 const PIECE: usize = 1 << 20;

@@ -1,5 +1,5 @@
-//! ext4 as evidence: blocks of which the superblock, a group descriptor or an inode says what they
-//! are, each within one block of the file system and so on one member.
+//! ext4 as evidence: blocks with a content that the superblock, a group descriptor or an inode
+//! predicts. Each check is within one block of the file system and so on one member.
 //!
 //! Source   Linux documentation, "ext4 Data Structures and Algorithms"
 
@@ -9,7 +9,7 @@ use weft_units::fields::{le16, le32};
 
 use super::inside::Check;
 
-/// Facts of a superblock.
+/// Fields of a superblock that the checks need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Super {
     pub(super) uuid: [u8; 16],
@@ -21,28 +21,28 @@ pub(super) struct Super {
     inode: usize,
     descriptor: usize,
     has_sums: bool,
-    /// Group that has this copy of the superblock.
+    /// Block group in which this superblock, primary or backup, lies.
     group: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum What {
-    /// Copy of the superblock of this group.
+    /// Backup of the superblock in this block group.
     Backup(u64),
-    /// Bitmap of so many bits, of which so many are 0.
+    /// Block or inode bitmap with this number of bits, of which so many are 0.
     Bitmap(usize, u32),
-    /// Group descriptors from this group on.
+    /// Block of group descriptors, of which the first describes this group.
     Descriptors(u64),
-    /// First block of the folder with this inode.
+    /// First block of the directory with this inode number.
     Folder(u32),
-    /// Inodes from this number on.
+    /// Block of an inode table, of which the first inode has this number.
     Inodes(u64),
-    /// Last block of a file, of which this many bytes are the file's.
+    /// Last block of a file, of which this many bytes are the file's and the rest zeros.
     Tail(usize),
 }
 
 impl Super {
-    /// Facts of a superblock of a file system; `None` if the bytes are none.
+    /// Parses a superblock; `None` if the bytes are not a plausible one.
     pub(super) fn of(bytes: &[u8]) -> Option<Self> {
         if bytes.len() < 1024 || le16(bytes, 56) != 0xef53 {
             return None;
@@ -77,7 +77,7 @@ impl Super {
         is_sane.then_some(found)
     }
 
-    /// Byte of this copy of the superblock in the file system.
+    /// Byte offset of this superblock in the file system.
     pub(super) fn place(&self) -> u64 {
         match self.group {
             0 => 1024,
@@ -99,7 +99,7 @@ impl Super {
         Check { at: block * self.block, len, weight, what }
     }
 
-    /// Checks that the superblock gives: its copies, and the group descriptors.
+    /// Checks that follow from the superblock: its backups, and the group descriptors.
     pub(super) fn checks(&self) -> Vec<Check<What>> {
         let groups = self.groups().min(GROUPS_MAX);
         let copies = (1..groups).filter(|it| is_sparse_group(*it)).take(64).map(|group| {
@@ -110,7 +110,7 @@ impl Super {
         let each = self.block / self.descriptor as u64;
         let tables = self.groups().div_ceil(each).min(64);
         let table = |it| self.check(self.first + 1 + it, 4, What::Descriptors(it * each));
-        // In turn: the first few checks lie in many places.
+        // Backups and tables alternate, so that even the first few checks lie in many places.
         let mut tables = (0..tables).map(table);
         let mut checks = Vec::new();
         for copy in copies {
@@ -121,7 +121,7 @@ impl Super {
         checks
     }
 
-    /// Whether the bytes are what the check says.
+    /// Whether `bytes` are the structure that the check expects.
     pub(super) fn holds(&self, what: &What, bytes: &[u8]) -> bool {
         match *what {
             What::Backup(group) => {
@@ -160,7 +160,8 @@ impl Super {
         }
     }
 
-    /// Block bitmap, inode bitmap and inode table of a descriptor, if it is sane.
+    /// Block numbers of the block bitmap, inode bitmap and inode table in a group descriptor;
+    /// `None` if they are not plausible.
     fn descriptor(&self, bytes: &[u8]) -> Option<[u64; 3]> {
         let wide = bytes.len() >= 64;
         let at = |low: usize| {
@@ -174,7 +175,7 @@ impl Super {
         is_sane.then_some(all)
     }
 
-    /// Whether the checksum of an inode fits its number.
+    /// Whether the checksum of an inode, which covers its number, is right.
     fn is_summed(&self, inode: &[u8], number: u64) -> bool {
         let sum = crc32c_raw(u32::MAX, &self.uuid);
         let number = u32::try_from(number).unwrap_or(0);
@@ -191,7 +192,7 @@ impl Super {
         if is_wide { sum == u32::from(le16(inode, 130)) << 16 | low } else { sum & 0xffff == low }
     }
 
-    /// Checks that a block gives which is what its own check says.
+    /// Checks that follow from a block that was found: `bytes` have passed the check of `what`.
     pub(super) fn further(&self, what: &What, bytes: &[u8]) -> Vec<Check<What>> {
         match *what {
             What::Descriptors(first) => {
@@ -231,9 +232,10 @@ impl Super {
         checks
     }
 
-    /// Check of the first block of a folder, or of the last of a file.
+    /// Check of the first block of a directory, or of the last block of a regular file. `None` if
+    /// the inode tells no such block.
     fn of_inode(&self, inode: &[u8], number: u64) -> Option<Check<What>> {
-        // Extents within the inode, one or more.
+        // Only inodes with one to four extents within the inode are used.
         let count = usize::from(le16(inode, 42));
         if le16(inode, 40) != 0xf30a || le16(inode, 46) != 0 || !(1..=4).contains(&count) {
             return None;
@@ -267,7 +269,8 @@ impl Super {
     }
 }
 
-/// Number of groups of which copies of the superblock are looked for: 16 TiB with usual blocks.
+/// Largest number of block groups that are searched for backups of the superblock: 16 TiB with
+/// blocks of 4 KiB.
 const GROUPS_MAX: u64 = 1 << 17;
 
 #[cfg(test)]

@@ -1,14 +1,16 @@
-//! What lies in an array, as evidence: which bytes have to be what, at which byte of it.
+//! Evidence for a geometry: structures of file systems and LVM that must lie at known bytes of the
+//! array.
 //!
-//! Each kind of file system has a module that decides this from bytes alone. A check that succeeds
-//! may give further ones, so that evidence begins with one superblock and spreads over the array.
+//! Each kind of file system has a module that says, from bytes alone, which structures to expect
+//! and whether bytes are such a structure. A check that succeeds may give further checks, so that
+//! the evidence begins with one superblock and spreads over the array.
 
 use super::{btrfs, ext4, xfs};
 
-/// Something that bytes have to be.
+/// Check: a structure that is expected at a place, with its weight in the score.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Check<W> {
-    /// First byte, from the start of the file system on.
+    /// Byte offset from the start of the file system; of a label, from that of the physical volume.
     pub(super) at: u64,
     pub(super) len: usize,
     pub(super) weight: u64,
@@ -21,7 +23,7 @@ impl<W> Check<W> {
     }
 }
 
-/// Content that the bytes of a check must have, by the kind of the file system.
+/// Structure that a check expects, by the kind of the file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum What {
     Btrfs(btrfs::What),
@@ -40,7 +42,8 @@ pub(super) enum Inside {
 }
 
 impl Inside {
-    /// The file system whose superblock these bytes are, or a copy of it.
+    /// Parses a superblock, primary or backup, of any known file system; `None` if the bytes are
+    /// none.
     pub(super) fn of(bytes: &[u8]) -> Option<Self> {
         ext4::Super::of(bytes)
             .map(Self::Ext)
@@ -48,7 +51,7 @@ impl Inside {
             .or_else(|| btrfs::Super::of(bytes).map(|it| Self::Btrfs(Box::new(it))))
     }
 
-    /// Kind for people, with its article.
+    /// Name of the kind of file system for messages, with its article.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Btrfs(_) => "a btrfs",
@@ -65,7 +68,7 @@ impl Inside {
         }
     }
 
-    /// Byte of the superblock in the file system.
+    /// Byte offset in the file system of the superblock that was found.
     pub(super) fn place(&self) -> u64 {
         match self {
             Self::Btrfs(it) => it.points.place(),
@@ -74,7 +77,7 @@ impl Inside {
         }
     }
 
-    /// Whether it was found by its first superblock, not by a copy.
+    /// Whether the superblock that was found is the primary one and not a backup.
     pub(super) fn is_first(&self) -> bool {
         SUPER_PLACES.contains(&self.place())
     }
@@ -88,7 +91,7 @@ impl Inside {
         }
     }
 
-    /// Checks that the superblock gives.
+    /// Checks that follow from the superblock alone.
     pub(super) fn checks(&mut self) -> Vec<Check<What>> {
         match self {
             Self::Btrfs(it) => all(it.checks(), What::Btrfs),
@@ -97,7 +100,8 @@ impl Inside {
         }
     }
 
-    /// Whether the first bytes of those of a check do not exclude it.
+    /// Whether `bytes`, the first part of a structure, may be the beginning of `what`. Only btrfs
+    /// can exclude any; for the others the answer is always true.
     pub(super) fn begins(&self, what: &What, bytes: &[u8]) -> bool {
         match (self, what) {
             (Self::Btrfs(it), What::Btrfs(what)) => it.begins(what, bytes),
@@ -105,7 +109,7 @@ impl Inside {
         }
     }
 
-    /// Whether the bytes are what the check says.
+    /// Whether `bytes` are the structure that the check expects.
     pub(super) fn holds(&self, what: &What, bytes: &[u8]) -> bool {
         match (self, what) {
             (Self::Btrfs(it), What::Btrfs(what)) => it.holds(what, bytes),
@@ -116,7 +120,7 @@ impl Inside {
         }
     }
 
-    /// Checks that bytes give which are what their own check says.
+    /// Checks that follow from a structure that was found: `bytes` have passed the check of `what`.
     pub(super) fn further(&mut self, what: &What, bytes: &[u8]) -> Vec<Check<What>> {
         match (self, what) {
             (Self::Btrfs(it), What::Btrfs(what)) => all(it.further(what, bytes), What::Btrfs),
@@ -140,8 +144,8 @@ pub(super) fn is_label(sector: &[u8]) -> bool {
 pub(super) const LABEL_AT: u64 = 512;
 /// Length of the longest superblock.
 pub(super) const SUPER_BYTES: usize = 4096;
-/// Bytes of a file system at which its first superblock may begin.
+/// Byte offsets in a file system at which its primary superblock may begin: ext4's, XFS's, btrfs's.
 pub(super) const SUPER_PLACES: [u64; 3] = [1024, 0, 64 << 10];
-/// Check of the label.
+/// Check of the label of a physical volume.
 pub(super) const LABEL: Check<What> =
     Check { at: LABEL_AT, len: 512, weight: 4, what: What::Label };

@@ -1,8 +1,9 @@
-//! Judgement of a hypothesis: which disk fits which slot best, and how well all of them fit.
+//! Score of a hypothesis: which disk fits which slot best, and how well all of them fit together.
 //!
-//! First each check is made on every column, which gives the order of the disks (`order.rs`). Then
-//! checks are made again in that order, with what missing members had computed from the others, and
-//! parity is compared where checks succeeded.
+//! First each check is made on every column (`columns.rs`); the order of the disks is the
+//! assignment of columns to slots under which most checks succeed (`order.rs`). Then the checks are
+//! made again in that order, with missing members computed from the others, and parity is compared
+//! where checks succeeded.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +16,7 @@ use super::inside::{Check, Inside, LABEL, What};
 use super::order;
 use super::shape::{Shape, places};
 
-/// Hypothesis: a geometry, and what lies where in the array.
+/// Hypothesis: a geometry, and the place and kind of a file system in the array.
 #[derive(Clone, Debug)]
 pub(super) struct Hypothesis {
     pub(super) shape: Shape,
@@ -23,30 +24,32 @@ pub(super) struct Hypothesis {
     pub(super) offset: u64,
     /// First byte of the file system in the array.
     pub(super) start: u64,
-    /// First byte behind the part of the array that the file system may use from there on.
+    /// First byte of the array behind the space in which the file system must lie.
     pub(super) end: u64,
-    /// First byte of the physical volume of LVM with the file system.
+    /// First byte in the array of the physical volume with the file system; `None` without LVM.
     pub(super) volume: Option<u64>,
     pub(super) inside: Inside,
 }
 
-/// A hypothesis with its order.
+/// A hypothesis with the order of the disks that fits it best, and its score.
 #[derive(Clone, Debug)]
 pub(super) struct Judged {
     pub(super) hypothesis: Hypothesis,
     /// Column in each slot.
     pub(super) order: Vec<usize>,
-    /// Checks that succeeded less those that failed, by their weights.
+    /// Weight of the checks that succeeded minus that of those that failed, plus the number of
+    /// places with right parity.
     pub(super) score: i64,
-    /// Weight of the checks that succeeded, and of all.
+    /// Weight of the checks that succeeded, and of all checks.
     pub(super) hits: (u64, u64),
-    /// Places with the right parity, and all at which it was compared.
+    /// Number of places with right parity, and of all places at which parity was compared.
     pub(super) parity: (u64, u64),
-    /// Scores by slot and column.
+    /// Weight of the checks that succeeded, by slot and then by column.
     scores: Vec<Vec<u64>>,
 }
 
-/// Part of the bytes of a check, within a chunk: slots of its copies with their bytes, and length.
+/// Part of the bytes of a check that lies in one chunk: the slot of each copy with the byte in that
+/// member's data, and the length.
 type Piece = (Vec<(usize, u64)>, usize);
 
 impl Hypothesis {
@@ -54,7 +57,7 @@ impl Hypothesis {
         self.shape.map(columns.smallest().checked_sub(self.offset)?)
     }
 
-    /// Pieces of the bytes of a check; empty for one outside of the array, or of the file system.
+    /// Pieces of the bytes of a check; empty if some of them are beyond the array or beyond `end`.
     fn pieces(&self, map: &Layout, check: &Check<What>) -> Vec<Piece> {
         let of_volume = self.volume.filter(|_| check.what == What::Label);
         let (mut byte, mut left) =
@@ -74,8 +77,8 @@ impl Hypothesis {
         if is_there { pieces } else { Vec::new() }
     }
 
-    /// Makes at most `checks_max` checks: each is judged by `hold`, and returns the bytes if they
-    /// are right.
+    /// Makes at most `checks_max` checks, including those that follow from checks that succeeded.
+    /// `hold` makes one check, and returns its bytes if it succeeds.
     fn each(
         &self,
         map: &Layout,
@@ -98,7 +101,8 @@ impl Hypothesis {
         }
     }
 
-    /// Makes checks on every column, and finds the order under which most of them succeed.
+    /// Makes checks on every column, and finds the order under which most of them succeed. `None`
+    /// if none does, or the geometry does not fit the disks.
     pub(super) fn judge(self, columns: &Columns, checks_max: usize) -> Option<Judged> {
         let map = self.map(columns)?;
         let slots = self.shape.slots();
@@ -183,14 +187,15 @@ type Choice = (usize, Vec<u8>);
 struct Join {
     /// Slot of each piece, and columns with their bytes there.
     choices: Vec<(usize, Vec<Choice>)>,
-    /// Index of the choice for each of the first pieces.
+    /// Index of the choice for each piece that has one so far, from the first piece on.
     chosen: Vec<usize>,
-    /// Number of further tests.
+    /// Number of combinations that may still be tested.
     left: usize,
 }
 
 impl Join {
-    /// Bytes of the first choice for which `is_right` holds. Each slot has one column of its own.
+    /// Bytes of the first combination for which `is_right` holds. Pieces of one slot have the same
+    /// column, pieces of different slots different ones.
     fn find(&mut self, is_right: &dyn Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
         let piece = self.chosen.len();
         if piece == self.choices.len() {
@@ -217,8 +222,10 @@ impl Join {
 }
 
 impl Judged {
-    /// Judges again, with the disks in their order, missing members computed and parity compared.
-    /// Exchanges of two disks that fit alike, or of any two if parity is wrong, are tried first.
+    /// Makes the checks again with the disks in their order, computes missing members and compares
+    /// parity. Before that, exchanges two disks if the score is better then, with `few` checks each
+    /// time: pairs that fit each other's slots as well, and all pairs if most of the parity is
+    /// wrong. The result has the score of `all` checks.
     pub(super) fn confirm(mut self, columns: &Columns, few: usize, all: usize) -> Option<Self> {
         let map = self.hypothesis.map(columns)?;
         let slots = self.order.len();
@@ -230,11 +237,12 @@ impl Judged {
             Self { order: order.to_vec(), ..self.clone() }.in_order(columns, &map, few)
         };
         let first = judge(&self.order)?;
-        // Q depends on the order: where it is wrong, what fits best may be a strip of parity.
+        // Q depends on the order of the disks. If Q is mostly wrong, the disk that fits a slot best
+        // may have strips of parity there that equal the data.
         let is_doubtful = self.hypothesis.shape.parities() == 2
             && first.parity.1 >= DOUBT_MIN
             && first.parity.0 * 2 < first.parity.1;
-        // Of orders of one hypothesis, also wrong parity counts.
+        // Among orders of one hypothesis, wrong parity counts against an order.
         let key = |it: &Self| it.score + it.parity.0.cast_signed() - it.parity.1.cast_signed();
         let mut best = key(&first);
         let mut order = first.order;
@@ -286,13 +294,13 @@ impl Judged {
                 parity = (parity.0 + u64::from(is_right), parity.1 + 1);
             }
         }
-        // A resync after a mistake may have left wrong parity, so that it only counts if right.
+        // A resync after a mistake may have left wrong parity, so it does not lower the score.
         let score = score(hits, total)? + i64::try_from(parity.0).ok()?;
         Some(Self { score, hits: (hits, total), parity, ..self.clone() })
     }
 }
 
-/// Members in an order.
+/// Members of an array with the disks in a given order.
 struct Ordered<'a> {
     columns: &'a Columns,
     map: &'a Layout,
@@ -305,7 +313,8 @@ impl Ordered<'_> {
         self.columns.disk(self.order[slot], self.offset + at, len)
     }
 
-    /// Bytes of a member. Those of a missing one are computed by P, if all others are there.
+    /// Bytes of the member in a slot. Those of a missing member are computed with P; `None` if
+    /// another member is missing too, or cannot be read.
     fn read(&self, slot: usize, at: u64, len: usize) -> Option<Vec<u8>> {
         if self.columns.is_disk(self.order[slot]) {
             return self.disk(slot, at, len);
@@ -317,7 +326,8 @@ impl Ordered<'_> {
         self.columns.sum(others.map(|slot| self.order[slot]), self.offset + at, len)
     }
 
-    /// Whether the parity at a place is that of the data; `None` without a member too many.
+    /// Whether parity matches the data at byte `at` of the members; `None` if too many members are
+    /// missing to tell.
     fn has_parity(&self, at: u64) -> Option<bool> {
         let Layout::Parity(geometry) = self.map else { return None };
         let len = usize::try_from(SAMPLE).ok()?;
@@ -339,7 +349,7 @@ impl Ordered<'_> {
         match placement.q {
             Some(slot) => {
                 Parity::detect().pq(&data, &mut p, &mut q);
-                // P also gave the data of a missing member, so it says nothing then.
+                // P was used to compute a missing member, so comparing P then proves nothing.
                 match (has_disk(slot), has_disk(placement.p)) {
                     (true, true) => Some(is_right(slot, &q)? && is_right(placement.p, &p)?),
                     (true, false) => is_right(slot, &q),
@@ -356,14 +366,16 @@ impl Ordered<'_> {
     }
 }
 
-/// Weight of what succeeded less that of what failed.
+/// Weight of the checks that succeeded minus that of those that failed, which is the rest of
+/// `total`.
 fn score(hits: u64, total: u64) -> Option<i64> {
     Some(2 * i64::try_from(hits).ok()? - i64::try_from(total).ok()?)
 }
 
-/// Bytes of a place at which parity is compared.
+/// Size in bytes of a place at which parity is compared.
 const SAMPLE: u64 = 4096;
-/// Number of places at which parity is compared, and of those that may cast doubt on an order.
+/// Largest number of places at which parity is compared. From `DOUBT_MIN` places on, wrong parity
+/// may cast doubt on an order.
 const SAMPLES_MAX: usize = 64;
 const DOUBT_MIN: u64 = 8;
 /// Largest number of combinations of columns for one check.

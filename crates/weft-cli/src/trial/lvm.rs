@@ -11,8 +11,9 @@ use weft_files::source::{ReadError, Shared, Source};
 use super::columns::Columns;
 use super::shape::{Shape, places};
 
-/// Bytes of the array at which the first segments of logical volumes lie, for a physical volume
-/// that begins at byte `start`. Empty if no order of the disks gives a text with a right checksum.
+/// Byte ranges of the array with the first segments of logical volumes, for a physical volume that
+/// begins at byte `start` of the array. Empty if no order of the disks gives a metadata text with a
+/// right checksum.
 pub(super) fn volumes(
     columns: &Rc<Columns>,
     shape: Shape,
@@ -39,20 +40,22 @@ pub(super) fn volumes(
     Vec::new()
 }
 
-/// The physical volume under a choice of a source for each chunk that is read. Sources are tried
-/// in turn for the chunk that was read last, then for the one before it.
+/// A physical volume in an array with an unknown order of disks: each chunk that is read has a
+/// source that was chosen for it. Choices are tried like the digits of a counter: the source of the
+/// chunk that was read last changes first, then that of the chunk before it.
 struct Chosen {
     columns: Rc<Columns>,
     shape: Shape,
     map: Layout,
     offset: u64,
     start: u64,
-    /// First bytes of chunks in the array, in the order in which they were read first, and sources.
+    /// Chosen source of each chunk, by the chunk's first byte in the array, in the order of first
+    /// reads.
     choices: RefCell<Vec<(u64, usize)>>,
 }
 
 impl Chosen {
-    /// Goes on to the next choice; false after the last one.
+    /// Goes on to the next choice of sources. Returns false after the last one.
     fn next(&self) -> bool {
         let mut choices = self.choices.borrow_mut();
         while let Some((chunk, source)) = choices.pop() {

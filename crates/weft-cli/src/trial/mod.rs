@@ -1,21 +1,22 @@
 //! `weft rescue --try`: the geometry of an array without superblocks, by trial.
 //!
-//! A hypothesis is level, layout, chunk, data offset, and where a file system begins in the array.
-//! It says of each structure of the file system in which slot, and where on its member, it lies.
-//! The structures are checked one by one on each disk, so that the order of the disks need not be
-//! tried: it is the assignment of disks to slots under which most checks succeed. Many hypotheses
-//! get a few checks, the best of them more, and the last ones are read as an array.
+//! A hypothesis is a level, a layout, a chunk, a data offset, and the place where a file system
+//! begins in the array. From a hypothesis follows in which slot, and where on that member, each
+//! structure of the file system lies. The structures are checked one by one on each disk, so that
+//! not every order of the disks has to be tried: the order is the assignment of disks to slots
+//! under which most checks succeed. Many hypotheses get a few checks, the best of them more, and
+//! the last ones are read as an array.
 //!
 //! | part | file |
 //! |---|---|
-//! | hypotheses, from what is found on the disks | `anchors.rs` |
+//! | hypotheses, from structures that are found on the disks | `anchors.rs` |
 //! | levels, layouts, chunks, and the places that they give | `shape.rs` |
-//! | scores, and what they say of the order | `judge.rs`, `order.rs` |
-//! | what bytes have to be | `inside.rs`, for each kind `btrfs.rs`, `ext4.rs`, `xfs.rs` |
+//! | scores, and the order that follows from them | `judge.rs`, `order.rs` |
+//! | structures to expect | `inside.rs`, for each kind `btrfs.rs`, `ext4.rs`, `xfs.rs` |
 //! | logical volumes, of which the first bytes are starts of file systems | `lvm.rs` |
 //! | reads, within their limits | `columns.rs` |
 //!
-//! What superblocks of md say is not believed: a data offset in one is a place to look at.
+//! Superblocks of md are not believed: a data offset in one is only a further place to search.
 
 mod anchors;
 mod btrfs;
@@ -52,24 +53,25 @@ pub(crate) struct Guess {
     pub(crate) start: u64,
     /// Disk in each slot; `None` for a missing one.
     pub(crate) order: Vec<Option<usize>>,
-    /// Checks that succeeded less those that failed, by their weights.
+    /// Weight of the checks that succeeded minus that of those that failed, plus the number of
+    /// places with right parity.
     pub(crate) score: i64,
-    /// Weight of the checks that succeeded, and of all.
+    /// Weight of the checks that succeeded, and of all checks.
     pub(crate) hits: (u64, u64),
-    /// Places with the right parity, and all at which it was compared.
+    /// Number of places with right parity, and of all places at which parity was compared.
     pub(crate) parity: (u64, u64),
-    /// Kind of the file system, with its article.
+    /// Name of the kind of file system for messages, with its article.
     pub(crate) inside: &'static str,
 }
 
-/// Geometries that make sense, and what was read for them.
+/// Geometries that make sense, and how much was read to find them.
 #[derive(Clone, Debug)]
 pub(crate) struct Tried {
-    /// Best first.
+    /// Geometries by score, the best one first.
     pub(crate) guesses: Vec<Guess>,
-    /// Number of bytes that were read of all disks.
+    /// Number of bytes that were read from all disks together.
     pub(crate) read: u64,
-    /// Whether the limit of what is read of a disk was reached, so that scores may be too low.
+    /// Whether the limit of bytes read per disk was reached, so that scores may be too low.
     pub(crate) is_limited: bool,
 }
 
@@ -81,7 +83,7 @@ impl Tried {
     }
 }
 
-/// Tries geometries of an array on these disks, with so many further members missing.
+/// Tries geometries of an array that consists of these disks and `missing` further members.
 pub(crate) fn try_all(disks: &[Looked], missing: usize) -> Tried {
     let columns = Rc::new(Columns::new(disks.to_vec(), missing));
     let hints = Hints::of(disks);
@@ -98,7 +100,7 @@ pub(crate) fn try_all(disks: &[Looked], missing: usize) -> Tried {
     let confirmed =
         judged.into_iter().filter_map(|it| it.confirm(&columns, CHECKS_FEW, CHECKS_MAX));
     let mut judged: Vec<Judged> = confirmed.filter(|it| it.hits.0 >= HITS_MIN).collect();
-    // Of equals, the offset and the chunk that are usual come first.
+    // Among equal scores, usual data offsets and chunks come first.
     judged.sort_by_key(|it| (Reverse(it.score), hints.rank(&it.hypothesis)));
     let guesses = judged.into_iter().map(|it| Guess::of(it, &columns)).collect();
     Tried { guesses, read: columns.bytes_read(), is_limited: columns.is_limited() }
@@ -123,11 +125,12 @@ impl Guess {
     }
 }
 
-/// Round of judgement: each hypothesis gets so many checks, and the best ones are kept.
+/// Round of checks: each hypothesis gets at most `checks` of them, and the `kept` best hypotheses
+/// go on to the next round.
 struct Round {
     checks: usize,
     kept: usize,
-    /// Part of what may be read of a disk that is read until its end.
+    /// Percentage of the limit of bytes per disk that may have been read by the end of the round.
     percent: u64,
 }
 
@@ -137,9 +140,9 @@ const ROUNDS: [Round; 4] = [
     Round { checks: CHECKS_FEW, kept: 50, percent: 80 },
     Round { checks: CHECKS_MAX, kept: 8, percent: 100 },
 ];
-/// Number of checks of a hypothesis in an exchange of two disks.
+/// Largest number of checks of a hypothesis with two disks exchanged.
 const CHECKS_FEW: usize = 200;
 /// Largest number of checks of a hypothesis.
 const CHECKS_MAX: usize = 1500;
-/// Smallest weight of checks for a hypothesis that is named.
+/// Smallest weight of successful checks with which a geometry is reported.
 const HITS_MIN: u64 = 8;

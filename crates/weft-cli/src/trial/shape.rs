@@ -13,7 +13,7 @@ pub(super) struct Shape {
     slots: u32,
 }
 
-/// Shapes that an array with so many slots may have when so many members are missing.
+/// Shapes of arrays with this number of slots that can be read with this number of members missing.
 pub(super) fn shapes(slots: usize, missing: usize) -> Vec<Shape> {
     let of = |level: Level, layouts: &[u32]| -> Vec<Shape> {
         let chunks: &[u64] = if level == Level::Raid1 { &[0] } else { &CHUNKS };
@@ -39,7 +39,8 @@ pub(super) fn shapes(slots: usize, missing: usize) -> Vec<Shape> {
 }
 
 impl Shape {
-    /// Map of an array whose members have so many bytes of data.
+    /// Layout of an array of this shape with `size` bytes of data on each member; `None` if no such
+    /// array exists.
     pub(super) fn map(self, size: u64) -> Option<Layout> {
         let size = Bytes(size).sectors_floor();
         let size = if self.chunk == Sectors::ZERO { size } else { size.round_down(self.chunk) };
@@ -54,7 +55,8 @@ impl Shape {
         places(&map, byte).first().map(|(_, at)| *at)
     }
 
-    /// Bytes of the array from one on, up to the end of a chunk.
+    /// Number of bytes from byte `byte` of the array to the end of its chunk; `u64::MAX` without
+    /// chunks.
     pub(super) fn left_in_chunk(self, byte: u64) -> u64 {
         match self.chunk.bytes().0 {
             0 => u64::MAX,
@@ -72,7 +74,8 @@ impl Shape {
     }
 }
 
-/// Slots and bytes of their data at which a byte of the array lies.
+/// Copies of a byte of the array, each as slot and byte offset in that member's data; empty beyond
+/// the end of the array.
 pub(super) fn places(map: &Layout, byte: u64) -> Vec<(usize, u64)> {
     let (sector, within) = (Sectors(byte / 512), byte % 512);
     if sector >= map.array_size() {
@@ -94,5 +97,5 @@ pub(super) fn places(map: &Layout, byte: u64) -> Vec<(usize, u64)> {
     }
 }
 
-/// Chunks in sectors: 4 KiB to 2 MiB.
+/// Chunks that are tried, in sectors: 4 KiB to 2 MiB, the usual ones first.
 const CHUNKS: [u64; 10] = [1024, 128, 8, 16, 32, 64, 256, 512, 2048, 4096];

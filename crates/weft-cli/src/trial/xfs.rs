@@ -7,7 +7,7 @@ use weft_units::fields::{be16, be32, be64};
 
 use super::inside::Check;
 
-/// Facts of a superblock.
+/// Fields of a superblock that the checks need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Super {
     pub(super) uuid: [u8; 16],
@@ -15,35 +15,36 @@ pub(super) struct Super {
     blocks: u64,
     group_blocks: u64,
     groups: u64,
-    /// Bits of a block number, and of an inode number, within a group.
+    /// Bits of a block number within an allocation group. An inode number within the group has
+    /// `inodes_each_bits` more, which select an inode of the block.
     group_bits: u32,
     inodes_each_bits: u32,
     sector: u64,
     inode: u64,
     has_sums: bool,
-    /// Group that has this copy of the superblock.
+    /// Allocation group in which this superblock, primary or backup, lies.
     group: u64,
-    /// UUID that blocks and inodes have.
+    /// UUID in the headers of blocks and inodes. With [`META_UUID`] it differs from `uuid`.
     block_uuid: [u8; 16],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
-    /// First block of a directory, with its own byte.
+    /// First block of a directory, which begins at this byte of the file system.
     Directory(u64),
-    /// Header of a group with this magic, and its number.
+    /// Header of an allocation group: its magic, and the number of the group.
     Header([u8; 4], u64),
-    /// Block with inodes from this number on.
+    /// Block of inodes, of which the first has this number.
     Inodes(u64),
     /// Copy of the superblock.
     Superblock,
-    /// Last block of a file, of which this many bytes are the file's.
+    /// Last block of a file, of which this many bytes are the file's and the rest zeros.
     Tail(usize),
-    /// Root of a tree of a group, by its kind.
+    /// Block of a B+tree of an allocation group, which begins at this byte of the file system.
     Tree(Tree, u64),
 }
 
-/// Tree of a group.
+/// B+tree of an allocation group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tree {
     FreeByPlace,
@@ -52,7 +53,7 @@ pub(super) enum Tree {
 }
 
 impl Tree {
-    /// Magic without and with checksums.
+    /// Magic of the blocks of this tree; `has_sums` says whether the file system has checksums.
     fn magic(self, has_sums: bool) -> &'static [u8; 4] {
         match (self, has_sums) {
             (Self::FreeByPlace, false) => b"ABTB",
@@ -66,7 +67,7 @@ impl Tree {
 }
 
 impl Super {
-    /// Facts of a superblock; `None` if the bytes are none.
+    /// Parses a superblock; `None` if the bytes are not a plausible one.
     pub(super) fn of(bytes: &[u8]) -> Option<Self> {
         if bytes.len() < 512 || !bytes.starts_with(b"XFSB") {
             return None;
@@ -75,7 +76,7 @@ impl Super {
         let uuid: [u8; 16] = bytes[32..48].try_into().ok()?;
         let has_own = has_sums && be32(bytes, 216) & META_UUID != 0;
         let block_uuid = if has_own { bytes[248..264].try_into().ok()? } else { uuid };
-        // The header behind it says of which group it is.
+        // The AGF in the next sector says to which allocation group the superblock belongs.
         let sector = usize::from(be16(bytes, 102));
         let behind = bytes.get(sector..).filter(|it| it.starts_with(b"XAGF"));
         let group = behind.map_or(0, |it| be32(it, 8).into());
@@ -109,7 +110,7 @@ impl Super {
         is_sane.then_some(found)
     }
 
-    /// Byte offset of this copy of the superblock in the file system.
+    /// Byte offset of this superblock in the file system.
     pub(super) fn place(&self) -> u64 {
         self.byte(self.group, 0)
     }
@@ -119,12 +120,12 @@ impl Super {
         self.blocks * self.block
     }
 
-    /// Byte of a block of a group.
+    /// Byte offset in the file system of a block of an allocation group.
     fn byte(&self, group: u64, block: u64) -> u64 {
         (group * self.group_blocks + block) * self.block
     }
 
-    /// Checks that the superblock gives: the headers of its groups.
+    /// Checks that follow from the superblock: the headers of the allocation groups.
     pub(super) fn checks(&self) -> Vec<Check<What>> {
         let sector = usize::try_from(self.sector).unwrap_or(512);
         let header = |group: u64, number: u64, what| {
@@ -144,12 +145,12 @@ impl Super {
         (0..self.groups.min(GROUPS_MAX)).flat_map(of_group).collect()
     }
 
-    /// Whether the bytes are what the check says.
+    /// Whether `bytes` are the structure that the check expects.
     pub(super) fn holds(&self, what: &What, bytes: &[u8]) -> bool {
         match *what {
             What::Superblock => Self::of(bytes).is_some_and(|it| it.uuid == self.uuid),
             What::Header(magic, group) => {
-                // The free list has no version before its number.
+                // The AGFL has no version field before the number of its group.
                 let number = if magic == *b"XAFL" { be32(bytes, 4) } else { be32(bytes, 8) };
                 bytes.starts_with(&magic) && u64::from(number) == group
             }
@@ -178,7 +179,7 @@ impl Super {
         }
     }
 
-    /// Checks that bytes give which are what their own check says.
+    /// Checks that follow from a structure that was found: `bytes` have passed the check of `what`.
     pub(super) fn further(&self, what: &What, bytes: &[u8]) -> Vec<Check<What>> {
         match *what {
             What::Header(magic, group) if magic == *b"XAGF" => {
@@ -208,8 +209,8 @@ impl Super {
         usize::try_from(self.block).unwrap_or(4096)
     }
 
-    /// Checks of the blocks of inodes that a block of the tree of inodes names, or of the blocks
-    /// below it.
+    /// Checks that follow from a block of the inode B+tree: a leaf gives the blocks of inodes that
+    /// it lists, an inner block gives the blocks of the tree that it points to.
     fn inodes(&self, at: u64, bytes: &[u8]) -> Vec<Check<What>> {
         let group = at / self.block / self.group_blocks;
         let (level, count) = (be16(bytes, 4), usize::from(be16(bytes, 6)));
@@ -245,13 +246,14 @@ impl Super {
         records.flat_map(of_record).collect()
     }
 
-    /// Check of the first block of a directory, or of the last one of a file.
+    /// Check of the first block of a directory, or of the last block of a regular file. `None` if
+    /// the inode tells no such block.
     fn of_inode(&self, inode: &[u8]) -> Option<Check<What>> {
         let (mode, format, size) = (be16(inode, 2), inode[5], be64(inode, 56));
         let has_long_count = self.has_sums && be64(inode, 120) & LONG_COUNT != 0;
         let count = if has_long_count { be64(inode, 24) } else { be32(inode, 76).into() };
         let count = usize::try_from(count).unwrap_or(0);
-        // A list of extents within the inode.
+        // Only inodes with a list of extents within the inode are used.
         let fork = inode.get(if self.has_sums { 176 } else { 100 }..)?;
         if format != 2 || count == 0 || count > fork.len() / 16 {
             return None;
@@ -289,7 +291,7 @@ impl Super {
 const META_UUID: u32 = 4;
 /// Flag of an inode: its number of extents has 64 bits.
 const LONG_COUNT: u64 = 0x10;
-/// Number of groups whose headers are looked for.
+/// Largest number of allocation groups, from the first on, that are checked.
 const GROUPS_MAX: u64 = 64;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `weft cat --output FILE`: a sparse image of an array, which the same command goes on with.
+//! `weft cat --output FILE`: a sparse image of an array, which the same command completes later.
 
 use std::io::Write;
 use std::ops::Range;
@@ -19,9 +19,9 @@ use crate::size;
 /// Files of a copy, as the command line names them.
 pub(super) struct Files<'a> {
     pub(super) file: &'a Path,
-    /// Map; `None` for the one beside the file.
+    /// Path of the map; `None` for the default path beside the file.
     pub(super) map: Option<&'a Path>,
-    /// Whether the copy begins anew.
+    /// Whether an earlier copy in the file is dropped, so that the copy begins anew.
     pub(super) force: bool,
     /// Files and devices of the members.
     pub(super) members: &'a [PathBuf],
@@ -32,7 +32,7 @@ pub(super) struct Copy {
     file: MappedImage,
     map: Mapfile,
     map_path: PathBuf,
-    /// Bytes of the array that the file has.
+    /// Range of the array, in bytes, that the file is a copy of.
     range: Range<u64>,
 }
 
@@ -65,8 +65,9 @@ impl Copy {
         Ok(Self { file, map, map_path, range })
     }
 
-    /// Copies what is left, and saves the map: first what no run has read yet, then what earlier
-    /// runs could not read. Returns the areas of the file that could not be read.
+    /// Copies the ranges that are left, and saves the map: first the ranges that no run has read
+    /// yet, then those that earlier runs could not read. Returns the areas of the file that could
+    /// not be read.
     ///
     /// # Errors
     /// The array cannot be read, or a file cannot be written. The map is saved if possible.
@@ -119,7 +120,8 @@ impl Copy {
         Ok(copy.map.clone())
     }
 
-    /// Compares what was read before with the array: copies of different states are not mixed.
+    /// Compares samples of the earlier copy with the array: copies of different states are not
+    /// mixed.
     fn compare(&self, client: &mut NbdClient) -> Result<(), Failure> {
         let start = self.range.start;
         for sample in samples(&self.map, SAMPLE_BYTES) {
@@ -144,7 +146,7 @@ impl Copy {
         Ok(())
     }
 
-    /// Takes a piece: into the file first, then into the map.
+    /// Writes the bytes of a piece to the file, then records them in the map.
     fn take(&mut self, piece: &Piece) -> Result<(), Failure> {
         let at = piece.offset - self.range.start;
         let end = at + piece.data.len() as u64;

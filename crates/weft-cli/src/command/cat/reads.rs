@@ -14,7 +14,8 @@ pub(super) struct Reads<'c> {
     ranges: VecDeque<Range<u64>>,
     /// Whether unreadable blocks are replaced by zeros.
     skip: bool,
-    /// Requests that were sent, in order, by their cookies.
+    /// Requests that were sent and not yet returned, in the order of their ranges, with their
+    /// cookies.
     waiting: VecDeque<(u64, Range<u64>)>,
     /// Answers that came before those of earlier requests.
     here: BTreeMap<u64, Result<Vec<u8>, NbdError>>,
@@ -22,7 +23,7 @@ pub(super) struct Reads<'c> {
 
 /// Bytes of one read.
 pub(super) struct Piece {
-    /// First byte of the array.
+    /// First byte of the piece, counted in the array.
     pub(super) offset: u64,
     /// Bytes; zeros where `bad` says that they could not be read.
     pub(super) data: Vec<u8>,

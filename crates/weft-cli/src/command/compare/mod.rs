@@ -1,7 +1,8 @@
 //! `weft compare`: comparison of sets of runs, case by case.
 //!
-//! The comparison script that the author of patch 001 attached to his mail, for results of weft, of
-//! fio, and of `/proc/vmstat`. Without repeats its table equals the mail's, to the column.
+//! The comparison follows the script that the author of patch 001 (`weft reproduce`) attached to
+//! his mail, and takes results of weft, of fio, and copies of `/proc/vmstat`. Without repeats its
+//! table equals the table of the mail, to the column.
 
 mod print;
 mod remarks;

@@ -177,7 +177,7 @@ fn print_mean(
     Ok(())
 }
 
-/// Text of a change among others; one from 0 is larger than any.
+/// Text of a change in the list of the largest ones; a change from 0 is infinite.
 fn rank_text(change: &Change) -> String {
     match change.rank() {
         f64::INFINITY => "+∞".to_owned(),
@@ -186,7 +186,7 @@ fn rank_text(change: &Change) -> String {
     }
 }
 
-/// Text of a change; from 0 there is no percentage.
+/// Text of a change in percent; `from 0` for a change from 0, which has no percentage.
 pub(super) fn change_text(change: &Change) -> String {
     match change.percent {
         Some(percent) => percent_text(percent),
@@ -199,7 +199,7 @@ fn percent_text(percent: f64) -> String {
     format!("{percent:+.1}%")
 }
 
-/// Text of a mean: whole numbers as such, others with their significant digits.
+/// Text of a mean: without decimals if it is whole or 10,000 or more, else with two or more.
 fn value_text(cell: &Cell) -> String {
     let size = cell.mean.abs();
     match size {

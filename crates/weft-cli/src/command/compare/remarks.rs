@@ -1,5 +1,5 @@
-//! Remarks about a comparison, for the reader of its table: what marks mean, what the runs could
-//! show, what counts once, what is missing.
+//! Remarks below the table of a comparison: the meaning of its marks, the smallest change that the
+//! runs could detect, duplicate runs, and missing cells.
 
 use weft_lab::compare::{Change, Comparison, Copies, Row, Sets};
 
@@ -42,7 +42,8 @@ fn changes(comparison: &Comparison) -> impl Iterator<Item = (&Row, Change)> {
     rows.flat_map(|row| row.changes.iter().flatten().map(move |change| (row, *change)))
 }
 
-/// Meaning of the asterisk, and how many there are.
+/// Remark on the asterisk: its meaning, and the number of changes that have it. `None` if no change
+/// has an interval.
 fn marks(comparison: &Comparison) -> Option<String> {
     let sure: Vec<bool> = changes(comparison).filter_map(|(_, change)| change.is_sure()).collect();
     if sure.is_empty() {
@@ -58,11 +59,11 @@ fn marks(comparison: &Comparison) -> Option<String> {
     ))
 }
 
-/// Least change that the runs could show.
+/// Remark on the smallest change that runs of this number and scatter detect.
 fn would_see(comparison: &Comparison) -> Option<String> {
     let percents = changes(comparison).filter_map(|(row, change)| {
         change.percent?;
-        // Runs without scatter say nothing of what they could show.
+        // Runs without scatter do not tell which change they would detect.
         Some((row, change.would_see.filter(|least| *least > 0.0)?))
     });
     let mut percents: Vec<(&Row, f64)> = percents.collect();
@@ -81,7 +82,7 @@ fn would_see(comparison: &Comparison) -> Option<String> {
     ))
 }
 
-/// Changes of runs with a value of 0 or less.
+/// Remark on changes of runs with values of 0 or less, which are differences of means.
 fn zeros(comparison: &Comparison) -> Option<String> {
     let having: Vec<Change> =
         changes(comparison).map(|(_, change)| change).filter(|change| change.has_zeros).collect();
@@ -98,14 +99,14 @@ fn zeros(comparison: &Comparison) -> Option<String> {
     Some(format!("{what}{left_out}"))
 }
 
-/// Runs that are copies of others, by set.
+/// Remarks on runs that are copies of others, for each set.
 fn copies(copies: &[Copies]) -> Vec<String> {
     let mut remarks = Vec::new();
     let mut sets: Vec<&str> = copies.iter().map(|of| of.set.as_str()).collect();
     sets.dedup();
     for set in sets {
         let mut of_set: Vec<&Copies> = copies.iter().filter(|of| of.set == set).collect();
-        // A file with several jobs is one run of each.
+        // A file with several jobs gives one run of each job, and is counted once here.
         of_set.dedup_by_key(|of| &of.copy);
         let Some(first) = of_set.first() else { continue };
         let [copy, counts] = [&first.copy, &first.counts].map(|path| path.display());

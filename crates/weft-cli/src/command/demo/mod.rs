@@ -109,7 +109,7 @@ pub(crate) fn run(arguments: &Demo) -> Outcome {
     result.map(|_| Exit::Done)
 }
 
-/// Runs the demo's day, step by step, on `files`.
+/// Runs the steps of the demo on `files`.
 fn day(
     arguments: &Demo,
     tour: &mut Tour,

@@ -86,7 +86,7 @@ impl Used {
         Ok(((), Measured::new(what.to_owned()).bytes(self.all, start.elapsed())))
     }
 
-    /// Writes at random offsets, and declares a member failed in the middle of it.
+    /// Writes at random offsets, and declares a member failed in the middle of the writes.
     pub(super) fn fail_amid_writes(&mut self, member: &Path) -> Result<((), Measured), Failure> {
         let start = Instant::now();
         let mut flight = Flight(VecDeque::new());
@@ -262,7 +262,8 @@ impl Used {
 const PIECE: u64 = 1 << 20;
 /// Largest number of requests in flight.
 const DEPTH: usize = 16;
-/// Number of random writes: enough to reach every state of the cache, and done in a second or two.
+/// Number of random writes: enough to reach every state of the stripe cache, and done in a second
+/// or two.
 const RANDOM_WRITES: usize = 2000;
 /// Number of random writes that are submitted between two polls of a rebuild's status.
 const BURST: usize = 16;

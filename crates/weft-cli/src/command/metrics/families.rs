@@ -98,7 +98,7 @@ impl Family {
     }
 }
 
-/// Text of a label's value between its quotes.
+/// Value of a label, with the characters escaped that cannot stand between its quotes.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
@@ -182,7 +182,7 @@ fn of_sync(families: &mut Families, volume: &VolumeStatus) {
     );
 }
 
-/// Metrics of what clients asked for, and of the work of members by purpose.
+/// Metrics of the requests of all clients, and of the work of members by purpose.
 fn of_accounts(families: &mut Families, volume: &VolumeStatus) {
     let name = volume.name.as_str();
     let clients =

@@ -37,7 +37,7 @@ pub(super) fn serve(
                 continue;
             }
         };
-        // Others are disconnected, and ask again in their next interval.
+        // Further clients are disconnected; a scraper asks again in its next interval.
         if busy.fetch_add(1, Ordering::Relaxed) >= REQUESTS_MAX {
             busy.fetch_sub(1, Ordering::Relaxed);
             continue;
@@ -128,10 +128,10 @@ fn is_loopback(host: &str) -> bool {
 
 /// Largest number of requests that are answered at the same time.
 const REQUESTS_MAX: usize = 8;
-/// Longest head of a request.
+/// Longest head of a request, in bytes.
 const HEAD_BYTES_MAX: usize = 8 << 10;
 const HEADERS_MAX: usize = 64;
-/// Longest time in which a request comes, and in which a part of the answer is taken.
+/// Longest time for a request to arrive, and for the peer to take a part of the answer.
 const DEADLINE: Duration = Duration::from_secs(5);
 /// Pause before the next `accept`, after the process ran out of descriptors.
 const PAUSE: Duration = Duration::from_millis(200);

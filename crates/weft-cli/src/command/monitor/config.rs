@@ -1,4 +1,4 @@
-//! `mdadm.conf`: the lines of it that concern the watch.
+//! Lines of `mdadm.conf` that `weft monitor` uses.
 //!
 //! `ARRAY` lines tell the number of spares that an array should have, and its group of spares.
 //! `MAILADDR` and `PROGRAM` stand for the options of the command. All other lines are for mdadm
@@ -16,7 +16,7 @@ pub(super) struct Config {
     pub(super) mail: Option<String>,
     pub(super) program: Option<PathBuf>,
     pub(super) arrays: Vec<ArrayLine>,
-    /// Lines that make no sense and are left out, each as a sentence.
+    /// Remarks on lines that cannot be parsed and are ignored, each a sentence.
     pub(super) remarks: Vec<String>,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct ArrayLine {
     pub(super) spare_group: Option<String>,
 }
 
-/// Keywords of the file, of which at least three letters are given.
+/// Keywords of the file. A line may give the first letters of a keyword, three or more.
 const KEYWORDS: &[&str] = &[
     "DEVICES",
     "ARRAY",
@@ -54,10 +54,10 @@ const KEYWORDS: &[&str] = &[
 ];
 
 impl Config {
-    /// Reads a file. A line that makes no sense is left out, with a remark: the watch goes on.
+    /// Reads a file. A line that cannot be parsed is ignored, with a remark: the watch goes on.
     ///
     /// # Errors
-    /// The file cannot be read, or is none.
+    /// The file cannot be read, or is not a regular file.
     pub(super) fn read(path: &Path) -> Result<Self, String> {
         let named = |why: String| format!("{}: {why}", path.display());
         let is_file = std::fs::metadata(path).map_err(|error| named(error.to_string()))?.is_file();
@@ -83,7 +83,7 @@ impl Config {
         config
     }
 
-    /// Takes one line. The first address and program count, as with mdadm.
+    /// Parses one line. As with mdadm, the first mail address and the first program count.
     fn line(&mut self, words: &[String]) -> Result<(), String> {
         let (keyword, words) = words.split_first().expect("a line has a word");
         let known = KEYWORDS.iter().find(|known| {
@@ -108,14 +108,14 @@ impl Config {
         Ok(())
     }
 
-    /// The line about a volume; `None` if there is none.
+    /// The first `ARRAY` line about a volume; `None` if there is none.
     pub(super) fn line_of(&self, volume: &VolumeStatus) -> Option<&ArrayLine> {
         self.arrays.iter().find(|line| line.is_about(volume))
     }
 }
 
 impl ArrayLine {
-    /// Parses the words of a line; `None` if mdadm is to ignore the array.
+    /// Parses the words of an `ARRAY` line; `None` if mdadm is to ignore the array.
     fn parse(words: &[String]) -> Result<Option<Self>, String> {
         let mut line = Self::default();
         for word in words {
@@ -147,8 +147,8 @@ impl ArrayLine {
         Ok(Some(line))
     }
 
-    /// Whether the line is about a volume: the UUID and the name agree, as far as they are given,
-    /// or without both the last part of the device is the name of the volume.
+    /// Whether the line is about a volume. The UUID and the name must match if they are given;
+    /// without both, the last part of the device must be the name of the volume.
     fn is_about(&self, volume: &VolumeStatus) -> bool {
         let Some(array) = &volume.array else { return false };
         let short = array.name.rsplit_once(':').map(|(_, short)| short);
@@ -171,8 +171,9 @@ fn hexadecimal(text: &str) -> Option<String> {
     (plain && digits.len() == 32).then(|| digits.to_ascii_lowercase())
 }
 
-/// Lines with their first numbers, as words. A line that begins with white space continues the one
-/// before it, `#` begins a comment, and quotes keep white space in a word.
+/// Splits a text into lines, each as the number of its first line and its words. A line that begins
+/// with white space continues the one before it, `#` begins a comment, and quotes keep white space
+/// in a word.
 fn lines(text: &str) -> Vec<(usize, Vec<String>)> {
     let mut lines: Vec<(usize, Vec<String>)> = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {

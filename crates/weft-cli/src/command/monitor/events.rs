@@ -1,4 +1,4 @@
-//! Events of arrays, by mdadm's names: what differs between two looks at a volume.
+//! Events of arrays, by mdadm's names: the differences between two looks at the status of a volume.
 //!
 //! Source   mdadm(8), "MONITOR MODE"
 
@@ -67,12 +67,13 @@ pub(super) struct Seen {
     members: BTreeMap<String, String>,
     /// Running sync, such as `check`; `None` if none runs.
     sync: Option<String>,
-    /// Number of steps of the running sync that were told.
+    /// Number of whole steps of `--increment` percent that the running sync has completed.
     steps: u64,
 }
 
-/// Compares a volume with the last look at it, which becomes this one. `None` before stands for a
-/// volume that was not there. A sync is told of every `increment` percent.
+/// Events of a volume since the last look at it. `before` is its state at that look, `None` if the
+/// volume was not there, and is replaced by the present state. A running sync gives an event for
+/// each `increment` percent.
 pub(super) fn compare(
     before: &mut Option<Seen>,
     volume: &VolumeStatus,
@@ -103,7 +104,7 @@ pub(super) fn compare(
         };
         events.push(Event::new(event, name, label));
     }
-    // A member that was added and recovered between two looks.
+    // A member that was added and recovered between two looks is in sync when it is first seen.
     let new = now.members.iter().filter(|(label, _)| !last.members.contains_key(*label));
     let active = new.filter(|(_, state)| *state == "in_sync").map(|(label, _)| label);
     events.extend(active.map(|label| Event::new("SpareActive", name, label)));

@@ -1,7 +1,7 @@
-//! `weft monitor`: watches running volumes, and tells of events as mdadm --monitor does.
+//! `weft monitor`: watches running volumes, and reports events as mdadm --monitor does.
 //!
 //! Each look asks every server for its status, so an event that comes and goes between two looks is
-//! not told.
+//! not reported.
 
 mod config;
 mod events;
@@ -123,16 +123,17 @@ pub(crate) fn run(arguments: &Monitor) -> Outcome {
     }
 }
 
-/// A watch over volumes.
+/// State of the watch over volumes.
 struct Watch<'a> {
     arguments: &'a Monitor,
     config: Config,
     /// States at the last look, by the name of the volume.
     seen: BTreeMap<String, Option<Seen>>,
-    /// Spares that a volume has refused, by their label and the volume, which misses a member.
+    /// Spares that are not offered again to a volume with a missing member, because it has refused
+    /// them: label of the spare, and name of the volume.
     stuck: BTreeSet<(String, String)>,
-    /// Spares that belong to no volume because one was refused and did not return, by their label,
-    /// and the volume that had them.
+    /// Spares that belong to no volume, because one refused them and the former one did not take
+    /// them back: name of the former volume, by label of the spare.
     homeless: BTreeMap<String, String>,
 }
 
@@ -151,7 +152,7 @@ impl Watch<'_> {
         (targets, volumes)
     }
 
-    /// Tells what has happened to a volume since the last look at it.
+    /// Reports the events of a volume since the last look at it.
     fn look(&mut self, volume: &VolumeStatus, is_first: bool) -> Result<(), Failure> {
         let name = volume.name.as_str();
         let advice = states::lines(&states::of_running(volume));
@@ -172,7 +173,8 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// Moves a spare to a volume of its group that misses a member, if there are such.
+    /// Moves one spare to a volume that misses a member, from another volume of its spare group, if
+    /// there are such volumes.
     fn share_spares(
         &mut self,
         targets: &mut Targets,
@@ -210,8 +212,8 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// Prints an event, runs the program for it, and mails it if it is an alarm. `advice` are lines
-    /// about the state of the volume.
+    /// Prints an event, runs the program for it, and mails it if it is an alarm. `advice` has lines
+    /// about the state of the volume, for the mail.
     fn tell(&self, event: &Event, advice: &[String]) -> Result<(), Failure> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let mut out = stdout();
@@ -275,14 +277,16 @@ fn mail(address: &str, event: &Event, advice: &[String]) -> Result<(), String> {
     }
 }
 
-/// Folders of programs, with those of administrators, where sendmail is.
+/// Folders in which sendmail is searched: those of `PATH`, and those of programs for
+/// administrators.
 fn path() -> std::ffi::OsString {
     let mut path = std::env::var_os("PATH").unwrap_or_default();
     path.push(":/usr/sbin:/usr/lib");
     path
 }
 
-/// Parses an address of mail, which becomes a line of its header.
+/// Parses a mail address. Control characters are refused, because the address becomes a line of the
+/// mail's header.
 fn address(text: &str) -> Result<String, String> {
     let is_plain = !text.is_empty() && !text.contains(|letter: char| letter.is_control());
     is_plain.then(|| text.to_owned()).ok_or_else(|| "expected an address of mail".to_owned())

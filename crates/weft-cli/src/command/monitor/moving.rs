@@ -21,9 +21,9 @@ pub(super) enum Moved {
     Done,
     /// The spare stays where it was, because it could not be removed now.
     Stays(String),
-    /// The spare was refused, and is where it was.
+    /// The second volume refused the spare, and the first one has it again.
     Refused(String),
-    /// The spare was refused, and does not belong to the first volume any more.
+    /// The second volume refused the spare, and the first one did not take it back.
     Homeless(String),
 }
 
@@ -36,7 +36,7 @@ impl Moved {
     }
 }
 
-/// Moves a spare.
+/// Removes a spare from its volume and adds it to the other one.
 pub(super) fn moved(targets: &mut Targets, chosen: &Move<'_>) -> Moved {
     let (from, to, label) = (&chosen.from.name, &chosen.to.name, &chosen.spare.label);
     if !Path::new(label).is_absolute() {
@@ -49,7 +49,7 @@ pub(super) fn moved(targets: &mut Targets, chosen: &Move<'_>) -> Moved {
         return Moved::Stays(failure.message().to_owned());
     }
     let Err(failure) = add(targets, to, label) else { return Moved::Done };
-    // A server that did not answer in time may have taken it.
+    // A server that did not answer in time may have added the spare all the same.
     if is_member(targets, to, label) {
         return Moved::Done;
     }

@@ -1,8 +1,8 @@
-//! Spares that arrays share: which one goes where.
+//! Choice of the spare that is moved between arrays of one spare group.
 //!
-//! Arrays of one `spare-group` of `mdadm.conf` share their spares. An array that misses a member,
-//! fills none and has no spare gets one of an array of its group that misses none. Each choice is
-//! for one spare, because the states are others once it has gone.
+//! Arrays of one `spare-group` of `mdadm.conf` share their spares. An array with an empty slot and
+//! without a spare gets one of an array of its group that is not degraded. One spare is chosen at a
+//! time, because its move changes the states that the choice depends on.
 //!
 //! Source   mdadm(8), "MONITOR MODE" (`spare-group`)
 
@@ -17,8 +17,8 @@ pub(super) struct Move<'a> {
     pub(super) spare: &'a MemberStatus,
 }
 
-/// The next spare to move. `group` tells the group of a volume, and `may` whether a move is to be
-/// tried.
+/// The next spare to move; `None` if none is to be moved. `group` returns the spare group of a
+/// volume, and `may` whether a move is to be tried.
 pub(super) fn choose<'a>(
     volumes: &'a [VolumeStatus],
     group: impl Fn(&VolumeStatus) -> Option<&'a str>,
@@ -43,8 +43,8 @@ fn spares(volume: &VolumeStatus) -> impl Iterator<Item = &MemberStatus> {
     volume.members.iter().filter(|member| member.state == "spare")
 }
 
-/// Whether members may be added to a volume and removed from it for good. An overlay is an
-/// experiment, and its spares are not its own.
+/// Whether members may be added to a volume and removed from it for good. Overlays are left alone:
+/// they must not change the array.
 fn changes_members(volume: &VolumeStatus) -> bool {
     let sealed = matches!(volume.array_state.as_str(), "broken" | "readonly");
     !sealed && volume.array.is_some() && volume.members.iter().all(|member| !member.overlay)

@@ -115,7 +115,7 @@ pub(crate) fn run(arguments: &Mount) -> Outcome {
 
 /// Mounts the view, and registers a signal handler that unmounts it.
 fn mount(view: &View, dir: &Path, options: Options) -> Result<Mounted, Failure> {
-    // A signal during the mount waits for its end.
+    // The handler of a signal during the mount waits on this lock until the mount is complete.
     let slot = std::sync::Arc::new(std::sync::Mutex::new(None::<Unmounter>));
     let signalled = std::sync::Arc::clone(&slot);
     let mut guard = slot.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -132,7 +132,7 @@ fn mount(view: &View, dir: &Path, options: Options) -> Result<Mounted, Failure> 
     Ok(mounted)
 }
 
-/// Unmounts after a signal. Returns whether the command goes to its end.
+/// Unmounts after a signal. Returns whether the mount is gone, so that the command can end.
 fn end(unmounter: &Unmounter) -> bool {
     match unmounter.unmount() {
         Ok(Unmounted::Now) => true,
@@ -163,7 +163,7 @@ fn tell(finding: &Finding) {
     complain(&format!("{path}: {range}{doubt}{}", finding.why));
 }
 
-/// Refuses a folder on one of the disks: what reads from the mount could then wait for itself.
+/// Refuses a folder on one of the disks: a program that reads the mount could then wait for itself.
 fn refuse_own(disk: &Path, dir: &Path) -> Result<(), Failure> {
     let spec = MemberSpec::path(disk);
     let file = spec.file().unwrap_or(disk);
@@ -177,7 +177,7 @@ fn refuse_own(disk: &Path, dir: &Path) -> Result<(), Failure> {
         let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
         std::fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()
     };
-    // The folder of a partition in sysfs is in that of its disk.
+    // In sysfs, the directory of a partition is below that of its disk.
     let (disk_at, dir_at) = (folder(disk_is.rdev()), folder(dir_is.dev()));
     let is_on = disk_is.rdev() == dir_is.dev()
         || disk_at.zip(dir_at).is_some_and(|(disk, dir)| dir.starts_with(disk));
@@ -191,7 +191,7 @@ fn refuse_own(disk: &Path, dir: &Path) -> Result<(), Failure> {
     )))
 }
 
-/// Refuses a name of `--only` that no place has.
+/// Refuses a name of `--only` that is not the name of a place.
 fn know_all(places: &[Place], only: &[String]) -> Result<(), Failure> {
     let is_known = |name: &&String| places.iter().any(|place| place.name == **name);
     let Some(unknown) = only.iter().find(|name| !is_known(name)) else { return Ok(()) };
@@ -203,7 +203,7 @@ fn know_all(places: &[Place], only: &[String]) -> Result<(), Failure> {
 /// Folders with the files of file systems.
 fn files(contents: &Contents, only: &[String]) -> Result<Vec<Shown>, Failure> {
     let wanted = |system: &FileSystem<'_>| match only {
-        // A snapshot is most of its origin once more.
+        // Snapshots are left out: they mostly repeat the files of their origin.
         [] => !system.is_snapshot(),
         only => only.contains(&system.place.name),
     };

@@ -52,7 +52,7 @@ impl ListenArg {
     }
 }
 
-/// Ways for clients, and the name of the export, as the options of the command line give them.
+/// Listeners for clients and the name of the export, from the options of the command line.
 pub(super) struct Listeners {
     pub(super) listen: Vec<Listen>,
     pub(super) export: Option<String>,

@@ -162,7 +162,7 @@ impl Serve {
     /// line of `serve`.
     ///
     /// # Errors
-    /// The words are none of `serve`'s.
+    /// The words are not a valid command line of `serve`.
     pub(crate) fn of_built(built: Built, words: Vec<OsString>) -> Result<Self, Failure> {
         let command = Self::augment_args(clap::Command::new("build").no_binary_name(true));
         let matches = command.try_get_matches_from(words);
