@@ -18,9 +18,9 @@ pub struct Place {
     pub size: u64,
     /// Content with the bytes, or why the place is not read.
     pub content: Result<(Content, Shared), String>,
-    /// Oddities of the place itself, for people.
+    /// Notes for the user on the place itself.
     pub notes: Vec<String>,
-    /// Further devices of a file system on several.
+    /// Further devices, if a file system is on several of them.
     pub further: Vec<Shared>,
 }
 
@@ -33,7 +33,7 @@ impl Place {
     }
 }
 
-/// Everything that was found.
+/// Everything that was found in the sources.
 pub struct Inside {
     /// Places in the order in which they were found: containers before what they hold.
     pub places: Vec<Place>,
@@ -41,7 +41,7 @@ pub struct Inside {
     pub groups: Vec<Group>,
 }
 
-/// Looks into the sources, by their names, and into what they hold.
+/// Finds the content of the sources, each with its name, and the places within that content.
 #[must_use]
 pub fn look(sources: Vec<(String, Shared)>) -> Inside {
     let mut places = Vec::new();
@@ -51,7 +51,8 @@ pub fn look(sources: Vec<(String, Shared)>) -> Inside {
     }
     let found = groups(&physical);
     for volume in &physical {
-        // Without a copy of the text elsewhere, what lies on the volume is not found.
+        // If no other volume has the text of its group, the logical volumes on this one are not
+        // found.
         let is_known = found.iter().any(|group| group.on.contains(&volume.name));
         if let (false, Err(error)) = (is_known, &volume.text)
             && !matches!(error, LvmError::NoText)
@@ -96,7 +97,8 @@ pub fn look(sources: Vec<(String, Shared)>) -> Inside {
     Inside { places, groups: found }
 }
 
-/// Gives the first device of each btrfs on several the others, which then are no places with files.
+/// Adds to the first device of each btrfs on several devices the others. The places of the others
+/// then count as having no files of their own.
 fn join_devices(places: &mut [Place]) {
     for index in 0..places.len() {
         let uuid = match &places[index].content {
@@ -124,7 +126,7 @@ fn add_snapshots(places: &mut Vec<Place>) {
         if !matches!(content.kind, Kind::Btrfs(_)) {
             continue;
         }
-        // An error is told where the files are copied.
+        // An error is reported when the files are copied.
         let Ok(tree) = Btrfs::open(&place.devices()) else { continue };
         let mut found: Vec<Place> = Vec::new();
         for Snapshot { id, path } in tree.snapshots.iter().take(PLACES_MAX) {

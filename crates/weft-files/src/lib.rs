@@ -10,8 +10,8 @@
 //! | everything inside of several sources | `inside.rs` |
 //! | volume groups, logical volumes | `lvm/` |
 //! | what `copy` asks of a file system | `tree.rs` |
-//! | ext2, ext3 and ext4, behind their journal | `ext4/` |
-//! | btrfs, behind its log | `btrfs/` |
+//! | ext2, ext3 and ext4, with their journal replayed | `ext4/` |
+//! | btrfs, with its log replayed | `btrfs/` |
 //! | one way to open them all | `open.rs` |
 //! | files out of a file system, into a folder | `copy/` |
 //!

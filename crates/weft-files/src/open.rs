@@ -1,4 +1,4 @@
-//! Opens a file system, whatever its kind.
+//! One way to open a file system, whatever its kind.
 
 use crate::btrfs::Btrfs;
 use crate::ext4::Ext4;
@@ -8,16 +8,16 @@ use crate::tree::{Tree, TreeError};
 
 /// Open file system.
 pub struct Opened {
-    /// Its files.
+    /// Files of the file system.
     pub tree: Box<dyn Tree>,
-    /// Oddities for people: what was replayed, or could not be.
+    /// Notes for the user: logs that were replayed or could not be, and damaged parts.
     pub notes: Vec<String>,
 }
 
 /// Opens the file system of a place on its devices, which is one for most kinds.
 ///
 /// # Errors
-/// The content is none of the kinds that are read, or the file system refuses.
+/// The content is of a kind that is not read, or the file system cannot be opened.
 pub fn open(kind: &Kind, devices: &[Shared]) -> Result<Opened, TreeError> {
     match (kind, devices.first()) {
         (Kind::Btrfs(_), _) => Btrfs::open(devices).map(of_btrfs),

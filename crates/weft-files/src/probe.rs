@@ -2,7 +2,7 @@
 //!
 //! A superblock gives the label, the UUID, the size and, where it has it, the time of the last use.
 //! Nothing is checked beyond the signature and what these fields need: a damaged file system is
-//! named too, and one of ext that has lost its first superblock by a backup of it.
+//! recognised too, and an ext file system without its first superblock by a backup.
 //!
 //! Source   ext4: Linux documentation, "ext4 Data Structures and Algorithms", "Super Block"; btrfs:
 //!          "On-disk Format" of its wiki; XFS: "XFS Algorithms & Data Structures", "Superblocks";
@@ -24,7 +24,7 @@ use crate::source::{BLOCK_BYTES, ReadError, Source};
 pub struct Content {
     /// Kind of the content.
     pub kind: Kind,
-    /// Name that its user gave.
+    /// Label that a user gave.
     pub label: Option<String>,
     /// UUID in its usual form.
     pub uuid: Option<String>,
@@ -32,7 +32,7 @@ pub struct Content {
     pub size: Option<u64>,
     /// Last use, in seconds from 1970: of ext the last write, or the last mount.
     pub last_use: Option<i64>,
-    /// Oddities, for people.
+    /// Notes for the user, such as blocks that cannot be read.
     pub notes: Vec<String>,
 }
 
@@ -49,7 +49,7 @@ pub enum Kind {
     LvmPhysical,
     /// None of the known signatures.
     Nothing,
-    /// Another signature, by its name for people.
+    /// Another signature, by its name for messages.
     Other(&'static str),
     /// Read-only snapshot in a btrfs, with the number of its subvolume.
     Snapshot(u64),
@@ -79,7 +79,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Says what a source holds.
+/// Recognises the content of a source.
 #[must_use]
 pub fn probe(source: &dyn Source) -> Content {
     let mut notes = Vec::new();
@@ -91,7 +91,7 @@ pub fn probe(source: &dyn Source) -> Content {
         .or_else(|| extended(part(&head, ext::SUPERBLOCK_AT, ext::SUPERBLOCK_BYTES)))
         .or_else(|| swap(&head));
     let mut content = found.unwrap_or_else(|| other(source, &head, &mut notes));
-    // What begins without a signature may have lost it.
+    // A source without a signature may have lost that of an ext file system.
     if content.kind == Kind::Nothing
         && let Some((backup, note)) = ext4::backup(source)
         && let Some(found) = extended(&backup)
@@ -99,7 +99,7 @@ pub fn probe(source: &dyn Source) -> Content {
         notes.push(note);
         content = found;
     }
-    // The first superblock of btrfs may be gone: the second one says where it is itself.
+    // The first superblock of btrfs may be lost: the second one records its own place.
     if content.kind == Kind::Nothing && source.size() > BTRFS_SECOND {
         let second = lossy(source, BTRFS_SECOND, 4096, &mut Vec::new());
         if le64(&second, 0x30) == BTRFS_SECOND {
@@ -248,9 +248,9 @@ fn other(source: &dyn Source, head: &[u8], notes: &mut Vec<String>) -> Content {
     }
 }
 
-/// Byte of the second superblock of btrfs.
+/// Byte offset of the second superblock of btrfs.
 const BTRFS_SECOND: u64 = 64 << 20;
 /// Largest number of partitions: that of Linux.
 const PARTITIONS_MAX: usize = 256;
-/// State of ext: errors were detected.
+/// Flag in the state of an ext superblock: the kernel has detected errors.
 const ERRORS: u16 = 2;

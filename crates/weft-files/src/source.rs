@@ -17,7 +17,7 @@ use thiserror::Error;
 pub struct ReadError {
     /// Byte range in the source that was asked for.
     pub range: Range<u64>,
-    /// Cause, for people.
+    /// Cause, as a message for the user.
     pub why: String,
 }
 
@@ -98,13 +98,13 @@ impl Source for Window {
     }
 }
 
-/// The error of a read at `below` of a lower source, as one of a read at `above`.
+/// Converts the error of a read at `below` in a lower source to that of a read at `above`.
 pub(crate) fn moved(error: ReadError, below: u64, above: u64) -> ReadError {
     let up = |at: u64| above.saturating_add(at.saturating_sub(below));
     ReadError { range: up(error.range.start)..up(error.range.end), why: error.why }
 }
 
-/// Source with a cache of lines in memory, and with a memory for what cannot be read.
+/// Source with a cache of lines in memory, and with a list of ranges that cannot be read.
 ///
 /// A disk that fails takes seconds for each attempt and may get worse by it. Of a line that cannot
 /// be read at once, each block is read once; the blocks that cannot be read are remembered with the
@@ -128,10 +128,10 @@ struct Lines {
 /// Bytes of a line: a read of one costs about as much as one of a block.
 const LINE_BYTES: u64 = 64 << 10;
 
-/// Lines that are kept: 16 MiB.
+/// Largest number of lines in the cache: 16 MiB.
 const LINES_MAX: usize = 256;
 
-/// Lines that are read at once by a reader that reads on: 1 MiB.
+/// Lines that are read at once if the line before them was read: 1 MiB.
 const AHEAD_LINES: u64 = 16;
 
 /// Shortest read that goes past the cache: contents of large files would displace all of it.
@@ -205,7 +205,8 @@ impl Cached {
             *used = clock;
             return copy_part(line, within, into).map_err(wrong);
         }
-        // Files of a folder lie beside each other: a reader that reads on gets more.
+        // Files of a folder lie beside each other: after the line before, further lines are read at
+        // once.
         let reads_on = number.checked_sub(1).is_some_and(|one| lines.kept.contains_key(&one));
         let ahead = if reads_on && number >= lines.slow_until { AHEAD_LINES } else { 1 };
         let mut line = self.read_lines(&mut lines, number, ahead);

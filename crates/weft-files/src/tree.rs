@@ -1,7 +1,7 @@
-//! File system as `copy` sees it: nodes, names, pieces of content, attributes.
+//! Interface of a file system for `copy`: nodes, names, pieces of content, attributes.
 //!
 //! A file system has damage in one place and is whole in others. Answers therefore have faults
-//! beside what could be read, and an error concerns one node.
+//! beside the parts that could be read, and an error concerns one node.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -19,9 +19,9 @@ pub enum TreeError {
     Damaged {
         /// Structure and field.
         what: String,
-        /// Value.
+        /// Value that the structure has.
         found: String,
-        /// Legal values.
+        /// Values that would be legal.
         expected: String,
     },
     /// Bytes cannot be read.
@@ -85,17 +85,17 @@ pub struct NodeTime {
 /// File, directory or link, without its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Number, unique in its file system.
+    /// Number of the node, unique in its file system.
     pub id: u64,
-    /// Kind.
+    /// Kind of the node.
     pub kind: NodeKind,
     /// Size in bytes.
     pub size: u64,
     /// Permissions with the set-user-ID, set-group-ID and sticky bits.
     pub mode: u32,
-    /// Owner.
+    /// User ID of the owner.
     pub uid: u32,
-    /// Group.
+    /// Group ID.
     pub gid: u32,
     /// Number of names.
     pub links: u32,
@@ -103,13 +103,13 @@ pub struct Node {
     pub accessed: NodeTime,
     /// Last change of the content.
     pub modified: NodeTime,
-    /// Last change of the content or of what is said here.
+    /// Last change of the content or of these attributes.
     pub changed: NodeTime,
     /// Bytes that the content takes in the file system: less than the size if it has holes.
     pub stored: u64,
     /// Number of a device, as the 32 bits in which Linux passes it on; 0 for other nodes.
     pub device: u32,
-    /// Fault of the node that does not prevent reading, for people.
+    /// Message about a fault of the node that does not prevent reading.
     pub fault: Option<String>,
 }
 
@@ -127,27 +127,27 @@ pub struct Entry {
 pub struct Entries {
     /// Names without `.` and `..`.
     pub list: Vec<Entry>,
-    /// Faults, for people.
+    /// Messages about parts that could not be read.
     pub faults: Vec<String>,
-    /// Parts that were read and may be wrong, for people.
+    /// Messages about parts that were read and may be wrong.
     pub doubts: Vec<String>,
 }
 
-/// Bytes of a piece.
+/// Bytes of a piece, or where they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PieceBytes {
-    /// The bytes themselves.
+    /// The bytes of the piece.
     Here(Vec<u8>),
-    /// Packed bytes, which [`Tree::unpack`] gives.
+    /// Part of a packed extent, which [`Tree::unpack`] unpacks.
     Packed(Packed),
-    /// First of as many bytes of [`Tree::source`].
+    /// Offset of the first byte in [`Tree::source`], where the others follow it.
     Source(u64),
 }
 
-/// Bytes that are packed with others.
+/// Packed extent of which a piece of a file is a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packed {
-    /// First packed byte of [`Tree::source`].
+    /// Offset of the first packed byte in [`Tree::source`].
     pub at: u64,
     /// Number of packed bytes.
     pub len: u64,
@@ -175,7 +175,7 @@ pub enum Packing {
 pub struct Piece {
     /// Byte range in the file.
     pub range: Range<u64>,
-    /// Content.
+    /// Bytes of the piece, or where they are.
     pub bytes: PieceBytes,
 }
 
@@ -201,18 +201,18 @@ pub struct Attribute {
 
 /// A file system.
 pub trait Tree {
-    /// Bytes that pieces refer to.
+    /// Source of the bytes to which pieces refer by offset.
     fn source(&self) -> &dyn Source;
 
-    /// Bytes in use, as a bound of the work; an estimate.
+    /// Estimate of the bytes in use, which bounds the work of a copy.
     fn used_bytes(&self) -> u64;
 
-    /// Whether the newest state is read: false if what is in a log was not replayed, or in part.
+    /// Whether the newest state is read: false if a journal or log was not replayed in full.
     fn is_replayed(&self) -> bool {
         true
     }
 
-    /// Faults of the file system as a whole, which make all of its files doubtful, for people.
+    /// Messages about faults of the file system as a whole, which make all of its files doubtful.
     fn doubts(&self) -> &[String] {
         &[]
     }
@@ -220,16 +220,16 @@ pub trait Tree {
     /// Number of the root directory.
     fn root(&self) -> u64;
 
-    /// The node of a number.
+    /// The node with a number.
     ///
     /// # Errors
-    /// The number is none of a node in use, or it cannot be read.
+    /// No node in use has the number, or the node cannot be read.
     fn node(&self, id: u64) -> Result<Node, TreeError>;
 
     /// Names of a directory.
     ///
     /// # Errors
-    /// None of it can be read.
+    /// No part of the directory can be read.
     fn entries(&self, node: &Node) -> Result<Entries, TreeError>;
 
     /// Content of a file.
@@ -241,7 +241,7 @@ pub trait Tree {
     /// All of the unpacked bytes, [`Packed::unpacked_len`] of them.
     ///
     /// # Errors
-    /// They cannot be read or unpacked, or the file system has none of them.
+    /// The bytes cannot be read or unpacked, or the file system has no packed extents.
     fn unpack(&self, _packed: &Packed) -> Result<Rc<Vec<u8>>, TreeError> {
         Err(TreeError::Refused("packed content".into()))
     }
@@ -255,6 +255,6 @@ pub trait Tree {
     /// Extended attributes of a node.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The attributes cannot be read.
     fn attributes(&self, node: &Node) -> Result<Vec<Attribute>, TreeError>;
 }

@@ -1,6 +1,6 @@
-//! Blocks of trees: keys, and what belongs to them.
+//! Tree blocks: their keys, items and pointers.
 //!
-//! A block is checked once, when it is read; what is in it is then taken without a test.
+//! A block is checked once, when it is read; its entries are then used without further checks.
 //!
 //! Source   btrfs documentation, "On-disk Format", "Header", "Internal Node" and "Leaf Node"
 
@@ -20,7 +20,7 @@ impl Key {
         Self { object, kind, offset }
     }
 
-    /// The key at a byte of some bytes.
+    /// The key that begins at byte `at` of `bytes`.
     pub(super) fn at(bytes: &[u8], at: usize) -> Self {
         let kind = bytes.get(at + 8).copied().unwrap_or(0);
         Self { object: le64(bytes, at), kind, offset: le64(bytes, at + 9) }
@@ -30,7 +30,7 @@ impl Key {
 /// Length of a key.
 pub(super) const KEY_BYTES: usize = 17;
 
-/// A block that was checked.
+/// Tree block with a valid checksum, UUID, address and layout of its entries.
 #[derive(Debug)]
 pub(super) struct Block {
     bytes: Vec<u8>,
@@ -76,13 +76,14 @@ impl Block {
         Ok(block)
     }
 
-    /// Key of an entry below `count`.
+    /// Key of an entry; `index` is below `count`.
     pub(super) fn key(&self, index: usize) -> Key {
         let each = if self.level == 0 { ITEM_BYTES } else { POINTER_BYTES };
         Key::at(&self.bytes, HEADER_BYTES + index * each)
     }
 
-    /// First entry with keys from `start` on: of a leaf its own key, of other blocks one below it.
+    /// Index of the first entry that may give keys from `start` on: in a leaf, the first with such
+    /// a key; in an inner block, the first that may point to such keys.
     pub(super) fn first_from(&self, start: Key) -> usize {
         let (mut low, mut high) = (0, self.count);
         while low < high {
@@ -102,7 +103,7 @@ impl Block {
         part(&self.bytes, start, len)
     }
 
-    /// Logical address and generation of the block below an entry.
+    /// Logical address and generation of the block that an entry of an inner block points to.
     pub(super) fn pointer(&self, index: usize) -> (u64, u64) {
         let at = HEADER_BYTES + index * POINTER_BYTES + KEY_BYTES;
         (le64(&self.bytes, at), le64(&self.bytes, at + 8))

@@ -1,4 +1,4 @@
-//! Chunks: where the bytes of a logical address are.
+//! Chunks: the mapping of logical addresses to places on devices.
 //!
 //! Source   btrfs documentation, "On-disk Format", "CHUNK_ITEM"; "Block group profiles" in
 //!          mkfs.btrfs(8)
@@ -22,20 +22,20 @@ pub(super) struct Place {
 /// Places of the bytes from a logical address on.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Copies {
-    /// Number of bytes that lie one behind the other in each copy.
+    /// Number of bytes that are contiguous in each copy.
     pub(super) len: u64,
     /// Place of each copy; one or more.
     pub(super) places: Vec<Place>,
 }
 
-/// A chunk of logical addresses.
+/// Chunk: a range of logical addresses, and its stripes on devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Chunk {
     len: u64,
     stripe_len: u64,
-    /// Profile and use.
+    /// Type flags: the profile, and the use for data, metadata or system.
     kind: u64,
-    /// Copies of each stripe, of a profile that has both.
+    /// Copies of each stripe of a RAID 10, which has both stripes and copies.
     sub_stripes: u64,
     stripes: Vec<Place>,
 }
@@ -45,7 +45,8 @@ struct Chunk {
 pub(super) struct Chunks(BTreeMap<u64, Chunk>);
 
 impl Chunks {
-    /// Adds the chunk of an item; one that is known already stays. Returns the length of the item.
+    /// Adds the chunk at the logical address `start`, from its item. A chunk that is known already
+    /// stays as it is. Returns the length of the item in bytes.
     pub(super) fn add(&mut self, start: u64, item: &[u8]) -> Result<usize, TreeError> {
         let field = |name: &str| format!("chunk at {start}, {name}");
         let count = usize::from(le16(item, 0x2c));
@@ -91,7 +92,7 @@ impl Chunks {
         Ok(item_len)
     }
 
-    /// Adds the chunks that a superblock has, in which the tree of all chunks lies.
+    /// Adds the chunks in a superblock: those in which the chunk tree lies.
     pub(super) fn add_system(&mut self, bytes: &[u8]) -> Result<(), TreeError> {
         let mut at = 0;
         while at + KEY_BYTES < bytes.len() {
@@ -107,12 +108,12 @@ impl Chunks {
         Ok(())
     }
 
-    /// End of the last chunk.
+    /// First logical address behind the last chunk; 0 without chunks.
     pub(super) fn end(&self) -> u64 {
         self.0.last_key_value().map_or(0, |(start, chunk)| start + chunk.len)
     }
 
-    /// Places of the bytes from an address on.
+    /// Places of the bytes from a logical address on, up to the end of the stripe or chunk.
     pub(super) fn copies(&self, address: u64) -> Result<Copies, TreeError> {
         let found = self.0.range(..=address).next_back();
         let Some((start, chunk)) = found.filter(|(start, chunk)| address - *start < chunk.len)

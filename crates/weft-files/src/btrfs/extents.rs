@@ -11,17 +11,17 @@ use super::volume::Lost;
 use crate::bytes::{le16, le64, part};
 use crate::tree::{Packed, Packing, Piece, PieceBytes, Pieces, TreeError};
 
-/// Bytes of an extent.
+/// Content of an extent: its bytes, or where they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Content {
-    /// The bytes themselves; what follows them in the range is zeros.
+    /// Bytes of an inline extent, unpacked; the rest of the range is zeros.
     Here(Vec<u8>),
     /// Bytes that are not read, with the reason.
     Lost(String),
     Packed(Packed),
-    /// First of the bytes in the logical addresses.
+    /// Logical address of the first byte.
     Source(u64),
-    /// A hole, or space without content.
+    /// Zeros: a hole, or preallocated space.
     Zeros,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Extent {
 }
 
 impl Extent {
-    /// Parses an item; `start` is its first byte in the file.
+    /// Parses an item; the extent begins at byte `start` of the file.
     pub(super) fn parse(start: u64, item: &[u8], sector: u64) -> Result<Self, String> {
         let (unpacked_len, kind) = (le64(item, 8), item.get(20).copied().unwrap_or(u8::MAX));
         if !start.is_multiple_of(sector) || item.len() < DATA_BYTES && kind != INLINE {
@@ -100,7 +100,7 @@ impl Extent {
         Ok(Self { range: start..end, content })
     }
 
-    /// The part of an extent that is in a range.
+    /// The part of an extent that is in a range; `None` if there is none.
     fn cut(&self, to: &Range<u64>) -> Option<Self> {
         let range = self.range.start.max(to.start)..self.range.end.min(to.end);
         if range.is_empty() {
@@ -123,7 +123,7 @@ impl Extent {
     }
 }
 
-/// Extents of a file, of the subvolume and of its log.
+/// Extents of a file, from the tree of a subvolume or from its log.
 #[derive(Default)]
 pub(super) struct Extents {
     list: Vec<Extent>,
@@ -131,11 +131,11 @@ pub(super) struct Extents {
 }
 
 impl Extents {
-    /// Adds an item, behind the others.
+    /// Parses an item and adds its extent, or a fault if the item is damaged.
     pub(super) fn add(&mut self, start: u64, item: &[u8], sector: u64) {
         match Extent::parse(start, item, sector) {
             Ok(extent) => self.list.push(extent),
-            // An inline extent, or one of which the length is not known.
+            // The extent is inline, or its length is unknown: one sector counts as faulty.
             Err(why) => self.faults.push((start..start.saturating_add(sector), why)),
         }
     }
@@ -153,7 +153,7 @@ impl Extents {
         }
     }
 
-    /// Puts extents of a log in the place of what they cover.
+    /// Adds the extents of a log, in place of the bytes that they cover.
     pub(super) fn replace_by(&mut self, log: Self) {
         let mut covered: Vec<Range<u64>> = log.list.iter().map(|it| it.range.clone()).collect();
         covered.extend(log.faults.iter().map(|(range, _)| range.clone()));
@@ -187,7 +187,7 @@ impl Extents {
         self.list.sort_by_key(|extent| extent.range.start);
     }
 
-    /// Pieces of the first `size` bytes.
+    /// Pieces of the first `size` bytes of the file.
     pub(super) fn pieces(self, size: u64) -> Pieces {
         let mut pieces = Pieces::default();
         let mut next = 0;
@@ -224,7 +224,7 @@ impl Extents {
         pieces
     }
 
-    /// Content of at most `size` bytes that is in the tree itself.
+    /// Content of at most `size` bytes that is stored in the tree itself.
     pub(super) fn inline(self, size: u64) -> Result<Vec<u8>, TreeError> {
         let pieces = self.pieces(size);
         if let Some((_, why)) = pieces.faults.into_iter().next() {

@@ -9,7 +9,7 @@ use crate::tree::{Node, NodeKind, NodeTime, TreeError};
 #[derive(Clone, Debug)]
 pub(super) struct Inode {
     pub(super) node: Node,
-    /// Transaction that made it; 0 in a log that only says that it exists.
+    /// Transaction that created the inode; 0 in a log that only records that the inode exists.
     pub(super) generation: u64,
 }
 

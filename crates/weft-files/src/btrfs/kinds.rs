@@ -22,9 +22,9 @@ pub(super) const TOP: u64 = 5;
 pub(super) const SUM_TREE: u64 = 7;
 /// First number of subvolumes, and of inodes: that of the root directory of each subvolume.
 pub(super) const FIRST: u64 = 256;
-/// Last number of subvolumes and inodes.
+/// Largest number of a subvolume or an inode.
 pub(super) const LAST: u64 = u64::MAX - 255;
-/// Object of the items with checksums of data.
+/// Object ID of the items with checksums of data.
 pub(super) const SUMS: u64 = u64::MAX - 9;
-/// Object of the roots of the trees of logs.
+/// Object ID of the items with the roots of log trees.
 pub(super) const LOGS: u64 = u64::MAX - 5;

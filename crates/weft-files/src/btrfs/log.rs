@@ -1,16 +1,18 @@
-//! Log of a subvolume: what was made durable by `fsync` after the last commit.
+//! Log of a subvolume: changes that `fsync` made durable after the last commit.
 //!
-//! A log is a tree with the items of a few inodes, which win over those of the subvolume:
+//! A log is a tree with the items of a few inodes, which take precedence over those of the
+//! subvolume:
 //!
-//! - an inode replaces the one of its number. With the generation 0 it only says that the inode
-//!   exists: the other one stays, if there is one, with a size that is not 0. One without a name
-//!   counts as not in the log, with all of its items;
+//! - an inode replaces the one of the subvolume with the same number. If its generation is 0, the
+//!   log only records that the inode exists: the inode of the subvolume stays, if there is one,
+//!   with the size in the log unless that is 0. An inode with a link count of 0 counts as not in
+//!   the log, with all of its items;
 //! - attributes of an inode in the log are all of its attributes;
 //! - extents replace the bytes that they cover;
-//! - the references of an inode to a directory are all of its names there, and take the place of
-//!   others with the same name or index;
-//! - names of a directory in the log are added if their inode exists. A range of indexes says which
-//!   of the directory's names the log knows: what it does not have of them was removed;
+//! - the references of an inode to a directory are all of its names there, and replace others with
+//!   the same name or index;
+//! - names of a directory in the log are added if their inode exists. For a range of indexes the
+//!   log may have all names of the directory: others in that range were removed;
 //! - checksums are those of the extents in the log.
 //!
 //! Source   btrfs documentation, "On-disk Format" (items); "Tree log" of the developer
@@ -26,18 +28,19 @@ use super::superblock::Root;
 use super::volume::Volume;
 use crate::bytes::{le32, le64};
 
-/// Items of a log, in memory.
+/// Log of a subvolume, with its items in memory.
 #[derive(Debug, Default)]
 pub(super) struct Log {
     items: BTreeMap<Key, Vec<u8>>,
-    /// References of inodes by the number of the directory.
+    /// Names of inodes in the log, by the inode number of the directory.
     references: BTreeMap<u64, Vec<Reference>>,
-    /// Faults, for people.
+    /// Messages about parts of the log that cannot be used.
     pub(super) faults: Vec<String>,
 }
 
 impl Log {
-    /// Reads a log. `left` is the number of bytes that may still be taken.
+    /// Reads a log. `left` is the number of bytes that logs may still take in memory, and is
+    /// reduced.
     pub(super) fn read(volume: &Volume, root: &Root, left: &mut usize) -> Self {
         let mut log = Self::default();
         let whole = Key::new(0, 0, 0)..=Key::new(u64::MAX, u8::MAX, u64::MAX);
@@ -71,12 +74,12 @@ impl Log {
         log
     }
 
-    /// The item of a key.
+    /// The item of a key; `None` if the log has none.
     pub(super) fn get(&self, key: Key) -> Option<&[u8]> {
         self.items.get(&key).map(Vec::as_slice)
     }
 
-    /// Items of an inode of one kind.
+    /// Items of one kind of an inode, by ascending key.
     pub(super) fn of(&self, inode: u64, kind: u8) -> impl Iterator<Item = (Key, &[u8])> {
         let range = Key::new(inode, kind, 0)..=Key::new(inode, kind, u64::MAX);
         self.items.range(range).map(|(key, item)| (*key, item.as_slice()))
@@ -99,7 +102,7 @@ impl Log {
     }
 }
 
-/// Memory of an item beside its bytes.
+/// Bytes that are counted for an item in addition to its own.
 const ITEM_COST: usize = 64;
-/// Largest size of all logs in memory.
+/// Largest size of all logs of a file system in memory, in bytes.
 pub(super) const LOGS_MAX: usize = 64 << 20;

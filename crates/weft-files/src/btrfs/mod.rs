@@ -1,11 +1,12 @@
-//! btrfs, read-only, with all of its subvolumes and behind its log.
+//! btrfs, read-only, with all of its subvolumes and with its log replayed.
 //!
 //! Every block of a tree and every sector of data that has a checksum is checked, and the other
 //! copy is read if it is wrong and there is one. The log is replayed in memory.
 //!
 //! Subvolumes are directories where they have their names, from the top one (number 5) on, whatever
-//! the default subvolume is. Snapshots that nothing was written to are left out, because each of
-//! them would be all of its origin once more; each of them can be opened by itself.
+//! the default subvolume is. Read-only snapshots of a subvolume that is still there, or of which
+//! there is a later snapshot, are left out, because each of them mostly repeats the files of its
+//! origin; each can be opened by itself.
 //!
 //! | part | file |
 //! |---|---|
@@ -17,7 +18,7 @@
 //! | the log | `log.rs` |
 //! | inodes, names, extents | `inode.rs`, `names.rs`, `extents.rs` |
 //! | packed content | `unpack.rs` |
-//! | what a block says of others, without a device | `points.rs` |
+//! | blocks and sectors that a block names, without a device | `points.rs` |
 
 mod block;
 mod chunks;
@@ -50,21 +51,22 @@ pub use points::{Point, Points};
 use subvolumes::{Roots, Subvolume};
 use volume::{Lost, Volume};
 
-/// A file system, or a subvolume of it and what is below that.
+/// A file system, or one of its subvolumes with everything below it.
 pub struct Btrfs {
     volume: Volume,
-    /// Subvolumes in the order of their numbers; nodes name them by their place here.
+    /// Subvolumes in the order of their numbers; the number of a node has an index of this list.
     subvolumes: Vec<Subvolume>,
-    /// Place in `subvolumes` of the one whose root is the root of the tree.
+    /// Index in `subvolumes` of the one at the root of the tree.
     top: usize,
     /// Snapshots that are left out of the tree, by their numbers.
     left_out: BTreeSet<u64>,
     unpacked: RefCell<Option<(Packed, Rc<Vec<u8>>)>>,
     /// Snapshots that are left out of the tree.
     pub snapshots: Vec<Snapshot>,
-    /// Whether nothing of a log is missing.
+    /// Whether all of the logs were replayed.
     is_replayed: bool,
-    /// Oddities for people: copies that are damaged, what was replayed, or could not be.
+    /// Notes for the user: superblocks that are damaged, and parts of trees and logs that cannot be
+    /// read.
     pub notes: Vec<String>,
 }
 
@@ -134,14 +136,14 @@ impl Btrfs {
         Ok(Self { volume, subvolumes, top, left_out, unpacked, snapshots, is_replayed, notes })
     }
 
-    /// Subvolume and inode of a node.
+    /// Subvolume and inode number that the number of a node stands for.
     fn find(&self, id: u64) -> Result<(&Subvolume, u64), TreeError> {
         let index = usize::try_from(id >> INODE_BITS).unwrap_or(usize::MAX);
         let found = self.subvolumes.get(index).map(|it| (it, id & INODE_MAX));
         found.ok_or_else(|| TreeError::damaged("number of a node", id, "one of a subvolume"))
     }
 
-    /// Number of the node of an inode.
+    /// Number of the node of an inode in a subvolume.
     fn id(&self, subvolume: &Subvolume, inode: u64) -> Result<u64, TreeError> {
         let found = self.subvolumes.binary_search_by_key(&subvolume.id, |it| it.id);
         let index = found.unwrap_or(usize::MAX) as u64;
@@ -166,7 +168,7 @@ impl Btrfs {
         if inode.generation == 0
             && let Ok(old) = old()
         {
-            // Size 0 says nothing: the inode was not logged for its content.
+            // A size of 0 is not the size of the file: the inode was not logged for its content.
             let size = inode.node.size;
             inode = old;
             if inode.node.kind == NodeKind::File && size != 0 {
@@ -178,8 +180,8 @@ impl Btrfs {
         Ok(inode)
     }
 
-    /// Names of an inode, with those that only its log has: at least as many as it has after the
-    /// replay.
+    /// Names of an inode in the subvolume and in its log, each with the inode number of its
+    /// directory. There are at least as many as after a replay of the log.
     fn references(&self, of: &Subvolume, inode: u64) -> BTreeSet<(u64, Vec<u8>)> {
         let (first, last) = (all(inode, kinds::INODE_REF).0, all(inode, kinds::INODE_EXTREF).1);
         let mut names = BTreeSet::new();
@@ -199,7 +201,7 @@ impl Btrfs {
         names
     }
 
-    /// Extents of a file, up to a size.
+    /// Extents of a file, with those of the log in place.
     fn extents(&self, node: &Node) -> Result<Extents, TreeError> {
         let (subvolume, number) = self.find(node.id)?;
         let sector = self.volume.superblock.sector_bytes;
@@ -227,7 +229,8 @@ impl Btrfs {
             || matches!(get(&self.volume, subvolume, key), Ok(Some(_)))
     }
 
-    /// Names of a directory by their index, with those of the log.
+    /// Names of a directory by their index, after the replay of the log. Adds messages about names
+    /// that are lost to `faults`.
     fn names(&self, subvolume: &Subvolume, number: u64, faults: &mut Vec<String>) -> Names {
         let mut names = Names::default();
         let (first, last) = all(number, kinds::DIR_INDEX);
@@ -236,7 +239,7 @@ impl Btrfs {
             true
         });
         if !lost.is_empty() {
-            // Each name is in the directory twice, in another order.
+            // Each name is in the directory twice: by its index, and by its hash.
             let (first, last) = all(number, kinds::DIR_ITEM);
             let mut more = 1 << 63;
             let also = self.volume.scan(&subvolume.root, first..=last, &mut |_, item| {
@@ -248,7 +251,7 @@ impl Btrfs {
                 }
                 true
             });
-            // Without a loss in the second order, all names are there.
+            // If nothing is lost of the names by hash, all names are there.
             if !also.is_empty() {
                 faults.extend(lost.into_iter().map(|lost| lost.why));
             }
@@ -275,7 +278,7 @@ impl Btrfs {
                     all.entry(it.inode).or_default().insert(&it.name);
                     all
                 });
-            // A logged inode has in this directory the names that the log has.
+            // An inode in the log has only those names in this directory that are in the log.
             names.retain(|_, named| {
                 let Key { object, kind, .. } = named.location;
                 let is_inode = kind == kinds::INODE_ITEM;
@@ -301,7 +304,7 @@ struct Names {
 }
 
 impl Names {
-    /// Adds the name of an item.
+    /// Adds the name in an item, or a message to `faults` if the item has none.
     fn add(&mut self, index: u64, item: &[u8], faults: &mut Vec<String>) {
         match names::named(item).map(|all| all.into_iter().next()) {
             Ok(Some(named)) => self.put(index, named),
@@ -329,12 +332,12 @@ impl Names {
     }
 }
 
-/// First and last key of one kind of an object.
+/// First and last possible key of one kind of items of an object.
 fn all(object: u64, kind: u8) -> (Key, Key) {
     (Key::new(object, kind, 0), Key::new(object, kind, u64::MAX))
 }
 
-/// The item of a key in the tree of a subvolume, without its log.
+/// The item of a key in the tree of a subvolume, without the log; `None` if there is none.
 fn get(volume: &Volume, of: &Subvolume, key: Key) -> Result<Option<Vec<u8>>, TreeError> {
     let mut found = None;
     let lost = volume.scan(&of.root, key..=key, &mut |_, item| {
@@ -515,7 +518,7 @@ impl Tree for Btrfs {
 }
 
 const NO_PLACE: &str = "found no place on a device that has these bytes";
-/// Bits of a node's number that are its inode.
+/// Bits of a node's number that are the inode number; those above are the index of the subvolume.
 const INODE_BITS: u32 = 44;
 const INODE_MAX: u64 = (1 << INODE_BITS) - 1;
 /// Largest number of directories in a path of a snapshot.

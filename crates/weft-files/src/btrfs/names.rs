@@ -1,4 +1,4 @@
-//! Names: in directories, with the references of inodes, and of attributes.
+//! Names in directories, in the references of inodes, and of attributes.
 //!
 //! Source   btrfs documentation, "On-disk Format", "DIR_INDEX", "INODE_REF", "INODE_EXTREF" and
 //!          "XATTR_ITEM"
@@ -7,7 +7,7 @@ use super::block::{KEY_BYTES, Key};
 use super::kinds;
 use crate::bytes::{le16, le64, part};
 
-/// Name of an inode in a directory, as the inode has it.
+/// Name of an inode in a directory, as an item of the inode records it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Reference {
     pub(super) directory: u64,
@@ -16,7 +16,8 @@ pub(super) struct Reference {
     pub(super) name: Vec<u8>,
 }
 
-/// Names in an item of references; none in another one. What is cut off is left out.
+/// Names in an item of references; empty for items of other kinds. A name that is cut off is left
+/// out.
 pub(super) fn references(key: Key, item: &[u8]) -> Vec<Reference> {
     let (head, is_extended) = match key.kind {
         kinds::INODE_REF => (10, false),
@@ -38,17 +39,17 @@ pub(super) fn references(key: Key, item: &[u8]) -> Vec<Reference> {
     all
 }
 
-/// Name of a directory or an attribute.
+/// Name in a directory, or of an attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Named {
-    /// Key of what has the name.
+    /// Key of the inode or subvolume that has the name.
     pub(super) location: Key,
     pub(super) name: Vec<u8>,
-    /// Value of an attribute.
+    /// Value of an attribute; empty for a name in a directory.
     pub(super) value: Vec<u8>,
 }
 
-/// Names in an item. The error says at which byte it is cut off.
+/// Names in an item. If the item is cut off, the error says at which byte.
 pub(super) fn named(item: &[u8]) -> Result<Vec<Named>, String> {
     let (mut all, mut at) = (Vec::new(), 0);
     while at < item.len() {

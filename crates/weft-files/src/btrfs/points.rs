@@ -1,8 +1,9 @@
-//! Points of a btrfs: what each block says about the places and sums of others.
+//! Points of a btrfs: tree blocks and sectors of data, as other blocks name them with place and
+//! sum.
 //!
-//! It reads nothing: given the bytes of one superblock it names the places of the next blocks, and
-//! given the bytes of a block those of the blocks and sectors below it. So a file system can be
-//! recognised on an array of which the geometry is not known yet.
+//! This module reads no device. From the bytes of one superblock it names the places of the next
+//! blocks, and from the bytes of a block those of the blocks and sectors below it. A file system
+//! can therefore be recognised on an array of which the geometry is not known yet.
 
 use super::block::{Block, Key};
 use super::chunks::Chunks;
@@ -16,11 +17,11 @@ use crate::bytes::{le64, part};
 pub struct Points {
     superblock: Superblock,
     chunks: Chunks,
-    /// Logical addresses in chunks that are not known yet.
+    /// Points in chunks that are not known yet.
     waiting: Vec<Point>,
 }
 
-/// Something at a logical address.
+/// Tree block or sector of data, by its logical address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Point {
     /// Tree block: its logical address.
@@ -43,7 +44,7 @@ impl Points {
         Some(Self { superblock, chunks, waiting: Vec::new() })
     }
 
-    /// Byte offset of the superblock in the file system, as it says itself.
+    /// Byte offset of the superblock in the file system, as the superblock records it.
     #[must_use]
     pub fn place(&self) -> u64 {
         self.superblock.place
@@ -61,33 +62,34 @@ impl Points {
         self.superblock.total_bytes
     }
 
-    /// Number of bytes of a block of a tree, and of a sector of data.
+    /// Size of a tree block and of a sector of data, in bytes.
     #[must_use]
     pub fn lens(&self) -> (u64, u64) {
         (self.superblock.node_bytes, self.superblock.sector_bytes)
     }
 
-    /// Bytes of the superblocks that lie within the file system.
+    /// Byte offsets of the superblocks that lie within the file system.
     pub fn superblocks(&self) -> impl Iterator<Item = u64> {
         let size = self.size();
         Superblock::PLACES.into_iter().filter(move |place| place + Superblock::BYTES <= size)
     }
 
-    /// Whether the bytes are a superblock of this file system with this place.
+    /// Whether the bytes are a superblock of this file system that records `place` as its byte
+    /// offset.
     #[must_use]
     pub fn is_superblock(&self, place: u64, bytes: &[u8]) -> bool {
         Superblock::parse(place, bytes).is_ok_and(|it| it.uuid == self.superblock.uuid)
     }
 
-    /// Root blocks that the superblock names.
+    /// Root blocks of the chunk tree and of the root tree, as far as their chunks are known.
     #[must_use]
     pub fn roots(&mut self) -> Vec<Point> {
         let roots = [self.superblock.chunks.at, self.superblock.roots.at];
         self.known(roots.map(Point::Block).to_vec())
     }
 
-    /// Places of a point, one for each copy. Empty for a point in no known chunk, or in one of a
-    /// profile with parity.
+    /// Byte offsets of a point, one for each copy. Empty for a point in no known chunk, or in a
+    /// chunk of a profile with parity.
     #[must_use]
     pub fn places(&self, point: &Point) -> Vec<u64> {
         let (Point::Block(at) | Point::Sector(at, _)) = point;
@@ -102,7 +104,7 @@ impl Points {
             && part(bytes, 0x30, 8) == at.to_le_bytes()
     }
 
-    /// Whether the bytes are what is at a point.
+    /// Whether the bytes are the tree block or sector of a point.
     #[must_use]
     pub fn holds(&self, point: &Point, bytes: &[u8]) -> bool {
         match point {
@@ -111,8 +113,8 @@ impl Points {
         }
     }
 
-    /// Points that a block names. A block of the tree of chunks also gives those that waited for
-    /// the chunks in it.
+    /// Points that the tree block at the logical address `at`, with these bytes, names. A block of
+    /// the chunk tree also gives the points that waited for the chunks in it.
     pub fn below(&mut self, at: u64, bytes: &[u8]) -> Vec<Point> {
         let Ok(block) = Block::parse(&self.superblock, at, bytes.to_vec()) else {
             return Vec::new();
@@ -126,7 +128,7 @@ impl Points {
             let (key, item) = (block.key(index), block.item(index));
             match key.kind {
                 kinds::CHUNK_ITEM => {
-                    // A chunk that contradicts others is passed over: so are the blocks in it.
+                    // A chunk that contradicts others is ignored, and so are the points in it.
                     let _ = self.chunks.add(key.offset, item);
                 }
                 kinds::ROOT_ITEM => {
@@ -139,7 +141,7 @@ impl Points {
         self.known(points)
     }
 
-    /// A few of the sectors of an item with sums, spread over it.
+    /// Some of the sectors that an item of checksums covers, spread over the item.
     fn some_sectors(&self, key: Key, item: &[u8]) -> Vec<Point> {
         let len = self.superblock.sum.len();
         let step = (item.len() / len).div_ceil(SECTORS_EACH).max(1);
@@ -150,7 +152,7 @@ impl Points {
             .collect()
     }
 
-    /// Returns the points that lie in known chunks; the others wait.
+    /// Returns the points that lie in known chunks, and keeps the others waiting.
     fn known(&mut self, points: Vec<Point>) -> Vec<Point> {
         let (known, waiting) = points.into_iter().partition(|it| !self.places(it).is_empty());
         self.waiting = waiting;
@@ -159,7 +161,7 @@ impl Points {
     }
 }
 
-/// Largest number of sectors of one item.
+/// Largest number of sectors that are taken from one item of checksums.
 const SECTORS_EACH: usize = 16;
 /// Largest number of points that wait for their chunks.
 const WAITING_MAX: usize = 4096;

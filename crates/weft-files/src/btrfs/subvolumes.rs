@@ -1,5 +1,5 @@
-//! Subvolumes: their trees, where they are in the tree of all, and which of them are snapshots that
-//! hold nothing of their own.
+//! Subvolumes: their trees, their names in each other, and which snapshots are left out because
+//! their origin has the same files.
 //!
 //! Source   btrfs documentation, "On-disk Format", "ROOT_ITEM", "ROOT_REF" and "ROOT_BACKREF";
 //!          btrfs-subvolume(8)
@@ -30,9 +30,9 @@ pub(super) struct Subvolume {
 /// Name of a subvolume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Link {
-    /// Number of the subvolume that it lies in.
+    /// Number of the subvolume that contains it.
     pub(super) within: u64,
-    /// Inode of the directory there.
+    /// Inode number of the directory with the name, in the containing subvolume.
     pub(super) directory: u64,
     pub(super) name: Vec<u8>,
 }
@@ -79,7 +79,7 @@ impl Roots {
         roots
     }
 
-    /// Reads the logs. Returns oddities for people.
+    /// Reads the logs of all subvolumes. Returns messages about parts that cannot be used.
     pub(super) fn read_logs(&mut self, volume: &mut Volume, logs: &Root) -> Vec<String> {
         let mut roots = BTreeMap::new();
         let range = Key::new(kinds::LOGS, kinds::ROOT_ITEM, 0)
@@ -104,7 +104,8 @@ impl Roots {
         faults
     }
 
-    /// Path of a subvolume's name, from the top on. `directory` gives that of a directory.
+    /// Path of a subvolume, from the top of the file system on. `directory` gives the path of a
+    /// directory within a subvolume.
     pub(super) fn path(
         &self,
         id: u64,
@@ -155,7 +156,7 @@ impl Subvolume {
     }
 }
 
-/// Root of a tree, of an item of the tree of roots.
+/// Root of the tree that an item of the root tree describes; `None` if the item is cut off.
 pub(super) fn root_of(item: &[u8]) -> Option<Root> {
     let level = *item.get(238)?;
     Some(Root { at: le64(item, 176), generation: le64(item, 160), level })
@@ -166,7 +167,7 @@ fn link(within: u64, item: &[u8]) -> Link {
     Link { within, directory: le64(item, 0), name }
 }
 
-/// Flag of a subvolume.
+/// Flag of a subvolume that may not be written.
 const READ_ONLY: u64 = 1;
-/// Largest number of subvolumes within each other that a path names.
+/// Largest number of nested subvolumes in a path.
 const NESTED_MAX: usize = 100;

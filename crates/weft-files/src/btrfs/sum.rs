@@ -21,7 +21,7 @@ pub(super) enum Sum {
 }
 
 impl Sum {
-    /// The algorithm of a number in the superblock.
+    /// The algorithm with this number in the superblock.
     pub(super) fn of(number: u16) -> Result<Self, TreeError> {
         match number {
             0 => Ok(Self::Crc32c),

@@ -10,18 +10,18 @@ use crate::tree::TreeError;
 /// Place of a tree's root block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Root {
-    /// Logical address.
+    /// Logical address of the root block.
     pub(super) at: u64,
     /// Generation of the block.
     pub(super) generation: u64,
-    /// Levels below it.
+    /// Level of the root block: the number of levels below it.
     pub(super) level: u8,
 }
 
 /// A superblock.
 #[derive(Clone, Debug)]
 pub(super) struct Superblock {
-    /// Byte of this copy in its device.
+    /// Byte offset of this copy on its device.
     pub(super) place: u64,
     pub(super) sum: Sum,
     pub(super) generation: u64,
@@ -31,7 +31,7 @@ pub(super) struct Superblock {
     pub(super) block_uuid: [u8; 16],
     pub(super) roots: Root,
     pub(super) chunks: Root,
-    /// Root of the trees of logs; `None` after a clean end.
+    /// Root of the tree of log roots; `None` if there is no log, as after an unmount.
     pub(super) logs: Option<Root>,
     /// Size of all devices together.
     pub(super) total_bytes: u64,
@@ -47,9 +47,9 @@ pub(super) struct Superblock {
 }
 
 impl Superblock {
-    /// Bytes of the copies.
+    /// Byte offsets of the copies on a device.
     pub(super) const PLACES: [u64; 3] = [64 << 10, 64 << 20, 256 << 30];
-    /// Length of a copy.
+    /// Length of a copy in bytes.
     pub(super) const BYTES: u64 = 4096;
 
     /// Reads the valid copy with the highest generation.
@@ -60,7 +60,7 @@ impl Superblock {
             let bytes = read_vec(source, place, Self::BYTES).map_err(TreeError::from);
             match bytes.and_then(|bytes| Self::parse(place, &bytes)) {
                 Ok(found) => {
-                    // What an older file system left behind has another UUID.
+                    // A copy that a former file system left behind has another UUID.
                     let is_newer =
                         |it: &Self| it.uuid == found.uuid && it.generation < found.generation;
                     if newest.as_ref().is_none_or(is_newer) {
@@ -142,7 +142,7 @@ impl Superblock {
         })
     }
 
-    /// Oddities for people.
+    /// Notes for the user: another copy than the first one is used, or features are unknown.
     pub(super) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.place != Self::PLACES[0] {

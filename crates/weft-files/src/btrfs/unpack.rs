@@ -14,7 +14,8 @@ use ruzstd::decoding::StreamingDecoder;
 use crate::bytes::{le16, le32, part};
 use crate::tree::Packing;
 
-/// Unpacks `len` bytes. What follows the packed bytes does not count. The error says what is wrong.
+/// Unpacks `len` bytes of an extent. Bytes behind the packed data are ignored, and less than a
+/// sector may be missing at the end, which becomes zeros. The error says what is wrong.
 pub(super) fn unpack(
     packing: Packing,
     packed: &[u8],
@@ -36,7 +37,7 @@ pub(super) fn unpack(
             read.map_err(|error| format!("zstd: {error}"))?;
         }
     }
-    // The kernel packs the last extent of a file up to the end of the file, within a sector.
+    // The kernel packs the last extent of a file only up to the end of the file.
     if bytes.len() as u64 + sector <= limit {
         return Err(format!("found {} unpacked bytes, expected {len}", bytes.len()));
     }
@@ -68,7 +69,8 @@ fn segments(packed: &[u8], len: usize, sector: usize) -> Result<Vec<u8>, String>
     Ok(bytes)
 }
 
-/// Unpacks LZO1X behind the bytes that are there, of which `start` and more are the segment's own.
+/// Unpacks an LZO1X segment and appends it to `into`, up to `limit` bytes in all. The bytes of the
+/// segment begin at `start`; matches refer to none before that.
 fn lzo(packed: &[u8], start: usize, limit: usize, into: &mut Vec<u8>) -> Result<(), &'static str> {
     let mut input = Input { bytes: packed, at: 0 };
     // Literals that the last instruction copied: 0 to 3, or 4 for more.
@@ -150,8 +152,8 @@ impl Input<'_> {
         if self.at > self.bytes.len() { Err(ENDS) } else { Ok(word.into()) }
     }
 
-    /// A length that goes on behind its code: 255 for each byte of zeros, the byte that ends them,
-    /// and the largest length that the code itself has.
+    /// A length that continues in the bytes behind its code: `base`, the largest length that the
+    /// code itself can hold, plus 255 for each zero byte, plus the byte that ends them.
     fn long(&mut self, base: usize) -> Result<usize, &'static str> {
         let mut len = base;
         loop {

@@ -1,6 +1,6 @@
-//! Devices, chunks and checksums under the trees: blocks of trees and data by logical address.
+//! Devices with their chunks and checksums: reads of tree blocks and data by logical address.
 //!
-//! What does not have its checksum is read from the other copy, if the profile has one.
+//! Bytes with a wrong checksum are read from another copy, if the profile has one.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -17,28 +17,28 @@ use crate::tree::TreeError;
 /// Part of a tree that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Lost {
-    /// First key that may be in it.
+    /// First key that may be in the part.
     pub(super) first: Key,
-    /// First key behind it.
+    /// First key behind the part; `None` if the part goes on to the end of the tree.
     pub(super) end: Option<Key>,
-    /// Cause, for people.
+    /// Cause, as a message for the user.
     pub(super) why: String,
 }
 
-/// Devices with the chunks on them.
+/// Devices of a file system, with the chunks on them and a cache of tree blocks.
 pub(super) struct Volume {
     pub(super) superblock: Superblock,
     devices: BTreeMap<u64, Shared>,
     chunks: Chunks,
     /// Tree of checksums of data; `None` if its root was not found.
     pub(super) sums: Option<Root>,
-    /// Checksums of data that only the log has, by the logical address of
-    /// the first sector of several.
+    /// Items with checksums of data that only the logs have, by the logical address of the first
+    /// sector.
     pub(super) log_sums: BTreeMap<u64, Vec<u8>>,
     blocks: RefCell<Blocks>,
 }
 
-/// Blocks in memory, each with the time of its last use.
+/// Cache of tree blocks, each with the time of its last use.
 #[derive(Default)]
 struct Blocks {
     kept: BTreeMap<u64, (u64, Rc<Block>)>,
@@ -100,7 +100,7 @@ impl Volume {
         Ok(volume)
     }
 
-    /// Reads bytes that lie one behind the other in one copy.
+    /// Reads bytes that are contiguous on one device.
     fn read_place(&self, place: Place, into: &mut [u8]) -> Result<(), String> {
         match self.devices.get(&place.device) {
             Some(device) => device.read_at(place.at, into).map_err(|error| error.to_string()),
@@ -108,7 +108,8 @@ impl Volume {
         }
     }
 
-    /// The block at a logical address, from the first copy that is right.
+    /// The block that `root` names, from the first copy with the right checksum, generation and
+    /// level.
     fn block(&self, root: &Root) -> Result<Rc<Block>, String> {
         let Root { at, generation, level } = *root;
         let wrong = |why: &str| format!("block at logical address {at}: {why}");
@@ -150,9 +151,9 @@ impl Volume {
         Err(wrong(&first.unwrap_or_default()))
     }
 
-    /// Calls `visit` for the items of a tree whose keys are in the range, in ascending order, until
-    /// it returns false. Returns the parts of the tree that cannot be read; their items are not
-    /// visited.
+    /// Calls `visit` for the items of a tree with keys in the range, in ascending order, until
+    /// `visit` returns false. Returns the parts of the tree that cannot be read; their items are
+    /// not visited.
     pub(super) fn scan(
         &self,
         root: &Root,
@@ -169,8 +170,8 @@ impl Volume {
         lost
     }
 
-    /// Calls `visit` for the items with checksums of the sectors of a range, and perhaps others.
-    /// Returns the parts of the tree that cannot be read; their items are not visited.
+    /// Calls `visit` for the items with checksums of the sectors of a range, and perhaps for items
+    /// before it. Returns the parts of the tree that cannot be read; their items are not visited.
     fn scan_sums(&self, range: &Range<u64>, visit: &mut dyn FnMut(Key, &[u8])) -> Vec<Lost> {
         let Some(root) = &self.sums else { return Vec::new() };
         let first = Key::new(kinds::SUMS, kinds::EXTENT_CSUM, self.first_sums_of(range.start));
@@ -188,7 +189,8 @@ impl Volume {
         sector.saturating_sub(most * self.superblock.sector_bytes)
     }
 
-    /// The part of the tree of checksums that would have those of a range and cannot be read.
+    /// First part of the checksum tree that may have sums of a range and cannot be read; `None` if
+    /// all can be read.
     pub(super) fn lost_sums(&self, range: &Range<u64>) -> Option<Lost> {
         let start = Key::new(kinds::SUMS, kinds::EXTENT_CSUM, range.start);
         let mut lost = self.scan_sums(range, &mut |_, _| ()).into_iter();
@@ -213,8 +215,8 @@ impl Volume {
         sums
     }
 
-    /// Number of the bytes from an address on, at most `len`, that a device may have: not those of
-    /// no chunk, or behind the end of a device that was cut off.
+    /// Number of bytes from a logical address on, at most `len`, that lie on a device. Bytes in no
+    /// chunk, and bytes behind the end of a device that was cut off, end the count.
     pub(super) fn reach(&self, address: u64, len: u64) -> u64 {
         let mut done = 0;
         while done < len {
@@ -232,7 +234,7 @@ impl Volume {
         done
     }
 
-    /// Reads data of whole sectors, checked.
+    /// Reads whole sectors of data, and compares those that have a checksum.
     fn read_sectors(&self, start: u64, into: &mut [u8]) -> Result<(), ReadError> {
         let sector = step(self.superblock.sector_bytes);
         let sums = self.data_sums(&(start..start + into.len() as u64));
@@ -323,17 +325,17 @@ impl Blocks {
     }
 }
 
-/// Walk over a part of a tree.
+/// Pass over the blocks of a tree that have keys in a range.
 struct Walk<'w> {
     volume: &'w Volume,
     range: &'w std::ops::RangeInclusive<Key>,
 }
 
 impl Walk<'_> {
-    /// Walks over a block, whose keys are from the first bound on and below the second. The keys of
-    /// blocks beside each other do not overlap, so that no block is walked over twice, and each
-    /// step goes one level down: the walk ends, whatever the blocks hold. Returns false if `visit`
-    /// wants no more.
+    /// Visits a block and the blocks below it; its keys must be from the first bound on and below
+    /// the second. The keys of blocks beside each other do not overlap, so that no block is visited
+    /// twice, and each step goes one level down: the walk ends, whatever the blocks hold. Returns
+    /// false once `visit` has returned false.
     fn block(
         &self,
         root: &Root,
@@ -345,7 +347,7 @@ impl Walk<'_> {
         let mut fail = |why: String| {
             let first = first.unwrap_or(*self.range.start()).max(*self.range.start());
             match lost.last_mut() {
-                // What lies in between counts as lost too.
+                // Further parts are joined to the last one, with everything in between.
                 Some(last) if lost_count >= LOST_MAX => last.end = end,
                 _ => lost.push(Lost { first, end, why }),
             }
@@ -390,5 +392,5 @@ fn step(bytes: u64) -> usize {
 
 /// Blocks that are kept in memory: at most 32 MiB.
 const BLOCKS_MAX: usize = 512;
-/// Largest number of parts that are lost one by one.
+/// Largest number of lost parts that are recorded one by one.
 const LOST_MAX: usize = 64;

@@ -1,4 +1,4 @@
-//! Folder that is written to: names in it, never a path, and no link is followed.
+//! Folder that a copy writes to: operations take a name in it, never a path, and follow no link.
 //!
 //! Each step into a folder opens one name relative to the folder before it and refuses a link
 //! there, so that nothing outside is reached, whatever the folder holds.
@@ -18,7 +18,7 @@ pub struct Folder(OwnedFd);
 
 impl Folder {
     /// Opens the folder that a user named, and creates it if it is missing. Only one process at a
-    /// time has it.
+    /// time can have it open for a copy.
     ///
     /// # Errors
     /// The folder cannot be created or opened, or another process has it open for a copy.
@@ -48,7 +48,7 @@ impl Folder {
         Ok(self.create(name.as_bytes())?.into())
     }
 
-    /// Bytes that a user may still write.
+    /// Free space of the file system that users other than root may use, in bytes.
     ///
     /// # Errors
     /// The file system does not say.
@@ -57,7 +57,7 @@ impl Folder {
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 
-    /// Writes back what was copied.
+    /// Writes back everything on the file system of the folder (`syncfs`).
     ///
     /// # Errors
     /// A file could not be written back.
@@ -92,7 +92,7 @@ impl Folder {
                 if Uid::from_raw(stat.st_uid) != rustix::process::geteuid() {
                     return Err(Errno::ACCESS);
                 }
-                // The number of an open file: no name is followed.
+                // Path by the number of the open file: no name is followed.
                 let own = format!("/proc/self/fd/{}", found.as_raw_fd());
                 let mode = Mode::from_raw_mode(stat.st_mode | 0o700);
                 fs::chmod(own, mode).or(Err(Errno::ACCESS))?;
@@ -103,7 +103,7 @@ impl Folder {
         let stat = fs::fstat(&folder)?;
         if stat.st_mode & 0o300 != 0o300 && Uid::from_raw(stat.st_uid) == rustix::process::geteuid()
         {
-            // An error is ignored: what is written next fails and is reported.
+            // An error is ignored: the next write fails and is reported.
             let _ = fs::fchmod(&folder, Mode::from_raw_mode(stat.st_mode | 0o700));
         }
         Ok(Self(folder))
@@ -118,19 +118,19 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Status of the entry of this name, if there is one.
+    /// Status of the entry of this name; `None` if there is none.
     pub(super) fn stat(&self, name: &[u8]) -> Option<Stat> {
         fs::statat(&self.0, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW).ok()
     }
 
-    /// A new file of this name.
+    /// Creates a file of this name, where nothing has that name.
     pub(super) fn create(&self, name: &[u8]) -> Result<OwnedFd, Errno> {
         let flags =
             OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         fs::openat(&self.0, OsStr::from_bytes(name), flags, Mode::from_raw_mode(0o600))
     }
 
-    /// Gives a file of this folder its name in another one, where nothing has that name.
+    /// Moves a file of this folder to a name in another one, where nothing has that name.
     pub(super) fn rename(&self, from: &[u8], into: &Self, name: &[u8]) -> Result<(), Errno> {
         let (from, name) = (OsStr::from_bytes(from), OsStr::from_bytes(name));
         match fs::renameat_with(&self.0, from, &into.0, name, RenameFlags::NOREPLACE) {
@@ -142,7 +142,7 @@ impl Folder {
         }
     }
 
-    /// Another name for a file.
+    /// Gives a file of this folder a further name, in another one.
     pub(super) fn link(&self, name: &[u8], into: &Self, as_name: &[u8]) -> Result<(), Errno> {
         let (name, as_name) = (OsStr::from_bytes(name), OsStr::from_bytes(as_name));
         fs::linkat(&self.0, name, &into.0, as_name, AtFlags::empty())
@@ -161,7 +161,7 @@ pub(super) fn is_file(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
 }
 
-/// Whether a name can be one in a folder.
+/// Whether these bytes can be the name of an entry of a folder.
 pub(super) fn is_name(name: &[u8]) -> bool {
     !matches!(name, b"" | b"." | b"..") && !name.iter().any(|byte| matches!(byte, 0 | b'/'))
 }

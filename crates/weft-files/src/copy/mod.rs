@@ -1,4 +1,4 @@
-//! Files out of a file system, into a folder.
+//! Copy of files from a file system into a folder.
 //!
 //! Each file is written under a name of its own in the folder (`PART`), gets its attributes, owner,
 //! mode and times, and then its name: a file with its final name is complete, and a copy that was
@@ -80,15 +80,15 @@ type Write<'w> = dyn FnMut(&OwnedFd, &[u8], u64) -> Result<(), Errno> + 'w;
 /// The part of a file system that is copied.
 #[derive(Clone, Copy, Debug)]
 pub enum Start<'s> {
-    /// These nodes, each under its name. Paths of the report lie below the folder of the copy.
+    /// These nodes, each under its name. Paths in the report begin in the folder of the copy.
     Entries(&'s [Entry]),
-    /// Everything, into a folder of this name. Paths of the report lie below that.
+    /// Everything, into a folder of this name. Paths in the report begin in that folder.
     Root(&'s [u8]),
 }
 
-/// Copies what `start` says of a file system into `base`. `owners` sets owners, which needs root;
-/// `tell` gets what happens, when it happens: a caller can keep the findings of a copy that is
-/// killed.
+/// Copies the part `start` of a file system into `base`. With `owners` it sets owners, which needs
+/// root. `tell` is called for each event when it happens, so that a caller can keep the findings of
+/// a copy that is killed.
 ///
 /// # Errors
 /// The folder has no space left or cannot be written, it cannot be made, or writing back failed.
@@ -103,7 +103,7 @@ pub fn copy(
     copy_by(tree, base, start, owners, tell, &mut write_all)
 }
 
-/// [`copy`] with a function that writes.
+/// Does the work of [`copy`], and writes to files by the function `write`.
 fn copy_by(
     tree: &dyn Tree,
     base: &Folder,
@@ -160,7 +160,7 @@ fn copy_by(
 }
 
 impl CopyError {
-    /// End of a copy by an error that is no report of one path.
+    /// Reason for the end of a copy, from an error of the folder itself.
     fn of(error: Errno) -> Self {
         match error {
             Errno::NOSPC | Errno::DQUOT => Self::NoSpace,
@@ -169,7 +169,8 @@ impl CopyError {
     }
 }
 
-/// The end of the copy, if an error is one of the whole folder and not of one path.
+/// Returns an error, which ends the copy, if `error` concerns the whole folder and not only one
+/// path.
 fn goes_on(error: Errno) -> Result<(), CopyError> {
     match error {
         Errno::NOSPC | Errno::DQUOT => Err(CopyError::NoSpace),
@@ -186,7 +187,7 @@ fn goes_on(error: Errno) -> Result<(), CopyError> {
     }
 }
 
-/// Whether one of the folders takes names for the same that differ in case only.
+/// Whether one of the folders takes names that differ in case only for the same name.
 fn folds_case(base: &Folder, top: &Folder) -> Result<bool, CopyError> {
     let mut folds = false;
     for folder in [base, top] {
@@ -197,7 +198,8 @@ fn folds_case(base: &Folder, top: &Folder) -> Result<bool, CopyError> {
     Ok(folds)
 }
 
-/// Names of one directory by the number of what they name in the folder, with their nodes.
+/// Entries of one directory that are in the folder: the name and the number of the node, by the
+/// inode number in the folder.
 type Claimed = BTreeMap<u64, (Vec<u8>, u64)>;
 
 /// A copy under way.
@@ -211,7 +213,7 @@ struct Copy<'c> {
     tell: &'c mut dyn FnMut(Event<'_>),
     write: &'c mut Write<'c>,
     report: Report,
-    /// First path of each node with several names.
+    /// Path of the first copy of each node with several names.
     first_names: BTreeMap<u64, Vec<u8>>,
     buffer: Vec<u8>,
 }
@@ -281,7 +283,8 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// Copies what has a name in a directory; returns the directories among it.
+    /// Copies the entries of a directory. Directories among them are made, and returned to be
+    /// copied later.
     fn names(
         &mut self,
         folder: &Folder,
@@ -305,7 +308,8 @@ impl Copy<'_> {
         self.named(folder, path, entries.list)
     }
 
-    /// Copies entries of a directory; returns the directories among them.
+    /// Copies some entries of a directory. Directories among them are made, and returned to be
+    /// copied later.
     fn named(
         &mut self,
         folder: &Folder,
@@ -338,7 +342,7 @@ impl Copy<'_> {
                 }
             };
             if child.kind == NodeKind::Directory {
-                // An error is ignored: it comes again when the directory is walked.
+                // An error is ignored: it occurs again when the directory is copied.
                 let _ = folder.make(&entry.name);
             }
             let there = folder.stat(&entry.name);
@@ -394,7 +398,7 @@ impl Copy<'_> {
         }
     }
 
-    /// Copies a regular file, or gives it a further name.
+    /// Copies a regular file, or gives an earlier copy of the same node a further name.
     fn file(
         &mut self,
         folder: &Folder,
@@ -519,7 +523,7 @@ impl Copy<'_> {
         Ok(true)
     }
 
-    /// Copies a range of a file from the source.
+    /// Copies a range of a file from the source, where it begins at byte `at`.
     fn source(
         &mut self,
         file: &OwnedFd,
@@ -559,7 +563,7 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// Copies a range of a file that is packed; what cannot be unpacked stays zeros.
+    /// Copies a range of a file that is packed; bytes that cannot be unpacked stay zeros.
     fn packed(
         &mut self,
         file: &OwnedFd,
@@ -656,7 +660,7 @@ impl Copy<'_> {
         } else {
             self.count_owner(path, node);
         }
-        // Before the mode, which may forbid attributes to all but root.
+        // Attributes come before the mode, which may forbid them to all but root.
         match self.tree.attributes(node) {
             Ok(attributes) => {
                 for attribute in attributes {
@@ -671,7 +675,7 @@ impl Copy<'_> {
                 self.doubtful(path, format!("extended attributes: {error}"));
             }
         }
-        // Without its owner, a program would run as the user who copied it.
+        // If the owner is not set, a set-user-ID program would run as the user of this process.
         let mode = if has_owner { node.mode } else { node.mode & 0o1777 };
         if let Err(error) = fs::fchmod(file, Mode::from_raw_mode(mode)) {
             self.failed(path, format!("mode: {error}"));
@@ -691,12 +695,13 @@ fn times(node: &Node) -> Timestamps {
     Timestamps { last_access: spec(node.accessed), last_modification: spec(node.modified) }
 }
 
-/// Whether a file has the size and the time of a node, as far as its file system keeps times.
+/// Whether a file has the size and the time of a node, in the precision of the folder's file
+/// system.
 fn is_same(stat: &Stat, node: &Node) -> bool {
     #[allow(clippy::useless_conversion, reason = "signed on some machines")]
     let nanos = u64::try_from(stat.st_mtime_nsec).unwrap_or(0);
     let same_second = stat.st_mtime == node.modified.seconds;
-    // FAT has every second second.
+    // FAT keeps times in units of two seconds.
     let close = nanos == 0 && stat.st_mtime == node.modified.seconds & !1;
     let own = node.modified.nanos;
     let same_time =

@@ -1,10 +1,10 @@
-//! Report of a copy: what was restored, and what was not.
+//! Report of a copy: counts of restored files, and paths that were not restored as they were.
 
 use std::ops::Range;
 
 use crate::tree::Node;
 
-/// Event of a copy, told when it happens. The findings are those of the report.
+/// Event of a copy, reported when it happens. Findings are in the report, too.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'e> {
     /// Number of further bytes of files that are done.
@@ -17,7 +17,7 @@ pub enum Event<'e> {
     Kept(&'e Told),
     /// Owner and group of a path were not set.
     Owner {
-        /// Path below the folder of the file system.
+        /// Path below the folder of the copied files.
         path: &'e [u8],
         /// Node with its owner, and with the mode that counts once the owner is set.
         node: &'e Node,
@@ -28,19 +28,19 @@ pub enum Event<'e> {
     Suspect(&'e Told),
 }
 
-/// A path and why it is in the report.
+/// A path in the report, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// Path below the folder of the file system.
+    /// Path below the folder of the copied files.
     pub path: Vec<u8>,
-    /// Reason.
+    /// Reason why the path is in the report.
     pub why: String,
 }
 
 /// File with bytes that could not be read and are zeros.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damaged {
-    /// Path below the folder of the file system.
+    /// Path below the folder of the copied files.
     pub path: Vec<u8>,
     /// Byte ranges in the file, ascending, each with the cause.
     pub ranges: Vec<(Range<u64>, String)>,
@@ -51,7 +51,7 @@ pub struct Damaged {
 pub struct Report {
     /// Regular files that were copied.
     pub files: u64,
-    /// Directories.
+    /// Directories that were copied.
     pub directories: u64,
     /// Symbolic links that were made.
     pub links: u64,
@@ -71,13 +71,13 @@ pub struct Report {
     pub special: Vec<Told>,
     /// Nodes, directories or byte ranges with a fault that did not prevent reading.
     pub suspect: Vec<Told>,
-    /// Extended attributes that were not set.
+    /// Number of extended attributes that were not set.
     pub attributes_lost: u64,
     /// Number of nodes with another owner or group than this process has, which was not restored.
     pub owners_lost: u64,
-    /// Further names of files that became files of their own.
+    /// Further names of files that became copies of their own, because no hard link could be made.
     pub links_copied: u64,
-    /// Whether the newest state was read: false if a journal was not replayed, or in part.
+    /// Whether the newest state was read: false if a journal or log was not replayed in full.
     pub is_replayed: bool,
     /// Faults of the file system as a whole, which make all of its files doubtful.
     pub doubts: Vec<String>,

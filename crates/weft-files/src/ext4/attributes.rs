@@ -16,12 +16,12 @@ pub(super) struct Stored {
     pub(super) index: u8,
     /// Name without its prefix.
     pub(super) name: Vec<u8>,
-    /// Value, or the inode that has it and its length.
+    /// Value; or the number of the inode that has it, and its length.
     pub(super) value: Result<Vec<u8>, (u32, u32)>,
 }
 
 impl Stored {
-    /// Whether the attribute is the end of inline data.
+    /// Whether the attribute has the rest of the inode's inline data.
     pub(super) fn is_inline_data(&self) -> bool {
         self.index == 7 && self.name == b"data"
     }
@@ -45,8 +45,8 @@ pub(super) fn in_block(block: &[u8]) -> Result<Vec<Stored>, TreeError> {
     parse(part(block, 32, block.len()), block)
 }
 
-/// Compares the checksum of block `number`, which holds attributes. `start` is the start of the
-/// checksums of the file system.
+/// Compares the checksum of block `number`, which holds attributes. `start` is the seed of the file
+/// system's checksums.
 pub(super) fn verify(start: u32, number: u64, block: &[u8]) -> Result<(), TreeError> {
     let (before, after) = (part(block, 0, 16), part(block, 20, block.len()));
     let pieces = [&number.to_le_bytes()[..], before, &[0; 4], after];
@@ -91,7 +91,7 @@ fn parse(entries: &[u8], values: &[u8]) -> Result<Vec<Stored>, TreeError> {
     Ok(all)
 }
 
-/// Attribute with the name and the value of the system call. `None` if it is none of the user's.
+/// Attribute with the name and value of the system call. `None` if users do not see the attribute.
 pub(super) fn named(index: u8, name: &[u8], value: Vec<u8>) -> Option<Attribute> {
     let prefix: &[u8] = match index {
         1 => b"user.",
@@ -110,7 +110,7 @@ pub(super) fn named(index: u8, name: &[u8], value: Vec<u8>) -> Option<Attribute>
     Some(Attribute { name: [prefix, name].concat(), value })
 }
 
-/// List in the form of system calls. `None` if the stored one is not legal.
+/// Access control list in the form of system calls. `None` if the stored one is not valid.
 fn access_list(stored: &[u8]) -> Option<Vec<u8>> {
     if stored.len() < 4 || le32(stored, 0) != 1 {
         return None;
@@ -120,7 +120,7 @@ fn access_list(stored: &[u8]) -> Option<Vec<u8>> {
     while at + 4 <= stored.len() {
         let tag = le16(stored, at);
         list.extend(part(stored, at, 4));
-        // Entries of one user or one group have its number.
+        // Entries for one user or one group have the number of the user or group.
         if matches!(tag, 2 | 8) {
             if at + 8 > stored.len() {
                 return None;

@@ -41,8 +41,9 @@ pub(super) fn parse(bytes: &[u8], place: u64, into: &mut Entries) {
     }
 }
 
-/// Fault of the checksum of a block, which begins at byte `place` of its directory. `start` is the
-/// start of the checksums of its inode; `is_indexed` says whether some blocks are an index.
+/// Message about the checksum of a block if it is missing or wrong. The block begins at byte
+/// `place` of its directory; `start` is the seed of the checksums of the directory's inode, and
+/// `is_indexed` says whether some blocks are an index.
 pub(super) fn checksum_fault(
     start: u32,
     bytes: &[u8],
@@ -53,7 +54,7 @@ pub(super) fn checksum_fault(
         format!("{what} at byte {place}, checksum: found {stored:#010x}, expected {computed:#010x}")
     };
     if let Some(at) = index_at(bytes, place).filter(|_| is_indexed) {
-        // The number of entries that there may be, and that there are, is in place of the first.
+        // In place of the first entry are the largest and the present number of entries.
         let (limit, count) = (usize::from(le16(bytes, at)), usize::from(le16(bytes, at + 2)));
         let tail = at + limit * 8;
         let sum = crc32c_raw(start, part(bytes, 0, at + count * 8));
@@ -63,7 +64,7 @@ pub(super) fn checksum_fault(
         return (!is_sound).then(|| wrong("index of names", stored, sum));
     }
     let tail = bytes.len().checked_sub(TAIL_BYTES)?;
-    // An entry without a name, of the length of the checksum.
+    // The checksum lies in an entry without a name.
     let is_tail = le32(bytes, tail) == 0
         && le16(bytes, tail + 4) == 12
         && bytes[tail + 6] == 0
@@ -75,8 +76,8 @@ pub(super) fn checksum_fault(
     }
 }
 
-/// Byte of the entries of an index, if a block looks like one to a reader of names: the first one
-/// behind the names `.` and `..`, any other one behind an entry of all of the block.
+/// Byte offset of the entries of an index, if the block has the form of one: in the first block
+/// behind the names `.` and `..`, in any other one behind an entry of the whole block.
 fn index_at(bytes: &[u8], place: u64) -> Option<usize> {
     let rest = |from: usize| bytes.len() - from;
     let has_len = |at: usize, len: usize| usize::from(le16(bytes, at + 4)) == len & 0xffff;

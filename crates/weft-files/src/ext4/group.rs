@@ -1,9 +1,9 @@
-//! Groups of ext2, ext3 and ext4: where their tables of inodes are.
+//! Groups of ext2, ext3 and ext4: the places of their inode tables.
 //!
-//! All descriptors are read when the file system is opened. One that cannot be read, that has a
-//! wrong checksum, or that names an impossible block is replaced by its first copy beside a backup
-//! of the superblock that is sound: the place of a table never changes. Without a sound copy the
-//! descriptor counts as it is, if it can be, and its group as doubtful.
+//! All descriptors are read when the file system is opened. A descriptor that cannot be read, that
+//! has a wrong checksum, or that names an impossible block is replaced by its first sound copy
+//! beside a backup of the superblock: the place of a table never changes. Without a sound copy the
+//! descriptor is used as it is, if its table is possible, and its group counts as doubtful.
 //!
 //! Source   Linux documentation, "ext4 Data Structures and Algorithms", "Block Group Descriptors"
 //!          and "Checksums"
@@ -17,14 +17,14 @@ use crate::bytes::{le16, le32};
 use crate::source::{Source, read_vec};
 use crate::tree::TreeError;
 
-/// Tables of inodes that are not where the descriptor of their group says.
+/// Places of inode tables, where the descriptor of a group is damaged.
 #[derive(Default)]
 pub(super) struct Groups {
     /// Block of the table of each group with a damaged descriptor; `None` if it is not known.
     replaced: BTreeMap<u64, Option<u64>>,
-    /// Faults that a copy replaces, for people.
+    /// Messages about faults that a copy makes up for.
     pub(super) notes: Vec<String>,
-    /// Faults without a sound copy, for people.
+    /// Messages about faults without a sound copy.
     pub(super) doubts: Vec<String>,
 }
 
@@ -72,7 +72,7 @@ impl Groups {
         groups
     }
 
-    /// Block of the table of inodes of a group.
+    /// First block of the inode table of a group.
     ///
     /// # Errors
     /// The group has no sound descriptor, and no sound copy of one.
@@ -97,13 +97,13 @@ impl Groups {
     }
 }
 
-/// Fault of a descriptor, and the table that it names all the same.
+/// Fault of a descriptor, and the inode table that it names; `None` if there can be none there.
 struct Fault {
     why: String,
     table: Option<u64>,
 }
 
-/// Block of the table that the descriptor at byte `at` names.
+/// First block of the inode table that the descriptor at byte `at` names.
 fn read_table(
     source: &dyn Source,
     superblock: &Superblock,
@@ -127,7 +127,8 @@ fn read_table(
     })
 }
 
-/// Block of the table of inodes, if there can be one.
+/// First block of the inode table that a descriptor names; `None` if the file system has no such
+/// block.
 fn named_table(superblock: &Superblock, bytes: &[u8]) -> Option<u64> {
     let high = if bytes.len() >= 64 { u64::from(le32(bytes, 0x28)) << 32 } else { 0 };
     let table = high | u64::from(le32(bytes, 8));

@@ -19,7 +19,7 @@ pub(super) struct Inode {
     pub(super) attribute_block: u64,
     /// Bytes behind the fields, with extended attributes.
     pub(super) rest: Vec<u8>,
-    /// Start of the checksums of its blocks of extents and names; `None` without that feature.
+    /// Seed of the checksums of its blocks of extents and names; `None` without that feature.
     pub(super) sum_start: Option<u32>,
 }
 
@@ -79,7 +79,7 @@ impl Inode {
         })
     }
 
-    /// Bytes of the blocks of an inode: it counts sectors, or blocks if the file is huge.
+    /// Bytes of the blocks of an inode. The field counts sectors, or blocks if the file is huge.
     fn stored(superblock: &Superblock, bytes: &[u8]) -> u64 {
         let count = u64::from(le32(bytes, 0x1c)) | u64::from(le16(bytes, 0x74)) << 32;
         let is_huge = le32(bytes, 0x20) & HUGE != 0;
@@ -96,7 +96,7 @@ impl Inode {
         }
     }
 
-    /// Start of the checksums of an inode: its number and its generation.
+    /// Seed of the checksums of an inode, from its number and its generation.
     fn sum_start(superblock: &Superblock, number: u32, bytes: &[u8]) -> Option<u32> {
         let sum = crc32c_raw(superblock.sum_start?, &number.to_le_bytes());
         Some(crc32c_raw(sum, &bytes[0x64..0x68]))

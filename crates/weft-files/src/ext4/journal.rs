@@ -1,7 +1,7 @@
 //! Journal of ext3 and ext4, replayed in memory.
 //!
 //! Committed transactions are read from the start that the journal's superblock names to the first
-//! block that is not the next one. Each block that they hold stands for one of the file system,
+//! block that does not continue the log. Each block that they hold replaces one of the file system,
 //! unless a later transaction revokes it; [`Replayed`] is the device with these blocks in place.
 //! Nothing is written. Fast commits are not replayed; a note says so.
 //!
@@ -30,12 +30,13 @@ pub(super) struct Replayed {
 pub(super) struct Logged {
     /// First byte on the device.
     at: u64,
-    /// Whether its first four bytes are the magic number of the journal, which are zeros there.
+    /// Whether the block begins with the magic number of the journal, in place of which the copy
+    /// has zeros.
     is_escaped: bool,
 }
 
 impl Replayed {
-    /// The device as it is.
+    /// The device without any block of its journal in place.
     pub(super) fn nothing(of: &Shared, block_bytes: u64) -> Self {
         Self { of: Rc::clone(of), block_bytes, blocks: BTreeMap::new() }
     }
@@ -85,18 +86,18 @@ impl Source for Replayed {
     }
 }
 
-/// Blocks that a journal holds.
+/// Blocks of the file system that a journal holds.
 pub(super) struct Found {
     pub(super) blocks: BTreeMap<u64, Logged>,
-    /// Whether nothing of the journal is missing.
+    /// Whether all of the journal could be read and used.
     pub(super) is_whole: bool,
     pub(super) notes: Vec<String>,
 }
 
-/// Reads the journal in the content of its inode.
+/// Reads the journal from the content of its inode.
 ///
 /// # Errors
-/// Its superblock is not valid, or its feature is not known.
+/// The superblock of the journal is not valid, or names a feature that is not known.
 pub(super) fn read(
     source: &dyn Source,
     superblock: &Superblock,
@@ -154,7 +155,7 @@ struct Log<'s> {
     notes: Vec<String>,
 }
 
-/// Form of tags and checksums.
+/// Format of tags and checksums, from the features of the journal.
 #[derive(Clone, Copy)]
 struct Form {
     wide: bool,
@@ -277,7 +278,7 @@ impl<'s> Log<'s> {
         if block + 1 >= self.end { self.first } else { block + 1 }
     }
 
-    /// Start of the checksums of this journal.
+    /// Seed of the checksums of this journal.
     fn sum_start(&self) -> u32 {
         crc32c_raw(u32::MAX, &self.uuid)
     }
@@ -292,7 +293,7 @@ impl<'s> Log<'s> {
         crc32c_raw(sum, &[0; 4]) == be32(block, body)
     }
 
-    /// Reads transactions up to the first block that is not the next one.
+    /// Reads transactions up to the first block that does not continue the log.
     fn scan(&mut self) {
         let (mut at, mut left) = (self.start, self.end - self.first);
         let mut pending = Vec::new();

@@ -2,7 +2,7 @@
 //!
 //! Each block of a map is read once at most, and extents ascend: a map that refers to itself ends
 //! with a fault. A part of the map that cannot be read is a fault of the range that it maps; a part
-//! with a wrong checksum counts, and its range is doubtful.
+//! with a wrong checksum is used, and its range is doubtful.
 //!
 //! Source   Linux documentation, "ext4 Data Structures and Algorithms", "The Contents of
 //!          inode.i_block"
@@ -129,7 +129,8 @@ impl Map<'_> {
         }
     }
 
-    /// Adds the extents of a node, which maps `blocks`. `depth` is the one that its parent expects.
+    /// Adds the extents of a node, which maps `blocks`. `depth` is the depth that its parent
+    /// expects; `None` for the root.
     fn extents(&mut self, bytes: &[u8], depth: Option<u16>, blocks: Range<u64>) {
         let (magic, count, its) = (le16(bytes, 0), le16(bytes, 2), le16(bytes, 6));
         let room = (bytes.len() - 12) / 12;
@@ -212,7 +213,7 @@ impl Map<'_> {
         }
     }
 
-    /// Adds what a block number of `level` indirections maps.
+    /// Adds the blocks that a block number with `level` indirections maps.
     fn number(&mut self, number: u64, level: u32, blocks: Range<u64>) {
         if number == 0 || blocks.start >= blocks.end {
             return;

@@ -1,9 +1,9 @@
-//! ext2, ext3 and ext4, read-only and behind their journal.
+//! ext2, ext3 and ext4, read-only, with their journal replayed.
 //!
 //! The crate `ext4-view` was the first choice. Version 1.0.0 refuses a journal that has to be
 //! replayed unless it has checksums of version 3, which file systems of most NAS do not have; it
 //! gives no inode numbers, link counts, attributes or places of content, and an unreadable block
-//! ends the file. What would be left of it is the parser of directories.
+//! ends the file. Only its parser of directories could have been used.
 
 mod attributes;
 mod directory;
@@ -29,7 +29,7 @@ pub struct Ext4 {
     groups: Groups,
     /// Whether no block of the journal is missing: false if it could not be read to its end.
     is_replayed: bool,
-    /// Oddities for people: what was replayed, or could not be; which copies are used.
+    /// Notes for the user: journals that were replayed or could not be, and copies that are used.
     pub notes: Vec<String>,
     /// Faults of the superblock and of groups for which there is no sound copy.
     doubts: Vec<String>,
@@ -115,7 +115,7 @@ impl Ext4 {
         Ok(bytes)
     }
 
-    /// Content of at most `len` bytes, all of it.
+    /// All of the content of an inode; an error if that is more than `len` bytes.
     fn read_all(&self, inode: &Inode, len: u64) -> Result<Vec<u8>, TreeError> {
         let size = inode.node.size;
         if size > len {

@@ -39,11 +39,11 @@ pub(super) struct Superblock {
     ro_compat: u32,
     pub(super) journal_inode: u32,
     pub(super) uuid: [u8; 16],
-    /// Start of the checksums of metadata; `None` without that feature.
+    /// Seed of the checksums of metadata; `None` without that feature.
     pub(super) sum_start: Option<u32>,
     /// Bytes of this superblock as they are on the device.
     pub(super) raw: Vec<u8>,
-    /// Checksum that does not fit: the fields may be wrong.
+    /// Message about a wrong checksum: the fields may be wrong. `None` if it is right.
     pub(super) doubt: Option<String>,
     /// Place of this superblock, if it is a backup.
     pub(super) backup: Option<Backup>,
@@ -61,7 +61,7 @@ pub(super) struct Backup {
 }
 
 impl Backup {
-    /// The note for people.
+    /// Note for the user that the backup is used.
     pub(super) fn note(&self) -> String {
         let Self { at, group, why } = self;
         let why = if why.is_empty() { String::new() } else { format!(" ({why})") };
@@ -226,7 +226,7 @@ impl Superblock {
         let per_block = self.block_bytes / self.descriptor_bytes;
         let number = group / per_block;
         let blocks: Vec<u64> = if self.is_beside(number) {
-            // The second and the last group of those that the block describes.
+            // The copies are in the second and the last group of those that the block describes.
             let first = number.saturating_mul(per_block);
             [first + 1, first.saturating_add(per_block - 1)]
                 .into_iter()
@@ -252,7 +252,8 @@ impl Superblock {
         self.first_data_block.saturating_add(group.saturating_mul(self.blocks_per_group))
     }
 
-    /// Block of descriptors in a group, which is one of those that it describes.
+    /// Block of the file system with the descriptor block `number`, in `group`, which is one of the
+    /// groups that it describes.
     fn meta_block(&self, group: u64, number: u64) -> u64 {
         let shifted = self.block_bytes == 1024 && self.first_data_block == 0 && number == 0;
         let before = u64::from(self.has_superblock(group)) + u64::from(shifted);

@@ -1,7 +1,7 @@
 //! Volume groups: the newest text of each, and its logical volumes.
 //!
 //! Physical volumes belong to a group by their UUIDs in its text, not by their names. A group with
-//! physical volumes missing keeps its logical volumes; what lies on the missing ones cannot be
+//! physical volumes missing keeps its logical volumes; their parts on the missing ones cannot be
 //! read.
 
 use std::ops::Range;
@@ -18,7 +18,7 @@ pub struct Group {
     pub name: String,
     /// Names of the physical volumes that were found.
     pub on: Vec<String>,
-    /// UUIDs of those that were not found.
+    /// UUIDs of the physical volumes that were not found.
     pub missing: Vec<String>,
     /// Logical volumes that a user sees, or the fault of the text.
     pub volumes: Result<Vec<LogicalVolume>, LvmError>,
@@ -30,9 +30,9 @@ pub struct LogicalVolume {
     pub name: String,
     /// Size in bytes.
     pub size: u64,
-    /// Its bytes, or why they are not read.
+    /// Bytes of the volume, or the reason why they are not read.
     pub source: Result<Shared, String>,
-    /// Names of physical volumes that it needs and that were not found.
+    /// Names of physical volumes that the logical volume needs and that were not found.
     pub missing: Vec<String>,
 }
 
@@ -108,8 +108,8 @@ impl Group {
     }
 }
 
-/// Where the logical volumes begin that begin on this physical volume: the bytes of the first
-/// segment of each that is linear. Empty without a valid text.
+/// Byte ranges of this physical volume with the first segments of linear logical volumes that begin
+/// on it. Empty without a valid text.
 #[must_use]
 pub fn beginnings(volume: &PhysicalVolume) -> Vec<Range<u64>> {
     let Ok(text) = &volume.text else { return Vec::new() };
@@ -144,7 +144,7 @@ fn beginnings_of(
     Ok(all)
 }
 
-/// Bytes of an extent.
+/// Size of an extent of the group in bytes.
 fn extent_of(section: &Section, name: &str) -> Result<u64, LvmError> {
     let extent = number(section, name, "extent_size")?;
     match sectors(extent, name, "extent_size")? {
@@ -153,7 +153,7 @@ fn extent_of(section: &Section, name: &str) -> Result<u64, LvmError> {
     }
 }
 
-/// Physical volumes of the text.
+/// Physical volumes that the text of a group names.
 fn members_of<'t>(
     section: &'t Section,
     name: &str,
@@ -173,7 +173,7 @@ fn members_of<'t>(
     Ok(members)
 }
 
-/// A logical volume of the text.
+/// Makes a logical volume from its section in the text of a group.
 fn logical(
     key: &str,
     place: &str,
@@ -232,7 +232,7 @@ fn logical(
     Ok(LogicalVolume { name: key.to_owned(), size, source, missing })
 }
 
-/// Reason why a volume is not read that holds the differences of a snapshot.
+/// Reason why a logical volume is not read, if it holds the differences of a snapshot.
 fn snapshot_of(key: &str, all: &[(String, Section)]) -> Option<String> {
     let segments = all.iter().flat_map(|(_, volume)| volume.sections());
     let mut snapshots = segments.map(|(_, segment)| segment).filter(|segment| {
@@ -309,7 +309,7 @@ fn number(section: &Section, place: &str, key: &str) -> Result<u64, LvmError> {
     })
 }
 
-/// Bytes of a number of sectors.
+/// Converts a number of sectors to bytes; `place` and `key` name the field in an error.
 fn sectors(count: u64, place: &str, key: &str) -> Result<u64, LvmError> {
     let bytes = count.checked_mul(512).filter(|bytes| *bytes < SIZE_MAX);
     bytes.ok_or_else(|| field(place, key, &count, "a number of sectors that fits a device"))

@@ -22,7 +22,7 @@ pub enum LvmError {
     /// A checksum does not fit.
     #[error("LVM {what} at byte {at}: checksum: found {stored:#010x}, expected {computed:#010x}")]
     Checksum {
-        /// Structure.
+        /// Name of the structure.
         what: &'static str,
         /// Byte offset on the device.
         at: u64,
@@ -34,29 +34,29 @@ pub enum LvmError {
     /// A field of the text is missing or has an impossible value.
     #[error("LVM text: {place}: found {found}, expected {expected}")]
     Field {
-        /// Sections and key.
+        /// Sections and key of the field in the text.
         place: String,
-        /// Value.
+        /// Value of the field in the text.
         found: String,
-        /// Legal values.
+        /// Values that would be legal for the field in the text.
         expected: &'static str,
     },
     /// A field of a binary structure has an impossible value.
     #[error("LVM {what} at byte {at}: found {found}, expected {expected}")]
     Header {
-        /// Structure and field.
+        /// Name of the structure and of its field.
         what: &'static str,
         /// Byte offset on the device.
         at: u64,
-        /// Value.
+        /// Value of the field.
         found: String,
-        /// Legal values.
+        /// Values that would be legal for the field.
         expected: &'static str,
     },
     /// The device has no label of LVM2.
     #[error("LVM label: found none in the first four sectors")]
     NoLabel,
-    /// No metadata area describes a group: an orphan, or one without metadata.
+    /// No metadata area describes a group: the physical volume is in no group, or has no metadata.
     #[error("LVM metadata areas: found no description of a group")]
     NoText,
     /// Metadata cannot be read.
@@ -74,9 +74,9 @@ pub enum LvmError {
 
 /// A physical volume, with the description of its group if it has a copy.
 pub struct PhysicalVolume {
-    /// Name for people: the array or partition that it is.
+    /// Name for messages: that of the array or partition.
     pub name: String,
-    /// UUID as the text has it.
+    /// UUID, in the form that the text of a group uses.
     pub uuid: String,
     /// Bytes of the device.
     pub source: Shared,
@@ -106,7 +106,7 @@ impl PhysicalVolume {
     }
 }
 
-/// Label sector, with its place.
+/// Sector with the label, and its byte offset.
 fn label(source: &Shared) -> Result<(u64, Vec<u8>), LvmError> {
     let mut fault = LvmError::NoLabel;
     for at in (0..4).map(|sector| sector * SECTOR as u64) {
@@ -210,7 +210,7 @@ pub(crate) fn sum(bytes: &[u8]) -> u32 {
     !hasher.finalize()
 }
 
-/// UUID in the groups of characters that the text has.
+/// UUID with hyphens between groups of characters, as the text has it.
 fn uuid(raw: [u8; 32]) -> String {
     let mut text = String::new();
     for (byte, index) in raw.iter().zip(0..) {
@@ -226,11 +226,11 @@ const SECTOR: usize = 512;
 /// Length of a label before the header of the physical volume.
 const LABEL_BYTES: usize = 32;
 const MAGIC: &[u8] = b" LVM2 x[5A%r0N*>";
-/// Flag of a location that does not count.
+/// Flag of a location that is to be ignored.
 const IGNORED: u32 = 1;
 /// Largest number of metadata areas: LVM makes two.
 const AREAS_MAX: usize = 8;
 /// Largest metadata area that is read: LVM makes 1 MiB, or what `--metadatasize` says.
 const AREA_BYTES_MAX: u64 = 16 << 20;
-/// Start of LVM's CRC-32.
+/// Initial value of LVM's CRC-32.
 const SUM_START: u32 = 0xf597_a6cf;

@@ -17,7 +17,7 @@ pub struct TextError {
     pub column: usize,
     /// Byte at this position.
     pub found: String,
-    /// Legal text there.
+    /// Text that would be legal at this position.
     pub expected: &'static str,
 }
 
@@ -26,7 +26,7 @@ pub struct TextError {
 pub enum Value {
     /// Values in brackets.
     List(Vec<Value>),
-    /// Integer.
+    /// Integer, which may be negative.
     Number(i64),
     /// String, or a word that is no integer.
     Text(String),
@@ -59,7 +59,7 @@ impl Section {
         self.values.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value)
     }
 
-    /// Integer of a key that is not negative.
+    /// Integer of a key; `None` if there is none, or it is negative.
     #[must_use]
     pub fn number(&self, key: &str) -> Option<u64> {
         match self.value(key)? {
@@ -68,7 +68,7 @@ impl Section {
         }
     }
 
-    /// String of a key.
+    /// String of a key; `None` if there is none.
     #[must_use]
     pub fn text(&self, key: &str) -> Option<&str> {
         match self.value(key)? {

@@ -30,7 +30,8 @@ pub(super) struct Mapped {
 }
 
 impl Segment {
-    /// Leg and its byte for a byte of the segment, and how many bytes follow there.
+    /// Leg for byte `within` of the segment, the byte on that leg, and the number of bytes that are
+    /// contiguous from there on.
     fn place(&self, within: u64) -> (&Leg, u64, u64) {
         let left = self.len - within;
         if self.legs.len() == 1 {
