@@ -1,9 +1,10 @@
-//! What is read ahead of a reader: more than the kernel asks for at once, which is 128 KiB.
+//! Readahead: sequential readers get more at once than the 128 KiB that the kernel asks for.
 //!
-//! A read that goes on where the last one ended gets what follows it too, twice as much each time.
-//! After a fault only what is asked for is read, up to the end of what was tried.
+//! A read that goes on where the last one ended is extended to the bytes behind it, to twice as
+//! many each time. After a fault only the requested bytes are read, up to the end of the range that
+//! failed.
 
-/// Bytes of a file in memory, for a reader that reads on.
+/// Bytes of a file in memory, and the position of its reader.
 #[derive(Default)]
 struct Stream {
     number: u64,
@@ -12,7 +13,7 @@ struct Stream {
     bytes: Vec<u8>,
     /// End of the last read: a read from this offset on is sequential.
     next: u64,
-    /// Byte before which nothing is read ahead.
+    /// Byte before which nothing is read ahead, because a longer read failed before it.
     slow_until: u64,
     used: u64,
 }
@@ -28,10 +29,11 @@ pub(crate) struct Ahead {
 pub(crate) type Fetch<'f, E> = dyn FnMut(u64, &mut [u8]) -> Result<(), E> + 'f;
 
 impl Ahead {
-    /// Reads `len` bytes of a file of `size` bytes, all of which lie before its end.
+    /// Reads `len` bytes from `offset` of the file with the number `number` and `size` bytes. All
+    /// of them lie before the end of the file.
     ///
     /// # Errors
-    /// `fetch` fails for exactly these bytes.
+    /// `fetch` fails for exactly these bytes; a fault of bytes that are read ahead is no error.
     pub(crate) fn read<E>(
         &mut self,
         number: u64,
@@ -59,7 +61,7 @@ impl Ahead {
         Ok(&stream.bytes[at..at + len])
     }
 
-    /// Drops what is in memory of a file.
+    /// Drops the bytes of a file from memory.
     pub(crate) fn drop_of(&mut self, number: u64) {
         self.streams.retain(|stream| stream.number != number);
     }
@@ -111,7 +113,7 @@ impl Stream {
     }
 }
 
-/// Largest read: that of a copy of files, several full stripes of common arrays.
+/// Largest read in bytes: the same as in a copy of files, several full stripes of common arrays.
 const AHEAD_MAX: usize = 4 << 20;
 /// Largest number of files that are read ahead at once, each with up to [`AHEAD_MAX`] bytes in
 /// memory: 32 MiB in all.

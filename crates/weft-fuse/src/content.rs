@@ -1,4 +1,4 @@
-//! Bytes of a file out of the pieces that its tree gives, and where it has holes.
+//! Content of a file: its bytes, out of the pieces of its tree, and its holes.
 
 use std::ops::Range;
 
@@ -9,11 +9,11 @@ use weft_files::tree::{Node, Packed, PieceBytes, Pieces, Tree};
 pub(crate) struct Lost {
     /// Byte range in the file.
     pub(crate) range: Range<u64>,
-    /// Cause, for people.
+    /// Cause, as a message for the user.
     pub(crate) why: String,
 }
 
-/// A file with its map of pieces.
+/// Content of a file: its size and its map of pieces.
 pub(crate) struct Content {
     pub(crate) size: u64,
     /// Pieces, and faults that do not overlap, both in ascending order.
@@ -21,7 +21,7 @@ pub(crate) struct Content {
 }
 
 impl Content {
-    /// The map of a file.
+    /// Makes the map of a file; faults that overlap become one.
     pub(crate) fn of(node: &Node, mut pieces: Pieces) -> Self {
         pieces.list.sort_by_key(|piece| piece.range.start);
         pieces.faults.sort_by_key(|(range, _)| range.start);
@@ -36,7 +36,8 @@ impl Content {
         Self { size: node.size, pieces }
     }
 
-    /// Parts of the map, and bytes that it has itself, as a weight in a cache.
+    /// Weight in a cache: the number of parts of the map, and more for bytes that the map itself
+    /// has.
     pub(crate) fn weight(&self) -> usize {
         let own = |bytes: &PieceBytes| match bytes {
             PieceBytes::Here(bytes) => bytes.len() / 64,
@@ -46,7 +47,7 @@ impl Content {
         1 + self.pieces.list.len() + self.pieces.faults.len() + own
     }
 
-    /// Parts that may be wrong, for messages.
+    /// Byte ranges that may be wrong, each with the cause for a message.
     pub(crate) fn doubts(&self) -> &[(Range<u64>, String)] {
         &self.pieces.doubts
     }
@@ -114,7 +115,7 @@ impl Content {
     }
 }
 
-/// The part that two ranges share; they touch.
+/// The intersection of two ranges, which overlap.
 fn common(one: &Range<u64>, other: &Range<u64>) -> Range<u64> {
     one.start.max(other.start)..one.end.min(other.end)
 }
@@ -124,7 +125,7 @@ fn unpack(tree: &dyn Tree, packed: &Packed, within: u64, into: &mut [u8]) -> Res
     copy(&bytes, packed.skip.saturating_add(within), into)
 }
 
-/// Fills `into` from a byte on; a buffer that is not filled is an error, never zeros.
+/// Fills `into` with the bytes from `from` on; too few bytes are an error, never zeros.
 fn copy(bytes: &[u8], from: u64, into: &mut [u8]) -> Result<(), String> {
     let start = usize::try_from(from).unwrap_or(usize::MAX);
     let Some(part) = bytes.get(start..).and_then(|rest| rest.get(..into.len())) else {

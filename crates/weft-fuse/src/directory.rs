@@ -1,8 +1,8 @@
-//! Directory of a tree: its names in their order, and by name.
+//! Directory of a tree: its entries in the order of a list, and by name.
 
 use weft_files::tree::{Entries, Entry};
 
-/// Names of a directory that can be shown, and what is wrong with the others.
+/// Entries of a directory that can be shown, and messages about the rest.
 pub(crate) struct Directory {
     /// Entries in the order in which they are listed.
     pub(crate) entries: Vec<Entry>,
@@ -10,7 +10,7 @@ pub(crate) struct Directory {
     by_name: Vec<u32>,
     /// Whether a part of the directory is lost.
     pub(crate) is_damaged: bool,
-    /// Faults, for messages.
+    /// Messages about parts that are lost or may be wrong, and about names that are left out.
     pub(crate) faults: Vec<String>,
 }
 
@@ -58,7 +58,7 @@ fn is_name(name: &[u8]) -> bool {
     is_plain && !matches!(name, b"" | b"." | b"..") && name.len() <= NAME_MAX
 }
 
-/// Longest name that FUSE passes on.
+/// Longest name that FUSE passes on, in bytes.
 const NAME_MAX: usize = 1024;
 /// Largest number of entries: more than a directory that is read has room for.
 const ENTRIES_MAX: usize = 1 << 26;

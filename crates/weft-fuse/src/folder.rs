@@ -1,4 +1,4 @@
-//! The folder that is mounted on: which one is accepted.
+//! Check of the folder that a view is to be mounted on.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ pub enum FolderError {
     /// Another kind of file has this name.
     #[error("{0}: found no folder, expected an empty one")]
     NoFolder(String),
-    /// Something is in it.
+    /// The folder is not empty.
     #[error(
         "{dir}: found {name:?} in it, expected an empty folder: a mount would hide what is there"
     )]
@@ -26,7 +26,7 @@ pub enum FolderError {
         /// Name of an entry of the folder.
         name: String,
     },
-    /// A file system of FUSE is mounted there, of which the process has ended.
+    /// A file system of FUSE is mounted there, and the process that served it has ended.
     #[error(
         "{dir}: found a mount of a process that has ended, expected an empty folder; \
          `fusermount3 -u {dir}` (as root also `umount {dir}`) clears it"
@@ -40,7 +40,7 @@ pub enum FolderError {
     Io {
         /// The folder.
         dir: String,
-        /// Cause.
+        /// Error of the operating system.
         error: io::Error,
     },
 }
@@ -48,7 +48,7 @@ pub enum FolderError {
 /// Accepts an existing empty folder. Returns its path without links.
 ///
 /// # Errors
-/// It is none, or it cannot be read.
+/// There is no empty folder of this name, or it cannot be read.
 pub fn check(dir: &Path) -> Result<PathBuf, FolderError> {
     let name = dir.display().to_string();
     let failed = |error: io::Error| {

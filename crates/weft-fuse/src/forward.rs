@@ -1,4 +1,4 @@
-//! File system of FUSE's crate, which passes each request on to the thread of the view.
+//! File system for the crate `fuser`, which passes each request on to the thread of the view.
 
 use std::ffi::OsStr;
 use std::io;
@@ -16,14 +16,14 @@ use fuser::{
 use crate::request::{Request, extended};
 use crate::view::{Latest, latest};
 
-/// Sender of requests.
+/// File system that sends each request of the kernel to the thread of the view.
 pub(crate) struct Forward {
     pub(crate) to: SyncSender<Request>,
     /// Whether no file is writable or can change, so that none has to be opened or flushed.
     pub(crate) is_fixed: bool,
-    /// Attributes that were last asked for.
+    /// Extended attributes of the inode for which they were requested last.
     pub(crate) latest: Latest,
-    /// Whether the kernel does without an answer to `open`.
+    /// Whether the kernel accepts `ENOSYS` for `open`, and then opens files without asking.
     pub(crate) without_open: bool,
 }
 
@@ -34,7 +34,7 @@ impl Forward {
         let _ = self.to.send(request);
     }
 
-    /// Answers from what was read last, or passes the request on.
+    /// Answers a request for extended attributes from those that were read last, or passes it on.
     fn extended(&self, number: INodeNo, name: Option<&[u8]>, size: u32, reply: ReplyXattr) {
         match latest(&self.latest, number.0) {
             Some(all) => extended(&all, name, size, reply),
@@ -49,11 +49,11 @@ impl Forward {
 impl Filesystem for Forward {
     fn init(&mut self, _: &fuser::Request, config: &mut KernelConfig) -> io::Result<()> {
         let kernel = config.capabilities();
-        // Names always with attributes: kinds have to be read for a list anyway.
+        // Lists always have attributes: the kinds of nodes have to be read for a list anyway.
         let wanted = InitFlags::FUSE_DO_READDIRPLUS
             | InitFlags::FUSE_CACHE_SYMLINKS
             | InitFlags::FUSE_PARALLEL_DIROPS;
-        // What the kernel does not have is left out, and costs time only.
+        // Features that the kernel lacks are left out; they only save time.
         let _ = config.add_capabilities(wanted & kernel);
         self.without_open = self.is_fixed && kernel.contains(InitFlags::FUSE_NO_OPEN_SUPPORT);
         let _ = config.set_max_write(REQUEST_BYTES);
@@ -63,7 +63,7 @@ impl Filesystem for Forward {
         Ok(())
     }
 
-    /// The last call, when the kernel has ended the session.
+    /// Ends the thread of the view: the kernel has ended the session.
     fn destroy(&mut self) {
         self.send(Request::End);
     }
@@ -127,8 +127,8 @@ impl Filesystem for Forward {
     }
 
     fn opendir(&self, _: &fuser::Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        // The kernel would do without this too; but then a directory that it knows would be listed
-        // when this process is dead.
+        // The kernel would do without `opendir` too, but would then still list a directory that it
+        // knows when this process is dead.
         let flags = FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_CACHE_DIR;
         reply.opened(FileHandle(0), flags);
     }
@@ -243,9 +243,9 @@ impl Filesystem for Forward {
     }
 }
 
-/// Largest request: what the kernel accepts without root.
+/// Largest size of a read or write, in bytes: the kernel accepts no more without root.
 const REQUEST_BYTES: u32 = 1 << 20;
-/// Largest number of requests that the kernel sends ahead of readers.
+/// Largest number of requests that the kernel sends in the background, as for readahead.
 const BACKGROUND_MAX: u16 = 64;
 /// Values of `whence` in lseek(2).
 const SEEK_DATA: i32 = 3;

@@ -1,4 +1,4 @@
-//! Cache with a bound: values by number, of which the oldest go.
+//! Bounded cache: values by number, of which the least recently used are removed.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,8 @@ pub(crate) struct Kept<V> {
 }
 
 impl<V: Clone> Kept<V> {
-    /// A cache of values with this weight at most, or of one that is heavier.
+    /// A cache of values with a total weight of at most `weight_max`. A single heavier value is
+    /// kept, too.
     pub(crate) fn new(weight_max: usize) -> Self {
         Self { values: BTreeMap::new(), clock: 0, weight: 0, weight_max }
     }
@@ -36,7 +37,8 @@ impl<V: Clone> Kept<V> {
         self.values.insert(number, (self.clock, weight, value));
     }
 
-    /// Removes the oldest values until half of the weight is free, so that it is done rarely.
+    /// Removes the least recently used values until half of the weight is free, so that this is
+    /// rare.
     fn make_room(&mut self, weight: usize) {
         let aim = (self.weight_max / 2).saturating_sub(weight);
         let mut all: Vec<(u64, u64)> = self.values.iter().map(|(at, it)| (it.0, *at)).collect();

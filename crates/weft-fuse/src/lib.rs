@@ -6,23 +6,23 @@
 //!
 //! | part | file |
 //! |---|---|
-//! | answers to what the kernel asks | `view/` |
+//! | answers to requests of the kernel | `view/` |
 //! | numbers of inodes | `numbers.rs` |
 //! | names and nodes of a directory | `directory.rs` |
 //! | bytes of a file out of its pieces | `content.rs` |
-//! | what is read ahead of a reader | `ahead.rs` |
+//! | readahead | `ahead.rs` |
 //! | caches with a bound | `kept.rs` |
-//! | paths of what the kernel knows, for messages | `paths.rs` |
+//! | paths of inodes that the kernel knows, for messages | `paths.rs` |
 //! | from the kernel's thread to the thread of the view | `request.rs`, `forward.rs` |
 //! | the folder, mounting, unmounting | `folder.rs`, `mount.rs` |
 //!
-//! Sources and trees belong to one thread. FUSE's crate wants a file system for any thread, so that
-//! its thread passes each request on through a channel, and the thread that has the view answers.
-//! A read through a server of this process is no deadlock: that server has threads of its own.
+//! Sources and trees belong to one thread. The crate `fuser` wants a file system for any thread, so
+//! its thread passes each request on through a channel, and the thread that has the view answers. A
+//! read through a server of this process is no deadlock: that server has threads of its own.
 //!
-//! Numbers of inodes are computed from those of the trees, and back. There is no table of inodes,
-//! and a file has the same number however long it is not used. Only names, which messages need, are
-//! kept as long as the kernel knows them.
+//! Inode numbers are computed from the numbers of nodes in the trees, and back. There is no table
+//! of inodes, and a file keeps its number however long it is not used. Only names, which messages
+//! need, are kept as long as the kernel knows them.
 #![forbid(unsafe_code)]
 
 mod ahead;

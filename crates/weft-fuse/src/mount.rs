@@ -1,8 +1,8 @@
-//! Mounting, serving until the end, unmounting.
+//! Mount of a view: mounting, serving until the end, unmounting.
 //!
 //! As root the kernel mounts; without root FUSE's program `fusermount3` does, which has to be
-//! installed. An unmount runs on another thread than the view: the kernel may have requests that
-//! are answered first.
+//! installed. An unmount runs on another thread than the view, which may first have to answer
+//! requests of the kernel.
 
 use std::io;
 use std::mem::ManuallyDrop;
@@ -23,11 +23,11 @@ use crate::forward::Forward;
 use crate::request::Request;
 use crate::view::View;
 
-/// How a view is mounted.
+/// Options of a mount.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     /// Whether other users may use the mount too. The kernel then checks the permissions of files;
-    /// otherwise the user who mounts reads all of them, whatever their owners are.
+    /// otherwise the user of this process reads all of them, whatever their owners are.
     pub allow_other: bool,
 }
 
@@ -58,25 +58,25 @@ pub enum MountError {
     Refused {
         /// The folder.
         dir: String,
-        /// Cause, of the kernel or of fusermount3.
+        /// Cause, from the kernel or from fusermount3.
         why: String,
     },
-    /// Writes may be lost.
+    /// A flush failed, so that written data may be lost.
     #[error("flush: {0}; what was written since the last one that succeeded may be lost")]
     Flush(io::Error),
 }
 
-/// How an unmount went.
+/// Result of an unmount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unmounted {
     /// Nothing used the mount.
     Now,
-    /// Programs use it: the folder is free, and what they have open gives errors once this process
-    /// has ended.
+    /// Programs use the mount: the folder is free, and files that they have open give errors once
+    /// this process has ended.
     Busy,
 }
 
-/// A mounted view.
+/// A mounted view, which is unmounted when the value is dropped.
 pub struct Mounted {
     requests: Receiver<Request>,
     _session: ManuallyDrop<BackgroundSession>,
@@ -122,7 +122,7 @@ impl Mounted {
         let session = session.map_err(|error| MountError::refused(dir, &error.to_string()))?;
         let is_mounted = Arc::new(AtomicBool::new(true));
         let unmounter = Unmounter { dir: dir.to_owned(), end, is_mounted };
-        // Its own drop would unmount whatever is on the folder by then.
+        // If the session were dropped, it would unmount whatever is on the folder by then.
         Ok(Self { requests, _session: ManuallyDrop::new(session), unmounter })
     }
 
@@ -132,11 +132,11 @@ impl Mounted {
         self.unmounter.clone()
     }
 
-    /// Answers requests until the view is unmounted, by an [`Unmounter`] or by others. What was
-    /// written is durable then.
+    /// Answers requests until the view is unmounted, by an [`Unmounter`] or by another program.
+    /// Data that was written is durable then.
     ///
     /// # Errors
-    /// What was written cannot be made durable.
+    /// Written data cannot be made durable.
     pub fn serve(self, view: &mut View) -> Result<(), MountError> {
         while let Some(request) = self.next() {
             if !request.answer(view) {
@@ -149,8 +149,8 @@ impl Mounted {
 }
 
 impl Mounted {
-    /// The next request. A program that has its answer sends the next request at once: to wait for
-    /// it a moment costs less than to sleep and be woken.
+    /// The next request; `None` at the end. A program that has its answer sends the next request at
+    /// once: polling for it for a moment costs less than to sleep and be woken.
     fn next(&self) -> Option<Request> {
         let start = Instant::now();
         while start.elapsed() < AWAKE {
@@ -172,11 +172,11 @@ impl Drop for Mounted {
 }
 
 impl Unmounter {
-    /// Unmounts, and ends [`Mounted::serve`]. If programs use the mount, it is taken away from the
-    /// folder, and they get errors.
+    /// Unmounts, and ends [`Mounted::serve`]. If programs use the mount, it is detached from the
+    /// folder, and the programs get errors.
     ///
     /// # Errors
-    /// It cannot be unmounted; it is served as before.
+    /// The view cannot be unmounted, and is served as before.
     pub fn unmount(&self) -> Result<Unmounted, MountError> {
         if !self.is_mounted.swap(false, Ordering::SeqCst) {
             return Ok(Unmounted::Now);
@@ -185,7 +185,7 @@ impl Unmounter {
             self.is_mounted.store(true, Ordering::SeqCst);
             MountError::refused(&self.dir, &why)
         })?;
-        // An error is ignored: the view has ended by itself.
+        // An error is ignored: the thread of the view has ended by itself.
         let _ = self.end.send(Request::End);
         Ok(unmounted)
     }
@@ -199,7 +199,7 @@ impl MountError {
     }
 }
 
-/// Whether this process may mount by FUSE, so that it is known before disks are read.
+/// Checks that this process may mount by FUSE. Callers do so before they read disks.
 ///
 /// # Errors
 /// FUSE is missing or not permitted here.
@@ -216,7 +216,7 @@ pub fn permitted() -> Result<(), MountError> {
     }
 }
 
-/// Path of the program that mounts without root.
+/// Path of the program that mounts without root; `None` if it is not installed.
 fn helper() -> Option<PathBuf> {
     let named = std::env::var_os("FUSERMOUNT_PATH").map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -257,7 +257,7 @@ fn by_helper(helper: &Path, options: &[&str], dir: &Path) -> Result<(), String> 
     }
 }
 
-/// Time for which the view stays awake for the next request.
+/// Time for which the thread of the view polls for the next request before it sleeps.
 const AWAKE: Duration = Duration::from_micros(100);
 const DEVICE: &str = "/dev/fuse";
 /// Largest number of requests that wait for the view: the kernel's thread then waits too.

@@ -1,31 +1,31 @@
-//! Numbers of inodes: computed from the tree and the number there, and back.
+//! Inode numbers: computed from the tree and the number of the node in it, and back.
 //!
-//! The lowest bits say which tree, 0 for the top folder and its files; the others have the number
-//! in the tree. The top folder itself has 1, FUSE's number of the root.
+//! The lowest bits are the tree, counted from 1, or 0 for files of the top folder; the others are
+//! the number in the tree. The top folder itself has 1, FUSE's number of the root.
 
-/// Thing that a number names.
+/// Folder, file or node that an inode number stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Named {
     /// The top folder.
     Root,
-    /// A file of the top folder, by its index.
+    /// A file of the top folder, by its index among these files.
     File(usize),
     /// A node of a tree: index of the tree, number in it.
     Node(usize, u64),
 }
 
-/// Numbers for a number of trees.
+/// Rule for the inode numbers of a view with a certain number of trees.
 pub(crate) struct Numbers {
     bits: u32,
 }
 
 impl Numbers {
-    /// Numbers for this many trees.
+    /// The rule for a view with this many trees.
     pub(crate) fn new(trees: usize) -> Self {
         Self { bits: (usize::BITS - trees.leading_zeros()).max(1) }
     }
 
-    /// Number of a file of the top folder.
+    /// Inode number of a file of the top folder.
     pub(crate) fn file(&self, index: usize) -> u64 {
         (index as u64 + 1) << self.bits
     }
@@ -38,7 +38,7 @@ impl Numbers {
         (number != ROOT).then_some(number)
     }
 
-    /// The thing that a number names. `None` if it is no number that was given out.
+    /// Folder, file or node with an inode number; `None` if no such number is given out.
     pub(crate) fn named(&self, number: u64) -> Option<Named> {
         let (low, high) = (number & ((1 << self.bits) - 1), number >> self.bits);
         Some(match (low, high) {

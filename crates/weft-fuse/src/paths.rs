@@ -1,11 +1,11 @@
-//! Paths of what the kernel knows, for messages: FUSE asks by number, and a message names a path.
+//! Paths of inodes that the kernel knows: FUSE asks by number, and a message names a path.
 //!
-//! A name is kept from the first lookup until the kernel forgets the inode. Of a file with several
+//! A name is kept from the first lookup until the kernel forgets the inode. For a file with several
 //! names it is the one that was looked up last.
 
 use std::collections::HashMap;
 
-/// Names by the numbers of inodes.
+/// Names and parents of inodes, by inode number.
 #[derive(Default)]
 pub(crate) struct Paths {
     known: HashMap<u64, Known>,
@@ -31,7 +31,7 @@ impl Paths {
         self.known.insert(number, Known { parent, name: name.into(), lookups: 1 });
     }
 
-    /// Takes back a number of lookups.
+    /// Takes back a number of lookups, and drops the name with the last one.
     pub(crate) fn forget(&mut self, number: u64, lookups: u64) {
         if let Some(known) = self.known.get_mut(&number) {
             known.lookups = known.lookups.saturating_sub(lookups);
@@ -41,7 +41,7 @@ impl Paths {
         }
     }
 
-    /// Path below the mount, as far as it is known.
+    /// Path below the mount, as far as it is known; `inode N` if nothing is known.
     pub(crate) fn path(&self, number: u64) -> Vec<u8> {
         let (mut parts, mut at) = (Vec::new(), number);
         while let Some(known) = self.known.get(&at).filter(|_| parts.len() < PARTS_MAX) {

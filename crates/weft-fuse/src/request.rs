@@ -14,7 +14,7 @@ use weft_files::tree::Attribute;
 
 use crate::view::{BLOCK_BYTES, View};
 
-/// A request with its answer to be given.
+/// A request of the kernel, with the object by which it is answered.
 pub(crate) enum Request {
     Lookup {
         parent: u64,
@@ -26,7 +26,7 @@ pub(crate) enum Request {
         number: u64,
         reply: ReplyAttr,
     },
-    /// A new size; `by_file` for one of an open file.
+    /// A new size; `by_file` says whether it is set through an open file.
     Resize {
         number: u64,
         size: u64,
@@ -77,14 +77,14 @@ pub(crate) enum Request {
         number: u64,
         reply: ReplyStatfs,
     },
-    /// The value of an attribute, or the names of all.
+    /// The value of an extended attribute, or the names of all.
     Extended {
         number: u64,
         name: Option<Vec<u8>>,
         size: u32,
         reply: ReplyXattr,
     },
-    /// The end, before the kernel says so.
+    /// End of the thread of the view, before the kernel ends the session.
     End,
 }
 
@@ -160,8 +160,8 @@ impl Request {
     }
 }
 
-/// A file has the size of its volume. Opening it to write it anew changes nothing, as that of a
-/// block device; another size is refused.
+/// Sets the size of a file to the one that it has, that of its volume. A truncation when the file
+/// is opened to be overwritten changes nothing, as with a block device; another size is refused.
 fn resize(view: &mut View, number: u64, size: u64, by_file: bool) -> Result<FileAttr, Errno> {
     view.open(number, true)?;
     let attributes = view.attributes(number)?;
@@ -171,7 +171,7 @@ fn resize(view: &mut View, number: u64, size: u64, by_file: bool) -> Result<File
     }
 }
 
-/// Answers with the value of an attribute, or with the names of all.
+/// Answers with the value of an extended attribute, or with the names of all.
 pub(crate) fn extended(all: &[Attribute], name: Option<&[u8]>, size: u32, reply: ReplyXattr) {
     let Some(name) = name else {
         let names = all.iter().flat_map(|it| it.name.iter().chain(&[0]));
@@ -183,7 +183,7 @@ pub(crate) fn extended(all: &[Attribute], name: Option<&[u8]>, size: u32, reply:
     }
 }
 
-/// Answers with a value, or its length to one that asks for size 0.
+/// Answers with a value, or with its length if the request has room for 0 bytes.
 fn value(reply: ReplyXattr, size: u32, value: &[u8]) {
     let len = u32::try_from(value.len()).unwrap_or(u32::MAX);
     match size {
@@ -206,7 +206,7 @@ fn list(view: &mut View, number: u64, from: u64, mut reply: ReplyDirectory) {
 
 fn list_plus(view: &mut View, number: u64, from: u64, mut reply: ReplyDirectoryPlus) {
     let listed = view.list(number, from, true, &mut |entry, next| {
-        // What cannot be read is asked for again, and the answer is an error.
+        // Attributes that could not be read are not kept: the kernel asks again, and gets an error.
         let time = if entry.is_read { LONG } else { Duration::ZERO };
         let (attributes, name) = (&entry.attributes, OsStr::from_bytes(entry.name));
         !reply.add(attributes.ino, next, name, &time, attributes, Generation(0))
@@ -223,5 +223,5 @@ fn number_of(error: Errno) -> fuser::Errno {
 
 /// Time for which the kernel keeps names and attributes: nothing changes them.
 const LONG: Duration = Duration::from_secs(1 << 30);
-/// Longest name, as programs are told: that of the file systems that are read.
+/// Longest name that is reported to programs: that of the file systems that are read.
 const NAME_MAX: u32 = 255;

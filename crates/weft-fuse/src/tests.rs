@@ -16,14 +16,14 @@ use weft_files::tree::{
 use crate::numbers::ROOT;
 use crate::view::{Finding, Shown, Sink, View, What};
 
-/// A source of bytes that say their place, with a range that cannot be read.
+/// A source with bytes that follow from their offset, and a range that cannot be read.
 struct Device {
     size: u64,
     bad: Range<u64>,
     written: RefCell<Vec<(u64, Vec<u8>)>>,
 }
 
-/// The byte at a place.
+/// The byte at an offset of the source.
 fn byte(at: u64) -> u8 {
     u8::try_from((at / 256 + at) % 251).unwrap()
 }

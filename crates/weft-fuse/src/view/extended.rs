@@ -1,4 +1,4 @@
-//! Extended attributes, and those that the thread of the kernel answers by itself.
+//! Extended attributes, and those that the thread of the kernel's requests answers by itself.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,7 +13,7 @@ use crate::numbers::Named;
 /// the latter from here, without the thread of the view.
 pub(crate) type Latest = Arc<Mutex<Option<(u64, Arc<Vec<Attribute>>)>>>;
 
-/// The attributes of an inode, if they were asked for last.
+/// The attributes of an inode, if it is the one for which they were read last.
 pub(crate) fn latest(latest: &Latest, number: u64) -> Option<Arc<Vec<Attribute>>> {
     let latest = latest.lock().unwrap_or_else(PoisonError::into_inner);
     latest.as_ref().filter(|it| it.0 == number).map(|(_, attributes)| Arc::clone(attributes))
@@ -54,7 +54,7 @@ impl View {
         }
     }
 
-    /// The attributes that were last asked for, for another thread.
+    /// The attributes that were read last, to be shared with another thread.
     pub(crate) fn latest(&self) -> Latest {
         Arc::clone(&self.latest)
     }

@@ -10,16 +10,17 @@ use super::View;
 use crate::directory::Directory;
 use crate::numbers::{Named, ROOT};
 
-/// A name of a directory with what it names.
+/// An entry of a list: a name, with the attributes of its node.
 pub(crate) struct Listed<'v> {
     pub(crate) name: &'v [u8],
     pub(crate) attributes: FileAttr,
-    /// Whether the attributes are those of the node, which otherwise cannot be read.
+    /// Whether the attributes are those of the node; false for `.` and `..`, and if the node cannot
+    /// be read.
     pub(crate) is_read: bool,
 }
 
 impl View {
-    /// Names of a directory of a tree.
+    /// The directory with an inode number, which is a node of a tree.
     pub(super) fn directory(&mut self, number: u64) -> Result<Rc<Directory>, Errno> {
         if let Some(directory) = self.directories.get(number) {
             return Ok(directory);
@@ -45,11 +46,11 @@ impl View {
         Ok(directory)
     }
 
-    /// Lists a directory from an entry on, as long as `add` returns true; it gets each entry with
-    /// the number of the next one. `with_lookup` counts a lookup for each.
+    /// Lists a directory from the entry `from` on, as long as `add` returns true. `add` gets each
+    /// entry with the position of the next one. `with_lookup` counts a lookup for each entry.
     ///
     /// # Errors
-    /// A directory of which a part is lost has an error behind its last entry.
+    /// A directory of which a part is lost gives an error behind its last entry.
     pub(crate) fn list(
         &mut self,
         number: u64,
@@ -95,7 +96,7 @@ impl View {
         }
     }
 
-    /// Adds an entry to a list. Returns whether there was room for it.
+    /// Passes an entry to `add`. Returns whether there was room for it.
     fn add(
         &mut self,
         parent: u64,

@@ -1,7 +1,8 @@
-//! What a mount shows, and the answers to what the kernel asks about it.
+//! View: the content of a mount, and the answers to the kernel's requests about it.
 //!
 //! Everything is answered from the sources and trees; caches hold what the next request will
-//! probably need, and no answer depends on them. What cannot be read is told once for each file.
+//! probably need, and no answer depends on them. Bytes that cannot be read are reported once for
+//! each file.
 
 mod extended;
 mod list;
@@ -32,7 +33,7 @@ use stat::of_node;
 /// Content of a mount.
 pub struct View {
     shown: Vec<Shown>,
-    /// Indices in `shown` of those with a tree, and of those with bytes.
+    /// Indices in `shown` of the entries with a tree, and of those with bytes.
     trees: Vec<usize>,
     files: Vec<usize>,
     numbers: Numbers,
@@ -51,7 +52,7 @@ pub struct View {
 }
 
 impl View {
-    /// A view of these entries. `tell` gets what a reader would not notice.
+    /// A view of these entries. `tell` is called with findings that a reader would not notice.
     #[must_use]
     pub fn new(shown: Vec<Shown>, tell: Box<dyn FnMut(&Finding)>) -> Self {
         let of = |is_tree: bool| {
@@ -79,7 +80,7 @@ impl View {
         }
     }
 
-    /// Whether no file changes: nothing has to be opened then.
+    /// Whether no file can change: the kernel then need not ask before it opens one.
     pub(crate) fn is_fixed(&self) -> bool {
         let changes = |it: &Shown| {
             matches!(it.what, What::Bytes { sink: Some(_), .. } | What::Bytes { changes: true, .. })
@@ -87,7 +88,7 @@ impl View {
         !self.shown.iter().any(changes)
     }
 
-    /// Whether a file can be written.
+    /// Whether any file can be written.
     pub(crate) fn is_writable(&self) -> bool {
         self.shown.iter().any(|it| matches!(it.what, What::Bytes { sink: Some(_), .. }))
     }
@@ -116,7 +117,7 @@ impl View {
         }
     }
 
-    /// Tells something about an inode, unless something of that kind was told before.
+    /// Reports a finding about an inode, unless one of its kind was reported before.
     fn note(&mut self, number: u64, range: Option<Range<u64>>, is_doubt: bool, why: String) {
         if self.told.len() >= TOLD_MAX || !self.told.insert((number, is_doubt)) {
             return;
@@ -130,13 +131,13 @@ impl View {
         (self.tell)(&Finding { path, range, is_doubt, why });
     }
 
-    /// An input/output error of an inode, which is told.
+    /// Reports that an inode cannot be read, and returns the error for the answer.
     fn lost(&mut self, number: u64, why: &TreeError) -> Errno {
         self.note(number, None, false, why.to_string());
         Errno::IO
     }
 
-    /// The node of a number, in a tree.
+    /// The node with an inode number, and the index of its tree.
     fn node(&mut self, number: u64) -> Result<(usize, Node), Errno> {
         let Named::Node(at, id) = self.named(number)? else { return Err(Errno::INVAL) };
         match self.tree(at).0.node(id) {
@@ -150,7 +151,7 @@ impl View {
         }
     }
 
-    /// Looks a name up in a directory.
+    /// Looks up a name in a directory, and counts the lookup.
     pub(crate) fn lookup(&mut self, parent: u64, name: &[u8]) -> Result<FileAttr, Errno> {
         let number = match self.named(parent)? {
             Named::Root => {
@@ -167,12 +168,12 @@ impl View {
         self.attributes(number).inspect_err(|_| self.paths.forget(number, 1))
     }
 
-    /// Takes back lookups.
+    /// Takes back a number of lookups of an inode.
     pub(crate) fn forget(&mut self, number: u64, lookups: u64) {
         self.paths.forget(number, lookups);
     }
 
-    /// Number of an entry of the top folder.
+    /// Inode number of the entry with index `at` of the top folder.
     fn entry_number(&self, at: usize) -> Result<u64, Errno> {
         match self.trees.binary_search(&at) {
             Ok(tree) => {
@@ -198,7 +199,7 @@ impl View {
         }
     }
 
-    /// Attributes of the top folder or a file in it.
+    /// Attributes of the top folder or of a file in it.
     fn own(&self, number: u64, kind: FileType, perm: u16, size: u64) -> FileAttr {
         FileAttr {
             ino: INodeNo(number),
@@ -228,8 +229,8 @@ impl View {
         self.tree(at).0.target(&node).map_err(|error| self.lost(number, &error))
     }
 
-    /// Begins to use a file: what changes is read anew from here on. Returns whether the kernel may
-    /// keep what it has read.
+    /// Opens a file. If its content may have changed, it is read anew from here on. Returns whether
+    /// the kernel may keep the bytes that it has read.
     pub(crate) fn open(&mut self, number: u64, writes: bool) -> Result<bool, Errno> {
         match self.named(number)? {
             Named::Root => Err(Errno::ISDIR),
@@ -284,7 +285,7 @@ impl View {
         })
     }
 
-    /// Map of a regular file.
+    /// Map of the content of a regular file, from the cache or the tree.
     fn content(&mut self, number: u64) -> Result<Rc<Content>, Errno> {
         if let Some(content) = self.contents.get(number) {
             return Ok(content);
@@ -304,7 +305,7 @@ impl View {
         Ok(content)
     }
 
-    /// Place of the next data or hole in a file.
+    /// Offset of the next data (`is_data`) or hole in a file, from `offset` on.
     pub(crate) fn seek(&mut self, number: u64, offset: u64, is_data: bool) -> Result<u64, Errno> {
         let size = match self.named(number)? {
             Named::Root => return Err(Errno::ISDIR),
@@ -325,7 +326,7 @@ impl View {
         }
     }
 
-    /// Writes bytes to a file. What lies behind its end is not written.
+    /// Writes bytes to a file, up to its end. Returns the number of bytes written.
     pub(crate) fn write(&mut self, number: u64, offset: u64, data: &[u8]) -> Result<u32, Errno> {
         let Named::File(at) = self.named(number)? else { return Err(Errno::ROFS) };
         let (source, sink, _) = self.bytes(at);
@@ -347,7 +348,7 @@ impl View {
         }
     }
 
-    /// Makes what was written to any file durable.
+    /// Makes everything durable that was written to any file.
     pub(crate) fn flush(&mut self) -> Result<(), Errno> {
         if !self.is_unflushed {
             return Ok(());
@@ -363,7 +364,8 @@ impl View {
         Ok(())
     }
 
-    /// Blocks of 4 KiB of what an inode is on: all, and those that are free.
+    /// Number of all and of free blocks, of 4 KiB each, of the file system that an inode is on; for
+    /// the top folder and its files, of all entries together.
     pub(crate) fn space(&self, number: u64) -> (u64, u64) {
         let (size, free) = match self.named(number) {
             Ok(Named::Node(at, _)) => {
@@ -382,7 +384,7 @@ impl View {
     }
 }
 
-/// Reads bytes of a file of `size` bytes, with what a reader that reads on will ask for next.
+/// Reads bytes of a file of `size` bytes; for a sequential reader, also bytes behind them.
 fn read_ahead(
     ahead: &mut Ahead,
     number: u64,
@@ -398,11 +400,11 @@ fn read_ahead(
     }
 }
 
-/// Unit of space, and the best size of reads that programs are told.
+/// Unit of space, and the preferred size of reads that is reported to programs.
 pub(crate) const BLOCK_BYTES: u32 = 4096;
 /// Names of directories in memory: at about 50 bytes each, 50 MB.
 const ENTRIES_KEPT: usize = 1 << 20;
 /// Pieces of maps of files in memory: at about 100 bytes each, 25 MB.
 const PIECES_KEPT: usize = 1 << 18;
-/// Largest number of messages.
+/// Largest number of findings that are reported.
 const TOLD_MAX: usize = 10_000;

@@ -1,4 +1,4 @@
-//! What stat(2) says of a node.
+//! Attributes of nodes, as stat(2) returns them.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -42,7 +42,7 @@ fn kind(kind: NodeKind) -> FileType {
     }
 }
 
-/// A time; one that the system cannot have is 1970.
+/// A time; the start of 1970 if the system cannot represent it.
 fn time(time: NodeTime) -> SystemTime {
     let seconds = Duration::from_secs(time.seconds.unsigned_abs());
     let whole = match time.seconds < 0 {
