@@ -19,8 +19,8 @@ pub enum Exit {
     /// Done, and mismatches were found (`check`), or a case is worse than `compare --fail-above`
     /// allows.
     Mismatches,
-    /// Another status: that of the command of `serve --exec`, or those of `detail --test` and
-    /// `examine`.
+    /// Another status, as that of the command of `serve --exec`, or the statuses of `detail --test`
+    /// and `examine`.
     Of(u8),
 }
 
@@ -33,7 +33,7 @@ pub enum Failure {
     Usage(String),
     /// The command refused for safety; nothing was written.
     Refused(String),
-    /// The reader of our output has closed the pipe, so there is no message.
+    /// The reader of standard output has closed the pipe, so no message is printed.
     BrokenPipe,
 }
 
@@ -54,7 +54,7 @@ impl Failure {
         Self::Refused(message.to_string())
     }
 
-    /// The message, for a command that goes on or reports it in another way.
+    /// Text of the failure, for a command that goes on or reports the failure in another way.
     #[must_use]
     pub fn message(&self) -> &str {
         match self {

@@ -58,7 +58,8 @@ fn parse<C: Parser>() -> Result<C, clap::Error> {
     C::try_parse_from(&words)
 }
 
-/// Commands that are not suggested for a slip, because they end a volume or take a member from it.
+/// Commands that are not suggested for a mistyped one, because they end a volume or take a member
+/// from it.
 const RISKY: [&str; 3] = ["fail", "remove", "stop"];
 
 /// Prints what clap returned instead of arguments: an error, or help or the version, which go to

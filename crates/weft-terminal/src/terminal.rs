@@ -44,11 +44,11 @@ pub fn columns() -> usize {
     window.filter(|columns| *columns > 0).or_else(said).unwrap_or(LINE)
 }
 
-/// Width in columns of text that is not made for the width of a terminal.
+/// Width in columns of text that is not fitted to the width of a terminal.
 pub const LINE: usize = 100;
 
-/// A text with lines of at most [`LINE`] characters: a longer line is broken between words, and
-/// what follows is indented by two more columns than its first line. A word is not broken.
+/// Breaks lines of more than [`LINE`] characters between words. The lines that follow from a long
+/// one are indented by two columns more than its beginning. A longer word is not broken.
 pub fn wrapped(text: &str) -> String {
     let mut whole = String::new();
     for line in text.split_inclusive('\n') {
@@ -184,7 +184,7 @@ pub fn took(span: Duration) -> String {
     }
 }
 
-/// A name quoted for a shell; non-printable bytes need bash, zsh or POSIX 2024.
+/// A name quoted for a shell; a name with non-printable bytes needs bash, zsh or POSIX 2024.
 pub fn quoted(name: &OsStr) -> String {
     let bytes = name.as_bytes();
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+:@%=,".contains(byte);
@@ -239,10 +239,11 @@ fn printable_lines(text: &str) -> String {
     text.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Whether a letter may go to a terminal as it is.
+/// Whether a character may go to a terminal unescaped.
 #[must_use]
 pub fn is_printable(letter: char) -> bool {
-    // Marks of direction and embedding, spaces of no width, tags; a line may look like another one.
+    // Marks of direction and embedding, spaces of no width, tags: a line with them may look like
+    // another.
     let is_hidden = matches!(
         letter,
         '\u{61c}'
@@ -257,7 +258,8 @@ pub fn is_printable(letter: char) -> bool {
     !letter.is_control() && !is_hidden
 }
 
-/// Standard output for text with names and messages of others in it: each line is printable.
+/// Standard output for text that contains names and messages from outside: each line is escaped as
+/// by [`printable`].
 pub fn printable_stdout() -> impl Write {
     Printable { to: anstream::stdout(), line: Vec::new() }
 }
@@ -349,8 +351,8 @@ fn listen(signal: i32) -> Result<(), Failure> {
 }
 
 /// Lets a command end in its own way when the process is told to end (SIGINT, SIGTERM, SIGHUP
-/// unless it is ignored): `end` is called for each signal, on another thread, and says whether the
-/// command goes to its end by itself. Otherwise the process ends as [`remove_when_interrupted`]
+/// unless it is ignored): `end` is called for each signal, on another thread. If `end` returns
+/// true, the command ends by itself; otherwise the process ends as [`remove_when_interrupted`]
 /// says.
 ///
 /// # Errors
@@ -372,8 +374,8 @@ pub fn is_ignored(signal: i32) -> bool {
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
-/// Registers `last` to be called before files are removed, on the thread that
-/// [`remove_when_interrupted`] starts. For output that must survive the interruption.
+/// Registers `last` to be called after an interruption, before files are removed, on the thread
+/// that [`remove_when_interrupted`] starts: for output that must survive the interruption.
 pub fn when_interrupted(last: impl FnMut() + Send + 'static) {
     locked(&LAST).push(Box::new(last));
 }
@@ -392,7 +394,7 @@ fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Name of the program, from [`set_program`].
 static PROGRAM: OnceLock<String> = OnceLock::new();
-/// Paths that are removed when the process is told to end; `None` leaves signals alone.
+/// Paths that are removed when the process is told to end; `None` until the signals are handled.
 static PASSING: Mutex<Option<Vec<PathBuf>>> = Mutex::new(None);
 /// Callbacks that [`when_interrupted`] has registered.
 static LAST: Mutex<Vec<Box<dyn FnMut() + Send>>> = Mutex::new(Vec::new());
