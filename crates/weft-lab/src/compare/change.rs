@@ -1,4 +1,5 @@
-//! Change of a case from one set to another: its size, interval, and what the runs could show.
+//! Change of a case from one set to another: its size, its interval, and the smallest change that
+//! the runs could detect.
 //!
 //! A change and its interval are of one estimate. With several runs on both sides it is the ratio
 //! of the geometric means: paired if both sets have the same seeds, Welch's otherwise. A value of
@@ -21,8 +22,8 @@ pub struct Change {
     /// 95 % interval, where both sets have several runs: of `percent` or, from a mean of 0, of
     /// `difference`.
     pub interval: Option<(f64, f64)>,
-    /// Least change that runs of this number and this scatter would show, up or down, in the unit
-    /// of the interval.
+    /// Smallest change, up or down, that runs of this number and this scatter would detect, in the
+    /// unit of the interval.
     pub would_see: Option<f64>,
     /// Whether the interval is that of pairs: runs with the same seeds.
     pub is_paired: bool,

@@ -29,7 +29,8 @@ pub struct Run {
 }
 
 impl Run {
-    /// Whether this is a run that `other` is already: of the same seed, or of the same bytes.
+    /// Whether this run is a copy of `other`: it has the same seed, or was read from the same
+    /// bytes.
     pub(super) fn is_copy_of(&self, other: &Self) -> bool {
         self.hash == other.hash || (self.seed.is_some() && self.seed == other.seed)
     }

@@ -23,7 +23,7 @@ use crate::text::shortened;
 /// Metrics of a run, by name.
 pub(super) type Values = BTreeMap<String, f64>;
 
-/// SHA-256 of what a run was read from.
+/// SHA-256 of the bytes that a run was read from.
 pub(super) type Hash = [u8; 32];
 
 /// The hash of a run's files.

@@ -1,10 +1,11 @@
-//! Values that a row hangs on: assumed ones, and ones that were chosen after results had been seen.
+//! Values that the verdict of a row depends on: assumed ones, and ones that were chosen after
+//! results had been seen.
 //!
-//! A row hangs on what is assumed if the range of its gain over other assumed values
-//! ([`Assumed`](super::Assumed), from `--ranges`) lies across an edge of its band: another value is
-//! another verdict. Where that range was not measured, it is unknown whether the row does. What was
-//! chosen after results had been seen is in the text ([`Chosen`]), with the cases and columns that
-//! have it.
+//! A verdict depends on assumptions if the range of the row's gain over other assumed values
+//! ([`Assumed`](super::Assumed), from `--ranges`) lies across an edge of the row's band: another
+//! value gives another verdict. Where that range was not measured, the dependence is unknown. The
+//! text of the experiment lists the values that were chosen after results had been seen
+//! ([`Chosen`]), with the cases and columns that have them.
 
 use serde::Deserialize;
 
@@ -26,7 +27,7 @@ pub(super) struct Chosen {
     pub(super) columns: Vec<String>,
 }
 
-/// Values that a row hangs on.
+/// Values that the verdict of a row depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HangsOn<'a> {
     /// Dependence on assumed values.
@@ -35,12 +36,12 @@ pub struct HangsOn<'a> {
     pub chosen: Vec<&'a str>,
 }
 
-/// Dependence of a row on what is assumed.
+/// Dependence of a row's verdict on assumed values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dependence {
     /// No other assumed value that was tried takes the row across an edge of its band.
     No,
-    /// Not measured.
+    /// The range of the gain over other assumed values was not measured.
     Unknown,
     /// Another assumed value takes the row across an edge of its band.
     Yes,
@@ -67,7 +68,7 @@ impl HangsOn<'_> {
 }
 
 impl Experiment {
-    /// Values that a row of the experiment hangs on.
+    /// Values that the verdict of a row of the experiment depends on.
     #[must_use]
     pub fn hangs_on(&self, row: &PublishedRow) -> HangsOn<'_> {
         let chosen = self.text.chosen.iter().filter(|chosen| {

@@ -10,7 +10,7 @@ use super::text::{Assumed, ClaimKind, Joined, PublishedRow};
 use super::{CaseRuns, Sample};
 use crate::statistics::{Band, Estimate, VERDICT_RUNS, Verdict, mean, ratio, verdict};
 
-/// Measurement of a row: its two sides, their ratio and what these say of the band.
+/// Measurement of a row: its two sides, their ratio, and the judgement by the band.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// The row that was measured.
@@ -157,7 +157,7 @@ impl Measured {
         if reasons.is_empty() {
             reasons.push("not known".to_owned());
         }
-        // This says more of what was found, and is no reason for it.
+        // The sentence of `excludes` completes a reason, and is none by itself.
         reasons.extend(self.excludes());
         reasons.join("; ")
     }

@@ -20,7 +20,7 @@
 //! | measurement and verdict of a row | `measured.rs` |
 //! | calibration of the model to the baseline | `calibrate.rs` |
 //! | sensitivity to assumptions | `ranges.rs` |
-//! | values that a row hangs on | `hangs_on.rs` |
+//! | values that a verdict depends on | `hangs_on.rs` |
 //! | judgement of weft's own policies | `own.rs` |
 //! | controls: mechanism off, placebo, inverted | `control.rs` |
 //! | files of every run | `results.rs` |

@@ -12,7 +12,7 @@ use super::metric::Metric;
 use super::{CaseRuns, Experiment};
 use crate::statistics::{Estimate, VERDICT_RUNS, ratio};
 
-/// Text about a policy of weft's own.
+/// Part of an experiment's text about a policy of weft's own.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OwnText {

@@ -85,8 +85,8 @@ pub struct Cell {
     volume: Volume,
     /// Chunk size that mdadm gives the array by default.
     mdadms_chunk: Bytes,
-    /// Setting of weft with md's chunk size. `None` for reads alone, which are the same run under
-    /// both then.
+    /// Setting of weft with md's chunk size. `None` for loads of reads alone, which are then the
+    /// same run under weft and md.
     equal_chunks: Option<Setting>,
     jobs: Vec<Job>,
 }
@@ -125,7 +125,7 @@ pub struct Means {
     pub to_md: f64,
     /// With weft's defaults, to md's best over all stripe sizes.
     pub to_fixed: f64,
-    /// With md's chunk size under both, and the number of jobs. Reads alone are not among them.
+    /// With md's chunk size under both, and the number of jobs. Loads of reads alone do not count.
     pub equal_chunks: (f64, usize),
 }
 

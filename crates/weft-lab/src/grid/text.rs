@@ -23,7 +23,7 @@ pub(super) struct Text {
     pub(super) history: Vec<Change>,
 }
 
-/// A change of the bounds, or of what they are compared with.
+/// A change of the bounds, or of the measurement that they bound.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Change {

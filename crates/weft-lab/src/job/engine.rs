@@ -1,7 +1,7 @@
 //! Engines of fio: their meaning on a simulated volume, or the reason why they have none.
 //!
-//! weft's own engine replaces all of them. What is left of the name is whether requests of a job
-//! overlap, and whether they go through the page cache whatever `direct` says.
+//! weft's own engine replaces all of them. The name of an engine only determines whether requests
+//! of a job overlap, and whether they go through the page cache in spite of `direct`.
 //!
 //! Source   fio HOWTO, I/O engine; fio(1), 3.33 and 3.42
 
@@ -99,8 +99,8 @@ pub const ENGINES_REFUSED: &[(&str, &[&str])] = &[
     ("an engine that fio loads: what it does is not known", &["external"]),
 ];
 
-/// Finds what an engine means. The error is the reason why the engine means nothing here, or
-/// `None` for an engine that fio does not have.
+/// Finds the row of an engine. The error is the reason why the engine means nothing here, or `None`
+/// for an engine that fio does not have.
 pub(super) fn find(name: &str) -> Result<&'static EngineRow, Option<&'static str>> {
     // `external:PATH` names a library.
     let name = name.split_once(':').map_or(name, |(name, _)| name);

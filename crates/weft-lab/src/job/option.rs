@@ -155,7 +155,7 @@ impl Settings {
             return Err(JobError::Option { at: at.place(), option: shortened(option) });
         }
         let value = match value {
-            // No value is needed of what is left out, and no variable.
+            // An option that is left out needs no value, and its variables are not replaced.
             value if is_left_out => value.map(str::to_owned),
             None if known.is_some_and(|row| row.is_switch) => None,
             None => return Err(at.value(option, "no value", "OPTION=VALUE")),

@@ -1,8 +1,8 @@
 //! Table of the options of job files: those read, left out and refused.
 //!
-//! An option that is read has a row with its name, meaning and effect. Those that mean nothing to a
-//! simulation, and those that would change the load in a way that is not simulated, stand with
-//! others of the same reason.
+//! An option that is read has a row with its name, meaning and effect. Options that mean nothing to
+//! a simulation, and options that would change the load in a way that is not simulated, are listed
+//! by reason.
 //!
 //! Source   fio HOWTO; fio(1), 3.33 and 3.42
 
@@ -319,7 +319,7 @@ pub struct Others {
     pub names: &'static [&'static str],
 }
 
-/// Options that are left out, and told: they change nothing of the load that is simulated.
+/// Options that are left out, and reported: they change nothing of the load that is simulated.
 pub const LEFT_OUT: &[Others] = &[
     Others {
         reason: "of no meaning to a simulation",

@@ -1,11 +1,10 @@
 //! Parts of a sweep: each setting is run alone, wherever there is a CPU, and the parts are joined
-//! into what the sweep itself gives.
+//! into the result of the whole sweep.
 //!
-//! A part has the samples of its setting, what the output says of the setting beside them, and a
-//! description of the whole sweep. The output of a sweep needs nothing else: no volume and no load.
-//! Parts are joined only if they describe the same sweep and none is missing. Figures keep every
-//! bit on their way through JSON (serde_json's `float_roundtrip`), so that intervals and verdicts
-//! are the same.
+//! A part has the samples of its setting, facts about the setting for the output, and a description
+//! of the whole sweep. The output of a sweep needs nothing else: no volume and no load. Parts are
+//! joined only if they describe the same sweep and none is missing. Figures keep every bit on their
+//! way through JSON (serde_json's `float_roundtrip`), so that intervals and verdicts are the same.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -18,7 +17,7 @@ use crate::text::shortened;
 /// Result of one setting of a sweep.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Part {
-    /// [`SCHEMA`].
+    /// Schema of the part: [`SCHEMA`].
     pub schema: String,
     /// Number of the setting, from 1, and number of settings.
     pub part: [usize; 2],
@@ -33,10 +32,10 @@ pub struct Part {
 /// Schema of a [`Part`].
 pub const SCHEMA: &str = "weft.part/1";
 
-/// Setting of a sweep, as far as the output of the sweep has it beside the figures.
+/// Setting of a sweep: the facts that the output of the sweep has beside the figures.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
-    /// Values of the swept knobs; none for a volume as it is given.
+    /// Values of the swept knobs; empty if no knob is swept.
     pub values: Vec<String>,
     /// Fingerprint of each run: equal for two runs if their results are.
     pub fingerprints: Vec<String>,
@@ -56,11 +55,11 @@ pub struct Setting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CacheSize {
-    /// Its knobs alone.
+    /// The knobs of the volume alone.
     Knobs,
     /// Memory that all settings of the sweep have in common.
     Memory,
-    /// Least size that there is, which is more than that memory.
+    /// Smallest size that the knobs allow, which takes more than that memory.
     Least,
 }
 
@@ -77,7 +76,8 @@ impl Setting {
 pub struct Description {
     /// Version of weft.
     pub weft: String,
-    /// Command line, without the program, what differs between parts, and the form of the output.
+    /// Command line without the program, and without options that differ between parts or choose
+    /// the form of the output.
     pub arguments: Vec<String>,
     /// Name of the load for output.
     pub load: String,
@@ -125,7 +125,7 @@ pub enum JoinError {
     Other {
         /// File of the part.
         file: String,
-        /// Name of what differs.
+        /// Name of the field that differs.
         field: String,
         /// Value of the field in this part.
         found: String,
@@ -144,7 +144,7 @@ pub enum JoinError {
         /// Jobs of the first part, each with the sweep's number of runs.
         expected: String,
     },
-    /// The setting of the part does not have what the sweep says.
+    /// A list of the part's setting does not have as many values as the sweep requires.
     #[error("{file}: {field}: found {found}, expected {expected}; run this part again")]
     Setting {
         /// File of the part.
@@ -153,7 +153,7 @@ pub enum JoinError {
         field: &'static str,
         /// Number of values of the field in this part.
         found: usize,
-        /// Number of values that the sweep has there.
+        /// Number of values that the sweep requires.
         expected: u64,
     },
     /// Two parts with the same number have other results.
@@ -242,7 +242,7 @@ pub fn join(mut parts: Vec<(String, Part)>) -> Result<Joined, JoinError> {
 /// Number of missing parts that an error lists.
 const MISSING_TOLD: usize = 12;
 
-/// Compares what a part says of its sweep with what the first part says.
+/// Compares the description of the sweep in a part with that in the first part.
 fn same_sweep(file: &str, part: &Part, first: &str, pattern: &Part) -> Result<(), JoinError> {
     let other = |field: &str, found: String, expected: String| JoinError::Other {
         file: file.to_owned(),

@@ -61,7 +61,8 @@ impl Volume {
         }
     }
 
-    /// Whether `stripe_cache_bytes` is the knob that counts.
+    /// Whether `stripe_cache_bytes`, not `stripe_cache_size`, determines the size of the stripe
+    /// cache.
     fn counts_bytes(&self) -> bool {
         self.knobs.stripe_size == StripeSize::AUTO && self.knobs.stripe_cache_bytes > Bytes::ZERO
     }

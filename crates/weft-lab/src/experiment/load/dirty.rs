@@ -1,4 +1,5 @@
-//! Metrics of `dd`s under a limit of dirty pages: the rate of a box's disks, and why it is that.
+//! Metrics of `dd`s under a limit of dirty pages: the rate of the disks, and metrics that explain
+//! it.
 //!
 //! A case is named as in the tables of patch 001, and the name describes all of it:
 //! `JBOD-10HDD-thresh=100M/xfs-10dd-1M-24p-16384M-100M:10-X` are ten disks with a limit of 100 MiB,
@@ -21,7 +22,7 @@ use crate::experiment::testbed::Testbed;
 use crate::experiment::watch::{Inside, Series, Totals};
 use crate::run_name::{Field, RunName};
 
-/// Endless `dd`s on every disk of a box.
+/// Endless `dd`s on every disk of a machine.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dirty {

@@ -50,7 +50,7 @@ pub enum Load {
     Dbench(Dbench),
     /// `dd` onto the device.
     Dd(Dd),
-    /// `dd`s on the disks of a box, under a limit of dirty pages.
+    /// `dd`s on the disks of a machine, under a limit of dirty pages.
     DirtyLimit(Dirty),
     /// Direct I/O with as many requests in flight as the depth allows.
     Fio(Fio),
