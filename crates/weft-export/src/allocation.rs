@@ -1,11 +1,12 @@
 //! Allocation status of a volume: the ranges that are holes.
 //!
 //! A bare member has the holes of its file. For an array the unit is a row: a range of the array
-//! that lies on one range of each of its members. A row is a full stripe with parity, where data, P
-//! and Q of zeroes are zeroes; chunks with all of their copies; or a chunk of each member of RAID
-//! 0. A row is a hole of the array if it is a hole on every member that is in sync. An answer
-//! covers acknowledged writes, which are on the members. Everything that cannot be queried counts
-//! as data: overlays, block devices, members that were added later, a volume that has no space.
+//! that lies on one range of each of its members. With parity a row is a full stripe (if all data
+//! is zero, so are P and Q); on a mirror it is some chunks with all of their copies; on RAID 0 it
+//! is one chunk of each member. A row is a hole of the array if it is a hole on every member that
+//! is in sync. An answer covers all acknowledged writes, because their data is in the members'
+//! files. Everything that cannot be queried counts as data: overlays, block devices, members that
+//! were added later, a volume that has no space.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +21,7 @@ use weft_units::{Bytes, MemberIndex, Slot, VolumeId};
 
 use crate::hole_probes::LOOKS_MAX;
 
-/// Source of the answer which ranges of a volume are holes.
+/// Way in which the holes of a volume are found.
 #[derive(Debug)]
 pub(crate) enum Allocation {
     /// Holes of an array: stretches of rows that are holes in all members' files.
@@ -34,7 +35,8 @@ pub(crate) enum Allocation {
     },
 }
 
-/// Rows of an array (see the comment of this module), and the start of the data on its members.
+/// Rows of an array (see the comment of this module), and the byte at which the array's data begins
+/// on each member.
 #[derive(Debug)]
 pub(crate) struct ArrayRows {
     layout: Layout,
@@ -64,8 +66,8 @@ impl Allocation {
         Self::Unknown { full_stripe: self.full_stripe_bytes() }
     }
 
-    /// Unit that discards should cover, in bytes: a full stripe of an array with parity, otherwise
-    /// 1.
+    /// Unit in bytes that discards should cover as a whole: a full stripe of an array with parity,
+    /// otherwise 1.
     pub(crate) fn full_stripe_bytes(&self) -> u64 {
         match self {
             Self::Array(ArrayRows { layout: Layout::Parity(geometry), .. }) => {
@@ -76,8 +78,9 @@ impl Allocation {
         }
     }
 
-    /// Finds extents from `offset` on, up to `len` bytes: at least one extent, and at most one more
-    /// than `most`. The search also ends after [`LOOKS_MAX`] queries of members.
+    /// Finds the extents of the `len` bytes from `offset` on: at least one extent, and at most one
+    /// more than `most`. The search also ends after [`LOOKS_MAX`] queries of members; the extents
+    /// then end before `offset + len`.
     pub(crate) fn extents(
         &self,
         driver: &mut Driver,
@@ -124,8 +127,8 @@ impl Allocation {
         told
     }
 
-    /// Whether all of a range is a hole. False for ranges of short reads, where the query is not
-    /// worth its cost.
+    /// Whether all of a range is a hole. Returns false without a query for a range that is so short
+    /// that the query would cost more than it saves.
     pub(crate) fn is_hole(
         &self,
         driver: &mut Driver,
@@ -283,9 +286,9 @@ impl FoundExtents {
         self.looks
     }
 
-    /// Whether the search goes on. It is bounded because rows with a little data cost an extent and
-    /// a look at every member each, and no other client is served meanwhile. A client that needs
-    /// more extents asks again.
+    /// Whether the search goes on. The search is bounded because rows with a little data cost an
+    /// extent and a look at every member each, and no other client is served meanwhile. A client
+    /// that needs more extents asks again.
     fn has_room(&self) -> bool {
         self.looks < LOOKS_MAX && self.extents.len() <= self.most
     }

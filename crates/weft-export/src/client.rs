@@ -1,7 +1,8 @@
 //! Blocking NBD client: how weft itself uses a volume that it serves.
 //!
 //! Several requests may be in flight. `weft cat` reads through this client, `weft demo` and `weft
-//! bench` write through it. It adds a socket to the client half of `weft-nbd`, nothing more.
+//! bench` write through it. The client half of `weft-nbd` does the protocol; this file adds the
+//! socket.
 //!
 //! Bound    left to the caller: each request is sent at once, and its buffer lives until it is
 //!          answered. Do not mix many large reads and writes on one connection: neither side may
@@ -196,7 +197,8 @@ impl Drop for NbdClient {
     }
 }
 
-/// Opens an export. Returns the connection, and the bytes received after the handshake.
+/// Carries out the NBD handshake and opens an export. Returns the connection, and the bytes that
+/// were received after the handshake.
 ///
 /// # Errors
 /// Fails when the server refuses or the connection breaks; the text is a sentence.

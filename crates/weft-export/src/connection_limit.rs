@@ -26,7 +26,8 @@ impl Default for TimeLimits {
     }
 }
 
-/// Numbers of clients of each worker, the limit on the sum of them, and their time limits.
+/// Number of clients of each worker, the limit on the sum of these numbers, and the time limits of
+/// clients that are not served yet.
 #[derive(Debug)]
 pub(crate) struct ConnectionLimit {
     of_workers: Box<[AtomicUsize]>,
@@ -37,7 +38,7 @@ pub(crate) struct ConnectionLimit {
 }
 
 impl ConnectionLimit {
-    /// Creates the count for this many workers, with zero clients and a limit of `max` clients.
+    /// Creates the counts of this many workers, all zero, with a limit of `max` clients in total.
     pub(crate) fn new(workers: usize, max: usize, time: TimeLimits) -> Self {
         let of_workers = (0..workers).map(|_| AtomicUsize::new(0)).collect();
         let max = max.clamp(1, PLACES_MAX as usize);

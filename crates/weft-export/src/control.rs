@@ -62,13 +62,14 @@ pub enum Command {
         /// Labels or indices of the members.
         members: Vec<String>,
     },
-    /// Change the shape of the array, or its size. The answer comes when the array has its
-    /// new shape; if data has to be copied for that, when superblocks record the beginning.
+    /// Change the shape of the array, or its size. The answer comes when the array has its new
+    /// shape. If a reshape has to move data, the answer comes earlier: when superblocks record that
+    /// the reshape has begun.
     Grow {
-        /// Number of slots, without spares. An array with parity is reshaped to more.
+        /// New number of slots, without spares. For more slots, an array with parity is reshaped.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         raid_devices: Option<u16>,
-        /// Layout to which an array with parity is reshaped: a name or number of md's.
+        /// Layout to which an array with parity is reshaped: md's name or number of the layout.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         layout: Option<String>,
         /// Bytes of a chunk to which an array with parity is reshaped.
@@ -95,12 +96,13 @@ pub enum Command {
         /// Labels or indices of the members.
         members: Vec<String>,
     },
-    /// Fill spares beside members that still work, and let them take the slots of these at the end.
+    /// Copy members that still work to spares. Each spare takes the slot of its member once the
+    /// copy is complete.
     Replace {
         /// Labels or indices of the members that are replaced.
         members: Vec<String>,
-        /// Labels or indices of the spares, one for each member; those that are not named are
-        /// chosen.
+        /// Labels or indices of the spares, in the order of `members`. For members beyond the end
+        /// of this list, the engine chooses the spares.
         #[serde(default)]
         with: Vec<String>,
     },
@@ -249,8 +251,8 @@ pub struct VolumeStatus {
     pub sync_speed: Option<u64>,
     /// Sectors in which a check found a mismatch, md's `mismatch_cnt`.
     pub mismatch_cnt: u64,
-    /// Mismatches that checks have found, by the member that explains them, and those that were
-    /// found first; absent if there are none.
+    /// Mismatches that checks have found: their numbers by the member with the wrong strip, and a
+    /// list of the first ones; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mismatches: Option<MismatchesStatus>,
     /// Sector of each member from which on parity may be wrong; absent when all parity is right.
@@ -363,7 +365,8 @@ pub struct ShareStatus {
     pub sectors: u64,
     /// Share of the account in the sectors of all accounts, in thousandths.
     pub share_permille: u32,
-    /// Share of the account in those last seconds in which the volume was active, in thousandths.
+    /// Share of the account in the sectors of all accounts over the last two to four seconds in
+    /// which the volume was active, in thousandths.
     pub share_recently_permille: u32,
     /// Sectors of the account by purpose.
     pub purposes: Vec<PurposeStatus>,
@@ -401,7 +404,7 @@ pub struct BitmapStatus {
 /// [`weft_engine::Mismatches`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MismatchesStatus {
-    /// Members with wrong strips that alone explain some of the mismatches.
+    /// Members with a wrong strip that alone explains the mismatch of at least one stripe.
     pub members: Vec<WrongMember>,
     /// Number of stripes in which no wrong strip of a single member explains the mismatch. With a
     /// single parity these are all stripes with a mismatch, because it cannot locate the error.
@@ -484,10 +487,11 @@ pub struct MemberStatus {
     /// Slot of the member; absent for a member without one, such as a spare.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<u16>,
-    /// Slot of the member that this one is filled to replace.
+    /// Slot of the member that this one is being filled to replace; absent if there is no such
+    /// member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaces: Option<u16>,
-    /// Entry of the member in `dev_roles`.
+    /// Index of the member's entry in the array `dev_roles` of the superblock.
     pub dev_number: u32,
     /// State of the member: `in_sync`, `rebuilding`, `spare` or `faulty`.
     pub state: String,
@@ -563,26 +567,25 @@ pub struct AnsweredStatus {
     pub kind: String,
     /// Number of the requests.
     pub count: u64,
-    /// Number of those that failed.
+    /// Number of these requests that failed.
     pub errors: u64,
-    /// Sum of their latencies in microseconds.
+    /// Sum of the latencies of these requests, in microseconds.
     pub sum_us: u64,
-    /// Latency in microseconds that half of them, 99 of 100, and 999 of 1,000 did not exceed, to
-    /// one digit.
+    /// Median latency in microseconds, to one digit.
     pub p50_us: u64,
-    /// See `p50_us`.
+    /// Latency in microseconds that 99 % of the requests did not exceed, to one digit.
     pub p99_us: u64,
-    /// See `p50_us`.
+    /// Latency in microseconds that 99.9 % of the requests did not exceed, to one digit.
     pub p999_us: u64,
     /// Longest latency in microseconds, to one digit.
     pub max_us: u64,
-    /// Number of requests that took less than 2 microseconds, 4, 8 and so on up to
-    /// [`AnsweredStatus::BOUNDS`] powers of two.
+    /// Numbers of requests that took less than 2, 4, 8 and so on microseconds: one number for each
+    /// of the first [`AnsweredStatus::BOUNDS`] powers of two. Each number includes those before it.
     pub below: Vec<u64>,
 }
 
 impl AnsweredStatus {
-    /// Number of powers of two in `below`, of which the last is 67 s.
+    /// Number of powers of two in `below`; the last is 2^26 µs, some 67 s.
     pub const BOUNDS: u32 = 26;
 }
 

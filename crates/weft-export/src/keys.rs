@@ -1,10 +1,12 @@
-//! Keys of a server by TLS: a folder with its certificate, its private key and an authority.
+//! TLS keys of a server: a folder with its certificate, its private key and the authority's
+//! certificate.
 //!
 //! The files have the names that libnbd, nbdkit and QEMU expect: [`AUTHORITY`], [`CERTIFICATE`] and
-//! [`KEY`]. A client is served if the authority has signed its certificate. The files are read
-//! again when they have changed, for the next client, so that keys are renewed without a stop; new
-//! files that are not usable are logged, and the former ones stay in use. No session is resumed:
-//! each client shows its certificate.
+//! [`KEY`]. The authority (CA) is the one that signs the certificates of clients: a client is
+//! served if the authority has signed its certificate. The files are read again when they have
+//! changed, for the next client, so that keys are renewed without a stop; new files that are not
+//! usable are logged, and the former ones stay in use. No session is resumed: each client shows its
+//! certificate.
 //!
 //! Source   the NBD URI specification, "tls-certificates"; reliability.md §8
 
@@ -23,23 +25,23 @@ use x509_parser::extensions::GeneralName;
 
 use crate::error::ServeError;
 
-/// Name of the file with the certificate of the authority.
+/// Name of the file with the certificate of the authority that signs clients' certificates.
 pub const AUTHORITY: &str = "ca-cert.pem";
 /// Name of the file with the certificate of a server.
 pub const CERTIFICATE: &str = "server-cert.pem";
 /// Name of the file with the private key of a server.
 pub const KEY: &str = "server-key.pem";
-/// Time before the end of a certificate at which its end is logged.
+/// Time before a certificate expires from which on the log says so.
 pub const TOLD_BEFORE_END: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Facts that a certificate states.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
-    /// Name of its holder.
+    /// Common name of the subject; empty if the certificate has none.
     pub holder: String,
-    /// Names and addresses of a server for which it is good.
+    /// Names and addresses of servers for which the certificate is valid.
     pub names: Vec<String>,
-    /// Time at which it ends.
+    /// Time at which the certificate expires.
     pub ends: SystemTime,
 }
 
@@ -67,7 +69,7 @@ impl Certificate {
         })
     }
 
-    /// Time from `now` until the end; zero if the certificate has ended.
+    /// Time from `now` until the certificate expires; zero if it has expired.
     #[must_use]
     pub fn left(&self, now: SystemTime) -> Duration {
         self.ends.duration_since(now).unwrap_or_default()
@@ -85,7 +87,7 @@ fn name_of(name: &GeneralName<'_>) -> Option<String> {
     }
 }
 
-/// Keys of a server.
+/// TLS keys of a server, loaded again when their files change.
 #[derive(Debug)]
 pub(crate) struct Keys {
     folder: PathBuf,
@@ -98,7 +100,7 @@ struct Loaded {
     certificate: Certificate,
     /// State of the files when they were last read.
     stamp: Vec<Stamp>,
-    /// Time at which the end of the certificate was last told.
+    /// Time at which the log last said that the certificate is about to expire.
     told: Option<SystemTime>,
 }
 
@@ -138,7 +140,7 @@ impl Keys {
         Arc::clone(&loaded.config)
     }
 
-    /// Logs, once a day, that the certificate is about to end.
+    /// Logs, once a day, that the certificate is about to expire.
     fn tell_end(&self, loaded: &mut Loaded, now: SystemTime) {
         let left = loaded.certificate.left(now);
         let is_due = loaded.told.is_none_or(|told| told + DAY <= now);
@@ -207,7 +209,7 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, String> {
     PrivateKeyDer::from_pem_slice(&text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Reads a certificate or key whole.
+/// Reads a whole file with a certificate or a key.
 ///
 /// # Errors
 /// A sentence that names the file: it does not exist, is no file, or is too long.

@@ -1,6 +1,7 @@
 //! Servers that export weft volumes, and the socket by which they are administered.
 //!
-//! [`serve()`] does all of it: memory, members, engine, listeners, loop, and an orderly stop.
+//! [`serve()`] is a server from start to end: memory, members, engine, listeners, loop, and an
+//! orderly stop.
 //!
 //! | Part | File |
 //! |---|---|
@@ -11,8 +12,8 @@
 //! | the life of a client's requests, of any protocol | `session/` |
 //! | places of clients, their time limits | `connection_limit.rs` |
 //! | shares of clients | `share.rs` |
-//! | what ports share | `shared.rs` |
-//! | looks at members, bounded | `hole_probes.rs` |
+//! | state that ports share | `shared.rs` |
+//! | budget for queries of members for holes | `hole_probes.rs` |
 //! | listening sockets | `socket.rs` |
 //! | bytes of a client, in plain text or by TLS | `transport.rs` |
 //! | keys of TLS | `keys.rs` |
@@ -20,7 +21,7 @@
 //! | recording of requests | `record.rs` |
 //! | rate-limited log lines | `log_limiter.rs` |
 //! | control protocol | `control.rs` |
-//! | its server | `control_port/` |
+//! | server's side of the control protocol | `control_port/` |
 #![forbid(unsafe_code)]
 
 mod allocation;

@@ -63,8 +63,8 @@ struct State {
     ended: bool,
 }
 
-/// Result of [`Recorder::take`], beside the requests: the losses after them, and whether the record
-/// has ended.
+/// Facts that [`Recorder::take`] returns beside the requests: how many requests were lost after
+/// them, and whether the record has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Taken {

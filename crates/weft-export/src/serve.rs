@@ -447,7 +447,7 @@ struct UnbuiltDriver {
     /// Frames of the stripe caches; the write-back cache has its own.
     cache_frames: u32,
     write_back_frames: u32,
-    /// Frames that no member reads or writes.
+    /// Frames with pages of the write-back cache, which members never read or write directly.
     private_frames: Range<u32>,
     client_frames: u32,
 }

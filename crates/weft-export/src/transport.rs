@@ -1,13 +1,13 @@
-//! Transport: the bytes of a client's connection, in plain text or by TLS.
+//! Transport: the bytes of a client's connection, in plain text or with TLS.
 //!
-//! Both send and receive through slices and return `EAGAIN` when the socket has no room or no
-//! bytes. By TLS, bytes that were accepted may still wait as ciphertext: at most those of one call,
-//! because a call sends what waits before it accepts more. Ciphertext is received through a buffer
-//! of [`RECEIVED_BYTES`].
+//! Plain text and TLS have one interface: they send and receive through slices and return `EAGAIN`
+//! when the socket has no room or no bytes. With TLS, bytes that were accepted may still wait as
+//! ciphertext: at most those of one call, because a call sends what waits before it accepts more.
+//! Ciphertext is received through a buffer of [`RECEIVED_BYTES`].
 //!
 //! Faults expected from the peer: any bytes, a handshake without an end (`nbd/` has its time
-//! limit), a certificate of another authority or none. They end the connection, with an alert for
-//! the peer and a reason in [`Transport::failure`].
+//! limit), a certificate of another authority or none. Each of them ends the connection, with an
+//! alert for the peer and a reason in [`Transport::failure`].
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,14 +26,14 @@ pub(crate) struct Transport {
 
 struct Tls {
     connection: ServerConnection,
-    /// Bytes in plain text that precede the first of TLS and are not sent yet.
+    /// Last bytes in plain text, to be sent before the first bytes of TLS.
     before: Vec<u8>,
     received: Box<[u8]>,
     /// Range of `received` that is not decrypted yet.
     unread: std::ops::Range<usize>,
 }
 
-/// A socket without blocking.
+/// A nonblocking socket.
 struct Socket(OwnedFd);
 
 impl Transport {
@@ -64,7 +64,8 @@ impl Transport {
         self.tls.as_ref().is_some_and(|tls| !tls.before.is_empty() || tls.connection.wants_write())
     }
 
-    /// Receives bytes. Fewer than there is room for are all that have come.
+    /// Receives bytes into the slices. A result below their total length means that the socket has
+    /// no more bytes at present.
     pub(crate) fn recv(&mut self, slices: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
         // Nothing goes on in plain text where TLS could not start.
         if self.failure.is_some() {
@@ -94,7 +95,7 @@ impl Transport {
         }
     }
 
-    /// Sends accepted bytes that wait.
+    /// Sends accepted bytes that still wait.
     pub(crate) fn flush(&mut self) -> Result<(), Errno> {
         self.tls.as_mut().map_or(Ok(()), |tls| tls.flush(&self.socket))
     }
@@ -166,7 +167,7 @@ impl Tls {
         Ok(!is_end)
     }
 
-    /// Sends what waits, until the socket has no more room.
+    /// Sends bytes that wait, until none is left or the socket has no more room.
     fn flush(&mut self, socket: &Socket) -> Result<(), Errno> {
         while !self.before.is_empty() {
             let sent = socket.send(&[IoSlice::new(&self.before)])?;

@@ -29,7 +29,8 @@ impl Administrator {
         self.input.contains(&b'\n')
     }
 
-    /// Receives bytes up to the end of a line, and little beyond it.
+    /// Receives bytes until the socket has no more or the end of a line has arrived. May receive up
+    /// to 4 KiB beyond that end.
     pub(super) fn receive(&mut self) {
         let mut buffer = [0; 4096];
         while self.input.len() < LINE_BYTES_MAX && !self.eof {

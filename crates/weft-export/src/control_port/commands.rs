@@ -74,7 +74,8 @@ pub(super) fn start(cx: &mut Context<'_, '_>, step: Step) -> Result<(Verb, Step)
     }
 }
 
-/// Data sectors of each member that a command asks for; `None`: as many as they have room for.
+/// Data sectors of each member that a command asks for; `None` for as many as every member has room
+/// for.
 pub(super) fn sectors_of(size: GrowSize) -> Option<Sectors> {
     match size {
         GrowSize::Max => None,
@@ -108,10 +109,11 @@ fn knob_to_set(cx: &mut Context<'_, '_>, name: &str, value: &str) -> Result<Knob
     knob.map_err(|error| refusal(FailureKind::Usage, error.to_string()))
 }
 
-/// Name under which `get` and `set` have the write-intent bitmap, beside the knobs.
+/// Name of the write-intent bitmap in `get` and `set`, which treat it as one more knob.
 pub(super) const BITMAP: &str = "bitmap";
 
-/// Parses md's words for the bitmap: those of `mdadm --grow --bitmap=`.
+/// Parses a value of `set bitmap`, in the words of `mdadm --grow --bitmap=`: `internal` for a new
+/// bitmap, `none` for no bitmap (`None`).
 fn bitmap_to_set(value: &str) -> Result<Option<NewBitmap>, Box<Response>> {
     match value {
         "internal" => Ok(Some(NewBitmap::default())),
@@ -326,7 +328,7 @@ pub(super) fn sync_action(word: &str) -> Result<SyncAction, Box<Response>> {
     })
 }
 
-/// State of one volume in the write-back cache.
+/// State of the volume with index `place` in the write-back cache.
 pub(super) fn write_back_of(cache: &WriteBackSnapshot, place: usize) -> WriteBackStatus {
     let volume = &cache.volumes[place];
     WriteBackStatus {
@@ -380,7 +382,8 @@ pub(super) fn mismatches_of(volume: &VolumeSnapshot) -> Option<MismatchesStatus>
     })
 }
 
-/// Word for an action, as in md's `sync_action` except for `correct`.
+/// Word for an action in answers: md's word in `sync_action`, except for `correct`, which md does
+/// not have.
 pub(super) fn sync_word(action: SyncAction) -> &'static str {
     match action {
         SyncAction::Check => "check",

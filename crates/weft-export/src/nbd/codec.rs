@@ -1,4 +1,5 @@
-//! NBD codec: the interface [`Codec`] of a session for `weft_nbd`'s server half.
+//! NBD codec: [`Codec`], the interface between a session and its protocol, for the server half of
+//! `weft_nbd`.
 //!
 //! Source   NBD `proto.md`, "Request types", "Error values"
 

@@ -40,7 +40,7 @@ use crate::session::{Connection, ConnectionStep, Served, end_turn_of_gone};
 use crate::share::ClientShare;
 use crate::socket::Listener;
 
-/// The clients of one worker.
+/// NBD port of one worker: its clients, and for the first worker the listeners.
 pub(crate) struct NbdPort {
     worker: usize,
     exports: Arc<[ExportInfo]>,
@@ -80,12 +80,12 @@ pub(crate) struct NbdPort {
     entrances: Arc<[Entrance]>,
 }
 
-/// Properties of all clients of a listener.
+/// Properties that all clients of a listener have in common.
 #[derive(Debug, Default)]
 pub(crate) struct Entrance {
-    /// Their share; that of their export for `None`.
+    /// Share of the clients; `None` if the share of their export counts.
     pub(crate) share: Option<ClientShare>,
-    /// Keys by which they must start TLS; `None` for plain text.
+    /// Keys by which the clients must start TLS; `None` for plain text.
     pub(crate) keys: Option<Arc<Keys>>,
 }
 
@@ -222,8 +222,9 @@ impl NbdPort {
         self.set_due(place);
     }
 
-    /// Gives the exports the sizes that their volumes have now, for new clients. A client keeps the
-    /// size that it was told: the protocol has no message for another one.
+    /// Raises the sizes of exports to those of volumes that have grown, for new clients. A
+    /// connected client keeps the size that it was told, because the protocol has no message for a
+    /// new size.
     fn see_sizes(&mut self, driver: &mut Driver) {
         let Some(snapshot) = driver.shared_snapshot() else { return };
         let size_of =

@@ -10,7 +10,8 @@ use weft_engine::ReplyError;
 use crate::allocation::Extent;
 use crate::record::Asked;
 
-/// The server's half of a connection, without a socket.
+/// Server's side of a protocol on one connection: parses the client's bytes and encodes replies,
+/// and does no I/O.
 pub(crate) trait Codec {
     /// Request in the form of the protocol, including the identifier for its reply.
     type Request: Copy;
@@ -46,7 +47,8 @@ pub(crate) trait Codec {
     /// Work that a request asks for.
     fn work(&self, request: &Self::Request) -> Work;
 
-    /// Whether the client accepts a reply to this read which says that all of the range is a hole.
+    /// Whether the client accepts, as the reply to this read, the statement that all of the range
+    /// is a hole.
     fn tells_hole(&self, request: &Self::Request) -> bool;
 
     /// Header of a reply. For a read that succeeds, the session sends the data after it; for any
@@ -93,7 +95,7 @@ pub(crate) enum Work {
         offset: u64,
         /// Length of the range.
         len: u64,
-        /// Number of extents beyond which the codec can report no more.
+        /// Number of extents that the codec can report; more are of no use.
         most: usize,
     },
     /// A hint that a range will be read soon, which needs no work.

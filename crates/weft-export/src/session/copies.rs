@@ -7,8 +7,8 @@ use weft_runtime::serve::reactor::Held;
 use super::Requests;
 
 impl<R: Copy> Requests<R, ()> {
-    /// Copies the data of the write that has begun last into its frames, as far as there are
-    /// frames. `copy` gets the request, the offset of the frames in its data, and the frames, and
+    /// Copies the data of the write that has begun last into those of its frames that were taken so
+    /// far. `copy` gets the request, the offset of the frames in its data, and the frames, and
     /// returns whether the client has the data.
     pub(crate) fn fill(
         &mut self,
@@ -38,8 +38,8 @@ impl<R: Copy> Requests<R, ()> {
 
     /// Answers the requests that have ended. `copy` copies data of a read to the client, as the
     /// closure of [`Self::fill`] does in the other direction; `answer` gets each request and its
-    /// error. A request that a stopping volume has refused gets no answer: it stays with the client
-    /// for the next server.
+    /// error, if it failed. A request that a stopping volume has refused gets no answer: it stays
+    /// with the client for the next server.
     pub(crate) fn answer_ended(
         &mut self,
         driver: &mut Held<'_>,

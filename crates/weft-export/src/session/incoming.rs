@@ -48,8 +48,8 @@ impl<C: Codec> Connection<C> {
         Ok((direct, count - direct, asked))
     }
 
-    /// Parses bytes until they are used up or the connection has to wait. Returns how the
-    /// connection goes on, and the number of bytes left.
+    /// Parses bytes until they are used up or the connection has to wait. Returns the state of the
+    /// connection, and the number of bytes left.
     pub(super) fn parse(
         &mut self,
         driver: &mut Driver,

@@ -11,7 +11,7 @@
 //! read     frames ─────────────────────► socket         header and payload in one `sendmsg`
 //! ```
 //!
-//! By TLS each path has a copy more, that of the cipher (`transport.rs`).
+//! With TLS each path has one more copy, made by the cipher (`transport.rs`).
 //!
 //! # Sub-requests
 //!
@@ -26,9 +26,9 @@
 //! # Bounds
 //!
 //! No more is read from the socket while the client has too many open requests, too little credit,
-//! or more frames than its share (`pool.rs`). Its floor of frames is always its own, and a streamed
-//! request needs only one frame to proceed. A client that is slow or has stopped therefore holds up
-//! no other client, for however long, and is not disconnected for that.
+//! or more frames than its share (`pool.rs`). A minimum of frames, its floor, is reserved for each
+//! client, and a streamed request needs only one frame to proceed. A client that is slow or has
+//! stopped therefore holds up no other client, for however long, and is not disconnected for that.
 //!
 //! Trims and zeroes bring no payload. They are carried out in slices, and for each slice the client
 //! needs a turn, which it gets in order with the other clients (`turns.rs`). Requests for block
@@ -63,7 +63,7 @@ pub(crate) use requests::{Requests, end_turn_of_gone};
 pub(crate) struct Served {
     pub(crate) volume: VolumeId,
     pub(crate) name: Arc<str>,
-    /// Whether the export has all of the volume, also what a reshape adds.
+    /// Whether the export covers the whole volume, and grows when the volume grows.
     pub(crate) whole: bool,
     pub(crate) share: ClientShare,
     pub(crate) allocation: Arc<Allocation>,
@@ -151,7 +151,7 @@ impl<C: Codec> Connection<C> {
         self.transport.failure()
     }
 
-    /// Starts TLS, after what is still to be sent in plain text.
+    /// Starts TLS, after the codec's remaining output has been sent in plain text.
     fn start_tls(&mut self) {
         let output = self.codec.output().to_vec();
         self.codec.advance_output(output.len());

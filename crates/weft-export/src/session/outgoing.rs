@@ -47,7 +47,7 @@ impl<C: Codec> Connection<C> {
         Ok(Some((wanted, sent)))
     }
 
-    /// Makes the headers of the replies that there are since the last call.
+    /// Creates the headers of the replies that have become ready since the last call.
     pub(super) fn make_headers(&mut self) {
         while let Some(slot) = self.requests.take_ended() {
             let open = self.requests.at_mut(slot);

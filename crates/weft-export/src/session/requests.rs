@@ -1,8 +1,8 @@
 //! Requests of a client between arrival and reply: frames, sub-requests, retries and the result.
 //!
 //! A request gets frames, goes to the engine in sub-requests, repeats those that stalled at a
-//! member, and becomes a reply when none of its sub-requests is outstanding. Nothing here knows how
-//! requests and their data come and go: that is a matter of the client's connection.
+//! member, and becomes a reply when none of its sub-requests is outstanding. The client's
+//! connection receives requests and their data and sends replies; this file does no I/O.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(crate) struct Requests<R, H> {
     free: Vec<u32>,
     /// Indexes in `slots` of the requests that have ended, in the order in which they are answered.
     pub(super) replies: VecDeque<u32>,
-    /// Number of frames that were taken for the client and have not come back.
+    /// Number of frames that are on loan to the client.
     held: u32,
     /// Number of trims and writes of zeroes without an answer.
     long: usize,
@@ -45,8 +45,8 @@ pub(crate) struct Requests<R, H> {
     /// Indexes in `slots` of requests that wait for frames: for a repetition after a member
     /// stalled, or for the next sub-request of a streamed request.
     starved: VecDeque<u32>,
-    /// Set when a request failed after a part of its data was sent, so that the error cannot be
-    /// told.
+    /// Set when a request failed after a part of its data was sent, so that no reply can report the
+    /// error.
     pub(super) broken: bool,
     pub(super) poisoned: bool,
 }
@@ -55,7 +55,7 @@ pub(crate) struct Requests<R, H> {
 pub(crate) struct Reply<'a, R> {
     pub(crate) request: R,
     pub(crate) error: Option<&'a ReplyError>,
-    /// Data of a read: its first byte, counted from that of the request, and its place.
+    /// Data of a read: offset of its first byte within the request, and its segments.
     pub(crate) data: Option<(u64, Segments)>,
 }
 
@@ -67,8 +67,8 @@ pub(super) struct Open<R, H> {
     pub(super) discard: bool,
     pub(super) start: u64,
     pub(super) len: u64,
-    /// Sub-requests: of a streamed request the present one, of any other all that have frames so
-    /// far.
+    /// Sub-requests: of a streamed request only the present one, of any other request all that have
+    /// got frames so far.
     pub(super) sub_requests: SmallVec<[SubRequest; 1]>,
     /// Number of payload bytes received.
     pub(super) received: u64,
@@ -151,12 +151,12 @@ impl<R, H> Requests<R, H> {
         !self.starved.is_empty()
     }
 
-    /// The open request with this index in the list.
+    /// Open request with index `slot` in the list.
     pub(super) fn at(&self, slot: u32) -> &Open<R, H> {
         self.slots[slot as usize].as_ref().expect("open until answered")
     }
 
-    /// The open request with this index in the list, to change it.
+    /// Open request with index `slot` in the list, to change it.
     pub(super) fn at_mut(&mut self, slot: u32) -> &mut Open<R, H> {
         self.slots[slot as usize].as_mut().expect("open until answered")
     }
@@ -201,8 +201,9 @@ impl<R, H> Requests<R, H> {
         true
     }
 
-    /// The write that receives its payload now, the number of bytes that have arrived, and whether
-    /// the write has failed, so that no frames are taken for the rest.
+    /// Write that receives its payload now, with the number of bytes that have arrived, and whether
+    /// the write has failed, so that no frames are taken for the rest; `None` if no write receives
+    /// payload.
     pub(crate) fn receiving(&self) -> Option<(R, u64, bool)>
     where
         R: Copy,
@@ -211,8 +212,8 @@ impl<R, H> Requests<R, H> {
         Some((open.request, open.received, open.error.is_some()))
     }
 
-    /// Takes the index of a request that has a reply, or another part of one, which was not taken
-    /// yet. They are in no order.
+    /// Takes the index of a request that has a reply, or another part of one, that was not taken
+    /// yet, in no particular order. `None` if there is none.
     pub(crate) fn take_ended(&mut self) -> Option<u32> {
         self.ended.pop()
     }
@@ -224,12 +225,13 @@ impl<R, H> Requests<R, H> {
         self.end_if_over(driver, slot);
     }
 
-    /// The first reply, if it is ready, or a part of its data is.
+    /// Index of the first reply in the order of answers, if it or a part of its data is ready to be
+    /// sent; `None` otherwise.
     pub(crate) fn first_reply(&self) -> Option<u32> {
         self.replies.front().copied().filter(|slot| self.at(*slot).is_sendable())
     }
 
-    /// The reply with this index in the list, and the data of it that is ready.
+    /// Reply to the request with index `slot` in the list, with those of its data that are ready.
     pub(crate) fn reply(&self, slot: u32) -> Reply<'_, R>
     where
         R: Copy,

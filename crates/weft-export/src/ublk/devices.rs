@@ -1,4 +1,4 @@
-//! Block devices of a server: made before it runs, and announced when all are there.
+//! Block devices of a server: created before the server runs, and announced once all of them exist.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,18 +11,19 @@ use super::UblkPort;
 use crate::error::ServeError;
 use crate::session::Served;
 
-/// Start of the devices, and of the server with them.
+/// Countdown to the start of the server: calls a closure once all devices exist and the server
+/// runs.
 pub(crate) struct Start {
-    /// Number of devices that are not there yet, and one for the server.
+    /// Number of devices that do not exist yet, plus one while the server does not run.
     left: AtomicUsize,
-    /// Called once nothing is left.
+    /// Closure that is called when `left` becomes 0.
     then: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// Reason why a device did not start.
     failure: Mutex<Option<String>>,
 }
 
-/// Makes devices, or takes over those that an earlier server of the volume left. `volume` tells
-/// volumes apart.
+/// Creates devices, or takes over those that an earlier server of the volume left, which are
+/// recognised by the name `volume`.
 pub(crate) fn open(
     numbers: &[Option<u32>],
     volume: &str,
@@ -32,7 +33,7 @@ pub(crate) fn open(
     numbers.iter().map(|number| Device::open(*number, owner, params)).collect()
 }
 
-/// Adds a port for each device to the first worker. `then` is called once all devices are there and
+/// Adds a port for each device to the first worker. `then` is called once all devices exist and
 /// [`Start::end_part`] was called for the server.
 pub(crate) fn add(
     reactor: &mut Reactor,
@@ -56,7 +57,7 @@ pub(crate) fn add(
 }
 
 impl Start {
-    /// Records that a device is there, or that the server runs.
+    /// Records that one more device exists, or that the server runs.
     pub(crate) fn end_part(&self) {
         if self.left.fetch_sub(1, Ordering::Relaxed) > 1 {
             return;
@@ -77,7 +78,8 @@ impl Start {
     }
 }
 
-/// Number by which a device is known again as that of a volume: FNV-1a of its name.
+/// Owner number stored in the devices of a volume, by which a later server finds them: FNV-1a of
+/// the volume's name.
 fn owner_of(name: &str) -> u64 {
     let add = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     name.bytes().fold(0xcbf2_9ce4_8422_2325, add)

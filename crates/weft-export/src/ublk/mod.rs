@@ -5,9 +5,9 @@
 //! [`weft_runtime::ublk::DEPTH`] requests in flight and knows no back-pressure: a request that has
 //! to wait for frames or credit waits here, and those behind it with it.
 //!
-//! Commands about the device block until others of its requests were served: its start reads
-//! partitions, and its stop writes what the page cache has. They are given by a thread of their own
-//! (`Helper`).
+//! Commands to the ublk driver block until requests of the device were served: the start of a
+//! device reads its partition table, and its stop writes back the page cache. A separate thread
+//! (`Helper`) therefore gives the commands.
 //!
 //! A device that is in use is not removed by a stop, which is refused. After the death of the
 //! server, or a stop that gives up, the device stays, and its requests wait until the volume is
@@ -39,15 +39,15 @@ use crate::record::Asked;
 use crate::session::{Requests, Served};
 use devices::Start;
 
-/// The block device of a volume.
+/// ublk port: the block device of one volume.
 pub(crate) struct UblkPort {
     served: Served,
     credit: Bytes,
-    /// The client that the kernel is; `None` before the start.
+    /// Requests of the kernel, which is served as one client; `None` before the start.
     requests: Option<Requests<Request, ()>>,
-    /// `None` once the device was stopped.
+    /// Kernel's side of the device; `None` once the device was stopped.
     kernel: Option<Kernel>,
-    /// Requests that have come and not begun, in order.
+    /// Requests that have arrived and not begun, in order.
     waiting: VecDeque<Request>,
     arrived: Vec<Request>,
     path: PathBuf,
@@ -55,7 +55,8 @@ pub(crate) struct UblkPort {
     phase: Phase,
     /// Whether the device is to be stopped once it is live.
     closes: bool,
-    /// Whether the volume stops, or cannot go on: requests stay with the kernel for another server.
+    /// Whether the volume stops, or cannot go on: requests without an answer stay with the kernel
+    /// for another server.
     stops: bool,
     poisoned: bool,
     /// Whether the device has been live.
@@ -69,22 +70,22 @@ struct Kernel {
     data: QueueData,
 }
 
-/// Progress of the device.
+/// Phase in the life of the device.
 #[derive(Debug, PartialEq, Eq)]
 enum Phase {
-    /// The kernel makes the block device appear.
+    /// The kernel creates the block device.
     Starting,
     Live,
     /// The kernel removes the block device, before the volume stops.
     Stopping,
-    /// The kernel removes what is left of the device.
+    /// The kernel removes the rest of the device.
     Deleting,
     Gone,
     /// The device could not be stopped, for this reason, and goes on.
     Kept(String),
 }
 
-/// Thread that gives commands about a device, which block.
+/// Thread that gives commands to the ublk driver, because they block.
 struct Helper {
     commands: mpsc::Sender<Command>,
     results: mpsc::Receiver<std::io::Result<()>>,
@@ -122,7 +123,7 @@ impl Helper {
         Ok(Self { commands, results, eventfd })
     }
 
-    /// Gives a command. Its result comes later.
+    /// Gives a command to the thread. The result arrives later, see `eventfd`.
     fn give(&self, command: Command) {
         // The thread ends when this end of the channel is dropped, not before.
         let _ = self.commands.send(command);
@@ -157,7 +158,7 @@ impl UblkPort {
         })
     }
 
-    /// Takes the requests that have come.
+    /// Takes the requests that have arrived.
     fn receive(&mut self) {
         let Some(Kernel { queue, .. }) = &mut self.kernel else { return };
         if queue.arrived(&mut self.arrived).is_none() && self.phase == Phase::Live {
@@ -167,7 +168,7 @@ impl UblkPort {
         self.waiting.extend(self.arrived.drain(..));
     }
 
-    /// Begins requests that have come, in order, until one has to wait.
+    /// Begins requests that have arrived, in order, until one has to wait.
     fn begin(&mut self, cx: &mut Context<'_, '_>) {
         let (Some(requests), Some(kernel)) = (&mut self.requests, &mut self.kernel) else { return };
         loop {
@@ -214,7 +215,7 @@ impl UblkPort {
         });
     }
 
-    /// Handles the result of a command about the device.
+    /// Handles the result of a command to the ublk driver.
     fn on_result(&mut self, cx: &mut Context<'_, '_>) {
         let _ = rustix::io::read(&*self.helper.eventfd, &mut [0; 8]);
         let Ok(result) = self.helper.results.try_recv() else { return };
@@ -241,7 +242,7 @@ impl UblkPort {
         };
     }
 
-    /// Gives a command. Returns the phase that lasts until its result.
+    /// Gives a command to the ublk driver. Returns the phase that lasts until its result.
     fn command(&mut self, command: Command) -> Phase {
         let phase = match command {
             Command::Start => Phase::Starting,
@@ -336,7 +337,8 @@ impl Port for UblkPort {
     }
 }
 
-/// The request to the volume; `None` if there is no such one.
+/// Request to the volume for a request of the kernel; `None` for an operation that volumes do not
+/// have.
 fn asked(request: &Request) -> Option<Asked> {
     let Request { start, len, fua, .. } = *request;
     let volume = |op, discard| Asked { op, start, len, fua, discard };

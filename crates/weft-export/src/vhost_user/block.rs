@@ -1,4 +1,4 @@
-//! virtio-blk: what a disk offers, its configuration space, and the requests in its chains.
+//! virtio-blk: features of a disk, its configuration space, and the requests in its chains.
 //!
 //! A request is a header of 16 bytes, the data, and a status of one byte. They lie where the driver
 //! likes, so a chain is two sequences of bytes: one that the device reads, one that it writes.
@@ -19,7 +19,7 @@ use weft_units::SECTOR_BYTES;
 use super::ring::{Chain, Memory};
 use crate::record::Asked;
 
-/// A disk as a virtual machine sees it.
+/// Disk of a virtual machine: the limits and the serial number that the machine sees.
 #[derive(Clone, Debug)]
 pub(crate) struct Disk {
     pub(super) params: Params,
@@ -27,7 +27,7 @@ pub(crate) struct Disk {
     id: [u8; ID_BYTES],
 }
 
-/// The request in a chain.
+/// Action that the request in a chain asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verb {
     Ask(Asked),
@@ -37,7 +37,7 @@ pub(super) enum Verb {
     Refuse(Status),
 }
 
-/// Status of a request that has ended, as its last byte.
+/// Status of a request that has ended: the last byte of its chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
     Ok = VIRTIO_BLK_S_OK as isize,

@@ -41,7 +41,7 @@ pub(super) struct Device {
     regions: Vec<(u64, u64, u64)>,
     rings: Vec<Ring>,
     inflight: Option<Inflight>,
-    /// Descriptors that are no longer to be watched.
+    /// Descriptors of rings that no longer have to be watched.
     unwatched: Vec<File>,
     /// Rings whose descriptors are not watched yet.
     unseen: Vec<u16>,
@@ -76,21 +76,21 @@ impl Device {
         }
     }
 
-    /// Copies data from a chain, from byte `at` of the data on. `None` if the chain does not have
-    /// it.
+    /// Copies data from a chain, from byte `at` of the data on. `None` if the chain is shorter.
     pub(super) fn read(&self, Head { ring, head }: Head, at: u64, bytes: &mut [u8]) -> Option<()> {
         let chain = self.rings[usize::from(ring)].chain(head)?;
         chain.read(self.memory.as_ref()?, HEADER_BYTES as u64 + at, bytes)
     }
 
-    /// Copies data into a chain, from byte `at` of the data on. `None` if it has no room there.
+    /// Copies data into a chain, from byte `at` of the data on. `None` if the chain has no room for
+    /// it.
     pub(super) fn write(&self, Head { ring, head }: Head, at: u64, bytes: &[u8]) -> Option<()> {
         let chain = self.rings[usize::from(ring)].chain(head)?;
         let end = at.checked_add(bytes.len() as u64)?;
         (end <= chain.data_len(true)).then(|| chain.write(self.memory.as_ref()?, at, bytes))?
     }
 
-    /// Writes the disk's serial number into a chain, as far as it has room, and answers it.
+    /// Answers a chain with the disk's serial number, cut to the room that the chain has.
     pub(super) fn identify(&mut self, at: Head) {
         let room = self.rings[usize::from(at.ring)].chain(at.head).map(|it| it.data_len(true));
         let room = usize::try_from(room.unwrap_or(0)).unwrap_or(usize::MAX);
@@ -108,13 +108,13 @@ impl Device {
         rings[usize::from(ring)].answer(memory, inflight.as_ref(), (head, status, len));
     }
 
-    /// Tells the driver of answers that it does not know of.
+    /// Notifies the driver of new answers.
     pub(super) fn signal(&mut self) {
         let Self { memory: Some(memory), rings, .. } = self else { return };
         rings.iter_mut().for_each(|ring| ring.signal(memory));
     }
 
-    /// Takes the descriptors that are no longer to be watched.
+    /// Takes the descriptors of rings that no longer have to be watched.
     pub(super) fn take_unwatched(&mut self) -> Vec<File> {
         std::mem::take(&mut self.unwatched)
     }
@@ -137,14 +137,14 @@ impl Device {
         Ok(())
     }
 
-    /// Stops all rings, in which nothing is in flight.
+    /// Stops all rings. No request may be in flight.
     pub(super) fn stop_all(&mut self) {
         for ring in 0..u32::from(QUEUES) {
             self.stop(ring).expect("it exists");
         }
     }
 
-    /// Address in the machine for one of the front end.
+    /// Guest physical address for an address `user` in the front end's memory.
     fn translated(&self, user: u64) -> Result<GuestAddress> {
         let place = self.regions.iter().find_map(|(start, len, guest)| {
             let offset = user.checked_sub(*start).filter(|offset| offset < len)?;
@@ -387,7 +387,7 @@ fn unsupported(why: &'static str) -> Error {
     Error::InvalidOperation(why)
 }
 
-/// Makes writes to an eventfd return at once: nothing may wait for a front end.
+/// Makes an eventfd nonblocking, so that a write to it never waits for the front end.
 fn does_not_wait(eventfd: &File) -> Result<()> {
     let set = rustix::fs::fcntl_getfl(eventfd)
         .and_then(|flags| rustix::fs::fcntl_setfl(eventfd, flags | OFlags::NONBLOCK));

@@ -1,7 +1,7 @@
 //! Requests in flight, in memory that the front end keeps when the server dies.
 //!
-//! The next server finds there which chains were taken and not answered, and in which order, and
-//! serves them first. Each queue has a header and an entry for each descriptor:
+//! The memory tells the next server which chains were taken and not answered, and in which order;
+//! it serves them first. Each queue has a header and an entry for each descriptor:
 //!
 //! ```text
 //! header   features u64, version u16, number of entries u16, last answered u16, used index u16
@@ -9,8 +9,9 @@
 //! ```
 //!
 //! An answer is recorded in three steps: the entry as the last answered one, the used ring, the
-//! entry as free with the used index. After a death between the last two, the used index differs
-//! from that of the ring, and the last answered entry was answered.
+//! entry as free with the used index. If the server dies between the last two steps, the used index
+//! here differs from that of the ring, which shows that the last answered entry was indeed
+//! answered.
 //!
 //! Source   vhost-user protocol, "Inflight I/O tracking", split virtqueues
 
@@ -19,7 +20,7 @@ use std::fs::File;
 use vhost::vhost_user::message::VhostUserInflight;
 use vm_memory::{Bytes, FileOffset, GuestAddress, GuestMemoryMmap};
 
-/// The memory, mapped.
+/// Shared memory with the requests in flight, mapped into this process.
 #[derive(Debug)]
 pub(super) struct Inflight {
     area: GuestMemoryMmap<()>,
@@ -39,7 +40,8 @@ impl Inflight {
         Ok((VhostUserInflight::new(bytes, 0, queues, entries), file))
     }
 
-    /// Maps the memory that the front end has kept. `None` if it is too short, or of other queues.
+    /// Maps the memory that the front end has kept, as `told` describes it. `None` if it is too
+    /// short for its queues, or if they have no entries or more than `entries_max`.
     pub(super) fn map(told: &VhostUserInflight, file: File, entries_max: u16) -> Option<Self> {
         let (queues, entries) = (told.num_queues, told.queue_size);
         let bytes = u64::from(queues) * queue_bytes(entries);
@@ -54,8 +56,8 @@ impl Inflight {
         Some(Self { area, entries, queues })
     }
 
-    /// Chains of a queue that were taken and not answered, in order. `used` is the used index of
-    /// its ring. `None` if there is no such queue.
+    /// Chains of a queue that were taken and not answered, in the order in which they were taken.
+    /// `used` is the used index of its ring. `None` if there is no such queue.
     pub(super) fn left(&self, queue: u16, size: u16, used: u16) -> Option<Vec<u16>> {
         if queue >= self.queues || size > self.entries {
             return None;
@@ -82,14 +84,14 @@ impl Inflight {
         self.put(self.entry(queue, head), 1_u8);
     }
 
-    /// Records that a chain will be answered.
+    /// Records that a chain is about to be answered.
     pub(super) fn answering(&self, queue: u16, head: u16) {
         let header = self.header(queue);
         self.put(self.entry(queue, head) + BEFORE, self.get::<u16>(header + LAST));
         self.put(header + LAST, head);
     }
 
-    /// Records that a chain was answered. `used` is the used index of its ring since then.
+    /// Records that a chain was answered. `used` is the used index of its ring after the answer.
     pub(super) fn answered(&self, queue: u16, head: u16, used: u16) {
         self.put(self.entry(queue, head), 0_u8);
         self.put(self.header(queue) + USED, used);
@@ -114,7 +116,7 @@ impl Inflight {
     }
 }
 
-/// Length of a queue's part, whole cache lines.
+/// Length in bytes of a queue's part of the memory, in whole cache lines.
 fn queue_bytes(entries: u16) -> u64 {
     (HEADER_BYTES + u64::from(entries) * ENTRY_BYTES).next_multiple_of(64)
 }

@@ -44,7 +44,7 @@ use crate::socket::Listener;
 use block::{Status, Verb};
 use device::Device;
 
-/// The disk of a virtual machine.
+/// vhost-user port: the disk of a virtual machine.
 pub(crate) struct VhostUserPort {
     served: Served,
     credit: Bytes,
@@ -57,8 +57,8 @@ pub(crate) struct VhostUserPort {
     /// Number of front ends that were accepted, to tell clients apart.
     accepted: u32,
     front_end: Option<FrontEnd>,
-    /// Whether the volume stops, or cannot go on: what is not answered stays with the front end for
-    /// another server.
+    /// Whether the volume stops, or cannot go on: requests without an answer stay with the front
+    /// end for another server.
     stops: bool,
     poisoned: bool,
 }
@@ -69,7 +69,7 @@ struct FrontEnd {
     messages: BackendReqHandler<Mutex<Device>>,
     device: Arc<Mutex<Device>>,
     requests: Requests<Chained, ()>,
-    /// Requests that have come and not begun, in order.
+    /// Requests that have arrived and not begun, in order.
     waiting: VecDeque<Chained>,
     /// Whether a message may have come. No new request is taken until it was handled.
     has_message: bool,
@@ -107,8 +107,8 @@ impl VhostUserPort {
         }
     }
 
-    /// Accepts a front end. Further ones are disconnected at once: two machines on one disk would
-    /// destroy what is on it.
+    /// Accepts a front end. Further ones are disconnected at once: two machines that write one disk
+    /// would destroy its file system.
     fn accept(&mut self, cx: &mut Context<'_, '_>) {
         self.connects |= self.accept_again.take_if(|at| *at <= cx.driver.now()).is_some();
         while self.connects && self.front_end.as_mut().is_none_or(|it| !it.is_leaving()) {
@@ -160,7 +160,7 @@ impl VhostUserPort {
         })
     }
 
-    /// Forgets a front end that is gone, once nothing of it is in flight.
+    /// Releases a front end that is gone, once none of its requests is in flight.
     fn part(&mut self, cx: &mut Context<'_, '_>) {
         let Some(front_end) = self.front_end.take_if(|it| it.leaves && it.requests.open() == 0)
         else {
@@ -190,7 +190,7 @@ impl FrontEnd {
         self.requests.open() == 0 && self.waiting.is_empty()
     }
 
-    /// Handles the messages that have come, if nothing is in flight.
+    /// Handles the messages that have arrived, if no request is in flight.
     fn handle_messages(&mut self, cx: &mut Context<'_, '_>) {
         while self.has_message && !self.leaves && self.is_at_rest() {
             let handled = match message(&self.socket) {
@@ -221,7 +221,7 @@ impl FrontEnd {
         }
     }
 
-    /// Takes the requests that have come, unless a message waits for those in flight.
+    /// Takes the requests that have arrived, unless a message waits until none is in flight.
     fn receive(&mut self) {
         if self.leaves || self.has_message {
             return;
@@ -234,7 +234,7 @@ impl FrontEnd {
         });
     }
 
-    /// Begins requests that have come, in order, until one has to wait.
+    /// Begins requests that have arrived, in order, until one has to wait.
     fn begin(&mut self, cx: &mut Context<'_, '_>) {
         loop {
             let device = &self.device;
@@ -359,15 +359,15 @@ impl Port for VhostUserPort {
     }
 }
 
-/// Message of a front end, before it is received.
+/// State of a front end's next message, before it is received.
 enum Arrived {
     Nothing,
     Whole,
     End,
 }
 
-/// Whether a whole message has come, and its reply has room. The crate `vhost` would wait for the
-/// rest of a message, and for a front end that reads no replies.
+/// State of the front end's next message. Fails if only a part of it has arrived, or if the socket
+/// has no room for a reply: the crate `vhost` would block until that changes.
 fn message(socket: &UnixStream) -> Result<Arrived, String> {
     let mut header = [0; MESSAGE_HEADER_BYTES];
     let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;

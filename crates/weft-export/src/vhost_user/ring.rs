@@ -1,8 +1,8 @@
 //! A virtqueue: chains that the driver has made available, and their answers.
 //!
-//! The driver may write anything into its rings. A ring in which something makes no sense (an index
-//! beyond it, a chain that is in flight already, a chain without room for a status) is broken: no
-//! chain of it is taken until it is set up again. Other rings go on.
+//! The driver may write anything into its rings. An invalid ring (an index beyond its end, a chain
+//! that is in flight already, a chain without room for a status) counts as broken: none of its
+//! chains is taken until it is set up again. Other rings go on.
 //!
 //! Source   Virtual I/O Device 1.2, 2.7; `virtio-queue`
 
@@ -24,22 +24,22 @@ pub(super) type Memory = GuestMemoryMmap<()>;
 pub(super) struct Ring {
     index: u16,
     pub(super) queue: Queue,
-    /// Readable when there are new chains. The ring is served while it has one.
+    /// Descriptor that is readable when there are new chains. The ring is served while it has one.
     pub(super) kick: Option<File>,
-    /// Written when there are new answers.
+    /// Descriptor that is written when there are new answers.
     pub(super) call: Option<File>,
-    /// Written when the ring is broken.
+    /// Descriptor that is written when the ring is broken.
     pub(super) err: Option<File>,
     pub(super) is_enabled: bool,
     /// Chains in flight, by head.
     chains: Vec<Option<Chain>>,
     /// Heads of chains that the last server took and did not answer, in order.
     left: Vec<u16>,
-    /// Reason why the ring is not served; `None` if it is.
+    /// Reason why the ring is broken and not served; `None` if it is served.
     broken: Option<&'static str>,
     /// Number of chains that were taken.
     taken: u64,
-    /// Whether there are answers that the driver was not told of.
+    /// Whether there are answers of which the driver was not notified yet.
     answered: bool,
 }
 
@@ -70,7 +70,7 @@ impl Ring {
     }
 
     /// Starts to serve the ring. Chains that an earlier server has taken and not answered come
-    /// first. Fails with the reason if the ring is not in the memory.
+    /// first. Fails with the reason if the ring does not lie within the machine's memory.
     pub(super) fn start(
         &mut self,
         memory: &Memory,
@@ -97,8 +97,8 @@ impl Ring {
         Ok(())
     }
 
-    /// Stops serving the ring, in which nothing is in flight. Returns the descriptor that told of
-    /// new chains.
+    /// Stops serving the ring, in which nothing may be in flight. Returns the descriptor that
+    /// announced new chains.
     pub(super) fn stop(&mut self) -> Option<File> {
         self.queue.set_ready(false);
         self.left.clear();
@@ -126,7 +126,8 @@ impl Ring {
         Some(head)
     }
 
-    /// The next chain, and its head. While there is none, the driver tells of new ones.
+    /// Next chain, and its head; `None` if there is none. The driver is then asked to announce new
+    /// chains.
     fn next(&mut self, memory: &Memory) -> Result<Option<(u16, Chain)>, &'static str> {
         let mut head = match self.left.is_empty() {
             true => self.available(memory)?,
@@ -188,7 +189,7 @@ impl Ring {
         self.answered = true;
     }
 
-    /// Tells the driver of new answers, if it wants to know.
+    /// Notifies the driver of new answers, unless it has asked not to be notified.
     pub(super) fn signal(&mut self, memory: &Memory) {
         if !std::mem::take(&mut self.answered) {
             return;
@@ -200,7 +201,7 @@ impl Ring {
         }
     }
 
-    /// Serves the ring no more, because of `why`.
+    /// Marks the ring as broken, for the reason `why`, and logs that.
     fn break_off(&mut self, why: &'static str) {
         tracing::warn!(queue = self.index, why, "the queue is not served any more");
         self.broken = Some(why);
@@ -263,8 +264,8 @@ impl Chain {
         }
     }
 
-    /// Fills `bytes` from the readable part, from its byte `at` on. `None` if it is shorter, or not
-    /// in the memory.
+    /// Fills `bytes` from the chain's readable segments, from byte `at` on. `None` if they are too
+    /// short, or not in the memory.
     pub(super) fn read(&self, memory: &Memory, at: u64, bytes: &mut [u8]) -> Option<()> {
         let mut rest = bytes;
         for (address, len) in parts(&self.readable, at, rest.len()) {
@@ -275,8 +276,8 @@ impl Chain {
         rest.is_empty().then_some(())
     }
 
-    /// Writes `bytes` into the writable part, from its byte `at` on. `None` if it is shorter, or
-    /// not in the memory.
+    /// Writes `bytes` into the chain's writable segments, from byte `at` on. `None` if they are too
+    /// short, or not in the memory.
     pub(super) fn write(&self, memory: &Memory, at: u64, bytes: &[u8]) -> Option<()> {
         let mut rest = bytes;
         for (address, len) in parts(&self.writable, at, rest.len()) {
@@ -292,8 +293,8 @@ fn length(segments: &Segments) -> u64 {
     segments.iter().map(|(_, len)| u64::from(*len)).sum()
 }
 
-/// Addresses and lengths of the next `len` bytes from byte `at` of the segments on, as far as they
-/// have so many.
+/// Addresses and lengths of the `len` bytes from byte `at` of the segments on; fewer bytes if the
+/// segments end first.
 fn parts(
     segments: &Segments,
     mut at: u64,
