@@ -1,4 +1,4 @@
-//! Backend: the rings that carry out operations, chosen when the server starts.
+//! Backend: the kind of ring that carries out I/O on members, chosen when the server starts.
 
 use crate::buffers::Slab;
 use crate::devices::OpenMember;
@@ -81,6 +81,6 @@ impl Backend {
 const URING_CAPACITY: u16 = 512;
 /// Number of threads: enough to keep the queue of a disk busy.
 const THREADS: usize = 8;
-/// Largest number of requests that the threads have at one time, including those that wait for a
-/// thread.
+/// Largest number of requests that the pool of threads takes at one time, including those that wait
+/// for a thread.
 const THREAD_CAPACITY: usize = 256;

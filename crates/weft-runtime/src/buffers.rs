@@ -95,7 +95,7 @@ pub enum Buffer {
     Owned(AlignedBytes),
 }
 
-/// Bytes on the heap, aligned for `O_DIRECT`.
+/// Zero-filled or copied bytes on the heap, aligned for `O_DIRECT`.
 #[derive(Debug)]
 pub struct AlignedBytes {
     storage: Vec<u8>,
@@ -103,7 +103,7 @@ pub struct AlignedBytes {
     len: usize,
 }
 
-/// Mapping of a file that this process made as memory: a member of RAM.
+/// Mapping of a memfd: the memory of a `ram:` member.
 ///
 /// There are no references into the mapping, only copies in and out, so the file may also be read
 /// and written in other ways. A shorter file would make accesses to the mapping fault (`SIGBUS`); a
@@ -232,7 +232,8 @@ impl Slab {
 }
 
 impl Frames for Slab {
-    /// See [`Frames::split`]. A lease that forbids the access counts as use of the bytes.
+    /// Borrows some segments shared and others exclusively, see [`Frames::split`]. A lease that
+    /// forbids the access counts as a use of the bytes.
     fn split(&mut self, shared: &[Segment], exclusive: &[Segment]) -> Split<'_> {
         let memory = &*self.memory;
         for (index, target) in exclusive.iter().enumerate() {
@@ -274,8 +275,9 @@ impl Memory {
     }
 
     /// Asks the kernel for huge pages in these pieces ([`Memory::for_devices`]), which are about to
-    /// be registered: that takes all of their memory at once, page by page otherwise. Kernels
-    /// without huge pages refuse, and take longer.
+    /// be registered. Registration allocates all of their memory at once, page by page without huge
+    /// pages. A kernel without huge pages refuses, and registration takes longer; the error is
+    /// ignored.
     pub(crate) fn want_huge_pages(&self, pieces: &[Address]) {
         for piece in pieces {
             // SAFETY: the piece is inside the mapping, and the advice changes no content.

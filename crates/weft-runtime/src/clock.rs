@@ -1,4 +1,4 @@
-//! Clock of the engine: monotonic nanoseconds since the clock was made.
+//! Clock of the engine: monotonic nanoseconds since the clock was started.
 //!
 //! No other file of the runtime reads a clock.
 
@@ -6,20 +6,20 @@ use std::time::Instant;
 
 use weft_units::Time;
 
-/// A clock that starts at zero.
+/// A monotonic clock that starts at zero.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: Instant,
 }
 
 impl Clock {
-    /// A clock that shows zero now.
+    /// Starts a clock, which shows zero now.
     #[must_use]
     pub fn start() -> Self {
         Self { start: Instant::now() }
     }
 
-    /// Nanoseconds since the clock was made.
+    /// Nanoseconds since the clock was started.
     #[must_use]
     pub fn now(&self) -> Time {
         // 2^64 ns are 584 years.

@@ -46,7 +46,7 @@ pub struct CommitPlan {
 pub struct Commit {
     dir: PathBuf,
     members: Vec<(OpenMember, Overlay)>,
-    /// Labels of members without an overlay.
+    /// Labels of the named members that have no overlay.
     unchanged: Vec<String>,
     /// Labels of those members in `unchanged` with an earlier overlay that was committed.
     committed: Vec<String>,

@@ -1,4 +1,5 @@
-//! Errors of opening a member: the device, what was found, what was expected, and the way out.
+//! Errors of opening a member: the device, the value that was found, the value that was expected,
+//! and advice.
 
 use rustix::io::Errno;
 use thiserror::Error;
@@ -43,7 +44,7 @@ pub enum DeviceError {
         /// Error of the operating system.
         source: std::io::Error,
     },
-    /// The file is neither a regular file nor a block device.
+    /// The path is neither a regular file nor a block device.
     #[error("{label}: file type: found {found}, expected a regular file or a block device")]
     Kind {
         /// Member as the user named it.
@@ -66,7 +67,7 @@ pub enum DeviceError {
         /// Member as the user named it.
         label: String,
     },
-    /// The map of ddrescue of the member cannot be used.
+    /// The member's map of ddrescue cannot be used.
     #[error("{label}: {why}")]
     Map {
         /// Member as the user named it.

@@ -1,4 +1,4 @@
-//! Error of the runtime as a whole; `device_error.rs` has the errors of single members.
+//! Errors of the runtime as a whole; `device_error.rs` has the errors of single members.
 
 use thiserror::Error;
 

@@ -24,7 +24,8 @@ pub struct Stretch {
     pub len: Bytes,
 }
 
-/// The hole or the data that begins at byte `start` of a file, up to its end or to `len` bytes.
+/// Hole or data at byte `start` of a file: the stretch ends where the other kind begins, at the end
+/// of the file, or after `len` bytes.
 pub(crate) fn stretch_of(file: impl AsFd, start: u64, len: Bytes) -> Stretch {
     match seek(&file, SeekFrom::Data(start)) {
         Err(Errno::NXIO) => Stretch { hole: true, len },
@@ -36,8 +37,8 @@ pub(crate) fn stretch_of(file: impl AsFd, start: u64, len: Bytes) -> Stretch {
     }
 }
 
-/// The data from byte `start` on, up to the next hole or to `len` bytes. `start` must not be in a
-/// hole.
+/// Data from byte `start` of a file on, up to the next hole or to `len` bytes. `start` must not be
+/// in a hole.
 pub(crate) fn data_from(file: impl AsFd, start: u64, len: Bytes) -> Stretch {
     let position = match seek(file, SeekFrom::Hole(start)) {
         Ok(position) if position > start => position,

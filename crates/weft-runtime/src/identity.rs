@@ -1,4 +1,4 @@
-//! What a file or device is, independent of the path that leads to it.
+//! Identity of a file or device, independent of the path that leads to it.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -11,35 +11,35 @@ use rustix::io::Errno;
 pub enum Identity {
     /// A block device.
     Block {
-        /// Major part of its number.
+        /// Major part of the device's number.
         major: u32,
-        /// Minor part of its number.
+        /// Minor part of the device's number.
         minor: u32,
     },
     /// Anything else.
     File {
-        /// Major part of the device number of its file system.
+        /// Major part of the device number of the file's file system.
         major: u32,
-        /// Minor part of that number.
+        /// Minor part of the device number of the file's file system.
         minor: u32,
-        /// Its inode.
+        /// Inode of the file.
         inode: u64,
     },
 }
 
 impl Identity {
-    /// The file or device behind a descriptor.
+    /// Identity of the file or device behind a descriptor.
     ///
     /// # Errors
-    /// fstat(2) fails: its error number.
+    /// The error number of fstat(2).
     pub fn of(file: impl AsFd) -> Result<Self, Errno> {
         rustix::fs::fstat(file).map(|stat| Self::from_stat(&stat))
     }
 
-    /// The file or device to which a path leads.
+    /// Identity of the file or device to which a path leads.
     ///
     /// # Errors
-    /// stat(2) fails: its error number.
+    /// The error number of stat(2).
     pub fn at(path: &Path) -> Result<Self, Errno> {
         rustix::fs::stat(path).map(|stat| Self::from_stat(&stat))
     }
@@ -57,8 +57,8 @@ impl Identity {
         }
     }
 
-    /// Number of the file system that a file is allocated from; `None` for a device, which shares
-    /// its space with no other member.
+    /// Number of the file system from which a file is allocated, to find members that share free
+    /// space; `None` for a block device, which shares its space with no other member.
     pub(crate) fn space(self) -> Option<u64> {
         match self {
             Self::Block { .. } => None,

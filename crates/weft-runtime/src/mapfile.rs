@@ -1,7 +1,7 @@
-//! Mapfile of GNU ddrescue: what became of each byte of a disk that is copied.
+//! Mapfile of GNU ddrescue: a status for each byte of a disk that is being copied.
 //!
 //! weft writes this format for `weft image` and `weft cat --map`, each with a title of its own, and
-//! reads it of every program that writes it. Bytes that no line mentions were not tried.
+//! reads maps of every program that writes this format. Bytes that no line mentions were not tried.
 //!
 //! Source   GNU ddrescue manual, "Mapfile structure"
 
@@ -12,18 +12,18 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::ops::Range;
 use std::path::Path;
 
-/// State of a byte of the disk.
+/// Status of a byte of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Status {
-    /// Its sector was read alone, and the read failed.
+    /// Bad sector: a read of this sector alone failed.
     Bad,
-    /// Read, and in the image.
+    /// Rescued: the byte was read and is in the image.
     Finished,
-    /// Between bad sectors at both ends of an area, and not read alone.
+    /// Inside an area that failed, between its two bad ends, and not yet read sector by sector.
     NonScraped,
-    /// No read of it was tried.
+    /// No read of the byte was tried.
     NonTried,
-    /// Part of a larger read that failed.
+    /// Part of a larger read that failed; the bad sectors at its ends are not located yet.
     NonTrimmed,
 }
 
@@ -49,7 +49,7 @@ impl Status {
     }
 }
 
-/// Where a copy is: the status line of a mapfile.
+/// Position and phase of a copy: the status line of a mapfile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Current {
     /// Byte of the disk at which the copy goes on.
@@ -99,14 +99,16 @@ impl Mapfile {
         Self::parse(BufReader::new(File::open(path).map_err(says)?))
     }
 
-    /// First line of the file at `path`, as far as its first 64 bytes; empty if it cannot be read.
+    /// First line of the file at `path`, as far as it is within the first 64 bytes; empty if the
+    /// file cannot be read.
     #[must_use]
     pub fn title(path: &Path) -> String {
         line_of(path, 64, 0)
     }
 
-    /// Second line of the file at `path`, as far as its first 1000 bytes; empty if there is none,
-    /// or it cannot be read. Programs name there the origin of a copy, as a comment.
+    /// Second line of the file at `path`, as far as it is within the first 1000 bytes; empty if
+    /// there is none, or the file cannot be read. Programs state the origin of a copy there, as a
+    /// comment.
     #[must_use]
     pub fn subtitle(path: &Path) -> String {
         line_of(path, 1000, 1)
@@ -182,7 +184,7 @@ impl Mapfile {
         }
     }
 
-    /// The area that has the byte `at`, and its status.
+    /// Area that contains the byte `at`, and its status.
     ///
     /// # Panics
     /// Panics when the disk has no such byte.
@@ -219,13 +221,13 @@ impl Mapfile {
         self.areas_in(0..self.size)
     }
 
-    /// Number of bytes of a status.
+    /// Number of bytes that have a status.
     #[must_use]
     pub fn bytes(&self, status: Status) -> u64 {
         self.sums[status as usize]
     }
 
-    /// Text of the map. `title` is its beginning: comments, each a line with its end.
+    /// Text of the map. `title` is put before it: comment lines, each with its newline.
     #[must_use]
     pub fn to_text(&self, title: &str) -> String {
         let Current { position, phase, pass } = self.current;
@@ -242,7 +244,8 @@ impl Mapfile {
     }
 }
 
-/// Line `number`, from 0 on, of the first `len` bytes of the file at `path`; empty without one.
+/// Line `number`, counted from 0, within the first `len` bytes of the file at `path`; empty if
+/// there is none.
 fn line_of(path: &Path, len: u64, number: usize) -> String {
     let mut begin = Vec::new();
     let is_file = path.metadata().is_ok_and(|found| found.is_file());
@@ -385,7 +388,7 @@ mod tests {
         assert!(error.starts_with("line 2: status line: found nonsense"), "{error}");
     }
 
-    /// Drawn changes of a map and of a plain list of statuses have the same effect.
+    /// Random changes have the same effect on a map and on a plain list of statuses.
     #[test]
     fn changes_are_those_of_a_list() {
         let mut rng = Rng::new(27);

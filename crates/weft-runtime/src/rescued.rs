@@ -27,8 +27,8 @@ pub struct Rescued {
 }
 
 impl Rescued {
-    /// Finds the map of a member, which is the range `bytes` of the file or device at `path`: the
-    /// map that was `named`, or the one beside the file; `None` where there is no map.
+    /// Finds the map of a member that is the range `bytes` of the file or device at `path`: the map
+    /// that was `named`, or the one beside the file; `None` if there is no map.
     ///
     /// # Errors
     /// Fails when a map is damaged, two are beside the file, or the named file is no map. The text
@@ -86,7 +86,8 @@ impl Rescued {
         self.unread.iter().map(|range| range.end - range.start).sum()
     }
 
-    /// A sentence that names the map and says how much was not read; it does not name the member.
+    /// Sentence about the map: its name and how many bytes were not read. It does not name the
+    /// member.
     #[must_use]
     pub fn says(&self) -> String {
         let map = self.map.display();
@@ -132,7 +133,7 @@ impl Rescued {
         self.next(at).filter(|range| range.start <= at).map_or(0, |range| range.end - at)
     }
 
-    /// First unread range that ends behind `at`.
+    /// First unread range that ends after `at`; `None` if there is none.
     fn next(&self, at: u64) -> Option<&Range<u64>> {
         let before = self.unread.partition_point(|range| range.end <= at);
         self.unread.get(before)

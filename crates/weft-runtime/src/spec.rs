@@ -1,4 +1,5 @@
-//! Names of members: a path, a part of it, a partition or memory, and the bytes that each means.
+//! Names of members: a path, a part of a file, a partition or memory, and the bytes that each name
+//! stands for.
 //!
 //! | name | means |
 //! |---|---|
@@ -131,7 +132,7 @@ impl MemberSpec {
         }
     }
 
-    /// Returns the spec of this member with another place: all of the file or device at `path`.
+    /// Spec of all of the file or device at `path`, with the label, map and time limit of this one.
     pub(crate) fn of_whole(&self, path: &Path) -> Self {
         let place = Place::File { path: path.to_owned(), window: Window::Whole };
         Self { place, map: None, ..self.clone() }
@@ -144,8 +145,9 @@ impl MemberSpec {
         TimedFile::new(timeout, file, &name).map(Arc::new).map(Some)
     }
 
-    /// Locates the member in its file. `end` is the size of the file and `block` the logical block
-    /// size of a device. Reads the partition table with `read` if a partition is named.
+    /// Determines the byte range of the member in its file. `end` is the size of the file in bytes,
+    /// and `block` the logical block size of a device. Reads the partition table with `read` if a
+    /// partition is named.
     ///
     /// # Errors
     /// Fails when the bytes are not within the file or are not whole sectors, or when there is no

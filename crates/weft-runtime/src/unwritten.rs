@@ -11,7 +11,7 @@ use std::io::Write;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Mark of this server with its open file.
+/// Open file with the mark of this server.
 #[derive(Debug)]
 pub struct UnwrittenMark {
     file: File,
@@ -20,7 +20,8 @@ pub struct UnwrittenMark {
 }
 
 impl UnwrittenMark {
-    /// Creates the file with the state that nothing is unwritten; `server` is a line for people.
+    /// Creates the file, with a mark that nothing is unwritten; `server` is a line about the
+    /// server, for people.
     ///
     /// # Errors
     /// Fails when the file cannot be created.
@@ -49,8 +50,8 @@ impl UnwrittenMark {
         Ok(server.map(|server| server.trim().to_owned()))
     }
 
-    /// Updates the mark with whether acknowledged data is in memory only. Called before replies go
-    /// out.
+    /// Updates the mark: `unwritten` says whether acknowledged data is in memory only. Called
+    /// before replies are sent.
     pub(crate) fn tell(&mut self, unwritten: bool) {
         if unwritten == self.says {
             return;

@@ -1,4 +1,4 @@
-//! Extent of a member on its disk, and other users of it, by sysfs and mountinfo.
+//! Extent of a member on its disk, and other users of the disk, from sysfs and mountinfo.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use weft_units::SECTOR_BYTES;
 use super::DeviceError;
 use crate::identity::Identity;
 
-/// Byte range of a member in its file, or on its whole disk.
+/// Byte range of a member in its file or on its whole disk, to find members that overlap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
     of: Identity,

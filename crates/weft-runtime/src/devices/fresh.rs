@@ -1,4 +1,4 @@
-//! Fresh files, which become members: made here, or empty before.
+//! Fresh files, which become members: created here, or found empty.
 
 use std::fs::File;
 use std::io;
@@ -19,7 +19,7 @@ impl FreshFile {
     /// Creates a file at `path`.
     ///
     /// # Errors
-    /// Fails when there is a file already, or when none can be made.
+    /// Fails when there is a file already, or when no file can be created.
     pub fn create_new(path: &Path) -> io::Result<Self> {
         Ok(Self { file: File::create_new(path)?, is_new: true })
     }
@@ -59,7 +59,7 @@ impl FreshFile {
     /// Makes the length of the file durable.
     ///
     /// # Errors
-    /// Fails when the device does.
+    /// Fails when the device reports an error.
     pub fn sync(&self) -> io::Result<()> {
         self.file.sync_all()
     }

@@ -1,4 +1,4 @@
-//! Holes of members: which ranges have no storage, and whether holes can be made.
+//! Holes of members: the ranges that have no storage, and the test whether holes can be made.
 //!
 //! Three kinds of range count as data: all of a block device, which cannot report its holes; all of
 //! a member with an overlay, which is not searched; and ranges that ddrescue did not rescue, which

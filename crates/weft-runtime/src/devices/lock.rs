@@ -1,4 +1,4 @@
-//! Locks of members: the wait for a range of a file, and for the file behind a loop device.
+//! Locks of members: of a range of a file, with a wait, and of the file behind a loop device.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};

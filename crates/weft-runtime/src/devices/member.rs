@@ -28,7 +28,7 @@ impl OpenMember {
         &self.info
     }
 
-    /// Whether I/O goes through the page cache or past it.
+    /// Whether I/O goes through the page cache, or past it (`O_DIRECT`).
     #[must_use]
     pub fn mode(&self) -> IoMode {
         self.mode
@@ -56,8 +56,8 @@ impl OpenMember {
     }
 
     /// Whether the member's file has been cut short since it was opened, so that it ends before the
-    /// member does. Never blocks: for a network file system the answer is what this machine has
-    /// cached.
+    /// member does. Never blocks: on a network file system the answer comes from the attributes
+    /// that this machine has cached.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         self.damage().is_cut
@@ -93,7 +93,8 @@ impl OpenMember {
         self.start + self.info.size.bytes().0
     }
 
-    /// Second handle of a member in memory, for another driver; `None` for files and devices.
+    /// Second handle of a member in memory, for the driver of another worker; `None` for files and
+    /// devices.
     #[must_use]
     pub fn share_memory(&self) -> Option<Self> {
         self.is_memory().then(|| Self {
@@ -133,7 +134,7 @@ impl OpenMember {
         self.overlay.as_ref()
     }
 
-    /// The member as its overlay reads it, without that overlay.
+    /// The member without its overlay, as the overlay reads it.
     pub(crate) fn underlay(&self) -> Underlay<'_> {
         let info = &self.info;
         Underlay {
@@ -183,7 +184,7 @@ impl OpenMember {
     /// Reads metadata: `len` bytes at a sector of the member.
     ///
     /// # Errors
-    /// Fails when the device does not answer, or ends before the range does.
+    /// Fails when the device reports an error, or ends before the range does.
     pub fn read(&self, at: Sectors, len: usize) -> std::io::Result<AlignedBytes> {
         let range = at.bytes().0..at.bytes().0 + len as u64;
         if self.rescued.as_ref().is_some_and(|map| map.misses(&range)) {
@@ -202,7 +203,7 @@ impl OpenMember {
     /// Writes all of `bytes` to the member, from byte `at` on.
     ///
     /// # Errors
-    /// Fails when the device does not take them.
+    /// Fails when the device reports an error.
     ///
     /// # Panics
     /// Panics when the member has an overlay, which takes its writes.
@@ -224,12 +225,13 @@ impl OpenMember {
     /// Makes everything that was written to the member durable.
     ///
     /// # Errors
-    /// Fails when the device does.
+    /// Fails when the device reports an error.
     pub fn sync(&self) -> std::io::Result<()> {
         Ok(rustix::fs::fsync(&self.file)?)
     }
 
-    /// Reads metadata at any sector and of any length, not only whole logical blocks.
+    /// Reads metadata from any sector on and of any length; neither needs to be a multiple of the
+    /// logical block.
     fn read_any(&self, at: Sectors, len: usize) -> std::io::Result<Vec<u8>> {
         let block = u64::from(self.info.logical_block);
         let end = at.bytes().0 + len as u64;

@@ -4,11 +4,13 @@
 //! a lock that lives as long as anything of this process can still reach the member. For files it
 //! is an OFD lock of the range (requests that io_uring still has in flight after a kill -9 hold it
 //! too); for block devices it is `O_EXCL`, which the kernel and other users of `O_EXCL` respect; a
-//! loop device takes the lock of its file as well. Mounted and claimed devices are refused with the
-//! name of their user. `O_DIRECT` is used where the file system supports it; elsewhere, as on
-//! tmpfs, I/O goes through the page cache and a flush is `fdatasync`, which is reported.
+//! loop device takes the lock of its file as well. Devices that are mounted, or claimed by another
+//! device, are refused with the name of their user. `O_DIRECT` is used where the file system
+//! supports it; elsewhere, as on tmpfs, I/O goes through the page cache and a flush is `fdatasync`;
+//! status and log report this mode.
 //!
-//! Whatever opens a device opens it here: `open.rs` to serve it, `probe.rs` to look at it.
+//! All of weft opens devices through this module: `open.rs` to serve them, `probe.rs` to look at
+//! them.
 //!
 //! Source   open(2) `O_EXCL`, `O_DIRECT`; fcntl(2) "Open file description locks"; statx(2)
 //!          `STATX_DIOALIGN`
@@ -93,8 +95,8 @@ pub struct OpenMember {
 /// Medium of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Medium {
-    /// A block device. If it reports no space (`ENOSPC`), it has become smaller or was unplugged,
-    /// and the write will never succeed.
+    /// A block device. `ENOSPC` from it means that it has become smaller or was unplugged, and the
+    /// write will never succeed.
     BlockDevice,
     /// A regular file, which may be cut short by others; its file system may run full.
     File,

@@ -1,4 +1,4 @@
-//! Opening a member: stat, open, size, overlap with others, lock, mode.
+//! Opening a member: file type, size, overlap with other members, lock, and mode of I/O.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
@@ -49,8 +49,8 @@ impl OpenOptions {
     /// Opens one member. Nothing is written, except that a `ram:` member is created.
     ///
     /// # Errors
-    /// Fails when the spec names neither a file nor a block device, or one that is in use or
-    /// overlaps one of `others`.
+    /// Fails when the spec names neither a file nor a block device, when the device is in use, or
+    /// when the member overlaps one of `others`.
     pub fn open<'a>(
         &self,
         spec: &MemberSpec,
@@ -159,8 +159,8 @@ impl OpenOptions {
         Ok(member)
     }
 
-    /// Finds the map of ddrescue of the member. Refuses to open a member for writing that was not
-    /// rescued completely.
+    /// Finds the ddrescue map of the member. Refuses to open a member for writing if the map says
+    /// that it was not rescued completely.
     fn rescued(
         &self,
         spec: &MemberSpec,
@@ -248,13 +248,13 @@ impl OpenOptions {
 /// A file or device that was opened for a member.
 struct Opened<'a> {
     file: Arc<OwnedFd>,
-    /// Member with which the descriptor is shared, if the device was open already.
+    /// Member with which the descriptor is shared, if this process had the device open already.
     is_ours: Option<&'a OpenMember>,
     is_block: bool,
     rdev: rustix::fs::Dev,
 }
 
-/// Whether a file is a block device. Fails if it is no regular file either.
+/// Whether a file is a block device. Fails if it is neither that nor a regular file.
 fn is_block(label: &str, stat: &rustix::fs::Stat) -> Result<bool, DeviceError> {
     let found = match FileType::from_raw_mode(stat.st_mode) {
         FileType::BlockDevice => return Ok(true),

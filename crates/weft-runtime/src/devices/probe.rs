@@ -1,8 +1,8 @@
 //! Probe: a file or device that is opened read-only, to look at what it holds.
 //!
 //! A probe takes no lock, so that a member which is in use can be looked at as well; for the same
-//! reason what it reads may change meanwhile. What is to be served is opened with
-//! [`OpenOptions`](super::OpenOptions).
+//! reason the data that it reads may change meanwhile. Members that are to be served are opened
+//! with [`OpenOptions`](super::OpenOptions).
 
 use std::fs::File;
 use std::io;
@@ -48,10 +48,10 @@ pub enum ProbeError {
     /// The file or device cannot be opened.
     #[error(transparent)]
     Open(io::Error),
-    /// The part or the map of ddrescue cannot be used. This text does name it.
+    /// The part or the map of ddrescue cannot be used. Unlike the others, this text names it.
     #[error(transparent)]
     Part(DeviceError),
-    /// The size cannot be found out.
+    /// The size cannot be determined.
     #[error(transparent)]
     Size(io::Error),
 }
@@ -61,7 +61,8 @@ impl Probe {
     /// found on the way.
     ///
     /// # Errors
-    /// Fails when it cannot be opened, is neither a file nor a block device, or has no such part.
+    /// Fails when the path cannot be opened, is neither a file nor a block device, or has no such
+    /// part.
     pub fn open(spec: &MemberSpec, notice: &mut dyn FnMut(&str)) -> Result<Self, ProbeError> {
         let Some(path) = spec.file() else { return Err(ProbeError::Kind) };
         // O_NONBLOCK: opening a FIFO must not wait for a writer.

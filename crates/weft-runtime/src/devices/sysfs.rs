@@ -18,7 +18,7 @@ use weft_engine::DeviceTraits;
 
 use crate::identity::Identity;
 
-/// Traits of a member's device. For a file the device is not known.
+/// Traits of a member's device; the default, which knows nothing, for a file.
 pub(super) fn traits_of(identity: Identity) -> DeviceTraits {
     folder(identity).map_or_else(DeviceTraits::default, |folder| DeviceTraits {
         depth: depth(&folder, 0),
@@ -37,12 +37,11 @@ fn rotates(folder: &Path) -> Option<bool> {
     limit(folder, "rotational").map(|flag| flag == 1)
 }
 
-/// Whether a device can zero a range without a transfer of zeroes, and can deallocate it. It can if
-/// its queue has limits above 0 for both.
+/// Whether a device can zero a range without a transfer of zeroes, and can deallocate it: both
+/// limits of its queue are above 0.
 ///
-/// The limits are all that is known before a discard is tried. The limit for zeroing that surely
-/// unmaps (`write_zeroes_unmap_max_bytes`, kernel 6.17 and later) is 0 for loop devices, which do
-/// unmap.
+/// Only the limits are known before a discard is tried. The limit for zeroing that surely unmaps
+/// (`write_zeroes_unmap_max_bytes`, kernel 6.17 and later) is 0 for loop devices, which do unmap.
 pub(super) fn zeroes_and_unmaps(identity: Identity) -> bool {
     let Some(folder) = folder(identity) else { return false };
     let limits = ["write_zeroes_max_bytes", "discard_max_bytes"];
@@ -56,14 +55,13 @@ fn folder(identity: Identity) -> Option<PathBuf> {
     }
 }
 
-/// Limit `name` of the queue of a device, or of its disk for a partition; `None` if sysfs does not
-/// tell.
+/// Queue limit `name` of a device, or of the disk of a partition; `None` if sysfs does not tell.
 fn limit(folder: &Path, name: &str) -> Option<u64> {
     number(&folder.join("queue").join(name)).or_else(|| number(&folder.join("../queue").join(name)))
 }
 
 /// Number of commands that the disk behind a device works on at once; `None` if not known. `below`
-/// is the number of levels between this device and the top of its stack.
+/// is the number of levels of the stack between this device and the one at its top.
 fn depth(folder: &Path, below: u32) -> Option<u32> {
     let is_part = folder.join("partition").exists();
     let disk = if is_part { folder.join("..") } else { folder.to_owned() };

@@ -1,11 +1,11 @@
-//! Ring of `--backend auto`: which operations io_uring carries out, which go to threads, and which
-//! are done at once.
+//! Ring of `--backend auto`: a choice between io_uring, threads and the submitting thread for each
+//! operation.
 //!
-//! io_uring begins an operation in the call that submits it. An operation that would block, on a
-//! file that cannot complete it asynchronously, goes to a kernel worker, and waking that
-//! worker costs more than copying a block. tmpfs cannot tell beforehand whether an operation would
-//! block, and neither can ext4 for writes to its page cache, so *every* such operation goes to a
-//! worker. Hence:
+//! io_uring begins an operation within the system call that submits it. An operation that would
+//! block, on a file that cannot complete it asynchronously, goes to a kernel worker, and waking
+//! that worker costs more than copying a block. tmpfs cannot tell beforehand whether an operation
+//! would block, and neither can ext4 for writes to its page cache, so *every* such operation goes
+//! to a worker. Hence:
 //!
 //! | file | reads | writes | flushes and discards |
 //! |---|---|---|---|
@@ -55,7 +55,7 @@ pub struct AutoRing {
     files: Vec<Option<OfFile>>,
     at_once: VecDeque<Job>,
     done: Vec<RingDone>,
-    /// epoll descriptor that is readable when `below` or the threads have completions.
+    /// Descriptor (epoll) that is readable when `below` or the threads have completions.
     both: OwnedFd,
 }
 
@@ -82,8 +82,8 @@ enum IoPath {
 }
 
 impl AutoRing {
-    /// Creates the ring over io_uring, with up to `threads_max` threads beside it when a file needs
-    /// them, or over a ring of threads, with none beside it.
+    /// Creates the ring over `below`. Up to `threads_max` threads are started beside it when the
+    /// first file needs them; 0 for none, as where `below` is a pool of threads itself.
     ///
     /// # Errors
     /// Fails when no descriptor is left.
@@ -108,8 +108,8 @@ impl AutoRing {
         threads.set_file(index, Some(file))
     }
 
-    /// Writes as much of an operation as the page cache takes without waiting, or finds out that
-    /// the file system cannot write without waiting.
+    /// Writes as much of an operation as the page cache takes without waiting (`RWF_NOWAIT`). If
+    /// the file system cannot write without waiting, the file's path becomes [`IoPath::Threads`].
     fn try_write(&mut self, op: RingOp) {
         let file = self.files[usize::from(op.file)].as_mut().expect("the caller put the file in");
         let Action::Write { buffer, .. } = &op.action else { unreachable!("a write is tried") };
@@ -130,7 +130,7 @@ impl AutoRing {
         }
     }
 
-    /// Number of files with one of the paths `ways`.
+    /// Number of files with a path that is among `ways`.
     fn count(&self, ways: &[IoPath]) -> usize {
         self.files.iter().flatten().filter(|file| ways.contains(&file.way)).count()
     }
@@ -280,8 +280,8 @@ impl Ring for AutoRing {
 
 /// Longest copy that is made at once.
 const AT_ONCE_BYTES: usize = 64 << 10;
-/// Bytes copied by one `submit`, after which the caller looks for other work; the next `submit`
-/// goes on.
+/// Number of bytes copied by one `submit`, after which it returns so that the caller can do other
+/// work; the next `submit` goes on.
 const TURN_BYTES: usize = 1 << 20;
 
 #[cfg(test)]
@@ -289,8 +289,8 @@ mod tests {
     use super::*;
     use crate::buffers::{AlignedBytes, Buffer};
 
-    /// A ring over threads, with as many other threads beside it. The counts of outstanding
-    /// operations tell which of the two has an operation.
+    /// A ring over a pool of threads, with a second pool of the same size beside it. The counts of
+    /// outstanding operations tell which of the two has an operation.
     fn ring(kind: FileKind) -> AutoRing {
         let file = rustix::fs::memfd_create("member", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
         rustix::fs::ftruncate(&file, 4 << 20).unwrap();

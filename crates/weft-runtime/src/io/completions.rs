@@ -1,4 +1,4 @@
-//! Completions that threads hand to the thread of a ring, with a descriptor that says so.
+//! Completions that threads hand to the thread of a ring, with a descriptor that becomes readable.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
@@ -47,7 +47,7 @@ impl<T> Completions<T> {
     }
 }
 
-/// The descriptor is readable when there are completions.
+/// Descriptor that is readable while there are completions.
 impl<T> AsFd for Completions<T> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.event.as_fd()

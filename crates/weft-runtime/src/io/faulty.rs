@@ -25,7 +25,7 @@ pub enum Injection {
 /// Decides the fault of an operation, given its number and the operation.
 pub type Script = Box<dyn FnMut(u64, &RingOp) -> Option<Injection> + Send>;
 
-/// A ring that injects the faults of a script.
+/// A ring that injects the faults that a script decides on.
 pub struct FaultyRing<R> {
     pub(crate) inner: R,
     script: Script,

@@ -1,4 +1,5 @@
-//! Operations on files: rings that carry out many at once. They know no member and no overlay.
+//! Operations on files: rings that carry out many at once. These rings know neither members nor
+//! overlays.
 
 pub mod auto;
 pub(crate) mod completions;

@@ -2,8 +2,8 @@
 //!
 //! A [`Ring`] takes operations, starts all of them with one `submit`, and hands each back with the
 //! kernel's result: a count of bytes, possibly short, or an `errno`. `member_io/` retries and
-//! interprets errors. The rings are io_uring and, where that is forbidden, a pool of threads;
-//! `faulty.rs` wraps either for tests.
+//! interprets errors. There are two rings: io_uring and, where that is forbidden, a pool of
+//! threads. `faulty.rs` wraps either for tests.
 //!
 //! An operation owns its memory (see `buffers.rs`) from `push` until it is handed back.
 
@@ -25,7 +25,7 @@ pub struct RingOp {
     pub action: Action,
     /// Offset in the file of the first byte to move, which is the one after `skip` in the buffer.
     pub offset: u64,
-    /// Bytes at the start of the buffer that are left out, because they were moved before.
+    /// Number of bytes at the start of the buffer that are skipped, because they were moved before.
     pub skip: usize,
     /// Largest number of bytes to move.
     pub limit: usize,
@@ -55,9 +55,9 @@ pub enum Action {
 /// Kind of a file: what its reads and writes may block on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
-    /// A device, by `O_DIRECT`.
+    /// A device or file that is read and written with `O_DIRECT`.
     Device,
-    /// Memory only: a file of tmpfs.
+    /// Memory only: a file on tmpfs.
     Memory,
     /// The page cache: pages that are cached or not, write-back, the journal of a file system.
     PageCache,
@@ -78,18 +78,18 @@ pub struct RingDone {
 }
 
 /// Number of operations, out of `all`, that one of `files` files may have in the ring: three
-/// eighths, so that two files that do not answer leave room for the others; `all` if there is only
-/// one file.
+/// eighths, so that two files that hang leave room for the others; all if there is only one file.
 pub(crate) fn share_of(all: usize, files: usize) -> usize {
     if files < 2 { all } else { (all * 3 / 8).max(1) }
 }
 
 /// A way to do I/O on many files at once.
 pub trait Ring: Send {
-    /// Registers a file, or removes it. Outstanding operations keep their file.
+    /// Registers a file under an index, or removes the file with that index (`None`). Outstanding
+    /// operations keep their file.
     ///
     /// # Errors
-    /// Fails when the kernel has no room for it.
+    /// Fails when the kernel has no room for the file.
     fn set_file(&mut self, index: u16, file: Option<Arc<OwnedFd>>) -> std::io::Result<()>;
 
     /// Sets the kind of the registered file at `index`.
@@ -106,8 +106,8 @@ pub trait Ring: Send {
     /// Starts all operations that were pushed.
     ///
     /// # Errors
-    /// Fails when no operation can be started ever again. A temporary shortage is not an error: see
-    /// `busy`.
+    /// Fails when no operation can be started ever again. A temporary shortage is not an error:
+    /// `busy` then says that `submit` has to be called again.
     fn submit(&mut self) -> std::io::Result<()>;
 
     /// Moves the operations that have ended into `done`, with their results.
@@ -122,14 +122,14 @@ pub trait Ring: Send {
     /// Number of operations pushed and not handed back.
     fn outstanding(&self) -> usize;
 
-    /// Whether `submit` or `reap` has work already, so that the caller must not wait.
+    /// Whether `submit` or `reap` can make progress now, so that the caller must not wait.
     fn busy(&self) -> bool;
 
     /// Description for people: `io_uring` or `threads`, with details.
     fn describe(&self) -> String;
 }
 
-/// Ring for a driver of which all members are in memory, so that it needs no ring.
+/// Ring of a driver that has only members in memory, and therefore needs no ring.
 #[derive(Debug)]
 pub struct NoRing {
     /// Descriptor that is never readable.

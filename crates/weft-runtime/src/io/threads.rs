@@ -1,7 +1,7 @@
 //! Thread pool for file operations, where io_uring is forbidden.
 //!
-//! The threads take operations, of the files in turn, and call `preadv`, `pwritev2` and
-//! `fdatasync`. A file has at most three of eight threads, so that two files that do not answer
+//! The threads take operations from the queues of the files in turn, and call `preadv`, `pwritev2`
+//! and `fdatasync`. A file has at most three of eight threads, so that two files that do not answer
 //! leave threads to the others. Containers often forbid io_uring (seccomp,
 //! `kernel.io_uring_disabled`); the pool has the same semantics and is slower. The operation of a
 //! thread that panics is handed back marked as such.
@@ -18,7 +18,7 @@ use super::completions::Completions;
 use super::ring::{Action, Ring, RingDone, RingOp, share_of};
 use crate::holes::punch;
 
-/// A pool of threads with the interface of a ring.
+/// Pool of threads with the interface of a ring.
 #[derive(Debug)]
 pub struct ThreadRing {
     shared: Arc<Shared>,
@@ -272,7 +272,7 @@ mod tests {
     use smallvec::smallvec;
     use weft_engine::{Frame, Segment};
 
-    /// A job that is never carried out: the tests look only at which thread would get it.
+    /// A job that is never carried out. The tests only check the order in which jobs are taken.
     fn job(id: u32, file: u16) -> Job {
         let memory = rustix::fs::memfd_create("member", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
         let op = RingOp { id, file, action: Action::Flush, offset: 0, skip: 0, limit: 0 };

@@ -1,8 +1,8 @@
 //! Ring for files that may hang: each read ends within the time limit of its file.
 //!
-//! [`TimedRing`] wraps a ring. A thread of each file with a time limit reads it, one read after the
-//! other, into memory of its own: a read that does not end holds no memory of the caller, and its
-//! thread is not waited for. All other operations go to the wrapped ring.
+//! [`TimedRing`] wraps a ring. Each file with a time limit has a thread that reads it, one read
+//! after the other, into memory of the thread. A read that does not end therefore holds no memory
+//! of the caller, and its thread is never joined. All other operations go to the wrapped ring.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, mpsc};
@@ -23,12 +23,12 @@ pub(crate) struct TimedRing<R> {
     done: Arc<Completions<Read>>,
     /// epoll descriptor that is readable when the inner ring or a thread has completions.
     both: OwnedFd,
-    /// Reads that threads have, by their numbers.
+    /// Reads that are with the threads, each under its number.
     given: Vec<(u64, RingOp)>,
     next_number: u64,
 }
 
-/// Read that a thread is to do.
+/// Order to a thread: a read of its file.
 #[derive(Debug)]
 struct Order {
     number: u64,
@@ -36,7 +36,7 @@ struct Order {
     len: usize,
 }
 
-/// Read that has ended: its number, and its bytes or the error.
+/// Result of a read by a thread: the number of the read, and its bytes or the error.
 type Read = (u64, Result<Vec<u8>, Errno>);
 
 impl<R: Ring> TimedRing<R> {
@@ -54,7 +54,7 @@ impl<R: Ring> TimedRing<R> {
         Ok(Self { inner, orders, done, both, given, next_number: 0 })
     }
 
-    /// Sends reads of the file at `index` to `timed`.
+    /// Sends reads of the file at `index` to `timed`, which has a time limit, from now on.
     ///
     /// # Errors
     /// Fails when no thread is left.
@@ -149,7 +149,7 @@ impl<R: Ring> Ring for TimedRing<R> {
     }
 }
 
-/// Work of the thread of a file: reads, one after the other.
+/// Body of a file's thread: carries out reads, one after the other, until the sender is dropped.
 fn work(timed: &TimedFile, orders: &mpsc::Receiver<Order>, done: &Completions<Read>) {
     while let Ok(Order { number, offset, len }) = orders.recv() {
         let mut bytes = vec![0; len];
@@ -185,7 +185,7 @@ mod tests {
         RingOp { id, file, action, offset, skip, limit: 4 }
     }
 
-    /// Results of all operations by their numbers, with what reads have in their buffers.
+    /// Waits for all operations. Returns their results by id, each with the content of its buffer.
     fn finish(ring: &mut TimedRing<ThreadRing>) -> Vec<(u32, Result<usize, Errno>, Vec<u8>)> {
         use rustix::event::{PollFd, PollFlags, poll};
         let mut done = Vec::new();

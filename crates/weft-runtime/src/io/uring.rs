@@ -14,10 +14,10 @@
 //!
 //! # Files of FUSE and of the network
 //!
-//! Such files can block the submitting thread until their server answers, whatever the flags say.
-//! Their operations begin in kernel workers (`IOSQE_ASYNC`), of which as many are allowed then as
-//! there are operations: by default there are few, and one server that does not answer would take
-//! all of them from the flushes of all files.
+//! Operations on files of FUSE or of a network file system can block the submitting thread until
+//! their server answers, whatever flags are set. Such operations begin in kernel workers
+//! (`IOSQE_ASYNC`), and the ring then allows as many workers as operations. By default there are
+//! few: a server that does not answer could occupy all of them, and no flush of any file would run.
 //!
 //! Source   io_uring(7), io_uring_enter(2), io_uring_register(2)
 
@@ -42,8 +42,8 @@ pub struct UringRing {
     files_registered: bool,
     /// Whether kernel workers begin the operations of each file, by its index.
     blocking: Vec<bool>,
-    /// Files to remove from the kernel's table once no operation uses them: an operation that the
-    /// kernel has deferred looks its file up only when it begins.
+    /// Indexes of files to remove from the kernel's table once no operation uses them: an operation
+    /// that the kernel has deferred looks its file up only when it begins.
     leaving: Vec<u16>,
     cancels: usize,
     cancels_max: usize,
@@ -65,7 +65,7 @@ struct Slot {
 unsafe impl Send for UringRing {}
 
 impl UringRing {
-    /// Sets up a ring for `capacity` operations on members and the slab.
+    /// Sets up a ring for `capacity` outstanding operations, and registers the slab.
     ///
     /// # Errors
     /// Fails when the kernel refuses (`ENOSYS`, `EPERM`, `ENOMEM`), or is older than 5.6.
@@ -395,7 +395,8 @@ fn iovec(address: Address) -> libc::iovec {
 
 /// Size in bytes of the largest memory that the kernel registers as one buffer.
 const REGION_BYTES: usize = 1 << 30;
-/// Largest number of members in use at one time.
+/// Number of entries in the kernel's table of registered files: the largest number of members in
+/// use at one time.
 const FILES_MAX: u32 = 1024;
-/// User data that marks a cancellation.
+/// User data of submission queue entries that cancel an operation.
 const CANCEL: u64 = u64::MAX;

@@ -1,4 +1,4 @@
-//! A member of `MemberIo`: its open file, its damage, and the operations that wait for it.
+//! Entry of a member in `MemberIo`: its open file, its damage, and the operations that wait for it.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -15,12 +15,13 @@ use super::figures::Figures;
 
 pub(super) struct Entry {
     pub(super) member: OpenMember,
-    /// Mapping of a member in memory, if it is read and written at once and not by the ring.
+    /// Mapping of a member in memory that is read and written at once, without the ring; `None` for
+    /// other members.
     pub(super) mapping: Option<Mapping>,
     /// Whether the member's file takes writes with `RWF_DSYNC`.
     pub(super) dsync: bool,
-    /// Whether a flush has failed, on its own or with a durable write, so that every later one
-    /// fails too.
+    /// Whether a flush has failed, on its own or as a part of a durable write, so that every later
+    /// flush fails too.
     pub(super) lost: bool,
     /// Whether the member has become shorter and is therefore gone.
     pub(super) gone: bool,
@@ -58,7 +59,7 @@ impl Entry {
         }
     }
 
-    /// Checks whether the member has become shorter, or its file was deleted.
+    /// Checks whether the member's file has become shorter, or was deleted.
     pub(super) fn look(&mut self) {
         if self.gone {
             return;
@@ -91,9 +92,9 @@ impl Entry {
         self.member.medium() == Medium::BlockDevice
     }
 
-    /// Whether a read of these bytes reaches behind the end of a cut image. Such an image was found
-    /// too short at assembly, and its array is read-only. A member that becomes shorter later
-    /// answers `Gone` instead.
+    /// Whether a read of these bytes goes beyond the end of an image that was already too short at
+    /// assembly (its array is then read-only). A member that becomes shorter later answers `Gone`
+    /// instead.
     pub(super) fn is_behind_cut(&self, op: &MemberOp, bytes: &Range<u64>) -> bool {
         matches!(op, MemberOp::Read { .. }) && bytes.end > self.member.info().size.bytes().0
     }
@@ -130,7 +131,7 @@ impl Entry {
         );
     }
 
-    /// Carries out a request to memory, which cannot fail and needs no flush.
+    /// Carries out a request to a member in memory at once; it cannot fail and needs no flush.
     pub(super) fn perform(&self, mapping: &Mapping, slab: &mut Slab, op: MemberOp) {
         let start = self.member.start().0;
         match op {

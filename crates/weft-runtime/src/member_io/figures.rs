@@ -2,7 +2,7 @@
 //!
 //! A latency runs from the pass of the server in which a request was handed to the member to the
 //! pass in which its answer came, with its retries and with its wait for room in the ring. Members
-//! in memory, which are read and written at once, have none.
+//! in memory, which are read and written at once, have no latencies.
 
 use hdrhistogram::Histogram;
 use weft_units::Span;
@@ -53,7 +53,7 @@ impl Figures {
     }
 }
 
-/// Longest latency that is told apart: an hour.
+/// Longest latency that is distinguished: an hour.
 const MICROS_MAX: u64 = 3_600_000_000;
-/// Digits of a latency that are kept: 4 KiB for each kind of each member.
+/// Digits of a latency that are kept. One digit needs 4 KiB for each kind of each member.
 const DIGITS: u8 = 1;

@@ -41,8 +41,9 @@
 //! pages as clean, so a second flush would succeed without the data being on the medium. After one
 //! failed flush or durable write, every later one of this member therefore fails as well, until it
 //! is opened again. For the same reason at most one flush of a member is in flight: two could share
-//! one report. For a failed write with `RWF_DSYNC` it is unknown which half failed; metadata is
-//! written without it, so that a superblock can be written again after a failed transfer.
+//! one report. When a write with `RWF_DSYNC` fails, it is unknown whether the transfer or the flush
+//! failed. Metadata is written without `RWF_DSYNC`, so that a superblock can be written again after
+//! a failed transfer.
 //!
 //! Source   Rebello et al., "Can Applications Recover from fsync Failures?", ATC '20; fsync(2)
 
@@ -74,8 +75,8 @@ pub struct MemberIo<R> {
     free: Vec<u32>,
     /// Operations that are ready and wait for room in the ring.
     waiting: VecDeque<RingOp>,
-    /// Members with an operation that has left the ring; an operation of `Entry::held` may take its
-    /// place.
+    /// Indexes of members with an operation that has left the ring. Its place may be taken by an
+    /// operation from `Entry::held` of the same member.
     released: VecDeque<u16>,
     /// Largest number of operations that one member may have in the ring.
     share: usize,
@@ -117,7 +118,7 @@ impl<R: MemberRing> MemberIo<R> {
         self
     }
 
-    /// Sets the time at which requests are started and answered from now on.
+    /// Sets the current time, which requests get as the time at which they are started or answered.
     pub fn set_now(&mut self, now: Time) {
         self.now = now;
     }
@@ -290,8 +291,8 @@ impl<R: MemberRing> MemberIo<R> {
         self.advance(id);
     }
 
-    /// Aborts a request. The request is still answered, with its own result or as aborted, now or
-    /// later.
+    /// Aborts a request. The request is still answered, now or later: with its own result, or as
+    /// aborted.
     pub fn abort(&mut self, token: Token) {
         let mut named = self.operations.iter_mut().enumerate().filter_map(|(id, operation)| {
             operation.as_mut().filter(|operation| operation.token == token).map(|found| (id, found))
@@ -382,8 +383,8 @@ impl<R: MemberRing> MemberIo<R> {
         }
     }
 
-    /// Checks the members of ended operations for files that have become shorter, before the
-    /// results are trusted.
+    /// Checks whether files of members with ended operations have become shorter, before the
+    /// results of these operations are trusted.
     fn look(&mut self, done: &[RingDone]) {
         let mut suspects: SmallVec<[u16; 16]> = SmallVec::new();
         for RingDone { op, result, .. } in done {
@@ -454,7 +455,7 @@ impl<R: MemberRing> MemberIo<R> {
         &self.ring
     }
 
-    /// Queues the ring operation that the stage of a request needs next.
+    /// Queues the operation that a request needs in its present stage.
     fn advance(&mut self, id: u32) {
         let operation = self.operations[id as usize].as_mut().expect("advanced until answered");
         let (member, stage) = (operation.member, operation.stage);
@@ -518,8 +519,9 @@ impl<R: MemberRing> MemberIo<R> {
         }
     }
 
-    /// Reserves a place in the ring for an operation that need not wait: no other one waits for
-    /// room, its member has some left, and is not to be looked at first. Returns whether it did.
+    /// Reserves a place in the ring for an operation, unless it has to wait: because other
+    /// operations wait for room, because its member has used its share, or because the member's
+    /// size has to be checked first. Returns whether a place was reserved.
     fn may_begin(&mut self, op: &RingOp) -> bool {
         let others_wait = !self.waiting.is_empty() || !self.released.is_empty();
         if others_wait || self.ring.outstanding() >= self.ring.capacity() {
@@ -536,7 +538,7 @@ impl<R: MemberRing> MemberIo<R> {
         true
     }
 
-    /// Decides how a request goes on after an operation that has ended.
+    /// Advances the request of an operation that has ended.
     fn on_done(&mut self, ended: RingDone) {
         let RingDone { op, result, .. } = ended;
         let id = op.id;

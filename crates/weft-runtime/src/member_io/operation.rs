@@ -1,4 +1,4 @@
-//! Member requests that have no answer yet: the stage of each, and the step that follows it.
+//! Member requests that have no answer yet: the present stage of each, and the choice of the next.
 
 use rustix::io::Errno;
 use weft_engine::{Fault, Token};
@@ -21,7 +21,7 @@ pub(super) struct Operation {
     pub(super) moved: usize,
     pub(super) retries: u32,
     pub(super) aborted: bool,
-    /// Time at which the request was handed over.
+    /// Time at which the member was given the request.
     pub(super) started: Time,
 }
 
@@ -39,8 +39,8 @@ pub(super) enum Stage {
     Discard,
     FlushAfter,
     FlushBefore,
-    /// A write without a flush, after a durable one failed: if it fails too, the member cannot
-    /// write these sectors. Otherwise the flush has failed.
+    /// A repetition of a durable write that failed, without its flush. If the repetition fails too,
+    /// the member cannot write these sectors; if it succeeds, the flush had failed.
     Proof,
     Transfer {
         dsync: bool,
@@ -59,7 +59,7 @@ impl Stage {
 }
 
 impl Operation {
-    /// Decides how the request goes on after an operation that succeeded; `moved` is its number of
+    /// Returns the next step of the request after an operation that succeeded and moved `moved`
     /// bytes.
     pub(super) fn on_success(&mut self, moved: usize, entry: Option<&mut Entry>) -> Next {
         match self.stage {
@@ -73,8 +73,8 @@ impl Operation {
         }
     }
 
-    /// Decides how the request goes on after an operation that failed: with a retry, in another
-    /// way, or with its end.
+    /// Returns the next step of the request after an operation that failed: a retry, another way to
+    /// carry out the request, or its end.
     pub(super) fn on_error(&mut self, errno: Errno, entry: Option<&mut Entry>) -> Next {
         let stage = self.stage;
         let dsync = stage == Stage::Transfer { dsync: true };
@@ -139,7 +139,7 @@ impl Operation {
         }
     }
 
-    /// Decides how the request goes on after a transfer that moved some bytes.
+    /// Returns the next step of the request after a transfer that moved `moved` bytes.
     fn on_moved(&mut self, moved: usize, entry: Option<&mut Entry>) -> Next {
         assert!(moved <= self.len - self.moved, "more was moved than asked for");
         if self.moved + moved == self.len {
@@ -202,6 +202,6 @@ fn cannot_discard(errno: Errno) -> bool {
 /// Largest number of zero bytes in one write. Such writes replace a discard that is not possible.
 pub(super) const ZEROS_BYTES: usize = 1 << 20;
 
-/// Largest number of times that one request is restarted because the kernel demands it. `EAGAIN`
+/// Largest number of times that one request is restarted because the kernel asks for it. `EAGAIN`
 /// comes from queues that are full for microseconds; a thousand in sequence are a fault.
 pub(super) const RETRIES_MAX: u32 = 1000;

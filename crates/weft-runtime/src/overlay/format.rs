@@ -16,13 +16,13 @@ use weft_units::fields::{le32, le64};
 pub(super) const GRANULE_LEN: usize = 4096;
 /// `GRANULE_LEN` as a 64-bit number.
 pub(crate) const GRANULE: u64 = GRANULE_LEN as u64;
-/// Bytes of a page of the map, which is written as a whole.
+/// Size in bytes of a page of the map; a page is written as a whole.
 pub(super) const PAGE: usize = 4096;
 /// Number of granules that a page of the map covers.
 pub(super) const PAGE_GRANULES: u64 = PAGE as u64 * 8;
 /// First byte of the map.
 pub(super) const MAP_AT: u64 = 4096;
-/// Bytes of the header, one sector.
+/// Size in bytes of the header, which is one sector.
 pub(super) const HEADER: usize = 512;
 
 const MAGIC: [u8; 12] = *b"weft overlay";

@@ -15,7 +15,7 @@ fn mark_beside(overlay: &Path) -> PathBuf {
     overlay.with_extension("committed")
 }
 
-/// Removes the mark which says that an earlier overlay of this name was committed.
+/// Removes the mark that an earlier overlay of this name was committed, if there is one.
 pub(crate) fn forget(overlay: &Path) -> std::io::Result<()> {
     match std::fs::remove_file(mark_beside(overlay)) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
@@ -30,14 +30,14 @@ pub(crate) fn mark_committed(overlay: &Path) -> std::io::Result<()> {
     mark.sync_all()
 }
 
-/// Whether a mark says that the overlay of a member was committed.
+/// Whether the mark of a committed overlay exists for a member.
 pub(crate) fn is_committed(member: Underlay<'_>, dir: &Path) -> Result<bool, DeviceError> {
     let base = Base::of(member).map_err(|source| io_error(member.label, "reading", source))?;
     Ok(base.names.iter().any(|name| mark_beside(&dir.join(name)).exists()))
 }
 
 /// Path of the overlay of a member in `dir`; `None` if there is none. `base` is the present state
-/// of the member.
+/// of the member's superblock and file.
 pub(super) fn find(member: Underlay<'_>, base: &Base, dir: &Path) -> Option<PathBuf> {
     let by_name = base.names.iter().map(|name| dir.join(name)).find(|path| path.exists());
     by_name.or_else(|| {
@@ -84,8 +84,8 @@ pub(crate) fn lock_to_remove(
     Ok(Some((path, file)))
 }
 
-/// An overlay in `dir` that belongs, or may belong, to the array of one of `named` and is not among
-/// them; `None` if there is none. Also returns the label of its member.
+/// An overlay in `dir`, with the label of its member, that belongs, or may belong, to the array of
+/// one of `named` but is not one of these; `None` if there is none.
 pub(crate) fn left_out(dir: &Path, named: &[&Overlay]) -> Option<(PathBuf, String)> {
     list(dir).into_iter().find_map(|(path, header)| {
         let header = header.ok()?;

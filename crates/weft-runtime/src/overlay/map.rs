@@ -1,4 +1,4 @@
-//! Map of an overlay: the granules that it has, and those that are not durable yet.
+//! Map of an overlay: the granules that the overlay has, and those that are not durable yet.
 //!
 //! Only pages with at least one bit set are in memory. A bit is set once its granule has been
 //! written. Its page is then *pending* until a flush has made first the data durable and then the

@@ -4,12 +4,13 @@
 //! overlay is named after the member, so that it is found again, and it records the state of the
 //! member when it was made: a member that was written since is refused.
 //!
-//! Durability is that of the member. A write stores data in the overlay and sets a bit of the map
-//! in memory. A flush makes the data durable, then writes the map, then makes the map durable.
-//! After a crash a granule is therefore present as a whole or not at all, flushed data is present,
-//! and data that was not flushed is old or new as on a disk. A write of less than a granule first
-//! copies the rest of the granule. A discard sets the bits of the map over a hole of the overlay's
-//! file, which reads as zeroes and becomes a hole of the member with the commit.
+//! An overlay gives the durability that the member itself would give. A write stores data in the
+//! overlay and sets a bit of the map in memory. A flush makes the data durable, then writes the
+//! map, then makes the map durable. After a crash a granule is therefore present as a whole or not
+//! at all, flushed data is present, and data that was not flushed is old or new as on a disk. A
+//! write of less than a granule first copies the rest of the granule. A discard sets the bits of
+//! the map over a hole of the overlay's file, which reads as zeroes and becomes a hole of the
+//! member with the commit.
 //!
 //! `format.rs` defines the file, `map.rs` records which granules it has, `found.rs` finds overlays
 //! in a directory, `ring.rs` brings requests here, and [`crate::commit`] writes an overlay into its
@@ -49,7 +50,7 @@ pub(crate) use format::GRANULE;
 use format::{GRANULE_LEN, HEADER, Header, MAP_AT, OverlayState, PAGE, PAGE_GRANULES};
 use map::Map;
 
-/// Member as its overlay needs it: label, size, position and file.
+/// Member below an overlay, with all that the overlay needs of it: label, size, position and file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Underlay<'a> {
     pub(crate) label: &'a str,
@@ -67,7 +68,7 @@ pub struct Overlay {
     path: PathBuf,
     file: File,
     base: Arc<OwnedFd>,
-    /// The base with the time limit for its reads, if there is one.
+    /// The member's file with the time limit for its reads, if there is one.
     timed: Option<Arc<TimedFile>>,
     /// First byte of the member in its file.
     base_start: u64,
@@ -81,8 +82,8 @@ pub struct Overlay {
 }
 
 impl Overlay {
-    /// Opens the overlay of a member in a directory. If it does not exist, it is created for
-    /// writing, and so is the directory; for reading, the result is `None`.
+    /// Opens the overlay of a member in a directory. If the overlay does not exist, it is created
+    /// for writing, and so is the directory; for reading, the result is `None`.
     ///
     /// # Errors
     /// Fails when the overlay cannot be opened, when its file is not an overlay of the member, or
@@ -219,7 +220,7 @@ impl Overlay {
         self.path.parent().unwrap_or(Path::new("."))
     }
 
-    /// Number of bytes of the member that the overlay has, in whole granules.
+    /// Number of bytes of the member that are stored in the overlay, in whole granules.
     #[must_use]
     pub fn bytes(&self) -> Bytes {
         Bytes(self.map().granules() * GRANULE)
@@ -237,15 +238,15 @@ impl Overlay {
         self.file.sync_data()
     }
 
-    /// Byte ranges of the member that the overlay has, each of `bytes_max` at most.
+    /// Byte ranges of the member that are stored in the overlay, each at most `bytes_max` long.
     pub(crate) fn granules(&self, bytes_max: u64) -> Vec<Range<u64>> {
         self.map().all(bytes_max)
     }
 
-    /// Fills `into` from the byte `at` of the member.
+    /// Fills `into` from byte `at` of the member on.
     ///
     /// # Errors
-    /// Fails when the overlay or the member does not answer.
+    /// Fails when the overlay or the member reports an error.
     pub(crate) fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<()> {
         let range = at..at + into.len() as u64;
         for (run, here) in self.runs(&range) {
@@ -264,13 +265,13 @@ impl Overlay {
         unlock_file(self.file.as_fd());
     }
 
-    /// Whether a range of the member's file has no granule in the overlay.
+    /// Whether the overlay has no granule of a range of the member's file.
     pub(crate) fn is_untouched(&self, offset: u64, len: u64) -> bool {
         let start = offset - self.base_start;
         self.runs(&(start..start + len)).iter().all(|(_, here)| !here)
     }
 
-    /// Carries out an operation of a ring in this thread. The operation's offset counts in the
+    /// Carries out an operation of a ring in this thread. The operation's offset is one in the
     /// member's file.
     pub(crate) fn perform(&self, op: &mut RingOp) -> Result<usize, Errno> {
         let _order = match &op.action {
@@ -360,8 +361,8 @@ impl Overlay {
         Ok(())
     }
 
-    /// Makes a range read as zeroes: granules that it covers as a whole become a hole, those that
-    /// it covers in part get zeroes.
+    /// Makes a range read as zeroes: granules within the range become a hole of the overlay's file,
+    /// and zeroes are written where the range covers only a part of a granule.
     ///
     /// Errors    `EOPNOTSUPP` if the overlay's file system has no holes; the caller writes zeroes
     ///           then
@@ -397,14 +398,15 @@ impl Overlay {
         can_punch(&self.file)
     }
 
-    /// The hole or the data at the start of a byte range of the member. The overlay must have all
-    /// of the range.
+    /// Hole or data of the overlay's file at the start of a byte range of the member. The overlay
+    /// must have all of the range.
     pub(crate) fn stretch(&self, range: &Range<u64>) -> Stretch {
         stretch_of(&self.file, self.data_at() + range.start, Bytes(range.end - range.start))
     }
 
-    /// Allocates the map's pages in which a range will set the first bit. If there is no space, the
-    /// write fails and can be repeated; a flush that finds no space for the map could not.
+    /// Allocates those pages of the map in which a range will set the first bit. If there is no
+    /// space, the write fails and can be repeated; a flush that finds no space for the map could
+    /// not.
     fn reserve_map(&self, range: &Range<u64>) -> Result<(), Errno> {
         let new_pages = self.map().pages_new(range);
         for page in new_pages {
@@ -554,7 +556,7 @@ fn name_by_label(label: &str) -> String {
     format!("member-{shown}-{:08x}.overlay", crc::crc32c(label.as_bytes()))
 }
 
-/// Creates an empty overlay atomically.
+/// Creates an empty overlay file atomically.
 fn make(member: Underlay<'_>, base: &Base, dir: &Path, path: &Path) -> Result<(), DeviceError> {
     let failed = |what| move |source| io_error(member.label, what, source);
     let made = std::fs::create_dir_all(dir);
@@ -608,7 +610,7 @@ enum LoadError {
     Io(io::Error),
 }
 
-/// Reads the map of an overlay, except for the holes in it.
+/// Reads the map of an overlay, skipping holes of the file.
 fn load(file: &File, size: u64) -> Result<Map, LoadError> {
     let mut map = Map::default();
     let granules = size.div_ceil(GRANULE);

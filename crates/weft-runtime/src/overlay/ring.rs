@@ -1,5 +1,5 @@
-//! Ring for overlays: reads of unchanged data go to the member, all other operations to a thread of
-//! the overlay.
+//! Ring for overlays: it sends reads of unchanged data to the member, and all other operations to a
+//! thread of the overlay.
 //!
 //! [`OverlayRing`] wraps a ring. Reads of data that the overlay does not have go to the wrapped
 //! ring, which has the member's file. All other operations on a member with an overlay go to a
@@ -24,7 +24,7 @@ use crate::io::timed::TimedRing;
 use crate::io::uring::UringRing;
 use crate::timed::TimedFile;
 
-/// A ring for members, which may have overlays.
+/// A ring for members, which may have overlays and time limits.
 pub trait MemberRing: Ring {
     /// Sends writes to the registered file at `index` to `overlay`, so that the file itself is not
     /// written.
@@ -36,7 +36,7 @@ pub trait MemberRing: Ring {
         Err(std::io::ErrorKind::Unsupported.into())
     }
 
-    /// Sends reads of the registered file at `index` to `timed`, which has a limit for them.
+    /// Sends reads of the registered file at `index` to `timed`, which has a time limit.
     ///
     /// # Errors
     /// Fails when this ring has no time limits, or no thread is left.
@@ -215,7 +215,8 @@ impl<R> Drop for OverlayRing<R> {
     }
 }
 
-/// Work of the thread of an overlay: carries out operations, one after the other.
+/// Body of an overlay's thread: carries out operations, one after the other, until the sender is
+/// dropped.
 fn work(overlay: &Overlay, orders: &mpsc::Receiver<RingOp>, done: &Completions<RingDone>) {
     while let Ok(mut op) = orders.recv() {
         let performed = catch_unwind(AssertUnwindSafe(|| overlay.perform(&mut op)));

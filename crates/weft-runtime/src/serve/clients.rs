@@ -16,7 +16,8 @@ pub fn port_of(client: ClientId) -> u8 {
     u8::try_from(client.0 >> CLIENT_BITS).expect("the upper eight bits")
 }
 
-/// Number of client numbers of a port: a number is reused after 16 million connections.
+/// Number of different client numbers that a port has: a number is reused after 16 million
+/// connections.
 pub const CLIENTS_MAX: u32 = 1 << CLIENT_BITS;
 const CLIENT_BITS: u32 = 24;
 /// Largest number of threads that serve clients.

@@ -38,7 +38,8 @@ pub struct Driver {
     parity: Parity,
     clock: Clock,
     now: Time,
-    /// Whether an input was recorded since the engine was last run, or that run left work.
+    /// Whether the engine has to run: an input was recorded since its last run, or that run left
+    /// work.
     unsettled: bool,
     /// Outputs of the engine, while they are carried out; otherwise empty.
     outputs: VecDeque<Output>,
@@ -197,7 +198,7 @@ impl Driver {
         self.pool.take(client, count)
     }
 
-    /// Gives back frames that the engine does not hold.
+    /// Gives back frames that the engine does not hold, to the pool.
     pub fn give_back_frames(&mut self, run: Run) {
         if run.count > 0 {
             self.pool.give_back(run);
@@ -307,7 +308,7 @@ impl Driver {
         }
     }
 
-    /// Whether there is work that can be done without waiting.
+    /// Whether there is work that can be done without waiting for an event.
     #[must_use]
     pub fn busy(&self) -> bool {
         (self.unsettled && self.poison().is_none()) || self.io.busy() || !self.events.is_empty()
@@ -318,7 +319,7 @@ impl Driver {
         self.events.pop_front()
     }
 
-    /// Tells the engine the time if it asked to be woken by now.
+    /// Tells the engine the time if the time for which it asked to be woken has come.
     pub fn wake(&mut self) {
         if self.next_wake().is_some_and(|at| at <= self.now) {
             self.handle(Input::Wake);

@@ -1,15 +1,16 @@
-//! Endings of the loop that serves clients: the ways to ask for one, and the result.
+//! Endings of the loop that serves clients: the ways to request an end, and the results.
 
 /// Ways of ending the loop in good order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ending {
-    /// End after everything that clients wrote has been written to the members.
+    /// End once all data that clients wrote has been written to the members. If that fails, the
+    /// loop goes on.
     Write,
-    /// End, and give up data that cannot be written, which is counted.
+    /// End even if data cannot be written. This data is given up, and its amount is counted.
     GiveUp,
 }
 
-/// Result of the loop that serves clients.
+/// Result of the loop that serves clients, once it has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Exit {

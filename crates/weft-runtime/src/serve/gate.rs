@@ -15,12 +15,12 @@ use weft_units::Span;
 
 use crate::clock::Clock;
 
-/// A value that one thread holds at a time, with the queue of the threads that wait for it.
+/// A lock around a value, with the queue of the threads that wait for it.
 #[derive(Debug)]
 pub(crate) struct Gate<T> {
     value: Mutex<T>,
     line: Mutex<Line>,
-    /// Condition that is signalled when another thread is the first of the queue.
+    /// Condition that is signalled when the first thread of the queue has changed.
     moved: Condvar,
     /// Time at which the first thread of the queue began to wait, in nanoseconds; 0 while the queue
     /// is empty.

@@ -25,7 +25,7 @@ use super::driver::{Driver, Event};
 use super::ending::Exit;
 use super::gate::Gate;
 
-/// The driver, or one driver for each worker, and a mailbox for each worker.
+/// The driver that all workers share, or one driver for each worker, and a mailbox for each worker.
 pub(crate) struct Hub {
     drivers: Box<[Gate<Driver>]>,
     mailboxes: Box<[Mailbox]>,
@@ -63,17 +63,17 @@ pub struct Accepted {
 pub(crate) enum Message {
     /// Disconnect all clients and end.
     End,
-    /// An event for one of its clients.
+    /// An event for one of the worker's clients.
     Event(Event),
     /// A new client of the worker.
     Accepted(Accepted),
     /// Refuse new work.
     Stop,
-    /// The volumes have stopped.
+    /// The volumes have stopped, with this result.
     Stopped(Exit),
 }
 
-/// The driver, while this thread holds its lock.
+/// The driver, while this worker's thread holds its lock.
 pub struct Held<'h> {
     driver: &'h Gate<Driver>,
     guard: Option<MutexGuard<'h, Driver>>,
@@ -128,8 +128,8 @@ impl Hub {
         (1..self.drivers.len()).map(|worker| self.hold(worker))
     }
 
-    /// Spreads poison between drivers: `driver` is poisoned if any other one is, and the reverse.
-    /// Returns whether `driver` is poisoned.
+    /// Passes poison on between drivers: records that `driver` is poisoned, or poisons `driver` if
+    /// another one was recorded. Returns whether `driver` is poisoned.
     pub(crate) fn share_poison(&self, driver: &mut Driver) -> bool {
         if driver.poison().is_some() {
             self.poisoned.store(true, Ordering::Relaxed);
@@ -174,7 +174,7 @@ impl Hub {
         }
     }
 
-    /// Takes what is in the mailbox of a worker.
+    /// Takes all messages out of the mailbox of a worker.
     pub(crate) fn take_messages(&self, worker: usize) -> Vec<Message> {
         std::mem::take(&mut *lock(&self.mailboxes[worker].messages))
     }
@@ -201,13 +201,14 @@ impl Hub {
         }
     }
 
-    /// Whether everything that is due to clients of all other workers has been sent.
+    /// Whether all other workers have reported that everything that is due to their clients was
+    /// sent.
     pub(crate) fn others_drained(&self) -> bool {
         self.mailboxes[1..].iter().all(|mailbox| mailbox.drained.load(Ordering::Relaxed))
     }
 
-    /// Wakes the workers with clients that wait for frames, if frames have come back since the last
-    /// call: if `returns`, the driver's counter of returned frames, has changed.
+    /// Wakes the workers with clients that wait for frames, if frames have come back to the pool
+    /// since the last call. `returns` is the driver's counter of returned frames.
     pub(crate) fn offer_frames(&self, worker: usize, returns: u64) {
         if self.returns.swap(returns, Ordering::Relaxed) == returns {
             return;
@@ -224,7 +225,8 @@ impl Hub {
         self.wake_at.store(at, Ordering::Relaxed);
     }
 
-    /// Wakes the first worker now if it would otherwise sleep beyond `at`.
+    /// Wakes the first worker now if it would otherwise sleep beyond the time `at`, in nanoseconds
+    /// of the engine's clock.
     pub(crate) fn want_wake_at(&self, at: u64) {
         if at < self.wake_at.load(Ordering::Relaxed) {
             self.ring(0);

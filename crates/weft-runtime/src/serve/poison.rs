@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use weft_engine::{ComputeOp, Engine, Input, Output, Snapshot, Turn};
 use weft_units::Time;
 
-/// Core of a driver: the engine, or a stand-in of a test.
+/// Interface of the engine to its driver, also implemented by stand-ins in tests.
 pub trait Core: Send {
     /// See [`Engine::handle`].
     fn handle(&mut self, now: Time, input: Input);

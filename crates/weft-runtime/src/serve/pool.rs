@@ -8,10 +8,10 @@
 //!
 //! # Shares
 //!
-//! Half of the pool is *floors*: an equal part for each client that may ever connect. No other
-//! client can take it, whether its client has come or not. The other half is shared: beyond its
-//! floor a client may hold three quarters of the sum of what is free in the shared half and what it
-//! holds of it. So n greedy clients that give nothing back leave (1/4)^n of the shared half, and
+//! Half of the pool is *floors*: an equal part is reserved for each client that may ever connect,
+//! whether it has connected or not. The other half is shared: beyond its floor a client may hold
+//! three quarters of S, the number of frames of the shared half that are free or held by this
+//! client. Therefore n greedy clients that give nothing back leave (1/4)^n of the shared half, and
 //! every floor.
 //!
 //! Source   A. K. Choudhury, E. L. Hahne, "Dynamic queue length thresholds", 1998 (the shared half)
@@ -86,7 +86,7 @@ impl Pool {
         self
     }
 
-    /// Assigns a client one of the floors: the frames that are reserved for each client, see the
+    /// Adds a client, which gets one of the floors: a number of frames reserved for it, see the
     /// module.
     pub fn join(&mut self, client: ClientId) {
         self.shares.entry(client).or_default();
@@ -122,8 +122,8 @@ impl Pool {
         count <= free && after <= most
     }
 
-    /// Changes the number of frames that a client holds by `change`, and the count of reserved
-    /// frames with it.
+    /// Applies `change` to the number of frames that a client holds, and updates the count of
+    /// reserved frames.
     fn account(&mut self, client: ClientId, change: impl FnOnce(u32) -> u32) {
         if let Some(held) = self.shares.get_mut(&client) {
             let before = self.floor.saturating_sub(*held);
@@ -225,8 +225,9 @@ impl Pool {
         self.owners[(frame.0 - self.first) as usize]
     }
 
-    /// First frame, counted from the start of the pool, of the first free run of `count` frames.
-    /// `low` is the word of the bitmap where the search begins. `None` if no run is long enough.
+    /// Finds the first free run of `count` frames. Returns its first frame, counted from the start
+    /// of the pool; `None` if no run is long enough. `low` is the word of the bitmap where the
+    /// search begins.
     fn find(&self, low: usize, count: u32) -> Option<u32> {
         let mut run = 0;
         let mut start = 0;
@@ -266,7 +267,7 @@ fn home_of(client: ClientId) -> usize {
     usize::from(port_of(client) / WORKER_PORTS) % HOMES
 }
 
-/// Number of homes: mostly as many as there are workers.
+/// Number of homes. Workers beyond this number share homes with the first ones.
 const HOMES: usize = 4;
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Port: an interface to the outside, and what it sees of the loop while it is called.
+//! Port: an interface to the outside, such as a server, and its view of the loop while it is
+//! called.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
@@ -32,13 +33,13 @@ pub trait Port {
     /// Called after the engine or a worker has panicked: the port answers everything with an I/O
     /// error from now on.
     fn on_poison(&mut self, cx: &mut Context<'_, '_>);
-    /// Called when the server is asked to end, while clients are served as before: the port begins
-    /// to take its block device away from the kernel, which may need requests for that. Only ports
-    /// of the first worker are called.
+    /// Called when the server is asked to end, while clients are served as before. A port with a
+    /// block device begins to remove the device from the kernel, which may need requests to be
+    /// served. Only ports of the first worker are called.
     fn on_closing(&mut self, cx: &mut Context<'_, '_>) {
         let _ = cx;
     }
-    /// Whether the server may stop as far as the port is concerned.
+    /// Whether the port allows the server to stop: its block device, if any, was removed.
     ///
     /// # Errors
     /// The device is in use; the text says so. The stop is cancelled.
@@ -54,7 +55,7 @@ pub trait Port {
     }
     /// Called after the volumes have stopped. The port can tell its clients for the last time.
     fn on_stopped(&mut self, cx: &mut Context<'_, '_>, exit: &Exit);
-    /// Whether the port has sent everything that was due to its clients.
+    /// Whether the port has sent its clients everything that was due to them.
     fn drained(&self) -> bool;
     /// Whether the port has to be called when frames have come back to the pool.
     fn is_waiting(&self) -> bool {
@@ -64,7 +65,7 @@ pub trait Port {
     fn next_wake(&self) -> Option<Time>;
 }
 
-/// The driver and the loop, for a port while it is called.
+/// Context of a call to a port: the driver and the loop.
 pub struct Context<'a, 'h> {
     /// The driver, with the engine and its memory, locked by this worker.
     pub driver: &'a mut Held<'h>,
@@ -130,7 +131,8 @@ impl Context<'_, '_> {
         let _ = epoll::delete(self.epoll, fd);
     }
 
-    /// Ends the loop in good order, in the way `how`. Only for ports of the first worker.
+    /// Requests the end of the loop in good order, in the way `how`. Only for ports of the first
+    /// worker.
     pub fn stop(&mut self, how: Ending) {
         *self.stop = Some(how).max(*self.stop);
     }

@@ -1,4 +1,4 @@
-//! Turns of long requests: which client's trim or write of zeroes goes on next.
+//! Turns of long requests: the order in which clients' trims and writes of zeroes go on.
 //!
 //! A trim or a write of zeroes brings no payload, so frames do not limit how much of it reaches the
 //! members. Such a request is carried out in slices, and each slice needs a turn. At most

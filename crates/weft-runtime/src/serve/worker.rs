@@ -41,9 +41,9 @@ pub(crate) struct Worker<'h> {
     messages: Vec<Vec<Message>>,
 }
 
-/// Busy polling before a worker sleeps. A client that was just answered sends its next request a
-/// moment later, and waking a thread takes longer than that. Each busy poll yields first, so that a
-/// client on the same CPU is not held up.
+/// Policy of busy polling before a worker sleeps. A client that was just answered sends its next
+/// request a moment later, and waking a thread takes longer than that. Each busy poll yields first,
+/// so that a client on the same CPU is not held up.
 #[derive(Debug, Default)]
 struct Eagerness {
     /// Number of waits in sequence in which busy polls found nothing.
@@ -80,10 +80,11 @@ impl Eagerness {
     }
 }
 
-/// Busy polls before a worker sleeps: some 20 µs.
+/// Number of busy polls before a worker sleeps. They take some 20 µs.
 const POLLS: u32 = 40;
 
-/// Number of waits in vain after which only every 16th wait polls.
+/// Number of successive waits in which polling found nothing, after which only every 16th wait
+/// polls.
 const MISSES_MAX: u32 = 16;
 
 /// State that only the first worker has: the shutdown descriptor, and the progress of a stop.
@@ -289,7 +290,8 @@ impl<'h> Worker<'h> {
         self.ask_all(driver, &Verb::Stop, 0);
     }
 
-    /// Asks every volume to write everything that is in memory. Clients are served meanwhile.
+    /// Asks every volume to write all unwritten data in its cache to the members. Clients are
+    /// served meanwhile.
     fn begin_writing(&mut self, driver: &mut Held<'h>) {
         let drivers = u16::try_from(self.hub.drivers()).expect("at most WORKERS_MAX");
         let Some(head) = &mut self.head else { return };
@@ -331,8 +333,8 @@ impl<'h> Worker<'h> {
         }
     }
 
-    /// Goes on to write everything once all ports are closed. If one cannot be, the server goes on
-    /// as before.
+    /// Goes on to the phase in which volumes write their data, once all ports are closed. If a port
+    /// cannot be closed, the stop is cancelled.
     fn go_on_closing(&mut self, driver: &mut Held<'h>) {
         if !self.head.as_ref().is_some_and(|head| matches!(head.phase, Phase::Closing)) {
             return;
@@ -345,7 +347,7 @@ impl<'h> Worker<'h> {
         }
     }
 
-    /// Cancels a stop.
+    /// Cancels a stop, for the reason `text`.
     fn refuse_stop(&mut self, driver: &mut Held<'h>, text: &str) {
         let Some(head) = &mut self.head else { return };
         head.phase = Phase::Running;
@@ -354,8 +356,8 @@ impl<'h> Worker<'h> {
         self.each(driver, |port, cx| port.on_stop_refused(cx, text));
     }
 
-    /// Goes on to stop the volumes once all have written everything. If a volume failed to write,
-    /// the server goes on as before.
+    /// Goes on to stop the volumes once all have written their data. If a volume failed to write,
+    /// the stop is cancelled.
     fn go_on_writing(&mut self, driver: &mut Held<'h>) {
         let Some(head) = &mut self.head else { return };
         let Phase::Writing { left: 0, error } = &mut head.phase else { return };
@@ -559,7 +561,8 @@ impl<'h> Worker<'h> {
 }
 
 impl Drop for Worker<'_> {
-    /// Wakes the first worker, which must not sleep on when another worker has panicked.
+    /// Wakes the other workers if this one has panicked, because the first worker has to handle the
+    /// panic.
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.hub.ring_others(self.index);
@@ -581,8 +584,8 @@ fn failed(what: &'static str) -> impl Fn(Errno) -> RuntimeError {
     move |errno| RuntimeError::Io { what, source: errno.into() }
 }
 
-/// Byte that the shutdown descriptor returns with the last message: the server gives up data that
-/// cannot be written. A signalfd returns no such byte, and further messages may follow any other
+/// Byte by which the last message through the shutdown descriptor asks the server to give up data
+/// that cannot be written. A signalfd never returns it, and further messages may follow any other
 /// byte.
 pub const TOLD_LAST: u8 = b'e';
 /// First tag of drains. The tags of each drain have a range of their own.
@@ -594,7 +597,7 @@ const PORT_RING: u8 = 255;
 const PORT_SHUTDOWN: u8 = 254;
 const PORT_EVENTFD: u8 = 253;
 const NANOS: u64 = 1_000_000_000;
-/// Largest number of descriptors that are handled after one wait.
+/// Largest number of ready descriptors that are handled after one wait.
 const READY_MAX: usize = 256;
-/// Largest number of rounds of a pass. Descriptors are polled again after them.
+/// Largest number of rounds of a pass, after which descriptors are polled again.
 const ROUNDS_MAX: u32 = 4;

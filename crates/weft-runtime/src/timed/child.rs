@@ -2,8 +2,8 @@
 //!
 //! The child is this program with [`READER`] as its name, a socket as standard input and the disk
 //! as standard output, which it only reads. A read of a disk that hangs cannot be ended, and no
-//! process ends while one of its threads is in such a read. The child is killed and left behind,
-//! and a new one reads on.
+//! process ends while one of its threads is in such a read. After the time limit the child is
+//! therefore killed and not waited for, and a new child reads on.
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Read, Write};
@@ -19,11 +19,11 @@ use crate::buffers::AlignedBytes;
 #[derive(Debug, Default)]
 pub struct ChildReads {
     reader: Option<Reader>,
-    /// Children that were left in a read.
+    /// Children that were killed during a read that exceeded its limit, and may still exist.
     hanging: Vec<Reader>,
 }
 
-/// Reasons why a read has no bytes.
+/// Reasons why a read returned no bytes.
 #[derive(Debug)]
 pub enum ReadFault {
     /// The child cannot be started, or has ended.
@@ -43,8 +43,8 @@ struct Reader {
 
 impl ChildReads {
     /// Reads `len` bytes of the disk from byte `start` on, in a child that is started if there is
-    /// none. Calls `wait` about once a second while the disk does not answer; `None` is no limit.
-    /// Returns fewer bytes than asked for where the kernel does.
+    /// none. Calls `wait` about once a second while the disk does not answer; a limit of `None` is
+    /// no limit. Returns fewer bytes than asked for where the kernel does.
     ///
     /// # Errors
     /// The read failed or took longer than the limit, or there is no child.
@@ -163,8 +163,9 @@ impl Drop for Reader {
     }
 }
 
-/// Does the reads of another process, if this one was started for that. Its exit status tells
-/// nothing. A program with a time limit for reads calls this function first of all.
+/// Runs this program as the child process that reads a disk, if it was started as such; returns
+/// `None` otherwise. The exit status has no meaning. A program with a time limit for reads calls
+/// this function before anything else. `names` are its arguments, from the program's name on.
 pub fn reader(mut names: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     if names.next()? != *READER {
         return None;
@@ -176,7 +177,7 @@ pub fn reader(mut names: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     Some(if ended.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Answers requests until the other process has ended.
+/// Answers requests for reads until the parent process has closed the socket.
 fn serve(socket: &mut UnixStream, disk: BorrowedFd<'_>) -> io::Result<()> {
     let mut request = [0; 16];
     let mut bytes = AlignedBytes::zeroed(0);
@@ -204,7 +205,7 @@ fn serve(socket: &mut UnixStream, disk: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
-/// Name by which the program knows that it is the child that reads.
+/// Program name (`argv[0]`) that makes the program run as a reading child.
 const READER: &str = "weft-disk-reader";
 
 /// Time between two notices that a read has not ended.
@@ -216,19 +217,19 @@ pub(super) mod tests {
     use std::io::Seek;
     use std::os::fd::AsFd;
 
-    /// Reads of a child that does not answer: it sleeps and does not listen.
+    /// Reads by a child that never answers.
     pub(crate) fn silent() -> ChildReads {
         asleep(&[])
     }
 
-    /// Reads of a child that has sent these bytes as its answer to the first read, which thus ends
-    /// within any limit, and does not answer others.
+    /// Reads by a child that sent `bytes` in advance as the answer to the first read, which thus
+    /// ends within any limit, and that never answers others.
     pub(crate) fn read_before(bytes: &[u8]) -> ChildReads {
         let count = i32::try_from(bytes.len()).unwrap();
         asleep(&[&0_i32.to_le_bytes(), &count.to_le_bytes(), bytes].concat())
     }
 
-    /// A child that sleeps, with bytes in its socket.
+    /// Reads by a child that never answers, with `answer` already in its socket.
     fn asleep(answer: &[u8]) -> ChildReads {
         let (socket, mut theirs) = UnixStream::pair().unwrap();
         theirs.write_all(answer).unwrap();
@@ -237,7 +238,7 @@ pub(super) mod tests {
         ChildReads { reader: Some(reader), hanging: Vec::new() }
     }
 
-    /// Reads that a thread does, in place of a child.
+    /// Reads by a thread in place of a child.
     pub(crate) fn answering(disk: OwnedFd) -> ChildReads {
         let (socket, mut theirs) = UnixStream::pair().unwrap();
         std::thread::spawn(move || serve(&mut theirs, disk.as_fd()));

@@ -1,12 +1,12 @@
 //! Reads with a time limit, of disks that hang.
 //!
-//! A read that takes longer than the limit fails with `ETIMEDOUT`, like one of an unreadable
-//! sector: the other members of the array have the data. Each such range is remembered for its
-//! disk, however often the disk is opened: a read that has all of these bytes again fails at once,
-//! while a shorter one within them is tried, and its range takes the place of the longer one. With
-//! eight such ranges the disk is not read any more.
+//! A read that takes longer than the limit fails with `ETIMEDOUT`. To the array it is like a read
+//! of an unreadable sector, the data of which is on the other members. The range of such a read is
+//! remembered for its disk, however often the disk is opened. A read that contains the whole range
+//! fails at once; a shorter read within the range is tried, and if it times out too, its range
+//! replaces the longer one. A disk with eight such ranges is not read any more.
 //!
-//! What is written never comes here: only files that are open for reading have a limit.
+//! Only files that are open for reading have a limit; writes never pass through here.
 
 mod child;
 
@@ -37,11 +37,11 @@ pub struct TimedOut {
     pub disk: String,
     /// Number of reads.
     pub reads: usize,
-    /// Byte ranges of the reads, in ascending order, without those that have all of another one.
+    /// Byte ranges of the reads, in ascending order, without those that contain another one.
     pub ranges: Vec<Range<u64>>,
 }
 
-/// A file or device of which reads have a time limit.
+/// A file or device with a time limit for its reads.
 pub struct TimedFile {
     file: OwnedFd,
     reads: Mutex<ChildReads>,
@@ -49,14 +49,14 @@ pub struct TimedFile {
     disk: Arc<TimedDisk>,
 }
 
-/// A disk, which may be open several times.
+/// A disk, which may be open several times, with its reads that timed out.
 struct TimedDisk {
     timed_out: Mutex<TimedOut>,
 }
 
 impl ReadTimeout {
-    /// Sets the limit. `notice` takes a sentence for each read that exceeds it, and for each disk
-    /// that is not read any more.
+    /// Creates a time limit. `notice` gets a sentence for each read that exceeds it, and for each
+    /// disk that is not read any more.
     #[must_use]
     pub fn new(limit: Duration, notice: fn(&str)) -> Self {
         Self { limit, notice, disks: Mutex::default() }
@@ -95,14 +95,14 @@ impl ReadTimeout {
 }
 
 impl TimedOut {
-    /// Whether the disk is not read any more.
+    /// Whether the disk is not read any more, because too many reads have timed out.
     #[must_use]
     pub fn is_given_up(&self) -> bool {
         self.ranges.len() >= PLACES_MAX
     }
 
-    /// Whether a read fails at once: the disk was given up, or did not answer a read of some of
-    /// these bytes.
+    /// Whether a read fails without being tried: the disk was given up, or the read contains a
+    /// whole range that has timed out.
     fn refuses(&self, range: &Range<u64>) -> bool {
         self.is_given_up() || self.ranges.iter().any(|known| has_all(range, known))
     }
@@ -128,7 +128,7 @@ impl TimedFile {
         Ok(Self { file, reads: Mutex::default(), timeout: Arc::clone(timeout), disk })
     }
 
-    /// Reads from byte `at` on, like `pread`. Reads of one file wait for each other.
+    /// Reads from byte `at` on, like `pread`. Concurrent reads of one file run one after the other.
     pub(crate) fn read_at(&self, into: &mut [u8], at: u64) -> Result<usize, Errno> {
         let range = at..at.saturating_add(into.len() as u64);
         let mut reads = lock(&self.reads);
@@ -154,7 +154,7 @@ impl TimedFile {
         }
     }
 
-    /// Records a read that took longer than the limit, and says so.
+    /// Records a read that took longer than the limit, and sends the notices about it.
     fn on_timed_out(&self, range: Range<u64>) {
         let mut timed_out = lock(&self.disk.timed_out);
         timed_out.add(range.clone());
@@ -235,8 +235,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Number of places of a disk at which it is not read any more. Each costs the time limit once
-/// or, where no other disk has the data and shorter reads look for what can be read, several times.
+/// Number of ranges that timed out after which a disk is not read any more. Each costs the time
+/// limit once or, where no other disk has the data and shorter reads look for readable parts,
+/// several times.
 const PLACES_MAX: usize = 8;
 
 #[cfg(test)]
@@ -262,19 +263,19 @@ pub(crate) mod tests {
         file
     }
 
-    /// A file of which reads have no limit to speak of, and succeed.
+    /// A file with reads that succeed, within a limit that is never reached.
     pub(crate) fn answering(content: &[u8]) -> TimedFile {
         let disk = child::tests::disk(content);
         let timeout = Arc::new(ReadTimeout::new(Duration::from_secs(600), say));
         open(&timeout, &disk, child::tests::answering(disk.try_clone().unwrap()))
     }
 
-    /// A file of which the first read times out.
+    /// A file with a first read that times out.
     pub(crate) fn silent() -> TimedFile {
         open(&timeout(), &child::tests::disk(b"0123456789"), child::tests::silent())
     }
 
-    /// A read that times out.
+    /// Checks that a read times out.
     fn times_out(file: &TimedFile, range: Range<u64>) {
         *lock(&file.reads) = child::tests::silent();
         let before = file.disk.reads();
@@ -282,7 +283,7 @@ pub(crate) mod tests {
         assert_eq!(file.disk.reads(), before + 1, "it was tried");
     }
 
-    /// A read that fails without being tried.
+    /// Checks that a read fails without being tried.
     fn is_refused(file: &TimedFile, range: Range<u64>) {
         let before = file.disk.reads();
         assert_eq!(read(file, range), Err(Errno::TIMEDOUT));

@@ -1,4 +1,4 @@
-//! What the ublk driver and its server exchange, as bytes.
+//! Structures and commands that the ublk driver and its server exchange, as bytes.
 //!
 //! Source   include/uapi/linux/ublk_cmd.h
 
@@ -40,15 +40,15 @@ pub enum State {
     Other(u16),
 }
 
-/// Facts about a device, as the driver knows them.
+/// Facts about a device that the driver reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DeviceInfo {
     pub(super) number: u32,
     pub(super) state: State,
-    /// Process that serves the device, or did last.
+    /// Process id of the process that serves the device, or did last.
     server: u32,
     flags: u64,
-    /// Number of the server's own choice.
+    /// Number that the server has chosen for the device (`ublksrv_flags`).
     pub(super) owner: u64,
 }
 
@@ -59,7 +59,7 @@ pub struct Params {
     pub size: Sectors,
     /// Logical block in bytes, a power of two.
     pub logical_block: u32,
-    /// Least request that needs no read before it, in bytes, a power of two.
+    /// Smallest write that needs no read before it, in bytes, a power of two.
     pub io_min: u32,
     /// Preferred request in bytes, a power of two.
     pub io_opt: u32,
@@ -80,7 +80,7 @@ pub enum Operation {
     Flush,
     /// Discard.
     Discard,
-    /// Write of zeros, for which no space may be given back if `keep` is set.
+    /// Write zeros.
     WriteZeroes {
         /// Whether the zeros are to be stored.
         keep: bool,
@@ -92,13 +92,13 @@ pub enum Operation {
 /// Request of a block device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Entry of the queue, for the answer.
+    /// Index of the request's entry in the queue, by which it is answered.
     pub tag: u16,
     /// Kind of the request.
     pub operation: Operation,
-    /// Whether the write is durable when it is answered.
+    /// Whether the write has to be durable when it is answered.
     pub fua: bool,
-    /// First byte.
+    /// First byte of the range.
     pub start: u64,
     /// Length in bytes.
     pub len: u64,
@@ -128,7 +128,8 @@ impl QueueCommand {
         ioctl(if self == Self::Fetch { 0x20 } else { 0x21 }, 16, true)
     }
 
-    /// The command for an entry of queue 0, with the result of its last request.
+    /// Bytes of the command for entry `tag` of queue 0. `result` is that of the entry's last
+    /// request.
     pub(super) fn bytes(tag: u16, result: i32) -> [u8; 16] {
         let mut bytes = [0; 16];
         bytes[2..4].copy_from_slice(&tag.to_ne_bytes());
@@ -164,7 +165,7 @@ impl State {
         }
     }
 
-    /// The state in words, after "a device that".
+    /// Description of the state in words that follow "a device that".
     pub(super) fn says(self) -> String {
         match self {
             Self::Dead => "has not started".to_owned(),
@@ -252,7 +253,7 @@ impl Params {
 }
 
 impl Request {
-    /// The request of entry `tag`, from its descriptor.
+    /// Decodes the request of entry `tag` from its descriptor.
     pub(super) fn decode(tag: u16, descriptor: &[u8; DESCRIPTOR_BYTES]) -> Self {
         let flags = u32::from_ne_bytes(part(descriptor, 0));
         let sectors = |count: u64| count.saturating_mul(SECTOR_BYTES);
@@ -274,7 +275,7 @@ impl Request {
     }
 }
 
-/// Place in `/dev/ublkcN` of byte `offset` of the data of a request of queue 0.
+/// Offset in `/dev/ublkcN` of byte `offset` of the data of the request in entry `tag` of queue 0.
 pub(super) fn data_offset(tag: u16, offset: u64) -> u64 {
     DATA_OFFSET + (u64::from(tag) << 25) + offset
 }
@@ -303,7 +304,7 @@ const ATTR_VOLATILE_CACHE: u32 = 1 << 2;
 const ATTR_FUA: u32 = 1 << 3;
 const IO_FUA: u32 = 1 << 13;
 const IO_NOUNMAP: u32 = 1 << 15;
-/// Place in `/dev/ublkcN` at which the data of requests begins.
+/// Offset in `/dev/ublkcN` at which the data of requests begins.
 const DATA_OFFSET: u64 = 0x8000_0000;
 /// Longest discard or write of zeros: 64 MiB, as many bytes as one turn of a client takes.
 const DISCARD_SECTORS_MAX: u32 = 64 << 11;

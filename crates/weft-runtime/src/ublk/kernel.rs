@@ -15,7 +15,7 @@ use super::abi::{
 };
 use crate::buffers::Buffer;
 
-/// `/dev/ublk-control`. Commands wait for their end.
+/// Handle of `/dev/ublk-control`. Each command blocks until it has ended.
 pub(super) struct Control {
     ring: IoUring<squeue::Entry128, cqueue::Entry>,
     file: File,
@@ -54,7 +54,7 @@ impl Control {
         Ok(Self { ring, file })
     }
 
-    /// Gives a command about a device, without data.
+    /// Sends a command about a device, without data.
     pub(super) fn call(&mut self, command: Command, device: u32) -> io::Result<()> {
         self.exchange(command, device, &mut [])
     }
@@ -71,7 +71,8 @@ impl Control {
         Ok(DeviceInfo::decode(&bytes))
     }
 
-    /// State of a device of this owner once the kernel knows of the end of its server.
+    /// Information about a device, after a wait until the kernel has noticed the end of its last
+    /// server, if the device is of `owner` and its server does not run any more.
     pub(super) fn settled(&mut self, device: u32, owner: u64) -> io::Result<DeviceInfo> {
         let mut tries = 0;
         loop {
@@ -85,7 +86,8 @@ impl Control {
         }
     }
 
-    /// Repeats a command while the kernel is busy with the end of the last server.
+    /// Runs a command, again and again while the kernel is busy with the end of the last server, at
+    /// most [`TRIES_MAX`] times.
     pub(super) fn patiently(
         &mut self,
         mut command: impl FnMut(&mut Self) -> io::Result<()>,
@@ -114,7 +116,7 @@ impl Control {
         self.exchange(Command::SetParams, device, &mut params.encode())
     }
 
-    /// Gives a command with bytes that the driver reads and writes.
+    /// Sends a command with bytes that the driver reads and may overwrite.
     fn exchange(&mut self, command: Command, device: u32, bytes: &mut [u8]) -> io::Result<()> {
         let len = u16::try_from(bytes.len()).expect("short structures");
         let address = if bytes.is_empty() { 0 } else { bytes.as_mut_ptr() as u64 };
@@ -150,7 +152,8 @@ impl std::fmt::Debug for Control {
 }
 
 impl Queue {
-    /// Opens the queue with `depth` entries of a device. udev may take a moment to make its file.
+    /// Opens the queue, with `depth` entries, of a device. Retries for a while, because udev may
+    /// take a moment to create the file.
     pub(super) fn open(path: &str, depth: u16) -> io::Result<Self> {
         let mut tries = 0;
         let file = loop {
@@ -184,8 +187,8 @@ impl Queue {
         self.submit()
     }
 
-    /// Takes the requests that have come. `None` if the device is being removed, and no entry waits
-    /// any more.
+    /// Moves the requests that have arrived into `requests`. `None` if the device is being removed
+    /// and no entry waits any more.
     pub fn arrived(&mut self, requests: &mut Vec<Request>) -> Option<()> {
         let mut is_over = false;
         for done in self.ring.completion() {
@@ -296,8 +299,8 @@ impl Descriptors {
         Ok(Self { start, len })
     }
 
-    /// The descriptor of an entry that the driver has completed: it does not write there before the
-    /// entry is answered.
+    /// Descriptor of an entry that the driver has completed. The driver does not write to it before
+    /// the entry is answered.
     fn read(&self, tag: u16) -> [u8; DESCRIPTOR_BYTES] {
         let at = usize::from(tag) * DESCRIPTOR_BYTES;
         assert!(at + DESCRIPTOR_BYTES <= self.len, "a tag below the depth");
@@ -317,7 +320,7 @@ impl Drop for Descriptors {
     }
 }
 
-/// Largest number of times that something is tried which the kernel or udev does in a moment.
+/// Largest number of attempts at something that the kernel or udev does after a moment.
 const TRIES_MAX: u32 = 500;
 /// Time between two attempts.
 const PAUSE: Duration = Duration::from_millis(10);

@@ -1,8 +1,9 @@
 //! Block devices of this machine that a process serves: the kernel's ublk driver.
 //!
 //! `/dev/ublkbN` is the block device, `/dev/ublkcN` takes its requests to the process that serves
-//! it, and `/dev/ublk-control` makes and removes devices. Requests come and are answered through an
-//! io_uring ([`Queue`]), their data by `pread` and `pwrite` of `/dev/ublkcN` (`UBLK_F_USER_COPY`).
+//! it, and `/dev/ublk-control` makes and removes devices. Requests arrive and are answered through
+//! an io_uring ([`Queue`]); their data is copied by `pread` and `pwrite` of `/dev/ublkcN`
+//! (`UBLK_F_USER_COPY`).
 //!
 //! A device outlives its server (`UBLK_F_USER_RECOVERY`): requests wait until another server takes
 //! it over, and those that the first one had not answered are sent again
@@ -30,22 +31,22 @@ pub const DEPTH: u16 = 128;
 /// Largest request in bytes.
 pub const REQUEST_BYTES_MAX: u32 = 1 << 20;
 
-/// A device of the driver that this process serves.
+/// A device of the ublk driver that this process serves.
 #[derive(Debug)]
 pub struct Device {
     control: Control,
     number: u32,
-    /// Whether the device was there before, and waits for a server.
+    /// Whether the device was created by an earlier server and is taken over.
     is_taken_over: bool,
 }
 
 impl Device {
     /// Takes over the device that an earlier server of `owner` left, or makes one. `owner` is a
-    /// number that tells volumes apart; `number` is that of the device, any if `None`.
+    /// number that identifies the volume; `number` is that of the device, any free one for `None`.
     ///
     /// # Errors
-    /// There is no driver, this user may not make devices, or the device of that number is another
-    /// one. The text says what to do.
+    /// There is no driver, this user may not create devices, or the device of that number belongs
+    /// to something else. The text says what to do.
     pub fn open(number: Option<u32>, owner: u64, params: &Params) -> Result<Self, String> {
         let mut control = Control::open()?;
         let left = devices()?.into_iter().filter(|other| number.is_none_or(|it| it == *other));
@@ -116,8 +117,8 @@ impl Device {
         Queue::open(&format!("/dev/ublkc{}", self.number), DEPTH)
     }
 
-    /// Makes the block device appear, or its requests go on. Blocks until the queue waits for
-    /// requests and partitions were looked for, which reads the device.
+    /// Creates the block device, or resumes the requests of one that was taken over. Blocks until
+    /// the queue waits for requests and the kernel has read the partition table from the device.
     ///
     /// # Errors
     /// The kernel refused.
@@ -126,8 +127,8 @@ impl Device {
         self.control.call(command, self.number)
     }
 
-    /// Removes the block device. Blocks until what the kernel has cached of it was written, and is
-    /// to be called while its requests are served.
+    /// Removes the block device. Blocks until the kernel has written back its page cache of the
+    /// device, so requests must be served meanwhile.
     ///
     /// # Errors
     /// The device is in use, or the kernel refused.
@@ -136,8 +137,8 @@ impl Device {
         self.control.call(Command::Stop, self.number)
     }
 
-    /// Removes what is left of a device that was stopped or has not started. Blocks until its queue
-    /// is closed.
+    /// Removes the rest of a device that was stopped or has not started. Blocks until its queue is
+    /// closed.
     ///
     /// # Errors
     /// The kernel refused.
@@ -151,7 +152,7 @@ fn path(number: u32) -> PathBuf {
     PathBuf::from(format!("/dev/ublkb{number}"))
 }
 
-/// Numbers of the devices that there are.
+/// Numbers of all devices of the ublk driver.
 fn devices() -> Result<Vec<u32>, String> {
     let failed = |error: io::Error| format!("/dev: {error}");
     let mut numbers = Vec::new();
