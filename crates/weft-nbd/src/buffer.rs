@@ -63,8 +63,8 @@ pub(crate) enum Transition<E> {
     NeedInput,
 }
 
-/// Makes transitions by `step` until there is an event or more input is needed. Returns the number
-/// of bytes consumed, and the event.
+/// Calls `step` until it returns an event or needs more input. Returns the number of bytes
+/// consumed, and the event; `None` if more input is needed.
 #[inline]
 pub(crate) fn transitions<E>(
     bytes: &[u8],

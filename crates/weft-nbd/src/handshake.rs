@@ -115,8 +115,8 @@ impl ExportInfo {
         self
     }
 
-    /// Whether the export offers `base:allocation`; for a client's export, whether it was
-    /// negotiated.
+    /// Whether the export offers `base:allocation`. For an export that a client received: whether
+    /// `base:allocation` was negotiated.
     #[must_use]
     pub fn has_allocation(&self) -> bool {
         self.allocation
@@ -152,8 +152,8 @@ impl ExportInfo {
         self.block_sizes
     }
 
-    /// Creates an export from the values that a client received with `NBD_INFO_EXPORT` or for
-    /// `NBD_OPT_EXPORT_NAME`, unchanged.
+    /// Creates an export from values that a client received with `NBD_INFO_EXPORT` or for
+    /// `NBD_OPT_EXPORT_NAME`. The flags are kept as they are.
     pub(crate) fn received(name: String, size: u64, flags: TransmissionFlags) -> Self {
         let (description, block_sizes) = (String::new(), BlockSizes::default());
         Self { name, description, size, flags, block_sizes, allocation: false }
@@ -239,7 +239,7 @@ impl Default for BlockSizes {
     }
 }
 
-/// Property of an export that the protocol cannot express.
+/// Reasons why an export cannot be described in the protocol.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExportError {
@@ -278,7 +278,7 @@ pub(crate) struct InfoRequest<'a> {
 }
 
 impl<'a> InfoRequest<'a> {
-    /// Parses the data of `NBD_OPT_INFO` or `NBD_OPT_GO`; the error is a text for the client.
+    /// Parses the data of `NBD_OPT_INFO` or `NBD_OPT_GO`; the error is a message for the client.
     pub(crate) fn parse(data: &'a [u8]) -> Result<Self, &'static str> {
         if data.len() < 6 {
             return Err("option data too short");
@@ -339,7 +339,7 @@ pub(crate) struct MetaRequest<'a> {
 
 impl<'a> MetaRequest<'a> {
     /// Parses the data of `NBD_OPT_LIST_META_CONTEXT` or `NBD_OPT_SET_META_CONTEXT`; the error is a
-    /// text for the client. Queries of unknown namespaces match nothing, whatever their form.
+    /// message for the client. Queries of unknown namespaces match nothing, whatever their form.
     pub(crate) fn parse(data: &'a [u8]) -> Result<Self, &'static str> {
         let mut rest = data;
         let name = parse_name(take_counted(&mut rest)?)?;
@@ -382,7 +382,7 @@ fn take_counted<'a>(data: &mut &'a [u8]) -> Result<&'a [u8], &'static str> {
     Ok(bytes)
 }
 
-/// Parses an export name; the error is a text for the client.
+/// Parses an export name; the error is a message for the client.
 pub(crate) fn parse_name(bytes: &[u8]) -> Result<&str, &'static str> {
     if bytes.len() > wire::STRING_BYTES_MAX {
         return Err("export name longer than 4096 bytes");
@@ -405,8 +405,8 @@ pub(crate) fn push_option_reply(out: &mut Outbox, option: u32, kind: u32, data: 
 
 /// Writes the replies of a successful `NBD_OPT_INFO` or `NBD_OPT_GO`.
 ///
-/// `NBD_INFO_BLOCK_SIZE` is sent only when asked for. A client that does not ask gets errors for
-/// requests outside the limits, as the document allows, not a refusal.
+/// `NBD_INFO_BLOCK_SIZE` is sent only when asked for. A client that does not ask may use the
+/// export, and gets errors for requests outside the limits; `proto.md` allows that.
 pub(crate) fn push_info_replies(
     out: &mut Outbox,
     option: u32,

@@ -69,7 +69,7 @@
 //! requests `READ`, `WRITE`, `DISC`, `FLUSH`, `TRIM`, `CACHE`, `WRITE_ZEROES`, `BLOCK_STATUS` with
 //! `base:allocation`; simple and structured replies, and holes in reads. TLS itself is carried out
 //! by the driver: the server half says when it begins, and the client half does not ask for it. The
-//! payload of requests for block status is not implemented, and refused as the document requires.
+//! payload of requests for block status is not implemented, and refused as `proto.md` requires.
 //!
 //! Source: NetworkBlockDevice/nbd `doc/proto.md` of 2025-05-31, placed in the public domain by its
 //! authors, called `proto.md` in this crate.

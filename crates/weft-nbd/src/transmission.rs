@@ -374,7 +374,7 @@ pub(crate) struct Terms {
 pub(crate) enum Verdict {
     /// The client ends the session.
     Disconnect,
-    /// The request has zero bytes and succeeds without work. The document leaves its meaning to the
+    /// The request has zero bytes and succeeds without work. `proto.md` leaves its meaning to the
     /// server.
     Nothing(Reply),
     /// The request is to be carried out.
@@ -500,7 +500,7 @@ impl Terms {
 ///
 /// With structured replies, a read is one chunk with the data; a read of zero bytes is only an end
 /// mark, since a data chunk must hold at least one byte. An error is an error chunk without a text.
-/// Other successes stay simple replies, which the document permits and which are the shortest. With
+/// Other successes stay simple replies, which `proto.md` permits and which are the shortest. With
 /// extended headers there are no simple replies.
 ///
 /// Source   proto.md "Simple reply message", "Structured reply chunk message", "Structured reply

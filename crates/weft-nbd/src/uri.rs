@@ -38,7 +38,7 @@ pub struct NbdUri {
 /// TLS of a connection, with X.509 certificates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NbdTls {
-    /// Folder of the certificates; that of the program's choice for `None`.
+    /// Folder of the certificates; `None` leaves the choice to the program that connects.
     pub certificates: Option<PathBuf>,
 }
 

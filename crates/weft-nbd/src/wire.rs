@@ -371,7 +371,7 @@ pub struct RequestHeader {
 impl RequestHeader {
     /// Length of the request header on the wire, in bytes.
     pub const BYTES: usize = 28;
-    /// Length of the extended header on the wire, in bytes.
+    /// Length of the extended request header on the wire, in bytes.
     pub const EXTENDED_BYTES: usize = 32;
 
     /// Parses a request header.
@@ -489,7 +489,7 @@ pub struct ChunkHeader {
 impl ChunkHeader {
     /// Length of the chunk header on the wire, in bytes.
     pub const BYTES: usize = 20;
-    /// Length of the extended header on the wire, in bytes.
+    /// Length of the extended chunk header on the wire, in bytes.
     pub const EXTENDED_BYTES: usize = 32;
 
     /// Parses an extended chunk header with a magic that the caller has checked. Also returns the

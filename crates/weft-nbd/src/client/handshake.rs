@@ -459,6 +459,6 @@ fn printable(text: &[u8]) -> String {
         .collect()
 }
 
-/// Largest number of replies to one option that the client accepts. A list of 65,536 exports has so
-/// many.
+/// Largest number of replies to one option that the client accepts: enough for a list of 65,536
+/// exports.
 const REPLY_COUNT_MAX: u32 = 1 << 16;

@@ -272,8 +272,8 @@ impl ClientConnection {
     }
 }
 
-/// Ranges of a read that have arrived. They are disjoint and within the read. The read is thus
-/// complete when their lengths add up to its length, and they need not be merged.
+/// Ranges of a read that have arrived. They are disjoint and within the read, so the read is
+/// complete when the sum of their lengths is its length. They need not be merged.
 #[derive(Debug, Default)]
 pub(super) struct Coverage {
     pub(super) total: u32,
