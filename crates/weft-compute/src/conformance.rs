@@ -14,7 +14,7 @@ use crate::{Frames, compute};
 /// Number of frames of the tested memory.
 pub const FRAMES: u32 = 1 + STRIPS * STRIDE;
 
-/// Numbers of operations tried, and of invalid calls tried.
+/// Numbers of operations and of invalid calls that [`check`] tried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tried {
     /// Operations, each with a value or bytes that were compared with the expected ones.

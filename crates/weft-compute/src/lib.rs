@@ -40,7 +40,7 @@ pub struct Split<'a> {
     pub write: SmallVec<[&'a mut [u8]; 2]>,
 }
 
-/// Segments that operations read and write.
+/// Segments that some operations read and write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Footprint {
     /// Segments that are only read.
@@ -200,7 +200,7 @@ pub fn split_slice<'a>(
     }
 }
 
-/// Does the same as [`split_slice`] for one range to write, without sorting or searching: most
+/// Variant of [`split_slice`] for a single range to write, without sorting or searching. Most
 /// operations write one range.
 fn split_at_one<'a>(
     memory: &'a mut [u8],

@@ -1,4 +1,4 @@
-//! The table of operations on the simplest memory possible, and on memory with planted bugs.
+//! Tests: the conformance table on the simplest memory possible, and on memory with planted bugs.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::slice;
